@@ -1,0 +1,318 @@
+//! k-NN scaled dot-product attention on `[batch, heads, tokens, head_dim]`: the front door.
+
+use burn::tensor::{Bool, DType, Distribution, Int, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::ops::{knn_softmax, portable};
+use crate::{Key, Neighbors, NeighborsError};
+
+/// By what a query ranks its keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Selection {
+    /// By the score `scale * q.k + bias` (the paper's fast version, Algorithm 1).
+    #[default]
+    DotProduct,
+    /// By the Euclidean distance of the query to the key (the paper's slow version). As
+    /// `|q - k|^2 = |q|^2 - 2 q.k + |k|^2`, this ranks by `q.k - |k|^2 / 2`, without the bias.
+    Euclidean,
+}
+
+/// How the selection is carried out. All give the same result up to rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Implementation {
+    /// The best that can do what is asked: fused for dot products, masked for distances.
+    #[default]
+    Auto,
+    /// One custom operation from scores to probabilities. Dot products only.
+    Fused,
+    /// Burn's own operations: a threshold, a mask, a dense softmax (Algorithm 1).
+    Masked,
+    /// Gathers the k kept keys and values of every query, `[batch, heads, query, k, head_dim]`: the
+    /// paper's slow version, with its memory. No bias on the keys is lost, it is gathered too.
+    Gathered,
+}
+
+/// Which attention a stage of a model uses.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attention {
+    /// How many keys a query keeps.
+    pub neighbors: Neighbors,
+    /// By what it ranks them.
+    pub selection: Selection,
+    /// How that is carried out.
+    pub implementation: Implementation,
+    /// Divides the scaled scores before the softmax (Table 3 of the paper); 1 leaves them alone.
+    pub temperature: f64,
+}
+
+impl Attention {
+    /// Attention over all keys.
+    pub fn dense() -> Self {
+        Self::knn(Neighbors::All)
+    }
+
+    /// The paper's attention: the `neighbors` best keys by dot product.
+    pub fn knn(neighbors: Neighbors) -> Self {
+        Self {
+            neighbors,
+            selection: Selection::default(),
+            implementation: Implementation::default(),
+            temperature: 1.0,
+        }
+    }
+
+    /// Refuses settings that make no sense, alone or together.
+    ///
+    /// # Errors
+    /// If the temperature is not positive, the share of neighbours is none, or the fused
+    /// implementation is asked to rank by distance.
+    pub fn validate(&self) -> Result<(), AttentionError> {
+        if !(self.temperature > 0.0 && self.temperature.is_finite()) {
+            return Err(AttentionError::Setting(
+                "`temperature` must be a positive number",
+            ));
+        }
+        if let Neighbors::Fraction(share) = self.neighbors {
+            Neighbors::fraction(share)?;
+        }
+        if self.selection == Selection::Euclidean && self.implementation == Implementation::Fused {
+            return Err(AttentionError::Setting(
+                "the fused implementation ranks by dot product: with `selection = \"euclidean\"` use \
+                 `implementation = \"auto\"`, `\"masked\"` or `\"gathered\"`",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Default for Attention {
+    fn default() -> Self {
+        Self::dense()
+    }
+}
+
+/// What is added to the scores before the selection.
+#[derive(Clone, Debug, Default)]
+pub struct Score {
+    /// An additive bias, broadcastable to `[batch, heads, query, key]`, after scale and temperature.
+    pub bias: Option<Tensor<4>>,
+    /// `true` hides a key; broadcastable to `[batch, heads, query, key]`.
+    pub mask: Option<Tensor<4, Bool>>,
+}
+
+/// Attention dropout: a weight is zeroed with `probability`, else divided by `1 - probability`.
+#[derive(Clone, Copy, Debug)]
+pub struct Dropout {
+    /// In `[0, 1)`.
+    pub probability: f64,
+    /// Where the draw comes from.
+    pub key: Key,
+}
+
+/// Shapes or settings that do not fit together.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum AttentionError {
+    /// Two tensors disagree.
+    #[error("`{name}` has shape {actual:?}, expected {expected:?} ([batch, heads, tokens, head_dim])")]
+    Shape {
+        /// Which tensor.
+        name: &'static str,
+        /// Its shape.
+        actual: [usize; 4],
+        /// What the others ask for.
+        expected: [usize; 4],
+    },
+    /// A bias or mask that cannot be broadcast to the scores.
+    #[error("`{name}` has shape {actual:?}, which does not broadcast to {scores:?} ([batch, heads, query, key])")]
+    Broadcast {
+        /// Which tensor.
+        name: &'static str,
+        /// Its shape.
+        actual: [usize; 4],
+        /// The shape of the scores.
+        scores: [usize; 4],
+    },
+    /// A setting out of its range.
+    #[error("{0}")]
+    Setting(&'static str),
+    /// A number of neighbours that makes no sense.
+    #[error(transparent)]
+    Neighbors(#[from] NeighborsError),
+}
+
+/// `softmax(top_k(scale / temperature * q k^T + bias)) v`
+///
+/// # Shapes
+/// - `q`: `[batch, heads, query, head_dim]`
+/// - `k`: `[batch, heads, key, head_dim]`
+/// - `v`: `[batch, heads, key, value_dim]`
+/// - output: `[batch, heads, query, value_dim]`
+///
+/// # Errors
+/// If shapes disagree, the temperature or dropout is out of range, or the fused implementation is
+/// asked to rank by distance.
+pub fn attend(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    score: Score,
+    scale: f64,
+    attention: &Attention,
+    dropout: Option<Dropout>,
+) -> Result<Tensor<4>, AttentionError> {
+    check(&q, &k, &v, &score, attention, dropout)?;
+    Ok(attend_unchecked(q, k, v, score, scale, attention, dropout))
+}
+
+/// [`attend`] for callers whose shapes fit by construction.
+pub(crate) fn attend_unchecked(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    score: Score,
+    scale: f64,
+    attention: &Attention,
+    dropout: Option<Dropout>,
+) -> Tensor<4> {
+    let keys = k.dims()[2];
+    let kept = attention.neighbors.resolve(keys);
+    let distance = match attention.selection {
+        Selection::Euclidean if kept < keys => Some(negative_distance(q.clone(), k.clone())),
+        _ => None,
+    };
+    // Scaling q costs head_dim products per query, scaling the scores would cost one per key.
+    let q = q * (scale / attention.temperature);
+    let mut scores = q.matmul(k.swap_dims(2, 3));
+    if let Some(bias) = score.bias {
+        scores = scores + bias;
+    }
+    let scores = hide(scores, score.mask.clone());
+    let fused = match attention.implementation {
+        Implementation::Auto | Implementation::Fused => distance.is_none(),
+        Implementation::Masked | Implementation::Gathered => false,
+    };
+    if fused || kept == keys {
+        return drop_out(knn_softmax(scores, kept.max(1)), dropout).matmul(v);
+    }
+    let ranking = match distance {
+        Some(distance) => hide(distance, score.mask),
+        None => scores.clone(),
+    };
+    let selected = portable::select(widen(ranking), kept);
+    if attention.implementation == Implementation::Gathered {
+        let indices = portable::indices(selected, kept);
+        let scores = scores.gather(3, indices.clone());
+        let probabilities = drop_out(knn_softmax(scores, kept), dropout);
+        gather_values(v, indices)
+            .mul(probabilities.unsqueeze_dim::<5>(4))
+            .sum_dim(3)
+            .squeeze_dim(3)
+    } else {
+        let scores = hide(scores, Some(selected.bool_not()));
+        drop_out(knn_softmax(scores, keys), dropout).matmul(v)
+    }
+}
+
+/// `q.k - |k|^2 / 2`, which orders the keys as `-|q - k|` does, `[batch, heads, query, key]`.
+/// A constant: it only ranks.
+fn negative_distance(q: Tensor<4>, k: Tensor<4>) -> Tensor<4> {
+    let (q, k) = (q.detach(), k.detach());
+    let norms = (k.clone() * k.clone()).sum_dim(3).swap_dims(2, 3);
+    q.matmul(k.swap_dims(2, 3)) - norms * 0.5
+}
+
+/// The values of the kept keys, `[batch, heads, query, k, value_dim]`.
+fn gather_values(v: Tensor<4>, indices: Tensor<4, Int>) -> Tensor<5> {
+    let [batch, heads, keys, value_dim] = v.dims();
+    let [_, _, queries, kept] = indices.dims();
+    let v = v
+        .unsqueeze_dim::<5>(2)
+        .expand([batch, heads, queries, keys, value_dim]);
+    let indices = indices
+        .unsqueeze_dim::<5>(4)
+        .expand([batch, heads, queries, kept, value_dim]);
+    v.gather(3, indices)
+}
+
+fn hide(scores: Tensor<4>, mask: Option<Tensor<4, Bool>>) -> Tensor<4> {
+    match mask {
+        Some(mask) => {
+            let shape = scores.dims();
+            scores.mask_fill(mask.expand(shape), f32::NEG_INFINITY)
+        }
+        None => scores,
+    }
+}
+
+/// Half types are ranked in f32, as everywhere.
+fn widen(ranking: Tensor<4>) -> Tensor<4> {
+    match ranking.dtype() {
+        DType::F32 | DType::F64 => ranking,
+        _ => ranking.cast(DType::F32),
+    }
+}
+
+fn drop_out(probabilities: Tensor<4>, dropout: Option<Dropout>) -> Tensor<4> {
+    let Some(Dropout { probability, key }) = dropout else {
+        return probabilities;
+    };
+    let kept = 1.0 - probability;
+    let device = probabilities.device();
+    // A mask of this size is drawn on the device. Its generator is one per process, so it is set
+    // from our key right before the draw.
+    device.seed(key.value());
+    let mask = Tensor::random(probabilities.dims(), Distribution::Bernoulli(kept), &device);
+    probabilities * mask * (1.0 / kept)
+}
+
+fn check(
+    q: &Tensor<4>,
+    k: &Tensor<4>,
+    v: &Tensor<4>,
+    score: &Score,
+    attention: &Attention,
+    dropout: Option<Dropout>,
+) -> Result<(), AttentionError> {
+    let [batch, heads, queries, head_dim] = q.dims();
+    let [_, _, keys, _] = k.dims();
+    let expect = |name, actual: [usize; 4], expected: [usize; 4]| {
+        if actual == expected {
+            Ok(())
+        } else {
+            Err(AttentionError::Shape {
+                name,
+                actual,
+                expected,
+            })
+        }
+    };
+    expect("k", k.dims(), [batch, heads, keys, head_dim])?;
+    expect("v", v.dims(), [batch, heads, keys, v.dims()[3]])?;
+    let scores = [batch, heads, queries, keys];
+    let broadcast = |name, actual: [usize; 4]| {
+        if actual.iter().zip(scores).all(|(&a, s)| a == 1 || a == s) {
+            Ok(())
+        } else {
+            Err(AttentionError::Broadcast {
+                name,
+                actual,
+                scores,
+            })
+        }
+    };
+    if let Some(bias) = &score.bias {
+        broadcast("bias", bias.dims())?;
+    }
+    if let Some(mask) = &score.mask {
+        broadcast("mask", mask.dims())?;
+    }
+    attention.validate()?;
+    if dropout.is_some_and(|d| !(0.0..1.0).contains(&d.probability)) {
+        return Err(AttentionError::Setting(
+            "attention dropout must be in [0, 1)",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! The implementations against each other, and the errors of the front door.
+
+use burn::tensor::{Device, Distribution, Tensor};
+use kvt_attention::{
+    Attention, AttentionError, Dropout, Implementation, Key, Neighbors, Score, Selection, attend,
+};
+
+use crate::devices::{assert_close, bools, devices, tensor, values};
+
+fn qkv(queries: usize, keys: usize, device: &Device) -> [Tensor<4>; 3] {
+    let make = |tokens: usize, seed: usize| {
+        let data: Vec<f32> = (0..2 * 3 * tokens * 8)
+            .map(|i| (((i * 2_654_435_761 + seed * 97) % 10_007) as f32 / 5003.0 - 1.0) * 2.0)
+            .collect();
+        tensor(&data, [2, 3, tokens, 8], device)
+    };
+    [make(queries, 1), make(keys, 2), make(keys, 3)]
+}
+
+fn with(implementation: Implementation, neighbors: usize) -> Attention {
+    Attention {
+        implementation,
+        ..Attention::knn(Neighbors::count(neighbors).unwrap())
+    }
+}
+
+#[test]
+fn implementations_agree_where_scores_tie() {
+    for (name, device) in devices() {
+        let [q, k, v] = qkv(5, 12, &device);
+        // Every key twice: each score is tied, and only the order of indices tells them apart.
+        let k = Tensor::cat(vec![k.clone(), k], 2);
+        let v = Tensor::cat(vec![v.clone(), v + 1.0], 2);
+        let run = |implementation| {
+            let attention = with(implementation, 7);
+            values(attend(q.clone(), k.clone(), v.clone(), Score::default(), 0.35, &attention, None).unwrap())
+        };
+        let fused = run(Implementation::Fused);
+        assert_close(name, &run(Implementation::Masked), &fused, 1e-6);
+        assert_close(name, &run(Implementation::Gathered), &fused, 1e-6);
+    }
+}
+
+#[test]
+fn hidden_keys_are_never_kept_before_visible_ones() {
+    for (name, device) in devices() {
+        let [q, k, v] = qkv(4, 10, &device);
+        let hidden: Vec<bool> = (0..10).map(|i| i % 3 != 0).collect();
+        let mask = bools(&hidden, [1, 1, 1, 10], &device);
+        // The visible keys alone, densely: k = 4 of 4 visible, k = 6 reaches into the hidden.
+        let visible = |x: &Tensor<4>| {
+            Tensor::cat([0, 3, 6, 9].map(|i| x.clone().narrow(2, i, 1)).to_vec(), 2)
+        };
+        let expected = attend(
+            q.clone(), visible(&k), visible(&v), Score::default(), 0.35, &Attention::dense(), None,
+        );
+        let expected = values(expected.unwrap());
+        for selection in [Selection::DotProduct, Selection::Euclidean] {
+            for implementation in [Implementation::Auto, Implementation::Masked, Implementation::Gathered] {
+                for neighbors in [4, 6, 10] {
+                    let attention = Attention { selection, ..with(implementation, neighbors) };
+                    let score = Score { bias: None, mask: Some(mask.clone()) };
+                    let out = attend(q.clone(), k.clone(), v.clone(), score, 0.35, &attention, None);
+                    assert_close(name, &values(out.unwrap()), &expected, 1e-5);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn euclidean_selection_is_the_dot_products_where_keys_have_one_norm() {
+    for (name, device) in devices() {
+        let [q, k, v] = qkv(6, 15, &device);
+        let norm = k.clone().powf_scalar(2.0).sum_dim(3).sqrt();
+        let k = k / norm;
+        let run = |selection| {
+            let attention = Attention { selection, ..with(Implementation::Masked, 5) };
+            values(attend(q.clone(), k.clone(), v.clone(), Score::default(), 1.0, &attention, None).unwrap())
+        };
+        assert_close(name, &run(Selection::Euclidean), &run(Selection::DotProduct), 1e-5);
+    }
+}
+
+#[test]
+fn dropout_is_keyed_and_keeps_the_mean() {
+    let device = Device::flex();
+    let [q, k, _] = qkv(40, 60, &device);
+    // Values of one: the output of a row is the sum of its weights.
+    let v = Tensor::<4>::ones([2, 3, 60, 8], &device);
+    let run = |key: u64| {
+        let dropout = Some(Dropout { probability: 0.25, key: Key::new(key) });
+        let attention = Attention::knn(Neighbors::fraction(0.5).unwrap());
+        values(attend(q.clone(), k.clone(), v.clone(), Score::default(), 0.1, &attention, dropout).unwrap())
+    };
+    let out = run(1);
+    let mean = out.iter().sum::<f32>() / out.len() as f32;
+    assert!((mean - 1.0).abs() < 0.02, "mean weight {mean}");
+    assert!(out.iter().any(|x| (x - 1.0).abs() > 0.05));
+    assert_eq!(out, run(1));
+    assert_ne!(out, run(2));
+}
+
+#[test]
+fn attention_over_strided_views() {
+    for (name, device) in devices() {
+        let x = Tensor::<3>::random([2, 9, 24], Distribution::Default, &device);
+        let heads = |x: Tensor<3>| x.reshape([2, 9, 3, 8]).swap_dims(1, 2);
+        let contiguous = |x: Tensor<4>| Tensor::<4>::from_data(x.into_data(), &device);
+        let attention = with(Implementation::Auto, 4);
+        let [a, b] = [heads(x.clone()), contiguous(heads(x))].map(|x| {
+            attend(x.clone(), x.clone(), x, Score::default(), 1.0, &attention, None).unwrap()
+        });
+        assert_close(name, &values(a), &values(b), 1e-6);
+    }
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_named() {
+    let device = Device::flex();
+    let zeros = |shape| Tensor::<4>::zeros(shape, &device);
+    let dense = Attention::dense();
+    let run = |q, k, v, score, attention: &Attention| {
+        attend(zeros(q), zeros(k), zeros(v), score, 1.0, attention, None).unwrap_err()
+    };
+    let error = run([1, 2, 3, 4], [1, 2, 5, 8], [1, 2, 5, 4], Score::default(), &dense);
+    assert!(matches!(error, AttentionError::Shape { name: "k", expected: [1, 2, 5, 4], .. }), "{error}");
+    let error = run([1, 2, 3, 4], [1, 2, 5, 4], [1, 2, 6, 4], Score::default(), &dense);
+    assert!(matches!(error, AttentionError::Shape { name: "v", expected: [1, 2, 5, 4], .. }), "{error}");
+    let bias = Score { bias: Some(zeros([1, 2, 3, 4])), mask: None };
+    let error = run([1, 2, 3, 4], [1, 2, 5, 4], [1, 2, 5, 4], bias, &dense);
+    assert!(matches!(error, AttentionError::Broadcast { name: "bias", .. }), "{error}");
+    for attention in [
+        Attention { temperature: 0.0, ..dense },
+        Attention { selection: Selection::Euclidean, ..with(Implementation::Fused, 2) },
+    ] {
+        let error = run([1, 2, 3, 4], [1, 2, 5, 4], [1, 2, 5, 4], Score::default(), &attention);
+        assert!(matches!(error, AttentionError::Setting(_)), "{error}");
+    }
+}

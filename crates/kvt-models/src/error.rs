@@ -1,0 +1,82 @@
+//! What can be wrong with a model's configuration or its input.
+
+use kvt_attention::AttentionError;
+
+/// A configuration that describes no model, or images that do not fit one.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// The registry has no model of this name.
+    #[error("no model is called `{name}`: {hint}")]
+    UnknownModel {
+        /// The name asked for.
+        name: String,
+        /// Near names, or all of them.
+        hint: String,
+    },
+    /// A size is zero.
+    #[error("`{field}` is 0: expected at least 1")]
+    Zero {
+        /// The field of the configuration.
+        field: &'static str,
+    },
+    /// A number lies outside its range.
+    #[error("`{field}` is {value}: expected {expected}")]
+    OutOfRange {
+        /// The field of the configuration.
+        field: &'static str,
+        /// Its value.
+        value: f64,
+        /// The allowed range, in words.
+        expected: &'static str,
+    },
+    /// The image does not divide into whole patches.
+    #[error(
+        "`img_size` {img_size} is not a multiple of `patch_size` {patch_size}: the nearest sizes that are, are {lower} and {upper}"
+    )]
+    ImageNotDivisible {
+        /// Side of the image in pixels.
+        img_size: usize,
+        /// Side of a patch in pixels.
+        patch_size: usize,
+        /// The next smaller multiple (one patch at least).
+        lower: usize,
+        /// The next larger multiple.
+        upper: usize,
+    },
+    /// The embedding does not divide among the heads.
+    #[error(
+        "`embed_dim` {embed_dim} is not a multiple of `num_heads` {num_heads}: every head needs the same number of channels"
+    )]
+    HeadsNotDivisible {
+        /// Channels of a token.
+        embed_dim: usize,
+        /// Attention heads.
+        num_heads: usize,
+    },
+    /// An attention that makes no sense.
+    #[error(transparent)]
+    Attention(#[from] AttentionError),
+    /// A list of attentions that fits neither "one for all" nor "one per stage".
+    #[error(
+        "`attention` has {given} entries, but the model has {stages}: give one entry for all stages, or one per stage"
+    )]
+    AttentionCount {
+        /// Entries given.
+        given: usize,
+        /// The stages with their key counts.
+        stages: String,
+    },
+    /// Images of another shape than the model's.
+    #[error(
+        "images have shape {found:?}, but the model takes [batch, {in_chans}, {img_size}, {img_size}]: resize the images, or set `img_size` and `in_chans`"
+    )]
+    InputShape {
+        /// Shape of the images, `[batch, channels, height, width]`.
+        found: [usize; 4],
+        /// Channels the model takes.
+        in_chans: usize,
+        /// Side of the images the model takes, in pixels.
+        img_size: usize,
+    },
+}

@@ -1,0 +1,190 @@
+//! Layers with timm's initialisation, drawn on the host.
+//!
+//! Every parameter has its own random stream, named by its path in the model: a seed gives the same
+//! weights on every backend, and adding a layer changes no other layer's weights.
+
+use burn::module::Param;
+use burn::nn::{LayerNorm, LayerNormConfig, Linear};
+use burn::tensor::{Device, Shape, Tensor, TensorData};
+use kvt_attention::Key;
+use rand::RngExt;
+use rand_distr::{Distribution, StandardNormal};
+
+use super::patch_embed::PatchProjection;
+
+/// timm's standard deviation of linear weights, tokens and position embeddings.
+const STD: f32 = 0.02;
+/// timm cuts at an absolute value, not at a number of standard deviations.
+const CUT: f32 = 2.0;
+
+/// Where layers are made, and from which randomness.
+#[derive(Clone, Copy, Debug)]
+pub struct Init<'a> {
+    device: &'a Device,
+    key: Key,
+}
+
+impl<'a> Init<'a> {
+    /// Layers on `device`, drawn from `key`.
+    pub fn new(device: &'a Device, key: Key) -> Self {
+        Self { device, key }
+    }
+
+    /// The initialisation of a part of the model, by its name among the parameters.
+    pub fn child(&self, name: &str) -> Self {
+        Self {
+            device: self.device,
+            key: self.key.named(name),
+        }
+    }
+
+    /// A linear layer: truncated normal weights, zero bias.
+    pub fn linear(&self, name: &str, d_input: usize, d_output: usize, bias: bool) -> Linear {
+        let init = self.child(name);
+        Linear {
+            weight: init.trunc_normal("weight", [d_input, d_output]),
+            bias: bias.then(|| {
+                let zeros = TensorData::zeros::<f32, _>([d_output]);
+                Param::from_data(zeros, self.device)
+            }),
+        }
+    }
+
+    /// A layer norm over `dim` channels: unit weight, zero bias.
+    pub fn layer_norm(&self, dim: usize, epsilon: f64) -> LayerNorm {
+        LayerNormConfig::new(dim)
+            .with_epsilon(epsilon)
+            .init(self.device)
+    }
+
+    /// A patch projection with PyTorch's default for convolutions: Kaiming-uniform weights with
+    /// `a = sqrt(5)`, and a bias of the same bound `1 / sqrt(fan_in)`.
+    pub fn patch_projection(
+        &self,
+        name: &str,
+        in_chans: usize,
+        embed_dim: usize,
+        patch_size: usize,
+    ) -> PatchProjection {
+        let init = self.child(name);
+        let bound = 1.0 / ((in_chans * patch_size * patch_size) as f32).sqrt();
+        let shape = [embed_dim, in_chans, patch_size, patch_size];
+        PatchProjection {
+            weight: init.uniform("weight", shape, bound),
+            bias: init.uniform("bias", [embed_dim], bound),
+        }
+    }
+
+    /// Learned tokens or position embeddings `[1, tokens, dim]`: truncated normal.
+    pub fn token(&self, name: &str, tokens: usize, dim: usize) -> Param<Tensor<3>> {
+        self.trunc_normal(name, [1, tokens, dim])
+    }
+
+    fn trunc_normal<const D: usize>(&self, name: &str, shape: [usize; D]) -> Param<Tensor<D>> {
+        let mut rng = self.key.named(name).rng();
+        self.fill(shape, || {
+            loop {
+                let draw: f32 = StandardNormal.sample(&mut rng);
+                let value = draw * STD;
+                if value.abs() <= CUT {
+                    return value;
+                }
+            }
+        })
+    }
+
+    fn uniform<const D: usize>(
+        &self,
+        name: &str,
+        shape: [usize; D],
+        bound: f32,
+    ) -> Param<Tensor<D>> {
+        let mut rng = self.key.named(name).rng();
+        self.fill(shape, || (2.0 * rng.random::<f32>() - 1.0) * bound)
+    }
+
+    fn fill<const D: usize>(
+        &self,
+        shape: [usize; D],
+        mut draw: impl FnMut() -> f32,
+    ) -> Param<Tensor<D>> {
+        let shape = Shape::from(shape);
+        let values: Vec<f32> = (0..shape.num_elements()).map(|_| draw()).collect();
+        Param::from_data(TensorData::new(values, shape), self.device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn values<const D: usize>(param: &Param<Tensor<D>>) -> Vec<f32> {
+        param.val().into_data().try_to_vec().unwrap()
+    }
+
+    fn mean_and_std(values: &[f32]) -> (f64, f64) {
+        let n = values.len() as f64;
+        let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n;
+        let variance = values
+            .iter()
+            .map(|v| (f64::from(*v) - mean).powi(2))
+            .sum::<f64>()
+            / n;
+        (mean, variance.sqrt())
+    }
+
+    #[test]
+    fn linear_weights_are_normal_and_biases_zero() {
+        let device = Device::flex();
+        let linear = Init::new(&device, Key::new(5)).linear("fc1", 200, 300, true);
+        assert_eq!(linear.weight.dims(), [200, 300]);
+        let weights = values(&linear.weight);
+        let (mean, std) = mean_and_std(&weights);
+        // Standard errors: 0.02 / sqrt(60000) = 8e-5 and 0.02 / sqrt(120000) = 6e-5.
+        assert!(mean.abs() < 5e-4, "mean {mean}");
+        assert!((std - 0.02).abs() < 4e-4, "std {std}");
+        // A normal has 4.55 % beyond two standard deviations; a cut at 2 sigma would have none.
+        let beyond = weights.iter().filter(|w| w.abs() > 0.04).count() as f64 / 60_000.0;
+        assert!((beyond - 0.0455).abs() < 0.006, "beyond {beyond}");
+        assert!(
+            values(linear.bias.as_ref().unwrap())
+                .iter()
+                .all(|b| *b == 0.0)
+        );
+    }
+
+    #[test]
+    fn patch_weights_are_uniform_within_the_bound() {
+        let device = Device::flex();
+        let proj = Init::new(&device, Key::new(5)).patch_projection("proj", 3, 64, 8);
+        let bound = 1.0 / f64::from(3 * 8 * 8).sqrt();
+        let weights = values(&proj.weight);
+        assert!(weights.iter().all(|w| f64::from(w.abs()) <= bound));
+        let (mean, std) = mean_and_std(&weights);
+        assert!(mean.abs() < bound * 0.03);
+        assert!((std - bound / 3f64.sqrt()).abs() < bound * 0.02);
+        let (_, bias_std) = mean_and_std(&values(&proj.bias));
+        assert!((bias_std - bound / 3f64.sqrt()).abs() < bound * 0.2);
+    }
+
+    #[test]
+    fn a_weight_depends_on_seed_and_path_only() {
+        let device = Device::flex();
+        let init = Init::new(&device, Key::new(5));
+        let weight = |init: Init<'_>, name| values(&init.linear(name, 4, 4, false).weight);
+        assert_eq!(
+            weight(init.child("blocks").child("0"), "qkv"),
+            weight(init.child("blocks").child("0"), "qkv")
+        );
+        assert_ne!(
+            weight(init.child("blocks").child("0"), "qkv"),
+            weight(init.child("blocks").child("1"), "qkv")
+        );
+        assert_ne!(weight(init, "fc1"), weight(init, "fc2"));
+        assert_ne!(
+            weight(init, "fc1"),
+            weight(Init::new(&device, Key::new(6)), "fc1")
+        );
+    }
+}

@@ -1,0 +1,23 @@
+//! Vision transformer backbones with k-NN attention per stage.
+//!
+//! A name becomes a [`ModelConfig`] ([`ModelConfig::by_name`]), overrides change it
+//! ([`ModelConfig::with`]), and a device and a key make it a [`Model`] ([`ModelConfig::init`]).
+//! What a configuration costs is known without building it ([`ModelConfig::summary`]).
+//!
+//! Parameters carry timm's names and PyTorch's layout wherever they leave the model: in
+//! [`Model::parameters`], in a [`weights::StateDict`] and in files.
+
+pub mod deit;
+mod error;
+pub mod layers;
+mod model;
+mod overrides;
+mod registry;
+mod summary;
+pub mod weights;
+
+pub use error::ModelError;
+pub use model::{Logits, Model, Parameter};
+pub use overrides::ModelOverrides;
+pub use registry::{ModelConfig, names};
+pub use summary::{Macs, StageSummary, Summary};

@@ -1,0 +1,204 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::num::NonZeroUsize;
+
+use kvt_attention::Neighbors;
+
+use super::*;
+use crate::summary::Macs;
+
+fn knn(k: usize) -> Attention {
+    Attention {
+        neighbors: Neighbors::Count(NonZeroUsize::new(k).unwrap()),
+        ..Attention::dense()
+    }
+}
+
+fn summary(name: &str) -> Summary {
+    ModelConfig::by_name(name).unwrap().summary()
+}
+
+#[test]
+fn parameters_are_those_timm_counts() {
+    // timm, `sum(p.numel() for p in model.parameters())`.
+    assert_eq!(summary("deit_tiny_patch16_224").params, 5_717_416);
+    assert_eq!(summary("deit_small_patch16_224").params, 22_050_664);
+    assert_eq!(summary("deit_base_patch16_224").params, 86_567_656);
+    assert_eq!(summary("deit_tiny_distilled_patch16_224").params, 5_910_800);
+    assert_eq!(
+        summary("deit_small_distilled_patch16_224").params,
+        22_436_432
+    );
+    assert_eq!(summary("deit_small_patch16_384").params, 22_196_584);
+}
+
+#[test]
+fn macs_are_the_published_ones() {
+    // Table 1 of the KVT paper rounds the totals to 1.3 and 4.6 G.
+    let giga = |macs: Macs| [macs.linear, macs.attention, macs.total()].map(|m| m as f64 / 1e9);
+    for (name, expected) in [
+        ("deit_tiny_patch16_224", [1.075, 0.179, 1.254]),
+        ("deit_small_patch16_224", [4.241, 0.358, 4.599]),
+    ] {
+        for (macs, expected) in giga(summary(name).macs).iter().zip(expected) {
+            assert!(
+                (macs - expected).abs() < 5e-4,
+                "{name}: {macs} != {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_name_finds_the_model_that_has_it() {
+    let names = names();
+    assert_eq!(names.len(), 12);
+    assert!(names.contains(&"deit_base_distilled_patch16_384".to_owned()));
+    for name in names {
+        assert_eq!(summary(&name).name, name);
+    }
+}
+
+#[test]
+fn an_unknown_name_suggests_near_ones() {
+    let error = ModelConfig::by_name("deit_tiny_patch_224").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("did you mean `deit_tiny_patch16_224`"),
+        "{error}"
+    );
+    let error = ModelConfig::by_name("resnet50").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("the models are `deit_tiny_patch16_224`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn overrides_replace_what_they_name() {
+    let overrides = ModelOverrides {
+        img_size: Some(32),
+        patch_size: Some(4),
+        embed_dim: Some(48),
+        depth: Some(2),
+        num_classes: Some(10),
+        attention: vec![knn(100)],
+        ..ModelOverrides::default()
+    };
+    let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
+    let config = config.with(&overrides).unwrap();
+    assert_eq!(config.name(), "deit_48x2_patch4_32");
+    let summary = config.summary();
+    let [stage] = summary.stages.as_slice() else {
+        unreachable!("DeiT has one stage")
+    };
+    // 64 patches and the class token; k is clamped to them.
+    assert_eq!(
+        (stage.tokens, stage.keys, stage.k, stage.depth),
+        (65, 65, 65, 2)
+    );
+}
+
+#[test]
+fn a_list_of_attentions_must_fit_the_stages() {
+    let overrides = ModelOverrides {
+        attention: vec![knn(100), knn(50)],
+        ..ModelOverrides::default()
+    };
+    let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
+    assert_eq!(
+        config.with(&overrides).unwrap_err().to_string(),
+        "`attention` has 2 entries, but the model has 1 stage (`blocks` with 197 keys): \
+         give one entry for all stages, or one per stage"
+    );
+}
+
+#[test]
+fn sizes_that_describe_no_model_are_refused() {
+    let refuse = |overrides: ModelOverrides| {
+        let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
+        config.with(&overrides).unwrap_err()
+    };
+    let default = ModelOverrides::default;
+    assert_eq!(
+        refuse(ModelOverrides {
+            img_size: Some(225),
+            ..default()
+        }),
+        ModelError::ImageNotDivisible {
+            img_size: 225,
+            patch_size: 16,
+            lower: 224,
+            upper: 240
+        }
+    );
+    assert_eq!(
+        refuse(ModelOverrides {
+            img_size: Some(10),
+            ..default()
+        }),
+        ModelError::ImageNotDivisible {
+            img_size: 10,
+            patch_size: 16,
+            lower: 16,
+            upper: 32
+        }
+    );
+    assert_eq!(
+        refuse(ModelOverrides {
+            num_heads: Some(5),
+            ..default()
+        }),
+        ModelError::HeadsNotDivisible {
+            embed_dim: 192,
+            num_heads: 5
+        }
+    );
+    assert_eq!(
+        refuse(ModelOverrides {
+            patch_size: Some(0),
+            ..default()
+        }),
+        ModelError::Zero {
+            field: "patch_size"
+        }
+    );
+    for drop_path in [1.0, -0.1, f64::NAN] {
+        assert!(matches!(
+            refuse(ModelOverrides {
+                drop_path: Some(drop_path),
+                ..default()
+            }),
+            ModelError::OutOfRange {
+                field: "drop_path",
+                ..
+            }
+        ));
+    }
+    for mlp_ratio in [0.0, -1.0, f64::INFINITY, f64::NAN] {
+        assert!(matches!(
+            refuse(ModelOverrides {
+                mlp_ratio: Some(mlp_ratio),
+                ..default()
+            }),
+            ModelError::OutOfRange {
+                field: "mlp_ratio",
+                ..
+            }
+        ));
+    }
+    let attention = Attention {
+        temperature: 0.0,
+        ..Attention::dense()
+    };
+    assert!(matches!(
+        refuse(ModelOverrides {
+            attention: vec![attention],
+            ..default()
+        }),
+        ModelError::Attention(_)
+    ));
+}

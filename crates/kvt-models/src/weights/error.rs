@@ -1,0 +1,88 @@
+//! What can be wrong with weights.
+
+use std::path::PathBuf;
+
+use burn::tensor::DType;
+
+use super::load::LoadReport;
+
+/// Weights that cannot be read, written or loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WeightsError {
+    /// The file cannot be read or written; the source names its path.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// The file's ending is that of no format we read.
+    #[error(
+        "`{}` has an unknown ending: weights are read from `.safetensors`, `.pth`, `.pt` and `.bin`",
+        path.display()
+    )]
+    UnknownFormat {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is not a valid safetensors file, or cannot become one.
+    #[error("`{}` is no valid safetensors file: {source}", path.display())]
+    Safetensors {
+        /// The file.
+        path: PathBuf,
+        /// What the format's library says.
+        source: safetensors::SafeTensorError,
+    },
+    /// The file is not a valid PyTorch checkpoint.
+    #[error(
+        "`{}` is no PyTorch checkpoint that can be read: {source}; save it in Python with `safetensors.torch.save_file`",
+        path.display()
+    )]
+    Pytorch {
+        /// The file.
+        path: PathBuf,
+        /// What the format's library says.
+        #[source]
+        source: Box<burn_store::pytorch::PytorchError>,
+    },
+    /// A tensor of the file cannot be read.
+    #[error("`{}`: tensor `{name}` cannot be read: {reason}", path.display())]
+    Tensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The file has no tensors.
+    #[error(
+        "`{}` has no tensors: expected a state dict, on its own or under a key such as `model` or `state_dict`",
+        path.display()
+    )]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A weight of another kind than floating point.
+    #[error("`{name}` has the type {dtype:?}: expected floating-point weights")]
+    NotFloat {
+        /// The tensor.
+        name: String,
+        /// Its type.
+        dtype: DType,
+    },
+    /// Keys are missing or have another shape.
+    #[error("the weights do not fit the model: {}{hint}", report.problems())]
+    Incompatible {
+        /// What became of every key.
+        report: LoadReport,
+        /// A way out, where there is one.
+        hint: &'static str,
+    },
+    /// A parameter cannot be moved between host and device.
+    #[error("`{name}` cannot be transferred: {reason}")]
+    Transfer {
+        /// The parameter.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+}

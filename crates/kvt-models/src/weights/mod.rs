@@ -1,0 +1,15 @@
+//! Weights outside a model: timm's names, PyTorch's layout, and the files they come in.
+//!
+//! [`read`] and [`write`] move a [`StateDict`] from and to files, [`StateDict::from_model`] and
+//! [`Model::load`](crate::Model::load) from and to models.
+
+mod error;
+mod file;
+mod load;
+mod pos_embed;
+mod state_dict;
+
+pub use error::WeightsError;
+pub use file::{read, write};
+pub use load::{LoadOptions, LoadReport, LoadRow, Outcome};
+pub use state_dict::StateDict;

@@ -1,0 +1,141 @@
+//! Position embeddings of another image size.
+
+use burn::tensor::TensorData;
+
+/// Resizes learned position embeddings `[1, prefix + side * side, dim]` to `grid` x `grid` patches,
+/// as timm's `resample_abs_pos_embed`: antialiased bicubic, prefix tokens kept as they are.
+///
+/// `None` where the embeddings are not of this form.
+pub(super) fn resample(embedding: &TensorData, grid: usize, prefix: usize) -> Option<TensorData> {
+    let [1, tokens, dim] = *embedding.shape().as_slice() else {
+        return None;
+    };
+    let patches = tokens.checked_sub(prefix)?;
+    let side = patches.isqrt();
+    if side == 0 || side * side != patches {
+        return None;
+    }
+    let values = embedding.as_slice::<f32>().ok()?;
+    let (prefix_values, patches) = values.split_at_checked(prefix * dim)?;
+
+    let taps = taps(side, grid);
+    // Columns first, then rows, each as a weighted sum of vectors of `dim` channels.
+    let rows: Vec<f64> = patches
+        .chunks_exact(side * dim)
+        .flat_map(|row| taps.iter().flat_map(move |tap| tap.sum(row, dim)))
+        .collect();
+    let resized = taps
+        .iter()
+        .flat_map(|tap| tap.sum(&rows, grid * dim))
+        .map(|value| value as f32);
+    let values: Vec<f32> = prefix_values.iter().copied().chain(resized).collect();
+    Some(TensorData::new(values, [1, prefix + grid * grid, dim]))
+}
+
+/// The inputs one output is made of.
+struct Tap {
+    first: usize,
+    weights: Vec<f64>,
+}
+
+impl Tap {
+    /// The weighted sum of vectors of length `width` that lie one after another in `values`.
+    fn sum<T: Copy + Into<f64>>(&self, values: &[T], width: usize) -> Vec<f64> {
+        let mut sum = vec![0.0; width];
+        let vectors = values.chunks_exact(width).skip(self.first);
+        for (weight, vector) in self.weights.iter().zip(vectors) {
+            for (sum, value) in sum.iter_mut().zip(vector) {
+                *sum += weight * (*value).into();
+            }
+        }
+        sum
+    }
+}
+
+/// PyTorch's antialiased bicubic weights from `input` to `output` samples: when shrinking, the
+/// kernel is widened by the scale.
+fn taps(input: usize, output: usize) -> Vec<Tap> {
+    let scale = input as f64 / output as f64;
+    let stretch = scale.max(1.0);
+    let support = 2.0 * stretch;
+    (0..output)
+        .map(|i| {
+            let center = scale * (i as f64 + 0.5);
+            let first = (center - support + 0.5).max(0.0) as usize;
+            let end = ((center + support + 0.5) as usize).min(input);
+            let weights: Vec<f64> = (first..end)
+                .map(|j| cubic((j as f64 - center + 0.5) / stretch))
+                .collect();
+            let total: f64 = weights.iter().sum();
+            let weights = weights.into_iter().map(|weight| weight / total).collect();
+            Tap { first, weights }
+        })
+        .collect()
+}
+
+/// Keys' cubic kernel with a = -1/2, which PyTorch uses when antialiasing (-3/4 otherwise).
+fn cubic(x: f64) -> f64 {
+    const A: f64 = -0.5;
+    let x = x.abs();
+    if x < 1.0 {
+        ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0
+    } else if x < 2.0 {
+        (((x - 5.0) * x + 8.0) * x - 4.0) * A
+    } else {
+        0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::path::Path;
+
+    use safetensors::SafeTensors;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::weights::read;
+
+    #[test]
+    fn resizes_as_timm_does() {
+        // Written by `scripts/reference/deit.py` with timm's `resample_abs_pos_embed`.
+        let golden =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/pos_embed.safetensors");
+        let bytes = fs_err::read(&golden).unwrap();
+        let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+        let config = &header.metadata().as_ref().unwrap()["config"];
+        let config: Value = serde_json::from_str(config).unwrap();
+        let tensors = read(&golden).unwrap();
+
+        let mut compared = 0;
+        for (case, config) in config.as_object().unwrap() {
+            let size = |value: &Value| value.as_u64().unwrap() as usize;
+            let (rows, columns) = (size(&config["grid"][0]), size(&config["grid"][1]));
+            if rows != columns {
+                continue;
+            }
+            let tensor = |name| tensors.get(&format!("{case}.{name}")).unwrap();
+            let resized = resample(tensor("input"), rows, size(&config["prefix_tokens"])).unwrap();
+            assert_eq!(resized.shape(), tensor("output").shape(), "{case}");
+            let expected = tensor("output").try_to_vec::<f32>().unwrap();
+            for (value, expected) in resized.try_to_vec::<f32>().unwrap().iter().zip(expected) {
+                assert!(
+                    (value - expected).abs() < 1e-5,
+                    "{case}: {value} != {expected}"
+                );
+            }
+            compared += 1;
+        }
+        assert!(compared >= 3, "{compared} cases");
+    }
+
+    #[test]
+    fn only_square_grids_are_resized() {
+        let embedding = TensorData::zeros::<f32, _>([1, 10, 4]);
+        assert!(resample(&embedding, 2, 1).is_some());
+        assert!(resample(&embedding, 2, 2).is_none());
+        assert!(resample(&embedding, 2, 11).is_none());
+        assert!(resample(&TensorData::zeros::<f32, _>([10, 4]), 2, 1).is_none());
+    }
+}

@@ -1,0 +1,3 @@
+//! Everything that is checked through the public interface.
+
+mod golden;

@@ -1,0 +1,10 @@
+//! What is done to one decoded image on the CPU, from RGB pixels to normalised numbers `[3, height, width]`.
+//!
+//! Each image has its own [`Key`](kvt_attention::Key): what happens to it does not depend on the images before it. What
+//! mixes several images of a batch belongs on the device, not here.
+
+mod crop;
+mod transform;
+
+pub use crop::{Crop, center_crop, random_resized_crop};
+pub use transform::{AugmentError, AugmentPlan, EvalPlan, Interpolation, Preset, Transform};

@@ -1,0 +1,85 @@
+//! Arguments and steps that several verbs share.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::output;
+use crate::config::Plan;
+use crate::engine::load_plan;
+
+/// A configuration file with overrides.
+#[derive(Debug, clap::Args)]
+pub(super) struct ConfigArgs {
+    /// Configuration file.
+    #[arg(value_name = "CONFIG", required_unless_present = "config")]
+    file: Option<PathBuf>,
+    /// Configuration file, by name.
+    #[arg(long, value_name = "CONFIG", conflicts_with = "file")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) overrides: Overrides,
+}
+
+/// What the command line changes about a configuration.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct Overrides {
+    /// Override one key, as in `--set train.epochs=10`; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Device: auto, cpu, wgpu, vulkan, metal, cuda or rocm, with an index as in `cuda:1`.
+    #[arg(long, value_name = "DEVICE")]
+    pub(super) device: Option<String>,
+}
+
+impl Overrides {
+    /// All of them in the form of `--set`, the shorthands last.
+    pub(super) fn all(&self) -> Vec<String> {
+        let mut all = self.set.clone();
+        all.extend(self.device.iter().map(|d| format!("train.device={d:?}")));
+        all
+    }
+}
+
+impl ConfigArgs {
+    pub(super) fn path(&self) -> anyhow::Result<PathBuf> {
+        match self.file.as_ref().or(self.config.as_ref()) {
+            Some(path) => Ok(path.clone()),
+            None => bail!("no configuration file"),
+        }
+    }
+
+    pub(super) fn plan(&self) -> anyhow::Result<Plan> {
+        Ok(load_plan(&self.path()?, &self.overrides.all())?)
+    }
+}
+
+/// A bar over a known number of things; hidden where nobody watches.
+pub(super) fn bar(what: &str, total: usize) -> ProgressBar {
+    let bar = ProgressBar::new(total as u64);
+    if let Ok(style) = ProgressStyle::with_template(
+        "{prefix} {wide_bar} {pos}/{len} {per_sec} eta {eta}",
+    ) {
+        bar.set_style(style);
+    }
+    bar.set_prefix(what.to_owned());
+    bar
+}
+
+/// Hears of a data set that is generated on first use, and shows it.
+pub(super) fn generating() -> impl FnMut(usize, usize) {
+    let mut shown: Option<ProgressBar> = None;
+    move |done, total| {
+        let bar = shown.get_or_insert_with(|| {
+            if !output::is_watched() {
+                output::status(&format!("generating {total} images"));
+            }
+            bar("generating images", total)
+        });
+        bar.set_position(done as u64);
+        if done == total {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `kvt compare`: several runs side by side, as the paper's Table 2 has them.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+
+use super::common::{Overrides, generating};
+use super::{interrupt, output, progress};
+use crate::engine::{End, Session, load_plan};
+use crate::fs::write_atomic;
+use crate::report::{Comparison, Curve, read_curve, save_plots};
+use crate::run::RunDir;
+
+/// `kvt compare CONFIG|RUN... [--seeds N]`
+///
+/// A configuration is trained (a run that is there already is finished, not repeated); a run's folder
+/// is read. With `--seeds N` each configuration is trained with N seeds, in `<run.dir>-seed<seed>`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Configuration files and folders of runs.
+    #[arg(value_name = "CONFIG|RUN", required = true)]
+    inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Train each configuration with this many seeds, counted up from its own.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
+    /// Where the table and the plots go.
+    #[arg(long, value_name = "DIR", default_value = "runs/compare")]
+    output: PathBuf,
+    /// Title of the plots.
+    #[arg(long, default_value = "Dense and k-NN attention")]
+    title: String,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    interrupt::listen()?;
+    let mut curves = Vec::new();
+    for input in &args.inputs {
+        if input.is_dir() {
+            curves.push(read(input)?);
+            continue;
+        }
+        for offset in 0..args.seeds.unwrap_or(1) {
+            match train(input, args, offset)? {
+                Some(curve) => curves.push(curve),
+                None => {
+                    output::status("stopped; the same command goes on from here");
+                    return Ok(interrupt::exit_code());
+                }
+            }
+        }
+    }
+    if curves.iter().all(|curve| curve.epochs.is_empty()) {
+        bail!("none of the runs has finished an epoch: there is nothing to compare");
+    }
+    let comparison = Comparison::new(&curves);
+    save(&comparison, &curves, args)?;
+    let width = comfy_table::Table::new().width();
+    output::print(&comparison.to_text(width))?;
+    output::status(&format!("table and plots are in `{}`", args.output.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Trains one seed of a configuration, or what is left of it. `None` if it was stopped.
+fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve>> {
+    let mut plan = load_plan(config, &args.overrides.all())?;
+    plan.seed += offset;
+    if args.seeds.is_some() {
+        let mut dir = plan.run.dir.into_os_string();
+        dir.push(format!("-seed{}", plan.seed));
+        plan.run.dir = dir.into();
+    }
+    let (seed, dir) = (plan.seed, plan.run.dir.clone());
+    let name = config
+        .file_stem()
+        .map_or_else(|| config.display().to_string(), |s| s.to_string_lossy().into_owned());
+    output::status(&format!("{name}, seed {seed}:"));
+    let started = RunDir::open(&dir).is_ok();
+    let session = Session::prepare(plan, started, &mut generating())
+        .with_context(|| format!("`{}`", config.display()))?;
+    output::status(&progress::describe(&session));
+    let mut listener = progress::listener(session.amount());
+    let end = session.train(listener.as_mut(), &interrupt::STOP);
+    drop(listener);
+    match end? {
+        End::Stopped => Ok(None),
+        End::Finished => Ok(Some(read_curve(&RunDir::open(&dir)?, name, seed)?)),
+    }
+}
+
+/// The curve of a run; `NAME-seedN` is a run of `NAME`.
+fn read(path: &Path) -> anyhow::Result<Curve> {
+    let run = RunDir::open(path)?;
+    let seed = load_plan(&run.config(), &[])?.seed;
+    let name = path
+        .file_name()
+        .map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
+    let label = name.strip_suffix(&format!("-seed{seed}")).unwrap_or(&name);
+    Ok(read_curve(&run, label, seed)?)
+}
+
+fn save(comparison: &Comparison, curves: &[Curve], args: &Args) -> anyhow::Result<()> {
+    fs_err::create_dir_all(&args.output)?;
+    for (name, text) in [
+        ("table.md", comparison.to_markdown()),
+        ("table.csv", comparison.to_csv()),
+        ("table.json", comparison.to_json()),
+    ] {
+        write_atomic(&args.output.join(name), |file| file.write_all(text.as_bytes()))?;
+    }
+    save_plots(curves, &args.title, &args.output)?;
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! `kvt devices`
+
+use std::process::ExitCode;
+
+use super::output;
+use crate::device::{self, Listing};
+
+pub(super) fn run() -> anyhow::Result<ExitCode> {
+    let mut lines = Vec::new();
+    for Listing { kind, devices } in device::list() {
+        match devices {
+            Ok(devices) => {
+                lines.extend(devices.iter().map(|d| format!("{:<8}  {}", d.name, d.description)));
+            }
+            Err(reason) => lines.push(format!("{:<8}  - {reason}", kind.to_string())),
+        }
+    }
+    let auto = device::resolve("auto")?;
+    lines.push(format!("\n`auto` is `{}`", auto.name));
+    output::print(&lines.join("\n"))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,90 @@
+//! `kvt eval`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::common::{Overrides, bar, generating};
+use super::{output, trained::Trained};
+use crate::engine::{Splits, eval_batches, eval_transform, evaluate};
+
+/// `kvt eval --run RUN`, or `kvt eval --config CONFIG --weights FILE`
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    trained: super::trained::Args,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Which split.
+    #[arg(long, value_enum, default_value_t = Split::Val)]
+    split: Split,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    json: bool,
+    /// Evaluate another image folder, `DIR/<class>/*`, with the run's classes.
+    #[arg(long, value_name = "DIR", conflicts_with = "split")]
+    data: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Split {
+    Val,
+    Train,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let Trained {
+        plan,
+        model,
+        device,
+        classes,
+        size,
+    } = args.trained.load(&args.overrides)?;
+    let transform = Arc::new(eval_transform(&plan, size)?);
+    let source = match &args.data {
+        Some(dir) => Arc::new(super::trained::open_folder(dir, classes.as_deref(), &plan)?),
+        None => {
+            let splits = Splits::open(&plan, size, classes.as_deref(), &mut generating())?;
+            match args.split {
+                Split::Val => splits.val,
+                Split::Train => splits.train,
+            }
+        }
+    };
+    super::trained::check_classes(&model, &source)?;
+    let mut batches = eval_batches(&plan, &source, &transform)?;
+    let progress = bar("evaluating", source.samples.len());
+    let evaluation = evaluate(&model, &mut batches, &device.device, |done| {
+        progress.set_position(done as u64);
+    });
+    progress.finish_and_clear();
+    for skipped in batches.skipped() {
+        output::warning(&format!("skipped `{}`: {}", skipped.path.display(), skipped.reason));
+    }
+    let evaluation = evaluation?;
+    if args.json {
+        output::print(&format!(
+            "{:#}",
+            json!({
+                "data": source.root,
+                "images": evaluation.images,
+                "loss": evaluation.loss(),
+                "top1": evaluation.top1_percent(),
+                "top5": evaluation.top5_percent(),
+            })
+        ))?;
+    } else {
+        output::print(&format!(
+            "top-1 {:.2} %  top-5 {:.2} %  loss {:.4}  ({} images of `{}`)",
+            evaluation.top1_percent(),
+            evaluation.top5_percent(),
+            evaluation.loss(),
+            evaluation.images,
+            source.root.display()
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

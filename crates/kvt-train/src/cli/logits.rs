@@ -1,0 +1,115 @@
+//! `kvt logits`: weights and prepared images in, logits out, for anyone who checks us against another
+//! implementation.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use burn::tensor::{Tensor, TensorData};
+use kvt_attention::{Key, Phase};
+use kvt_models::weights::{self, LoadOptions, StateDict};
+
+use super::common::Overrides;
+use super::output;
+use crate::config::{Document, ModelPlan};
+use crate::device;
+use crate::engine::model_config;
+
+/// Images of one forward pass.
+const BATCH: usize = 16;
+
+/// `kvt logits --model NAME --weights W.safetensors --input IN.safetensors --output OUT.safetensors`
+///
+/// IN holds `images` `[n, channels, height, width]`, already normalised; OUT gets `logits`
+/// `[n, classes]`. Both are f32.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A model's name, as `kvt models list` has them.
+    #[arg(long, value_name = "NAME", required_unless_present = "config")]
+    model: Option<String>,
+    /// A configuration file; its `[model]` is used.
+    #[arg(long, value_name = "CONFIG", conflicts_with = "model")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Weights under timm's names, `.safetensors` or `.pth`.
+    #[arg(long, value_name = "FILE")]
+    weights: PathBuf,
+    /// Normalised images.
+    #[arg(long, value_name = "FILE")]
+    input: PathBuf,
+    /// Where the logits go.
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let weights = weights::read(&args.weights)?;
+    // The head tells how many classes there are.
+    let classes = weights
+        .get("head.weight")
+        .and_then(|head| head.shape().first().copied());
+    let config = model_config(&args.model_plan()?, classes)?;
+    let device = device::resolve(args.overrides.device.as_deref().unwrap_or("auto"))?;
+    let model = config.init(&device.device, Key::new(0))?;
+    let (model, report) = model.load(&weights, LoadOptions::default())?;
+    for name in report.names(kvt_models::weights::Outcome::Unused) {
+        output::warning(&format!("`{name}` of the weights is not used"));
+    }
+
+    let input = weights::read(&args.input)?;
+    let Some(images) = input.get("images") else {
+        bail!("`{}` has no tensor `images`", args.input.display());
+    };
+    let shape: [usize; 4] = images.shape().to_vec().try_into().map_err(|found: Vec<usize>| {
+        anyhow::anyhow!(
+            "`images` in `{}` has shape {found:?}, expected [n, channels, height, width]",
+            args.input.display()
+        )
+    })?;
+    model.check_input(shape)?;
+    let images = Tensor::<4>::from_data(images.clone(), &device.device);
+    let mut logits = Vec::new();
+    for start in (0..shape[0]).step_by(BATCH) {
+        let batch = images.clone().narrow(0, start, BATCH.min(shape[0] - start));
+        let data = model.forward(batch, Phase::Eval).try_into_data()?;
+        let values: Vec<f32> = data
+            .convert::<f32>()
+            .try_to_vec()
+            .map_err(|e| anyhow::anyhow!("could not read the logits: {e:?}"))?;
+        logits.extend(values);
+    }
+    write(&args.output, logits, shape[0])?;
+    output::status(&format!(
+        "wrote the logits of {} images to `{}` ({} on {})",
+        shape[0],
+        args.output.display(),
+        config.name(),
+        device.name
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn model_plan(&self) -> anyhow::Result<ModelPlan> {
+        let document = match (&self.config, &self.model) {
+            (Some(path), _) => Document::load(path, &self.overrides.set)?,
+            (None, Some(name)) => {
+                let text = format!("[model]\nname = {name:?}\n");
+                Document::from_text(Path::new("--model"), text, &self.overrides.set)?
+            }
+            (None, None) => bail!("neither `--model` nor `--config`"),
+        };
+        let names = kvt_models::names();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        Ok(document.model_plan(&names)?)
+    }
+}
+
+fn write(path: &Path, logits: Vec<f32>, images: usize) -> anyhow::Result<()> {
+    let classes = logits.len() / images.max(1);
+    let mut out = StateDict::default();
+    out.insert("logits", TensorData::new(logits, [images, classes]));
+    weights::write(path, &out, &Default::default())
+        .with_context(|| format!("could not write `{}`", path.display()))
+}

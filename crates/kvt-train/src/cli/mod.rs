@@ -1,0 +1,84 @@
+//! The `kvt` command line: one file per verb. The only part of the project that prints.
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod common;
+mod compare;
+mod config;
+mod data;
+mod devices;
+mod eval;
+mod interrupt;
+mod logits;
+mod models;
+mod output;
+mod predict;
+mod progress;
+mod table;
+mod train;
+mod trained;
+#[cfg(feature = "tui")]
+mod tui;
+
+/// Train vision transformers with dense and k-NN attention.
+#[derive(Debug, Parser)]
+#[command(name = "kvt", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train a model from a configuration file.
+    Train(train::Args),
+    /// Evaluate a run or weights on a labelled split.
+    Eval(eval::Args),
+    /// Classify image files.
+    Predict(predict::Args),
+    /// Train or read several runs and compare them epoch by epoch.
+    Compare(compare::Args),
+    /// Run weights on prepared images, for checks against other implementations.
+    Logits(logits::Args),
+    /// List the models, or show one in detail.
+    Models(models::Args),
+    /// List the devices of this machine.
+    Devices,
+    /// Print, check or describe configurations.
+    Config(config::Args),
+    /// Generate or check data sets.
+    Data(data::Args),
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Train(args) => train::run(&args),
+        Command::Eval(args) => eval::run(&args),
+        Command::Predict(args) => predict::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Logits(args) => logits::run(&args),
+        Command::Models(args) => models::run(&args),
+        Command::Devices => devices::run(),
+        Command::Config(args) => config::run(&args),
+        Command::Data(args) => data::run(&args),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether the reader of our output went away, as `| head` does: no reason to complain.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}

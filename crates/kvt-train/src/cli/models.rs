@@ -1,0 +1,107 @@
+//! `kvt models`
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use kvt_models::{ModelConfig, Summary};
+
+use super::output;
+use super::table::{grouped, human, table};
+use crate::config::Document;
+use crate::engine::model_config;
+
+/// `kvt models list` and `kvt models show NAME`
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// All models with their size and cost.
+    List,
+    /// One model, stage by stage.
+    Show {
+        /// The model's name.
+        name: String,
+        /// Side of the images in pixels.
+        #[arg(long, value_name = "PIXELS")]
+        img_size: Option<usize>,
+        /// Override a key of `[model]`, as in `--set model.attention.kind=knn`.
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        set: Vec<String>,
+    },
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let text = match &args.what {
+        What::List => list()?,
+        What::Show {
+            name,
+            img_size,
+            set,
+        } => {
+            let mut set = set.clone();
+            set.extend(img_size.map(|size| format!("model.img_size={size}")));
+            show(name, &set)?
+        }
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list() -> anyhow::Result<String> {
+    let mut rows = Vec::new();
+    for name in kvt_models::names() {
+        let config = ModelConfig::by_name(&name)?;
+        let Summary {
+            params,
+            macs,
+            stages,
+            ..
+        } = config.summary()?;
+        let tokens: Vec<String> = stages.iter().map(|s| s.tokens.to_string()).collect();
+        rows.push(vec![
+            name,
+            config.img_size().to_string(),
+            tokens.join("/"),
+            grouped(params),
+            human(macs.total() as f64),
+        ]);
+    }
+    Ok(table(&["model", "image", "tokens", "parameters", "MACs"], rows))
+}
+
+fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
+    let text = format!("[model]\nname = {name:?}\n");
+    let names = kvt_models::names();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let plan = Document::from_text(Path::new("NAME"), text, set)?.model_plan(&names)?;
+    let config = model_config(&plan, None)?;
+    let summary = config.summary()?;
+    let stages = summary.stages.iter().map(|stage| {
+        vec![
+            stage.name.clone(),
+            stage.depth.to_string(),
+            stage.tokens.to_string(),
+            stage.keys.to_string(),
+            stage.k.to_string(),
+            grouped(stage.params),
+            human(stage.macs.total() as f64),
+        ]
+    });
+    let header = ["stage", "blocks", "tokens", "keys", "k", "parameters", "MACs"];
+    Ok(format!(
+        "{}, {} px, {} classes\nparameters  {}\nMACs        {} ({} linear and convolution, {} attention)\n\n{}",
+        summary.name,
+        config.img_size(),
+        config.num_classes(),
+        grouped(summary.params),
+        human(summary.macs.total() as f64),
+        human(summary.macs.linear as f64),
+        human(summary.macs.attention as f64),
+        table(&header, stages)
+    ))
+}

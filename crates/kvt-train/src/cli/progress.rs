@@ -1,0 +1,191 @@
+//! Progress of a training run: a bar with rate and ETA on a terminal, plain lines elsewhere.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::output;
+use super::table::grouped;
+use crate::engine::{Amount, Session};
+use crate::run::{Event, Listener, RunError, Topic};
+
+/// How often a run that nobody watches says where it is.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(15);
+
+/// One line about what is going to be trained, and on what.
+pub(super) fn describe(session: &Session) -> String {
+    let config = session.model_config();
+    let (parameters, k) = match config.summary() {
+        Ok(summary) => {
+            let kept: Vec<String> = summary
+                .stages
+                .iter()
+                .map(|stage| format!("{} of {}", stage.k, stage.keys))
+                .collect();
+            (grouped(summary.params), kept.join(", "))
+        }
+        Err(_) => ("?".to_owned(), "?".to_owned()),
+    };
+    let device = session.device();
+    let amount = session.amount();
+    format!(
+        "{}: {parameters} parameters, {k} keys per query, {} epochs of {} steps on {} ({})",
+        config.name(),
+        amount.epochs,
+        amount.steps_per_epoch,
+        device.name,
+        device.description
+    )
+}
+
+/// The listener that suits the terminal.
+pub(super) fn listener(amount: Amount) -> Box<dyn Listener> {
+    if output::is_watched() {
+        Box::new(Bar::new(amount))
+    } else {
+        Box::new(Lines {
+            amount,
+            last: None,
+        })
+    }
+}
+
+/// A bar, with evaluations and warnings printed above it.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new(amount: Amount) -> Self {
+        let bar = ProgressBar::new(amount.steps);
+        if let Ok(style) = ProgressStyle::with_template(
+            "{wide_bar} step {pos}/{len}  {msg}  eta {eta}",
+        ) {
+            bar.set_style(style);
+        }
+        bar.set_position(amount.done);
+        bar.reset_eta();
+        Self(bar)
+    }
+}
+
+impl Listener for Bar {
+    fn event(&mut self, event: &Event) -> Result<(), RunError> {
+        match event {
+            Event::Step(step) => {
+                self.0.set_position(step.step);
+                self.0.set_message(format!(
+                    "epoch {}  loss {:.3}  {:.0} images/s",
+                    step.epoch + 1,
+                    step.loss,
+                    step.images_per_second
+                ));
+            }
+            other => {
+                if let Some(line) = line(other) {
+                    self.0.suspend(|| output::status(&line));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Plain lines: a step now and then, every evaluation, every warning.
+struct Lines {
+    amount: Amount,
+    last: Option<Instant>,
+}
+
+impl Listener for Lines {
+    fn event(&mut self, event: &Event) -> Result<(), RunError> {
+        match event {
+            Event::Step(step) => {
+                let due = self.last.is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL);
+                if due || step.step == self.amount.steps {
+                    self.last = Some(Instant::now());
+                    let left = self.amount.steps.saturating_sub(step.step) as f64;
+                    let per_step = self.amount.images_per_step as f64 / step.images_per_second;
+                    output::status(&format!(
+                        "step {}/{}  epoch {}  loss {:.4}  lr {:.3e}  {:.0} images/s  eta {}",
+                        step.step,
+                        self.amount.steps,
+                        step.epoch + 1,
+                        step.loss,
+                        step.lr,
+                        step.images_per_second,
+                        duration(left * per_step)
+                    ));
+                }
+            }
+            other => {
+                if let Some(line) = line(other) {
+                    output::status(&line);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn line(event: &Event) -> Option<String> {
+    match event {
+        Event::Step(_) => None,
+        Event::Eval(eval) => Some(format!(
+            "epoch {}  {} loss {:.4}  top-1 {:.2} %  top-5 {:.2} %  ({} images)",
+            eval.epoch + 1,
+            eval.split,
+            eval.loss,
+            eval.top1,
+            eval.top5,
+            eval.images
+        )),
+        Event::Epoch(epoch) => Some(format!(
+            "epoch {}  train loss {:.4}  {:.1} s  {:.0} images/s",
+            epoch.epoch + 1,
+            epoch.train_loss,
+            epoch.seconds,
+            epoch.images_per_second
+        )),
+        Event::Note(note) => {
+            let kind = match note.topic {
+                Topic::Resume | Topic::Stop => "",
+                Topic::Skipped => "skipped ",
+                Topic::Warning => "warning: ",
+            };
+            let path = note.path.as_ref().map(|p| format!("`{p}`: ")).unwrap_or_default();
+            Some(format!("{kind}{path}{}", note.message))
+        }
+    }
+}
+
+/// `1h 02m`, `3m 05s`, `12s`.
+fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() {
+        return "?".to_owned();
+    }
+    // Whole seconds are all a reader wants.
+    let seconds = seconds.round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s}s"),
+        (0, m, s) => format!("{m}m {s:02}s"),
+        (h, m, _) => format!("{h}h {m:02}m"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration;
+
+    #[test]
+    fn durations_for_people() {
+        assert_eq!(duration(12.4), "12s");
+        assert_eq!(duration(185.0), "3m 05s");
+        assert_eq!(duration(3725.0), "1h 02m");
+        assert_eq!(duration(f64::INFINITY), "?");
+    }
+}

@@ -1,0 +1,67 @@
+//! `kvt train`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use super::common::{ConfigArgs, generating};
+use super::{interrupt, output, progress};
+use crate::engine::{End, Session};
+use crate::run::Listener;
+
+/// `kvt train CONFIG [--set KEY=VALUE]... [--resume]`
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Go on with the run in `run.dir` where it was stopped.
+    #[arg(long)]
+    resume: bool,
+    /// The run's folder; short for `--set run.dir=DIR`.
+    #[arg(long, value_name = "DIR")]
+    run_dir: Option<PathBuf>,
+    /// Show Burn's terminal dashboard instead of a progress bar.
+    #[cfg(feature = "tui")]
+    #[arg(long)]
+    tui: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut plan = args.config.plan()?;
+    if let Some(dir) = &args.run_dir {
+        plan.run.dir.clone_from(dir);
+    }
+    let session = Session::prepare(plan, args.resume, &mut generating())?;
+    interrupt::listen()?;
+    let dir = session.plan().run.dir.display().to_string();
+    output::status(&progress::describe(&session));
+
+    let mut listener = listener(args, &session)?;
+    let end = session.train(listener.as_mut(), &interrupt::STOP);
+    // Leaves the bar or the dashboard before anything else is printed.
+    drop(listener);
+    match end? {
+        End::Finished => {
+            output::status(&format!("finished; the run is in `{dir}`"));
+            Ok(ExitCode::SUCCESS)
+        }
+        End::Stopped => {
+            output::status(&format!(
+                "stopped; everything is saved in `{dir}`: add `--resume` to the same command to go on"
+            ));
+            Ok(interrupt::exit_code())
+        }
+    }
+}
+
+#[cfg(feature = "tui")]
+fn listener(args: &Args, session: &Session) -> anyhow::Result<Box<dyn Listener>> {
+    if args.tui {
+        return Ok(Box::new(super::tui::Dashboard::start(session.amount())?));
+    }
+    Ok(progress::listener(session.amount()))
+}
+
+#[cfg(not(feature = "tui"))]
+fn listener(_args: &Args, session: &Session) -> anyhow::Result<Box<dyn Listener>> {
+    Ok(progress::listener(session.amount()))
+}

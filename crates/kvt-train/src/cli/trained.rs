@@ -1,0 +1,131 @@
+//! A trained model for `eval` and `predict`: from a run, or from a configuration and weights.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use burn::tensor::Device;
+use kvt_models::Model;
+
+use super::common::Overrides;
+use super::output;
+use crate::config::Plan;
+use crate::data::ImageFolder;
+use crate::device::{self, Found};
+use crate::engine::{
+    TrainError, build_model, class_order, load_checkpoint_model, load_plan, model_config,
+};
+use crate::run::RunDir;
+
+/// Where the model comes from.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A run's folder.
+    #[arg(long, value_name = "RUN", required_unless_present = "config")]
+    run: Option<PathBuf>,
+    /// Which of the run's checkpoints: `best`, `last`, or a checkpoint's folder.
+    #[arg(long, value_name = "CHECKPOINT", default_value = "best", conflicts_with = "config")]
+    checkpoint: String,
+    /// A configuration file instead of a run.
+    #[arg(long, value_name = "CONFIG", conflicts_with = "run")]
+    config: Option<PathBuf>,
+    /// Weights for the configuration, `.safetensors` or `.pth`; short for `--set init.weights=FILE`.
+    #[arg(long, value_name = "FILE", requires = "config")]
+    weights: Option<PathBuf>,
+}
+
+/// A model that is ready to predict, and what it was trained with.
+pub(super) struct Trained {
+    pub(super) plan: Plan,
+    pub(super) model: Model,
+    pub(super) device: Found,
+    /// The class names in label order, where a run knows them.
+    pub(super) classes: Option<Vec<String>>,
+    /// Height and width of its images.
+    pub(super) size: (usize, usize),
+}
+
+impl Args {
+    pub(super) fn load(&self, overrides: &Overrides) -> anyhow::Result<Trained> {
+        match (&self.run, &self.config) {
+            (Some(run), _) => self.from_run(run, overrides),
+            (None, Some(config)) => self.from_config(config, overrides),
+            (None, None) => bail!("neither a run nor a configuration"),
+        }
+    }
+
+    fn from_run(&self, path: &Path, overrides: &Overrides) -> anyhow::Result<Trained> {
+        let run = RunDir::open(path)?;
+        let plan = load_plan(&run.config(), &overrides.all())?;
+        let classes = run.read_classes()?;
+        let device = device::resolve(&plan.train.device)?;
+        let config = model_config(&plan.model, Some(classes.len()))?;
+        let model = build_model(&plan, &config, &inner(&device), true)?;
+        let (model, warning) = load_checkpoint_model(&run, &self.checkpoint, model)?;
+        if let Some(warning) = warning {
+            output::warning(&warning.to_string());
+        }
+        Ok(Trained {
+            plan,
+            model,
+            device,
+            classes: Some(classes),
+            size: (config.img_size(), config.img_size()),
+        })
+    }
+
+    fn from_config(&self, path: &Path, overrides: &Overrides) -> anyhow::Result<Trained> {
+        let mut plan = load_plan(path, &overrides.all())?;
+        if let Some(weights) = &self.weights {
+            plan.init.weights = Some(weights.clone());
+        }
+        if plan.init.weights.is_none() {
+            bail!("no weights: use `--weights FILE` or set `init.weights`");
+        }
+        let device = device::resolve(&plan.train.device)?;
+        // Labels come from the data, so that the head can be checked against it.
+        let classes = ImageFolder::open(
+            plan.data.path.join(&plan.data.train),
+            class_order(plan.data.class_order),
+        )
+        .ok()
+        .map(|folder| folder.classes);
+        let config = model_config(&plan.model, classes.as_ref().map(Vec::len))?;
+        let model = build_model(&plan, &config, &inner(&device), false)?;
+        Ok(Trained {
+            plan,
+            model,
+            device,
+            classes,
+            size: (config.img_size(), config.img_size()),
+        })
+    }
+}
+
+fn inner(device: &Found) -> Device {
+    device.device.clone().inner()
+}
+
+/// A labelled folder whose classes are the model's, where they are known.
+pub(super) fn open_folder(
+    dir: &Path,
+    classes: Option<&[String]>,
+    plan: &Plan,
+) -> anyhow::Result<ImageFolder> {
+    Ok(match classes {
+        Some(classes) => ImageFolder::open_with_classes(dir, classes)?,
+        None => ImageFolder::open(dir, class_order(plan.data.class_order))?,
+    })
+}
+
+/// Refuses labels that the model's head does not have.
+pub(super) fn check_classes(model: &Model, source: &ImageFolder) -> Result<(), TrainError> {
+    let (model, found) = (model.config().num_classes(), source.classes.len());
+    if model == found {
+        return Ok(());
+    }
+    Err(TrainError::Classes {
+        model,
+        data: source.root.clone(),
+        found,
+    })
+}

@@ -1,0 +1,130 @@
+//! What is wrong with a configuration, and where.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Why a configuration gives no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read; the message names it.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// What the files or overrides say is wrong; every problem that was found, at least one.
+    #[error("{}", render(.0))]
+    Invalid(Vec<Problem>),
+}
+
+impl ConfigError {
+    /// Problems in the order of the files, overrides last.
+    pub(super) fn invalid(mut problems: Vec<Problem>) -> Self {
+        problems.sort_by(|a, b| a.place.cmp(&b.place));
+        Self::Invalid(problems)
+    }
+}
+
+fn render(problems: &[Problem]) -> String {
+    let mut parts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    if problems.len() > 1 {
+        parts.push(format!("{} problems in the configuration", problems.len()));
+    }
+    parts.join("\n\n")
+}
+
+/// One mistake, with its place and a way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where the mistake stands.
+    pub place: Place,
+    /// What is wrong.
+    pub message: String,
+    /// Ways out.
+    pub help: Vec<String>,
+}
+
+impl Problem {
+    pub(super) fn new(place: Place, message: impl Into<String>) -> Self {
+        Self {
+            place,
+            message: message.into(),
+            help: Vec::new(),
+        }
+    }
+
+    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help.push(help.into());
+        self
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A file as a whole: for what it lacks.
+    File(PathBuf),
+    /// A span of a file.
+    Span {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Column in characters, from 1.
+        column: usize,
+        /// The text of the line.
+        text: String,
+        /// Characters of the line that the span covers, at least 1.
+        width: usize,
+    },
+    /// The argument of a `--set`.
+    Override(String),
+}
+
+impl Place {
+    /// The place of a byte range of a file's text; a range over several lines ends with its first one.
+    pub(super) fn span(path: &Path, text: &str, range: &Range<usize>) -> Self {
+        let start = text.floor_char_boundary(range.start);
+        let end = text.floor_char_boundary(range.end).max(start);
+        let before = text.get(..start).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = text.get(line_start..).unwrap_or_default();
+        let line = line.lines().next().unwrap_or_default();
+        let covered = text.get(start..end).unwrap_or_default();
+        let covered = covered.lines().next().unwrap_or_default();
+        Self::Span {
+            path: path.to_path_buf(),
+            line: before.matches('\n').count() + 1,
+            column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
+            text: line.replace('\t', " "),
+            width: covered.chars().count().max(1),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Span {
+                path,
+                line,
+                column,
+                text,
+                width,
+            } => {
+                let number = line.to_string();
+                let gutter = " ".repeat(number.len() + 1);
+                let indent = " ".repeat(column.saturating_sub(1));
+                writeln!(f, "{}:{line}:{column}: {}", path.display(), self.message)?;
+                writeln!(f, "{gutter}|")?;
+                writeln!(f, "{number} | {text}")?;
+                write!(f, "{gutter}| {indent}{}", "^".repeat(*width))?;
+            }
+            Place::File(path) => write!(f, "{}: {}", path.display(), self.message)?,
+            Place::Override(argument) => write!(f, "--set {argument}: {}", self.message)?,
+        }
+        for help in &self.help {
+            write!(f, "\n  help: {help}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! What can go wrong between a folder and a batch.
+
+use std::path::PathBuf;
+
+use crate::augment::AugmentError;
+use crate::data::DecodeError;
+
+/// An error of reading a data set.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// The folder of a split does not exist.
+    #[error("no folder `{}`: expected an image folder `{}/<class>/*.jpg`", .0.display(), .0.display())]
+    MissingFolder(PathBuf),
+    /// The folder of a split holds no class folder.
+    #[error("`{}` has no class folders: expected `<class>/*.jpg` in it", .0.display())]
+    NoClasses(PathBuf),
+    /// The images lie in the split's folder itself.
+    #[error(
+        "`{}` holds images but no class folders: move each image into a folder named by its class, `{}/<class>/*.jpg`",
+        .0.display(), .0.display()
+    )]
+    FlatFolder(PathBuf),
+    /// A class folder without a readable kind of image.
+    #[error("class folder `{}` has no image: add a .jpg, .jpeg, .png, .webp or .bmp file, or remove the folder", .0.display())]
+    EmptyClass(PathBuf),
+    /// A class folder whose name is not text.
+    #[error("the name of class folder `{}` is not valid UTF-8: rename it", .0.display())]
+    ClassName(PathBuf),
+    /// The folder's classes are not the expected ones.
+    #[error("the classes of `{}` are not those expected: missing {}, not expected {}", path.display(), list(missing), list(extra))]
+    ClassesDiffer {
+        /// The folder.
+        path: PathBuf,
+        /// Expected classes that the folder lacks.
+        missing: Vec<String>,
+        /// Class folders that are not expected.
+        extra: Vec<String>,
+    },
+    /// More images than a sample index can count.
+    #[error("`{}` has more than {} images", .0.display(), u32::MAX)]
+    TooManyImages(PathBuf),
+    /// A folder or file that can not be read.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// A link that leads back to itself, or a folder that can not be listed.
+    #[error("could not list the images: {0}")]
+    Walk(#[from] walkdir::Error),
+    /// An image that can not be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// An image that can not be augmented.
+    #[error("could not augment `{}`: {source}", path.display())]
+    Augment {
+        /// The image.
+        path: PathBuf,
+        /// The reason.
+        source: AugmentError,
+    },
+    /// `on_error = "skip"` met more bad files than it may.
+    #[error(
+        "{count} unreadable images, more than the allowed {max}; the last one: `{}`: {reason}; repair the data or raise `data.max_skipped`",
+        path.display()
+    )]
+    TooManySkipped {
+        /// Bad files so far in this epoch.
+        count: usize,
+        /// The cap.
+        max: usize,
+        /// The last bad file.
+        path: PathBuf,
+        /// Why it is bad.
+        reason: String,
+    },
+    /// The order of the epoch names a sample that the source does not have.
+    #[error("the order names sample {index}, but `{}` has {len} images", path.display())]
+    NoSuchSample {
+        /// The sample index.
+        index: u32,
+        /// Samples in the source.
+        len: usize,
+        /// The source's folder.
+        path: PathBuf,
+    },
+    /// A batch size of zero.
+    #[error("a batch of 0 images: the batch size must be at least 1")]
+    EmptyBatch,
+    /// A worker thread could not be started.
+    #[error("could not start a data worker: {0}")]
+    Spawn(std::io::Error),
+    /// A worker thread panicked: a bug, reported instead of a short epoch.
+    #[error("a data worker panicked: {0}")]
+    Panicked(String),
+    /// A setting of the generated data set that makes no sense.
+    #[error("`data.shapes.{key}` is {value}: expected {expected}")]
+    ShapesConfig {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        expected: &'static str,
+    },
+    /// The folder for the generated data set holds another one.
+    #[error(
+        "`{}` holds a data set generated with other settings ({differences}): remove the folder, or choose another `data.path`",
+        path.display()
+    )]
+    OtherShapes {
+        /// The folder.
+        path: PathBuf,
+        /// The settings that differ.
+        differences: String,
+    },
+    /// The folder for the generated data set holds something else.
+    #[error("`{}` is not empty and holds no generated data set: choose another `data.path`", .0.display())]
+    NotShapes(PathBuf),
+    /// The manifest of a generated data set that can not be read.
+    #[error("`{}` is not a manifest of a generated data set: {reason}", path.display())]
+    Manifest {
+        /// The manifest file.
+        path: PathBuf,
+        /// The parser's words.
+        reason: String,
+    },
+    /// An image that could not be written.
+    #[error("could not write `{}`: {reason}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The encoder's words.
+        reason: String,
+    },
+}
+
+/// At most five names in back-quotes.
+fn list(names: &[String]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let mut text = names
+        .iter()
+        .take(5)
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    if names.len() > 5 {
+        text.push_str(&format!(" and {} more", names.len() - 5));
+    }
+    text
+}

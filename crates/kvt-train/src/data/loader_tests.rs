@@ -1,0 +1,220 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use image::{Rgb, RgbImage};
+
+use super::*;
+use crate::augment::{AugmentPlan, Interpolation, Preset};
+use crate::data::{ClassOrder, epoch_order};
+
+/// 23 images of 8 x 8, `bad` ones of which are no images; the red channel is the sample index.
+fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
+    let dir = tempfile::tempdir().unwrap();
+    for index in 0..23 {
+        let class = dir.path().join(if index < 10 { "a" } else { "b" });
+        fs_err::create_dir_all(&class).unwrap();
+        let path = class.join(format!("{index:02}.png"));
+        let image = RgbImage::from_fn(8, 8, |x, y| Rgb([index as u8, x as u8 * 9, y as u8 * 9]));
+        image.save(&path).unwrap();
+        if bad.contains(&index) {
+            fs_err::write(&path, b"bad").unwrap();
+        }
+    }
+    let plan = AugmentPlan {
+        preset: Preset::Cifar,
+        size: (8, 8),
+        mean: [0.0; 3],
+        std: [1.0; 3],
+        interpolation: Interpolation::Bicubic,
+        scale: (0.08, 1.0),
+        ratio: (0.75, 4.0 / 3.0),
+        hflip: 0.5,
+        padding: 2,
+    };
+    let config = LoaderConfig {
+        source: Arc::new(ImageFolder::open(dir.path(), ClassOrder::Byte).unwrap()),
+        transform: Arc::new(Transform::train(plan).unwrap()),
+        order: epoch_order(23, 3, 7, true),
+        batch_size: 4,
+        purpose: Purpose::Train { drop_last: true },
+        first_batch: 0,
+        workers: 2,
+        prefetch: 2,
+        epoch: 3,
+        seed: 7,
+        on_error: OnError::Fail,
+    };
+    (dir, config)
+}
+
+fn batches(config: &LoaderConfig) -> Vec<Batch> {
+    Loader::start(config.clone())
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap()
+}
+
+#[test]
+fn the_epoch_does_not_depend_on_the_workers() {
+    let (_dir, config) = config(&[]);
+    let expected = batches(&LoaderConfig {
+        workers: 0,
+        ..config.clone()
+    });
+    assert_eq!(expected.len(), 5);
+    for (workers, prefetch) in [(1, 0), (4, 1), (50, 9)] {
+        assert_eq!(
+            batches(&LoaderConfig {
+                workers,
+                prefetch,
+                ..config.clone()
+            }),
+            expected
+        );
+    }
+    assert_ne!(
+        batches(&LoaderConfig { epoch: 4, ..config })[0].images,
+        expected[0].images
+    );
+}
+
+#[test]
+fn each_image_once_in_order_with_its_label() {
+    let (_dir, config) = config(&[]);
+    let config = LoaderConfig {
+        purpose: Purpose::Evaluate,
+        ..config
+    };
+    let all = batches(&config);
+    let indices: Vec<u32> = all.iter().flat_map(|b| b.indices.clone()).collect();
+    assert_eq!(indices, config.order);
+    assert_eq!(all.last().unwrap().labels.len(), 3);
+    for batch in &all {
+        assert_eq!(batch.images.len(), batch.labels.len() * 3 * 64);
+        for (n, (&index, &label)) in batch.indices.iter().zip(&batch.labels).enumerate() {
+            assert_eq!(label, u32::from(index >= 10));
+            // The centre is never padding (2 of 8 pixels).
+            let red = batch.images[n * 192 + 4 * 8 + 4] * 255.0;
+            assert!((red - index as f32).abs() < 1e-3);
+        }
+    }
+}
+
+#[test]
+fn a_start_in_the_middle_gives_the_tail() {
+    let (_dir, config) = config(&[]);
+    let all = batches(&config);
+    for first_batch in [0, 2, 5, 99] {
+        let tail = batches(&LoaderConfig {
+            first_batch,
+            ..config.clone()
+        });
+        assert_eq!(tail, all[first_batch.min(5)..]);
+    }
+}
+
+#[test]
+fn a_bad_file_fails_with_its_path() {
+    let (_dir, config) = config(&[6]);
+    for workers in [0, 3] {
+        let mut loader = Loader::start(LoaderConfig {
+            workers,
+            ..config.clone()
+        })
+        .unwrap();
+        let error = loader.find_map(Result::err).unwrap();
+        assert!(error.to_string().contains("06.png"), "{error}");
+        assert!(loader.next().is_none());
+    }
+}
+
+#[test]
+fn bad_files_are_replaced_in_training_and_left_out_in_evaluation() {
+    let (_dir, mut config) = config(&[0, 1, 22]);
+    // Samples 0 and 1 follow each other; the last place wraps around past them.
+    config.order = (2..22).chain([22, 0, 1]).collect();
+    config.on_error = OnError::Skip { max: 3 };
+    config.purpose = Purpose::Train { drop_last: false };
+    for workers in [0, 4] {
+        config.workers = workers;
+        let mut loader = Loader::start(config.clone()).unwrap();
+        let all: Vec<_> = loader.by_ref().map(Result::unwrap).collect();
+        let indices: Vec<u32> = all.iter().flat_map(|b| b.indices.clone()).collect();
+        assert_eq!(indices, (2..22).chain([2, 2, 2]).collect::<Vec<_>>());
+        let names: Vec<_> = loader
+            .skipped()
+            .iter()
+            .map(|s| s.path.file_name().unwrap())
+            .collect();
+        assert_eq!(names, ["22.png", "00.png", "01.png"]);
+        // Repeats of sample 2, each augmented by the key of its own place.
+        assert_ne!(all[5].images[..192], all[5].images[192..384]);
+    }
+    config.purpose = Purpose::Evaluate;
+    let mut loader = Loader::start(config.clone()).unwrap();
+    let indices: Vec<u32> = loader.by_ref().flat_map(|b| b.unwrap().indices).collect();
+    assert_eq!(indices, (2..22).collect::<Vec<_>>());
+    assert_eq!(loader.skipped().len(), 3);
+
+    for purpose in [Purpose::Evaluate, Purpose::Train { drop_last: true }] {
+        let config = LoaderConfig {
+            on_error: OnError::Skip { max: 1 },
+            purpose,
+            batch_size: 23,
+            ..config.clone()
+        };
+        let error = Loader::start(config)
+            .unwrap()
+            .find_map(Result::err)
+            .unwrap();
+        assert!(
+            matches!(
+                error,
+                DataError::TooManySkipped {
+                    count: 2,
+                    max: 1,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn dropping_early_stops_the_workers() {
+    let (_dir, config) = config(&[]);
+    let source = Arc::clone(&config.source);
+    let mut loader = Loader::start(LoaderConfig {
+        batch_size: 1,
+        prefetch: 0,
+        ..config
+    })
+    .unwrap();
+    loader.next().unwrap().unwrap();
+    drop(loader);
+    // Every worker held the source through its job: all of them are gone.
+    assert_eq!(Arc::strong_count(&source), 1);
+}
+
+#[test]
+fn impossible_settings_are_errors() {
+    let (_dir, config) = config(&[]);
+    let start = |config| Loader::start(config).err().unwrap();
+    let empty = LoaderConfig {
+        batch_size: 0,
+        ..config.clone()
+    };
+    assert!(matches!(start(empty), DataError::EmptyBatch));
+    let outside = LoaderConfig {
+        order: vec![23],
+        ..config
+    };
+    assert!(matches!(
+        start(outside),
+        DataError::NoSuchSample {
+            index: 23,
+            len: 23,
+            ..
+        }
+    ));
+}

@@ -1,0 +1,76 @@
+//! Anti-aliased painting of regions given as point tests.
+
+use image::{Rgb, RgbImage};
+
+/// Points per pixel side: 4 x 4 samples.
+const SAMPLES: usize = 4;
+
+/// A colour, channels in 0..1.
+pub(super) type Color = [f32; 3];
+
+/// A square picture in coordinates 0..1.
+pub(super) struct Canvas {
+    side: usize,
+    pixels: Vec<Color>,
+}
+
+impl Canvas {
+    /// A picture whose pixel centres get their colour from a function of (x, y).
+    pub(super) fn new(side: usize, mut color: impl FnMut(f32, f32) -> Color) -> Self {
+        let center = |i: usize| (i as f32 + 0.5) / side as f32;
+        let pixels = (0..side * side)
+            .map(|i| color(center(i % side), center(i / side)))
+            .collect();
+        Self { side, pixels }
+    }
+
+    /// Paints the points of `inside`, none of which is further than `reach` from (x, y), with opaque colours.
+    pub(super) fn paint(
+        &mut self,
+        (x, y): (f32, f32),
+        reach: f32,
+        mut color: impl FnMut(f32, f32) -> Color,
+        inside: impl Fn(f32, f32) -> bool,
+    ) {
+        let (columns, rows) = (self.range(x, reach), self.range(y, reach));
+        let step = 1.0 / (self.side * SAMPLES) as f32;
+        for row in rows {
+            for column in columns.clone() {
+                let hits = (0..SAMPLES * SAMPLES)
+                    .filter(|i| {
+                        let px = ((column * SAMPLES + i % SAMPLES) as f32 + 0.5) * step;
+                        let py = ((row * SAMPLES + i / SAMPLES) as f32 + 0.5) * step;
+                        inside(px, py)
+                    })
+                    .count();
+                if hits == 0 {
+                    continue;
+                }
+                let alpha = hits as f32 / (SAMPLES * SAMPLES) as f32;
+                let side = self.side as f32;
+                let paint = color((column as f32 + 0.5) / side, (row as f32 + 0.5) / side);
+                if let Some(pixel) = self.pixels.get_mut(row * self.side + column) {
+                    for (old, new) in pixel.iter_mut().zip(paint) {
+                        *old += alpha * (new - *old);
+                    }
+                }
+            }
+        }
+    }
+
+    fn range(&self, center: f32, reach: f32) -> std::ops::Range<usize> {
+        let side = self.side as f32;
+        let start = ((center - reach) * side).floor().clamp(0.0, side) as usize;
+        let end = ((center + reach) * side).ceil().clamp(0.0, side) as usize;
+        start..end
+    }
+
+    /// The picture with 8 bits per channel, `noise` added to each value.
+    pub(super) fn into_image(self, mut noise: impl FnMut() -> f32) -> RgbImage {
+        let mut pixels = self.pixels.iter();
+        RgbImage::from_fn(self.side as u32, self.side as u32, |_, _| {
+            let color = pixels.next().copied().unwrap_or_default();
+            Rgb(color.map(|value| ((value + noise()).clamp(0.0, 1.0) * 255.0).round() as u8))
+        })
+    }
+}

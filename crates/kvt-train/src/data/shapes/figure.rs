@@ -1,0 +1,153 @@
+//! The ten shapes, as tests of whether a point lies inside.
+
+/// A shape with circumradius 1 around the origin. The order is that of classes: a data set of `n` classes has the first `n`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Figure {
+    Circle,
+    Square,
+    Triangle,
+    Star,
+    Cross,
+    Ring,
+    Crescent,
+    Diamond,
+    Hexagon,
+    Pentagon,
+}
+
+impl Figure {
+    /// All shapes.
+    pub const ALL: [Self; 10] = [
+        Self::Circle,
+        Self::Square,
+        Self::Triangle,
+        Self::Star,
+        Self::Cross,
+        Self::Ring,
+        Self::Crescent,
+        Self::Diamond,
+        Self::Hexagon,
+        Self::Pentagon,
+    ];
+
+    /// The class name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Circle => "circle",
+            Self::Square => "square",
+            Self::Triangle => "triangle",
+            Self::Star => "star",
+            Self::Cross => "cross",
+            Self::Ring => "ring",
+            Self::Crescent => "crescent",
+            Self::Diamond => "diamond",
+            Self::Hexagon => "hexagon",
+            Self::Pentagon => "pentagon",
+        }
+    }
+
+    /// Whether the point is inside the shape.
+    pub(super) fn contains(self, x: f32, y: f32) -> bool {
+        let square = x * x + y * y;
+        if square > 1.0 {
+            return false;
+        }
+        match self {
+            Self::Circle => true,
+            Self::Ring => square > 0.55 * 0.55,
+            Self::Crescent => (x - 0.45) * (x - 0.45) + y * y > 0.8 * 0.8,
+            Self::Cross => x.abs().max(y.abs()) < 0.94 && x.abs().min(y.abs()) < 0.3,
+            Self::Square => x.abs().max(y.abs()) < HALF_SQRT_2,
+            Self::Diamond => x.abs() + y.abs() / 0.5 < 1.0,
+            Self::Triangle => in_polygon(&TRIANGLE, x, y),
+            Self::Star => in_polygon(&STAR, x, y),
+            Self::Hexagon => in_polygon(&HEXAGON, x, y),
+            Self::Pentagon => in_polygon(&PENTAGON, x, y),
+        }
+    }
+}
+
+const HALF_SQRT_2: f32 = std::f32::consts::FRAC_1_SQRT_2;
+
+// Written out instead of computed: sines differ in the last bit between platforms.
+const TRIANGLE: [(f32, f32); 3] = [(0.0, 1.0), (-0.866_025_4, -0.5), (0.866_025_4, -0.5)];
+const HEXAGON: [(f32, f32); 6] = [
+    (1.0, 0.0),
+    (0.5, 0.866_025_4),
+    (-0.5, 0.866_025_4),
+    (-1.0, 0.0),
+    (-0.5, -0.866_025_4),
+    (0.5, -0.866_025_4),
+];
+const PENTAGON: [(f32, f32); 5] = [
+    (0.0, 1.0),
+    (-0.951_056_54, 0.309_017),
+    (-0.587_785_24, -0.809_017),
+    (0.587_785_24, -0.809_017),
+    (0.951_056_54, 0.309_017),
+];
+/// The pentagon's corners, and 0.4 of them turned by half a step between.
+const STAR: [(f32, f32); 10] = [
+    (0.0, 1.0),
+    (-0.235_114_1, 0.323_606_8),
+    (-0.951_056_54, 0.309_017),
+    (-0.380_422_6, -0.123_606_8),
+    (-0.587_785_24, -0.809_017),
+    (0.0, -0.4),
+    (0.587_785_24, -0.809_017),
+    (0.380_422_6, -0.123_606_8),
+    (0.951_056_54, 0.309_017),
+    (0.235_114_1, 0.323_606_8),
+];
+
+/// Even-odd rule.
+fn in_polygon(corners: &[(f32, f32)], x: f32, y: f32) -> bool {
+    let mut inside = false;
+    let following = corners.iter().cycle().skip(1);
+    for (&(ax, ay), &(bx, by)) in corners.iter().zip(following) {
+        if (ay > y) != (by > y) && x < (bx - ax) * (y - ay) / (by - ay) + ax {
+            inside = !inside;
+        }
+    }
+    inside
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn areas_are_those_of_geometry() {
+        let pi = std::f64::consts::PI;
+        // n / 2 sin(2 pi / n) for a regular polygon; 5 * 0.4 * sin(36 degrees) for the star.
+        let regular = |n: f64| n / 2.0 * (2.0 * pi / n).sin();
+        // A circle less its lens with a circle of radius 0.8 at distance 0.45, by the closed formula.
+        let (r, d) = (0.8_f64, 0.45_f64);
+        let lens = r * r * ((d * d + r * r - 1.0) / (2.0 * d * r)).acos()
+            + ((d * d + 1.0 - r * r) / (2.0 * d)).acos()
+            - 0.5 * ((-d + r + 1.0) * (d + r - 1.0) * (d - r + 1.0) * (d + r + 1.0)).sqrt();
+        let expected = |figure| match figure {
+            Figure::Circle => pi,
+            Figure::Ring => pi * (1.0 - 0.55 * 0.55),
+            Figure::Square => 2.0,
+            Figure::Triangle => regular(3.0),
+            Figure::Pentagon => regular(5.0),
+            Figure::Hexagon => regular(6.0),
+            Figure::Star => 5.0 * 0.4 * (pi / 5.0).sin(),
+            Figure::Diamond => 1.0,
+            Figure::Cross => 4.0 * 0.94 * 0.6 - 0.36,
+            Figure::Crescent => pi - lens,
+        };
+        let n = 800;
+        for figure in Figure::ALL {
+            let at = |i: i32| (i as f32 + 0.5) / n as f32 * 2.0 - 1.0;
+            let count = (0..n * n)
+                .filter(|i| figure.contains(at(i % n), at(i / n)))
+                .count();
+            let area = count as f64 * 4.0 / f64::from(n * n);
+            let wanted = expected(figure);
+            assert!((area - wanted).abs() < 0.01, "{figure:?}: {area} {wanted}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::data::{ClassOrder, ImageFolder, decode};
+
+fn small() -> ShapesConfig {
+    ShapesConfig {
+        image_size: 16,
+        classes: 3,
+        train_per_class: 3,
+        val_per_class: 2,
+        ..ShapesConfig::default()
+    }
+}
+
+#[test]
+fn is_made_once_and_reused() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("deep/shapes");
+    let mut steps = Vec::new();
+    let made = ensure(&small(), &dir, &mut |done, total| steps.push((done, total))).unwrap();
+    assert_eq!(steps, (1..=15).map(|n| (n, 15)).collect::<Vec<_>>());
+    assert!(made.generated);
+    assert!(!ensure(&small(), &dir, &mut |_, _| {}).unwrap().generated);
+    let train = ImageFolder::open(dir.join("train"), ClassOrder::Byte).unwrap();
+    assert_eq!(train.classes, made.classes);
+    assert_eq!(train.class_counts(), [3, 3, 3]);
+    let image = decode(&dir.join("val/square/00001.png")).unwrap();
+    let key = small().key(Split::Val, Figure::Square, 1);
+    assert_eq!(image, render(Figure::Square, 16, 0.5, 0.3, key));
+    // Nothing is left beside it.
+    assert_eq!(fs_err::read_dir(dir.parent().unwrap()).unwrap().count(), 1);
+}
+
+#[test]
+fn refuses_other_settings_and_other_folders() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("shapes");
+    ensure(&small(), &dir, &mut |_, _| {}).unwrap();
+    let other = ShapesConfig { seed: 4, ..small() };
+    let message = ensure(&other, &dir, &mut |_, _| {})
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("`seed` is 0 there, 4 here"), "{message}");
+    fs_err::write(temp.path().join("file"), b"").unwrap();
+    let error = ensure(&small(), temp.path(), &mut |_, _| {}).unwrap_err();
+    assert!(matches!(error, DataError::NotShapes(_)));
+}
+
+#[test]
+fn larger_sets_begin_with_the_smaller() {
+    let temp = tempfile::tempdir().unwrap();
+    let (a, b) = (temp.path().join("a"), temp.path().join("b"));
+    generate(&small(), &a, &mut |_, _| {}).unwrap();
+    let larger = ShapesConfig {
+        classes: 4,
+        train_per_class: 5,
+        ..small()
+    };
+    generate(&larger, &b, &mut |_, _| {}).unwrap();
+    for name in ["train/circle/00002.png", "val/triangle/00000.png"] {
+        assert_eq!(
+            fs_err::read(a.join(name)).unwrap(),
+            fs_err::read(b.join(name)).unwrap()
+        );
+    }
+}
+
+#[test]
+fn senseless_settings_are_refused() {
+    for (bad, key) in [
+        (
+            ShapesConfig {
+                classes: 11,
+                ..small()
+            },
+            "classes",
+        ),
+        (
+            ShapesConfig {
+                clutter: f64::NAN,
+                ..small()
+            },
+            "clutter",
+        ),
+        (
+            ShapesConfig {
+                image_size: 0,
+                ..small()
+            },
+            "image_size",
+        ),
+    ] {
+        assert!(bad.validate().unwrap_err().to_string().contains(key));
+    }
+}

@@ -1,0 +1,276 @@
+//! Device names: from `--device` and `train.device` to a Burn device, and what this machine has.
+//!
+//! Burn's devices are lazy, and a missing driver panics at first use, on another thread. So a device
+//! is looked up among those that are there, and never made from its name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use burn::tensor::{Device, DeviceType};
+
+/// A kind of device that a name can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The CPU, by Burn's `flex` backend.
+    Cpu,
+    /// Any GPU through wgpu, shaders in WGSL.
+    Wgpu,
+    /// A GPU through Vulkan, shaders in SPIR-V.
+    Vulkan,
+    /// An Apple GPU.
+    Metal,
+    /// An NVIDIA GPU.
+    Cuda,
+    /// An AMD GPU.
+    Rocm,
+}
+
+impl Kind {
+    /// All kinds, the one that `auto` prefers first.
+    const ALL: [Self; 6] = [
+        Self::Cuda,
+        Self::Rocm,
+        Self::Metal,
+        Self::Vulkan,
+        Self::Wgpu,
+        Self::Cpu,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Wgpu => "wgpu",
+            Self::Vulkan => "vulkan",
+            Self::Metal => "metal",
+            Self::Cuda => "cuda",
+            Self::Rocm => "rocm",
+        }
+    }
+
+    /// Burn's name of the kind, or `None` where this build leaves it out.
+    fn burn(self) -> Option<DeviceType> {
+        match self {
+            Self::Cpu => Some(DeviceType::Flex),
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu => Some(DeviceType::Wgpu),
+            #[cfg(not(feature = "wgpu"))]
+            Self::Wgpu => None,
+            #[cfg(feature = "vulkan")]
+            Self::Vulkan => Some(DeviceType::Vulkan),
+            #[cfg(not(feature = "vulkan"))]
+            Self::Vulkan => None,
+            #[cfg(feature = "metal")]
+            Self::Metal => Some(DeviceType::Metal),
+            #[cfg(not(feature = "metal"))]
+            Self::Metal => None,
+            #[cfg(feature = "cuda")]
+            Self::Cuda => Some(DeviceType::Cuda),
+            #[cfg(not(feature = "cuda"))]
+            Self::Cuda => None,
+            #[cfg(feature = "rocm")]
+            Self::Rocm => Some(DeviceType::Rocm),
+            #[cfg(not(feature = "rocm"))]
+            Self::Rocm => None,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A device by name: `auto`, a kind, or a kind with an index (`cuda:1`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The first GPU that is a real one, else the CPU.
+    Auto,
+    /// One device of a kind.
+    Exactly(Kind, usize),
+}
+
+/// A device that can't be had.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// No device name.
+    #[error(
+        "`{0}` is no device: use `auto`, `cpu`, `wgpu`, `vulkan`, `metal`, `cuda` or `rocm`, with an index as in `cuda:1`"
+    )]
+    Name(String),
+    /// A kind that this binary was built without.
+    #[error(
+        "this build has no `{kind}`: build with `--features {kind}`; there is {available}"
+    )]
+    NotBuilt {
+        /// The kind asked for.
+        kind: Kind,
+        /// What can be used.
+        available: String,
+    },
+    /// A kind or index that this machine does not have.
+    #[error("there is no device `{wanted}` on this machine; there is {available}")]
+    Absent {
+        /// The device asked for.
+        wanted: String,
+        /// What can be used.
+        available: String,
+    },
+}
+
+impl FromStr for Wanted {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let invalid = || DeviceError::Name(text.to_owned());
+        let (kind, index) = match text.split_once(':') {
+            None => (text, 0),
+            Some((kind, index)) => (kind, index.parse().map_err(|_| invalid())?),
+        };
+        let kind = Kind::ALL
+            .into_iter()
+            .find(|known| known.name() == kind)
+            .ok_or_else(invalid)?;
+        Ok(Self::Exactly(kind, index))
+    }
+}
+
+/// A device that is there.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its name as `--device` takes it.
+    pub name: String,
+    /// The hardware, or the adapter.
+    pub description: String,
+    /// Whether a program on the CPU stands in for a GPU: right, but slow.
+    pub software: bool,
+    /// The device.
+    pub device: Device,
+}
+
+/// What there is of a kind.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// The kind.
+    pub kind: Kind,
+    /// The devices, or why there is none.
+    pub devices: Result<Vec<Found>, String>,
+}
+
+/// Every kind of device, with what this machine has of it or why it has none.
+pub fn list() -> Vec<Listing> {
+    Kind::ALL
+        .into_iter()
+        .map(|kind| Listing {
+            kind,
+            devices: find(kind),
+        })
+        .collect()
+}
+
+/// The device of a name.
+///
+/// # Errors
+/// If the name is none, or this build or this machine has no such device; the error lists what is
+/// there.
+pub fn resolve(text: &str) -> Result<Found, DeviceError> {
+    let wanted: Wanted = text.parse()?;
+    let (kind, index) = match wanted {
+        Wanted::Auto => return automatic(),
+        Wanted::Exactly(kind, index) => (kind, index),
+    };
+    if kind.burn().is_none() {
+        return Err(DeviceError::NotBuilt {
+            kind,
+            available: available(),
+        });
+    }
+    find(kind)
+        .ok()
+        .and_then(|devices| devices.into_iter().nth(index))
+        .ok_or_else(|| DeviceError::Absent {
+            wanted: text.to_owned(),
+            available: available(),
+        })
+}
+
+fn automatic() -> Result<Found, DeviceError> {
+    Kind::ALL
+        .into_iter()
+        .filter_map(|kind| find(kind).ok())
+        .flatten()
+        // A software adapter is slower than the CPU backend.
+        .find(|found| !found.software)
+        .ok_or_else(|| DeviceError::Absent {
+            wanted: "auto".to_owned(),
+            available: available(),
+        })
+}
+
+fn available() -> String {
+    let names: Vec<String> = Kind::ALL
+        .into_iter()
+        .filter_map(|kind| find(kind).ok())
+        .flatten()
+        .map(|found| format!("`{}` ({})", found.name, found.description))
+        .collect();
+    names.join(", ")
+}
+
+fn find(kind: Kind) -> Result<Vec<Found>, String> {
+    let Some(device_type) = kind.burn() else {
+        return Err(format!("not in this build (needs `--features {kind}`)"));
+    };
+    let found: Vec<Found> = Device::enumerate(device_type)
+        .into_iter()
+        .enumerate()
+        .map(|(index, device)| {
+            let (description, software) = describe(kind, &device);
+            Found {
+                name: match index {
+                    0 => kind.to_string(),
+                    _ => format!("{kind}:{index}"),
+                },
+                description,
+                software,
+                device,
+            }
+        })
+        .collect();
+    if found.is_empty() {
+        return Err("no driver or no such hardware found".to_owned());
+    }
+    Ok(found)
+}
+
+/// The hardware behind a device, and whether that is a program on the CPU.
+fn describe(kind: Kind, device: &Device) -> (String, bool) {
+    match kind {
+        Kind::Cpu => {
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
+            (format!("{threads} threads"), false)
+        }
+        _ => adapter(device),
+    }
+}
+
+#[cfg(feature = "gpu")]
+fn adapter(device: &Device) -> (String, bool) {
+    match device.identity() {
+        // A software rasteriser is no card.
+        Some(identity) => {
+            let software = identity.physical.is_none();
+            let note = if software { ", a software adapter" } else { "" };
+            (format!("{}{note}", identity.name), software)
+        }
+        None => ("unknown adapter".to_owned(), false),
+    }
+}
+
+#[cfg(not(feature = "gpu"))]
+fn adapter(_device: &Device) -> (String, bool) {
+    ("unknown adapter".to_owned(), false)
+}

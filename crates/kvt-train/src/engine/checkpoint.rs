@@ -1,0 +1,179 @@
+//! A run's state on disk: weights under timm's names, moments, progress.
+//!
+//! `model.safetensors` is an ordinary weight file that any tool reads; `optimizer.safetensors` holds
+//! `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`. Together with `state.json` they restore a run
+//! to the bit.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::TensorData;
+use kvt_models::Model;
+use kvt_models::weights::{self, LoadOptions, StateDict};
+use serde::{Deserialize, Serialize};
+
+use super::progress::Progress;
+use super::{Recorder, TrainError};
+use crate::data::Batch;
+use crate::fs::write_atomic;
+use crate::recipe::AdamW;
+use crate::run::{Checkpoint, Checkpoints, RunDir, Warning, Which};
+
+const MODEL: &str = "model.safetensors";
+const OPTIMIZER: &str = "optimizer.safetensors";
+
+/// `state.json`
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct State {
+    progress: Progress,
+    /// Updates the optimizer has made, for its bias correction.
+    updates: u32,
+    /// Bytes of the log that belong to this state.
+    log_offset: u64,
+}
+
+/// Saves a run's state.
+#[derive(Clone, Debug)]
+pub struct Checkpointer {
+    checkpoints: Checkpoints,
+    run: PathBuf,
+}
+
+/// A restored run.
+pub struct Restored {
+    /// The trained model.
+    pub model: Model,
+    /// Its optimizer.
+    pub optimizer: AdamW,
+    /// How far the run was.
+    pub progress: Progress,
+    /// Bytes of the log at that point.
+    pub log_offset: u64,
+    /// A checkpoint that could not be used.
+    pub warning: Option<Warning>,
+}
+
+impl Checkpointer {
+    /// For the checkpoints of a run.
+    pub fn new(run: &RunDir) -> Self {
+        Self {
+            checkpoints: Checkpoints::new(run.checkpoints()),
+            run: run.path().to_owned(),
+        }
+    }
+
+    /// Writes a checkpoint and makes it the last, with `best` also the best.
+    ///
+    /// # Errors
+    /// If anything cannot be read from the device or written; older checkpoints are untouched then.
+    pub fn save(
+        &self,
+        model: &Model,
+        optimizer: &AdamW,
+        progress: &Progress,
+        recorder: &Recorder<'_>,
+        best: bool,
+    ) -> Result<Vec<Warning>, TrainError> {
+        let weights = StateDict::from_model(model)?;
+        let (moments, updates) = optimizer.state();
+        let moments: StateDict = moments.into_iter().collect();
+        let state = State {
+            progress: *progress,
+            updates,
+            log_offset: recorder.log_offset(),
+        };
+        let metadata = BTreeMap::new();
+        let mut write_model = |path: &Path| Ok(weights::write(path, &weights, &metadata)?);
+        let mut write_optimizer = |path: &Path| Ok(weights::write(path, &moments, &metadata)?);
+        let saved = self.checkpoints.save::<TrainError>(
+            progress.position.step,
+            &mut [
+                (MODEL, &mut write_model),
+                (OPTIMIZER, &mut write_optimizer),
+            ],
+            &state,
+            best,
+        )?;
+        Ok(saved.warnings)
+    }
+
+    /// Restores the last checkpoint into a freshly made model and optimizer.
+    ///
+    /// # Errors
+    /// If there is none, it is broken, or it belongs to another model.
+    pub fn restore(&self, model: Model, mut optimizer: AdamW) -> Result<Restored, TrainError> {
+        let (checkpoint, warning) = self.checkpoints.load(Which::Last)?;
+        let state: State = checkpoint.state()?;
+        let model = load_model(&checkpoint, model)?;
+        let moments = match state.updates {
+            0 => BTreeMap::new(),
+            _ => weights::read(&checkpoint.file(OPTIMIZER))?
+                .into_iter()
+                .collect::<BTreeMap<String, TensorData>>(),
+        };
+        optimizer.load_state(moments, state.updates, &model)?;
+        Ok(Restored {
+            model,
+            optimizer,
+            progress: state.progress,
+            log_offset: state.log_offset,
+            warning,
+        })
+    }
+
+    /// Where the evidence of a failed step goes.
+    pub fn dump_path(&self, step: u64) -> PathBuf {
+        self.run.join(format!("nonfinite-step-{step}"))
+    }
+
+    /// Writes what led to a non-finite number: the weights before the step, and the batches with
+    /// their files.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn dump(
+        &self,
+        step: u64,
+        window: &[Batch],
+        paths: impl Fn(&Batch) -> Vec<PathBuf>,
+        model: &Model,
+    ) -> Result<(), TrainError> {
+        let folder = self.dump_path(step);
+        fs_err::create_dir_all(&folder)?;
+        let metadata = BTreeMap::new();
+        weights::write(&folder.join(MODEL), &StateDict::from_model(model)?, &metadata)?;
+        let mut images = StateDict::default();
+        let mut files = Vec::new();
+        for (number, batch) in window.iter().enumerate() {
+            let (height, width) = batch.size;
+            let shape = [batch.labels.len(), 3, height, width];
+            let data = TensorData::new(batch.images.clone(), shape);
+            images.insert(format!("images.{number}"), data);
+            files.extend(paths(batch).into_iter().zip(batch.labels.iter().copied()));
+        }
+        weights::write(&folder.join("batch.safetensors"), &images, &metadata)?;
+        write_atomic(&folder.join("batch.json"), |file| {
+            Ok(serde_json::to_writer_pretty(file, &files)?)
+        })?;
+        Ok(())
+    }
+}
+
+/// The weights of a run's checkpoint (`last`, `best` or a checkpoint's folder) in a model.
+///
+/// # Errors
+/// If there is no such checkpoint, it is broken, or it belongs to another model.
+pub fn load_checkpoint_model(
+    run: &RunDir,
+    which: &str,
+    model: Model,
+) -> Result<(Model, Option<Warning>), TrainError> {
+    let (checkpoint, warning) = Checkpoints::new(run.checkpoints()).load(which.into())?;
+    Ok((load_model(&checkpoint, model)?, warning))
+}
+
+fn load_model(checkpoint: &Checkpoint, model: Model) -> Result<Model, TrainError> {
+    let weights = weights::read(&checkpoint.file(MODEL))?;
+    let (model, _) = model.load(&weights, LoadOptions::default())?;
+    Ok(model)
+}

@@ -1,0 +1,91 @@
+//! What can stop a run.
+
+use std::path::PathBuf;
+
+use crate::config::ConfigError;
+use crate::data::DataError;
+use crate::device::DeviceError;
+use crate::recipe::AdamWError;
+use crate::run::RunError;
+
+/// An error of training, evaluation or prediction.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] Box<ConfigError>),
+    /// An augmentation.
+    #[error(transparent)]
+    Augment(#[from] crate::augment::AugmentError),
+    /// The data.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The model's configuration or input.
+    #[error(transparent)]
+    Model(#[from] kvt_models::ModelError),
+    /// The number of neighbours.
+    #[error(transparent)]
+    Neighbors(#[from] kvt_attention::NeighborsError),
+    /// Weights.
+    #[error(transparent)]
+    Weights(#[from] kvt_models::weights::WeightsError),
+    /// The run's folder or its checkpoints.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Files.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// The optimizer's state.
+    #[error(transparent)]
+    Optimizer(#[from] AdamWError),
+    /// The device failed.
+    #[error("the device failed: {0}")]
+    Execution(String),
+    /// The model does not fit the data.
+    #[error(
+        "`model.num_classes` is {model}, but `{}` has {found} classes: leave it out, or use data with as many classes",
+        .data.display()
+    )]
+    Classes {
+        /// Classes of the model.
+        model: usize,
+        /// The data's folder.
+        data: PathBuf,
+        /// Its classes.
+        found: usize,
+    },
+    /// The loss or the gradient is no number any more.
+    #[error(
+        "step {step} (epoch {epoch}): loss {loss}, gradient norm {grad_norm}: training cannot go on; the batch and the weights before it are in `{}`",
+        .dump.display()
+    )]
+    NotFinite {
+        /// The update that failed, from 1.
+        step: u64,
+        /// Its epoch, from 0.
+        epoch: u32,
+        /// Its loss.
+        loss: f64,
+        /// Its gradient norm.
+        grad_norm: f64,
+        /// Where the evidence lies.
+        dump: PathBuf,
+    },
+    /// A resumed configuration that would change the run's mathematics.
+    #[error(
+        "run `{}` was started with another configuration:\n{differences}\nuse the old values to resume, or another `run.dir` to start anew",
+        .run.display()
+    )]
+    ConfigChanged {
+        /// The run's folder.
+        run: PathBuf,
+        /// One line per difference.
+        differences: String,
+    },
+    /// Image folders hold colour images.
+    #[error("`model.in_chans` is {0}, but image folders give 3 channels: leave it out")]
+    Channels(usize),
+}

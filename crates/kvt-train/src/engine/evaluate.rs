@@ -1,0 +1,121 @@
+//! The one evaluation path: `train`, `eval` and `predict` all come through here, so the number in the
+//! log is the number that `kvt eval` prints.
+
+use burn::tensor::{Device, Tensor, TensorData};
+use kvt_attention::Phase;
+use kvt_models::Model;
+
+use super::TrainError;
+use crate::data::{Batch, DataError};
+use crate::recipe::{Hits, hits};
+
+/// Accuracy and loss over a whole split. Images are counted one by one, so the result does not
+/// depend on the batch size.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Evaluation {
+    /// Images evaluated.
+    pub images: usize,
+    /// Images whose best class is right.
+    pub top1: usize,
+    /// Images whose class is among the best five.
+    pub top5: usize,
+    /// Sum of the cross-entropies, without label smoothing.
+    loss: f64,
+}
+
+impl Evaluation {
+    /// Mean cross-entropy.
+    pub fn loss(&self) -> f64 {
+        self.loss / self.images as f64
+    }
+
+    /// Top-1 accuracy in percent.
+    pub fn top1_percent(&self) -> f64 {
+        100.0 * self.top1 as f64 / self.images as f64
+    }
+
+    /// Top-5 accuracy in percent.
+    pub fn top5_percent(&self) -> f64 {
+        100.0 * self.top5 as f64 / self.images as f64
+    }
+}
+
+/// Evaluates a model on all batches; `progress` hears the number of images done.
+///
+/// # Errors
+/// If a batch cannot be loaded or the device fails.
+pub fn evaluate(
+    model: &Model,
+    batches: impl Iterator<Item = Result<Batch, DataError>>,
+    device: &Device,
+    mut progress: impl FnMut(usize),
+) -> Result<Evaluation, TrainError> {
+    let mut total = Evaluation::default();
+    for batch in batches {
+        let batch = batch?;
+        let (logits, classes) = predict_batch(model, &batch, device)?;
+        let Hits { top1, top5 } = hits(&logits, &batch.labels, classes);
+        total.top1 += top1;
+        total.top5 += top5;
+        total.images += batch.labels.len();
+        total.loss += logits
+            .chunks_exact(classes)
+            .zip(&batch.labels)
+            .map(|(row, &label)| cross_entropy(row, label))
+            .sum::<f64>();
+        progress(total.images);
+    }
+    Ok(total)
+}
+
+/// The logits of one batch on the host, `[images, classes]` row by row, and the number of classes.
+///
+/// # Errors
+/// If the images do not fit the model or the device fails.
+pub fn predict_batch(
+    model: &Model,
+    batch: &Batch,
+    device: &Device,
+) -> Result<(Vec<f32>, usize), TrainError> {
+    let images = upload(batch, &device.clone().inner());
+    model.check_input(images.dims())?;
+    let logits = model.forward(images, Phase::Eval);
+    let classes = logits.dims()[1];
+    let data = logits
+        .try_into_data()
+        .map_err(|e| TrainError::Execution(e.to_string()))?;
+    let logits = data
+        .convert::<f32>()
+        .try_to_vec()
+        .map_err(|e| TrainError::Execution(format!("{e:?}")))?;
+    Ok((logits, classes))
+}
+
+/// A batch as a tensor `[images, channels, height, width]`.
+pub(crate) fn upload(batch: &Batch, device: &Device) -> Tensor<4> {
+    let (height, width) = batch.size;
+    let shape = [batch.labels.len(), 3, height, width];
+    Tensor::from_data(TensorData::new(batch.images.clone(), shape), device)
+}
+
+/// `log sum_c exp(logit_c) - logit_label` in f64.
+fn cross_entropy(logits: &[f32], label: u32) -> f64 {
+    let max = logits.iter().fold(f32::NEG_INFINITY, |m, &x| m.max(x));
+    let sum: f64 = logits.iter().map(|&x| f64::from(x - max).exp()).sum();
+    let own = logits.get(label as usize).copied().unwrap_or(f32::NAN);
+    sum.ln() - f64::from(own - max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cross_entropy_by_hand() {
+        assert!((cross_entropy(&[0.0; 10], 3) - 10f64.ln()).abs() < 1e-12);
+        // softmax([ln 3, 0]) = [3/4, 1/4]
+        assert!((cross_entropy(&[3f32.ln(), 0.0], 1) - 4f64.ln()).abs() < 1e-6);
+        assert!((cross_entropy(&[1000.0, 0.0], 1) - 1000.0).abs() < 1e-6);
+        assert!(cross_entropy(&[f32::NAN, 0.0], 0).is_nan());
+    }
+}

@@ -1,0 +1,23 @@
+//! The training loop and what it stands on, readable in one sitting:
+//!
+//! - [`Trainer`]: epochs, steps, evaluation, checkpoints. Its file is the loop.
+//! - [`evaluate()`]: the one evaluation path, for training, `kvt eval` and `kvt predict`.
+//! - [`Session`]: a validated plan becomes a run folder, data, a model and a trainer.
+
+mod checkpoint;
+mod error;
+mod evaluate;
+mod progress;
+mod recorder;
+mod session;
+mod splits;
+mod trainer;
+
+pub use checkpoint::{Checkpointer, Restored, load_checkpoint_model};
+pub use error::TrainError;
+pub use evaluate::{Evaluation, evaluate, predict_batch};
+pub use progress::{Best, EpochSums, Position, Progress};
+pub use recorder::Recorder;
+pub use session::{Amount, Session, build_model, load_plan, model_config};
+pub use splits::{Splits, class_order, eval_batches, eval_transform, shapes_config};
+pub use trainer::{End, Trainer};

@@ -1,0 +1,68 @@
+//! The files that record a run, as one listener: log, table of epochs, TensorBoard.
+
+use crate::run::{EpochsCsv, Event, JsonlLog, Listener, RunDir, RunError, TensorBoard, Warning, read_events};
+
+/// Writes every event to the run's folder and passes it on.
+pub struct Recorder<'a> {
+    log: JsonlLog,
+    epochs: EpochsCsv,
+    tensorboard: Option<TensorBoard>,
+    next: &'a mut dyn Listener,
+}
+
+impl<'a> Recorder<'a> {
+    /// Opens the files of a run. `resumed` holds the length of the log in bytes and the number of
+    /// steps that the checkpoint stands for: what was logged after it is cut off, as it will happen
+    /// again.
+    ///
+    /// # Errors
+    /// If a file cannot be read or written.
+    pub fn open(
+        run: &RunDir,
+        resumed: Option<(u64, u64)>,
+        tensorboard: bool,
+        next: &'a mut dyn Listener,
+    ) -> Result<(Self, Option<Warning>), RunError> {
+        let (log, warning, logged, steps) = match resumed {
+            None => (JsonlLog::create(&run.log())?, None, Vec::new(), 0),
+            Some((offset, steps)) => {
+                let (log, warning) = JsonlLog::resume(&run.log(), offset)?;
+                (log, warning, read_events(&run.log())?, steps)
+            }
+        };
+        let recorder = Self {
+            log,
+            epochs: EpochsCsv::new(&run.epochs_csv(), &logged)?,
+            tensorboard: tensorboard
+                .then(|| TensorBoard::new(&run.tensorboard(), steps))
+                .transpose()?,
+            next,
+        };
+        Ok((recorder, warning))
+    }
+
+    /// Bytes in the log: what a checkpoint remembers of it.
+    pub fn log_offset(&self) -> u64 {
+        self.log.offset()
+    }
+}
+
+impl Listener for Recorder<'_> {
+    fn event(&mut self, event: &Event) -> Result<(), RunError> {
+        self.log.event(event)?;
+        self.epochs.event(event)?;
+        if let Some(tensorboard) = &mut self.tensorboard {
+            tensorboard.event(event)?;
+        }
+        self.next.event(event)
+    }
+
+    fn sync(&mut self) -> Result<(), RunError> {
+        self.log.sync()?;
+        self.epochs.sync()?;
+        if let Some(tensorboard) = &mut self.tensorboard {
+            tensorboard.sync()?;
+        }
+        self.next.sync()
+    }
+}

@@ -1,0 +1,362 @@
+//! From a validated plan to a trained run: folder, data, device, model, optimizer, loop.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use burn::tensor::Device;
+use kvt_attention::{Attention, Implementation, Key, Neighbors, Selection};
+use kvt_models::weights::{self, LoadOptions};
+use kvt_models::{Model, ModelConfig, ModelOverrides};
+
+use super::checkpoint::{Checkpointer, Restored};
+use super::progress::Progress;
+use super::{End, Recorder, Splits, TrainError, Trainer};
+use crate::config::{
+    AttentionKind, Document, Effect, ImplementationSetting, ModelPlan, NeighborsSetting, Plan,
+    SelectionSetting, diff, resolved_toml,
+};
+use crate::device::{self, Found};
+use crate::fs::write_atomic;
+use crate::recipe::{AdamW, AdamWConfig, Schedule};
+use crate::run::{Environment, Event, Listener, Note, RunDir, RunError, Topic, Versions};
+
+/// The version of Burn, for the record.
+const BURN: &str = "0.22.1";
+
+/// A run that is ready to train.
+pub struct Session {
+    plan: Plan,
+    run: RunDir,
+    splits: Splits,
+    device: Found,
+    model: Model,
+    optimizer: AdamW,
+    schedule: Schedule,
+    progress: Progress,
+    /// Log bytes and steps of the checkpoint it goes on from.
+    resumed: Option<(u64, u64)>,
+    notes: Vec<Note>,
+}
+
+/// How much work a run is, for progress bars.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amount {
+    /// Updates already made.
+    pub done: u64,
+    /// Updates in all.
+    pub steps: u64,
+    /// Updates of an epoch.
+    pub steps_per_epoch: u64,
+    /// Epochs in all.
+    pub epochs: u32,
+    /// Images of an update.
+    pub images_per_step: usize,
+}
+
+impl Session {
+    /// Prepares a run: a new one, or with `resume` the one that is in `run.dir`. `generating` hears
+    /// of the progress of a data set that is made on first use.
+    ///
+    /// # Errors
+    /// If the folder, the data, the device or the model cannot be had, or a resumed run was started
+    /// with another configuration.
+    pub fn prepare(
+        plan: Plan,
+        resume: bool,
+        generating: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self, TrainError> {
+        // All that can fail without a trace comes before the folder is made.
+        let device = device::resolve(&plan.train.device)?;
+        let config = model_config(&plan.model, None)?;
+        let size = (config.img_size(), config.img_size());
+        let classes = match resume {
+            true => Some(RunDir::open(&plan.run.dir)?.read_classes()?),
+            false => None,
+        };
+        let splits = Splits::open(&plan, size, classes.as_deref(), generating)?;
+        let config = for_data(&plan, &splits)?;
+
+        let run = RunDir::create(&plan.run.dir, resume)?;
+        let mut notes = Vec::new();
+        if resume {
+            notes.extend(compare_with_started(&run, &plan)?);
+        }
+        write_atomic(&run.config(), |file| {
+            std::io::Write::write_all(file, resolved_toml(&plan).as_bytes())
+        })?;
+        let versions = Versions {
+            kvt: env!("CARGO_PKG_VERSION").to_owned(),
+            burn: BURN.to_owned(),
+        };
+        let description = format!("{} ({})", device.name, device.description);
+        Environment::collect(versions, description).record(&run.environment())?;
+        run.write_classes(splits.classes())?;
+
+        let autodiff = device.device.clone().autodiff();
+        let model = build_model(&plan, &config, &autodiff, resume)?;
+        let optimizer = AdamW::new(adamw(&plan), &model);
+        let steps_per_epoch = splits
+            .train_batch_count(&plan)
+            .div_ceil(plan.train.accumulate) as u64;
+        let mut session = Self {
+            schedule: Schedule::new(
+                plan.schedule.clone(),
+                scaled_lr(&plan),
+                steps_per_epoch,
+                plan.train.epochs,
+            ),
+            plan,
+            run,
+            splits,
+            device,
+            model,
+            optimizer,
+            progress: Progress::default(),
+            resumed: None,
+            notes,
+        };
+        if resume {
+            session.restore()?;
+        }
+        Ok(session)
+    }
+
+    fn restore(&mut self) -> Result<(), TrainError> {
+        let optimizer = AdamW::new(adamw(&self.plan), &self.model);
+        let checkpoints = Checkpointer::new(&self.run);
+        match checkpoints.restore(self.model.clone(), optimizer) {
+            Ok(Restored {
+                model,
+                optimizer,
+                progress,
+                log_offset,
+                warning,
+            }) => {
+                let step = progress.position.step;
+                self.notes.extend(warning.map(|w| Note::new(step, Topic::Warning, w)));
+                let message = format!("resumed at epoch {}, step {step}", progress.position.epoch);
+                self.notes.push(Note::new(step, Topic::Resume, message));
+                self.model = model;
+                self.optimizer = optimizer;
+                self.progress = progress;
+                self.resumed = Some((log_offset, step));
+                Ok(())
+            }
+            // Killed before its first checkpoint: there is nothing to lose by starting over.
+            Err(TrainError::Run(RunError::NoCheckpoint { .. })) => {
+                let message = "no checkpoint yet: starting from the beginning";
+                self.notes.push(Note::new(0, Topic::Resume, message));
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The plan, as it will be carried out.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The device it runs on.
+    pub fn device(&self) -> &Found {
+        &self.device
+    }
+
+    /// The model's configuration.
+    pub fn model_config(&self) -> ModelConfig {
+        self.model.config()
+    }
+
+    /// How much work there is.
+    pub fn amount(&self) -> Amount {
+        let plan = &self.plan.train;
+        let batches = self.splits.train_batch_count(&self.plan) as u64;
+        let steps_per_epoch = batches.div_ceil(plan.accumulate as u64);
+        let steps = steps_per_epoch * u64::from(plan.epochs);
+        Amount {
+            done: self.progress.position.step,
+            steps: plan.max_steps.map_or(steps, |max| max.min(steps)),
+            steps_per_epoch,
+            epochs: plan.epochs,
+            images_per_step: plan.batch_size * plan.accumulate,
+        }
+    }
+
+    /// Trains until the plan is done or `stop` is set. `listener` hears of every event after it was
+    /// recorded.
+    ///
+    /// # Errors
+    /// If data, device, disk or arithmetic fail. What was saved before stays.
+    pub fn train(self, listener: &mut dyn Listener, stop: &AtomicBool) -> Result<End, TrainError> {
+        let (mut recorder, warning) = Recorder::open(
+            &self.run,
+            self.resumed,
+            self.plan.log.tensorboard,
+            listener,
+        )?;
+        let step = self.progress.position.step;
+        let warning = warning.map(|w| Note::new(step, Topic::Warning, w));
+        for note in self.notes.into_iter().chain(warning) {
+            recorder.event(&Event::Note(note))?;
+        }
+        let mut trainer = Trainer {
+            plan: &self.plan,
+            splits: &self.splits,
+            device: self.device.device.clone().autodiff(),
+            model: self.model,
+            optimizer: self.optimizer,
+            schedule: self.schedule,
+            progress: self.progress,
+            checkpoints: Checkpointer::new(&self.run),
+            recorder: &mut recorder,
+            stop,
+        };
+        let end = trainer.run();
+        // Whatever happened: what was heard is on disk before anyone reads it.
+        recorder.sync()?;
+        end
+    }
+}
+
+/// The plan of a configuration file with overrides.
+///
+/// # Errors
+/// If a file cannot be read or says something wrong; the error lists all of it.
+pub fn load_plan(path: &Path, overrides: &[String]) -> Result<Plan, TrainError> {
+    let names = kvt_models::names();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let plan = Document::load(path, overrides).and_then(|document| document.plan(&names));
+    Ok(plan.map_err(Box::new)?)
+}
+
+/// The learning rate after warm-up: `lr * images per update / lr_batch`.
+fn scaled_lr(plan: &Plan) -> f64 {
+    let images = plan.train.batch_size * plan.train.accumulate;
+    match plan.optim.lr_batch {
+        0 => plan.optim.lr,
+        batch => plan.optim.lr * images as f64 / batch as f64,
+    }
+}
+
+fn adamw(plan: &Plan) -> AdamWConfig {
+    AdamWConfig {
+        betas: plan.optim.betas.into(),
+        eps: plan.optim.eps,
+        weight_decay: plan.optim.weight_decay,
+    }
+}
+
+/// The model of a plan, with the number of classes of the data where the plan names none.
+///
+/// # Errors
+/// If there is no such model, or the overrides do not fit together.
+pub fn model_config(plan: &ModelPlan, classes: Option<usize>) -> Result<ModelConfig, TrainError> {
+    let attention = match &plan.attention.kind {
+        AttentionKind::Dense => vec![Attention {
+            temperature: plan.attention.temperature,
+            ..Attention::dense()
+        }],
+        AttentionKind::Knn {
+            neighbors,
+            selection,
+            implementation,
+        } => neighbors
+            .iter()
+            .map(|&neighbors| {
+                Ok(Attention {
+                    neighbors: match neighbors {
+                        NeighborsSetting::Count(count) => Neighbors::count(count)?,
+                        NeighborsSetting::Fraction(share) => Neighbors::fraction(share)?,
+                    },
+                    selection: match selection {
+                        SelectionSetting::DotProduct => Selection::DotProduct,
+                        SelectionSetting::Euclidean => Selection::Euclidean,
+                    },
+                    implementation: match implementation {
+                        ImplementationSetting::Auto => Implementation::Auto,
+                        ImplementationSetting::Fused => Implementation::Fused,
+                        ImplementationSetting::Masked => Implementation::Masked,
+                        ImplementationSetting::Gathered => Implementation::Gathered,
+                    },
+                    temperature: plan.attention.temperature,
+                })
+            })
+            .collect::<Result<_, TrainError>>()?,
+    };
+    let overrides = ModelOverrides {
+        img_size: plan.img_size,
+        patch_size: plan.patch_size,
+        embed_dim: plan.embed_dim,
+        depth: plan.depth,
+        num_heads: plan.num_heads,
+        mlp_ratio: plan.mlp_ratio,
+        in_chans: plan.in_chans,
+        num_classes: plan.num_classes.or(classes),
+        qkv_bias: plan.qkv_bias,
+        drop_path: Some(plan.drop_path),
+        attn_drop: Some(plan.attn_drop),
+        attention,
+    };
+    Ok(ModelConfig::by_name(&plan.name)?.with(&overrides)?)
+}
+
+fn for_data(plan: &Plan, splits: &Splits) -> Result<ModelConfig, TrainError> {
+    let found = splits.classes().len();
+    let config = model_config(&plan.model, Some(found))?;
+    if config.num_classes() != found {
+        return Err(TrainError::Classes {
+            model: config.num_classes(),
+            data: splits.train.root.clone(),
+            found,
+        });
+    }
+    if config.in_chans() != 3 {
+        return Err(TrainError::Channels(config.in_chans()));
+    }
+    Ok(config)
+}
+
+/// Builds a model with the plan's seed, and loads `init.weights` unless a checkpoint follows.
+///
+/// # Errors
+/// If the configuration describes no model, or the weights cannot be read or do not fit.
+pub fn build_model(
+    plan: &Plan,
+    config: &ModelConfig,
+    device: &Device,
+    checkpoint_follows: bool,
+) -> Result<Model, TrainError> {
+    let model = config.init(device, Key::new(plan.seed).named("init"))?;
+    match &plan.init.weights {
+        Some(path) if !checkpoint_follows => {
+            let weights = weights::read(path)?;
+            Ok(model.load(&weights, LoadOptions::default())?.0)
+        }
+        _ => Ok(model),
+    }
+}
+
+/// Refuses to resume with a configuration that would change the run's mathematics; a note for each
+/// difference that does not.
+fn compare_with_started(run: &RunDir, plan: &Plan) -> Result<Vec<Note>, TrainError> {
+    let started = load_plan(&run.config(), &[])?;
+    let differences = diff(&started, plan);
+    let refused: Vec<String> = differences
+        .iter()
+        .filter(|d| d.effect == Effect::Refused)
+        .map(|difference| format!("  {difference}"))
+        .collect();
+    if !refused.is_empty() {
+        return Err(TrainError::ConfigChanged {
+            run: run.path().to_owned(),
+            differences: refused.join("\n"),
+        });
+    }
+    Ok(differences
+        .into_iter()
+        .map(|difference| {
+            let message = format!("resumed with another setting: {difference}");
+            Note::new(0, Topic::Resume, message)
+        })
+        .collect())
+}

@@ -1,0 +1,213 @@
+//! The two splits of a plan's data, and the batches of an epoch.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::augment::{self, Interpolation, Preset, Transform};
+use crate::config::{
+    AugmentPreset, ClassOrderSetting, DataKind, InterpolationSetting, OnErrorSetting, Plan,
+    ShapesPlan,
+};
+use crate::data::shapes::{self, ShapesConfig};
+use crate::data::{
+    ClassOrder, ImageFolder, Loader, LoaderConfig, OnError, Purpose, batch_count, epoch_order,
+};
+
+use super::TrainError;
+
+/// Training and validation images with their transforms.
+#[derive(Clone, Debug)]
+pub struct Splits {
+    /// The training images.
+    pub train: Arc<ImageFolder>,
+    /// The validation images, with the training split's labels.
+    pub val: Arc<ImageFolder>,
+    train_transform: Arc<Transform>,
+    val_transform: Arc<Transform>,
+}
+
+impl Splits {
+    /// Opens the data of a plan for images of `size` (height, width). A generated data set is made
+    /// on first use; `progress` then hears (images done, images in all).
+    ///
+    /// With `classes` given (from a run that is resumed or evaluated), the folders must have exactly
+    /// these, and labels follow that list.
+    ///
+    /// # Errors
+    /// If folders are missing or do not fit, or the generated data cannot be written.
+    pub fn open(
+        plan: &Plan,
+        size: (usize, usize),
+        classes: Option<&[String]>,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self, TrainError> {
+        if let DataKind::Shapes(shapes) = &plan.data.kind {
+            shapes::ensure(&shapes_config(shapes), &plan.data.path, progress)?;
+        }
+        let train_root = plan.data.path.join(&plan.data.train);
+        let train = match classes {
+            Some(classes) => ImageFolder::open_with_classes(train_root, classes)?,
+            None => ImageFolder::open(train_root, class_order(plan.data.class_order))?,
+        };
+        let val_root = plan.data.path.join(&plan.data.val);
+        let val = ImageFolder::open_with_classes(val_root, &train.classes)?;
+        Ok(Self {
+            train: Arc::new(train),
+            val: Arc::new(val),
+            train_transform: Arc::new(train_transform(plan, size)?),
+            val_transform: Arc::new(eval_transform(plan, size)?),
+        })
+    }
+
+    /// Class names in label order.
+    pub fn classes(&self) -> &[String] {
+        &self.train.classes
+    }
+
+    /// Micro-batches of a training epoch.
+    pub fn train_batch_count(&self, plan: &Plan) -> usize {
+        let images = self.train.samples.len();
+        batch_count(images, plan.train.batch_size, plan.data.drop_last)
+    }
+
+    /// The batches of a training epoch from `first_batch` on.
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn train_batches(
+        &self,
+        plan: &Plan,
+        epoch: u32,
+        first_batch: usize,
+    ) -> Result<Loader, TrainError> {
+        let images = self.train.samples.len();
+        Ok(Loader::start(LoaderConfig {
+            source: Arc::clone(&self.train),
+            transform: Arc::clone(&self.train_transform),
+            order: epoch_order(images, epoch.into(), plan.seed, plan.data.shuffle),
+            batch_size: plan.train.batch_size,
+            purpose: Purpose::Train {
+                drop_last: plan.data.drop_last,
+            },
+            first_batch,
+            epoch: epoch.into(),
+            ..loading(plan, &self.train, &self.train_transform)
+        })?)
+    }
+
+    /// All validation images, in order.
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn val_batches(&self, plan: &Plan) -> Result<Loader, TrainError> {
+        eval_batches(plan, &self.val, &self.val_transform)
+    }
+
+    /// The files of training samples, by index.
+    pub fn train_paths(&self, indices: &[u32]) -> Vec<PathBuf> {
+        indices
+            .iter()
+            .filter_map(|&index| self.train.samples.get(index as usize))
+            .map(|sample| sample.path.clone())
+            .collect()
+    }
+}
+
+/// All images of a source, in order, prepared for evaluation.
+///
+/// # Errors
+/// If the loader cannot start.
+pub fn eval_batches(
+    plan: &Plan,
+    source: &Arc<ImageFolder>,
+    transform: &Arc<Transform>,
+) -> Result<Loader, TrainError> {
+    Ok(Loader::start(LoaderConfig {
+        order: epoch_order(source.samples.len(), 0, plan.seed, false),
+        batch_size: plan.eval.batch_size,
+        ..loading(plan, source, transform)
+    })?)
+}
+
+/// What all loaders of a plan share.
+fn loading(plan: &Plan, source: &Arc<ImageFolder>, transform: &Arc<Transform>) -> LoaderConfig {
+    LoaderConfig {
+        source: Arc::clone(source),
+        transform: Arc::clone(transform),
+        order: Vec::new(),
+        batch_size: 0,
+        purpose: Purpose::Evaluate,
+        first_batch: 0,
+        workers: plan.data.workers.count(),
+        prefetch: plan.data.prefetch,
+        epoch: 0,
+        seed: plan.seed,
+        on_error: match plan.data.on_error {
+            OnErrorSetting::Fail => OnError::Fail,
+            OnErrorSetting::Skip { max } => OnError::Skip { max },
+        },
+    }
+}
+
+/// The augmentation of training images of `size` (height, width).
+fn train_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, TrainError> {
+    let settings = &plan.augment;
+    Ok(Transform::train(augment::AugmentPlan {
+        preset: match settings.preset {
+            AugmentPreset::Imagenet => Preset::Imagenet,
+            AugmentPreset::Cifar => Preset::Cifar,
+            AugmentPreset::None => Preset::None,
+        },
+        size,
+        mean: settings.mean.map(|x| x as f32),
+        std: settings.std.map(|x| x as f32),
+        interpolation: interpolation(settings.interpolation),
+        scale: settings.scale.into(),
+        ratio: settings.ratio.into(),
+        hflip: settings.hflip,
+        padding: settings.padding,
+    })?)
+}
+
+/// The preparation of images of `size` (height, width) for evaluation and prediction.
+///
+/// # Errors
+/// If the plan's values make no sense together.
+pub fn eval_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, TrainError> {
+    let settings = &plan.augment;
+    Ok(Transform::evaluation(&augment::EvalPlan {
+        size,
+        crop_pct: settings.crop_pct,
+        interpolation: interpolation(settings.interpolation),
+        mean: settings.mean.map(|x| x as f32),
+        std: settings.std.map(|x| x as f32),
+    })?)
+}
+
+fn interpolation(setting: InterpolationSetting) -> Interpolation {
+    match setting {
+        InterpolationSetting::Bicubic => Interpolation::Bicubic,
+        InterpolationSetting::Bilinear => Interpolation::Bilinear,
+    }
+}
+
+/// The order of class folders.
+pub fn class_order(setting: ClassOrderSetting) -> ClassOrder {
+    match setting {
+        ClassOrderSetting::Byte => ClassOrder::Byte,
+        ClassOrderSetting::Natural => ClassOrder::Natural,
+    }
+}
+
+/// The generated data set of a plan.
+pub fn shapes_config(plan: &ShapesPlan) -> ShapesConfig {
+    ShapesConfig {
+        image_size: plan.image_size,
+        classes: plan.classes,
+        train_per_class: plan.train_per_class,
+        val_per_class: plan.val_per_class,
+        clutter: plan.clutter,
+        occlusion: plan.occlusion,
+        seed: plan.seed,
+    }
+}

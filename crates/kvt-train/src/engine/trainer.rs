@@ -1,0 +1,320 @@
+//! The loop: `batch -> loss -> gradients -> clip -> optimizer -> event`, epoch by epoch.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kvt_attention::{Key, Phase};
+use kvt_models::Model;
+
+use super::checkpoint::Checkpointer;
+use super::evaluate::{evaluate, upload};
+use super::progress::{Best, EpochSums, Progress};
+use super::{Evaluation, Recorder, Splits, TrainError};
+use crate::config::Plan;
+use crate::data::{Batch, Loader};
+use crate::recipe::{Accumulator, AdamW, Gradients, Schedule, cross_entropy, smooth_targets};
+use crate::run::{EpochRecord, EvalRecord, Event, Listener, Note, StepRecord, Topic};
+
+/// Why the loop returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All epochs, or `train.max_steps`, are done.
+    Finished,
+    /// Somebody asked it to stop; the state is saved.
+    Stopped,
+}
+
+/// Everything that training changes, and what it reads.
+pub struct Trainer<'a, 'r> {
+    /// The validated plan.
+    pub plan: &'a Plan,
+    /// Where images come from.
+    pub splits: &'a Splits,
+    /// The device, with autodiff.
+    pub device: Device,
+    /// The weights.
+    pub model: Model,
+    /// The optimizer and its moments.
+    pub optimizer: AdamW,
+    /// The learning rate.
+    pub schedule: Schedule,
+    /// How far the run is.
+    pub progress: Progress,
+    /// Where the state is saved.
+    pub checkpoints: Checkpointer,
+    /// Who hears of steps and evaluations.
+    pub recorder: &'a mut Recorder<'r>,
+    /// Set from outside to stop after the current step.
+    pub stop: &'a AtomicBool,
+}
+
+/// One optimizer update: some micro-batches and what came of them.
+struct Update {
+    loss: f64,
+    grad_norm: f64,
+    lr: f64,
+    images: usize,
+}
+
+impl Trainer<'_, '_> {
+    /// Trains to the end of the plan, or until asked to stop. The state is saved on return.
+    ///
+    /// # Errors
+    /// If data, device, disk or arithmetic fail. What was saved before stays.
+    pub fn run(&mut self) -> Result<End, TrainError> {
+        while self.progress.position.epoch < self.plan.train.epochs && !self.out_of_steps() {
+            if !self.train_epoch()? {
+                self.save(false)?;
+                self.note(Topic::Stop, "stopped before the end; resume with `--resume`")?;
+                return Ok(End::Stopped);
+            }
+        }
+        Ok(End::Finished)
+    }
+
+    /// One epoch, or what is left of it. `false` if it was asked to stop within.
+    fn train_epoch(&mut self) -> Result<bool, TrainError> {
+        let epoch = self.progress.position.epoch;
+        let mut loader = self
+            .splits
+            .train_batches(self.plan, epoch, self.progress.position.batch)?;
+        let mut since = Instant::now();
+        while !self.out_of_steps() {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let (batches, data_wait) = self.next_window(&mut loader)?;
+            if batches.is_empty() {
+                break;
+            }
+            let count = batches.len();
+            let update = self.update(batches)?;
+
+            let position = &mut self.progress.position;
+            position.step += 1;
+            position.batch += count;
+            let seconds = since.elapsed().as_secs_f64();
+            since = Instant::now();
+            let sums = &mut self.progress.sums;
+            sums.loss += update.loss * update.images as f64;
+            sums.images += update.images as u64;
+            sums.seconds += seconds;
+            sums.lr = update.lr;
+            self.report_step(&update, seconds, data_wait)?;
+            if due(self.progress.position.step, self.plan.checkpoint.every_steps) {
+                self.save(false)?;
+            }
+        }
+        let complete = self.progress.position.batch >= self.splits.train_batch_count(self.plan);
+        let last = self.out_of_steps() || epoch + 1 == self.plan.train.epochs;
+        let evaluate = last || due(epoch + 1, self.plan.train.eval_every);
+        let improved = evaluate && self.evaluate()?;
+        if complete {
+            self.report_epoch()?;
+            let position = &mut self.progress.position;
+            position.epoch += 1;
+            position.batch = 0;
+            self.progress.sums = EpochSums::default();
+        }
+        if last || improved || due(epoch + 1, self.plan.checkpoint.every_epochs) {
+            self.save(improved)?;
+        }
+        Ok(true)
+    }
+
+    /// The micro-batches of the next update, and the seconds spent waiting for them.
+    fn next_window(&mut self, loader: &mut Loader) -> Result<(Vec<Batch>, f64), TrainError> {
+        let start = Instant::now();
+        let known = loader.skipped().len();
+        let window: Result<Vec<Batch>, _> = loader.take(self.plan.train.accumulate).collect();
+        let waited = start.elapsed().as_secs_f64();
+        self.report_skipped(loader, known)?;
+        Ok((window?, waited))
+    }
+
+    /// Forward, backward, and one step of the optimizer.
+    fn update(&mut self, window: Vec<Batch>) -> Result<Update, TrainError> {
+        let position = self.progress.position;
+        let key = Key::new(self.plan.seed).named("forward").child(position.epoch.into());
+        let lr = self.schedule.lr(position.step, position.epoch);
+        let mut accumulator = Accumulator::default();
+        let mut losses = Vec::with_capacity(window.len());
+        let images: usize = window.iter().map(|batch| batch.labels.len()).sum();
+        for (index, batch) in window.iter().enumerate() {
+            let phase = Phase::Train(key.child((position.batch + index) as u64));
+            let loss = self.loss(batch, phase);
+            let gradients = Gradients::take(loss.backward(), &self.model);
+            accumulator.add(gradients, batch.labels.len());
+            losses.push(loss.inner() * (batch.labels.len() as f64 / images as f64));
+        }
+        let gradients = accumulator.finish();
+        let norm = gradients.as_ref().and_then(Gradients::norm);
+        let (Some(gradients), Some(norm)) = (gradients, norm) else {
+            return Err(TrainError::Execution("no parameter got a gradient".to_owned()));
+        };
+        losses.push(norm.clone());
+        // The one place where the host waits for the device.
+        let values = read(Tensor::cat(losses, 0))?;
+        let (grad_norm, losses) = match values.split_last() {
+            Some((norm, losses)) => (*norm, losses),
+            None => (f64::NAN, &[][..]),
+        };
+        let loss = losses.iter().sum();
+        let update = Update {
+            loss,
+            grad_norm,
+            lr,
+            images,
+        };
+        if !(loss.is_finite() && grad_norm.is_finite()) {
+            return Err(self.dump(&window, &update));
+        }
+        let gradients = match self.plan.optim.clip_norm {
+            max if max > 0.0 => gradients.clip(&norm, max),
+            _ => gradients,
+        };
+        let model = self.model.clone();
+        self.model = self.optimizer.step(model, gradients, lr);
+        Ok(update)
+    }
+
+    /// The mean loss of a micro-batch.
+    fn loss(&self, batch: &Batch, phase: Phase) -> Tensor<1> {
+        let images = upload(batch, &self.device);
+        let logits = self.model.forward(images, phase);
+        let classes = logits.dims()[1];
+        let smoothing = self.plan.loss.label_smoothing;
+        let targets = smooth_targets(&batch.labels, classes, smoothing, &self.device);
+        cross_entropy(logits, targets)
+    }
+
+    /// Evaluates on the validation split; whether it is the best so far.
+    fn evaluate(&mut self) -> Result<bool, TrainError> {
+        let position = self.progress.position;
+        let mut loader = self.splits.val_batches(self.plan)?;
+        let evaluation = evaluate(&self.model.valid(), &mut loader, &self.device, |_| {});
+        self.report_skipped(&loader, 0)?;
+        let evaluation = evaluation?;
+        self.recorder
+            .event(&Event::Eval(eval_record(&evaluation, position.epoch, position.step)))?;
+        let top1 = evaluation.top1_percent();
+        let improved = self.progress.best.is_none_or(|best| top1 > best.top1);
+        if improved {
+            self.progress.best = Some(Best {
+                epoch: position.epoch,
+                top1,
+            });
+        }
+        Ok(improved)
+    }
+
+    /// Logs the unreadable images that a loader met after the first `known`.
+    fn report_skipped(&mut self, loader: &Loader, known: usize) -> Result<(), TrainError> {
+        let step = self.progress.position.step;
+        for skipped in loader.skipped().iter().skip(known) {
+            let note = Note::skipped(step, &skipped.path, &skipped.reason);
+            self.recorder.event(&Event::Note(note))?;
+        }
+        Ok(())
+    }
+
+    fn report_step(&mut self, update: &Update, seconds: f64, data_wait: f64) -> Result<(), TrainError> {
+        let position = self.progress.position;
+        if !due(position.step, self.plan.log.every_steps) {
+            return Ok(());
+        }
+        self.recorder.event(&Event::Step(StepRecord {
+            step: position.step,
+            epoch: position.epoch,
+            loss: update.loss,
+            lr: update.lr,
+            grad_norm: update.grad_norm,
+            images_per_second: update.images as f64 / seconds,
+            data_wait,
+        }))?;
+        Ok(())
+    }
+
+    fn report_epoch(&mut self) -> Result<(), TrainError> {
+        let Progress { position, sums, .. } = self.progress;
+        self.recorder.event(&Event::Epoch(EpochRecord {
+            epoch: position.epoch,
+            step: position.step,
+            train_loss: sums.loss / sums.images as f64,
+            lr: sums.lr,
+            seconds: sums.seconds,
+            images_per_second: sums.images as f64 / sums.seconds,
+        }))?;
+        Ok(())
+    }
+
+    fn note(&mut self, topic: Topic, message: impl ToString) -> Result<(), TrainError> {
+        let note = Note::new(self.progress.position.step, topic, message);
+        Ok(self.recorder.event(&Event::Note(note))?)
+    }
+
+    fn save(&mut self, best: bool) -> Result<(), TrainError> {
+        self.recorder.sync()?;
+        let warnings =
+            self.checkpoints
+                .save(&self.model, &self.optimizer, &self.progress, self.recorder, best)?;
+        for warning in warnings {
+            self.note(Topic::Warning, warning)?;
+        }
+        Ok(())
+    }
+
+    fn dump(&self, window: &[Batch], update: &Update) -> TrainError {
+        let position = self.progress.position;
+        let step = position.step + 1;
+        let dump = self.checkpoints.dump_path(step);
+        let paths = |batch: &Batch| self.splits.train_paths(&batch.indices);
+        match self.checkpoints.dump(step, window, paths, &self.model) {
+            Ok(()) => TrainError::NotFinite {
+                step,
+                epoch: position.epoch,
+                loss: update.loss,
+                grad_norm: update.grad_norm,
+                dump,
+            },
+            Err(error) => error,
+        }
+    }
+
+    fn out_of_steps(&self) -> bool {
+        self.plan
+            .train
+            .max_steps
+            .is_some_and(|max| self.progress.position.step >= max)
+    }
+}
+
+/// The log's line for an evaluation.
+pub(crate) fn eval_record(evaluation: &Evaluation, epoch: u32, step: u64) -> EvalRecord {
+    EvalRecord {
+        epoch,
+        step,
+        split: EvalRecord::VAL.to_owned(),
+        loss: evaluation.loss(),
+        top1: evaluation.top1_percent(),
+        top5: evaluation.top5_percent(),
+        images: evaluation.images as u64,
+    }
+}
+
+/// Whether the `count`-th time is one of every `every`; 0 means never.
+fn due(count: impl Into<u64>, every: impl Into<u64>) -> bool {
+    let (count, every) = (count.into(), every.into());
+    every > 0 && count.is_multiple_of(every)
+}
+
+fn read(values: Tensor<1>) -> Result<Vec<f64>, TrainError> {
+    let data = values
+        .try_into_data()
+        .map_err(|e| TrainError::Execution(e.to_string()))?;
+    data.convert::<f64>()
+        .try_to_vec()
+        .map_err(|e| TrainError::Execution(format!("{e:?}")))
+}

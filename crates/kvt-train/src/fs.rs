@@ -1,0 +1,118 @@
+//! Files that are written whole or not at all.
+//!
+//! A training machine loses power, fills its disk or kills the process at any instruction. Whoever writes a file
+//! through [`write_atomic`] leaves behind either the old content or the new, never a half.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use fs_err as fs;
+
+/// How the temporary files of [`write_atomic`] begin, so that a left-over one can be told from a user's file.
+pub const TEMPORARY_PREFIX: &str = ".kvt-tmp-";
+
+/// Writes `path` through `write`: into a temporary file of the same folder, then fsync, rename, fsync of the folder.
+///
+/// # Errors
+/// Whatever `write` returns, or a failure of the file system; both name `path`, and the old file is untouched.
+pub fn write_atomic(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<&mut std::fs::File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let named = |error: io::Error| {
+        io::Error::new(
+            error.kind(),
+            format!("could not write `{}`: {error}", path.display()),
+        )
+    };
+    let folder = parent(path);
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(TEMPORARY_PREFIX);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // The default of temporary files is private to the user; the umask still applies to this mode.
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let mut file = builder.tempfile_in(folder).map_err(named)?;
+    let mut writer = BufWriter::new(file.as_file_mut());
+    write(&mut writer)
+        .and_then(|()| writer.flush())
+        .map_err(named)?;
+    drop(writer);
+    file.as_file().sync_all().map_err(named)?;
+    file.persist(path).map_err(|error| named(error.error))?;
+    sync_folder(folder)
+}
+
+/// Makes the names inside `folder` (creations, renames) durable, where the platform can do that.
+///
+/// # Errors
+/// When the folder cannot be opened or synced.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) {
+        fs::File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// The folder that holds `path`; `.` for a bare file name.
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn replaces_the_whole_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        fs::write(&path, "a much longer old content").unwrap();
+        write_atomic(&path, |file| file.write_all(b"new")).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+    }
+
+    #[test]
+    fn a_failing_write_leaves_the_old_file_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        fs::write(&path, "old").unwrap();
+        let error = write_atomic(&path, |file| {
+            // More than the buffer, so that some bytes have reached the disk.
+            file.write_all(&[b'x'; 100_000])?;
+            Err(io::Error::new(io::ErrorKind::StorageFull, "disk full"))
+        })
+        .unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(error.to_string().contains("a.txt"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_missing_folder_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("none").join("a.txt");
+        let error = write_atomic(&path, |_| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("a.txt"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn others_may_read_what_the_umask_lets_them() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (plain, atomic) = (folder.path().join("plain"), folder.path().join("atomic"));
+        fs::write(&plain, "").unwrap();
+        write_atomic(&atomic, |_| Ok(())).unwrap();
+        let mode = |path| fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(&plain), mode(&atomic));
+    }
+}

@@ -1,0 +1,29 @@
+//! Training, evaluation and comparison of vision transformers with dense and k-NN attention.
+//!
+//! Data flows one way through the modules:
+//!
+//! ```text
+//! config -> engine -> run, report
+//!             ^
+//! data -> augment, recipe
+//! ```
+//!
+//! - [`config`]: TOML layers become one validated [`config::Plan`].
+//! - [`data`], [`augment`]: image folders, decoding, the loader; what is done to each image.
+//! - [`recipe`]: loss, optimizer, schedule, clipping, accuracy.
+//! - [`engine`]: the loop, evaluation, checkpoints, resume.
+//! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
+//! - [`device`]: device names.
+//! - [`cli`]: the `kvt` binary, the only part that prints.
+
+pub mod augment;
+pub mod cli;
+pub mod config;
+pub mod data;
+pub mod device;
+pub mod engine;
+pub mod fs;
+pub mod recipe;
+pub mod report;
+pub mod run;
+

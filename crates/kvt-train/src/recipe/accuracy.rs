@@ -1,0 +1,62 @@
+//! Top-1 and top-5 accuracy.
+
+/// How many images of a batch were classified right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    /// The label scores highest.
+    pub top1: usize,
+    /// The label is among the five highest scores (or all, with fewer classes).
+    pub top5: usize,
+}
+
+/// Counts hits in `logits` `[images, classes]`, row by row. Of equal logits the lower class ranks
+/// first, so that a constant output scores as one guess and not as all of them. A NaN row never hits.
+pub fn hits(logits: &[f32], labels: &[u32], classes: usize) -> Hits {
+    let mut hits = Hits::default();
+    for (row, &label) in logits.chunks_exact(classes).zip(labels) {
+        let label = label as usize;
+        let Some(&score) = row.get(label) else {
+            continue;
+        };
+        if row.iter().any(|x| x.is_nan()) {
+            continue;
+        }
+        let better = row
+            .iter()
+            .enumerate()
+            .filter(|&(class, &x)| x > score || (x == score && class < label))
+            .count();
+        hits.top1 += usize::from(better < 1);
+        hits.top5 += usize::from(better < 5);
+    }
+    hits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_hand() {
+        let row = [0.1, 0.9, 0.3, 0.2, 0.8, 0.7, -1.0];
+        for (label, top1, top5) in [(1, 1, 1), (4, 0, 1), (3, 0, 1), (0, 0, 0), (6, 0, 0)] {
+            assert_eq!(hits(&row, &[label], 7), Hits { top1, top5 }, "{label}");
+        }
+        let both = [row, row].concat();
+        assert_eq!(hits(&both, &[1, 4], 7), Hits { top1: 1, top5: 2 });
+    }
+
+    #[test]
+    fn constant_and_nan_outputs_earn_nothing_extra() {
+        let constant = [0.5; 70];
+        let labels: Vec<u32> = (0..7).collect();
+        // One row per label: chance, not 100 %.
+        assert_eq!(hits(&constant[..49], &labels, 7), Hits { top1: 1, top5: 5 });
+        assert_eq!(hits(&[f32::NAN; 7], &[0], 7), Hits::default());
+    }
+
+    #[test]
+    fn fewer_than_five_classes() {
+        assert_eq!(hits(&[3.0, 2.0, 1.0], &[2], 3), Hits { top1: 0, top5: 1 });
+    }
+}

@@ -1,0 +1,195 @@
+//! AdamW (Loshchilov & Hutter, Decoupled Weight Decay Regularization, 2019) in PyTorch's order of
+//! operations, over the parameters of a model by name.
+//!
+//! Its state is plain: two flat tensors per parameter, saved under the parameter's timm name. So a
+//! checkpoint does not depend on internal ids, and loading puts the state where the model is.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use burn::module::{Module, ModuleMapper, Param, ParamId};
+use burn::tensor::{Tensor, TensorData};
+use kvt_models::{Model, Parameter};
+
+use super::Gradients;
+use super::gradients::flat;
+
+/// The constants of the optimizer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdamWConfig {
+    /// Decay rates of the two moments.
+    pub betas: (f64, f64),
+    /// Added to the root of the second moment.
+    pub eps: f64,
+    /// Decoupled weight decay, multiplied by the learning rate.
+    pub weight_decay: f64,
+}
+
+/// An optimizer state that does not belong to the model.
+#[derive(Debug, thiserror::Error)]
+pub enum AdamWError {
+    /// A moment is missing or has another size.
+    #[error("the optimizer state has no `{name}` of {expected} values: it belongs to another model")]
+    Moment {
+        /// Name of the moment tensor.
+        name: String,
+        /// Its expected number of values.
+        expected: usize,
+    },
+}
+
+/// AdamW with its moments.
+#[derive(Debug)]
+pub struct AdamW {
+    config: AdamWConfig,
+    parameters: Vec<Parameter>,
+    decayed: HashSet<ParamId>,
+    moments: HashMap<ParamId, Moments>,
+    updates: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Moments {
+    first: Tensor<1>,
+    second: Tensor<1>,
+}
+
+impl AdamW {
+    /// An optimizer for a model, without any moments yet.
+    ///
+    /// As in timm, neither tensors of rank 1 (biases, norms) nor what the model excludes (position
+    /// embeddings, class tokens) decay.
+    pub fn new(config: AdamWConfig, model: &Model) -> Self {
+        let parameters = model.parameters();
+        let excluded = model.no_weight_decay();
+        let decayed = parameters
+            .iter()
+            .filter(|p| p.shape.len() > 1 && !excluded.contains(&p.name.as_str()))
+            .map(|p| p.id)
+            .collect();
+        Self {
+            config,
+            parameters,
+            decayed,
+            moments: HashMap::new(),
+            updates: 0,
+        }
+    }
+
+    /// One update: the model with new weights.
+    pub fn step(&mut self, model: Model, gradients: Gradients, lr: f64) -> Model {
+        self.updates += 1;
+        let mut update = Update {
+            lr,
+            optimizer: self,
+            gradients,
+        };
+        model.map(&mut update)
+    }
+
+    /// Moments by name (`exp_avg.<parameter>`, `exp_avg_sq.<parameter>`), and the update count.
+    pub fn state(&self) -> (BTreeMap<String, TensorData>, u32) {
+        let mut state = BTreeMap::new();
+        for Parameter { name, id, .. } in &self.parameters {
+            if let Some(moments) = self.moments.get(id) {
+                state.insert(format!("exp_avg.{name}"), moments.first.to_data());
+                state.insert(format!("exp_avg_sq.{name}"), moments.second.to_data());
+            }
+        }
+        (state, self.updates)
+    }
+
+    /// Puts back what [`Self::state`] gave.
+    ///
+    /// # Errors
+    /// If a moment is missing or has another size.
+    pub fn load_state(
+        &mut self,
+        mut state: BTreeMap<String, TensorData>,
+        updates: u32,
+        model: &Model,
+    ) -> Result<(), AdamWError> {
+        self.updates = updates;
+        if updates == 0 {
+            return Ok(());
+        }
+        let device = model
+            .devices()
+            .into_iter()
+            .next()
+            .map(burn::tensor::Device::inner);
+        let Some(device) = device else {
+            return Ok(());
+        };
+        let mut take = |name: String, expected: usize| match state.remove(&name) {
+            Some(data) if data.num_elements() == expected => {
+                Ok(Tensor::<1>::from_data(data, &device))
+            }
+            _ => Err(AdamWError::Moment { name, expected }),
+        };
+        for Parameter { name, id, shape } in &self.parameters {
+            let elements = shape.iter().product();
+            let first = take(format!("exp_avg.{name}"), elements)?;
+            let second = take(format!("exp_avg_sq.{name}"), elements)?;
+            self.moments.insert(*id, Moments { first, second });
+        }
+        Ok(())
+    }
+
+    fn update<const D: usize>(
+        &mut self,
+        id: ParamId,
+        weight: Tensor<D>,
+        gradient: Tensor<1>,
+        lr: f64,
+    ) -> Tensor<D> {
+        let AdamWConfig {
+            betas: (beta1, beta2),
+            eps,
+            weight_decay,
+        } = self.config;
+        let shape = weight.shape();
+        let mut weight = flat(weight);
+        if self.decayed.contains(&id) && weight_decay != 0.0 {
+            weight = weight * (1.0 - lr * weight_decay);
+        }
+        let squared = gradient.clone() * gradient.clone() * (1.0 - beta2);
+        let scaled = gradient * (1.0 - beta1);
+        let moments = match self.moments.remove(&id) {
+            Some(Moments { first, second }) => Moments {
+                first: first * beta1 + scaled,
+                second: second * beta2 + squared,
+            },
+            None => Moments {
+                first: scaled,
+                second: squared,
+            },
+        };
+        let updates = f64::from(self.updates);
+        let correction1 = 1.0 - beta1.powf(updates);
+        let correction2 = (1.0 - beta2.powf(updates)).sqrt();
+        let denominator = moments.second.clone().sqrt() * (1.0 / correction2) + eps;
+        let step = moments.first.clone() / denominator * (lr / correction1);
+        self.moments.insert(id, moments);
+        (weight - step).reshape(shape)
+    }
+}
+
+struct Update<'a> {
+    lr: f64,
+    optimizer: &'a mut AdamW,
+    gradients: Gradients,
+}
+
+impl ModuleMapper for Update<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some(gradient) = self.gradients.remove(param.id) else {
+            return param;
+        };
+        let id = param.id;
+        param.map(|weight| {
+            let trained = weight.is_require_grad();
+            let weight = self.optimizer.update(id, weight.inner(), gradient, self.lr);
+            weight.autodiff().set_require_grad(trained)
+        })
+    }
+}

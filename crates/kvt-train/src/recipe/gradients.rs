@@ -1,0 +1,119 @@
+//! Gradients by parameter: taken from a backward pass, accumulated, measured and clipped.
+
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::tensor::{self, Tensor};
+use kvt_models::Model;
+
+/// One flat gradient per parameter, without autodiff.
+#[derive(Clone, Debug)]
+pub struct Gradients {
+    // In the order of the modules, not of the ids, which are random: the norm must add up in one
+    // order for a resumed run to be the same to the bit.
+    by_parameter: Vec<(ParamId, Tensor<1>)>,
+}
+
+impl Gradients {
+    /// Takes the gradients of a model out of a backward pass.
+    pub fn take(mut backward: tensor::Gradients, model: &Model) -> Self {
+        struct Taker<'a> {
+            backward: &'a mut tensor::Gradients,
+            by_parameter: Vec<(ParamId, Tensor<1>)>,
+        }
+        impl ModuleVisitor for Taker<'_> {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                if let Some(gradient) = param.val().grad_remove(self.backward) {
+                    self.by_parameter.push((param.id, flat(gradient)));
+                }
+            }
+        }
+        let mut taker = Taker {
+            backward: &mut backward,
+            by_parameter: Vec::new(),
+        };
+        model.visit(&mut taker);
+        Self {
+            by_parameter: taker.by_parameter,
+        }
+    }
+
+    /// The gradient of a parameter, flat; it leaves the collection.
+    pub fn remove(&mut self, parameter: ParamId) -> Option<Tensor<1>> {
+        let at = self.by_parameter.iter().position(|(id, _)| *id == parameter)?;
+        Some(self.by_parameter.remove(at).1)
+    }
+
+    /// The L2 norm over all parameters together, as a tensor `[1]` on the device.
+    pub fn norm(&self) -> Option<Tensor<1>> {
+        self.by_parameter
+            .iter()
+            .map(|(_, gradient)| (gradient.clone() * gradient.clone()).sum())
+            .reduce(|a, b| a + b)
+            .map(Tensor::sqrt)
+    }
+
+    /// Scales all gradients so that their common norm is at most `max_norm` (PyTorch's
+    /// `clip_grad_norm_`, with its 1e-6 in the denominator). The norm stays on the device.
+    pub fn clip(self, norm: &Tensor<1>, max_norm: f64) -> Self {
+        let factor = (norm.clone() + 1e-6).recip() * max_norm;
+        let factor = factor.clamp_max(1.0);
+        self.map(|gradient| gradient * factor.clone())
+    }
+
+    fn map(self, change: impl Fn(Tensor<1>) -> Tensor<1>) -> Self {
+        Self {
+            by_parameter: self
+                .by_parameter
+                .into_iter()
+                .map(|(id, gradient)| (id, change(gradient)))
+                .collect(),
+        }
+    }
+
+    /// The sum with the gradients of another pass through the same model.
+    fn add(self, mut other: Self) -> Self {
+        let by_parameter = self.by_parameter.into_iter();
+        Self {
+            by_parameter: by_parameter
+                .map(|(id, gradient)| match other.remove(id) {
+                    Some(more) => (id, gradient + more),
+                    None => (id, gradient),
+                })
+                .collect(),
+        }
+    }
+}
+
+pub(crate) fn flat<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {
+    let elements = tensor.shape().num_elements();
+    tensor.reshape([elements])
+}
+
+/// Gradients of the micro-batches of one update. The result is the mean over the *images* of the
+/// window, so 4 x 8 images give the update of 32, and a short last micro-batch is not favoured.
+#[derive(Debug, Default)]
+pub struct Accumulator {
+    sum: Option<Gradients>,
+    images: usize,
+}
+
+impl Accumulator {
+    /// Adds the gradients of the mean loss over `images` images.
+    pub fn add(&mut self, gradients: Gradients, images: usize) {
+        self.sum = Some(match self.sum.take() {
+            None => gradients,
+            // Both are means: weigh the two so that the sum stays one.
+            Some(sum) => {
+                let total = (self.images + images) as f64;
+                let (old, new) = (self.images as f64 / total, images as f64 / total);
+                sum.map(|g| g * old).add(gradients.map(|g| g * new))
+            }
+        });
+        self.images += images;
+    }
+
+    /// The mean over all images since the last call, or `None` without any.
+    pub fn finish(&mut self) -> Option<Gradients> {
+        self.images = 0;
+        self.sum.take()
+    }
+}

@@ -1,0 +1,74 @@
+//! What one run measured after each epoch, and how several runs are put together.
+
+use std::collections::BTreeMap;
+
+use super::Statistic;
+
+/// One run's measurements.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    /// Name of the configuration; runs of the same name are averaged.
+    pub label: String,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Measurements by epoch, ascending; epochs without any may be absent.
+    pub epochs: Vec<EpochPoint>,
+}
+
+/// Measurements after one epoch; `None` where none was taken or it was not finite.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct EpochPoint {
+    /// The epoch, from 0 as in the log.
+    pub epoch: u32,
+    /// Mean training loss of the epoch.
+    pub train_loss: Option<f64>,
+    /// Mean cross entropy on the validation split.
+    pub val_loss: Option<f64>,
+    /// Top-1 on the validation split, percent.
+    pub top1: Option<f64>,
+    /// Top-5 on the validation split, percent.
+    pub top5: Option<f64>,
+}
+
+impl Curve {
+    /// The values of one measurement: finished epochs (from 1) and value, ascending.
+    pub(super) fn values(
+        &self,
+        field: impl Fn(&EpochPoint) -> Option<f64>,
+    ) -> impl Iterator<Item = (u32, f64)> {
+        self.epochs.iter().filter_map(move |point| {
+            field(point)
+                .filter(|value| value.is_finite())
+                .map(|value| (point.epoch + 1, value))
+        })
+    }
+}
+
+/// The runs of each label, labels in order of first appearance.
+pub(super) fn by_label(curves: &[Curve]) -> Vec<(&str, Vec<&Curve>)> {
+    let mut groups: Vec<(&str, Vec<&Curve>)> = Vec::new();
+    for curve in curves {
+        match groups.iter_mut().find(|(label, _)| *label == curve.label) {
+            Some((_, runs)) => runs.push(curve),
+            None => groups.push((&curve.label, vec![curve])),
+        }
+    }
+    groups
+}
+
+/// Mean and spread over runs per finished epoch, of the runs that have a value there.
+pub(super) fn mean_curve(
+    runs: &[&Curve],
+    field: impl Fn(&EpochPoint) -> Option<f64>,
+) -> BTreeMap<u32, Statistic> {
+    let mut values: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for run in runs {
+        for (epoch, value) in run.values(&field) {
+            values.entry(epoch).or_default().push(value);
+        }
+    }
+    values
+        .into_iter()
+        .filter_map(|(epoch, values)| Some((epoch, Statistic::of(&values)?)))
+        .collect()
+}

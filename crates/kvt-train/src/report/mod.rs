@@ -1,0 +1,20 @@
+//! What people look at after a run: tables and curves, made from the logs alone.
+
+mod columns;
+mod compare;
+mod curves;
+mod error;
+mod font;
+mod format;
+mod plot;
+mod read;
+mod render;
+mod series;
+mod statistic;
+
+pub use compare::{Comparison, Difference, Row};
+pub use curves::{Curve, EpochPoint};
+pub use error::ReportError;
+pub use plot::{Metric, draw, save_plots};
+pub use read::read_curve;
+pub use statistic::Statistic;

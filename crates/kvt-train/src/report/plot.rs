@@ -1,0 +1,319 @@
+//! Curves per epoch as SVG and PNG.
+//!
+//! One line per label, the mean over its seeds, in a band of one sample standard deviation. The text is set in an
+//! embedded font, so that a machine without any draws the same picture.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use image::ImageEncoder;
+use plotters::coord::Shift;
+use plotters::element::DashedPathElement;
+use plotters::prelude::*;
+use plotters::style::FontStyle;
+
+use super::font::{FONT, register_fonts};
+use super::series::{decimals, series, value_range};
+use super::{Curve, ReportError};
+use crate::fs::write_atomic;
+
+/// Size in SVG units.
+const SIZE: (u32, u32) = (800, 500);
+/// A PNG has this many pixels per SVG unit, so that it is sharp on dense screens and in print.
+const PNG_SCALE: u32 = 2;
+/// Up to this many epochs each measurement gets a dot.
+const MAX_DOTTED: i32 = 40;
+
+const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
+const GRID: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
+
+/// What a plot shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Top-1 on the validation split.
+    Top1,
+    /// Training loss (dashed) and validation loss.
+    Loss,
+}
+
+impl Metric {
+    fn y_label(self) -> &'static str {
+        match self {
+            Self::Top1 => "validation top-1 (%)",
+            Self::Loss => "loss",
+        }
+    }
+
+    /// Where curves of this kind leave room.
+    fn legend(self) -> SeriesLabelPosition {
+        match self {
+            Self::Top1 => SeriesLabelPosition::LowerRight,
+            Self::Loss => SeriesLabelPosition::UpperRight,
+        }
+    }
+}
+
+/// Draws `curves` to `path`, whose extension (`.svg` or `.png`) chooses the format. The file is written whole.
+///
+/// # Errors
+/// [`ReportError::Extension`] for another extension; failures of drawing and of the file system.
+pub fn draw(curves: &[Curve], metric: Metric, title: &str, path: &Path) -> Result<(), ReportError> {
+    let failed = |reason: String| ReportError::Draw {
+        path: path.to_owned(),
+        reason,
+    };
+    register_fonts().map_err(failed)?;
+    let bytes = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => svg(curves, metric, title).map_err(failed)?,
+        Some("png") => png(curves, metric, title).map_err(failed)?,
+        _ => {
+            return Err(ReportError::Extension {
+                path: path.to_owned(),
+            });
+        }
+    };
+    write_atomic(path, |file| file.write_all(&bytes))?;
+    Ok(())
+}
+
+/// Draws every plot that the curves have data for, as `top1.svg`, `top1.png`, `loss.svg`, `loss.png` in `folder`.
+///
+/// # Errors
+/// As [`draw`].
+pub fn save_plots(
+    curves: &[Curve],
+    title: &str,
+    folder: &Path,
+) -> Result<Vec<PathBuf>, ReportError> {
+    let mut paths = Vec::new();
+    for (metric, stem) in [(Metric::Top1, "top1"), (Metric::Loss, "loss")] {
+        if series(metric, curves).is_empty() {
+            continue;
+        }
+        for extension in ["svg", "png"] {
+            let path = folder.join(stem).with_extension(extension);
+            draw(curves, metric, title, &path)?;
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
+
+fn svg(curves: &[Curve], metric: Metric, title: &str) -> Result<Vec<u8>, String> {
+    let mut text = String::new();
+    {
+        let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
+        chart(&root, curves, metric, title, 1).map_err(|error| error.to_string())?;
+    }
+    Ok(text.into_bytes())
+}
+
+fn png(curves: &[Curve], metric: Metric, title: &str) -> Result<Vec<u8>, String> {
+    let (width, height) = (SIZE.0 * PNG_SCALE, SIZE.1 * PNG_SCALE);
+    let mut pixels = vec![0; (width * height * 3) as usize];
+    {
+        let root = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
+        chart(&root, curves, metric, title, PNG_SCALE).map_err(|error| error.to_string())?;
+    }
+    let mut bytes = Vec::new();
+    image::codecs::png::PngEncoder::new(io::Cursor::new(&mut bytes))
+        .write_image(&pixels, width, height, image::ExtendedColorType::Rgb8)
+        .map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
+/// Draws one chart on an area `scale` times as large as [`SIZE`].
+fn chart<B: DrawingBackend>(
+    root: &DrawingArea<B, Shift>,
+    curves: &[Curve],
+    metric: Metric,
+    title: &str,
+    scale: u32,
+) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+    let series = series(metric, curves);
+    let px = |units: u32| units * scale;
+    let text = |units: u32| (FONT, px(units)).into_font().color(&INK);
+    root.fill(&WHITE)?;
+    let epochs = series
+        .iter()
+        .flat_map(|series| &series.line)
+        .map(|(epoch, _)| *epoch)
+        .max()
+        .unwrap_or(1);
+    let values = value_range(&series);
+    let decimals = decimals(&values);
+    let mut chart = ChartBuilder::on(root)
+        .caption(
+            title,
+            (FONT, px(20), FontStyle::Bold).into_font().color(&INK),
+        )
+        .margin(px(14))
+        .margin_right(px(24))
+        .x_label_area_size(px(46))
+        .y_label_area_size(px(62))
+        .build_cartesian_2d(0..epochs, values)?;
+    chart
+        .configure_mesh()
+        .x_desc("epoch")
+        .y_desc(metric.y_label())
+        .axis_desc_style(text(16))
+        .label_style(text(14))
+        .axis_style(INK.stroke_width(scale))
+        .bold_line_style(GRID.stroke_width(scale))
+        .light_line_style(TRANSPARENT)
+        .x_labels(11)
+        .y_labels(8)
+        .y_label_formatter(&|value| format!("{value:.decimals$}"))
+        .draw()?;
+    for band in &series {
+        if !band.band.is_empty() {
+            let style = band.color.mix(0.15).filled();
+            chart.draw_series(std::iter::once(Polygon::new(band.band.clone(), style)))?;
+        }
+    }
+    for line in &series {
+        let style = line.color.stroke_width(px(2));
+        let color = line.color;
+        let points = line.line.iter().copied();
+        // A sample of the line, as wide as the legend leaves room for.
+        let sample = move |(x, y)| vec![(x, y), (x + px(26) as i32, y)];
+        let (dash, gap) = (px(6), px(4));
+        if line.dashed {
+            chart
+                .draw_series(DashedLineSeries::new(points, dash, gap, style))?
+                .label(&line.name)
+                .legend(move |at| DashedPathElement::new(sample(at), dash, gap, style));
+        } else {
+            chart
+                .draw_series(LineSeries::new(points, style))?
+                .label(&line.name)
+                .legend(move |at| PathElement::new(sample(at), style));
+        }
+        if epochs <= MAX_DOTTED {
+            let dots = line.line.iter();
+            chart.draw_series(dots.map(|dot| Circle::new(*dot, px(3), color.filled())))?;
+        }
+    }
+    if !series.is_empty() {
+        chart
+            .configure_series_labels()
+            .position(metric.legend())
+            .legend_area_size(px(34))
+            .margin(px(12))
+            .label_font(text(15))
+            .background_style(WHITE.mix(0.85))
+            .border_style(GRID.stroke_width(scale))
+            .draw()?;
+    }
+    root.present()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use fs_err as fs;
+
+    use super::super::EpochPoint;
+    use super::super::series::PALETTE;
+    use super::*;
+
+    fn curves() -> Vec<Curve> {
+        let mut curves = Vec::new();
+        for (label, gain) in [("dense", 0.0), ("k-NN, k = n/2 & <more>", 4.0)] {
+            for seed in 0..3 {
+                let epochs = (0..20)
+                    .map(|epoch| {
+                        let t = f64::from(epoch) / 6.0;
+                        let noise = f64::sin(f64::from(epoch * 7) + seed as f64 * 2.0);
+                        EpochPoint {
+                            epoch,
+                            train_loss: Some(2.3 * (-t * 0.6).exp() + 0.3 + 0.03 * noise),
+                            val_loss: Some(
+                                2.2 * (-t * 0.5).exp() + 0.7 - gain * 0.02 + 0.04 * noise,
+                            ),
+                            top1: Some((80.0 + gain) * (1.0 - (-t).exp()) + 10.0 + 1.5 * noise),
+                            top5: None,
+                        }
+                    })
+                    .collect();
+                curves.push(Curve {
+                    label: label.to_owned(),
+                    seed,
+                    epochs,
+                });
+            }
+        }
+        curves
+    }
+
+    #[test]
+    fn both_formats_of_both_plots_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = save_plots(&curves(), "Convergence", folder.path()).unwrap();
+        assert_eq!(paths.len(), 4);
+        for path in paths {
+            if path.extension().unwrap() == "png" {
+                let picture = image::open(&path).unwrap().to_rgb8();
+                assert_eq!(
+                    picture.dimensions(),
+                    (SIZE.0 * PNG_SCALE, SIZE.1 * PNG_SCALE)
+                );
+                // Both labels' lines are there.
+                for color in PALETTE.iter().take(2) {
+                    let color = image::Rgb([color.0, color.1, color.2]);
+                    let count = picture.pixels().filter(|pixel| **pixel == color).count();
+                    assert!(count > 1000, "{}: {count} pixels", path.display());
+                }
+            } else {
+                let text = fs::read_to_string(&path).unwrap();
+                assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
+                for expected in ["Convergence", "epoch", "k-NN, k = n/2 &amp; &lt;more&gt;"] {
+                    assert!(text.contains(expected), "{expected}");
+                }
+                assert!(text.contains("font-family=\"sans-serif\""));
+            }
+        }
+    }
+
+    #[test]
+    fn text_needs_no_font_of_the_system() {
+        // Glyphs come from the embedded font: without a title there is less ink.
+        let folder = tempfile::tempdir().unwrap();
+        let ink = |title: &str| {
+            let path = folder.path().join("a.png");
+            draw(&curves(), Metric::Top1, title, &path).unwrap();
+            let picture = image::open(&path).unwrap().to_luma8();
+            let top = picture.rows().take(70);
+            top.flatten().filter(|pixel| pixel.0[0] < 128).count()
+        };
+        assert_eq!(ink(" "), 0);
+        assert!(ink("Convergence of DeiT") > 500);
+    }
+
+    #[test]
+    fn one_epoch_and_no_data_can_be_drawn() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut short = curves();
+        for curve in &mut short {
+            curve.epochs.truncate(1);
+        }
+        assert_eq!(save_plots(&short, "one", folder.path()).unwrap().len(), 4);
+        let empty = folder.path().join("empty.svg");
+        draw(&[], Metric::Top1, "none", &empty).unwrap();
+        assert!(empty.exists());
+        assert_eq!(
+            save_plots(&[], "none", folder.path()).unwrap(),
+            Vec::<PathBuf>::new()
+        );
+    }
+
+    #[test]
+    fn another_extension_is_refused() {
+        let error = draw(&[], Metric::Top1, "", Path::new("a.pdf")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "plot `a.pdf` has an unknown extension: expected `.svg` or `.png`"
+        );
+    }
+}

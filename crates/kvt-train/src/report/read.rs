@@ -1,0 +1,91 @@
+//! A run's log as a curve.
+
+use super::{Curve, EpochPoint, ReportError};
+use crate::run::{EpochRow, EpochRows, RunDir, read_events};
+
+/// Reads the epochs that a finished or running run has logged.
+///
+/// # Errors
+/// When the log is missing or a line of it does not parse.
+pub fn read_curve(run: &RunDir, label: impl Into<String>, seed: u64) -> Result<Curve, ReportError> {
+    let mut rows = EpochRows::default();
+    for event in read_events(&run.log())? {
+        rows.push(&event);
+    }
+    Ok(Curve {
+        label: label.into(),
+        seed,
+        epochs: rows.rows.iter().map(point).collect(),
+    })
+}
+
+fn point(EpochRow { train, val }: &EpochRow) -> EpochPoint {
+    let finite = |value: f64| Some(value).filter(|value| value.is_finite());
+    let val = val.as_ref();
+    EpochPoint {
+        epoch: train.epoch,
+        train_loss: finite(train.train_loss),
+        val_loss: val.and_then(|val| finite(val.loss)),
+        top1: val.and_then(|val| finite(val.top1)),
+        top5: val.and_then(|val| finite(val.top5)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::io::Write;
+
+    use fs_err as fs;
+
+    use super::*;
+    use crate::run::epochs_tests::{epoch, eval};
+    use crate::run::{JsonlLog, Listener};
+
+    #[test]
+    fn a_running_run_is_read_up_to_its_last_epoch() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path(), false).unwrap();
+        fs::write(run.config(), "").unwrap();
+        let mut log = JsonlLog::create(&run.log()).unwrap();
+        for event in [
+            eval(0, "val", 50.0),
+            epoch(0, f64::INFINITY),
+            epoch(1, 2.0),
+            eval(2, "val", 60.0),
+        ] {
+            log.event(&event).unwrap();
+        }
+        let mut file = fs::OpenOptions::new().append(true).open(run.log()).unwrap();
+        file.write_all(b"{\"kind\":\"epo").unwrap();
+        let curve = read_curve(&RunDir::open(folder.path()).unwrap(), "dense", 7).unwrap();
+        let expected = Curve {
+            label: "dense".to_owned(),
+            seed: 7,
+            epochs: vec![
+                EpochPoint {
+                    epoch: 0,
+                    train_loss: None,
+                    val_loss: Some(1.25),
+                    top1: Some(50.0),
+                    top5: Some(90.5),
+                },
+                EpochPoint {
+                    epoch: 1,
+                    train_loss: Some(2.0),
+                    ..EpochPoint::default()
+                },
+            ],
+        };
+        assert_eq!(curve, expected);
+    }
+
+    #[test]
+    fn a_missing_log_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path(), false).unwrap();
+        let error = read_curve(&run, "x", 0).unwrap_err();
+        assert!(error.to_string().contains("log.jsonl"), "{error}");
+    }
+}

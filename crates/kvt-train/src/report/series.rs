@@ -1,0 +1,140 @@
+//! The lines and axes of a plot, before anything is drawn.
+
+use std::ops::Range;
+
+use plotters::style::RGBColor;
+
+use super::curves::{by_label, mean_curve};
+use super::plot::Metric;
+use super::{Curve, EpochPoint};
+
+/// Okabe and Ito's palette, which people with colour-blindness can tell apart; yellow is too pale for lines.
+pub(super) const PALETTE: [RGBColor; 7] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x00, 0x00, 0x00),
+];
+
+/// One line of a plot.
+pub(super) struct Series {
+    pub(super) name: String,
+    pub(super) color: RGBColor,
+    pub(super) dashed: bool,
+    /// Mean by finished epoch.
+    pub(super) line: Vec<(i32, f64)>,
+    /// Outline of the band: along the top, back along the bottom.
+    pub(super) band: Vec<(i32, f64)>,
+}
+
+impl Series {
+    fn new(
+        name: String,
+        color: RGBColor,
+        dashed: bool,
+        runs: &[&Curve],
+        field: impl Fn(&EpochPoint) -> Option<f64>,
+    ) -> Self {
+        let mut line = Vec::new();
+        let (mut top, mut bottom) = (Vec::new(), Vec::new());
+        for (epoch, value) in mean_curve(runs, field) {
+            let epoch = i32::try_from(epoch).unwrap_or(i32::MAX);
+            line.push((epoch, value.mean));
+            if runs.len() > 1 {
+                let spread = value.spread.unwrap_or(0.0);
+                top.push((epoch, value.mean + spread));
+                bottom.push((epoch, value.mean - spread));
+            }
+        }
+        let band = top.into_iter().chain(bottom.into_iter().rev()).collect();
+        Self {
+            name,
+            color,
+            dashed,
+            line,
+            band,
+        }
+    }
+}
+
+/// The lines of a plot.
+pub(super) fn series(metric: Metric, curves: &[Curve]) -> Vec<Series> {
+    let mut series = Vec::new();
+    for ((label, runs), color) in by_label(curves).iter().zip(PALETTE.iter().cycle()) {
+        let mut add = |name: String, dashed, field: fn(&EpochPoint) -> Option<f64>| {
+            series.push(Series::new(name, *color, dashed, runs, field));
+        };
+        match metric {
+            Metric::Top1 => add((*label).to_owned(), false, |point| point.top1),
+            Metric::Loss => {
+                add(format!("{label}, validation"), false, |point| {
+                    point.val_loss
+                });
+                add(format!("{label}, training"), true, |point| point.train_loss);
+            }
+        }
+    }
+    series.retain(|series| !series.line.is_empty());
+    series
+}
+
+/// The values with their bands and some air above and below.
+pub(super) fn value_range(series: &[Series]) -> Range<f64> {
+    let values = || {
+        series
+            .iter()
+            .flat_map(|series| series.line.iter().chain(&series.band))
+            .map(|(_, value)| *value)
+    };
+    let low = values().fold(f64::INFINITY, f64::min);
+    let high = values().fold(f64::NEG_INFINITY, f64::max);
+    if low > high {
+        return 0.0..1.0;
+    }
+    let span = high - low;
+    let air = if span > 1e-3 * high.abs() {
+        0.06 * span
+    } else {
+        // A flat curve still needs an axis with some length.
+        (0.05 * high.abs()).max(1e-6)
+    };
+    low - air..high + air
+}
+
+/// Decimals that tell the labels of about eight ticks apart.
+pub(super) fn decimals(values: &Range<f64>) -> usize {
+    let tick = (values.end - values.start) / 8.0;
+    (-tick.log10().floor()).clamp(0.0, 9.0) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_axis_fits_the_values_and_has_a_length() {
+        let range = |values: &[f64]| {
+            value_range(&[Series {
+                name: String::new(),
+                color: PALETTE[0],
+                dashed: false,
+                line: (1..).zip(values.iter().copied()).collect(),
+                band: Vec::new(),
+            }])
+        };
+        assert_eq!(range(&[70.0, 72.0]), 70.0 - 0.12..72.0 + 0.12);
+        assert_eq!(range(&[80.0, 80.0]), 76.0..84.0);
+        assert!(!range(&[0.0]).is_empty());
+        assert_eq!(range(&[]), 0.0..1.0);
+    }
+
+    #[test]
+    fn tick_labels_differ() {
+        for (range, expected) in [(0.0..100.0, 0), (70.0..72.0, 1), (0.5..0.52, 3)] {
+            assert_eq!(decimals(&range), expected, "{range:?}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `manifest.json`: what a complete checkpoint consists of.
+
+use std::io;
+use std::path::{Component, Path};
+
+use fs_err as fs;
+use serde::{Deserialize, Serialize};
+
+use crate::fs::write_atomic;
+use crate::run::RunError;
+
+const FORMAT: u32 = 1;
+pub(super) const MANIFEST: &str = "manifest.json";
+
+/// The content of `manifest.json`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    format: u32,
+    files: Vec<FileEntry>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct FileEntry {
+    name: String,
+    size: u64,
+    blake3: String,
+}
+
+impl Manifest {
+    /// Syncs the files `names` of `folder` to disk and then writes its manifest.
+    pub(super) fn seal<'a>(folder: &Path, names: impl Iterator<Item = &'a str>) -> io::Result<()> {
+        let manifest = Self {
+            format: FORMAT,
+            files: names
+                .map(|name| FileEntry::seal(folder, name))
+                .collect::<io::Result<_>>()?,
+        };
+        write_atomic(&folder.join(MANIFEST), |file| {
+            serde_json::to_writer_pretty(file, &manifest).map_err(Into::into)
+        })
+    }
+
+    /// Checks that `folder` has every file its manifest lists, unaltered, and that `required` is one of them.
+    pub(super) fn verify(folder: &Path, required: &str) -> Result<(), RunError> {
+        let broken = |reason: String| RunError::broken(folder, reason);
+        let text = fs::read(folder.join(MANIFEST)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => broken(format!("`{MANIFEST}` is missing")),
+            _ => error.into(),
+        })?;
+        let manifest: Self = serde_json::from_slice(&text)
+            .map_err(|error| broken(format!("`{MANIFEST}` does not parse: {error}")))?;
+        if manifest.format != FORMAT {
+            return Err(broken(format!(
+                "its format is {}, this program reads {FORMAT}: use the version that wrote it",
+                manifest.format
+            )));
+        }
+        if !manifest.files.iter().any(|entry| entry.name == required) {
+            return Err(broken(format!("`{MANIFEST}` does not list `{required}`")));
+        }
+        manifest
+            .files
+            .iter()
+            .try_for_each(|entry| entry.verify(folder))
+    }
+}
+
+impl FileEntry {
+    /// Syncs the file to disk and measures it.
+    fn seal(folder: &Path, name: &str) -> io::Result<Self> {
+        let path = folder.join(name);
+        fs::OpenOptions::new().write(true).open(&path)?.sync_all()?;
+        let (size, blake3) = measure(&path)?;
+        Ok(Self {
+            name: name.to_owned(),
+            size,
+            blake3,
+        })
+    }
+
+    fn verify(&self, folder: &Path) -> Result<(), RunError> {
+        let name = &self.name;
+        if !is_file_name(name) {
+            return Err(RunError::broken(
+                folder,
+                format!("`{name}` is no file name"),
+            ));
+        }
+        match measure(&folder.join(name)) {
+            Ok((size, _)) if size != self.size => Err(RunError::broken(
+                folder,
+                format!("`{name}` has {size} bytes instead of {}", self.size),
+            )),
+            Ok((_, blake3)) if blake3 != self.blake3 => {
+                Err(RunError::broken(folder, format!("`{name}` was altered")))
+            }
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(RunError::broken(folder, format!("`{name}` is missing")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Size and BLAKE3 (hexadecimal) of a file.
+fn measure(path: &Path) -> io::Result<(u64, String)> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(fs::File::open(path)?)?;
+    Ok((hasher.count(), hasher.finalize().to_hex().to_string()))
+}
+
+/// Whether `name` stays inside the folder it is joined to.
+pub(super) fn is_file_name(name: &str) -> bool {
+    let mut components = Path::new(name).components();
+    matches!(
+        (components.next(), components.next()),
+        (Some(Component::Normal(_)), None)
+    )
+}

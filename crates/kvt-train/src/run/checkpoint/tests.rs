@@ -1,0 +1,288 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use tempfile::TempDir;
+
+use super::manifest::MANIFEST;
+use super::*;
+
+fn setup() -> (TempDir, Checkpoints) {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path().join("checkpoints"));
+    (folder, checkpoints)
+}
+
+/// Saves two files whose content tells the step, and the step as state.
+fn save(checkpoints: &Checkpoints, step: u64, best: bool) -> Saved {
+    let mut model = |path: &Path| Ok::<_, RunError>(fs::write(path, format!("model {step}"))?);
+    let mut optim = |path: &Path| Ok(fs::write(path, vec![7; 100_000])?);
+    checkpoints
+        .save(
+            step,
+            &mut [("model", &mut model), ("optim", &mut optim)],
+            &step,
+            best,
+        )
+        .unwrap()
+}
+
+fn load(checkpoints: &Checkpoints, which: Which<'_>) -> (u64, Option<Warning>) {
+    let (checkpoint, warning) = checkpoints.load(which).unwrap();
+    let step = checkpoint.state().unwrap();
+    assert_eq!(
+        fs::read_to_string(checkpoint.file("model")).unwrap(),
+        format!("model {step}")
+    );
+    (step, warning)
+}
+
+fn entries(checkpoints: &Checkpoints) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(&checkpoints.folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn last_and_best_are_kept_and_the_others_deleted() {
+    let (_folder, checkpoints) = setup();
+    for (step, best) in [(10, true), (20, true), (30, false), (40, false)] {
+        assert_eq!(save(&checkpoints, step, best).warnings, []);
+    }
+    assert_eq!(
+        entries(&checkpoints),
+        ["best", "last", "step-00000020", "step-00000040"]
+    );
+    assert_eq!(load(&checkpoints, Which::Last), (40, None));
+    assert_eq!(load(&checkpoints, Which::Best), (20, None));
+    let path = checkpoints.folder.join("step-00000020");
+    assert_eq!(
+        load(&checkpoints, Which::from(path.to_str().unwrap())),
+        (20, None)
+    );
+    assert_eq!(
+        [Which::from("last"), Which::from("best")],
+        [Which::Last, Which::Best]
+    );
+}
+
+#[test]
+fn nothing_saved_is_told_apart_from_something_broken() {
+    let (_folder, checkpoints) = setup();
+    for which in [Which::Last, Which::Best] {
+        let error = checkpoints.load(which).unwrap_err();
+        assert!(matches!(error, RunError::NoCheckpoint { .. }), "{error}");
+    }
+    save(&checkpoints, 1, false);
+    assert!(matches!(
+        checkpoints.load(Which::Best),
+        Err(RunError::NoCheckpoint { .. })
+    ));
+    fs::remove_file(checkpoints.folder.join("step-00000001/model")).unwrap();
+    let error = checkpoints.load(Which::Last).unwrap_err();
+    assert!(
+        matches!(error, RunError::BrokenCheckpoint { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn every_kind_of_damage_names_the_file_and_falls_back() {
+    type Damage = (&'static str, fn(&Path));
+    let damages: [Damage; 7] = [
+        ("`model` is missing", |path| {
+            fs::remove_file(path.join("model")).unwrap();
+        }),
+        ("`optim` has 99999 bytes instead of 100000", |path| {
+            let file = fs::OpenOptions::new()
+                .write(true)
+                .open(path.join("optim"))
+                .unwrap();
+            file.set_len(99_999).unwrap();
+        }),
+        ("`optim` was altered", |path| {
+            let mut bytes = fs::read(path.join("optim")).unwrap();
+            *bytes.last_mut().unwrap() ^= 1;
+            fs::write(path.join("optim"), bytes).unwrap();
+        }),
+        ("`state.json` has 3 bytes instead of 2", |path| {
+            fs::write(path.join("state.json"), "21\n").unwrap();
+        }),
+        ("`manifest.json` is missing", |path| {
+            fs::remove_file(path.join(MANIFEST)).unwrap();
+        }),
+        ("`manifest.json` does not parse", |path| {
+            let text = fs::read_to_string(path.join(MANIFEST)).unwrap();
+            fs::write(path.join(MANIFEST), text.get(..text.len() / 2).unwrap()).unwrap();
+        }),
+        ("`manifest.json` is missing", |path| {
+            fs::remove_dir_all(path).unwrap();
+        }),
+    ];
+    for (message, damage) in damages {
+        let (_folder, checkpoints) = setup();
+        save(&checkpoints, 1, true);
+        save(&checkpoints, 2, false);
+        damage(&checkpoints.folder.join("step-00000002"));
+        let (step, warning) = load(&checkpoints, Which::Last);
+        let text = warning.unwrap().to_string();
+        assert_eq!(step, 1);
+        assert!(text.contains(message), "{text}");
+        assert!(text.contains("step-00000001"), "{text}");
+    }
+}
+
+#[test]
+fn a_broken_best_is_an_error() {
+    let (_folder, checkpoints) = setup();
+    save(&checkpoints, 1, true);
+    save(&checkpoints, 2, false);
+    fs::remove_file(checkpoints.folder.join("step-00000001/optim")).unwrap();
+    let error = checkpoints.load(Which::Best).unwrap_err();
+    assert!(error.to_string().contains("`optim` is missing"), "{error}");
+}
+
+#[test]
+fn a_manifest_cannot_lead_out_of_its_folder() {
+    let (_folder, checkpoints) = setup();
+    save(&checkpoints, 1, false);
+    let path = checkpoints.folder.join("step-00000001").join(MANIFEST);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\"model\"", "\"../last\"")).unwrap();
+    let error = checkpoints.load(Which::Last).unwrap_err();
+    assert!(
+        error.to_string().contains("`../last` is no file name"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let (_folder, checkpoints) = setup();
+    save(&checkpoints, 1, false);
+    let path = checkpoints.folder.join("step-00000001").join(MANIFEST);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\"format\": 1", "\"format\": 2")).unwrap();
+    let error = checkpoints.load(Which::Last).unwrap_err();
+    assert!(error.to_string().contains("its format is 2"), "{error}");
+}
+
+/// The states a killed process can leave, in the order of `save`: each must load the checkpoint before, or the new
+/// one once it is whole, and must not disturb the next save.
+#[test]
+fn a_crash_at_any_point_loses_nothing() {
+    type Crash = (u64, fn(&Checkpoints));
+    let crashes: [Crash; 5] = [
+        // While the files are written.
+        (1, |checkpoints| {
+            // Under the name that the next save, with the same pid and step, will want.
+            let folder = checkpoints.temporary("step-00000003");
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("model"), "mod").unwrap();
+            fs::write(folder.join("extra"), "").unwrap();
+        }),
+        // Before the rename of the folder.
+        (1, |checkpoints| {
+            save(checkpoints, 2, false);
+            fs::rename(
+                checkpoints.folder.join("step-00000002"),
+                checkpoints.folder.join(".step-00000002.tmp-1"),
+            )
+            .unwrap();
+            checkpoints.point(LAST, "step-00000001").unwrap();
+        }),
+        // Before the pointer is replaced, its temporary file half written.
+        (1, |checkpoints| {
+            save(checkpoints, 2, false);
+            checkpoints.point(LAST, "step-00000001").unwrap();
+            fs::write(checkpoints.folder.join(".kvt-tmp-x"), "step-0000").unwrap();
+        }),
+        // Before `best` follows: it still names the older one.
+        (2, |checkpoints| {
+            save(checkpoints, 2, false);
+        }),
+        // While an old checkpoint is deleted.
+        (2, |checkpoints| {
+            save(checkpoints, 2, false);
+            let folder = checkpoints.folder.join(".step-00000000.tmp-1");
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join(MANIFEST), "{}").unwrap();
+        }),
+    ];
+    for (expected, crash) in crashes {
+        let (_folder, checkpoints) = setup();
+        save(&checkpoints, 1, true);
+        crash(&checkpoints);
+        assert_eq!(load(&checkpoints, Which::Last), (expected, None));
+        assert_eq!(load(&checkpoints, Which::Best), (1, None));
+        assert_eq!(save(&checkpoints, 3, true).warnings, []);
+        assert_eq!(load(&checkpoints, Which::Last), (3, None));
+        let names = entries(&checkpoints);
+        assert_eq!(names, ["best", "last", "step-00000003"]);
+        assert!(!checkpoints.folder.join("step-00000003/extra").exists());
+    }
+}
+
+#[test]
+fn a_failing_writer_leaves_the_previous_checkpoint_and_no_rest() {
+    let (_folder, checkpoints) = setup();
+    save(&checkpoints, 1, true);
+    let before = entries(&checkpoints);
+    let mut model = |path: &Path| {
+        fs::write(path, "half")?;
+        Err(RunError::Io(io::Error::new(
+            io::ErrorKind::StorageFull,
+            "disk full",
+        )))
+    };
+    let error = checkpoints
+        .save(2, &mut [("model", &mut model)], &2_u64, true)
+        .unwrap_err();
+    assert_eq!(error.to_string(), "disk full");
+    assert_eq!(entries(&checkpoints), before);
+    assert_eq!(load(&checkpoints, Which::Last), (1, None));
+    assert_eq!(load(&checkpoints, Which::Best), (1, None));
+}
+
+#[test]
+fn a_step_saved_again_replaces_the_first_only_when_complete() {
+    let (_folder, checkpoints) = setup();
+    save(&checkpoints, 5, true);
+    let again = save(&checkpoints, 5, false);
+    assert!(again.path.ends_with("step-00000005-2"));
+    assert_eq!(
+        entries(&checkpoints),
+        ["best", "last", "step-00000005", "step-00000005-2"]
+    );
+    // The second is the newer of the two.
+    fs::remove_file(checkpoints.folder.join(LAST)).unwrap();
+    let (checkpoint, warning) = checkpoints.load(Which::Last).unwrap();
+    assert!(checkpoint.path().ends_with("step-00000005-2"));
+    assert!(warning.is_some());
+}
+
+#[test]
+fn steps_beyond_eight_digits_still_count_as_newer() {
+    assert!(age("step-100000000") > age("step-99999999"));
+    assert!(age("step-00000010") > age("step-00000009-2"));
+    assert!(age("step-x") < age("step-00000000"));
+}
+
+#[test]
+fn every_bit_of_the_state_survives() {
+    let (_folder, checkpoints) = setup();
+    let state = vec![0.1_f64 + 0.2, 1e300 / 3.0, f64::MIN_POSITIVE, -0.0];
+    checkpoints
+        .save::<RunError>(1, &mut [], &state, false)
+        .unwrap();
+    let (checkpoint, _) = checkpoints.load(Which::Last).unwrap();
+    let back: Vec<f64> = checkpoint.state().unwrap();
+    let bits = |values: &[f64]| {
+        values
+            .iter()
+            .map(|value| value.to_bits())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(bits(&back), bits(&state));
+}

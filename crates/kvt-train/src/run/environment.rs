@@ -1,0 +1,234 @@
+//! Where, when and with what a run was started.
+//!
+//! Nothing here may stop a run: what cannot be found out is left empty.
+
+use std::path::Path;
+use std::process::Command;
+
+use fs_err as fs;
+use serde::{Deserialize, Serialize};
+use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
+
+use super::RunError;
+use crate::fs::write_atomic;
+
+/// The versions that only the binary knows.
+#[derive(Debug, Clone, Copy)]
+pub struct Versions {
+    /// Version of this program.
+    pub kvt: &'static str,
+    /// Version of Burn it was built with.
+    pub burn: &'static str,
+}
+
+/// The machine and program of one start of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Version of this program.
+    pub kvt: String,
+    /// Version of Burn.
+    pub burn: String,
+    /// The device that trains, in words.
+    pub device: String,
+    /// Start of the run, RFC 3339, UTC.
+    pub started: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// Commit of the working directory's git repository.
+    pub git_commit: Option<String>,
+    /// Whether tracked files differ from that commit.
+    pub git_dirty: Option<bool>,
+    /// Operating system and version.
+    pub os: String,
+    /// Processor architecture.
+    pub arch: String,
+    /// Name of the machine.
+    pub hostname: Option<String>,
+    /// Model of the processor.
+    pub cpu: Option<String>,
+    /// Cores this process may use.
+    pub cores: Option<usize>,
+    /// Main memory in bytes.
+    pub memory: u64,
+    /// Instruction sets that the program was compiled for.
+    pub target_features: Vec<String>,
+}
+
+impl Environment {
+    /// Looks around. `device` describes the device that will train.
+    pub fn collect(versions: Versions, device: impl Into<String>) -> Self {
+        let system = System::new_with_specifics(
+            RefreshKind::nothing()
+                .with_cpu(CpuRefreshKind::nothing())
+                .with_memory(MemoryRefreshKind::nothing().with_ram()),
+        );
+        let git_commit = git(&["rev-parse", "HEAD"]);
+        let git_dirty = git_commit.as_ref().and_then(|_| {
+            git(&["status", "--porcelain", "--untracked-files=no"]).map(|out| !out.is_empty())
+        });
+        Self {
+            kvt: versions.kvt.to_owned(),
+            burn: versions.burn.to_owned(),
+            device: device.into(),
+            started: jiff::Timestamp::now().to_string(),
+            command: std::env::args_os()
+                .map(|argument| argument.to_string_lossy().into_owned())
+                .collect(),
+            git_commit,
+            git_dirty,
+            os: System::long_os_version().unwrap_or_else(|| std::env::consts::OS.to_owned()),
+            arch: std::env::consts::ARCH.to_owned(),
+            hostname: System::host_name(),
+            cpu: system
+                .cpus()
+                .first()
+                .map(|cpu| cpu.brand().trim().to_owned())
+                .filter(|brand| !brand.is_empty()),
+            cores: std::thread::available_parallelism()
+                .ok()
+                .map(std::num::NonZero::get),
+            memory: system.total_memory(),
+            target_features: target_features(),
+        }
+    }
+
+    /// Writes `environment.json`. The starts that are already in it (a resumed run may have moved to another
+    /// machine) are kept under `earlier`, oldest first.
+    ///
+    /// # Errors
+    /// When the old file does not parse or the new one cannot be written.
+    pub fn record(&self, path: &Path) -> Result<(), RunError> {
+        let earlier = if path.exists() {
+            let mut old: Recorded<serde_json::Value> = parse(path)?;
+            old.earlier.push(old.latest);
+            old.earlier
+        } else {
+            Vec::new()
+        };
+        let recorded = Recorded {
+            latest: self,
+            earlier,
+        };
+        write_atomic(path, |file| {
+            serde_json::to_writer_pretty(file, &recorded).map_err(Into::into)
+        })?;
+        Ok(())
+    }
+
+    /// Reads the latest start back from `environment.json`.
+    ///
+    /// # Errors
+    /// When the file is missing or does not parse.
+    pub fn read(path: &Path) -> Result<Self, RunError> {
+        Ok(parse::<Recorded<Self>>(path)?.latest)
+    }
+}
+
+/// `environment.json`. Earlier starts stay plain JSON, so that a newer program can resume an older one's run.
+#[derive(Serialize, Deserialize)]
+struct Recorded<T> {
+    #[serde(flatten)]
+    latest: T,
+    #[serde(default)]
+    earlier: Vec<serde_json::Value>,
+}
+
+fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, RunError> {
+    serde_json::from_slice(&fs::read(path)?).map_err(|error| RunError::Malformed {
+        path: path.to_owned(),
+        line: error.line(),
+        reason: error.to_string(),
+    })
+}
+
+/// What `git` prints, trimmed; nothing where there is no git or no repository.
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git")
+        // Looking must not touch the repository's index.
+        .arg("--no-optional-locks")
+        .args(arguments)
+        .output()
+        .ok()?;
+    output
+        .status
+        .success()
+        .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn target_features() -> Vec<String> {
+    macro_rules! compiled_in {
+        ($($name:tt),* $(,)?) => {
+            [$(($name, cfg!(target_feature = $name))),*]
+        };
+    }
+    compiled_in!(
+        "sse2", "sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "neon", "sve",
+        "simd128",
+    )
+    .into_iter()
+    .filter(|(_, enabled)| *enabled)
+    .map(|(name, _)| name.to_owned())
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn environment(device: &str) -> Environment {
+        let versions = Versions {
+            kvt: "1.2.3",
+            burn: "0.22.1",
+        };
+        Environment::collect(versions, device)
+    }
+
+    #[test]
+    fn what_is_collected_agrees_with_the_standard_library() {
+        let environment = environment("flex");
+        assert_eq!(environment.device, "flex");
+        assert_eq!(environment.arch, std::env::consts::ARCH);
+        assert!(environment.memory > 0);
+        assert_eq!(environment.command.len(), std::env::args().count());
+        let started: jiff::Timestamp = environment.started.parse().unwrap();
+        assert!(started <= jiff::Timestamp::now());
+        if cfg!(target_arch = "x86_64") {
+            assert!(
+                environment
+                    .target_features
+                    .iter()
+                    .any(|name| name == "sse2")
+            );
+        }
+    }
+
+    #[test]
+    fn a_resumed_run_keeps_the_earlier_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("environment.json");
+        for device in ["first", "second", "third"] {
+            environment(device).record(&path).unwrap();
+        }
+        assert_eq!(Environment::read(&path).unwrap().device, "third");
+        let value: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        assert_eq!(value["device"], "third");
+        assert_eq!(value["earlier"][0]["device"], "first");
+        assert_eq!(value["earlier"][1]["device"], "second");
+        assert_eq!(value["earlier"].as_array().unwrap().len(), 2);
+        assert!(value["earlier"][1].get("earlier").is_none());
+    }
+
+    #[test]
+    fn a_broken_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("environment.json");
+        fs::write(&path, "{").unwrap();
+        let error = environment("x").record(&path).unwrap_err();
+        assert!(
+            error.to_string().contains("environment.json`, line 1"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,187 @@
+//! `epochs.csv`: one row per finished epoch.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::{EpochRecord, EvalRecord, Event, Listener, RunError};
+use crate::fs::write_atomic;
+
+/// A finished epoch and the evaluation of the validation split after it, if there was one.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct EpochRow {
+    pub(crate) train: EpochRecord,
+    pub(crate) val: Option<EvalRecord>,
+}
+
+/// Gathers the rows from the events of a run.
+#[derive(Debug, Default)]
+pub(crate) struct EpochRows {
+    pub(crate) rows: Vec<EpochRow>,
+    /// The evaluation whose epoch has not been closed yet.
+    pending: Option<EvalRecord>,
+}
+
+impl EpochRows {
+    /// Takes one event; tells whether a row was added.
+    pub(crate) fn push(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Eval(eval) if eval.split == EvalRecord::VAL => {
+                self.pending = Some(eval.clone());
+                false
+            }
+            Event::Epoch(train) => {
+                let val = self.pending.take().filter(|val| val.epoch == train.epoch);
+                self.rows.push(EpochRow {
+                    train: train.clone(),
+                    val,
+                });
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Writes `epochs.csv` anew at the end of each epoch. Epochs count from 0, as in the log; cells of an epoch without
+/// an evaluation are empty.
+#[derive(Debug)]
+pub struct EpochsCsv {
+    path: PathBuf,
+    rows: EpochRows,
+}
+
+impl EpochsCsv {
+    /// Starts with the events that are already in the log: none for a new run, those up to the checkpoint for a
+    /// resumed one (so nothing but the log has to be cut back).
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn new(path: &Path, logged: &[Event]) -> Result<Self, RunError> {
+        let mut rows = EpochRows::default();
+        for event in logged {
+            rows.push(event);
+        }
+        let csv = Self {
+            path: path.to_owned(),
+            rows,
+        };
+        csv.write()?;
+        Ok(csv)
+    }
+
+    fn write(&self) -> Result<(), RunError> {
+        write_atomic(&self.path, |file| {
+            writeln!(
+                file,
+                "epoch,train_loss,lr,val_loss,val_top1,val_top5,seconds,images_per_second"
+            )?;
+            for EpochRow { train, val } in &self.rows.rows {
+                let val = |field: fn(&EvalRecord) -> f64| {
+                    val.as_ref()
+                        .map(|val| field(val).to_string())
+                        .unwrap_or_default()
+                };
+                writeln!(
+                    file,
+                    "{},{},{},{},{},{},{},{}",
+                    train.epoch,
+                    train.train_loss,
+                    train.lr,
+                    val(|val| val.loss),
+                    val(|val| val.top1),
+                    val(|val| val.top5),
+                    train.seconds,
+                    train.images_per_second,
+                )?;
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+impl Listener for EpochsCsv {
+    fn event(&mut self, event: &Event) -> Result<(), RunError> {
+        if self.rows.push(event) {
+            self.write()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use fs_err as fs;
+
+    use super::*;
+
+    pub(crate) fn epoch(epoch: u32, train_loss: f64) -> Event {
+        Event::Epoch(EpochRecord {
+            epoch,
+            step: u64::from(epoch + 1) * 10,
+            train_loss,
+            lr: 0.001,
+            seconds: 2.5,
+            images_per_second: 100.0,
+        })
+    }
+
+    pub(crate) fn eval(epoch: u32, split: &str, top1: f64) -> Event {
+        Event::Eval(EvalRecord {
+            epoch,
+            step: u64::from(epoch + 1) * 10,
+            split: split.to_owned(),
+            loss: 1.25,
+            top1,
+            top5: 90.5,
+            images: 40,
+        })
+    }
+
+    const EXPECTED: &str = "\
+epoch,train_loss,lr,val_loss,val_top1,val_top5,seconds,images_per_second
+0,2.5,0.001,1.25,50,90.5,2.5,100
+1,2,0.001,,,,2.5,100
+2,NaN,0.001,1.25,60,90.5,2.5,100
+";
+
+    fn events() -> Vec<Event> {
+        vec![
+            eval(0, "val", 50.0),
+            eval(0, "test", 1.0),
+            epoch(0, 2.5),
+            epoch(1, 2.0),
+            eval(2, "val", 60.0),
+            epoch(2, f64::NAN),
+        ]
+    }
+
+    #[test]
+    fn rows_join_training_and_validation() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("epochs.csv");
+        let mut csv = EpochsCsv::new(&path, &[]).unwrap();
+        for event in events() {
+            csv.event(&event).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), EXPECTED);
+    }
+
+    #[test]
+    fn a_resumed_run_writes_the_same_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("epochs.csv");
+        // Also between an evaluation and the end of its epoch.
+        for resume_at in 0..events().len() {
+            let events = events();
+            let (logged, rest) = events.split_at(resume_at);
+            let mut csv = EpochsCsv::new(&path, logged).unwrap();
+            for event in rest {
+                csv.event(event).unwrap();
+            }
+            assert_eq!(fs::read_to_string(&path).unwrap(), EXPECTED);
+        }
+    }
+}

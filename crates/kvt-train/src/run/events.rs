@@ -1,0 +1,270 @@
+//! What the training loop reports, and who listens.
+//!
+//! Each event is one JSON object in `log.jsonl`, told apart by `kind`. JSON has no non-finite numbers, so these are
+//! written as the strings `"NaN"`, `"Infinity"` and `"-Infinity"` (which Python's `float` and JavaScript's `Number`
+//! read back).
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::RunError;
+
+/// Something that happened in a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Event {
+    /// A logged optimizer update.
+    Step(StepRecord),
+    /// A finished evaluation.
+    Eval(EvalRecord),
+    /// A finished epoch, after its evaluation if it had one.
+    Epoch(EpochRecord),
+    /// A line for people: warnings, resume, stop.
+    Note(Note),
+}
+
+/// One optimizer update.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// Optimizer updates done, this one included: the first is 1.
+    pub step: u64,
+    /// The epoch it belongs to, from 0.
+    pub epoch: u32,
+    /// Training loss, mean over the images of the update.
+    #[serde(with = "number")]
+    pub loss: f64,
+    /// Learning rate of the update.
+    #[serde(with = "number")]
+    pub lr: f64,
+    /// Global norm of the gradients before clipping.
+    #[serde(with = "number")]
+    pub grad_norm: f64,
+    /// Training throughput since the line before.
+    #[serde(with = "number")]
+    pub images_per_second: f64,
+    /// Seconds of this step spent waiting for data.
+    #[serde(with = "number")]
+    pub data_wait: f64,
+}
+
+/// One evaluation of a whole split.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EvalRecord {
+    /// The epoch that was just trained, from 0.
+    pub epoch: u32,
+    /// Optimizer updates done.
+    pub step: u64,
+    /// Name of the split, such as [`EvalRecord::VAL`].
+    pub split: String,
+    /// Mean cross entropy.
+    #[serde(with = "number")]
+    pub loss: f64,
+    /// Percent of images whose best class is right.
+    #[serde(with = "number")]
+    pub top1: f64,
+    /// Percent of images whose class is among the best five.
+    #[serde(with = "number")]
+    pub top5: f64,
+    /// Images evaluated.
+    pub images: u64,
+}
+
+impl EvalRecord {
+    /// The split that `epochs.csv`, the curves and `best` are about.
+    pub const VAL: &'static str = "val";
+}
+
+/// One finished epoch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EpochRecord {
+    /// The epoch, from 0.
+    pub epoch: u32,
+    /// Optimizer updates done.
+    pub step: u64,
+    /// Training loss, mean over the epoch's updates.
+    #[serde(with = "number")]
+    pub train_loss: f64,
+    /// Learning rate of the last update.
+    #[serde(with = "number")]
+    pub lr: f64,
+    /// Seconds of training, without the evaluation.
+    #[serde(with = "number")]
+    pub seconds: f64,
+    /// Training throughput over the epoch.
+    #[serde(with = "number")]
+    pub images_per_second: f64,
+}
+
+/// What a [`Note`] is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Topic {
+    /// The run started or went on from a checkpoint.
+    Resume,
+    /// The run ended before its last epoch.
+    Stop,
+    /// An unreadable image was left out.
+    Skipped,
+    /// Anything else worth knowing.
+    Warning,
+}
+
+/// A line for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// Optimizer updates done.
+    pub step: u64,
+    /// What it is about.
+    pub topic: Topic,
+    /// One sentence.
+    pub message: String,
+    /// The file it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+impl Note {
+    /// A note without a file.
+    pub fn new(step: u64, topic: Topic, message: impl Into<String>) -> Self {
+        Self {
+            step,
+            topic,
+            message: message.into(),
+            path: None,
+        }
+    }
+
+    /// An image that was left out, and why.
+    pub fn skipped(step: u64, path: &Path, reason: impl Into<String>) -> Self {
+        Self {
+            path: Some(path.display().to_string()),
+            ..Self::new(step, Topic::Skipped, reason)
+        }
+    }
+}
+
+/// Hears of every event of a run, in order.
+pub trait Listener {
+    /// Takes one event.
+    ///
+    /// # Errors
+    /// When it cannot be recorded; the loop stops then.
+    fn event(&mut self, event: &Event) -> Result<(), RunError>;
+
+    /// Makes everything heard so far durable; called before a checkpoint is written and at the end.
+    ///
+    /// # Errors
+    /// When the file system fails.
+    fn sync(&mut self) -> Result<(), RunError> {
+        Ok(())
+    }
+}
+
+/// Numbers that stay valid JSON when they are not finite.
+mod number {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        if value.is_finite() {
+            serializer.serialize_f64(*value)
+        } else if value.is_nan() {
+            serializer.serialize_str("NaN")
+        } else if *value > 0.0 {
+            serializer.serialize_str("Infinity")
+        } else {
+            serializer.serialize_str("-Infinity")
+        }
+    }
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Raw {
+        Number(f64),
+        Text(String),
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        match Raw::deserialize(deserializer)? {
+            Raw::Number(value) => Ok(value),
+            Raw::Text(text) => match text.as_str() {
+                "NaN" => Ok(f64::NAN),
+                "Infinity" => Ok(f64::INFINITY),
+                "-Infinity" => Ok(f64::NEG_INFINITY),
+                _ => Err(D::Error::custom(format!("`{text}` is no number"))),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn step(loss: f64) -> Event {
+        Event::Step(StepRecord {
+            step: 1,
+            epoch: 0,
+            loss,
+            lr: 5e-4,
+            grad_norm: 1.5,
+            images_per_second: 64.0,
+            data_wait: 0.25,
+        })
+    }
+
+    #[test]
+    fn lines_have_the_documented_names() {
+        assert_eq!(
+            serde_json::to_string(&step(2.5)).unwrap(),
+            r#"{"kind":"step","step":1,"epoch":0,"loss":2.5,"lr":0.0005,"grad_norm":1.5,"images_per_second":64.0,"data_wait":0.25}"#
+        );
+        let eval = Event::Eval(EvalRecord {
+            epoch: 3,
+            step: 40,
+            split: EvalRecord::VAL.into(),
+            loss: 1.0,
+            top1: 50.0,
+            top5: 90.0,
+            images: 10,
+        });
+        assert_eq!(
+            serde_json::to_string(&eval).unwrap(),
+            r#"{"kind":"eval","epoch":3,"step":40,"split":"val","loss":1.0,"top1":50.0,"top5":90.0,"images":10}"#
+        );
+        let note = Event::Note(Note::skipped(7, Path::new("a/b.jpg"), "truncated"));
+        assert_eq!(
+            serde_json::to_string(&note).unwrap(),
+            r#"{"kind":"note","step":7,"topic":"skipped","message":"truncated","path":"a/b.jpg"}"#
+        );
+    }
+
+    #[test]
+    fn non_finite_numbers_are_strings_and_come_back() {
+        for (value, text) in [
+            (f64::NAN, r#""NaN""#),
+            (f64::INFINITY, r#""Infinity""#),
+            (f64::NEG_INFINITY, r#""-Infinity""#),
+        ] {
+            let line = serde_json::to_string(&step(value)).unwrap();
+            assert!(line.contains(&format!(r#""loss":{text}"#)), "{line}");
+            let Event::Step(back) = serde_json::from_str(&line).unwrap() else {
+                unreachable!("a step was written");
+            };
+            assert!(back.loss == value || (back.loss.is_nan() && value.is_nan()));
+        }
+        let bad = r#"{"kind":"step","step":1,"epoch":0,"loss":"x","lr":0,"grad_norm":0,"images_per_second":0,"data_wait":0}"#;
+        assert!(serde_json::from_str::<Event>(bad).is_err());
+    }
+
+    #[test]
+    fn every_bit_of_a_number_survives() {
+        for value in [0.1 + 0.2, 1.0 / 3.0, f64::MIN_POSITIVE, 1e300 / 3.0] {
+            let line = serde_json::to_string(&step(value)).unwrap();
+            assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), step(value));
+        }
+    }
+}

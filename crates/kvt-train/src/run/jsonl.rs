@@ -1,0 +1,193 @@
+//! `log.jsonl`: every event as a line, cut back on resume.
+
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use fs_err as fs;
+
+use super::{Event, Listener, RunError, Warning};
+
+/// Appends events to a log. A line is handed to the system in one write as it happens, so a killed process loses
+/// none; [`Listener::sync`] also protects them from a loss of power.
+#[derive(Debug)]
+pub struct JsonlLog {
+    file: fs::File,
+    offset: u64,
+}
+
+impl JsonlLog {
+    /// Starts an empty log.
+    ///
+    /// # Errors
+    /// When the file cannot be created.
+    pub fn create(path: &Path) -> Result<Self, RunError> {
+        Ok(Self {
+            file: fs::File::create(path)?,
+            offset: 0,
+        })
+    }
+
+    /// Goes on with a log at the `offset` a checkpoint recorded: the lines after it belong to steps that will be
+    /// done again, and are dropped. Offset 0 starts afresh.
+    ///
+    /// # Errors
+    /// When the file cannot be read or cut. A log that is missing or too short (edited, lost) is only a warning: the
+    /// run does not depend on it.
+    pub fn resume(path: &Path, offset: u64) -> Result<(Self, Option<Warning>), RunError> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        let found = file.metadata()?.len();
+        let warning = (found < offset).then(|| Warning::LogTooShort {
+            path: path.to_owned(),
+            found,
+            expected: offset,
+        });
+        let mut log = Self { file, offset: 0 };
+        log.truncate_to(offset)?;
+        Ok((log, warning))
+    }
+
+    /// Length of the log in bytes, which a checkpoint records.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Drops everything after `offset`, and a line that `offset` cuts in two.
+    fn truncate_to(&mut self, offset: u64) -> Result<(), RunError> {
+        let mut content = Vec::new();
+        self.file.read_to_end(&mut content)?;
+        let head = usize::try_from(offset)
+            .ok()
+            .and_then(|offset| content.get(..offset))
+            .unwrap_or(&content);
+        let end = head
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |last| last + 1);
+        self.offset = end as u64;
+        self.file.set_len(self.offset)?;
+        self.file.seek(SeekFrom::End(0))?;
+        self.file.sync_all()?;
+        Ok(())
+    }
+}
+
+impl Listener for JsonlLog {
+    fn event(&mut self, event: &Event) -> Result<(), RunError> {
+        let mut line = serde_json::to_vec(event).map_err(std::io::Error::from)?;
+        line.push(b'\n');
+        self.file.write_all(&line)?;
+        self.offset += line.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), RunError> {
+        self.file.sync_data()?;
+        Ok(())
+    }
+}
+
+/// Reads a log back. A last line without its end is left out: a running process may be writing it.
+///
+/// # Errors
+/// When the file cannot be read, or a whole line does not parse (named by its number).
+pub fn read_events(path: &Path) -> Result<Vec<Event>, RunError> {
+    let content = fs::read_to_string(path)?;
+    content
+        .split_inclusive('\n')
+        .enumerate()
+        .filter(|(_, line)| line.ends_with('\n'))
+        .map(|(index, line)| {
+            serde_json::from_str(line).map_err(|error| RunError::Malformed {
+                path: path.to_owned(),
+                line: index + 1,
+                reason: error.to_string(),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::run::{Note, Topic};
+
+    fn note(step: u64) -> Event {
+        Event::Note(Note::new(step, Topic::Warning, "text"))
+    }
+
+    #[test]
+    fn resuming_drops_the_lines_after_the_checkpoint() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl");
+        let mut log = JsonlLog::create(&path).unwrap();
+        log.event(&note(1)).unwrap();
+        log.event(&note(2)).unwrap();
+        let offset = log.offset();
+        assert_eq!(offset, fs::metadata(&path).unwrap().len());
+        log.event(&note(3)).unwrap();
+        drop(log);
+        let (mut log, warning) = JsonlLog::resume(&path, offset).unwrap();
+        assert_eq!(warning, None);
+        log.event(&note(3)).unwrap();
+        log.event(&note(4)).unwrap();
+        assert_eq!(log.offset(), fs::metadata(&path).unwrap().len());
+        assert_eq!(
+            read_events(&path).unwrap(),
+            [note(1), note(2), note(3), note(4)]
+        );
+    }
+
+    #[test]
+    fn resuming_at_zero_starts_afresh() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl");
+        fs::write(&path, "anything\n").unwrap();
+        let (log, warning) = JsonlLog::resume(&path, 0).unwrap();
+        assert_eq!((log.offset(), warning), (0, None));
+        assert_eq!(fs::read(&path).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_lost_log_is_a_warning_and_a_cut_line_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl");
+        let mut log = JsonlLog::create(&path).unwrap();
+        log.event(&note(1)).unwrap();
+        let whole = log.offset();
+        log.event(&note(2)).unwrap();
+        log.file.set_len(whole + 3).unwrap();
+        let (log, warning) = JsonlLog::resume(&path, 10_000).unwrap();
+        assert_eq!(log.offset(), whole);
+        let warning = warning.unwrap();
+        assert!(
+            warning
+                .to_string()
+                .contains(&format!("{} of 10000 bytes", whole + 3)),
+            "{warning}"
+        );
+        fs::remove_file(&path).unwrap();
+        let (log, warning) = JsonlLog::resume(&path, 10).unwrap();
+        assert_eq!(log.offset(), 0);
+        assert!(warning.is_some());
+    }
+
+    #[test]
+    fn reading_tolerates_a_line_in_the_making_and_names_a_bad_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl");
+        let mut log = JsonlLog::create(&path).unwrap();
+        log.event(&note(1)).unwrap();
+        log.file.write_all(b"{\"kind\":\"st").unwrap();
+        assert_eq!(read_events(&path).unwrap(), [note(1)]);
+        log.file.write_all(b"\n").unwrap();
+        let error = read_events(&path).unwrap_err();
+        assert!(error.to_string().contains("log.jsonl`, line 2:"), "{error}");
+    }
+}

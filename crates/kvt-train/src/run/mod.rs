@@ -1,0 +1,37 @@
+//! A run's folder: what one training leaves on disk, and who may write it.
+//!
+//! ```text
+//! runs/name/
+//!   run.lock            held by the process that trains; pid and host inside
+//!   config.toml         the resolved configuration
+//!   environment.json    versions, machine, device, git, of this start and the earlier ones
+//!   classes.txt         class names in label order, one per line
+//!   log.jsonl           one line per logged step, evaluation, epoch and note
+//!   epochs.csv          one row per finished epoch
+//!   tensorboard/        event files
+//!   checkpoints/        step-00001234/, and the pointer files `last` and `best`
+//! ```
+//!
+//! The loop emits [`Event`]s; everything here that writes is a [`Listener`]. A checkpoint records how long the log
+//! was, and a resumed run cuts the log back to that length, so that no step is logged twice.
+
+mod checkpoint;
+mod environment;
+mod epochs;
+mod error;
+mod events;
+mod folder;
+mod jsonl;
+mod tensorboard;
+
+pub use checkpoint::{Checkpoint, Checkpoints, FileWriter, Saved, Which};
+pub use environment::{Environment, Versions};
+pub use epochs::EpochsCsv;
+#[cfg(test)]
+pub(crate) use epochs::tests as epochs_tests;
+pub(crate) use epochs::{EpochRow, EpochRows};
+pub use error::{RunError, Warning};
+pub use events::{EpochRecord, EvalRecord, Event, Listener, Note, StepRecord, Topic};
+pub use folder::RunDir;
+pub use jsonl::{JsonlLog, read_events};
+pub use tensorboard::TensorBoard;

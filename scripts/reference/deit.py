@@ -1,0 +1,134 @@
+"""Golden numbers of DeiT: timm's VisionTransformer(Distilled) with random weights.
+
+Writes to `crates/kvt-models/tests/golden/`:
+
+  deit_<case>.safetensors  weights.<timm name>, images [B,C,H,W], logits, probe,
+                           grad.images (gradient of sum(logits * probe)); metadata `config`
+  deit_nested.pth          {"model": state_dict, "epoch": 3}: the weights of deit_nested.safetensors
+  pos_embed.safetensors    <case>.input, <case>.output of timm's resample_abs_pos_embed;
+                           metadata `config`: {case: {grid, prefix_tokens}}
+
+k-NN attention is timm's block with Algorithm 1 in place of its softmax. Every parameter is random,
+also biases, norms and embeddings, so that a forgotten one shows. Inputs are f32, computation f64. A
+seed is used only if no attention row has its k-th and (k+1)-th score closer than GAP (relative).
+"""
+
+import itertools
+from functools import partial
+
+import torch
+from timm.layers import resample_abs_pos_embed
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.vision_transformer import VisionTransformer
+
+from common import golden, patch_attention, save, wrote
+
+GAP = 1e-4
+GOLDEN = golden("kvt-models")
+
+TINY = dict(img_size=32, patch_size=8, in_chans=3, num_classes=10, embed_dim=48, depth=3, num_heads=3,
+            mlp_ratio=4.0, qkv_bias=True, distilled=False)
+SMALL = {**TINY, "img_size": 24, "embed_dim": 24, "depth": 2, "mlp_ratio": 2.0}
+DENSE = dict(kind="dense", neighbors=None, temperature=1.0)
+KNN = dict(kind="knn", neighbors=6, temperature=1.0)
+
+CASES = {
+    "dense": ({**TINY}, DENSE),
+    "knn_count": ({**SMALL, "img_size": 32, "depth": 3}, KNN),
+    "knn_fraction": ({**SMALL, "img_size": 32}, {**KNN, "neighbors": 0.5}),
+    "distilled_dense": ({**SMALL, "distilled": True}, DENSE),
+    "distilled_knn": ({**SMALL, "distilled": True}, KNN),
+    "no_qkv_bias": ({**SMALL, "qkv_bias": False}, KNN),
+    "in_chans_1": ({**SMALL, "in_chans": 1, "num_classes": 3}, KNN),
+    "patch_4": ({**SMALL, "patch_size": 4}, {**KNN, "neighbors": 0.3}),
+    "mlp_ratio": ({**SMALL, "mlp_ratio": 2.5}, DENSE),
+    "temperature": ({**SMALL}, {**KNN, "temperature": 0.5}),
+    "nested": ({**SMALL, "embed_dim": 12, "num_heads": 2, "num_classes": 4}, DENSE),
+}
+
+
+def build(config):
+    arguments = {name: value for name, value in config.items() if name != "distilled"}
+    family = VisionTransformerDistilled if config["distilled"] else VisionTransformer
+    # timm's deit_* entry points pass nothing else that matters; eps is DeiT's own.
+    return family(**arguments, norm_layer=partial(torch.nn.LayerNorm, eps=1e-6))
+
+
+def randomize(model, generator):
+    """Every parameter random, at sizes that keep scores and logits of order one."""
+    for name, parameter in model.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        if name.endswith("weight") and parameter.ndim == 1:
+            value = 1 + 0.3 * noise
+        elif name.endswith("bias"):
+            value = 0.2 * noise
+        elif parameter.ndim >= 2 and name.endswith("weight"):
+            gain = 1.5 if "qkv" in name else 1.0
+            value = gain * noise / parameter[0].numel() ** 0.5
+        else:
+            value = 0.5 * noise
+        parameter.data.copy_(value)
+
+
+def run(config, attention, seed):
+    generator = torch.Generator().manual_seed(seed)
+    model = build(config)
+    randomize(model, generator)
+    weights = {name: p.detach().clone() for name, p in model.state_dict().items()}
+    gaps = []
+    neighbors = attention["neighbors"]
+    patch_attention(model.double().eval(), neighbors, attention["temperature"], gaps)
+    side = config["img_size"]
+    images = torch.randn(2, config["in_chans"], side, side, generator=generator)
+    wide = images.double().requires_grad_()
+    logits = model(wide)
+    probe = torch.randn(logits.shape, generator=generator)
+    (logits * probe.double()).sum().backward()
+
+    # Drop path is 0: training mode is the same function.
+    torch.testing.assert_close(model.train()(wide), logits, rtol=1e-12, atol=1e-12)
+    if attention == DENSE:  # the patched forward is timm's own
+        own = build(config).double().eval()
+        own.load_state_dict(model.state_dict())
+        torch.testing.assert_close(own(wide), logits, rtol=1e-10, atol=1e-10)
+    tensors = {f"weights.{name}": value for name, value in weights.items()}
+    tensors |= {"images": images, "logits": logits, "probe": probe, "grad.images": wide.grad}
+    return tensors, min(gaps, default=float("inf"))
+
+
+def models():
+    for number, (name, (config, attention)) in enumerate(CASES.items()):
+        for seed in itertools.count(1000 * number):
+            tensors, gap = run(config, attention, seed)
+            if gap > GAP:
+                break
+        save(GOLDEN / f"deit_{name}.safetensors", tensors, {**config, "attention": attention}, seed)
+        if name == "nested":
+            state = {n.removeprefix("weights."): t for n, t in tensors.items() if n.startswith("weights.")}
+            path = GOLDEN / "deit_nested.pth"
+            torch.save({"model": state, "epoch": 3}, path)
+            wrote(path)
+
+
+def position_embeddings(seed=7):
+    generator = torch.Generator().manual_seed(seed)
+    cases = {  # name: (tokens, dim, new grid, prefix tokens)
+        "up_4_to_7": (17, 24, (7, 7), 1),
+        "down_7_to_4": (51, 8, (4, 4), 2),
+        "up_7_to_10": (51, 8, (10, 10), 2),
+        "up_14_to_24": (197, 4, (24, 24), 1),
+        "down_7_to_3": (50, 8, (3, 3), 1),
+        "rectangle_4_to_3x6": (17, 8, (3, 6), 1),
+    }
+    tensors, config = {}, {}
+    for name, (tokens, dim, grid, prefix) in cases.items():
+        value = torch.randn(1, tokens, dim, generator=generator)
+        tensors[f"{name}.input"] = value
+        tensors[f"{name}.output"] = resample_abs_pos_embed(value, list(grid), num_prefix_tokens=prefix)
+        config[name] = {"grid": list(grid), "prefix_tokens": prefix}
+    save(GOLDEN / "pos_embed.safetensors", tensors, config, seed)
+
+
+if __name__ == "__main__":
+    models()
+    position_embeddings()
