@@ -115,7 +115,9 @@ pub struct Dropout {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AttentionError {
     /// Two tensors disagree.
-    #[error("`{name}` has shape {actual:?}, expected {expected:?} ([batch, heads, tokens, head_dim])")]
+    #[error(
+        "`{name}` has shape {actual:?}, expected {expected:?} ([batch, heads, tokens, head_dim])"
+    )]
     Shape {
         /// Which tensor.
         name: &'static str,
@@ -125,7 +127,9 @@ pub enum AttentionError {
         expected: [usize; 4],
     },
     /// A bias or mask that cannot be broadcast to the scores.
-    #[error("`{name}` has shape {actual:?}, which does not broadcast to {scores:?} ([batch, heads, query, key])")]
+    #[error(
+        "`{name}` has shape {actual:?}, which does not broadcast to {scores:?} ([batch, heads, query, key])"
+    )]
     Broadcast {
         /// Which tensor.
         name: &'static str,

@@ -21,9 +21,7 @@ mod neighbors;
 mod ops;
 mod random;
 
-pub use attention::{
-    Attention, AttentionError, Dropout, Implementation, Score, Selection, attend,
-};
+pub use attention::{Attention, AttentionError, Dropout, Implementation, Score, Selection, attend};
 pub use module::MultiHeadAttention;
 pub use neighbors::{Neighbors, NeighborsError};
 pub use ops::{GeluOps, KnnOps, gelu, knn_softmax};

@@ -102,7 +102,10 @@ mod tests {
     fn nonsense_is_refused() {
         assert_eq!(Neighbors::count(0), Err(NeighborsError::Zero));
         for share in [0.0, -0.5, 1.0001, f64::INFINITY] {
-            assert_eq!(Neighbors::fraction(share), Err(NeighborsError::Share(share)));
+            assert_eq!(
+                Neighbors::fraction(share),
+                Err(NeighborsError::Share(share))
+            );
         }
         assert!(Neighbors::fraction(f64::NAN).is_err());
     }

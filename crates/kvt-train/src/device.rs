@@ -99,9 +99,7 @@ pub enum DeviceError {
     )]
     Name(String),
     /// A kind that this binary was built without.
-    #[error(
-        "this build has no `{kind}`: build with `--features {kind}`; there is {available}"
-    )]
+    #[error("this build has no `{kind}`: build with `--features {kind}`; there is {available}")]
     NotBuilt {
         /// The kind asked for.
         kind: Kind,

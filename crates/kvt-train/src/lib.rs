@@ -26,4 +26,3 @@ pub mod fs;
 pub mod recipe;
 pub mod report;
 pub mod run;
-

@@ -18,7 +18,12 @@ pub(crate) fn select<const D: usize>(ranking: Tensor<D>, k: usize) -> Tensor<D, 
     let above = ranking.clone().greater(threshold.clone());
     let ties = ranking.clone().equal(threshold);
     // Places left for ties; the n-th tie of a row gets one if n <= places.
-    let places = above.clone().int().sum_dim(last).mul_scalar(-1).add_scalar(k as i64);
+    let places = above
+        .clone()
+        .int()
+        .sum_dim(last)
+        .mul_scalar(-1)
+        .add_scalar(k as i64);
     let rank = ties.clone().int().cumsum(last);
     let kept = above.bool_or(ties.bool_and(rank.lower_equal(places)));
     kept.bool_or(ranking.is_nan())

@@ -64,7 +64,11 @@ pub(crate) fn error(actual: &[f32], expected: &[f32]) -> f32 {
     actual.iter().zip(expected).fold(0.0, |worst, (a, e)| {
         let difference = (a - e).abs() / scale;
         // A NaN is no agreement.
-        if difference <= worst { worst } else { difference }
+        if difference <= worst {
+            worst
+        } else {
+            difference
+        }
     })
 }
 

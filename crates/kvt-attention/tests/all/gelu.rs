@@ -9,7 +9,9 @@ use crate::devices::{assert_close, devices, tensor, values};
 
 #[test]
 fn forward_and_gradient_match_the_definition() {
-    let data: Vec<f32> = (0..40_000).map(|i| (i as f32 - 20_000.0) / 2500.0).collect();
+    let data: Vec<f32> = (0..40_000)
+        .map(|i| (i as f32 - 20_000.0) / 2500.0)
+        .collect();
     for (name, device) in devices() {
         let device = device.autodiff();
         let run = |gelu: &dyn Fn(Tensor<2>) -> Tensor<2>| {
@@ -46,7 +48,11 @@ fn the_gradient_is_exact_on_every_device() {
         let grad = values(x.grad(&grads).unwrap());
         for ((row, y), grad) in TABLE.iter().zip(values(y)).zip(grad) {
             assert!((y - row[1]).abs() < 2e-6, "{name}: gelu({}) = {y}", row[0]);
-            assert!((grad - row[2]).abs() < 2e-6, "{name}: gelu'({}) = {grad}", row[0]);
+            assert!(
+                (grad - row[2]).abs() < 2e-6,
+                "{name}: gelu'({}) = {grad}",
+                row[0]
+            );
         }
     }
 }

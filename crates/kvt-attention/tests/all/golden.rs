@@ -50,7 +50,8 @@ impl Case {
     }
 
     fn tensor(&self, name: &str, device: &Device) -> Option<Tensor<4>> {
-        self.floats(name).map(|(data, shape)| tensor(&data, shape, device))
+        self.floats(name)
+            .map(|(data, shape)| tensor(&data, shape, device))
     }
 
     fn mask(&self, device: &Device) -> Option<Tensor<4, Bool>> {
@@ -88,7 +89,9 @@ fn forward_and_gradients_match_pytorch() {
             Implementation::Gathered,
         ] {
             let attention = case.attention(implementation);
-            if attention.selection == Selection::Euclidean && implementation == Implementation::Fused {
+            if attention.selection == Selection::Euclidean
+                && implementation == Implementation::Fused
+            {
                 continue;
             }
             for (device_name, device) in devices() {
@@ -109,13 +112,30 @@ fn run(case: &Case, attention: &Attention, device_name: &str, device: &Device) {
         mask: case.mask(&device),
     };
     let scale = case.config["scale"].as_f64().unwrap();
-    let out = attend(q.clone(), k.clone(), v.clone(), score, scale, attention, None).unwrap();
+    let out = attend(
+        q.clone(),
+        k.clone(),
+        v.clone(),
+        score,
+        scale,
+        attention,
+        None,
+    )
+    .unwrap();
     let probe = case.tensor("probe", &device).unwrap();
     let grads = (out.clone() * probe).sum().backward();
 
-    let expected = |name| case.floats(name).unwrap().0;
-    assert_close(&format!("{label} out"), &values(out), &expected("out"), 2e-6);
-    for (name, x) in [("q", q), ("k", k), ("v", v)].into_iter().chain(bias.map(|b| ("bias", b))) {
+    let expected = |name: &str| case.floats(name).unwrap().0;
+    assert_close(
+        &format!("{label} out"),
+        &values(out),
+        &expected("out"),
+        2e-6,
+    );
+    for (name, x) in [("q", q), ("k", k), ("v", v)]
+        .into_iter()
+        .chain(bias.map(|b| ("bias", b)))
+    {
         let actual = values(x.grad(&grads).unwrap());
         let name = format!("grad_{name}");
         assert_close(&format!("{label} {name}"), &actual, &expected(&name), 1e-5);

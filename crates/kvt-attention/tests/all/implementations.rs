@@ -33,7 +33,18 @@ fn implementations_agree_where_scores_tie() {
         let v = Tensor::cat(vec![v.clone(), v + 1.0], 2);
         let run = |implementation| {
             let attention = with(implementation, 7);
-            values(attend(q.clone(), k.clone(), v.clone(), Score::default(), 0.35, &attention, None).unwrap())
+            values(
+                attend(
+                    q.clone(),
+                    k.clone(),
+                    v.clone(),
+                    Score::default(),
+                    0.35,
+                    &attention,
+                    None,
+                )
+                .unwrap(),
+            )
         };
         let fused = run(Implementation::Fused);
         assert_close(name, &run(Implementation::Masked), &fused, 1e-6);
@@ -52,15 +63,39 @@ fn hidden_keys_are_never_kept_before_visible_ones() {
             Tensor::cat([0, 3, 6, 9].map(|i| x.clone().narrow(2, i, 1)).to_vec(), 2)
         };
         let expected = attend(
-            q.clone(), visible(&k), visible(&v), Score::default(), 0.35, &Attention::dense(), None,
+            q.clone(),
+            visible(&k),
+            visible(&v),
+            Score::default(),
+            0.35,
+            &Attention::dense(),
+            None,
         );
         let expected = values(expected.unwrap());
         for selection in [Selection::DotProduct, Selection::Euclidean] {
-            for implementation in [Implementation::Auto, Implementation::Masked, Implementation::Gathered] {
+            for implementation in [
+                Implementation::Auto,
+                Implementation::Masked,
+                Implementation::Gathered,
+            ] {
                 for neighbors in [4, 6, 10] {
-                    let attention = Attention { selection, ..with(implementation, neighbors) };
-                    let score = Score { bias: None, mask: Some(mask.clone()) };
-                    let out = attend(q.clone(), k.clone(), v.clone(), score, 0.35, &attention, None);
+                    let attention = Attention {
+                        selection,
+                        ..with(implementation, neighbors)
+                    };
+                    let score = Score {
+                        bias: None,
+                        mask: Some(mask.clone()),
+                    };
+                    let out = attend(
+                        q.clone(),
+                        k.clone(),
+                        v.clone(),
+                        score,
+                        0.35,
+                        &attention,
+                        None,
+                    );
                     assert_close(name, &values(out.unwrap()), &expected, 1e-5);
                 }
             }
@@ -75,10 +110,29 @@ fn euclidean_selection_is_the_dot_products_where_keys_have_one_norm() {
         let norm = k.clone().powf_scalar(2.0).sum_dim(3).sqrt();
         let k = k / norm;
         let run = |selection| {
-            let attention = Attention { selection, ..with(Implementation::Masked, 5) };
-            values(attend(q.clone(), k.clone(), v.clone(), Score::default(), 1.0, &attention, None).unwrap())
+            let attention = Attention {
+                selection,
+                ..with(Implementation::Masked, 5)
+            };
+            values(
+                attend(
+                    q.clone(),
+                    k.clone(),
+                    v.clone(),
+                    Score::default(),
+                    1.0,
+                    &attention,
+                    None,
+                )
+                .unwrap(),
+            )
         };
-        assert_close(name, &run(Selection::Euclidean), &run(Selection::DotProduct), 1e-5);
+        assert_close(
+            name,
+            &run(Selection::Euclidean),
+            &run(Selection::DotProduct),
+            1e-5,
+        );
     }
 }
 
@@ -89,9 +143,23 @@ fn dropout_is_keyed_and_keeps_the_mean() {
     // Values of one: the output of a row is the sum of its weights.
     let v = Tensor::<4>::ones([2, 3, 60, 8], &device);
     let run = |key: u64| {
-        let dropout = Some(Dropout { probability: 0.25, key: Key::new(key) });
+        let dropout = Some(Dropout {
+            probability: 0.25,
+            key: Key::new(key),
+        });
         let attention = Attention::knn(Neighbors::fraction(0.5).unwrap());
-        values(attend(q.clone(), k.clone(), v.clone(), Score::default(), 0.1, &attention, dropout).unwrap())
+        values(
+            attend(
+                q.clone(),
+                k.clone(),
+                v.clone(),
+                Score::default(),
+                0.1,
+                &attention,
+                dropout,
+            )
+            .unwrap(),
+        )
     };
     let out = run(1);
     let mean = out.iter().sum::<f32>() / out.len() as f32;
@@ -109,7 +177,16 @@ fn attention_over_strided_views() {
         let contiguous = |x: Tensor<4>| Tensor::<4>::from_data(x.into_data(), &device);
         let attention = with(Implementation::Auto, 4);
         let [a, b] = [heads(x.clone()), contiguous(heads(x))].map(|x| {
-            attend(x.clone(), x.clone(), x, Score::default(), 1.0, &attention, None).unwrap()
+            attend(
+                x.clone(),
+                x.clone(),
+                x,
+                Score::default(),
+                1.0,
+                &attention,
+                None,
+            )
+            .unwrap()
         });
         assert_close(name, &values(a), &values(b), 1e-6);
     }
@@ -123,18 +200,68 @@ fn shapes_that_do_not_fit_are_named() {
     let run = |q, k, v, score, attention: &Attention| {
         attend(zeros(q), zeros(k), zeros(v), score, 1.0, attention, None).unwrap_err()
     };
-    let error = run([1, 2, 3, 4], [1, 2, 5, 8], [1, 2, 5, 4], Score::default(), &dense);
-    assert!(matches!(error, AttentionError::Shape { name: "k", expected: [1, 2, 5, 4], .. }), "{error}");
-    let error = run([1, 2, 3, 4], [1, 2, 5, 4], [1, 2, 6, 4], Score::default(), &dense);
-    assert!(matches!(error, AttentionError::Shape { name: "v", expected: [1, 2, 5, 4], .. }), "{error}");
-    let bias = Score { bias: Some(zeros([1, 2, 3, 4])), mask: None };
+    let error = run(
+        [1, 2, 3, 4],
+        [1, 2, 5, 8],
+        [1, 2, 5, 4],
+        Score::default(),
+        &dense,
+    );
+    assert!(
+        matches!(
+            error,
+            AttentionError::Shape {
+                name: "k",
+                expected: [1, 2, 5, 4],
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let error = run(
+        [1, 2, 3, 4],
+        [1, 2, 5, 4],
+        [1, 2, 6, 4],
+        Score::default(),
+        &dense,
+    );
+    assert!(
+        matches!(
+            error,
+            AttentionError::Shape {
+                name: "v",
+                expected: [1, 2, 5, 4],
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let bias = Score {
+        bias: Some(zeros([1, 2, 3, 4])),
+        mask: None,
+    };
     let error = run([1, 2, 3, 4], [1, 2, 5, 4], [1, 2, 5, 4], bias, &dense);
-    assert!(matches!(error, AttentionError::Broadcast { name: "bias", .. }), "{error}");
+    assert!(
+        matches!(error, AttentionError::Broadcast { name: "bias", .. }),
+        "{error}"
+    );
     for attention in [
-        Attention { temperature: 0.0, ..dense },
-        Attention { selection: Selection::Euclidean, ..with(Implementation::Fused, 2) },
+        Attention {
+            temperature: 0.0,
+            ..dense
+        },
+        Attention {
+            selection: Selection::Euclidean,
+            ..with(Implementation::Fused, 2)
+        },
     ] {
-        let error = run([1, 2, 3, 4], [1, 2, 5, 4], [1, 2, 5, 4], Score::default(), &attention);
+        let error = run(
+            [1, 2, 3, 4],
+            [1, 2, 5, 4],
+            [1, 2, 5, 4],
+            Score::default(),
+            &attention,
+        );
         assert!(matches!(error, AttentionError::Setting(_)), "{error}");
     }
 }

@@ -1,7 +1,12 @@
 //! Tests of the attention on every device at hand: the CPU backend, and wgpu where an adapter is
 //! found. `KVT_REQUIRE_GPU=1` turns a missing adapter into a failure.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests"
+)]
 
 mod devices;
 mod gelu;

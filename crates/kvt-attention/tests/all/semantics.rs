@@ -32,8 +32,17 @@ fn check(name: &str, scores: &[f32], keys: usize, k: usize, actual: &[f32]) {
     let expected = naive(scores, keys, k);
     for (i, (a, e)) in actual.iter().zip(&expected).enumerate() {
         let same = (a.is_nan() && e.is_nan()) || (a - e).abs() <= 2e-6;
-        assert!(same, "{name}: k = {k}, row {}, key {}: {a} is not {e}", i / keys, i % keys);
-        assert_eq!(*a == 0.0, *e == 0.0, "{name}: k = {k}, {i}: another survivor");
+        assert!(
+            same,
+            "{name}: k = {k}, row {}, key {}: {a} is not {e}",
+            i / keys,
+            i % keys
+        );
+        assert_eq!(
+            *a == 0.0,
+            *e == 0.0,
+            "{name}: k = {k}, {i}: another survivor"
+        );
     }
 }
 
@@ -73,7 +82,7 @@ proptest! {
 #[test]
 fn every_k_of_long_rows() {
     // Sizes around the number of units of a workgroup, and no multiples of 32.
-    for keys in [1, 2, 31, 33, 197, 255, 257, 784, 3136] {
+    for keys in [1usize, 2, 31, 33, 197, 255, 257, 784, 3136] {
         let scores: Vec<f32> = (0..2 * keys)
             .map(|i| ((i * 7919 % 1009) as f32 - 500.0) / 97.0)
             .collect();
@@ -164,7 +173,9 @@ fn half_types_are_selected_in_f32() {
 #[test]
 fn many_rows() {
     let (rows, keys) = (66_000, 4);
-    let scores: Vec<f32> = (0..rows * keys).map(|i| ((i * 31) % 101) as f32 * 0.1).collect();
+    let scores: Vec<f32> = (0..rows * keys)
+        .map(|i| ((i * 31) % 101) as f32 * 0.1)
+        .collect();
     for (name, device) in devices() {
         let out = values(knn_softmax(tensor(&scores, [rows, keys], &device), 2));
         check(name, &scores, keys, 2, &out);
@@ -186,7 +197,10 @@ fn gradient_matches_finite_differences() {
             let mut order: Vec<usize> = (0..keys).collect();
             order.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
             let sum: f64 = order[..k].iter().map(|&i| row[i].exp()).sum();
-            total += order[..k].iter().map(|&i| row[i].exp() / sum * f64::from(w[i])).sum::<f64>();
+            total += order[..k]
+                .iter()
+                .map(|&i| row[i].exp() / sum * f64::from(w[i]))
+                .sum::<f64>();
         }
         total
     };
@@ -222,7 +236,9 @@ fn gradient_matches_finite_differences() {
 #[test]
 fn composes_with_fused_operations() {
     let keys = 17;
-    let scores: Vec<f32> = (0..keys * keys).map(|i| ((i * 7) % 23) as f32 * 0.11).collect();
+    let scores: Vec<f32> = (0..keys * keys)
+        .map(|i| ((i * 7) % 23) as f32 * 0.11)
+        .collect();
     for (name, device) in devices() {
         let run = |softmax: &dyn Fn(Tensor<2>) -> Tensor<2>| {
             let x = tensor(&scores, [keys, keys], &device.clone().autodiff()).require_grad();

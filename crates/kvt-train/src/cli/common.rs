@@ -58,9 +58,9 @@ impl ConfigArgs {
 /// A bar over a known number of things; hidden where nobody watches.
 pub(super) fn bar(what: &str, total: usize) -> ProgressBar {
     let bar = ProgressBar::new(total as u64);
-    if let Ok(style) = ProgressStyle::with_template(
-        "{prefix} {wide_bar} {pos}/{len} {per_sec} eta {eta}",
-    ) {
+    if let Ok(style) =
+        ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {per_sec} eta {eta}")
+    {
         bar.set_style(style);
     }
     bar.set_prefix(what.to_owned());

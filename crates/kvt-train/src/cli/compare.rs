@@ -60,7 +60,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     save(&comparison, &curves, args)?;
     let width = comfy_table::Table::new().width();
     output::print(&comparison.to_text(width))?;
-    output::status(&format!("table and plots are in `{}`", args.output.display()));
+    output::status(&format!(
+        "table and plots are in `{}`",
+        args.output.display()
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -74,9 +77,10 @@ fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve
         plan.run.dir = dir.into();
     }
     let (seed, dir) = (plan.seed, plan.run.dir.clone());
-    let name = config
-        .file_stem()
-        .map_or_else(|| config.display().to_string(), |s| s.to_string_lossy().into_owned());
+    let name = config.file_stem().map_or_else(
+        || config.display().to_string(),
+        |s| s.to_string_lossy().into_owned(),
+    );
     output::status(&format!("{name}, seed {seed}:"));
     let started = RunDir::open(&dir).is_ok();
     let session = Session::prepare(plan, started, &mut generating())
@@ -95,9 +99,10 @@ fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve
 fn read(path: &Path) -> anyhow::Result<Curve> {
     let run = RunDir::open(path)?;
     let seed = load_plan(&run.config(), &[])?.seed;
-    let name = path
-        .file_name()
-        .map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
+    let name = path.file_name().map_or_else(
+        || path.display().to_string(),
+        |n| n.to_string_lossy().into_owned(),
+    );
     let label = name.strip_suffix(&format!("-seed{seed}")).unwrap_or(&name);
     Ok(read_curve(&run, label, seed)?)
 }
@@ -107,9 +112,11 @@ fn save(comparison: &Comparison, curves: &[Curve], args: &Args) -> anyhow::Resul
     for (name, text) in [
         ("table.md", comparison.to_markdown()),
         ("table.csv", comparison.to_csv()),
-        ("table.json", comparison.to_json()),
+        ("table.json", comparison.to_json()?),
     ] {
-        write_atomic(&args.output.join(name), |file| file.write_all(text.as_bytes()))?;
+        write_atomic(&args.output.join(name), |file| {
+            file.write_all(text.as_bytes())
+        })?;
     }
     save_plots(curves, &args.title, &args.output)?;
     Ok(())

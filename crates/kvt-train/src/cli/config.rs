@@ -34,7 +34,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Check(config) => {
             let plan = config.plan()?;
             // Also what only the model can tell: sizes that do not divide, lists of the wrong length.
-            model_config(&plan.model, None)?.summary()?;
+            model_config(&plan.model, None)?;
             output::print(&format!("`{}` is fine", config.path()?.display()))?;
         }
         What::Schema => output::print(&schema())?,

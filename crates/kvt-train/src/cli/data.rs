@@ -41,7 +41,7 @@ struct Generate {
     dir: PathBuf,
     /// Side of an image in pixels.
     #[arg(long, default_value_t = ShapesConfig::default().image_size)]
-    image_size: usize,
+    image_size: u32,
     /// Number of classes.
     #[arg(long, default_value_t = ShapesConfig::default().classes)]
     classes: usize,
@@ -111,15 +111,24 @@ fn describe(found: &Check) -> String {
                 counts.clone().min().unwrap_or_default(),
                 counts.max().unwrap_or_default()
             ),
-            split
-                .sizes
-                .map_or_else(String::new, |(small, large)| format!("{} to {}", size(small), size(large))),
+            split.sizes.map_or_else(String::new, |(small, large)| {
+                format!("{} to {}", size(small), size(large))
+            }),
             split.grey.to_string(),
             split.cmyk.to_string(),
             split.unreadable.len().to_string(),
         ]
     });
-    let header = ["split", "classes", "images", "per class", "sizes", "grey", "CMYK", "unreadable"];
+    let header = [
+        "split",
+        "classes",
+        "images",
+        "per class",
+        "sizes",
+        "grey",
+        "CMYK",
+        "unreadable",
+    ];
     let mut text = table(&header, rows);
     let mut say = |line: String| {
         text.push('\n');
@@ -130,10 +139,17 @@ fn describe(found: &Check) -> String {
     }
     for split in &found.splits {
         if split.classes.len() < 2 {
-            say(format!("`{}` has one class only: there is nothing to tell apart", split.name));
+            say(format!(
+                "`{}` has one class only: there is nothing to tell apart",
+                split.name
+            ));
         }
         for bad in split.unreadable.iter().take(SHOWN) {
-            say(format!("unreadable `{}`: {}", bad.path.display(), bad.reason));
+            say(format!(
+                "unreadable `{}`: {}",
+                bad.path.display(),
+                bad.reason
+            ));
         }
     }
     if !found.duplicates.is_empty() {
@@ -142,7 +158,11 @@ fn describe(found: &Check) -> String {
             found.duplicates.len()
         ));
         for duplicate in found.duplicates.iter().take(SHOWN) {
-            let paths: Vec<String> = duplicate.paths.iter().map(|p| format!("`{}`", p.display())).collect();
+            let paths: Vec<String> = duplicate
+                .paths
+                .iter()
+                .map(|p| format!("`{}`", p.display()))
+                .collect();
             say(format!("  {}", paths.join(" = ")));
         }
     }

@@ -10,7 +10,11 @@ pub(super) fn run() -> anyhow::Result<ExitCode> {
     for Listing { kind, devices } in device::list() {
         match devices {
             Ok(devices) => {
-                lines.extend(devices.iter().map(|d| format!("{:<8}  {}", d.name, d.description)));
+                lines.extend(
+                    devices
+                        .iter()
+                        .map(|d| format!("{:<8}  {}", d.name, d.description)),
+                );
             }
             Err(reason) => lines.push(format!("{:<8}  - {reason}", kind.to_string())),
         }

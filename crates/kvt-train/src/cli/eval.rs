@@ -62,7 +62,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     });
     progress.finish_and_clear();
     for skipped in batches.skipped() {
-        output::warning(&format!("skipped `{}`: {}", skipped.path.display(), skipped.reason));
+        output::warning(&format!(
+            "skipped `{}`: {}",
+            skipped.path.display(),
+            skipped.reason
+        ));
     }
     let evaluation = evaluation?;
     if args.json {

@@ -61,12 +61,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(images) = input.get("images") else {
         bail!("`{}` has no tensor `images`", args.input.display());
     };
-    let shape: [usize; 4] = images.shape().to_vec().try_into().map_err(|found: Vec<usize>| {
-        anyhow::anyhow!(
-            "`images` in `{}` has shape {found:?}, expected [n, channels, height, width]",
-            args.input.display()
-        )
-    })?;
+    let shape: [usize; 4] = images
+        .shape()
+        .to_vec()
+        .try_into()
+        .map_err(|found: Vec<usize>| {
+            anyhow::anyhow!(
+                "`images` in `{}` has shape {found:?}, expected [n, channels, height, width]",
+                args.input.display()
+            )
+        })?;
     model.check_input(shape)?;
     let images = Tensor::<4>::from_data(images.clone(), &device.device);
     let mut logits = Vec::new();

@@ -61,7 +61,7 @@ fn list() -> anyhow::Result<String> {
             macs,
             stages,
             ..
-        } = config.summary()?;
+        } = config.summary();
         let tokens: Vec<String> = stages.iter().map(|s| s.tokens.to_string()).collect();
         rows.push(vec![
             name,
@@ -71,7 +71,10 @@ fn list() -> anyhow::Result<String> {
             human(macs.total() as f64),
         ]);
     }
-    Ok(table(&["model", "image", "tokens", "parameters", "MACs"], rows))
+    Ok(table(
+        &["model", "image", "tokens", "parameters", "MACs"],
+        rows,
+    ))
 }
 
 fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
@@ -80,7 +83,7 @@ fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let plan = Document::from_text(Path::new("NAME"), text, set)?.model_plan(&names)?;
     let config = model_config(&plan, None)?;
-    let summary = config.summary()?;
+    let summary = config.summary();
     let stages = summary.stages.iter().map(|stage| {
         vec![
             stage.name.clone(),
@@ -92,7 +95,15 @@ fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
             human(stage.macs.total() as f64),
         ]
     });
-    let header = ["stage", "blocks", "tokens", "keys", "k", "parameters", "MACs"];
+    let header = [
+        "stage",
+        "blocks",
+        "tokens",
+        "keys",
+        "k",
+        "parameters",
+        "MACs",
+    ];
     Ok(format!(
         "{}, {} px, {} classes\nparameters  {}\nMACs        {} ({} linear and convolution, {} attention)\n\n{}",
         summary.name,

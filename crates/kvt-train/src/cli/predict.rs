@@ -55,7 +55,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let transform = eval_transform(&trained.plan, trained.size)?;
     let mut predictions = Vec::new();
     for images in args.images.chunks(batch_size(&trained.plan)) {
-        predictions.extend(predict(&trained, &transform, images, names.as_deref(), args.top)?);
+        predictions.extend(predict(
+            &trained,
+            &transform,
+            images,
+            names.as_deref(),
+            args.top,
+        )?);
     }
     if args.json {
         let records: Vec<_> = predictions
@@ -74,8 +80,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let rows = predictions.iter().flat_map(|(path, guesses)| {
         guesses.iter().enumerate().map(|(rank, guess)| {
             // The file's name once, above its classes.
-            let name = if rank == 0 { path.display().to_string() } else { String::new() };
-            vec![name, guess.class.clone(), format!("{:.2} %", 100.0 * guess.probability)]
+            let name = if rank == 0 {
+                path.display().to_string()
+            } else {
+                String::new()
+            };
+            vec![
+                name,
+                guess.class.clone(),
+                format!("{:.2} %", 100.0 * guess.probability),
+            ]
         })
     });
     output::print(&table::table(&["image", "class", "probability"], rows))?;
@@ -112,7 +126,11 @@ fn predict(
     Ok(paths
         .iter()
         .cloned()
-        .zip(logits.chunks_exact(classes).map(|row| best(row, names, top)))
+        .zip(
+            logits
+                .chunks_exact(classes)
+                .map(|row| best(row, names, top)),
+        )
         .collect())
 }
 

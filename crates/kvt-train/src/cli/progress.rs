@@ -15,22 +15,19 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(15);
 /// One line about what is going to be trained, and on what.
 pub(super) fn describe(session: &Session) -> String {
     let config = session.model_config();
-    let (parameters, k) = match config.summary() {
-        Ok(summary) => {
-            let kept: Vec<String> = summary
-                .stages
-                .iter()
-                .map(|stage| format!("{} of {}", stage.k, stage.keys))
-                .collect();
-            (grouped(summary.params), kept.join(", "))
-        }
-        Err(_) => ("?".to_owned(), "?".to_owned()),
-    };
+    let summary = config.summary();
+    let kept: Vec<String> = summary
+        .stages
+        .iter()
+        .map(|stage| format!("{} of {}", stage.k, stage.keys))
+        .collect();
     let device = session.device();
     let amount = session.amount();
     format!(
-        "{}: {parameters} parameters, {k} keys per query, {} epochs of {} steps on {} ({})",
-        config.name(),
+        "{}: {} parameters, {} keys per query, {} epochs of {} steps on {} ({})",
+        summary.name,
+        grouped(summary.params),
+        kept.join(", "),
         amount.epochs,
         amount.steps_per_epoch,
         device.name,
@@ -43,10 +40,7 @@ pub(super) fn listener(amount: Amount) -> Box<dyn Listener> {
     if output::is_watched() {
         Box::new(Bar::new(amount))
     } else {
-        Box::new(Lines {
-            amount,
-            last: None,
-        })
+        Box::new(Lines { amount, last: None })
     }
 }
 
@@ -56,9 +50,9 @@ struct Bar(ProgressBar);
 impl Bar {
     fn new(amount: Amount) -> Self {
         let bar = ProgressBar::new(amount.steps);
-        if let Ok(style) = ProgressStyle::with_template(
-            "{wide_bar} step {pos}/{len}  {msg}  eta {eta}",
-        ) {
+        if let Ok(style) =
+            ProgressStyle::with_template("{wide_bar} step {pos}/{len}  {msg}  eta {eta}")
+        {
             bar.set_style(style);
         }
         bar.set_position(amount.done);
@@ -105,7 +99,9 @@ impl Listener for Lines {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
         match event {
             Event::Step(step) => {
-                let due = self.last.is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL);
+                let due = self
+                    .last
+                    .is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL);
                 if due || step.step == self.amount.steps {
                     self.last = Some(Instant::now());
                     let left = self.amount.steps.saturating_sub(step.step) as f64;
@@ -157,7 +153,11 @@ fn line(event: &Event) -> Option<String> {
                 Topic::Skipped => "skipped ",
                 Topic::Warning => "warning: ",
             };
-            let path = note.path.as_ref().map(|p| format!("`{p}`: ")).unwrap_or_default();
+            let path = note
+                .path
+                .as_ref()
+                .map(|p| format!("`{p}`: "))
+                .unwrap_or_default();
             Some(format!("{kind}{path}{}", note.message))
         }
     }

@@ -5,7 +5,9 @@ use comfy_table::{CellAlignment, Table, presets};
 /// A table with a header; every column but the first is aligned to the right.
 pub(super) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header.to_vec());
+    table
+        .load_preset(presets::NOTHING)
+        .set_header(header.to_vec());
     for row in rows {
         table.add_row(row);
     }

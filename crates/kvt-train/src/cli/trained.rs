@@ -23,7 +23,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "RUN", required_unless_present = "config")]
     run: Option<PathBuf>,
     /// Which of the run's checkpoints: `best`, `last`, or a checkpoint's folder.
-    #[arg(long, value_name = "CHECKPOINT", default_value = "best", conflicts_with = "config")]
+    #[arg(
+        long,
+        value_name = "CHECKPOINT",
+        default_value = "best",
+        conflicts_with = "config"
+    )]
     checkpoint: String,
     /// A configuration file instead of a run.
     #[arg(long, value_name = "CONFIG", conflicts_with = "run")]
@@ -47,13 +52,13 @@ pub(super) struct Trained {
 impl Args {
     pub(super) fn load(&self, overrides: &Overrides) -> anyhow::Result<Trained> {
         match (&self.run, &self.config) {
-            (Some(run), _) => self.from_run(run, overrides),
-            (None, Some(config)) => self.from_config(config, overrides),
+            (Some(run), _) => self.run(run, overrides),
+            (None, Some(config)) => self.configured(config, overrides),
             (None, None) => bail!("neither a run nor a configuration"),
         }
     }
 
-    fn from_run(&self, path: &Path, overrides: &Overrides) -> anyhow::Result<Trained> {
+    fn run(&self, path: &Path, overrides: &Overrides) -> anyhow::Result<Trained> {
         let run = RunDir::open(path)?;
         let plan = load_plan(&run.config(), &overrides.all())?;
         let classes = run.read_classes()?;
@@ -73,7 +78,7 @@ impl Args {
         })
     }
 
-    fn from_config(&self, path: &Path, overrides: &Overrides) -> anyhow::Result<Trained> {
+    fn configured(&self, path: &Path, overrides: &Overrides) -> anyhow::Result<Trained> {
         let mut plan = load_plan(path, &overrides.all())?;
         if let Some(weights) = &self.weights {
             plan.init.weights = Some(weights.clone());

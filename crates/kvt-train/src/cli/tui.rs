@@ -81,7 +81,10 @@ impl Dashboard {
             _ => format!("{value:.4}"),
         };
         let entry = MetricEntry::new(id, SerializedEntry::new(text, value.to_string()));
-        Some(MetricState::Numeric(entry, Some(NumericEntry::Value(value))))
+        Some(MetricState::Numeric(
+            entry,
+            Some(NumericEntry::Value(value)),
+        ))
     }
 
     fn step(&mut self, step: &StepRecord) {
@@ -97,7 +100,8 @@ impl Dashboard {
         let per_epoch = self.amount.steps_per_epoch.max(1);
         // Steps count from 1: the last one of an epoch is step `per_epoch` of it, not 0.
         let within = (step.step - 1) % per_epoch + 1;
-        self.renderer.update_split(usize::try_from(within).unwrap_or(usize::MAX));
+        self.renderer
+            .update_split(usize::try_from(within).unwrap_or(usize::MAX));
     }
 
     fn eval(&mut self, eval: &EvalRecord) {
@@ -115,7 +119,8 @@ impl Listener for Dashboard {
             Event::Step(step) => self.step(step),
             Event::Eval(eval) => self.eval(eval),
             Event::Epoch(epoch) => {
-                self.renderer.update_epoch(usize::try_from(epoch.epoch).unwrap_or(usize::MAX));
+                self.renderer
+                    .update_epoch(usize::try_from(epoch.epoch).unwrap_or(usize::MAX));
             }
             Event::Note(note) => self.renderer.log_event_training(note.message.clone()),
         }

@@ -87,10 +87,7 @@ impl Checkpointer {
         let mut write_optimizer = |path: &Path| Ok(weights::write(path, &moments, &metadata)?);
         let saved = self.checkpoints.save::<TrainError>(
             progress.position.step,
-            &mut [
-                (MODEL, &mut write_model),
-                (OPTIMIZER, &mut write_optimizer),
-            ],
+            &mut [(MODEL, &mut write_model), (OPTIMIZER, &mut write_optimizer)],
             &state,
             best,
         )?;
@@ -141,7 +138,11 @@ impl Checkpointer {
         let folder = self.dump_path(step);
         fs_err::create_dir_all(&folder)?;
         let metadata = BTreeMap::new();
-        weights::write(&folder.join(MODEL), &StateDict::from_model(model)?, &metadata)?;
+        weights::write(
+            &folder.join(MODEL),
+            &StateDict::from_model(model)?,
+            &metadata,
+        )?;
         let mut images = StateDict::default();
         let mut files = Vec::new();
         for (number, batch) in window.iter().enumerate() {

@@ -1,6 +1,8 @@
 //! The files that record a run, as one listener: log, table of epochs, TensorBoard.
 
-use crate::run::{EpochsCsv, Event, JsonlLog, Listener, RunDir, RunError, TensorBoard, Warning, read_events};
+use crate::run::{
+    EpochsCsv, Event, JsonlLog, Listener, RunDir, RunError, TensorBoard, Warning, read_events,
+};
 
 /// Writes every event to the run's folder and passes it on.
 pub struct Recorder<'a> {

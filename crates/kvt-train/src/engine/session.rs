@@ -85,8 +85,8 @@ impl Session {
             std::io::Write::write_all(file, resolved_toml(&plan).as_bytes())
         })?;
         let versions = Versions {
-            kvt: env!("CARGO_PKG_VERSION").to_owned(),
-            burn: BURN.to_owned(),
+            kvt: env!("CARGO_PKG_VERSION"),
+            burn: BURN,
         };
         let description = format!("{} ({})", device.name, device.description);
         Environment::collect(versions, description).record(&run.environment())?;
@@ -133,7 +133,8 @@ impl Session {
                 warning,
             }) => {
                 let step = progress.position.step;
-                self.notes.extend(warning.map(|w| Note::new(step, Topic::Warning, w)));
+                self.notes
+                    .extend(warning.map(|w| Note::new(step, Topic::Warning, w.to_string())));
                 let message = format!("resumed at epoch {}, step {step}", progress.position.epoch);
                 self.notes.push(Note::new(step, Topic::Resume, message));
                 self.model = model;
@@ -188,14 +189,10 @@ impl Session {
     /// # Errors
     /// If data, device, disk or arithmetic fail. What was saved before stays.
     pub fn train(self, listener: &mut dyn Listener, stop: &AtomicBool) -> Result<End, TrainError> {
-        let (mut recorder, warning) = Recorder::open(
-            &self.run,
-            self.resumed,
-            self.plan.log.tensorboard,
-            listener,
-        )?;
+        let (mut recorder, warning) =
+            Recorder::open(&self.run, self.resumed, self.plan.log.tensorboard, listener)?;
         let step = self.progress.position.step;
-        let warning = warning.map(|w| Note::new(step, Topic::Warning, w));
+        let warning = warning.map(|w| Note::new(step, Topic::Warning, w.to_string()));
         for note in self.notes.into_iter().chain(warning) {
             recorder.event(&Event::Note(note))?;
         }

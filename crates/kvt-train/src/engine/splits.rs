@@ -202,7 +202,8 @@ pub fn class_order(setting: ClassOrderSetting) -> ClassOrder {
 /// The generated data set of a plan.
 pub fn shapes_config(plan: &ShapesPlan) -> ShapesConfig {
     ShapesConfig {
-        image_size: plan.image_size,
+        // Out of range either way: the generator refuses it by name.
+        image_size: u32::try_from(plan.image_size).unwrap_or(u32::MAX),
         classes: plan.classes,
         train_per_class: plan.train_per_class,
         val_per_class: plan.val_per_class,

@@ -67,7 +67,10 @@ impl Trainer<'_, '_> {
         while self.progress.position.epoch < self.plan.train.epochs && !self.out_of_steps() {
             if !self.train_epoch()? {
                 self.save(false)?;
-                self.note(Topic::Stop, "stopped before the end; resume with `--resume`")?;
+                self.note(
+                    Topic::Stop,
+                    "stopped before the end; resume with `--resume`",
+                )?;
                 return Ok(End::Stopped);
             }
         }
@@ -77,9 +80,9 @@ impl Trainer<'_, '_> {
     /// One epoch, or what is left of it. `false` if it was asked to stop within.
     fn train_epoch(&mut self) -> Result<bool, TrainError> {
         let epoch = self.progress.position.epoch;
-        let mut loader = self
-            .splits
-            .train_batches(self.plan, epoch, self.progress.position.batch)?;
+        let mut loader =
+            self.splits
+                .train_batches(self.plan, epoch, self.progress.position.batch)?;
         let mut since = Instant::now();
         while !self.out_of_steps() {
             if self.stop.load(Ordering::Relaxed) {
@@ -90,7 +93,7 @@ impl Trainer<'_, '_> {
                 break;
             }
             let count = batches.len();
-            let update = self.update(batches)?;
+            let update = self.update(&batches)?;
 
             let position = &mut self.progress.position;
             position.step += 1;
@@ -103,7 +106,10 @@ impl Trainer<'_, '_> {
             sums.seconds += seconds;
             sums.lr = update.lr;
             self.report_step(&update, seconds, data_wait)?;
-            if due(self.progress.position.step, self.plan.checkpoint.every_steps) {
+            if due(
+                self.progress.position.step,
+                self.plan.checkpoint.every_steps,
+            ) {
                 self.save(false)?;
             }
         }
@@ -135,9 +141,11 @@ impl Trainer<'_, '_> {
     }
 
     /// Forward, backward, and one step of the optimizer.
-    fn update(&mut self, window: Vec<Batch>) -> Result<Update, TrainError> {
+    fn update(&mut self, window: &[Batch]) -> Result<Update, TrainError> {
         let position = self.progress.position;
-        let key = Key::new(self.plan.seed).named("forward").child(position.epoch.into());
+        let key = Key::new(self.plan.seed)
+            .named("forward")
+            .child(position.epoch.into());
         let lr = self.schedule.lr(position.step, position.epoch);
         let mut accumulator = Accumulator::default();
         let mut losses = Vec::with_capacity(window.len());
@@ -152,7 +160,9 @@ impl Trainer<'_, '_> {
         let gradients = accumulator.finish();
         let norm = gradients.as_ref().and_then(Gradients::norm);
         let (Some(gradients), Some(norm)) = (gradients, norm) else {
-            return Err(TrainError::Execution("no parameter got a gradient".to_owned()));
+            return Err(TrainError::Execution(
+                "no parameter got a gradient".to_owned(),
+            ));
         };
         losses.push(norm.clone());
         // The one place where the host waits for the device.
@@ -169,7 +179,7 @@ impl Trainer<'_, '_> {
             images,
         };
         if !(loss.is_finite() && grad_norm.is_finite()) {
-            return Err(self.dump(&window, &update));
+            return Err(self.dump(window, &update));
         }
         let gradients = match self.plan.optim.clip_norm {
             max if max > 0.0 => gradients.clip(&norm, max),
@@ -197,8 +207,11 @@ impl Trainer<'_, '_> {
         let evaluation = evaluate(&self.model.valid(), &mut loader, &self.device, |_| {});
         self.report_skipped(&loader, 0)?;
         let evaluation = evaluation?;
-        self.recorder
-            .event(&Event::Eval(eval_record(&evaluation, position.epoch, position.step)))?;
+        self.recorder.event(&Event::Eval(eval_record(
+            &evaluation,
+            position.epoch,
+            position.step,
+        )))?;
         let top1 = evaluation.top1_percent();
         let improved = self.progress.best.is_none_or(|best| top1 > best.top1);
         if improved {
@@ -220,7 +233,12 @@ impl Trainer<'_, '_> {
         Ok(())
     }
 
-    fn report_step(&mut self, update: &Update, seconds: f64, data_wait: f64) -> Result<(), TrainError> {
+    fn report_step(
+        &mut self,
+        update: &Update,
+        seconds: f64,
+        data_wait: f64,
+    ) -> Result<(), TrainError> {
         let position = self.progress.position;
         if !due(position.step, self.plan.log.every_steps) {
             return Ok(());
@@ -250,18 +268,22 @@ impl Trainer<'_, '_> {
         Ok(())
     }
 
-    fn note(&mut self, topic: Topic, message: impl ToString) -> Result<(), TrainError> {
+    fn note(&mut self, topic: Topic, message: impl Into<String>) -> Result<(), TrainError> {
         let note = Note::new(self.progress.position.step, topic, message);
         Ok(self.recorder.event(&Event::Note(note))?)
     }
 
     fn save(&mut self, best: bool) -> Result<(), TrainError> {
         self.recorder.sync()?;
-        let warnings =
-            self.checkpoints
-                .save(&self.model, &self.optimizer, &self.progress, self.recorder, best)?;
+        let warnings = self.checkpoints.save(
+            &self.model,
+            &self.optimizer,
+            &self.progress,
+            self.recorder,
+            best,
+        )?;
         for warning in warnings {
-            self.note(Topic::Warning, warning)?;
+            self.note(Topic::Warning, warning.to_string())?;
         }
         Ok(())
     }

@@ -28,7 +28,9 @@ pub struct AdamWConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum AdamWError {
     /// A moment is missing or has another size.
-    #[error("the optimizer state has no `{name}` of {expected} values: it belongs to another model")]
+    #[error(
+        "the optimizer state has no `{name}` of {expected} values: it belongs to another model"
+    )]
     Moment {
         /// Name of the moment tensor.
         name: String,

@@ -38,7 +38,10 @@ impl Gradients {
 
     /// The gradient of a parameter, flat; it leaves the collection.
     pub fn remove(&mut self, parameter: ParamId) -> Option<Tensor<1>> {
-        let at = self.by_parameter.iter().position(|(id, _)| *id == parameter)?;
+        let at = self
+            .by_parameter
+            .iter()
+            .position(|(id, _)| *id == parameter)?;
         Some(self.by_parameter.remove(at).1)
     }
 

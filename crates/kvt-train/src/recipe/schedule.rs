@@ -1,6 +1,6 @@
 //! The learning rate: a pure function of the step, so that a resume cannot shift it.
 
-use crate::config::{SchedulePer, ScheduleKind, SchedulePlan};
+use crate::config::{ScheduleKind, SchedulePer, SchedulePlan};
 
 /// Linear warm-up, then cosine decay (timm's `CosineLRScheduler` without warm-up prefix):
 ///

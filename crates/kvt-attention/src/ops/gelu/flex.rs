@@ -1,6 +1,6 @@
 //! GELU on the CPU: vectorised for the CPU found at run time, spread over the threads.
 
-use burn::backend::{Flex, TensorMetadata, ops::FloatTensorOps, tensor::FloatTensor};
+use burn::backend::{Flex, ops::FloatTensorOps, tensor::FloatTensor};
 use burn::tensor::{DType, FloatDType};
 use pulp::Arch;
 use rayon::prelude::*;
@@ -97,7 +97,10 @@ mod tests {
             (6.0, 0.999_999_999_0),
         ] {
             let actual = f64::from(normal(x).0);
-            assert!((actual - expected).abs() < 2e-7, "{x}: {actual} is not {expected}");
+            assert!(
+                (actual - expected).abs() < 2e-7,
+                "{x}: {actual} is not {expected}"
+            );
         }
     }
 

@@ -1,9 +1,9 @@
 //! k-NN softmax on the `flex` CPU backend: rows spread over rayon, a selection that does not
 //! sort, and loops that the compiler vectorises for the CPU it finds at run time.
 
+use burn::backend::ops::FloatTensorOps;
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, FloatDType};
-use burn::backend::ops::FloatTensorOps;
 use pulp::Arch;
 use rayon::prelude::*;
 
@@ -115,12 +115,20 @@ fn drop_below(row: &mut [f32], k: usize, scratch: &mut Vec<f32>) {
     scratch.extend(row.iter().map(|x| x + 0.0));
     let at = row.len() - k;
     let (_, &mut threshold, larger) = scratch.select_nth_unstable_by(at, f32::total_cmp);
-    let above = larger.iter().fold(0usize, |n, &x| n + usize::from(x > threshold));
-    let ties = row.iter().fold(0usize, |n, &x| n + usize::from(x == threshold));
+    let above = larger
+        .iter()
+        .fold(0usize, |n, &x| n + usize::from(x > threshold));
+    let ties = row
+        .iter()
+        .fold(0usize, |n, &x| n + usize::from(x == threshold));
     if above + ties == k {
         // No tie at the boundary: a branch-free pass.
         for x in row.iter_mut() {
-            *x = if *x >= threshold { *x } else { f32::NEG_INFINITY };
+            *x = if *x >= threshold {
+                *x
+            } else {
+                f32::NEG_INFINITY
+            };
         }
     } else {
         let mut places = k - above;

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Checks of the repository itself: nothing large, no paths of one machine, every configuration valid.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+failed=0
+complain() { echo "error: $*" >&2; failed=1; }
+
+while IFS= read -r -d '' file; do
+    size=$(stat -c %s "$file")
+    [ "$size" -le 1048576 ] || complain "\`$file\` has $size bytes: files over 1 MiB do not belong here"
+done < <(git ls-files -z)
+
+# Tests run from a checkout anywhere: a home folder in a file means something on one machine only.
+if git grep -nE '(^|[^A-Za-z0-9.])/(home|root|Users)/[A-Za-z0-9_]' -- . ':!scripts/check-repository.sh'; then
+    complain "paths of one machine (above)"
+fi
+
+# Every number in the documents has a command beside it; at least the documents they link to exist.
+while IFS=: read -r file link; do
+    target=$(dirname "$file")/${link%%#*}
+    [ -e "$target" ] || complain "\`$file\` links to \`$link\`, which is not there"
+done < <(git grep -oE '\]\([^)#:]+(#[^)]*)?\)' -- '*.md' | sed -E 's/^([^:]+):\]\((.*)\)$/\1:\2/')
+
+exit "$failed"
