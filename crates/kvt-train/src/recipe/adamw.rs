@@ -195,3 +195,57 @@ impl ModuleMapper for Update<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use burn::tensor::Device;
+    use safetensors::SafeTensors;
+
+    use super::*;
+
+    /// A tensor of the golden file, flat.
+    fn golden(file: &SafeTensors<'_>, name: &str) -> Vec<f32> {
+        let bytes = file.tensor(name).unwrap().data();
+        bytes
+            .chunks_exact(4)
+            .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
+            .collect()
+    }
+
+    /// Ten steps of `torch.optim.AdamW` with decay on one of three tensors.
+    #[test]
+    fn ten_steps_match_pytorch() {
+        let bytes = include_bytes!("../../tests/golden/adamw.safetensors");
+        let file = SafeTensors::deserialize(bytes).unwrap();
+        let device = Device::flex();
+        for (name, decay) in [("matrix", true), ("bias", false), ("cube", false)] {
+            let id = ParamId::new();
+            let mut optimizer = AdamW {
+                config: AdamWConfig {
+                    betas: (0.9, 0.999),
+                    eps: 1e-8,
+                    weight_decay: 0.05,
+                },
+                parameters: Vec::new(),
+                decayed: decay.then_some(id).into_iter().collect(),
+                moments: HashMap::new(),
+                updates: 0,
+            };
+            let params = golden(&file, &format!("{name}.params"));
+            let grads = golden(&file, &format!("{name}.grads"));
+            let size = grads.len() / 10;
+            let tensor = |data: &[f32]| Tensor::<1>::from_data(data, &device);
+            let mut weight = tensor(&params[..size]);
+            for step in 0..10 {
+                optimizer.updates += 1;
+                let gradient = tensor(&grads[step * size..][..size]);
+                weight = optimizer.update(id, weight, gradient, 0.01);
+                let actual: Vec<f32> = weight.to_data().try_to_vec().unwrap();
+                for (a, e) in actual.iter().zip(&params[(step + 1) * size..][..size]) {
+                    assert!((a - e).abs() < 1e-6, "{name}, step {step}: {a} is not {e}");
+                }
+            }
+        }
+    }
+}

@@ -120,3 +120,61 @@ impl Accumulator {
         self.sum.take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use burn::tensor::Device;
+
+    use super::*;
+
+    fn gradients(ids: &[ParamId], values: &[&[f32]]) -> Gradients {
+        let device = Device::flex();
+        Gradients {
+            by_parameter: ids
+                .iter()
+                .zip(values)
+                .map(|(&id, &values)| (id, Tensor::from_data(values, &device)))
+                .collect(),
+        }
+    }
+
+    fn values(mut gradients: Gradients, id: ParamId) -> Vec<f32> {
+        gradients
+            .remove(id)
+            .unwrap()
+            .into_data()
+            .try_to_vec()
+            .unwrap()
+    }
+
+    /// 3, 4 and 12 make 13: the norm is that of all parameters together, not of each.
+    #[test]
+    fn clipping_is_by_the_global_norm() {
+        let ids = [ParamId::new(), ParamId::new()];
+        let make = || gradients(&ids, &[&[3.0, 4.0], &[12.0]]);
+        let norm = make().norm().unwrap();
+        assert!((norm.clone().into_scalar::<f32>() - 13.0).abs() < 1e-5);
+        let clipped = make().clip(&norm, 6.5);
+        for (actual, expected) in values(clipped.clone(), ids[0]).iter().zip([1.5, 2.0]) {
+            assert!((actual - expected).abs() < 1e-5);
+        }
+        assert!((values(clipped, ids[1])[0] - 6.0).abs() < 1e-5);
+        // Below the limit nothing changes.
+        assert_eq!(values(make().clip(&norm, 14.0), ids[0]), [3.0, 4.0]);
+    }
+
+    /// Means over 4 and over 2 images: the mean over 6, not the mean of the means.
+    #[test]
+    fn accumulation_is_the_mean_over_images() {
+        let id = [ParamId::new()];
+        let mut window = Accumulator::default();
+        window.add(gradients(&id, &[&[3.0, -6.0]]), 4);
+        window.add(gradients(&id, &[&[9.0, 0.0]]), 2);
+        let mean = values(window.finish().unwrap(), id[0]);
+        for (actual, expected) in mean.iter().zip([5.0, -4.0]) {
+            assert!((actual - expected).abs() < 1e-6);
+        }
+        assert!(window.finish().is_none());
+    }
+}
