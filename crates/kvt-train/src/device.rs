@@ -177,7 +177,12 @@ pub fn list() -> Vec<Listing> {
 pub fn resolve(text: &str) -> Result<Found, DeviceError> {
     let wanted: Wanted = text.parse()?;
     let (kind, index) = match wanted {
-        Wanted::Auto => return automatic(),
+        Wanted::Auto => {
+            return automatic(list()).ok_or_else(|| DeviceError::Absent {
+                wanted: text.to_owned(),
+                available: available(),
+            });
+        }
         Wanted::Exactly(kind, index) => (kind, index),
     };
     if kind.burn().is_none() {
@@ -195,17 +200,13 @@ pub fn resolve(text: &str) -> Result<Found, DeviceError> {
         })
 }
 
-fn automatic() -> Result<Found, DeviceError> {
-    Kind::ALL
-        .into_iter()
-        .filter_map(|kind| find(kind).ok())
+/// The device that `auto` stands for, out of a [`list`]: the first that is no software adapter, which
+/// would be slower than the CPU backend.
+pub fn automatic(list: Vec<Listing>) -> Option<Found> {
+    list.into_iter()
+        .filter_map(|listing| listing.devices.ok())
         .flatten()
-        // A software adapter is slower than the CPU backend.
         .find(|found| !found.software)
-        .ok_or_else(|| DeviceError::Absent {
-            wanted: "auto".to_owned(),
-            available: available(),
-        })
 }
 
 fn available() -> String {

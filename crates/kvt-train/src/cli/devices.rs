@@ -7,7 +7,8 @@ use crate::device::{self, Listing};
 
 pub(super) fn run() -> anyhow::Result<ExitCode> {
     let mut lines = Vec::new();
-    for Listing { kind, devices } in device::list() {
+    let list = device::list();
+    for Listing { kind, devices } in &list {
         match devices {
             Ok(devices) => {
                 lines.extend(
@@ -19,8 +20,9 @@ pub(super) fn run() -> anyhow::Result<ExitCode> {
             Err(reason) => lines.push(format!("{:<8}  - {reason}", kind.to_string())),
         }
     }
-    let auto = device::resolve("auto")?;
-    lines.push(format!("\n`auto` is `{}`", auto.name));
+    if let Some(auto) = device::automatic(list) {
+        lines.push(format!("\n`auto` is `{}`", auto.name));
+    }
     output::print(&lines.join("\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -69,18 +69,17 @@ impl Session {
         let device = device::resolve(&plan.train.device)?;
         let config = model_config(&plan.model, None)?;
         let size = (config.img_size(), config.img_size());
-        let classes = match resume {
-            true => Some(RunDir::open(&plan.run.dir)?.read_classes()?),
-            false => None,
-        };
+        let mut notes = Vec::new();
+        let mut classes = None;
+        if resume {
+            let started = RunDir::open(&plan.run.dir)?;
+            notes.extend(compare_with_started(&started, &plan)?);
+            classes = Some(started.read_classes()?);
+        }
         let splits = Splits::open(&plan, size, classes.as_deref(), generating)?;
         let config = for_data(&plan, &splits)?;
 
         let run = RunDir::create(&plan.run.dir, resume)?;
-        let mut notes = Vec::new();
-        if resume {
-            notes.extend(compare_with_started(&run, &plan)?);
-        }
         write_atomic(&run.config(), |file| {
             std::io::Write::write_all(file, resolved_toml(&plan).as_bytes())
         })?;

@@ -83,11 +83,11 @@ impl Trainer<'_, '_> {
         let mut loader =
             self.splits
                 .train_batches(self.plan, epoch, self.progress.position.batch)?;
-        let mut since = Instant::now();
         while !self.out_of_steps() {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(false);
             }
+            let start = Instant::now();
             let (batches, data_wait) = self.next_window(&mut loader)?;
             if batches.is_empty() {
                 break;
@@ -98,8 +98,7 @@ impl Trainer<'_, '_> {
             let position = &mut self.progress.position;
             position.step += 1;
             position.batch += count;
-            let seconds = since.elapsed().as_secs_f64();
-            since = Instant::now();
+            let seconds = start.elapsed().as_secs_f64();
             let sums = &mut self.progress.sums;
             sums.loss += update.loss * update.images as f64;
             sums.images += update.images as u64;
