@@ -18,6 +18,8 @@ use crate::run::RunDir;
 
 /// Where the model comes from.
 #[derive(Debug, clap::Args)]
+// Flattened into another `Args`: clap names the group of each after its type, and wants one name once.
+#[group(id = "trained")]
 pub(super) struct Args {
     /// A run's folder.
     #[arg(long, value_name = "RUN", required_unless_present = "config")]

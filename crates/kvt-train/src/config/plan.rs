@@ -87,6 +87,8 @@ pub enum NeighborsSetting {
 pub struct InitPlan {
     /// A `.safetensors` or `.pth` file to start from instead of random weights.
     pub weights: Option<PathBuf>,
+    /// Whether a classification head that does not fit stays as initialised.
+    pub reset_head: bool,
 }
 
 /// `[data]`.

@@ -128,6 +128,9 @@ pub(super) struct RawInit {
     /// Weights to start from, a `.safetensors` or `.pth` file; relative to the working directory.
     #[schemars(extend("x-default" = "none: random weights"))]
     pub(super) weights: Option<String>,
+    /// Leave the classification head as initialised where its size differs from that of the weights, to train on other
+    /// classes; else that is an error.
+    pub(super) reset_head: bool,
 }
 
 /// Images and how they are read.

@@ -28,7 +28,10 @@ pub(super) fn entries(plan: &Plan) -> Vec<(&'static str, Value)> {
     let mut entries = Entries(Vec::new());
     entries.add("seed", int(plan.seed));
     add_model(&mut entries, plan);
-    entries.add_some("init.weights", plan.init.weights.as_deref().map(path));
+    if let Some(weights) = &plan.init.weights {
+        entries.add("init.weights", path(weights));
+        entries.add("init.reset_head", plan.init.reset_head);
+    }
     add_data(&mut entries, plan);
 
     let augment = &plan.augment;

@@ -37,6 +37,7 @@ implementation = "gathered"
 temperature = 2.0
 [init]
 weights = "start.pth"
+reset_head = true
 [data]
 kind = "shapes"
 path = "a \"quoted\" folder"

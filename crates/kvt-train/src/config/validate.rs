@@ -240,7 +240,10 @@ impl<'a> Checks<'a> {
                 self.refuse("init.weights", path.display(), expected);
             }
         }
-        InitPlan { weights }
+        InitPlan {
+            reset_head: weights.is_some() && self.document.raw.init.reset_head,
+            weights,
+        }
     }
 
     fn data(&mut self) -> DataPlan {

@@ -78,6 +78,8 @@ impl Session {
         }
         let splits = Splits::open(&plan, size, classes.as_deref(), generating)?;
         let config = for_data(&plan, &splits)?;
+        let autodiff = device.device.clone().autodiff();
+        let model = build_model(&plan, &config, &autodiff, resume)?;
 
         let run = RunDir::create(&plan.run.dir, resume)?;
         write_atomic(&run.config(), |file| {
@@ -91,8 +93,6 @@ impl Session {
         Environment::collect(versions, description).record(&run.environment())?;
         run.write_classes(splits.classes())?;
 
-        let autodiff = device.device.clone().autodiff();
-        let model = build_model(&plan, &config, &autodiff, resume)?;
         let optimizer = AdamW::new(adamw(&plan), &model);
         let steps_per_epoch = splits
             .train_batch_count(&plan)
@@ -326,7 +326,11 @@ pub fn build_model(
     match &plan.init.weights {
         Some(path) if !checkpoint_follows => {
             let weights = weights::read(path)?;
-            Ok(model.load(&weights, LoadOptions::default())?.0)
+            let options = LoadOptions {
+                reset_head: plan.init.reset_head,
+                ..LoadOptions::default()
+            };
+            Ok(model.load(&weights, options)?.0)
         }
         _ => Ok(model),
     }

@@ -225,8 +225,13 @@ impl Trainer<'_, '_> {
     /// Logs the unreadable images that a loader met after the first `known`.
     fn report_skipped(&mut self, loader: &Loader, known: usize) -> Result<(), TrainError> {
         let step = self.progress.position.step;
-        for skipped in loader.skipped().iter().skip(known) {
-            let note = Note::skipped(step, &skipped.path, &skipped.reason);
+        for (count, skipped) in loader.skipped().iter().enumerate().skip(known) {
+            let reason = format!(
+                "{} (unreadable image {} of this pass)",
+                skipped.reason,
+                count + 1
+            );
+            let note = Note::skipped(step, &skipped.path, reason);
             self.recorder.event(&Event::Note(note))?;
         }
         Ok(())

@@ -1,1 +1,17 @@
-//! Tests.
+//! Everything that is checked through the public interface: the engine, and the real binary.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod accumulate;
+mod bad_input;
+mod compare;
+mod documents;
+mod evaluation;
+mod predict_logits;
+#[cfg(unix)]
+mod resume;
+mod schedule;
+mod support;
+mod trajectory;
+#[cfg(feature = "wgpu")]
+mod wgpu;

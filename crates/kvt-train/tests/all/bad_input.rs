@@ -1,0 +1,216 @@
+//! What people do wrong gets a message that says what to do, and leaves nothing half-made behind.
+
+use kvt_train::run::{Event, Topic};
+use serde_json::Value;
+
+use crate::support::{Workspace, read_weights};
+
+/// `kvt train tiny.toml` with overrides.
+fn train(workspace: &Workspace, overrides: &[&str]) -> String {
+    let mut arguments = vec!["train", "tiny.toml"];
+    arguments.extend(overrides.iter().flat_map(|&text| ["--set", text]));
+    workspace.error(&arguments)
+}
+
+/// Data with one file that is no image.
+fn corrupt() -> Workspace {
+    let workspace = Workspace::with_data(6, 2);
+    workspace.write("data/train/b/bad.png", "no image");
+    workspace
+}
+
+#[test]
+fn an_unknown_key() {
+    let workspace = Workspace::empty();
+    workspace.write(
+        "typo.toml",
+        "base = \"tiny.toml\"\n\n[model.attention]\nneighbours = 4\n",
+    );
+    insta::assert_snapshot!(workspace.error(&["train", "typo.toml"]), @r"
+    error: typo.toml:4:1: unknown key `neighbours` in `[model.attention]`
+      |
+    4 | neighbours = 4
+      | ^^^^^^^^^^
+      help: did you mean `neighbors`?
+    ");
+}
+
+#[test]
+fn a_wrong_type() {
+    let workspace = Workspace::empty();
+    workspace.write(
+        "ten.toml",
+        "base = \"tiny.toml\"\n\n[train]\nepochs = \"ten\"\n",
+    );
+    insta::assert_snapshot!(workspace.error(&["train", "ten.toml"]), @r#"
+    error: ten.toml:4:10: invalid value `"ten"` for `train.epochs`: expected integer >= 0
+      |
+    4 | epochs = "ten"
+      |          ^^^^^
+    "#);
+}
+
+#[test]
+fn no_neighbors() {
+    let overrides = ["model.attention.kind=knn", "model.attention.neighbors=0"];
+    insta::assert_snapshot!(train(&Workspace::empty(), &overrides), @"error: --set model.attention.neighbors=0: invalid value `0` for `model.attention.neighbors`: expected a count of at least 1");
+}
+
+#[test]
+fn an_unknown_model() {
+    let overrides = ["model.name=deit_tiny_patch16_225"];
+    insta::assert_snapshot!(train(&Workspace::empty(), &overrides), @r"
+    error: --set model.name=deit_tiny_patch16_225: unknown model `deit_tiny_patch16_225`
+      help: did you mean `deit_tiny_patch16_224`?
+    ");
+}
+
+#[test]
+fn an_image_size_that_the_patches_do_not_fill() {
+    let workspace = Workspace::with_data(2, 1);
+    insta::assert_snapshot!(train(&workspace, &["model.img_size=18"]), @"error: `img_size` 18 is not a multiple of `patch_size` 4: the nearest sizes that are, are 16 and 20");
+    assert!(!workspace.path("run").exists());
+}
+
+#[test]
+fn no_data() {
+    let workspace = Workspace::empty();
+    insta::assert_snapshot!(train(&workspace, &[]), @"error: no folder `data/train`: expected an image folder `data/train/<class>/*.jpg`");
+    assert!(!workspace.path("run").exists());
+}
+
+#[test]
+fn images_without_class_folders() {
+    let workspace = Workspace::empty();
+    workspace.images("data/train", 2);
+    insta::assert_snapshot!(train(&workspace, &[]), @"error: `data/train` holds images but no class folders: move each image into a folder named by its class, `data/train/<class>/*.jpg`");
+}
+
+#[test]
+fn splits_with_different_classes() {
+    let workspace = Workspace::with_data(2, 1);
+    fs_err::rename(workspace.path("data/val/c"), workspace.path("data/val/d")).unwrap();
+    insta::assert_snapshot!(train(&workspace, &[]), @"error: the classes of `data/val` are not those expected: missing `c`, not expected `d`");
+}
+
+#[test]
+fn an_absent_device() {
+    let workspace = Workspace::with_data(2, 1);
+    // What there is depends on the machine.
+    let error = workspace.error(&["train", "tiny.toml", "--device", "cuda:99"]);
+    assert!(error.contains("cuda"), "{error}");
+    assert!(
+        error.contains("there is `") && error.contains("`cpu` ("),
+        "{error}"
+    );
+    assert!(!workspace.path("run").exists());
+
+    insta::assert_snapshot!(workspace.error(&["train", "tiny.toml", "--device", "gpu"]), @"error: `gpu` is no device: use `auto`, `cpu`, `wgpu`, `vulkan`, `metal`, `cuda` or `rocm`, with an index as in `cuda:1`");
+}
+
+#[test]
+fn a_corrupt_image_stops_the_run() {
+    insta::assert_snapshot!(train(&corrupt(), &[]), @"error: could not decode `data/train/b/bad.png`: not a JPEG, PNG, WebP or BMP file");
+}
+
+#[test]
+fn a_corrupt_image_may_be_skipped() {
+    let workspace = corrupt();
+    workspace
+        .kvt(&["train", "tiny.toml", "--set", "data.on_error=skip"])
+        .assert()
+        .success();
+    let log = workspace.log("run");
+    let skipped: Vec<_> = log
+        .iter()
+        .filter_map(|event| match event {
+            Event::Note(note) if note.topic == Topic::Skipped => Some(note),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(skipped.len(), 2, "once per epoch");
+    for note in skipped {
+        assert_eq!(note.path.as_deref(), Some("data/train/b/bad.png"));
+        assert_eq!(
+            note.message,
+            "not a JPEG, PNG, WebP or BMP file (unreadable image 1 of this pass)"
+        );
+    }
+    let epochs = log.iter().filter(|event| matches!(event, Event::Epoch(_)));
+    assert_eq!(epochs.count(), 2);
+}
+
+#[test]
+fn more_corrupt_images_than_allowed() {
+    let overrides = ["data.on_error=skip", "data.max_skipped=0"];
+    insta::assert_snapshot!(train(&corrupt(), &overrides), @"error: 1 unreadable images, more than the allowed 0; the last one: `data/train/b/bad.png`: not a JPEG, PNG, WebP or BMP file; repair the data or raise `data.max_skipped`");
+}
+
+#[test]
+fn a_run_that_exists() {
+    let workspace = Workspace::with_data(2, 1);
+    workspace.kvt(&["train", "tiny.toml"]).assert().success();
+    let log = workspace.read("run/log.jsonl");
+    insta::assert_snapshot!(train(&workspace, &[]), @"error: run `run` exists: use `--resume` or another `run.dir`");
+    assert_eq!(workspace.read("run/log.jsonl"), log);
+}
+
+#[test]
+fn no_run_to_resume_or_to_read() {
+    let workspace = Workspace::with_data(2, 1);
+    insta::assert_snapshot!(workspace.error(&["train", "tiny.toml", "--resume"]), @"error: `run` holds no run: it has no `config.toml`");
+    insta::assert_snapshot!(workspace.error(&["eval", "--run", "nowhere"]), @"error: `nowhere` holds no run: it has no `config.toml`");
+}
+
+#[test]
+fn weights_of_another_model() {
+    let workspace = Workspace::with_data(2, 1);
+    workspace.kvt(&["train", "tiny.toml"]).assert().success();
+    let weights = workspace.last_checkpoint("run").join("model.safetensors");
+    fs_err::copy(weights, workspace.path("w.safetensors")).unwrap();
+    let init = ["init.weights=w.safetensors", "run.dir=other"];
+
+    let error = train(&workspace, &[&init[..], &["model.depth=3"]].concat());
+    insta::assert_snapshot!(error, @"error: the weights do not fit the model: `blocks.2.norm1.weight` is missing; `blocks.2.norm1.bias` is missing; `blocks.2.attn.qkv.weight` is missing; `blocks.2.attn.qkv.bias` is missing; `blocks.2.attn.proj.weight` is missing; `blocks.2.attn.proj.bias` is missing; `blocks.2.norm2.weight` is missing; `blocks.2.norm2.bias` is missing; `blocks.2.mlp.fc1.weight` is missing; `blocks.2.mlp.fc1.bias` is missing; `blocks.2.mlp.fc2.weight` is missing; `blocks.2.mlp.fc2.bias` is missing");
+
+    for split in ["train", "val"] {
+        fs_err::remove_dir_all(workspace.path(&format!("data/{split}/c"))).unwrap();
+    }
+    let error = train(&workspace, &init);
+    assert!(
+        error.contains(
+            "`head.weight` has shape [3, 16], expected [2, 16]; `head.bias` has shape [3], expected [2]"
+        ),
+        "{error}"
+    );
+    // No run that would be in the way of the next attempt.
+    assert!(!workspace.path("other").exists());
+}
+
+#[test]
+fn a_loss_that_is_no_number() {
+    let workspace = Workspace::with_data(6, 1);
+    let overrides = [
+        "optim.lr=1e30",
+        "optim.clip_norm=0",
+        "schedule.warmup_epochs=0",
+    ];
+    insta::assert_snapshot!(train(&workspace, &overrides), @"error: step 2 (epoch 0): loss NaN, gradient norm NaN: training cannot go on; the batch and the weights before it are in `run/nonfinite-step-2`");
+
+    let dump = workspace.path("run/nonfinite-step-2");
+    let weights = read_weights(&dump.join("model.safetensors"));
+    assert!(weights.get("blocks.1.attn.qkv.weight").is_some());
+    let batch = read_weights(&dump.join("batch.safetensors"));
+    let images = batch.get("images.0").unwrap();
+    assert_eq!(images.shape().to_vec(), [6, 3, 16, 16]);
+    let files: Value =
+        serde_json::from_str(&workspace.read("run/nonfinite-step-2/batch.json")).unwrap();
+    let files = files.as_array().unwrap();
+    assert_eq!(files.len(), 6);
+    for file in files {
+        let (path, label) = (file[0].as_str().unwrap(), file[1].as_u64().unwrap());
+        assert!(workspace.path(path).exists());
+        let class = ["a", "b", "c"][usize::try_from(label).unwrap()];
+        assert!(path.starts_with(&format!("data/train/{class}/")), "{path}");
+    }
+}

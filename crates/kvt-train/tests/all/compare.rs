@@ -1,0 +1,87 @@
+//! `kvt compare`.
+
+use serde_json::Value;
+
+use crate::support::{Workspace, steps};
+
+#[test]
+fn two_configurations_with_two_seeds_each() {
+    let workspace = Workspace::with_data(6, 4);
+    workspace.write(
+        "dense.toml",
+        "base = \"tiny.toml\"\n\n[run]\ndir = \"runs/dense\"\n",
+    );
+    workspace.write(
+        "knn.toml",
+        "base = \"tiny.toml\"\n\n[model.attention]\nkind = \"knn\"\n\n[run]\ndir = \"runs/knn\"\n",
+    );
+    let arguments = [
+        "compare",
+        "dense.toml",
+        "knn.toml",
+        "--seeds",
+        "2",
+        "--output",
+        "cmp",
+    ];
+    let runs = [
+        "runs/dense-seed3",
+        "runs/dense-seed4",
+        "runs/knn-seed3",
+        "runs/knn-seed4",
+    ];
+    let compare = || {
+        let output = workspace.kvt(&arguments).assert().success();
+        let printed = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+        let files = ["table.md", "table.csv", "table.json"];
+        let tables = files.map(|file| workspace.read(&format!("cmp/{file}")));
+        (printed, tables)
+    };
+    let times = || runs.map(|run| workspace.log(run));
+
+    let (printed, tables) = compare();
+    for text in [&printed, &tables[0], &tables[1]] {
+        assert!(text.contains("dense") && text.contains("knn"), "{text}");
+    }
+    let table: Value = serde_json::from_str(&tables[2]).unwrap();
+    let labels: Vec<&Value> = table["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| &row["label"])
+        .collect();
+    assert_eq!(labels, ["dense", "knn"]);
+    assert!(
+        table["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|r| r["runs"] == 2)
+    );
+    let plots = |ending: &str| {
+        fs_err::read_dir(workspace.path("cmp"))
+            .unwrap()
+            .filter(|entry| {
+                let path = entry.as_ref().unwrap().path();
+                path.extension().is_some_and(|found| found == ending)
+            })
+            .count()
+    };
+    assert!(plots("png") > 0 && plots("svg") > 0);
+
+    let before = times();
+    assert_eq!(compare(), (printed, tables));
+    for (before, after) in before.iter().zip(&times()) {
+        // With its times: a repeated run would have others.
+        assert_eq!(steps(before), steps(after));
+    }
+
+    // Finished runs are read as they are, and get their labels back.
+    let mut read = vec!["compare", "--output", "read"];
+    read.extend(runs);
+    workspace.kvt(&read).assert().success();
+    assert_eq!(
+        workspace.read("read/table.md"),
+        workspace.read("cmp/table.md")
+    );
+}

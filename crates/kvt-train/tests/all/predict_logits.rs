@@ -1,0 +1,117 @@
+//! `kvt logits` against timm, and `kvt predict`.
+
+use kvt_models::weights::{StateDict, read, write};
+use serde_json::Value;
+
+use crate::support::{Golden, Workspace, floats};
+
+#[test]
+fn dense_logits_are_timms() {
+    logits_are_timms("deit_dense");
+}
+
+#[test]
+fn knn_logits_are_timms() {
+    logits_are_timms("deit_knn_count");
+}
+
+fn logits_are_timms(name: &str) {
+    let file = format!("../kvt-models/tests/golden/{name}.safetensors");
+    let golden = Golden::read(&file);
+    let workspace = Workspace::empty();
+    golden.write_weights(&workspace.path("w.safetensors"));
+    let tensors = read(&crate::support::manifest_dir().join(&file)).unwrap();
+    let mut input = StateDict::default();
+    input.insert("images", tensors.get("images").unwrap().clone());
+    write(
+        &workspace.path("in.safetensors"),
+        &input,
+        &Default::default(),
+    )
+    .unwrap();
+
+    let mut arguments: Vec<String> = [
+        "logits",
+        "--model",
+        "deit_tiny_patch16_224",
+        "--weights",
+        "w.safetensors",
+        "--input",
+        "in.safetensors",
+        "--output",
+        "out.safetensors",
+        "--device",
+        "cpu",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let mut set = |key: &str, value: &Value| {
+        arguments.extend(["--set".to_owned(), format!("model.{key}={value}")]);
+    };
+    for key in [
+        "img_size",
+        "patch_size",
+        "embed_dim",
+        "depth",
+        "num_heads",
+        "mlp_ratio",
+    ] {
+        set(key, &golden.config[key]);
+    }
+    let attention = &golden.config["attention"];
+    set("attention.kind", &attention["kind"]);
+    if !attention["neighbors"].is_null() {
+        set("attention.neighbors", &attention["neighbors"]);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    workspace.kvt(&arguments).assert().success();
+
+    let found = read(&workspace.path("out.safetensors")).unwrap();
+    assert_eq!(
+        found.get("logits").unwrap().shape(),
+        tensors.get("logits").unwrap().shape()
+    );
+    let (found, expected) = (floats(&found, "logits"), floats(&tensors, "logits"));
+    let scale = expected.iter().fold(0.0f32, |max, x| max.max(x.abs()));
+    for (f, e) in found.iter().zip(&expected) {
+        assert!((f - e).abs() <= 1e-4 * scale, "{f} instead of {e}");
+    }
+}
+
+#[test]
+fn predictions_name_the_classes_of_the_run() {
+    let workspace = Workspace::with_data(6, 1);
+    workspace.kvt(&["train", "tiny.toml"]).assert().success();
+    let images = ["data/val/a/000.png", "data/val/c/000.png"];
+    let predict = ["predict", "--run", "run", images[0], images[1]];
+    let mut json = predict.to_vec();
+    json.extend(["--json", "--top", "99"]);
+    let found = workspace.json(&json);
+    let found = found.as_array().unwrap();
+    assert_eq!(found.len(), 2);
+    for (image, prediction) in images.iter().zip(found) {
+        assert_eq!(prediction["image"], *image);
+        let top = prediction["top"].as_array().unwrap();
+        let mut classes: Vec<&str> = top.iter().map(|g| g["class"].as_str().unwrap()).collect();
+        classes.sort_unstable();
+        assert_eq!(classes, ["a", "b", "c"]);
+        let probabilities: Vec<f64> = top
+            .iter()
+            .map(|g| g["probability"].as_f64().unwrap())
+            .collect();
+        assert!(probabilities.is_sorted_by(|a, b| a >= b));
+        let sum: f64 = probabilities.iter().sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{sum}");
+    }
+
+    let mut table = predict.to_vec();
+    table.extend(["--top", "1"]);
+    let printed = workspace.kvt(&table).assert().success();
+    let printed = String::from_utf8(printed.get_output().stdout.clone()).unwrap();
+    assert_eq!(printed.lines().count(), 3, "{printed}");
+    for (image, prediction) in images.iter().zip(found) {
+        let class = prediction["top"][0]["class"].as_str().unwrap();
+        let row = printed.lines().find(|line| line.contains(image)).unwrap();
+        assert_eq!(row.split_whitespace().nth(1), Some(class), "{printed}");
+    }
+}

@@ -1,0 +1,259 @@
+//! A run that was killed, interrupted or cut short ends as if nothing had happened.
+
+use std::collections::BTreeSet;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::support::{KVT, Workspace, steps};
+
+/// With every source of randomness. Epochs have 24 updates and checkpoints come every 5, so that
+/// most of them are within an epoch.
+const CONFIG: &str = r#"base = "tiny.toml"
+
+[model]
+drop_path = 0.2
+attn_drop = 0.2
+
+[augment]
+preset = "cifar"
+padding = 2
+
+[train]
+epochs = 4
+batch_size = 2
+accumulate = 2
+
+[checkpoint]
+every_epochs = 0
+every_steps = 5
+"#;
+
+const EPOCH: u64 = 24;
+const STEPS: u64 = 4 * EPOCH;
+
+/// Update from which on a run is killed or interrupted: the second epoch's, far from its end.
+const MIDDLE: u64 = 30;
+
+/// What a finished run leaves behind, but for times.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    /// Step, epoch, loss, learning rate, gradient norm.
+    steps: Vec<(u64, u32, f64, f64, f64)>,
+    epochs: Vec<String>,
+    model: Vec<u8>,
+    optimizer: Vec<u8>,
+}
+
+/// Trained in one go, with worker threads.
+static UNINTERRUPTED: LazyLock<Outcome> = LazyLock::new(|| {
+    let workspace = workspace();
+    train(&workspace, &["data.workers=2"]);
+    outcome(&workspace)
+});
+
+#[test]
+fn after_a_kill_in_the_middle_of_an_epoch() {
+    let workspace = workspace();
+    let mut child = Running::start(&workspace, &[]);
+    child.wait_for_step(&workspace, MIDDLE);
+    child.0.kill().unwrap();
+    let status = child.wait();
+    assert!(!status.success(), "finished before it was killed");
+    let step = last_step(&workspace);
+    assert!(
+        step < STEPS && !step.is_multiple_of(EPOCH),
+        "killed at step {step}"
+    );
+
+    resume(&workspace, &[]);
+    assert_same(&workspace);
+}
+
+#[test]
+fn after_ctrl_c() {
+    let workspace = workspace();
+    let mut child = Running::start(&workspace, &[]);
+    child.wait_for_step(&workspace, MIDDLE);
+    let pid = child.0.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(sent.success());
+    let status = child.wait();
+    assert_eq!(status.code(), Some(130));
+    let stderr = workspace.read("stderr.txt");
+    assert!(stderr.contains("add `--resume`"), "{stderr}");
+    // Saved where it stopped, not at the last multiple of five.
+    let logged = workspace.log("run");
+    let stopped = steps(&logged).last().unwrap().step;
+    assert!(stopped < STEPS);
+    assert_eq!(last_step(&workspace), stopped);
+
+    resume(&workspace, &[]);
+    assert_same(&workspace);
+}
+
+#[test]
+fn after_max_steps() {
+    let workspace = workspace();
+    train(&workspace, &["train.max_steps=31"]);
+    assert_eq!(last_step(&workspace), 31);
+    resume(&workspace, &["data.workers=1", "data.prefetch=1"]);
+    assert_same(&workspace);
+}
+
+#[test]
+fn another_recipe_is_refused_and_another_setting_is_not() {
+    let workspace = workspace();
+    train(&workspace, &["train.max_steps=4"]);
+    let error = workspace.error(&[
+        "train",
+        "resume.toml",
+        "--resume",
+        "--set",
+        "optim.lr=2e-3",
+        "--set",
+        "data.shuffle=false",
+    ]);
+    insta::assert_snapshot!(error, @r"
+    error: run `run` was started with another configuration:
+      `data.shuffle`: `true` -> `false`
+      `optim.lr`: `0.001` -> `0.002`
+    use the old values to resume, or another `run.dir` to start anew
+    ");
+
+    let harmless = ["data.workers=2", "log.every_steps=3", "train.max_steps=8"];
+    resume(&workspace, &harmless);
+    let events = workspace.log("run");
+    let logged: Vec<u64> = steps(&events).iter().map(|step| step.step).collect();
+    assert_eq!(logged, [1, 2, 3, 4, 6]);
+    let log = workspace.read("run/log.jsonl");
+    for key in ["data.workers", "log.every_steps", "train.max_steps"] {
+        assert!(log.contains(&format!("`{key}`")), "{log}");
+    }
+}
+
+#[test]
+fn a_second_process_may_not_write_the_same_run() {
+    let workspace = workspace();
+    let mut child = Running::start(&workspace, &["train.epochs=100000"]);
+    child.wait_for_step(&workspace, 1);
+    for resume in [&[][..], &["--resume"]] {
+        let mut arguments = vec!["train", "resume.toml", "--set", "train.epochs=100000"];
+        arguments.extend(resume);
+        let error = workspace.error(&arguments);
+        assert!(error.contains("run `run` is being written by"), "{error}");
+        assert!(error.contains(&child.0.id().to_string()), "{error}");
+    }
+    assert!(child.0.try_wait().unwrap().is_none(), "it goes on");
+}
+
+fn workspace() -> Workspace {
+    let workspace = Workspace::with_data(32, 4);
+    workspace.write("resume.toml", CONFIG);
+    workspace
+}
+
+fn train(workspace: &Workspace, overrides: &[&str]) {
+    let arguments = arguments(overrides);
+    workspace.kvt(&arguments).assert().success();
+}
+
+fn resume(workspace: &Workspace, overrides: &[&str]) {
+    let mut arguments = arguments(overrides);
+    arguments.push("--resume");
+    workspace.kvt(&arguments).assert().success();
+}
+
+fn arguments<'a>(overrides: &[&'a str]) -> Vec<&'a str> {
+    let mut arguments = vec!["train", "resume.toml"];
+    arguments.extend(overrides.iter().flat_map(|&text| ["--set", text]));
+    arguments
+}
+
+fn assert_same(workspace: &Workspace) {
+    let found = outcome(workspace);
+    let expected = &*UNINTERRUPTED;
+    assert_eq!(found.steps, expected.steps);
+    assert_eq!(found.epochs, expected.epochs);
+    assert!(found.model == expected.model, "other weights");
+    assert!(found.optimizer == expected.optimizer, "other moments");
+}
+
+fn outcome(workspace: &Workspace) -> Outcome {
+    let events = workspace.log("run");
+    let steps: Vec<_> = steps(&events)
+        .iter()
+        .map(|s| (s.step, s.epoch, s.loss, s.lr, s.grad_norm))
+        .collect();
+    let numbers: Vec<u64> = steps.iter().map(|step| step.0).collect();
+    assert_eq!(numbers, Vec::from_iter(1..=STEPS), "each step once");
+    let losses: BTreeSet<u64> = steps.iter().map(|step| step.2.to_bits()).collect();
+    assert!(losses.len() > 90, "the batches differ");
+    let epochs: Vec<String> = workspace
+        .read("run/epochs.csv")
+        .lines()
+        .map(|row| {
+            // All but `seconds,images_per_second`.
+            let cells: Vec<&str> = row.split(',').collect();
+            cells[..cells.len() - 2].join(",")
+        })
+        .collect();
+    assert_eq!(epochs.len(), 1 + 4);
+    let checkpoint = workspace.last_checkpoint("run");
+    Outcome {
+        steps,
+        epochs,
+        model: fs_err::read(checkpoint.join("model.safetensors")).unwrap(),
+        optimizer: fs_err::read(checkpoint.join("optimizer.safetensors")).unwrap(),
+    }
+}
+
+/// The step of the last checkpoint.
+fn last_step(workspace: &Workspace) -> u64 {
+    let name = workspace.last_checkpoint("run");
+    let name = name.file_name().unwrap().to_str().unwrap();
+    let step = name.strip_prefix("step-").unwrap();
+    step.split('-').next().unwrap().parse().unwrap()
+}
+
+/// A training process, killed at the latest when the test ends.
+struct Running(Child);
+
+impl Running {
+    fn start(workspace: &Workspace, overrides: &[&str]) -> Self {
+        let stderr = fs_err::File::create(workspace.path("stderr.txt")).unwrap();
+        let child = Command::new(KVT)
+            .current_dir(workspace.path(""))
+            .args(arguments(overrides))
+            .stderr(Stdio::from(stderr.into_file()))
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    /// Until there is a checkpoint of this step or a later one.
+    fn wait_for_step(&mut self, workspace: &Workspace, step: u64) {
+        let deadline = Instant::now() + Duration::from_secs(300);
+        let last = workspace.path("run/checkpoints/last");
+        while !last.exists() || last_step(workspace) < step {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                let stderr = workspace.read("stderr.txt");
+                panic!("ended too early, {status}: {stderr}");
+            }
+            assert!(Instant::now() < deadline, "no step {step}");
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        self.0.wait().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended already unless the test failed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

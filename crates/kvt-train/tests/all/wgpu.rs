@@ -1,0 +1,30 @@
+//! Training on a GPU, or on the software Vulkan driver, takes the steps of the CPU.
+
+#![expect(clippy::print_stderr, reason = "says what was tested")]
+
+use kvt_train::device;
+
+use crate::support::assert_each_close;
+use crate::trajectory::{expected, golden, retrace};
+
+#[test]
+fn the_first_steps_on_wgpu_are_pytorchs() {
+    match device::resolve("wgpu") {
+        // Without a Vulkan driver wgpu falls back to OpenGL: say what this run tested.
+        Ok(found) => eprintln!("wgpu adapter: {}", found.description),
+        Err(error) => {
+            assert!(
+                std::env::var_os("KVT_REQUIRE_GPU").is_none(),
+                "KVT_REQUIRE_GPU is set, but {error}"
+            );
+            eprintln!("SKIPPED on wgpu: {error}");
+            return;
+        }
+    }
+    for kind in ["dense", "knn"] {
+        let golden = golden(kind);
+        let found = retrace(&golden, &["train.device=wgpu", "train.max_steps=3"]);
+        let expected = expected(&golden).losses;
+        assert_each_close(kind, &found.losses, &expected[..3], 1e-3);
+    }
+}
