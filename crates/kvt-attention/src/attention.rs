@@ -207,7 +207,12 @@ pub(crate) fn attend_unchecked(
     let selected = portable::select(widen(ranking), kept);
     if attention.implementation == Implementation::Gathered {
         let indices = portable::indices(selected, kept);
-        let scores = scores.gather(3, indices.clone());
+        // A NaN ranks nowhere, so it may not be among the gathered keys: it still spoils its row.
+        let [batch, heads, queries, _] = scores.dims();
+        let spoilt = scores.clone().is_nan().int().sum_dim(3).greater_elem(0);
+        let scores = scores
+            .gather(3, indices.clone())
+            .mask_fill(spoilt.expand([batch, heads, queries, kept]), f32::NAN);
         let probabilities = drop_out(knn_softmax(scores, kept), dropout);
         gather_values(v, indices)
             .mul(probabilities.unsqueeze_dim::<5>(4))

@@ -86,11 +86,11 @@ mod tests {
 
     #[test]
     fn a_key_is_the_same_everywhere() {
-        // Fixed numbers: a change here changes every seeded run.
-        assert_eq!(Key::new(0).value(), 0xf58e_60db_7ef6_0ae5);
+        // Computed by an implementation in Python: a change here changes every seeded run.
+        assert_eq!(Key::new(0).value(), 0xcaf7_b423_21ac_cd0c);
         assert_eq!(
             Key::new(1).named("augment").child(3).value(),
-            0x0fc9_f9a3_b936_7e2e
+            0x94f1_0ec6_ab00_c0c5
         );
     }
 

@@ -85,7 +85,6 @@ pub fn write(
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    fs_err::create_dir_all(folder)?;
     let in_path = |error: std::io::Error| {
         std::io::Error::new(
             error.kind(),

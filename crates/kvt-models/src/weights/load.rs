@@ -182,7 +182,7 @@ impl Model {
         }));
         if options.strict && report.rows.iter().any(LoadRow::is_problem) {
             let mut problems = report.rows.iter().filter(|row| row.is_problem());
-            let hint = if !options.reset_head && problems.any(|row| self.is_head(&row.name)) {
+            let hint = if !options.reset_head && problems.all(|row| self.is_head(&row.name)) {
                 "; set `init.reset_head` to leave the classification head as initialised"
             } else {
                 ""

@@ -36,11 +36,16 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    check(args)?;
     interrupt::listen()?;
     let mut curves = Vec::new();
     for input in &args.inputs {
         if input.is_dir() {
-            curves.push(read(input)?);
+            let curve = read(input)?;
+            if curve.epochs.is_empty() {
+                output::warning(&format!("run `{}` has no finished epoch", input.display()));
+            }
+            curves.push(curve);
             continue;
         }
         for offset in 0..args.seeds.unwrap_or(1) {
@@ -65,6 +70,28 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         args.output.display()
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Finds what is wrong with any input before the first is trained for hours.
+fn check(args: &Args) -> anyhow::Result<()> {
+    let mut folders: Vec<(PathBuf, &Path)> = Vec::new();
+    for input in &args.inputs {
+        if input.is_dir() {
+            RunDir::open(input)?;
+            continue;
+        }
+        let dir = load_plan(input, &args.overrides.all())?.run.dir;
+        if let Some((_, other)) = folders.iter().find(|(known, _)| *known == dir) {
+            bail!(
+                "`{}` and `{}` both train in `{}`: give one of them another `run.dir`",
+                other.display(),
+                input.display(),
+                dir.display()
+            );
+        }
+        folders.push((dir, input));
+    }
+    Ok(())
 }
 
 /// Trains one seed of a configuration, or what is left of it. `None` if it was stopped.

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use super::common::generating;
 use super::output;
 use super::table::{grouped, table};
-use crate::data::shapes::{ShapesConfig, generate};
+use crate::data::shapes::{ShapesConfig, ensure};
 use crate::data::{Check, ClassOrder, check};
 
 /// How many bad files or duplicates are listed.
@@ -74,9 +74,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 occlusion: args.occlusion,
                 seed: args.seed,
             };
-            let made = generate(&config, &args.dir, &mut generating())?;
+            let made = ensure(&config, &args.dir, &mut generating())?;
+            let done = if made.generated {
+                "wrote"
+            } else {
+                "there are already"
+            };
             output::print(&format!(
-                "wrote {} training and {} validation images of {} classes to `{}`",
+                "{done} {} training and {} validation images of {} classes in `{}`",
                 made.train,
                 made.val,
                 made.classes.len(),
@@ -154,7 +159,7 @@ fn describe(found: &Check) -> String {
     }
     if !found.duplicates.is_empty() {
         say(format!(
-            "{} images are in more than one split: validation on them measures memory",
+            "images in more than one split: {}; validation on them measures memory",
             found.duplicates.len()
         ));
         for duplicate in found.duplicates.iter().take(SHOWN) {

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde_json::json;
 
 use super::common::Overrides;
 use super::{output, table, trained::Trained};
 use crate::augment::Transform;
-use crate::config::Plan;
 use crate::data::{Batch, decode};
 use crate::engine::{eval_transform, predict_batch};
 use kvt_attention::Key;
@@ -25,7 +24,7 @@ pub(super) struct Args {
     #[command(flatten)]
     overrides: Overrides,
     /// Classes to show per image.
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     top: usize,
     /// A file of class names, one per line in label order.
     #[arg(long, value_name = "FILE")]
@@ -43,7 +42,7 @@ struct Guess {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let trained = args.trained.load(&args.overrides)?;
-    let names = match &args.classes {
+    let names: Option<Vec<String>> = match &args.classes {
         Some(path) => Some(
             fs_err::read_to_string(path)?
                 .lines()
@@ -52,9 +51,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ),
         None => trained.classes.clone(),
     };
+    let classes = trained.model.config().num_classes();
+    if let (Some(path), Some(names)) = (&args.classes, &names)
+        && names.len() != classes
+    {
+        bail!(
+            "`{}` names {} classes, but the model has {classes}",
+            path.display(),
+            names.len()
+        );
+    }
     let transform = eval_transform(&trained.plan, trained.size)?;
     let mut predictions = Vec::new();
-    for images in args.images.chunks(batch_size(&trained.plan)) {
+    for images in args.images.chunks(trained.plan.eval.batch_size) {
         predictions.extend(predict(
             &trained,
             &transform,
@@ -94,10 +103,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     });
     output::print(&table::table(&["image", "class", "probability"], rows))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn batch_size(plan: &Plan) -> usize {
-    plan.eval.batch_size.max(1)
 }
 
 fn predict(

@@ -82,6 +82,8 @@ impl Args {
 
     fn configured(&self, path: &Path, overrides: &Overrides) -> anyhow::Result<Trained> {
         let mut plan = load_plan(path, &overrides.all())?;
+        // A head that stays random would be evaluated as if it had been trained.
+        plan.init.reset_head = false;
         if let Some(weights) = &self.weights {
             plan.init.weights = Some(weights.clone());
         }

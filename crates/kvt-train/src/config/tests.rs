@@ -329,7 +329,7 @@ fn unknown_keys_are_told_apart() {
       |
     4 | bogus = 1
       | ^^^^^
-      help: the keys here are `name`, `img_size`, `patch_size`, `embed_dim`, `depth`, `num_heads`, `mlp_ratio`, `in_chans`, `num_classes`, `qkv_bias`, `drop_path`, `attn_drop`
+      help: the keys here are `attn_drop`, `depth`, `drop_path`, `embed_dim`, `img_size`, `in_chans`, `mlp_ratio`, `name`, `num_classes`, `num_heads`, `patch_size`, `qkv_bias`
 
     configs/x.toml:5:2: unknown section `[optimizer]`
       |
@@ -360,7 +360,7 @@ fn an_unknown_key_of_an_override_names_the_override() {
       help: did you mean `name`?
 
     --set nowhere.at.all=1: unknown section `[nowhere]`
-      help: the sections are `[model]`, `[model.attention]`, `[init]`, `[data]`, `[data.shapes]`, `[augment]`, `[optim]`, `[schedule]`, `[loss]`, `[train]`, `[eval]`, `[log]`, `[checkpoint]`, `[run]`
+      help: the sections are `[augment]`, `[checkpoint]`, `[data]`, `[data.shapes]`, `[eval]`, `[init]`, `[log]`, `[loss]`, `[model]`, `[model.attention]`, `[optim]`, `[run]`, `[schedule]`, `[train]`
 
     2 problems in the configuration
     "#);
@@ -768,13 +768,13 @@ fn the_reference_shows_type_default_and_meaning() {
         .collect();
     assert_snapshot!(lines.join("\n"), @r#"
     | `seed` | integer >= 0 | `0` | Seed of everything random: initial weights, order of the images, augmentation, dropout. |
-    | `kind` | `"dense"` or `"knn"` | `"dense"` | Dense attention, or k-NN attention, in which each query keeps only its k best keys. |
-    | `neighbors` | integer or float or list of (integer or float) | `0.5` | How many keys a query keeps: an integer is a count, a float in (0, 1] a share of the keys; or a list with one entry per stage of the model. Ignored by dense attention. |
+    | `hflip` | float | `0.5`, with none `0.0` | Probability of a horizontal flip, in [0, 1]. |
+    | `scale` | list of 2 x float | `[0.08, 1.0]` | Smallest and largest area of the random resized crop as a share of the image, in (0, 1]; only imagenet. |
     | `kind` | `"folder"` or `"shapes"` | `"folder"` | An image folder, or generated shapes. |
     | `workers` | `"auto"` or integer >= 0 | `"auto"` | Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread. The result does not depend on it. |
     | `seed` | integer >= 0 | `0` | Seed of the images, independent of the run's seed. |
-    | `scale` | list of 2 x float | `[0.08, 1.0]` | Smallest and largest area of the random resized crop as a share of the image, in (0, 1]; only imagenet. |
-    | `hflip` | float | `0.5`, with none `0.0` | Probability of a horizontal flip, in [0, 1]. |
+    | `kind` | `"dense"` or `"knn"` | `"dense"` | Dense attention, or k-NN attention, in which each query keeps only its k best keys. |
+    | `neighbors` | integer or float or list of (integer or float) | `0.5` | How many keys a query keeps: an integer is a count, a float in (0, 1] a share of the keys; or a list with one entry per stage of the model. Ignored by dense attention. |
     | `betas` | list of 2 x float | `[0.9, 0.999]` | Decay of the first and second moment, each in [0, 1). |
     | `kind` | `"cosine"` or `"constant"` | `"cosine"` | Shape of the learning rate after the warm-up. |
     | `max_steps` | integer >= 0 | none: all epochs | Ends the run after this many updates, wherever that is. |

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::TensorData;
 use kvt_models::Model;
-use kvt_models::weights::{self, LoadOptions, StateDict};
+use kvt_models::weights::{self, LoadOptions, Outcome, StateDict};
 use serde::{Deserialize, Serialize};
 
 use super::progress::Progress;
@@ -30,6 +30,19 @@ struct State {
     updates: u32,
     /// Bytes of the log that belong to this state.
     log_offset: u64,
+    /// The images it was trained and evaluated on.
+    data: DataState,
+}
+
+/// What identifies the images of a run: an order of the epoch means something only for these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataState {
+    /// Training images.
+    pub train: usize,
+    /// Validation images.
+    pub val: usize,
+    /// BLAKE3 of their relative paths and labels in order, cut to 64 bits.
+    pub listing: u64,
 }
 
 /// Saves a run's state.
@@ -37,6 +50,7 @@ struct State {
 pub struct Checkpointer {
     checkpoints: Checkpoints,
     run: PathBuf,
+    data: DataState,
 }
 
 /// A restored run.
@@ -54,11 +68,12 @@ pub struct Restored {
 }
 
 impl Checkpointer {
-    /// For the checkpoints of a run.
-    pub fn new(run: &RunDir) -> Self {
+    /// For the checkpoints of a run on these images.
+    pub fn new(run: &RunDir, data: DataState) -> Self {
         Self {
             checkpoints: Checkpoints::new(run.checkpoints()),
             run: run.path().to_owned(),
+            data,
         }
     }
 
@@ -81,6 +96,7 @@ impl Checkpointer {
             progress: *progress,
             updates,
             log_offset: recorder.log_offset(),
+            data: self.data,
         };
         let metadata = BTreeMap::new();
         let mut write_model = |path: &Path| Ok(weights::write(path, &weights, &metadata)?);
@@ -97,10 +113,17 @@ impl Checkpointer {
     /// Restores the last checkpoint into a freshly made model and optimizer.
     ///
     /// # Errors
-    /// If there is none, it is broken, or it belongs to another model.
+    /// If there is none, it is broken, or it belongs to another model or other images.
     pub fn restore(&self, model: Model, mut optimizer: AdamW) -> Result<Restored, TrainError> {
         let (checkpoint, warning) = self.checkpoints.load(Which::Last)?;
         let state: State = checkpoint.state()?;
+        if state.data != self.data {
+            return Err(TrainError::DataChanged {
+                run: self.run.clone(),
+                old: state.data,
+                new: self.data,
+            });
+        }
         let model = load_model(&checkpoint, model)?;
         let moments = match state.updates {
             0 => BTreeMap::new(),
@@ -169,12 +192,26 @@ pub fn load_checkpoint_model(
     which: &str,
     model: Model,
 ) -> Result<(Model, Option<Warning>), TrainError> {
-    let (checkpoint, warning) = Checkpoints::new(run.checkpoints()).load(which.into())?;
+    // A bare name is one of the run's own checkpoints.
+    let named = run.checkpoints().join(which);
+    let which = match which {
+        "last" | "best" => Which::from(which),
+        _ if named.is_dir() => Which::Path(&named),
+        path => Which::Path(Path::new(path)),
+    };
+    let (checkpoint, warning) = Checkpoints::new(run.checkpoints()).load(which)?;
     Ok((load_model(&checkpoint, model)?, warning))
 }
 
 fn load_model(checkpoint: &Checkpoint, model: Model) -> Result<Model, TrainError> {
     let weights = weights::read(&checkpoint.file(MODEL))?;
-    let (model, _) = model.load(&weights, LoadOptions::default())?;
-    Ok(model)
+    let (model, report) = model.load(&weights, LoadOptions::default())?;
+    let unused: Vec<&str> = report.names(Outcome::Unused).collect();
+    if unused.is_empty() {
+        return Ok(model);
+    }
+    Err(TrainError::Surplus {
+        path: checkpoint.path().to_owned(),
+        names: unused.join("`, `"),
+    })
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::checkpoint::DataState;
 use crate::config::ConfigError;
 use crate::data::DataError;
 use crate::device::DeviceError;
@@ -84,6 +85,54 @@ pub enum TrainError {
         run: PathBuf,
         /// One line per difference.
         differences: String,
+    },
+    /// The images of a resumed run are other ones.
+    #[error(
+        "the data of run `{}` has changed: it was trained on {} and validated on {} images, now there are {} and {}{}: \
+         restore the data to resume, or use another `run.dir` to start anew",
+        .run.display(), .old.train, .old.val, .new.train, .new.val,
+        if (.old.train, .old.val) == (.new.train, .new.val) { " with other names" } else { "" }
+    )]
+    DataChanged {
+        /// The run's folder.
+        run: PathBuf,
+        /// The images of the checkpoint.
+        old: DataState,
+        /// The images there are.
+        new: DataState,
+    },
+    /// A checkpoint has more weights than the model.
+    #[error(
+        "checkpoint `{}` has weights that the model lacks (`{names}`): the model is not the one that was trained",
+        .path.display()
+    )]
+    Surplus {
+        /// The checkpoint.
+        path: PathBuf,
+        /// Its surplus weights.
+        names: String,
+    },
+    /// A weight file that does not fit.
+    #[error("`{}`: {source}", .path.display())]
+    InitWeights {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: kvt_models::weights::WeightsError,
+    },
+    /// Nothing could be evaluated.
+    #[error("none of the images to evaluate could be read: run `kvt data check` on the data")]
+    NothingEvaluated,
+    /// The model gives no numbers any more.
+    #[error(
+        "step {step}: the validation loss is {loss}: the weights have diverged, and were not saved; \
+         lower `optim.lr` or set `optim.clip_norm`"
+    )]
+    Diverged {
+        /// Updates done.
+        step: u64,
+        /// The loss.
+        loss: f64,
     },
     /// Image folders hold colour images.
     #[error("`model.in_chans` is {0}, but image folders give 3 channels: leave it out")]

@@ -43,7 +43,7 @@ impl Evaluation {
 /// Evaluates a model on all batches; `progress` hears the number of images done.
 ///
 /// # Errors
-/// If a batch cannot be loaded or the device fails.
+/// If a batch cannot be loaded, no image can be read, or the device fails.
 pub fn evaluate(
     model: &Model,
     batches: impl Iterator<Item = Result<Batch, DataError>>,
@@ -64,6 +64,9 @@ pub fn evaluate(
             .map(|(row, &label)| cross_entropy(row, label))
             .sum::<f64>();
         progress(total.images);
+    }
+    if total.images == 0 {
+        return Err(TrainError::NothingEvaluated);
     }
     Ok(total)
 }

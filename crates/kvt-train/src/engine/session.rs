@@ -18,7 +18,9 @@ use crate::config::{
 use crate::device::{self, Found};
 use crate::fs::write_atomic;
 use crate::recipe::{AdamW, AdamWConfig, Schedule};
-use crate::run::{Environment, Event, Listener, Note, RunDir, RunError, Topic, Versions};
+use crate::run::{
+    Environment, Event, Listener, Note, RunDir, RunError, Topic, Versions, read_events,
+};
 
 /// The version of Burn, for the record.
 const BURN: &str = "0.22.1";
@@ -82,9 +84,6 @@ impl Session {
         let model = build_model(&plan, &config, &autodiff, resume)?;
 
         let run = RunDir::create(&plan.run.dir, resume)?;
-        write_atomic(&run.config(), |file| {
-            std::io::Write::write_all(file, resolved_toml(&plan).as_bytes())
-        })?;
         let versions = Versions {
             kvt: env!("CARGO_PKG_VERSION"),
             burn: BURN,
@@ -92,11 +91,13 @@ impl Session {
         let description = format!("{} ({})", device.name, device.description);
         Environment::collect(versions, description).record(&run.environment())?;
         run.write_classes(splits.classes())?;
+        // This file makes the folder a run, so it comes last.
+        write_atomic(&run.config(), |file| {
+            std::io::Write::write_all(file, resolved_toml(&plan).as_bytes())
+        })?;
 
         let optimizer = AdamW::new(adamw(&plan), &model);
-        let steps_per_epoch = splits
-            .train_batch_count(&plan)
-            .div_ceil(plan.train.accumulate) as u64;
+        let steps_per_epoch = steps_per_epoch(&plan, &splits);
         let mut session = Self {
             schedule: Schedule::new(
                 plan.schedule.clone(),
@@ -122,7 +123,7 @@ impl Session {
 
     fn restore(&mut self) -> Result<(), TrainError> {
         let optimizer = AdamW::new(adamw(&self.plan), &self.model);
-        let checkpoints = Checkpointer::new(&self.run);
+        let checkpoints = Checkpointer::new(&self.run, self.splits.state());
         match checkpoints.restore(self.model.clone(), optimizer) {
             Ok(Restored {
                 model,
@@ -134,7 +135,12 @@ impl Session {
                 let step = progress.position.step;
                 self.notes
                     .extend(warning.map(|w| Note::new(step, Topic::Warning, w.to_string())));
-                let message = format!("resumed at epoch {}, step {step}", progress.position.epoch);
+                let message = match progress.position.epoch {
+                    epoch if epoch < self.plan.train.epochs => {
+                        format!("resumed in epoch {}, after step {step}", epoch + 1)
+                    }
+                    epoch => format!("all {epoch} epochs are done"),
+                };
                 self.notes.push(Note::new(step, Topic::Resume, message));
                 self.model = model;
                 self.optimizer = optimizer;
@@ -142,14 +148,28 @@ impl Session {
                 self.resumed = Some((log_offset, step));
                 Ok(())
             }
-            // Killed before its first checkpoint: there is nothing to lose by starting over.
-            Err(TrainError::Run(RunError::NoCheckpoint { .. })) => {
+            // Killed before its first checkpoint: there is nothing to lose by starting over. A log
+            // with a finished epoch says that there was one, and that somebody removed it.
+            Err(TrainError::Run(RunError::NoCheckpoint { .. }))
+                if !self.has_finished_epoch()? =>
+            {
+                let device = self.device.device.clone().autodiff();
+                self.model = build_model(&self.plan, &self.model.config(), &device, false)?;
+                self.optimizer = AdamW::new(adamw(&self.plan), &self.model);
                 let message = "no checkpoint yet: starting from the beginning";
                 self.notes.push(Note::new(0, Topic::Resume, message));
                 Ok(())
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn has_finished_epoch(&self) -> Result<bool, RunError> {
+        let log = self.run.log();
+        Ok(log.exists()
+            && read_events(&log)?
+                .iter()
+                .any(|event| matches!(event, Event::Epoch(_))))
     }
 
     /// The plan, as it will be carried out.
@@ -170,8 +190,7 @@ impl Session {
     /// How much work there is.
     pub fn amount(&self) -> Amount {
         let plan = &self.plan.train;
-        let batches = self.splits.train_batch_count(&self.plan) as u64;
-        let steps_per_epoch = batches.div_ceil(plan.accumulate as u64);
+        let steps_per_epoch = steps_per_epoch(&self.plan, &self.splits);
         let steps = steps_per_epoch * u64::from(plan.epochs);
         Amount {
             done: self.progress.position.step,
@@ -203,7 +222,7 @@ impl Session {
             optimizer: self.optimizer,
             schedule: self.schedule,
             progress: self.progress,
-            checkpoints: Checkpointer::new(&self.run),
+            checkpoints: Checkpointer::new(&self.run, self.splits.state()),
             recorder: &mut recorder,
             stop,
         };
@@ -223,6 +242,12 @@ pub fn load_plan(path: &Path, overrides: &[String]) -> Result<Plan, TrainError> 
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let plan = Document::load(path, overrides).and_then(|document| document.plan(&names));
     Ok(plan.map_err(Box::new)?)
+}
+
+/// Updates of an epoch; the last one may have fewer micro-batches.
+fn steps_per_epoch(plan: &Plan, splits: &Splits) -> u64 {
+    let batches = splits.train_batch_count(plan);
+    batches.div_ceil(plan.train.accumulate) as u64
 }
 
 /// The learning rate after warm-up: `lr * images per update / lr_batch`.
@@ -325,12 +350,16 @@ pub fn build_model(
     let model = config.init(device, Key::new(plan.seed).named("init"))?;
     match &plan.init.weights {
         Some(path) if !checkpoint_follows => {
+            let in_file = |source| TrainError::InitWeights {
+                path: path.clone(),
+                source,
+            };
             let weights = weights::read(path)?;
             let options = LoadOptions {
                 reset_head: plan.init.reset_head,
                 ..LoadOptions::default()
             };
-            Ok(model.load(&weights, options)?.0)
+            Ok(model.load(&weights, options).map_err(in_file)?.0)
         }
         _ => Ok(model),
     }

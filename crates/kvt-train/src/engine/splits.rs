@@ -13,7 +13,7 @@ use crate::data::{
     ClassOrder, ImageFolder, Loader, LoaderConfig, OnError, Purpose, batch_count, epoch_order,
 };
 
-use super::TrainError;
+use super::{DataState, TrainError};
 
 /// Training and validation images with their transforms.
 #[derive(Clone, Debug)]
@@ -57,6 +57,29 @@ impl Splits {
             train_transform: Arc::new(train_transform(plan, size)?),
             val_transform: Arc::new(eval_transform(plan, size)?),
         })
+    }
+
+    /// What identifies these images.
+    pub fn state(&self) -> DataState {
+        let mut hash = blake3::Hasher::new();
+        for folder in [&self.train, &self.val] {
+            for sample in &folder.samples {
+                let path = sample
+                    .path
+                    .strip_prefix(&folder.root)
+                    .unwrap_or(&sample.path);
+                hash.update(path.as_os_str().as_encoded_bytes());
+                hash.update(b"\0");
+                hash.update(&sample.label.to_le_bytes());
+            }
+        }
+        let mut listing = [0; 8];
+        hash.finalize_xof().fill(&mut listing);
+        DataState {
+            train: self.train.samples.len(),
+            val: self.val.samples.len(),
+            listing: u64::from_le_bytes(listing),
+        }
     }
 
     /// Class names in label order.

@@ -206,6 +206,13 @@ impl Trainer<'_, '_> {
         let evaluation = evaluate(&self.model.valid(), &mut loader, &self.device, |_| {});
         self.report_skipped(&loader, 0)?;
         let evaluation = evaluation?;
+        let loss = evaluation.loss();
+        if !loss.is_finite() {
+            return Err(TrainError::Diverged {
+                step: position.step,
+                loss,
+            });
+        }
         self.recorder.event(&Event::Eval(eval_record(
             &evaluation,
             position.epoch,

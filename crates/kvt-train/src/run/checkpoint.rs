@@ -112,10 +112,11 @@ impl Checkpoints {
             let _ = fs::remove_dir_all(&temporary);
         }
         written?;
-        self.point(LAST, &name)?;
+        // The best first: killed in between, the run repeats its way to it instead of losing it.
         if best {
             self.point(BEST, &name)?;
         }
+        self.point(LAST, &name)?;
         Ok(Saved {
             path: self.folder.join(&name),
             warnings: self.prune(),
@@ -152,6 +153,7 @@ impl Checkpoints {
             Err(error) => error,
         };
         let mut names = self.names()?;
+        let any = !names.is_empty();
         names.sort_by_key(|name| std::cmp::Reverse(age(name)));
         for name in names {
             if let Ok(checkpoint) = Checkpoint::load(&self.folder.join(name)) {
@@ -162,7 +164,14 @@ impl Checkpoints {
                 return Ok((checkpoint, Some(warning)));
             }
         }
-        Err(error)
+        match error {
+            // There are some, only none that can be used: not the same as a run that never saved.
+            RunError::NoCheckpoint { .. } if any => Err(RunError::broken(
+                &self.folder,
+                "every checkpoint in it is incomplete or altered",
+            )),
+            error => Err(error),
+        }
     }
 
     fn none(&self, which: &'static str) -> RunError {

@@ -11,6 +11,8 @@ use super::RunError;
 use crate::fs::{TEMPORARY_PREFIX, write_atomic};
 
 const LOCK: &str = "run.lock";
+const ENVIRONMENT: &str = "environment.json";
+const CLASSES: &str = "classes.txt";
 
 /// A run's folder. Made by [`RunDir::create`] it is this process's alone until dropped; by [`RunDir::open`], to read.
 #[derive(Debug)]
@@ -23,7 +25,7 @@ pub struct RunDir {
 impl RunDir {
     /// Takes `path` for writing: a new run, or with `resume` one that is there.
     ///
-    /// A folder holds a run once `config.toml` is in it, so the caller writes that file first; a start that died
+    /// A folder holds a run once `config.toml` is in it, so the caller writes that file last; a start that died
     /// before is no run and does not stand in the way of the next.
     ///
     /// # Errors
@@ -82,12 +84,12 @@ impl RunDir {
 
     /// Where and with what the run was started, JSON.
     pub fn environment(&self) -> PathBuf {
-        self.path.join("environment.json")
+        self.path.join(ENVIRONMENT)
     }
 
     /// Class names in label order, one per line.
     pub fn classes(&self) -> PathBuf {
-        self.path.join("classes.txt")
+        self.path.join(CLASSES)
     }
 
     /// The log, one JSON object per line.
@@ -148,7 +150,9 @@ fn holds_run(path: &Path) -> bool {
 fn is_free(path: &Path) -> Result<bool, RunError> {
     for entry in fs::read_dir(path)? {
         let name = entry?.file_name();
-        let ours = name == OsStr::new(LOCK)
+        let ours = [LOCK, ENVIRONMENT, CLASSES]
+            .map(OsStr::new)
+            .contains(&name.as_os_str())
             || name
                 .to_str()
                 .is_some_and(|name| name.starts_with(TEMPORARY_PREFIX));

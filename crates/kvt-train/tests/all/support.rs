@@ -174,12 +174,14 @@ impl Listener for Heard {
     }
 }
 
-pub(crate) fn steps<'a>(events: &'a [Event]) -> Vec<&'a StepRecord> {
-    let steps = events.iter().filter_map(|event| match event {
-        Event::Step(step) => Some(step),
-        _ => None,
-    });
-    steps.collect()
+pub(crate) fn steps(events: &[Event]) -> Vec<&StepRecord> {
+    events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Step(step) => Some(step),
+            _ => None,
+        })
+        .collect()
 }
 
 pub(crate) fn save(path: &Path, picture: &RgbImage) {

@@ -181,7 +181,7 @@ fn a_head_of_another_size_is_reset_on_request_only() {
         message.contains("`head.weight` has shape [5, 12], expected [7, 12]"),
         "{message}"
     );
-    assert!(message.contains("`reset_head`"), "{message}");
+    assert!(message.contains("`init.reset_head`"), "{message}");
 
     let reset = LoadOptions {
         reset_head: true,
