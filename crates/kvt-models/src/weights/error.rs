@@ -23,7 +23,7 @@ pub enum WeightsError {
         path: PathBuf,
     },
     /// The file is not a valid safetensors file, or cannot become one.
-    #[error("`{}` is no valid safetensors file: {source}", path.display())]
+    #[error("`{}` is no valid safetensors file", path.display())]
     Safetensors {
         /// The file.
         path: PathBuf,
@@ -32,7 +32,7 @@ pub enum WeightsError {
     },
     /// The file is not a valid PyTorch checkpoint.
     #[error(
-        "`{}` is no PyTorch checkpoint that can be read: {source}; save it in Python with `safetensors.torch.save_file`",
+        "`{}` is no PyTorch checkpoint that can be read (save it in Python with `safetensors.torch.save_file` instead)",
         path.display()
     )]
     Pytorch {

@@ -50,7 +50,7 @@ pub enum DataError {
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// An image that can not be augmented.
-    #[error("could not augment `{}`: {source}", path.display())]
+    #[error("could not augment `{}`", path.display())]
     Augment {
         /// The image.
         path: PathBuf,

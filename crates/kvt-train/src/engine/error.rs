@@ -113,7 +113,7 @@ pub enum TrainError {
         names: String,
     },
     /// A weight file that does not fit.
-    #[error("`{}`: {source}", .path.display())]
+    #[error("could not start from the weights in `{}`", .path.display())]
     InitWeights {
         /// The file.
         path: PathBuf,

@@ -171,7 +171,7 @@ fn weights_of_another_model() {
     let init = ["init.weights=w.safetensors", "run.dir=other"];
 
     let error = train(&workspace, &[&init[..], &["model.depth=3"]].concat());
-    insta::assert_snapshot!(error, @"error: the weights do not fit the model: `blocks.2.norm1.weight` is missing; `blocks.2.norm1.bias` is missing; `blocks.2.attn.qkv.weight` is missing; `blocks.2.attn.qkv.bias` is missing; `blocks.2.attn.proj.weight` is missing; `blocks.2.attn.proj.bias` is missing; `blocks.2.norm2.weight` is missing; `blocks.2.norm2.bias` is missing; `blocks.2.mlp.fc1.weight` is missing; `blocks.2.mlp.fc1.bias` is missing; `blocks.2.mlp.fc2.weight` is missing; `blocks.2.mlp.fc2.bias` is missing");
+    insta::assert_snapshot!(error, @"error: could not start from the weights in `w.safetensors`: the weights do not fit the model: `blocks.2.norm1.weight` is missing; `blocks.2.norm1.bias` is missing; `blocks.2.attn.qkv.weight` is missing; `blocks.2.attn.qkv.bias` is missing; `blocks.2.attn.proj.weight` is missing; `blocks.2.attn.proj.bias` is missing; `blocks.2.norm2.weight` is missing; `blocks.2.norm2.bias` is missing; `blocks.2.mlp.fc1.weight` is missing; `blocks.2.mlp.fc1.bias` is missing; `blocks.2.mlp.fc2.weight` is missing; `blocks.2.mlp.fc2.bias` is missing");
 
     for split in ["train", "val"] {
         fs_err::remove_dir_all(workspace.path(&format!("data/{split}/c"))).unwrap();

@@ -23,8 +23,15 @@ fn the_first_steps_on_wgpu_are_pytorchs() {
     }
     for kind in ["dense", "knn"] {
         let golden = golden(kind);
-        let found = retrace(&golden, &["train.device=wgpu", "train.max_steps=3"]);
+        // Evaluation in batches of the training's size: every other shape is tuned anew, for minutes
+        // on a software driver.
+        let overrides = [
+            "train.device=wgpu",
+            "train.max_steps=2",
+            "eval.batch_size=8",
+        ];
+        let found = retrace(&golden, &overrides);
         let expected = expected(&golden).losses;
-        assert_each_close(kind, &found.losses, &expected[..3], 1e-3);
+        assert_each_close(kind, &found.losses, &expected[..2], 1e-3);
     }
 }
