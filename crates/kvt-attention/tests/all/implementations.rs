@@ -103,6 +103,32 @@ fn hidden_keys_are_never_kept_before_visible_ones() {
     }
 }
 
+/// A NaN key spoils every row that sees it, also where ties leave no place for it among the kept.
+#[test]
+fn a_nan_is_never_dropped() {
+    for (name, device) in devices() {
+        let ones = Tensor::<4>::ones([1, 1, 3, 4], &device);
+        let mut keys = vec![1.0; 6 * 4];
+        keys[5 * 4..].fill(f32::NAN);
+        let k = tensor(&keys, [1, 1, 6, 4], &device);
+        let v = Tensor::<4>::ones([1, 1, 6, 4], &device);
+        for implementation in [
+            Implementation::Fused,
+            Implementation::Masked,
+            Implementation::Gathered,
+        ] {
+            let attention = with(implementation, 2);
+            let (q, k, v) = (ones.clone(), k.clone(), v.clone());
+            let out = attend(q, k, v, Score::default(), 1.0, &attention, None).unwrap();
+            let out = values(out);
+            assert!(
+                out.iter().all(|x| x.is_nan()),
+                "{name} {implementation:?}: {out:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn euclidean_selection_is_the_dot_products_where_keys_have_one_norm() {
     for (name, device) in devices() {

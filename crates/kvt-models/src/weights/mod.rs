@@ -1,6 +1,6 @@
 //! Weights outside a model: timm's names, PyTorch's layout, and the files they come in.
 //!
-//! [`read`] and [`write`] move a [`StateDict`] from and to files, [`StateDict::from_model`] and
+//! [`read()`] and [`write()`] move a [`StateDict`] from and to files, [`StateDict::from_model`] and
 //! [`Model::load`](crate::Model::load) from and to models.
 
 mod error;
