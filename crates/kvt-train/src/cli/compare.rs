@@ -104,10 +104,7 @@ fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve
         plan.run.dir = dir.into();
     }
     let (seed, dir) = (plan.seed, plan.run.dir.clone());
-    let name = config.file_stem().map_or_else(
-        || config.display().to_string(),
-        |s| s.to_string_lossy().into_owned(),
-    );
+    let name = label(config, args);
     output::status(&format!("{name}, seed {seed}:"));
     let started = RunDir::open(&dir).is_ok();
     let session = Session::prepare(plan, started, &mut generating())
@@ -132,6 +129,17 @@ fn read(path: &Path) -> anyhow::Result<Curve> {
     );
     let label = name.strip_suffix(&format!("-seed{seed}")).unwrap_or(&name);
     Ok(read_curve(&run, label, seed)?)
+}
+
+/// The row of a configuration: its file's name, or its path where two of them have one name.
+fn label(config: &Path, args: &Args) -> String {
+    let same = |other: &&PathBuf| other.file_stem() == config.file_stem();
+    match config.file_stem() {
+        Some(stem) if args.inputs.iter().filter(same).count() == 1 => {
+            stem.to_string_lossy().into_owned()
+        }
+        _ => config.display().to_string(),
+    }
 }
 
 fn save(comparison: &Comparison, curves: &[Curve], args: &Args) -> anyhow::Result<()> {

@@ -8,8 +8,9 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use super::common::{Overrides, bar, generating};
-use super::{output, trained::Trained};
-use crate::engine::{Splits, eval_batches, eval_transform, evaluate};
+use super::output;
+use super::trained::{Trained, check_classes, open_folder};
+use crate::engine::{ensure_data, eval_batches, eval_transform, evaluate};
 
 /// `kvt eval --run RUN`, or `kvt eval --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
@@ -44,17 +45,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         size,
     } = args.trained.load(&args.overrides)?;
     let transform = Arc::new(eval_transform(&plan, size)?);
-    let source = match &args.data {
-        Some(dir) => Arc::new(super::trained::open_folder(dir, classes.as_deref(), &plan)?),
+    let dir = match &args.data {
+        Some(dir) => dir.clone(),
         None => {
-            let splits = Splits::open(&plan, size, classes.as_deref(), &mut generating())?;
-            match args.split {
-                Split::Val => splits.val,
-                Split::Train => splits.train,
-            }
+            ensure_data(&plan, &mut generating())?;
+            let split = match args.split {
+                Split::Val => &plan.data.val,
+                Split::Train => &plan.data.train,
+            };
+            plan.data.path.join(split)
         }
     };
-    super::trained::check_classes(&model, &source)?;
+    let source = Arc::new(open_folder(&dir, classes.as_deref(), &plan)?);
+    check_classes(&model, &source)?;
     let mut batches = eval_batches(&plan, &source, &transform)?;
     let progress = bar("evaluating", source.samples.len());
     let evaluation = evaluate(&model, &mut batches, &device.device, |done| {

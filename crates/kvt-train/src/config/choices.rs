@@ -36,7 +36,7 @@ choice! {
 choice! {
     /// How k-NN attention is computed.
     pub enum ImplementationSetting {
-        /// The best one that the device and the sizes allow.
+        /// Fused for dot products, masked for distances.
         Auto = "auto",
         /// One fused operation.
         Fused = "fused",

@@ -8,7 +8,7 @@ use super::resolved::entries;
 
 /// What may change when a run is resumed; a name with a dot at its end stands for the whole section.
 ///
-/// These only say where and how fast a run is computed, and what it writes down. Everything else is part of the
+/// These only say where and how fast a run is computed, what it writes down, and whether it goes on past a broken file. Everything else is part of the
 /// mathematics of the run or of the data it sees.
 const HARMLESS: &[&str] = &[
     "run.",
@@ -16,6 +16,8 @@ const HARMLESS: &[&str] = &[
     "checkpoint.",
     "data.workers",
     "data.prefetch",
+    "data.on_error",
+    "data.max_skipped",
     "eval.batch_size",
     "train.device",
     "train.max_steps",

@@ -40,7 +40,7 @@ pub(super) struct RawConfig {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawModel {
-    /// Name of the model, as timm has it; `kvt models` lists them.
+    /// Name of the model, as timm has it; `kvt models list` has them.
     #[schemars(extend("x-default" = "required"))]
     pub(super) name: Option<String>,
     /// Height and width of the input in pixels.
@@ -210,7 +210,7 @@ pub(super) struct RawShapes {
     pub(super) val_per_class: usize,
     /// Amount of clutter around the shape, in [0, 1].
     pub(super) clutter: f64,
-    /// Amount of the shape that is covered, in [0, 1].
+    /// How much of the shape is covered, in [0, 1]; at 1 up to 60 % of it.
     pub(super) occlusion: f64,
     /// Seed of the images, independent of the run's seed.
     pub(super) seed: u64,
@@ -414,7 +414,7 @@ impl Default for RawLog {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawCheckpoint {
-    /// Epochs from one checkpoint to the next; 0 saves only at the end.
+    /// Epochs from one checkpoint to the next; 0 saves only at the end and after the best evaluations.
     pub(super) every_epochs: u32,
     /// Updates from one checkpoint to the next, besides those of the epochs; 0 is off.
     pub(super) every_steps: u64,

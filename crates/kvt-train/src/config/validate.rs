@@ -180,7 +180,7 @@ impl<'a> Checks<'a> {
             self.problems
                 .push(match closest(name, known_models.iter().copied()) {
                     Some(near) => problem.help(format!("did you mean `{near}`?")),
-                    None => problem.help("`kvt models` lists those there are"),
+                    None => problem.help("`kvt models list` has those there are"),
                 });
         }
         name.to_owned()

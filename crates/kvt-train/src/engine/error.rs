@@ -60,8 +60,8 @@ pub enum TrainError {
     },
     /// The loss or the gradient is no number any more.
     #[error(
-        "step {step} (epoch {epoch}): loss {loss}, gradient norm {grad_norm}: training cannot go on; the batch and the weights before it are in `{}`",
-        .dump.display()
+        "step {step} (epoch {}): loss {loss}, gradient norm {grad_norm}: training cannot go on; the batch and the weights before it are in `{}`",
+        .epoch + 1, .dump.display()
     )]
     NotFinite {
         /// The update that failed, from 1.

@@ -19,5 +19,5 @@ pub use evaluate::{Evaluation, evaluate, predict_batch};
 pub use progress::{Best, EpochSums, Position, Progress};
 pub use recorder::Recorder;
 pub use session::{Amount, Session, build_model, load_plan, model_config};
-pub use splits::{Splits, class_order, eval_batches, eval_transform, shapes_config};
+pub use splits::{Splits, class_order, ensure_data, eval_batches, eval_transform};
 pub use trainer::{End, Trainer};

@@ -41,9 +41,7 @@ impl Splits {
         classes: Option<&[String]>,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, TrainError> {
-        if let DataKind::Shapes(shapes) = &plan.data.kind {
-            shapes::ensure(&shapes_config(shapes), &plan.data.path, progress)?;
-        }
+        ensure_data(plan, progress)?;
         let train_root = plan.data.path.join(&plan.data.train);
         let train = match classes {
             Some(classes) => ImageFolder::open_with_classes(train_root, classes)?,
@@ -136,6 +134,17 @@ impl Splits {
     }
 }
 
+/// Makes the data of a plan if it is generated and not there yet.
+///
+/// # Errors
+/// If it cannot be written, or something else is in its place.
+pub fn ensure_data(plan: &Plan, progress: &mut dyn FnMut(usize, usize)) -> Result<(), TrainError> {
+    if let DataKind::Shapes(shapes) = &plan.data.kind {
+        shapes::ensure(&shapes_config(shapes), &plan.data.path, progress)?;
+    }
+    Ok(())
+}
+
 /// All images of a source, in order, prepared for evaluation.
 ///
 /// # Errors
@@ -223,7 +232,7 @@ pub fn class_order(setting: ClassOrderSetting) -> ClassOrder {
 }
 
 /// The generated data set of a plan.
-pub fn shapes_config(plan: &ShapesPlan) -> ShapesConfig {
+fn shapes_config(plan: &ShapesPlan) -> ShapesConfig {
     ShapesConfig {
         // Out of range either way: the generator refuses it by name.
         image_size: u32::try_from(plan.image_size).unwrap_or(u32::MAX),

@@ -40,7 +40,7 @@ pub struct StepRecord {
     /// Global norm of the gradients before clipping.
     #[serde(with = "number")]
     pub grad_norm: f64,
-    /// Training throughput since the line before.
+    /// Training throughput of this update, the wait for its data included.
     #[serde(with = "number")]
     pub images_per_second: f64,
     /// Seconds of this step spent waiting for data.

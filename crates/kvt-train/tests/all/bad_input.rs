@@ -195,7 +195,7 @@ fn a_loss_that_is_no_number() {
         "optim.clip_norm=0",
         "schedule.warmup_epochs=0",
     ];
-    insta::assert_snapshot!(train(&workspace, &overrides), @"error: step 2 (epoch 0): loss NaN, gradient norm NaN: training cannot go on; the batch and the weights before it are in `run/nonfinite-step-2`");
+    insta::assert_snapshot!(train(&workspace, &overrides), @"error: step 2 (epoch 1): loss NaN, gradient norm NaN: training cannot go on; the batch and the weights before it are in `run/nonfinite-step-2`");
 
     let dump = workspace.path("run/nonfinite-step-2");
     let weights = read_weights(&dump.join("model.safetensors"));
