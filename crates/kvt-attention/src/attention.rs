@@ -3,7 +3,7 @@
 use burn::tensor::{Bool, DType, Distribution, Int, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::ops::{knn_softmax, portable};
+use crate::ops::{attention as ops, knn_softmax, portable};
 use crate::{Key, Neighbors, NeighborsError};
 
 /// By what a query ranks its keys.
@@ -25,13 +25,29 @@ pub enum Implementation {
     /// The best that can do what is asked: fused for dot products, masked for distances.
     #[default]
     Auto,
-    /// One custom operation from scores to probabilities. Dot products only.
+    /// Custom operations: one from q, k and v to the output where there is neither bias, mask nor
+    /// dropout, else one from scores to probabilities. Dot products only.
     Fused,
     /// Burn's own operations: a threshold, a mask, a dense softmax (Algorithm 1).
     Masked,
     /// Gathers the k kept keys and values of every query, `[batch, heads, query, k, head_dim]`: the
     /// paper's slow version, with its memory. No bias on the keys is lost, it is gathered too.
     Gathered,
+}
+
+impl Implementation {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Fused, Self::Masked, Self::Gathered];
+
+    /// Its name in configurations and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Fused => "fused",
+            Self::Masked => "masked",
+            Self::Gathered => "gathered",
+        }
+    }
 }
 
 /// Which attention a stage of a model uses.
@@ -61,6 +77,15 @@ impl Attention {
             implementation: Implementation::default(),
             temperature: 1.0,
         }
+    }
+
+    /// Whether the selection is made by the fused operations for this number of keys.
+    fn is_fused(&self, keys: usize) -> bool {
+        let asked = match self.implementation {
+            Implementation::Auto | Implementation::Fused => self.selection == Selection::DotProduct,
+            Implementation::Masked | Implementation::Gathered => false,
+        };
+        asked || self.neighbors.resolve(keys) == keys
     }
 
     /// Refuses settings that make no sense, alone or together.
@@ -100,6 +125,13 @@ pub struct Score {
     pub bias: Option<Tensor<4>>,
     /// `true` hides a key; broadcastable to `[batch, heads, query, key]`.
     pub mask: Option<Tensor<4, Bool>>,
+}
+
+impl Score {
+    /// Whether nothing is added and nothing hidden.
+    fn is_plain(&self) -> bool {
+        self.bias.is_none() && self.mask.is_none()
+    }
 }
 
 /// Attention dropout: a weight is zeroed with `probability`, else divided by `1 - probability`.
@@ -181,7 +213,10 @@ pub(crate) fn attend_unchecked(
     dropout: Option<Dropout>,
 ) -> Tensor<4> {
     let keys = k.dims()[2];
-    let kept = attention.neighbors.resolve(keys);
+    let kept = attention.neighbors.resolve(keys).max(1);
+    if attention.is_fused(keys) && score.is_plain() && dropout.is_none() {
+        return ops::attention(q, k, v, scale / attention.temperature, kept);
+    }
     let distance = match attention.selection {
         Selection::Euclidean if kept < keys => Some(negative_distance(q.clone(), k.clone())),
         _ => None,
@@ -193,12 +228,8 @@ pub(crate) fn attend_unchecked(
         scores = scores + bias;
     }
     let scores = hide(scores, score.mask.clone());
-    let fused = match attention.implementation {
-        Implementation::Auto | Implementation::Fused => distance.is_none(),
-        Implementation::Masked | Implementation::Gathered => false,
-    };
-    if fused || kept == keys {
-        return drop_out(knn_softmax(scores, kept.max(1)), dropout).matmul(v);
+    if attention.is_fused(keys) {
+        return drop_out(knn_softmax(scores, kept), dropout).matmul(v);
     }
     let ranking = match distance {
         Some(distance) => hide(distance, score.mask),
@@ -243,6 +274,32 @@ fn gather_values(v: Tensor<4>, indices: Tensor<4, Int>) -> Tensor<5> {
         .unsqueeze_dim::<5>(4)
         .expand([batch, heads, queries, kept, value_dim]);
     v.gather(3, indices)
+}
+
+/// [`attend`] of the tokens with each other, from the packed projection `qkv`
+/// (`[batch, tokens, 3 * dim]`, in the order `(3, heads, head_dim)`) to `[batch, tokens, dim]`.
+pub(crate) fn self_attend(
+    qkv: Tensor<3>,
+    heads: usize,
+    scale: f64,
+    attention: &Attention,
+    dropout: Option<Dropout>,
+) -> Tensor<3> {
+    let [batch, tokens, width] = qkv.dims();
+    let dim = width / 3;
+    if attention.is_fused(tokens) && dropout.is_none() {
+        let kept = attention.neighbors.resolve(tokens).max(1);
+        return ops::self_attention(qkv, heads, scale / attention.temperature, kept);
+    }
+    // [3, batch, heads, tokens, head_dim]
+    let qkv = qkv
+        .reshape([batch, tokens, 3, heads, dim / heads])
+        .permute([2, 0, 3, 1, 4]);
+    let part = |i| qkv.clone().narrow(0, i, 1).squeeze_dim::<4>(0);
+    let (q, k, v) = (part(0), part(1), part(2));
+    attend_unchecked(q, k, v, Score::default(), scale, attention, dropout)
+        .swap_dims(1, 2)
+        .reshape([batch, tokens, dim])
 }
 
 fn hide(scores: Tensor<4>, mask: Option<Tensor<4, Bool>>) -> Tensor<4> {

@@ -24,5 +24,5 @@ mod random;
 pub use attention::{Attention, AttentionError, Dropout, Implementation, Score, Selection, attend};
 pub use module::MultiHeadAttention;
 pub use neighbors::{Neighbors, NeighborsError};
-pub use ops::{GeluOps, KnnOps, gelu, knn_softmax};
+pub use ops::{AttentionOps, GeluOps, KnnOps, gelu, knn_softmax};
 pub use random::{Key, Phase};

@@ -4,8 +4,8 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 
-use crate::attention::attend_unchecked;
-use crate::{Attention, Dropout, Phase, Score};
+use crate::attention::self_attend;
+use crate::{Attention, Dropout, Phase};
 
 /// Multi-head self-attention with timm's parameter names: `qkv` (dim to 3 dim, in the order
 /// `(3, heads, head_dim)`) and `proj`. Scores are scaled by `head_dim^-0.5`.
@@ -45,15 +45,8 @@ impl MultiHeadAttention {
     /// - `x`: `[batch, tokens, dim]`
     /// - output: `[batch, tokens, dim]`
     pub fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
-        let [batch, tokens, dim] = x.dims();
+        let dim = x.dims()[2];
         let head_dim = dim / self.num_heads;
-        // [3, batch, heads, tokens, head_dim]
-        let qkv = self
-            .qkv
-            .forward(x)
-            .reshape([batch, tokens, 3, self.num_heads, head_dim])
-            .permute([2, 0, 3, 1, 4]);
-        let part = |i| qkv.clone().narrow(0, i, 1).squeeze_dim::<4>(0);
         let dropout = match phase {
             Phase::Train(key) if self.attn_drop > 0.0 => Some(Dropout {
                 probability: self.attn_drop,
@@ -61,16 +54,9 @@ impl MultiHeadAttention {
             }),
             _ => None,
         };
-        let out = attend_unchecked(
-            part(0),
-            part(1),
-            part(2),
-            Score::default(),
-            (head_dim as f64).powf(-0.5),
-            &self.attention,
-            dropout,
-        );
-        self.proj
-            .forward(out.swap_dims(1, 2).reshape([batch, tokens, dim]))
+        let scale = (head_dim as f64).powf(-0.5);
+        let qkv = self.qkv.forward(x);
+        let out = self_attend(qkv, self.num_heads, scale, &self.attention, dropout);
+        self.proj.forward(out)
     }
 }

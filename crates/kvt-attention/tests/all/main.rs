@@ -13,4 +13,5 @@ mod gelu;
 mod golden;
 mod implementations;
 mod lemmas;
+mod operation;
 mod semantics;

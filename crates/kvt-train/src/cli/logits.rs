@@ -11,7 +11,7 @@ use kvt_models::weights::{self, LoadOptions, StateDict};
 
 use super::common::Overrides;
 use super::output;
-use crate::config::{Document, ModelPlan};
+use crate::config::Document;
 use crate::device;
 use crate::engine::model_config;
 
@@ -49,8 +49,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let classes = weights
         .get("head.weight")
         .and_then(|head| head.shape().first().copied());
-    let config = model_config(&args.model_plan()?, classes)?;
-    let device = device::resolve(args.overrides.device.as_deref().unwrap_or("auto"))?;
+    let document = args.document()?;
+    let names = kvt_models::names();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let config = model_config(&document.model_plan(&names)?, classes)?;
+    let device = device::resolve(document.device())?;
     let model = config.init(&device.device, Key::new(0))?;
     let (model, report) = model.load(&weights, LoadOptions::default())?;
     for name in report.names(kvt_models::weights::Outcome::Unused) {
@@ -95,18 +98,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
-    fn model_plan(&self) -> anyhow::Result<ModelPlan> {
-        let document = match (&self.config, &self.model) {
-            (Some(path), _) => Document::load(path, &self.overrides.set)?,
+    fn document(&self) -> anyhow::Result<Document> {
+        let overrides = self.overrides.all();
+        Ok(match (&self.config, &self.model) {
+            (Some(path), _) => Document::load(path, &overrides)?,
             (None, Some(name)) => {
                 let text = format!("[model]\nname = {name:?}\n");
-                Document::from_text(Path::new("--model"), text, &self.overrides.set)?
+                Document::from_text(Path::new("--model"), text, &overrides)?
             }
             (None, None) => bail!("neither `--model` nor `--config`"),
-        };
-        let names = kvt_models::names();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        Ok(document.model_plan(&names)?)
+        })
     }
 }
 

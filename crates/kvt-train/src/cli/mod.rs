@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod common;
 mod compare;
 mod config;
@@ -43,6 +44,8 @@ enum Command {
     Compare(compare::Args),
     /// Run weights on prepared images, for checks against other implementations.
     Logits(logits::Args),
+    /// Time attention operations and training steps.
+    Bench(bench::Args),
     /// List the models, or show one in detail.
     Models(models::Args),
     /// List the devices of this machine.
@@ -61,6 +64,7 @@ pub fn main() -> ExitCode {
         Command::Predict(args) => predict::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Logits(args) => logits::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Models(args) => models::run(&args),
         Command::Devices => devices::run(),
         Command::Config(args) => config::run(&args),

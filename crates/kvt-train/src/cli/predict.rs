@@ -64,14 +64,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let transform = eval_transform(&trained.plan, trained.size)?;
     let mut predictions = Vec::new();
     for images in args.images.chunks(trained.plan.eval.batch_size) {
-        predictions.extend(predict(
-            &trained,
-            &transform,
-            images,
-            names.as_deref(),
-            args.top,
-        )?);
+        let readable = prepare(&trained, &transform, images);
+        if !readable.is_empty() {
+            predictions.extend(predict(&trained, readable, names.as_deref(), args.top)?);
+        }
     }
+    // As `cat` and `rg` do: the rest is answered, and the exit status tells.
+    let status = if predictions.len() == args.images.len() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    };
     if args.json {
         let records: Vec<_> = predictions
             .iter()
@@ -84,7 +87,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             })
             .collect();
         output::print(&format!("{:#}", json!(records)))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(status);
     }
     let rows = predictions.iter().flat_map(|(path, guesses)| {
         guesses.iter().enumerate().map(|(rank, guess)| {
@@ -101,36 +104,52 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             ]
         })
     });
-    output::print(&table::table(&["image", "class", "probability"], rows))?;
-    Ok(ExitCode::SUCCESS)
+    if !predictions.is_empty() {
+        output::print(&table::table(&["image", "class", "probability"], rows))?;
+    }
+    Ok(status)
+}
+
+/// The images that can be read, with their files; the others are reported.
+fn prepare(
+    trained: &Trained,
+    transform: &Transform,
+    paths: &[PathBuf],
+) -> Vec<(PathBuf, Vec<f32>)> {
+    let (height, width) = trained.size;
+    let mut prepared = Vec::with_capacity(paths.len());
+    for path in paths {
+        let mut image = vec![0.0; 3 * height * width];
+        let result = decode(path).map_err(anyhow::Error::from).and_then(|raw| {
+            // Evaluation draws nothing, so any key will do.
+            transform
+                .apply(raw, Key::new(0), &mut image)
+                .with_context(|| format!("could not prepare `{}`", path.display()))
+        });
+        match result {
+            Ok(()) => prepared.push((path.clone(), image)),
+            Err(error) => output::error(&format!("{error:#}")),
+        }
+    }
+    prepared
 }
 
 fn predict(
     trained: &Trained,
-    transform: &Transform,
-    paths: &[PathBuf],
+    prepared: Vec<(PathBuf, Vec<f32>)>,
     names: Option<&[String]>,
     top: usize,
 ) -> anyhow::Result<Vec<(PathBuf, Vec<Guess>)>> {
-    let (height, width) = trained.size;
-    let pixels = 3 * height * width;
-    let mut images = vec![0.0; paths.len() * pixels];
-    for (path, out) in paths.iter().zip(images.chunks_exact_mut(pixels)) {
-        // Evaluation draws nothing, so any key will do.
-        transform
-            .apply(decode(path)?, Key::new(0), out)
-            .with_context(|| format!("could not prepare `{}`", path.display()))?;
-    }
+    let (paths, images): (Vec<PathBuf>, Vec<Vec<f32>>) = prepared.into_iter().unzip();
     let batch = Batch {
-        images,
+        images: images.concat(),
         labels: vec![0; paths.len()],
         indices: Vec::new(),
         size: trained.size,
     };
     let (logits, classes) = predict_batch(&trained.model, &batch, &trained.device.device)?;
     Ok(paths
-        .iter()
-        .cloned()
+        .into_iter()
         .zip(
             logits
                 .chunks_exact(classes)

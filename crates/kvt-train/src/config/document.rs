@@ -59,15 +59,27 @@ impl Document {
         }
     }
 
+    /// The device that the configuration asks for.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.raw.train.device
+    }
+
     /// Where the value of a dotted key was last set, or the file that could have set it.
     pub(super) fn place(&self, key: &str) -> Place {
+        self.set_place(key)
+            .unwrap_or_else(|| self.layers.main_place())
+    }
+
+    /// Where the value of a dotted key was last set, if anything sets it.
+    pub(super) fn set_place(&self, key: &str) -> Option<Place> {
         let keys: Vec<&str> = key.split('.').collect();
-        match self.layers.nearest(&keys) {
-            Some(Node {
+        match self.layers.nearest(&keys)? {
+            Node {
                 origin,
                 value: NodeValue::Leaf(_),
-            }) => self.layers.value_place(origin),
-            _ => self.layers.main_place(),
+            } => Some(self.layers.value_place(origin)),
+            _ => None,
         }
     }
 }
@@ -272,6 +284,7 @@ fn closest_by<'a, T: Copy>(
     candidates
         .map(|candidate| (strsim::jaro_winkler(word, name(candidate)), candidate))
         .filter(|(similarity, _)| *similarity > 0.8)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        // Of equals the first: `deit_tiny` means the 224 px model, which is listed before the 384 px one.
+        .reduce(|best, next| if next.0 > best.0 { next } else { best })
         .map(|(_, candidate)| candidate)
 }

@@ -84,11 +84,11 @@ pub(super) struct RawAttention {
     /// Dense attention, or k-NN attention, in which each query keeps only its k best keys.
     pub(super) kind: RawAttentionKind,
     /// How many keys a query keeps: an integer is a count, a float in (0, 1] a share of the keys; or a list with one
-    /// entry per stage of the model. Ignored by dense attention.
+    /// entry per stage of the model. Dense attention has no use for it.
     pub(super) neighbors: RawNeighbors,
-    /// How keys are ranked. Ignored by dense attention.
+    /// How keys are ranked. Dense attention has no use for it.
     pub(super) selection: SelectionSetting,
-    /// How k-NN attention is computed. Ignored by dense attention.
+    /// How k-NN attention is computed. Dense attention has no use for it.
     pub(super) implementation: ImplementationSetting,
     /// Divisor of the scaled scores before the softmax; greater than 0.
     pub(super) temperature: f64,

@@ -296,9 +296,22 @@ fn overrides_come_last_and_words_need_no_quotes() {
 }
 
 #[test]
-fn dense_attention_ignores_the_keys_of_knn() {
-    let dense = plan_of(SMALL, &["model.attention.neighbors=3"]).unwrap();
-    assert_eq!(dense, plan_of(SMALL, &[]).unwrap());
+fn dense_attention_ignores_the_keys_of_knn_only_if_it_is_asked_for() {
+    let sets = ["model.attention.kind=dense", "model.attention.neighbors=3"];
+    assert_eq!(plan_of(SMALL, &sets).unwrap(), plan_of(SMALL, &[]).unwrap());
+    let text = format!("{SMALL}[model.attention]\nneighbors = 3\n");
+    assert_snapshot!(error_of(&text, &["model.attention.selection=euclidean"]), @r#"
+    configs/x.toml:6:13: `neighbors` is set, but nothing says which attention
+      |
+    6 | neighbors = 3
+      |             ^
+      help: add `kind = "knn"` under `[model.attention]`, or "dense"
+
+    --set model.attention.selection=euclidean: `selection` is set, but nothing says which attention
+      help: add `kind = "knn"` under `[model.attention]`, or "dense"
+
+    2 problems in the configuration
+    "#);
 }
 
 #[test]
@@ -429,7 +442,7 @@ fn an_override_does_not_hide_a_section_written_as_a_value() {
 
 #[test]
 fn impossible_values_are_all_reported() {
-    let text = "[model]\nname = \"deit_tiny_patch16_244\"\ndrop_path = 1.0\n[model.attention]\nneighbors = [0, 1.5, 0.5]\n[data]\nkind = \"shapes\"\n[optim]\nbetas = [0.9, 1.0]\nlr = nan\n[augment]\nscale = [1.0, 0.5]\n";
+    let text = "[model]\nname = \"deit_tiny_patch16_244\"\ndrop_path = 1.0\n[model.attention]\nkind = \"knn\"\nneighbors = [0, 1.5, 0.5]\n[data]\nkind = \"shapes\"\n[optim]\nbetas = [0.9, 1.0]\nlr = nan\n[augment]\nscale = [1.0, 0.5]\n";
     assert_snapshot!(error_of(text, &["train.epochs=0", "data.shapes.classes=11"]), @r#"
     configs/x.toml:2:8: unknown model `deit_tiny_patch16_244`
       |
@@ -442,29 +455,29 @@ fn impossible_values_are_all_reported() {
     3 | drop_path = 1.0
       |             ^^^
 
-    configs/x.toml:5:13: invalid value `0` for `model.attention.neighbors`: expected a count of at least 1
+    configs/x.toml:6:13: invalid value `0` for `model.attention.neighbors`: expected a count of at least 1
       |
-    5 | neighbors = [0, 1.5, 0.5]
+    6 | neighbors = [0, 1.5, 0.5]
       |             ^^^^^^^^^^^^^
 
-    configs/x.toml:5:13: invalid value `1.5` for `model.attention.neighbors`: expected a share of the keys in (0, 1], or an integer for a count
+    configs/x.toml:6:13: invalid value `1.5` for `model.attention.neighbors`: expected a share of the keys in (0, 1], or an integer for a count
       |
-    5 | neighbors = [0, 1.5, 0.5]
+    6 | neighbors = [0, 1.5, 0.5]
       |             ^^^^^^^^^^^^^
 
-    configs/x.toml:9:9: invalid value `1.0` for `optim.betas`: expected a value in [0.0, 1.0)
-      |
-    9 | betas = [0.9, 1.0]
-      |         ^^^^^^^^^^
-
-    configs/x.toml:10:6: invalid value `NaN` for `optim.lr`: expected more than 0.0
+    configs/x.toml:10:9: invalid value `1.0` for `optim.betas`: expected a value in [0.0, 1.0)
        |
-    10 | lr = nan
+    10 | betas = [0.9, 1.0]
+       |         ^^^^^^^^^^
+
+    configs/x.toml:11:6: invalid value `NaN` for `optim.lr`: expected more than 0.0
+       |
+    11 | lr = nan
        |      ^^^
 
-    configs/x.toml:12:9: invalid value `[1.0, 0.5]` for `augment.scale`: expected the smaller value first
+    configs/x.toml:13:9: invalid value `[1.0, 0.5]` for `augment.scale`: expected the smaller value first
        |
-    12 | scale = [1.0, 0.5]
+    13 | scale = [1.0, 0.5]
        |         ^^^^^^^^^^
 
     --set data.shapes.classes=11: invalid value `11` for `data.shapes.classes`: expected a value in [2, 10]

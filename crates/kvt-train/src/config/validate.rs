@@ -190,6 +190,17 @@ impl<'a> Checks<'a> {
         let raw = &self.document.raw.model.attention;
         // Checked for dense attention too: a mistake must not wait for the day it is switched on.
         let neighbors = self.neighbors(&raw.neighbors);
+        // An explicit `kind = "dense"` may switch off the neighbours of a base; silence may not.
+        if self.document.set_place("model.attention.kind").is_none() {
+            for key in ["neighbors", "selection", "implementation"] {
+                let place = self.document.set_place(&format!("model.attention.{key}"));
+                if let Some(place) = place {
+                    let message = format!("`{key}` is set, but nothing says which attention");
+                    let help = "add `kind = \"knn\"` under `[model.attention]`, or \"dense\"";
+                    self.problems.push(Problem::new(place, message).help(help));
+                }
+            }
+        }
         AttentionPlan {
             kind: match raw.kind {
                 RawAttentionKind::Dense => AttentionKind::Dense,

@@ -2,7 +2,7 @@
 
 use burn::backend::{Flex, ops::FloatTensorOps, tensor::FloatTensor};
 use burn::tensor::{DType, FloatDType};
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::GeluOps;
@@ -23,13 +23,7 @@ impl GeluOps for Flex {
         let arch = Arch::new();
         x.storage_mut::<f32>()
             .par_chunks_mut(BLOCK)
-            .for_each(|block| {
-                arch.dispatch(|| {
-                    for x in block {
-                        *x *= normal(*x).0;
-                    }
-                });
-            });
+            .for_each(|block| arch.dispatch(Forward(block)));
         x
     }
 
@@ -46,16 +40,54 @@ impl GeluOps for Flex {
         grad.storage_mut::<f32>()
             .par_chunks_mut(BLOCK)
             .zip(x.storage::<f32>().par_chunks(BLOCK))
-            .for_each(|(grad, x)| {
-                arch.dispatch(|| {
-                    for (grad, &x) in grad.iter_mut().zip(x) {
-                        let (cumulative, density) = normal(x);
-                        *grad *= cumulative + x * density;
-                    }
-                });
-            });
+            .for_each(|(grad, x)| arch.dispatch(Backward { grad, x }));
         grad
     }
+}
+
+/// `x <- x Phi(x)`
+struct Forward<'a>(&'a mut [f32]);
+
+impl WithSimd for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (main, rest) = S::as_mut_simd_f32s(self.0);
+        for x in main {
+            *x = simd.mul_f32s(*x, normal(simd, *x).0);
+        }
+        let x = simd.partial_load_f32s(rest);
+        simd.partial_store_f32s(rest, simd.mul_f32s(x, normal(simd, x).0));
+    }
+}
+
+/// `grad <- grad (Phi(x) + x phi(x))`
+struct Backward<'a> {
+    grad: &'a mut [f32],
+    x: &'a [f32],
+}
+
+impl WithSimd for Backward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (x_main, x_rest) = S::as_simd_f32s(self.x);
+        let (grad_main, grad_rest) = S::as_mut_simd_f32s(self.grad);
+        for (grad, x) in grad_main.iter_mut().zip(x_main) {
+            *grad = simd.mul_f32s(*grad, slope(simd, *x));
+        }
+        let slope = slope(simd, simd.partial_load_f32s(x_rest));
+        let grad = simd.partial_load_f32s(grad_rest);
+        simd.partial_store_f32s(grad_rest, simd.mul_f32s(grad, slope));
+    }
+}
+
+#[inline(always)]
+fn slope<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    let (cumulative, density) = normal(simd, x);
+    simd.mul_add_f32s(x, density, cumulative)
 }
 
 /// `Phi(x)` to within 1e-7, and the density `phi(x)`.
@@ -63,24 +95,28 @@ impl GeluOps for Flex {
 /// Abramowitz & Stegun 7.1.26: `erfc(z) = t (a1 + t (a2 + ...)) e^{-z^2}` with `t = 1 / (1 + p z)`,
 /// taken on the side where it does not cancel.
 #[inline(always)]
-fn normal(x: f32) -> (f32, f32) {
+fn normal<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
     const INV_SQRT_2: f32 = std::f32::consts::FRAC_1_SQRT_2;
     const INV_SQRT_2PI: f32 = 0.398_942_3;
-    let z = x.abs() * INV_SQRT_2;
-    let bell = exp(-z * z);
-    let t = 1.0 / (1.0 + 0.327_591_1 * z);
-    let p = 1.061_405_4;
-    let p = p * t - 1.453_152;
-    let p = p * t + 1.421_413_8;
-    let p = p * t - 0.284_496_72;
-    let p = p * t + 0.254_829_6;
-    let upper = 0.5 * p * t * bell;
-    let cumulative = if x < 0.0 { upper } else { 1.0 - upper };
-    (cumulative, bell * INV_SQRT_2PI)
+    let all = |value: f32| simd.splat_f32s(value);
+    let z = simd.mul_f32s(simd.abs_f32s(x), all(INV_SQRT_2));
+    let bell = exp(simd, simd.mul_f32s(simd.neg_f32s(z), z));
+    let t = simd.div_f32s(all(1.0), simd.mul_add_f32s(z, all(0.327_591_1), all(1.0)));
+    let mut p = all(1.061_405_4);
+    for coefficient in [-1.453_152, 1.421_413_8, -0.284_496_72, 0.254_829_6] {
+        p = simd.mul_add_f32s(p, t, all(coefficient));
+    }
+    let half = simd.mul_f32s(all(0.5), simd.mul_f32s(p, t));
+    let upper = simd.mul_f32s(half, bell);
+    let negative = simd.less_than_f32s(x, all(0.0));
+    let cumulative = simd.select_f32s(negative, upper, simd.sub_f32s(all(1.0), upper));
+    (cumulative, simd.mul_f32s(bell, all(INV_SQRT_2PI)))
 }
 
 #[cfg(test)]
 mod tests {
+    use pulp::Scalar;
+
     use super::*;
 
     #[test]
@@ -96,7 +132,7 @@ mod tests {
             (2.0, 0.977_249_868_1),
             (6.0, 0.999_999_999_0),
         ] {
-            let actual = f64::from(normal(x).0);
+            let actual = f64::from(normal(Scalar, x).0);
             assert!(
                 (actual - expected).abs() < 2e-7,
                 "{x}: {actual} is not {expected}"
@@ -106,8 +142,11 @@ mod tests {
 
     #[test]
     fn extremes_do_not_overflow() {
-        assert_eq!(normal(f32::INFINITY), (1.0, 0.0));
-        assert_eq!(normal(f32::NEG_INFINITY), (0.0, 0.0));
-        assert!(normal(f32::NAN).0.is_nan());
+        for (x, expected) in [(f32::INFINITY, 1.0), (f32::NEG_INFINITY, 0.0)] {
+            let (cumulative, density) = normal(Scalar, x);
+            assert_eq!(cumulative, expected);
+            assert!(density < 1e-37);
+        }
+        assert!(normal(Scalar, f32::NAN).0.is_nan());
     }
 }

@@ -1,55 +1,86 @@
-//! CubeCL kernels: one cube (workgroup) per row, reductions in shared memory
-//! only, so that no plane (subgroup) feature is needed. Correctness first.
+//! CubeCL kernels. Where the device has plane (subgroup, warp) operations, the units of a plane share
+//! a row; elsewhere a unit has a row for itself. Either way there is neither a barrier nor shared
+//! memory, and rows may have any length: what differs is how partial results are put together.
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
 use burn_cubecl::{
     CubeBackend, kernel::into_contiguous, ops::numeric::empty_device_contiguous_dtype,
     tensor::CubeTensor,
 };
+use cubecl::features::Plane;
 use cubecl::prelude::*;
 
 use super::KnnOps;
 
-/// Sum over the cube; every unit gets the result. The cube size is a power of two.
-#[cube]
-fn cube_sum<T: Numeric>(value: T, scratch: &mut [T]) -> T {
-    let unit = UNIT_POS as usize;
-    scratch[unit] = value;
-    sync_cube();
-    let mut stride = CUBE_DIM as usize / 2;
-    while stride > 0 {
-        if unit < stride {
-            let other = scratch[unit + stride];
-            scratch[unit] += other;
-        }
-        sync_cube();
-        stride /= 2;
-    }
-    let total = scratch[0];
-    sync_cube();
-    total
+/// Rounds of the search by value, which tells distinct scores apart in about ten, before the search
+/// by bits, which always ends.
+const ROUNDS: u32 = 24;
+
+/// The part of a row that a unit looks at: every `step`-th score from `first`.
+#[derive(CubeType, Clone, Copy)]
+struct Part {
+    base: usize,
+    keys: usize,
+    first: usize,
+    step: usize,
 }
 
-/// Maximum over the cube; every unit gets the result.
 #[cube]
-fn cube_max(value: u32, scratch: &mut [u32]) -> u32 {
-    let unit = UNIT_POS as usize;
-    scratch[unit] = value;
-    sync_cube();
-    let mut stride = CUBE_DIM as usize / 2;
-    while stride > 0 {
-        if unit < stride {
-            let other = scratch[unit + stride];
-            if other > scratch[unit] {
-                scratch[unit] = other;
-            }
+impl Part {
+    /// The row of this unit, and its part of it. Row numbers may be past the last row.
+    fn new(keys: u32, #[comptime] plane: bool) -> (usize, Part) {
+        let mut row = ABSOLUTE_POS;
+        let mut first = 0usize;
+        let mut step = 1usize;
+        if comptime!(plane) {
+            row = CUBE_POS * CUBE_DIM_Y as usize + UNIT_POS_Y as usize;
+            first = UNIT_POS_X as usize;
+            step = CUBE_DIM_X as usize;
         }
-        sync_cube();
-        stride /= 2;
+        let part = Part {
+            base: row * keys as usize,
+            keys: keys as usize,
+            first,
+            step,
+        };
+        (row, part)
     }
-    let total = scratch[0];
-    sync_cube();
-    total
+}
+
+#[cube]
+fn total_count(value: u32, #[comptime] plane: bool) -> u32 {
+    if comptime!(plane) {
+        plane_sum(value)
+    } else {
+        value
+    }
+}
+
+#[cube]
+fn total_sum(value: f32, #[comptime] plane: bool) -> f32 {
+    if comptime!(plane) {
+        plane_sum(value)
+    } else {
+        value
+    }
+}
+
+#[cube]
+fn total_max(value: u32, #[comptime] plane: bool) -> u32 {
+    if comptime!(plane) {
+        plane_max(value)
+    } else {
+        value
+    }
+}
+
+#[cube]
+fn total_min(value: u32, #[comptime] plane: bool) -> u32 {
+    if comptime!(plane) {
+        plane_min(value)
+    } else {
+        value
+    }
 }
 
 /// A u32 whose unsigned order is the order of the floats. Both zeros map to one key, and every NaN
@@ -76,6 +107,111 @@ fn key_value(key: u32) -> f32 {
     f32::reinterpret(key ^ mask)
 }
 
+/// How many keys of the row are at least `level`.
+#[cube]
+fn count_from<F: Float>(
+    scores: &Tensor<F>,
+    part: &Part,
+    level: u32,
+    #[comptime] plane: bool,
+) -> u32 {
+    let mut count = 0u32;
+    let mut i = part.first;
+    while i < part.keys {
+        if ordered_key::<F>(scores[part.base + i]) >= level {
+            count += 1u32;
+        }
+        i += part.step;
+    }
+    total_count(count, plane)
+}
+
+/// Threshold and bound that keep `k` of more keys: a key survives if it is above the threshold, or
+/// equal to it at an index below the bound.
+#[cube]
+fn select_keys<F: Float>(
+    scores: &Tensor<F>,
+    part: &Part,
+    k: u32,
+    min_key: u32,
+    max_key: u32,
+    #[comptime] plane: bool,
+) -> (u32, u32) {
+    // At least k keys (`many`) reach `low`, fewer (`few`) reach `high`.
+    let mut low = min_key;
+    let mut high = max_key + 1u32;
+    let mut many = part.keys as u32;
+    let mut few = 0u32;
+    let mut threshold = 0u32;
+    let mut bound = 0u32;
+
+    // By value: interpolation and bisection in turn.
+    let mut found = false;
+    let mut round = 0u32;
+    while round < ROUNDS {
+        let from = key_value(low);
+        let share = select(
+            round % 2u32 == 0u32,
+            (f32::cast_from(many - k) + 0.5f32) / f32::cast_from(many - few),
+            0.5f32,
+        );
+        let level = ordered_key::<f32>(from + (key_value(high) - from) * share);
+        round += 1u32;
+        if level > low && level < high {
+            let count = count_from::<F>(scores, part, level, plane);
+            if count == k {
+                threshold = level - 1u32;
+                found = true;
+                round = ROUNDS;
+            } else if count > k {
+                low = level;
+                many = count;
+            } else {
+                high = level;
+                few = count;
+            }
+        } else {
+            round = ROUNDS;
+        }
+    }
+
+    if !found {
+        // By bits: `low` becomes the k-th largest key.
+        while high - low > 1u32 {
+            let level = low + (high - low) / 2u32;
+            let count = count_from::<F>(scores, part, level, plane);
+            if count >= k {
+                low = level;
+            } else {
+                high = level;
+                few = count;
+            }
+        }
+        threshold = low;
+        // The places left go to the ties, lowest index first: the largest bound below which there
+        // are no more ties than places.
+        let places = k - few;
+        let mut end = part.keys as u32 + 1u32;
+        while end - bound > 1u32 {
+            let middle = bound + (end - bound) / 2u32;
+            let mut count = 0u32;
+            let mut i = part.first;
+            while i < middle as usize {
+                if ordered_key::<F>(scores[part.base + i]) == threshold {
+                    count += 1u32;
+                }
+                i += part.step;
+            }
+            if total_count(count, plane) <= places {
+                bound = middle;
+            } else {
+                end = middle;
+            }
+        }
+    }
+    (threshold, bound)
+}
+
 #[cube(launch)]
 fn knn_softmax_kernel<F: Float>(
     scores: &Tensor<F>,
@@ -83,108 +219,63 @@ fn knn_softmax_kernel<F: Float>(
     rows: u32,
     keys: u32,
     k: u32,
-    index_bits: u32,
-    #[comptime] units: usize,
+    #[comptime] plane: bool,
     #[define(F)] _dtype: ElemType,
 ) {
-    let row = CUBE_POS;
-    // Uniform over the cube, so no unit is missing at a barrier below.
+    let (row, part) = Part::new(keys, plane);
     if row >= rows as usize {
         terminate!();
     }
-    let n = keys as usize;
-    let base = row * n;
-    let unit = UNIT_POS as usize;
-    let step = CUBE_DIM as usize;
-    let mut counts = Shared::<[u32]>::new_slice(units);
-    let mut sums = Shared::<[f32]>::new_slice(units);
-
-    // 1. The k-th largest key, bit by bit: the largest t with |{key >= t}| >= k.
-    //    Left at 0, which is below every key, where all survive.
-    let mut threshold = 0u32;
-    if k < keys {
-        for pass in 0..32u32 {
-            let candidate = threshold | (1u32 << (31u32 - pass));
-            let mut count = 0u32;
-            let mut i = unit;
-            while i < n {
-                if ordered_key::<F>(scores[base + i]) >= candidate {
-                    count += 1u32;
-                }
-                i += step;
-            }
-            if cube_sum::<u32>(count, &mut counts) >= k {
-                threshold = candidate;
-            }
-        }
-    }
-
-    // 2. Everything above survives; the places left go to the ties, lowest index first.
-    let mut above = 0u32;
     let mut max_key = 0u32;
-    let mut i = unit;
-    while i < n {
-        let key = ordered_key::<F>(scores[base + i]);
-        if key > threshold {
-            above += 1u32;
-        }
-        if key > max_key {
-            max_key = key;
-        }
-        i += step;
+    let mut min_key = 0xffff_ffffu32;
+    let mut i = part.first;
+    while i < part.keys {
+        let key = ordered_key::<F>(scores[part.base + i]);
+        max_key = select(key > max_key, key, max_key);
+        min_key = select(key < min_key, key, min_key);
+        i += part.step;
     }
-    let places = k - cube_sum::<u32>(above, &mut counts);
-    let max_key = cube_max(max_key, &mut counts);
-    let max = key_value(max_key);
+    let max_key = total_max(max_key, plane);
+    let min_key = total_min(min_key, plane);
     // A NaN or +inf in the row, or nothing but -inf: the softmax has no value.
     let broken = max_key >= INFINITY || max_key <= NEGATIVE_INFINITY;
-    let nan = f32::reinterpret(max_key | 0x7fff_ffffu32);
-
-    // The largest bound b with |{tie, index < b}| <= places.
+    // Below every key, where all survive.
+    let mut threshold = 0u32;
     let mut bound = 0u32;
-    for pass in 0..index_bits {
-        let candidate = bound | (1u32 << (index_bits - 1u32 - pass));
-        let mut count = 0u32;
-        let mut i = unit;
-        while i < n {
-            if ordered_key::<F>(scores[base + i]) == threshold && (i as u32) < candidate {
-                count += 1u32;
-            }
-            i += step;
-        }
-        if cube_sum::<u32>(count, &mut counts) <= places {
-            bound = candidate;
-        }
+    if k < keys && !broken {
+        let (found, places) = select_keys::<F>(scores, &part, k, min_key, max_key, plane);
+        threshold = found;
+        bound = places;
     }
 
-    // 3. Softmax over the survivors, accumulated in f32.
+    // Softmax over the survivors, accumulated in f32.
+    let max = key_value(max_key);
     let mut sum = 0.0f32;
-    let mut i = unit;
-    while i < n {
-        let value = scores[base + i];
-        let key = ordered_key::<F>(value);
-        let kept = key > threshold || (key == threshold && (i as u32) < bound);
-        if kept && key > NEGATIVE_INFINITY {
-            sum += (f32::cast_from(value) - max).exp();
-        }
-        i += step;
+    let mut i = part.first;
+    while i < part.keys {
+        sum += weight::<F>(scores[part.base + i], i as u32, max, threshold, bound);
+        i += part.step;
     }
-    let total = cube_sum::<f32>(sum, &mut sums);
-    let mut i = unit;
-    while i < n {
-        let value = scores[base + i];
-        let key = ordered_key::<F>(value);
-        let kept = key > threshold || (key == threshold && (i as u32) < bound);
-        let mut probability = 0.0f32;
-        if kept && key > NEGATIVE_INFINITY {
-            probability = (f32::cast_from(value) - max).exp() / total;
-        }
-        if broken {
-            probability = nan;
-        }
-        output[base + i] = F::cast_from(probability);
-        i += step;
+    let total = total_sum(sum, plane);
+    let nan = f32::reinterpret(max_key | 0x7fff_ffffu32);
+    let mut i = part.first;
+    while i < part.keys {
+        let weight = weight::<F>(scores[part.base + i], i as u32, max, threshold, bound);
+        output[part.base + i] = F::cast_from(select(broken, nan, weight / total));
+        i += part.step;
     }
+}
+
+/// `exp(score - max)` of a survivor, else 0.
+#[cube]
+fn weight<F: Float>(score: F, index: u32, max: f32, threshold: u32, bound: u32) -> f32 {
+    let key = ordered_key::<F>(score);
+    let kept = key > threshold || (key == threshold && index < bound);
+    let mut weight = 0.0f32;
+    if kept && key > NEGATIVE_INFINITY {
+        weight = (f32::cast_from(score) - max).exp();
+    }
+    weight
 }
 
 #[cube(launch)]
@@ -194,40 +285,37 @@ fn knn_softmax_backward_kernel<F: Float>(
     output: &mut Tensor<F>,
     rows: u32,
     keys: u32,
-    #[comptime] units: usize,
+    #[comptime] plane: bool,
     #[define(F)] _dtype: ElemType,
 ) {
-    let row = CUBE_POS;
+    let (row, part) = Part::new(keys, plane);
     if row >= rows as usize {
         terminate!();
     }
-    let n = keys as usize;
-    let base = row * n;
-    let unit = UNIT_POS as usize;
-    let step = CUBE_DIM as usize;
-    let mut sums = Shared::<[f32]>::new_slice(units);
-
     let mut sum = 0.0f32;
-    let mut i = unit;
-    while i < n {
-        sum += f32::cast_from(probabilities[base + i]) * f32::cast_from(grad[base + i]);
-        i += step;
+    let mut i = part.first;
+    while i < part.keys {
+        let at = part.base + i;
+        sum += f32::cast_from(probabilities[at]) * f32::cast_from(grad[at]);
+        i += part.step;
     }
-    let dot = cube_sum::<f32>(sum, &mut sums);
-    let mut i = unit;
-    while i < n {
-        let p = f32::cast_from(probabilities[base + i]);
-        let g = f32::cast_from(grad[base + i]);
-        output[base + i] = F::cast_from(p * (g - dot));
-        i += step;
+    let dot = total_sum(sum, plane);
+    let mut i = part.first;
+    while i < part.keys {
+        let at = part.base + i;
+        let p = f32::cast_from(probabilities[at]);
+        let g = f32::cast_from(grad[at]);
+        output[at] = F::cast_from(p * (g - dot));
+        i += part.step;
     }
 }
 
-/// How a row-per-cube kernel is launched on a tensor's device.
+/// How the rows of a tensor are spread over its device.
 struct Launch {
     rows: u32,
     keys: u32,
-    units: usize,
+    /// A plane has a row, or else a unit has.
+    plane: bool,
     count: CubeCount,
     dim: CubeDim,
 }
@@ -237,21 +325,32 @@ impl Launch {
         let shape = tensor.shape();
         let keys = shape[shape.num_dims() - 1];
         let rows = (shape.num_elements() / keys) as u32;
-        let hardware = &tensor.client.properties().hardware;
-        let limit = (hardware
-            .max_units_per_cube
-            .min(hardware.max_cube_dim.0)
-            .min(256)) as usize;
-        // The largest power of two within the limit, no larger than the row needs.
-        let units = keys.next_power_of_two().min(1 << limit.ilog2());
-        // x alone may be limited to 65535 cubes; surplus cubes end at the first check.
-        let x = rows.min(hardware.max_cube_count.0);
+        let properties = tensor.client.properties();
+        let hardware = &properties.hardware;
+        let planes = &properties.features.plane;
+        let size = hardware.plane_size_max;
+        let plane = planes.contains(Plane::Ops) && size > 1 && hardware.plane_size_min == size;
+        let (rows_per_cube, dim) = if plane {
+            // Planes of a cube go different ways, if the device lets them.
+            let alone = !planes.contains(Plane::NonUniformControlFlow);
+            let rows = if alone { 1 } else { 4 };
+            (rows, CubeDim::new_2d(size, rows))
+        } else {
+            let units = hardware
+                .max_units_per_cube
+                .min(hardware.max_cube_dim.0)
+                .min(64);
+            (units, CubeDim::new_1d(units))
+        };
+        let cubes = rows.div_ceil(rows_per_cube);
+        // x alone may be limited to 65535 cubes; surplus rows end at the first check.
+        let x = cubes.min(hardware.max_cube_count.0);
         Self {
             rows,
             keys: keys as u32,
-            units,
-            count: CubeCount::Static(x, rows.div_ceil(x), 1),
-            dim: CubeDim::new_1d(units as u32),
+            plane,
+            count: CubeCount::Static(x, cubes.div_ceil(x), 1),
+            dim,
         }
     }
 }
@@ -283,8 +382,7 @@ impl KnnOps for CubeBackend {
             launch.rows,
             launch.keys,
             k.min(launch.keys as usize) as u32,
-            u32::BITS - launch.keys.leading_zeros(),
-            launch.units,
+            launch.plane,
             dtype_to_storage_type(dtype),
         );
         output
@@ -311,7 +409,7 @@ impl KnnOps for CubeBackend {
             output.clone().into_tensor_arg(),
             launch.rows,
             launch.keys,
-            launch.units,
+            launch.plane,
             dtype_to_storage_type(dtype),
         );
         output

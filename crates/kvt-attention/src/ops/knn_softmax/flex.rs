@@ -1,20 +1,17 @@
-//! k-NN softmax on the `flex` CPU backend: rows spread over rayon, a selection that does not
-//! sort, and loops that the compiler vectorises for the CPU it finds at run time.
+//! k-NN softmax on the `flex` CPU backend: rows spread over rayon, in SIMD for the CPU
+//! that is found at run time.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, FloatDType};
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::KnnOps;
-use crate::ops::math::exp;
+use crate::ops::rows::{scale, softmax_gradient, weigh};
 
 /// Rows are handed to a thread in blocks of about this many scores.
 const BLOCK: usize = 16 * 1024;
-
-/// Independent sums per row: the compiler may not reorder a single running sum of floats.
-const LANES: usize = 16;
 
 impl KnnOps for Flex {
     fn knn_softmax(scores: FloatTensor<Self>, k: usize) -> FloatTensor<Self> {
@@ -35,11 +32,12 @@ impl KnnOps for Flex {
         scores
             .storage_mut::<f32>()
             .par_chunks_mut(rows * keys)
-            .for_each_init(Vec::new, |scratch, block| {
-                arch.dispatch(|| {
-                    for row in block.chunks_exact_mut(keys) {
-                        softmax_row(row, k, scratch);
-                    }
+            .for_each_init(Vec::new, |scratch, rows| {
+                arch.dispatch(Softmax {
+                    rows,
+                    keys,
+                    k,
+                    scratch,
                 });
             });
         scores
@@ -69,105 +67,51 @@ impl KnnOps for Flex {
             .par_chunks_mut(rows * keys)
             .zip(probabilities.storage::<f32>().par_chunks(rows * keys))
             .for_each(|(grad, probabilities)| {
-                arch.dispatch(|| {
-                    for (g, p) in grad
-                        .chunks_exact_mut(keys)
-                        .zip(probabilities.chunks_exact(keys))
-                    {
-                        backward_row(g, p);
-                    }
+                arch.dispatch(Gradient {
+                    grad,
+                    probabilities,
+                    keys,
                 });
             });
         grad
     }
 }
 
-/// One row of scores becomes one row of probabilities.
-#[inline(always)]
-fn softmax_row(row: &mut [f32], k: usize, scratch: &mut Vec<f32>) {
-    let max = row.iter().fold(f32::NEG_INFINITY, |max, &x| {
-        // A NaN must win: it compares false with everything.
-        if x > max || x.is_nan() { x } else { max }
-    });
-    // `max` may have been overwritten after a NaN, so ask the row itself.
-    let nan = row.iter().fold(false, |nan, x| nan | x.is_nan());
-    if nan || !max.is_finite() {
-        row.fill(f32::NAN);
-        return;
-    }
-    if k < row.len() {
-        drop_below(row, k, scratch);
-    }
-    for x in row.iter_mut() {
-        *x = exp(*x - max);
-    }
-    let scale = 1.0 / sum_by_lanes(row, |x| x);
-    for x in row.iter_mut() {
-        *x *= scale;
-    }
+/// Rows of scores become rows of probabilities.
+struct Softmax<'a> {
+    rows: &'a mut [f32],
+    keys: usize,
+    k: usize,
+    scratch: &'a mut Vec<f32>,
 }
 
-/// Sets all but the `k` largest of a NaN-free row to -inf; of equal scores the first ones stay.
-#[inline(always)]
-fn drop_below(row: &mut [f32], k: usize, scratch: &mut Vec<f32>) {
-    scratch.clear();
-    // Adding +0 turns -0 into +0: `total_cmp` would tell the two apart.
-    scratch.extend(row.iter().map(|x| x + 0.0));
-    let at = row.len() - k;
-    let (_, &mut threshold, larger) = scratch.select_nth_unstable_by(at, f32::total_cmp);
-    let above = larger
-        .iter()
-        .fold(0usize, |n, &x| n + usize::from(x > threshold));
-    let ties = row
-        .iter()
-        .fold(0usize, |n, &x| n + usize::from(x == threshold));
-    if above + ties == k {
-        // No tie at the boundary: a branch-free pass.
-        for x in row.iter_mut() {
-            *x = if *x >= threshold {
-                *x
-            } else {
-                f32::NEG_INFINITY
-            };
-        }
-    } else {
-        let mut places = k - above;
-        for x in row.iter_mut() {
-            if *x == threshold && places > 0 {
-                places -= 1;
-            } else if *x <= threshold {
-                *x = f32::NEG_INFINITY;
-            }
+impl WithSimd for Softmax<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        for row in self.rows.chunks_exact_mut(self.keys) {
+            let state = weigh(simd, row, self.k, self.scratch);
+            scale(row, state.scale);
         }
     }
 }
 
-/// `g <- p * (g - sum(p * g))`
-#[inline(always)]
-fn backward_row(grad: &mut [f32], probabilities: &[f32]) {
-    let mut lanes = [0.0; LANES];
-    let (g_main, g_rest) = grad.as_chunks::<LANES>();
-    let (p_main, p_rest) = probabilities.as_chunks::<LANES>();
-    for (g, p) in g_main.iter().zip(p_main) {
-        for lane in 0..LANES {
-            lanes[lane] += g[lane] * p[lane];
-        }
-    }
-    let rest: f32 = g_rest.iter().zip(p_rest).map(|(g, p)| g * p).sum();
-    let dot = lanes.iter().sum::<f32>() + rest;
-    for (g, p) in grad.iter_mut().zip(probabilities) {
-        *g = p * (*g - dot);
-    }
+/// Rows of gradients of probabilities become rows of gradients of scores.
+struct Gradient<'a> {
+    grad: &'a mut [f32],
+    probabilities: &'a [f32],
+    keys: usize,
 }
 
-#[inline(always)]
-fn sum_by_lanes(row: &[f32], value: impl Fn(f32) -> f32) -> f32 {
-    let mut lanes = [0.0; LANES];
-    let (main, rest) = row.as_chunks::<LANES>();
-    for chunk in main {
-        for lane in 0..LANES {
-            lanes[lane] += value(chunk[lane]);
+impl WithSimd for Gradient<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let rows = self.grad.chunks_exact_mut(self.keys);
+        for (grad, p) in rows.zip(self.probabilities.chunks_exact(self.keys)) {
+            softmax_gradient(simd, grad, p);
         }
     }
-    lanes.iter().sum::<f32>() + rest.iter().map(|&x| value(x)).sum::<f32>()
 }

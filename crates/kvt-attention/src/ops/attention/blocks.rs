@@ -1,0 +1,289 @@
+//! k-NN attention on the CPU, block of queries by block of queries: the scores of a block live in a
+//! buffer that stays in the cache, and are made again for the gradient. Memory beside inputs and
+//! outputs does not grow with queries times keys.
+
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use crate::ops::matrix::{Matrix, Write, multiply};
+use crate::ops::rows::{RowState, scale, softmax_gradient, weigh, weigh_again};
+
+/// Queries of a block: enough for the matrix product to be fast, few enough for the cache.
+const QUERIES: usize = 64;
+
+/// Parts that the gradient of one image is split into where there are few images. A constant, so
+/// that the sums over the parts do not depend on the number of threads.
+const PARTS: usize = 8;
+
+/// Where the heads of one tensor lie: the `dim` channels of token `t` of head `h` of image `b`
+/// start at `offset + b * image + h * head + t * token`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) offset: usize,
+    pub(super) image: usize,
+    pub(super) head: usize,
+    pub(super) token: usize,
+    pub(super) dim: usize,
+}
+
+impl Place {
+    fn head<'a>(&self, data: &'a [f32], image: usize, head: usize, tokens: usize) -> Matrix<'a> {
+        let start = self.offset + image * self.image + head * self.head;
+        Matrix::new(&data[start..], [tokens, self.dim], self.token)
+    }
+}
+
+/// A tensor of heads.
+#[derive(Clone, Copy)]
+pub(super) struct Heads<'a> {
+    pub(super) data: &'a [f32],
+    pub(super) place: Place,
+}
+
+/// What is to be computed: `softmax(top_k(scale q k^T)) v`.
+#[derive(Clone, Copy)]
+pub(super) struct Problem<'a> {
+    pub(super) images: usize,
+    pub(super) heads: usize,
+    pub(super) queries: usize,
+    pub(super) keys: usize,
+    pub(super) q: Heads<'a>,
+    pub(super) k: Heads<'a>,
+    pub(super) v: Heads<'a>,
+    pub(super) scale: f32,
+    /// How many keys a query keeps.
+    pub(super) kept: usize,
+}
+
+/// Scores of a block and what goes with them, kept by a thread from block to block.
+#[derive(Default)]
+struct Buffers {
+    scores: Vec<f32>,
+    grads: Vec<f32>,
+    selection: Vec<f32>,
+}
+
+impl<'a> Problem<'a> {
+    fn q(&self, image: usize, head: usize) -> Matrix<'a> {
+        self.q.place.head(self.q.data, image, head, self.queries)
+    }
+
+    fn k(&self, image: usize, head: usize) -> Matrix<'a> {
+        self.k.place.head(self.k.data, image, head, self.keys)
+    }
+
+    fn v(&self, image: usize, head: usize) -> Matrix<'a> {
+        self.v.place.head(self.v.data, image, head, self.keys)
+    }
+
+    /// Queries per block: blocks of about the same size.
+    fn block(&self) -> usize {
+        self.queries.div_ceil(self.queries.div_ceil(QUERIES).max(1))
+    }
+
+    /// Fills `out`, `[image, query, head, value_dim]`, and `states`, `[image, query, head]`.
+    pub(super) fn forward(&self, out: &mut [f32], states: &mut [RowState]) {
+        let width = self.heads * self.v.place.dim;
+        let block = self.block();
+        let out = out.par_chunks_mut(self.queries * width);
+        let states = states.par_chunks_mut(self.queries * self.heads);
+        out.zip(states)
+            .enumerate()
+            .for_each(|(image, (out, states))| {
+                let out = out.par_chunks_mut(block * width);
+                let states = states.par_chunks_mut(block * self.heads);
+                out.zip(states).enumerate().for_each_init(
+                    Buffers::default,
+                    |buffers, (number, (out, states))| {
+                        self.forward_block(image, number * block, out, states, buffers);
+                    },
+                );
+            });
+    }
+
+    fn forward_block(
+        &self,
+        image: usize,
+        start: usize,
+        out: &mut [f32],
+        states: &mut [RowState],
+        buffers: &mut Buffers,
+    ) {
+        let dim = self.v.place.dim;
+        let width = self.heads * dim;
+        let queries = out.len() / width;
+        for head in 0..self.heads {
+            let q = self.q(image, head).rows(start..start + queries);
+            let scores = grown(&mut buffers.scores, queries * self.keys);
+            self.score(scores, q, image, head);
+            Arch::new().dispatch(Weigh {
+                scores,
+                states: states.iter_mut().skip(head).step_by(self.heads),
+                problem: self,
+                selection: &mut buffers.selection,
+            });
+            let weights = Matrix::new(scores, [queries, self.keys], self.keys);
+            let out = &mut out[head * dim..];
+            multiply(
+                out,
+                width,
+                Write::Replace,
+                1.0,
+                weights,
+                self.v(image, head),
+            );
+            // Scaling the output costs dim products per query, scaling the weights one per key.
+            for (token, out) in out.chunks_mut(width).enumerate() {
+                scale(&mut out[..dim], states[token * self.heads + head].scale);
+            }
+        }
+    }
+
+    fn score(&self, scores: &mut [f32], q: Matrix<'_>, image: usize, head: usize) {
+        let k = self.k(image, head).t();
+        multiply(scores, self.keys, Write::Replace, self.scale, q, k);
+    }
+
+    /// Writes the gradients of q, k and v: `out` has one slice per image, in which they lie as
+    /// `places` say (their `image` is not used). `grad` is the gradient of the output.
+    pub(super) fn backward(
+        &self,
+        grad: Heads<'_>,
+        states: &[RowState],
+        out: &mut [f32],
+        places: [Place; 3],
+    ) {
+        let size = out.len() / self.images.max(1);
+        let block = self.block();
+        let blocks = self.queries.div_ceil(block.max(1));
+        let parts = (PARTS / self.images.max(1)).clamp(1, blocks.max(1));
+        out.par_chunks_mut(size)
+            .enumerate()
+            .for_each(|(image, out)| {
+                let part = |part: usize, out: &mut [f32]| {
+                    let mut buffers = Buffers::default();
+                    for number in (part..blocks).step_by(parts) {
+                        let start = number * block;
+                        let queries = start..(start + block).min(self.queries);
+                        // The first block of a part finds nothing to add to.
+                        let write = if number == part {
+                            Write::Replace
+                        } else {
+                            Write::Add
+                        };
+                        let task = (image, queries, write);
+                        self.backward_block(task, grad, states, out, places, &mut buffers);
+                    }
+                };
+                if parts == 1 {
+                    part(0, out);
+                    return;
+                }
+                let sums: Vec<Vec<f32>> = (0..parts)
+                    .into_par_iter()
+                    .map(|number| {
+                        let mut sum = vec![0.0; size];
+                        part(number, &mut sum);
+                        sum
+                    })
+                    .collect();
+                out.fill(0.0);
+                for sum in sums {
+                    for (out, x) in out.iter_mut().zip(sum) {
+                        *out += x;
+                    }
+                }
+            });
+    }
+
+    fn backward_block(
+        &self,
+        (image, queries, write): (usize, std::ops::Range<usize>, Write),
+        grad: Heads<'_>,
+        states: &[RowState],
+        out: &mut [f32],
+        [q_place, k_place, v_place]: [Place; 3],
+        buffers: &mut Buffers,
+    ) {
+        let (rows, keys) = (queries.len(), self.keys);
+        for head in 0..self.heads {
+            let q = self.q(image, head).rows(queries.clone());
+            let (k, v) = (self.k(image, head), self.v(image, head));
+            let grad = grad.place.head(grad.data, image, head, self.queries);
+            let grad = grad.rows(queries.clone());
+            let scores = grown(&mut buffers.scores, rows * keys);
+            let grads = grown(&mut buffers.grads, rows * keys);
+            self.score(scores, q, image, head);
+            multiply(grads, keys, Write::Replace, 1.0, grad, v.t());
+            let first = (image * self.queries + queries.start) * self.heads + head;
+            Arch::new().dispatch(Gradient {
+                scores,
+                grads,
+                states: states.iter().skip(first).step_by(self.heads),
+                problem: self,
+            });
+            let weights = Matrix::new(scores, [rows, keys], keys);
+            let grads = Matrix::new(grads, [rows, keys], keys);
+            let start =
+                |place: Place, token: usize| place.offset + token * place.token + head * place.head;
+            let (at, stride) = (start(q_place, queries.start), q_place.token);
+            multiply(&mut out[at..], stride, Write::Replace, self.scale, grads, k);
+            let (at, stride) = (start(k_place, 0), k_place.token);
+            multiply(&mut out[at..], stride, write, self.scale, grads.t(), q);
+            let (at, stride) = (start(v_place, 0), v_place.token);
+            multiply(&mut out[at..], stride, write, 1.0, weights.t(), grad);
+        }
+    }
+}
+
+/// The rows of a block of scores become weights.
+struct Weigh<'a, I> {
+    scores: &'a mut [f32],
+    states: I,
+    problem: &'a Problem<'a>,
+    selection: &'a mut Vec<f32>,
+}
+
+impl<'a, I: Iterator<Item = &'a mut RowState>> WithSimd for Weigh<'_, I> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let rows = self.scores.chunks_exact_mut(self.problem.keys);
+        for (row, state) in rows.zip(self.states) {
+            *state = weigh(simd, row, self.problem.kept, self.selection);
+        }
+    }
+}
+
+/// The rows of a block of scores become probabilities, and the gradients of the probabilities those
+/// of the scores.
+struct Gradient<'a, I> {
+    scores: &'a mut [f32],
+    grads: &'a mut [f32],
+    states: I,
+    problem: &'a Problem<'a>,
+}
+
+impl<'a, I: Iterator<Item = &'a RowState>> WithSimd for Gradient<'_, I> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let keys = self.problem.keys;
+        let scores = self.scores.chunks_exact_mut(keys);
+        let rows = scores.zip(self.grads.chunks_exact_mut(keys));
+        for ((row, grad), state) in rows.zip(self.states) {
+            weigh_again(simd, row, state);
+            softmax_gradient(simd, grad, row);
+        }
+    }
+}
+
+/// The first `len` values of a buffer that only grows; they hold anything.
+fn grown(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    if buffer.len() < len {
+        buffer.resize(len, 0.0);
+    }
+    &mut buffer[..len]
+}

@@ -1,0 +1,247 @@
+//! Attention on the `flex` CPU backend: where the tensors lie, for [`super::blocks`].
+
+use burn::backend::{Flex, TensorMetadata, ops::FloatTensorOps, tensor::FloatTensor};
+use burn::tensor::{DType, FloatDType, Shape};
+
+use super::AttentionOps;
+use super::blocks::{Heads, Place, Problem};
+use crate::ops::rows::RowState;
+
+/// Floats of a [`RowState`].
+const STATE: usize = size_of::<RowState>() / size_of::<f32>();
+
+impl AttentionOps for Flex {
+    /// Saves what [`RowState`] holds, `[batch, query, heads, 4]`.
+    fn knn_attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        scale: f64,
+        kept: usize,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let dtype = q.dtype();
+        let [q, k, v] = [q, k, v].map(prepare);
+        let problem = problem(&q, &k, &v, scale, kept);
+        let (out, saved) = forward(&problem);
+        // [batch, query, heads, value_dim] to [batch, heads, query, value_dim], in place.
+        (narrow(out.permute(&[0, 2, 1, 3]), dtype), saved)
+    }
+
+    fn knn_attention_backward(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        saved: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        scale: f64,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let dtype = q.dtype();
+        let [q, k, v, grad] = [q, k, v, grad].map(prepare);
+        let problem = problem(&q, &k, &v, scale, 1);
+        // Per image the gradients of q, k and v one after the other, each [tokens, heads, dim].
+        let mut offset = 0;
+        let places = [
+            (problem.queries, &q),
+            (problem.keys, &k),
+            (problem.keys, &v),
+        ]
+        .map(|(tokens, x)| {
+            let [_, heads, _, dim] = x.shape().dims();
+            let place = Place {
+                offset,
+                image: 0,
+                head: dim,
+                token: heads * dim,
+                dim,
+            };
+            offset += tokens * heads * dim;
+            (place, tokens)
+        });
+        let mut out = FloatTensor::<Self>::empty(Shape::new([problem.images, offset]), DType::F32);
+        let grad = Heads {
+            data: grad.storage(),
+            place: place(&grad),
+        };
+        problem.backward(
+            grad,
+            states(&saved),
+            out.storage_mut(),
+            places.map(|(place, _)| place),
+        );
+        let [q, k, v] = places.map(|(place, tokens)| {
+            let heads = place.token / place.dim.max(1);
+            let part = out.narrow(1, place.offset, tokens * place.token);
+            let part = part.reshape(Shape::new([problem.images, tokens, heads, place.dim]));
+            narrow(part.permute(&[0, 2, 1, 3]), dtype)
+        });
+        (q, k, v)
+    }
+
+    fn knn_self_attention(
+        qkv: FloatTensor<Self>,
+        heads: usize,
+        scale: f64,
+        kept: usize,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let dtype = qkv.dtype();
+        let qkv = widen(qkv).to_contiguous();
+        let problem = packed(&qkv, heads, scale, kept);
+        let (out, saved) = forward(&problem);
+        let out = out.reshape(Shape::new([
+            problem.images,
+            problem.queries,
+            heads * problem.v.place.dim,
+        ]));
+        (narrow(out, dtype), saved)
+    }
+
+    fn knn_self_attention_backward(
+        qkv: FloatTensor<Self>,
+        saved: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        heads: usize,
+        scale: f64,
+    ) -> FloatTensor<Self> {
+        let dtype = qkv.dtype();
+        let qkv = widen(qkv).to_contiguous();
+        let problem = packed(&qkv, heads, scale, 1);
+        let grad = widen(grad).to_contiguous();
+        let [_, tokens, width] = grad.shape().dims();
+        let grad_place = Place {
+            offset: grad.layout().start_offset(),
+            image: tokens * width,
+            token: width,
+            ..problem.v.place
+        };
+        let mut out = FloatTensor::<Self>::empty(qkv.shape(), DType::F32);
+        let places = [problem.q, problem.k, problem.v].map(|x| Place {
+            offset: x.place.offset - problem.q.place.offset,
+            ..x.place
+        });
+        let grad = Heads {
+            data: grad.storage(),
+            place: grad_place,
+        };
+        problem.backward(grad, states(&saved), out.storage_mut(), places);
+        narrow(out, dtype)
+    }
+}
+
+/// Output `[batch, query, heads, value_dim]` and row states of a problem.
+fn forward(problem: &Problem<'_>) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
+    let Problem {
+        images,
+        queries,
+        heads,
+        ..
+    } = *problem;
+    let empty =
+        |last| FloatTensor::<Flex>::empty(Shape::new([images, queries, heads, last]), DType::F32);
+    let (mut out, mut saved) = (empty(problem.v.place.dim), empty(STATE));
+    let states = bytemuck::cast_slice_mut(saved.storage_mut::<f32>());
+    problem.forward(out.storage_mut(), states);
+    (out, saved)
+}
+
+fn problem<'a>(
+    q: &'a FloatTensor<Flex>,
+    k: &'a FloatTensor<Flex>,
+    v: &'a FloatTensor<Flex>,
+    scale: f64,
+    kept: usize,
+) -> Problem<'a> {
+    let [images, heads, queries, _] = q.shape().dims();
+    let [_, _, keys, _] = k.shape().dims();
+    let [q, k, v] = [q, k, v].map(|x| Heads {
+        data: x.storage(),
+        place: place(x),
+    });
+    Problem {
+        images,
+        heads,
+        queries,
+        keys,
+        q,
+        k,
+        v,
+        scale: scale as f32,
+        kept,
+    }
+}
+
+/// The problem of a contiguous `qkv`.
+fn packed(qkv: &FloatTensor<Flex>, heads: usize, scale: f64, kept: usize) -> Problem<'_> {
+    let [images, tokens, width] = qkv.shape().dims();
+    let dim = width / 3 / heads;
+    let [q, k, v] = [0, 1, 2].map(|part| Heads {
+        data: qkv.storage(),
+        place: Place {
+            offset: qkv.layout().start_offset() + part * heads * dim,
+            image: tokens * width,
+            head: dim,
+            token: width,
+            dim,
+        },
+    });
+    Problem {
+        images,
+        heads,
+        queries: tokens,
+        keys: tokens,
+        q,
+        k,
+        v,
+        scale: scale as f32,
+        kept,
+    }
+}
+
+/// In f32, with the channels of a token side by side.
+fn prepare(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
+    let x = widen(x);
+    let [_, _, tokens, dim] = x.shape().dims();
+    let fits = match *x.layout().strides() {
+        // Positive strides, and tokens that do not overlap: no broadcast, no flip.
+        [image, head, token, channel] => {
+            channel == 1 && image > 0 && head > 0 && (token >= dim as isize || tokens == 1)
+        }
+        _ => false,
+    };
+    if fits { x } else { x.to_contiguous() }
+}
+
+/// Where a tensor of [`prepare`] lies.
+fn place(x: &FloatTensor<Flex>) -> Place {
+    let stride = |axis: usize| {
+        x.layout()
+            .strides()
+            .get(axis)
+            .map_or(0, |s| s.unsigned_abs())
+    };
+    let [_, _, _, dim] = x.shape().dims();
+    Place {
+        offset: x.layout().start_offset(),
+        image: stride(0),
+        head: stride(1),
+        token: stride(2),
+        dim,
+    }
+}
+
+fn states(saved: &FloatTensor<Flex>) -> &[RowState] {
+    bytemuck::cast_slice(saved.storage::<f32>())
+}
+
+fn widen(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
+    match x.dtype() {
+        DType::F32 => x,
+        _ => Flex::float_cast(x, FloatDType::F32),
+    }
+}
+
+fn narrow(x: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
+    match dtype {
+        DType::F32 => x,
+        dtype => Flex::float_cast(x, dtype.into()),
+    }
+}

@@ -1,0 +1,300 @@
+//! What the CPU does to one row of scores: the exact selection of its k largest, the softmax over
+//! them, and the gradient. In explicit SIMD, for the CPU that is found at run time: left to the
+//! compiler, the same loops take three times as long.
+
+use pulp::Simd;
+
+use super::math::{SMALLEST_EXPONENT, exp};
+
+/// Rounds of the search for the threshold before it gives up and partitions the row instead. Scores
+/// of different keys are told apart in about ten; only ties, or scores of very different size, take more.
+const ROUNDS: usize = 24;
+
+/// What turns a row of scores into probabilities. A score `x` at index `i` survives if
+/// `x > threshold`, or if `x == threshold` and `i < bound`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+pub(crate) struct RowState {
+    max: f32,
+    /// One over the sum of `exp(x - max)` over the survivors; NaN if the row has no softmax.
+    pub(crate) scale: f32,
+    threshold: f32,
+    /// A whole number: rows are shorter than 2^24.
+    bound: f32,
+}
+
+/// Scores to `exp(x - max)` of the survivors, 0 elsewhere; times the returned `scale` they are
+/// probabilities. `k` is at least 1; `k >= n` keeps all.
+///
+/// A row without a softmax (with a NaN or +inf, or nothing but -inf) becomes NaN.
+#[inline(always)]
+pub(crate) fn weigh<S: Simd>(
+    simd: S,
+    row: &mut [f32],
+    k: usize,
+    scratch: &mut Vec<f32>,
+) -> RowState {
+    let (low, max) = extremes(simd, row);
+    if !max.is_finite() {
+        row.fill(f32::NAN);
+        return RowState {
+            scale: f32::NAN,
+            ..RowState::default()
+        };
+    }
+    let (threshold, bound) = if k < row.len() {
+        select(row, k, low, max, scratch)
+    } else {
+        (f32::NEG_INFINITY, row.len())
+    };
+    let mut state = RowState {
+        max,
+        scale: 1.0,
+        threshold,
+        bound: bound as f32,
+    };
+    state.scale = 1.0 / weigh_survivors(simd, row, &state);
+    state
+}
+
+/// The probabilities of a row of scores whose state is known.
+#[inline(always)]
+pub(crate) fn weigh_again<S: Simd>(simd: S, row: &mut [f32], state: &RowState) {
+    if state.scale.is_nan() {
+        row.fill(f32::NAN);
+        return;
+    }
+    weigh_survivors(simd, row, state);
+    scale(row, state.scale);
+}
+
+/// `row *= factor`
+#[inline(always)]
+pub(crate) fn scale(row: &mut [f32], factor: f32) {
+    for x in row {
+        *x *= factor;
+    }
+}
+
+/// The gradient of the scores from that of the probabilities: `grad <- p (grad - sum(p grad))`.
+#[inline(always)]
+pub(crate) fn softmax_gradient<S: Simd>(simd: S, grad: &mut [f32], probabilities: &[f32]) {
+    let (p_main, p_rest) = S::as_simd_f32s(probabilities);
+    let (g_main, g_rest) = S::as_mut_simd_f32s(grad);
+    let rest = [
+        simd.partial_load_f32s(p_rest),
+        simd.partial_load_f32s(g_rest),
+    ];
+    let mut sum = simd.mul_f32s(rest[0], rest[1]);
+    for (p, g) in p_main.iter().zip(g_main.iter()) {
+        sum = simd.mul_add_f32s(*p, *g, sum);
+    }
+    let dot = simd.splat_f32s(simd.reduce_sum_f32s(sum));
+    let gradient = |p, g| simd.mul_f32s(p, simd.sub_f32s(g, dot));
+    for (p, g) in p_main.iter().zip(g_main) {
+        *g = gradient(*p, *g);
+    }
+    simd.partial_store_f32s(g_rest, gradient(rest[0], rest[1]));
+}
+
+/// The least and the largest value; the latter is NaN if there is a NaN.
+#[inline(always)]
+fn extremes<S: Simd>(simd: S, row: &[f32]) -> (f32, f32) {
+    let (main, rest) = S::as_simd_f32s(row);
+    let Some(&first) = row.first() else {
+        return (f32::INFINITY, f32::NEG_INFINITY);
+    };
+    let rest = load(simd, rest, first);
+    let (mut low, mut high) = (rest, rest);
+    // x - x is 0 but for NaN and the infinities; a sum of them says whether there was one.
+    let mut odd = simd.sub_f32s(rest, rest);
+    for &x in main {
+        low = simd.min_f32s(low, x);
+        high = simd.max_f32s(high, x);
+        odd = simd.add_f32s(odd, simd.sub_f32s(x, x));
+    }
+    let (low, high) = (simd.reduce_min_f32s(low), simd.reduce_max_f32s(high));
+    // Infinities are told from NaNs here, off the usual path.
+    if simd.reduce_sum_f32s(odd).is_nan() {
+        let ordinary = row.iter().filter(|x| !x.is_nan());
+        if row.iter().any(|x| x.is_nan()) {
+            return (low, f32::NAN);
+        }
+        return ordinary.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), &x| {
+            (low.min(x), high.max(x))
+        });
+    }
+    (low, high)
+}
+
+/// Fewer values than a register has, filled up.
+#[inline(always)]
+fn load<S: Simd>(simd: S, rest: &[f32], fill: f32) -> S::f32s {
+    let mask = simd.mask_between_m32s(0, rest.len() as u32).mask();
+    simd.select_f32s(mask, simd.partial_load_f32s(rest), simd.splat_f32s(fill))
+}
+
+/// Threshold and bound that keep exactly `k` of a NaN-free row of more than `k` values, whose least
+/// and largest values are `low` and `high`.
+///
+/// The number of values above a level is counted, and the level moved by bisection and by
+/// interpolation in turn, until it is `k`: no copy, no branch that depends on a single value.
+#[inline(always)]
+fn select(row: &[f32], k: usize, low: f32, high: f32, scratch: &mut Vec<f32>) -> (f32, usize) {
+    let (mut low, mut high) = (low, high);
+    // How many are at least `low`, and how many at least `high` (none is counted before it is
+    // known to be fewer than k).
+    let (mut many, mut few) = (row.len(), 0);
+    for round in 0..ROUNDS {
+        let share = if round % 2 == 0 {
+            ((many - k) as f32 + 0.5) / (many - few) as f32
+        } else {
+            0.5
+        };
+        let level = low + (high - low) * share;
+        if !(level > low && level < high) {
+            break;
+        }
+        let count = count_from(row, level);
+        if count == k {
+            return (level, row.len());
+        }
+        if count > k {
+            (low, many) = (level, count);
+        } else {
+            (high, few) = (level, count);
+        }
+    }
+    partition(row, k, scratch)
+}
+
+/// How many values are at least `level`.
+#[inline(always)]
+fn count_from(row: &[f32], level: f32) -> usize {
+    // The one loop that the compiler does best by itself.
+    row.iter().map(|x| u32::from(*x >= level)).sum::<u32>() as usize
+}
+
+/// As [`select`], by partitioning a copy: for ties at the threshold and for infinities.
+#[inline(never)]
+fn partition(row: &[f32], k: usize, scratch: &mut Vec<f32>) -> (f32, usize) {
+    scratch.clear();
+    // Adding +0 turns -0 into +0: `total_cmp` would tell the two apart.
+    scratch.extend(row.iter().map(|x| x + 0.0));
+    let at = row.len() - k;
+    let (_, &mut threshold, larger) = scratch.select_nth_unstable_by(at, f32::total_cmp);
+    let above = larger.iter().filter(|x| **x > threshold).count();
+    // The k-th survivor in the order of ties: the last of the places that are left.
+    let last = row
+        .iter()
+        .enumerate()
+        .filter(|(_, x)| **x == threshold)
+        .nth(k - above - 1);
+    (threshold, last.map_or(row.len(), |(index, _)| index + 1))
+}
+
+/// Replaces scores by their weights and gives the sum.
+#[inline(always)]
+fn weigh_survivors<S: Simd>(simd: S, row: &mut [f32], state: &RowState) -> f32 {
+    let RowState {
+        max,
+        threshold,
+        bound,
+        ..
+    } = *state;
+    // Ties past the bound, of which there are rarely any, leave first.
+    for x in row.iter_mut().skip(bound as usize) {
+        if *x == threshold {
+            *x = f32::NEG_INFINITY;
+        }
+    }
+    // Below this a weight is zero in f32; that also drops -inf where all survive.
+    let least = simd.splat_f32s(threshold.max(max + SMALLEST_EXPONENT));
+    let max = simd.splat_f32s(max);
+    let (main, rest) = S::as_mut_simd_f32s(row);
+    let mut sum = simd.splat_f32s(0.0);
+    for x in main {
+        *x = weight(simd, *x, max, least);
+        sum = simd.add_f32s(sum, *x);
+    }
+    let last = weight(simd, load(simd, rest, f32::NEG_INFINITY), max, least);
+    simd.partial_store_f32s(rest, last);
+    simd.reduce_sum_f32s(simd.add_f32s(sum, last))
+}
+
+#[inline(always)]
+fn weight<S: Simd>(simd: S, x: S::f32s, max: S::f32s, least: S::f32s) -> S::f32s {
+    let weight = exp(simd, simd.sub_f32s(x, max));
+    let kept = simd.greater_than_or_equal_f32s(x, least);
+    simd.select_f32s(kept, weight, simd.splat_f32s(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use pulp::Scalar;
+
+    use super::*;
+
+    /// The indices that a state keeps, by its definition.
+    fn survivors(row: &[f32], state: &RowState) -> Vec<usize> {
+        let keeps = |&i: &usize| {
+            let x = row[i];
+            x > state.threshold || (x == state.threshold && (i as f32) < state.bound)
+        };
+        (0..row.len()).filter(keeps).collect()
+    }
+
+    /// Sorted by score, then by index.
+    fn best(row: &[f32], k: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..row.len()).collect();
+        order.sort_by(|&a, &b| (row[b] + 0.0).total_cmp(&(row[a] + 0.0)).then(a.cmp(&b)));
+        order.truncate(k);
+        order.sort_unstable();
+        order
+    }
+
+    #[test]
+    fn exactly_the_best_survive_whatever_the_row() {
+        let smooth = |i: usize| ((i * 7919 % 1009) as f32 - 500.0) / 97.0;
+        let rows: [&dyn Fn(usize) -> f32; 7] = [
+            &smooth,
+            &|_| 1.5,
+            &|i| (i % 2) as f32,
+            &|i| if i % 3 == 0 { -0.0 } else { 0.0 },
+            // Nearly all of the range is empty: the search must not stay in it.
+            &|i| if i == 0 { 3e38 } else { smooth(i) * 1e-30 },
+            &|i| {
+                if i % 5 == 0 {
+                    f32::NEG_INFINITY
+                } else {
+                    smooth(i)
+                }
+            },
+            &|i| if i % 2 == 0 { f32::MAX } else { f32::MIN },
+        ];
+        for (number, value) in rows.iter().enumerate() {
+            for n in [1, 2, 15, 16, 17, 197] {
+                let row: Vec<f32> = (0..n).map(value).collect();
+                if row.iter().all(|x| x.is_infinite()) {
+                    continue;
+                }
+                for k in 1..=n {
+                    let mut weights = row.clone();
+                    let state = weigh(Scalar, &mut weights, k, &mut Vec::new());
+                    let expected = best(&row, k);
+                    if k < n {
+                        assert_eq!(
+                            survivors(&row, &state),
+                            expected,
+                            "row {number}, {k} of {n}"
+                        );
+                    }
+                    let mut again = row.clone();
+                    weigh_again(Scalar, &mut again, &state);
+                    scale(&mut weights, state.scale);
+                    assert_eq!(again, weights, "row {number}, {k} of {n}");
+                }
+            }
+        }
+    }
+}

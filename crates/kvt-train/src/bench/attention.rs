@@ -1,0 +1,168 @@
+//! One attention operation, from q, k and v to the output and back.
+
+use burn::tensor::{Device, Distribution, Tensor};
+use kvt_attention::{Attention, Score, attend};
+use serde::{Deserialize, Serialize};
+
+use super::timing::{Rounds, Timing, time};
+use super::{BenchError, peak_of};
+
+/// Sizes of q, k and v.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttentionShape {
+    /// Images.
+    pub batch: usize,
+    /// Heads of an image.
+    pub heads: usize,
+    /// Queries, and keys.
+    pub tokens: usize,
+    /// Channels of a head.
+    pub head_dim: usize,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionCase {
+    /// The sizes.
+    pub shape: AttentionShape,
+    /// Which attention.
+    pub attention: Attention,
+}
+
+/// What was measured. Times in milliseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AttentionRecord {
+    /// `dense` or `knn`.
+    pub kind: String,
+    /// As in a configuration.
+    pub implementation: String,
+    /// The sizes.
+    #[serde(flatten)]
+    pub shape: AttentionShape,
+    /// Keys that a query keeps.
+    pub k: usize,
+    /// The element type.
+    pub dtype: String,
+    /// Output alone, without autodiff: the median.
+    pub forward_ms: f64,
+    /// Output and all three gradients: the median.
+    pub forward_backward_ms: f64,
+    /// The spread of the first.
+    pub forward: Timing,
+    /// The spread of the second.
+    pub forward_backward: Timing,
+    /// Rate of the seven matrix products that forward and backward need at least.
+    pub gflops: f64,
+    /// Memory that forward and backward took beyond inputs; the first run of a fresh process.
+    pub peak_bytes: Option<u64>,
+}
+
+impl AttentionCase {
+    /// Keys that a query keeps.
+    pub fn kept(&self) -> usize {
+        self.attention.neighbors.resolve(self.shape.tokens)
+    }
+
+    fn inputs(&self, device: &Device) -> [Tensor<4>; 3] {
+        let AttentionShape {
+            batch,
+            heads,
+            tokens,
+            head_dim,
+        } = self.shape;
+        [0, 1, 2].map(|_| {
+            let normal = Distribution::Normal(0.0, 1.0);
+            Tensor::random([batch, heads, tokens, head_dim], normal, device)
+        })
+    }
+
+    fn forward(&self, [q, k, v]: [Tensor<4>; 3]) -> Result<Tensor<4>, BenchError> {
+        let scale = (self.shape.head_dim as f64).powf(-0.5);
+        Ok(attend(
+            q,
+            k,
+            v,
+            Score::default(),
+            scale,
+            &self.attention,
+            None,
+        )?)
+    }
+
+    /// Output and gradients, so that nothing is left out as unused.
+    fn forward_backward(&self, inputs: &[Tensor<4>; 3]) -> Result<Vec<Tensor<4>>, BenchError> {
+        let leaves = inputs.clone().map(Tensor::require_grad);
+        let out = self.forward(leaves.clone())?;
+        let mut gradients = out.backward();
+        let mut results = vec![out];
+        results.extend(leaves.iter().filter_map(|x| x.grad_remove(&mut gradients)));
+        Ok(results)
+    }
+
+    /// The memory of one forward and backward pass in this process.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
+        let device = device.clone().autodiff();
+        let inputs = self.inputs(&device);
+        peak_of(&device, || self.forward_backward(&inputs))
+    }
+}
+
+/// Times the cases in turn, round by round. `peak` says what memory a case takes; `progress` hears
+/// the number of rounds done.
+///
+/// # Errors
+/// If the device fails.
+pub fn attention(
+    cases: &[AttentionCase],
+    device: &Device,
+    rounds: Rounds,
+    mut progress: impl FnMut(usize),
+) -> Result<Vec<AttentionRecord>, BenchError> {
+    let autodiff = device.clone().autodiff();
+    let mut forward = vec![Vec::new(); cases.len()];
+    let mut both = vec![Vec::new(); cases.len()];
+    for round in 0..rounds.warmup + rounds.timed {
+        for (number, case) in cases.iter().enumerate() {
+            let inputs = case.inputs(device);
+            let ahead = time(device, || case.forward(inputs))?;
+            let inputs = case.inputs(&autodiff);
+            let there_and_back = time(device, || case.forward_backward(&inputs))?;
+            if round >= rounds.warmup {
+                forward[number].push(ahead);
+                both[number].push(there_and_back);
+            }
+        }
+        progress(round + 1);
+    }
+    let records = cases.iter().zip(forward).zip(both);
+    Ok(records
+        .map(|((case, forward), both)| record(case, Timing::of(forward), Timing::of(both)))
+        .collect())
+}
+
+fn record(case: &AttentionCase, forward: Timing, forward_backward: Timing) -> AttentionRecord {
+    let AttentionShape {
+        batch,
+        heads,
+        tokens,
+        head_dim,
+    } = case.shape;
+    let product = 2.0 * (batch * heads * head_dim) as f64 * (tokens as f64).powi(2);
+    let kept = case.kept();
+    AttentionRecord {
+        kind: if kept == tokens { "dense" } else { "knn" }.to_owned(),
+        implementation: case.attention.implementation.name().to_owned(),
+        shape: case.shape,
+        k: kept,
+        dtype: "f32".to_owned(),
+        forward_ms: forward.median,
+        forward_backward_ms: forward_backward.median,
+        forward,
+        forward_backward,
+        gflops: 7.0 * product / forward_backward.median / 1e6,
+        peak_bytes: None,
+    }
+}

@@ -1,0 +1,63 @@
+//! How much memory something takes beyond what is there already.
+
+use burn::tensor::Device;
+
+use super::BenchError;
+
+/// Bytes that the process (or, for a GPU, the device's memory pool) grew by at most while `work` ran.
+/// `None` where the system does not say: the process peak is read from Linux.
+///
+/// Memory that was freed before may be used again without being seen, so this is exact only in a
+/// process that has done little else.
+///
+/// # Errors
+/// If the device fails.
+pub fn peak_of<T>(
+    device: &Device,
+    work: impl FnOnce() -> Result<T, BenchError>,
+) -> Result<Option<u64>, BenchError> {
+    device.sync()?;
+    let pool = device.memory_pool_usage().map(|usage| usage.bytes_reserved);
+    reset_peak();
+    let before = process("VmRSS:");
+    let result = work()?;
+    device.sync()?;
+    let peak = process("VmHWM:");
+    let pool_after = device.memory_pool_usage().map(|usage| usage.bytes_reserved);
+    drop(result);
+    Ok(match (pool, pool_after) {
+        (Some(before), Some(after)) => Some(after.saturating_sub(before)),
+        _ => before
+            .zip(peak)
+            .map(|(before, peak)| peak.saturating_sub(before)),
+    })
+}
+
+/// Makes the kernel forget the peak so far. Where that is not possible the peak may be that of the
+/// start of the process, and what is reported too large, never too small.
+fn reset_peak() {
+    let _ = fs_err::write("/proc/self/clear_refs", "5");
+}
+
+/// A line of the kernel's account of this process, in bytes.
+fn process(field: &str) -> Option<u64> {
+    let status = fs_err::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_block_that_is_written_to_is_seen() {
+        let size = 256 << 20;
+        let peak = peak_of(&Device::flex(), || Ok(vec![1u8; size]))
+            .unwrap()
+            .unwrap();
+        assert!(peak >= size as u64, "{peak}");
+    }
+}

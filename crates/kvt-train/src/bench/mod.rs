@@ -1,0 +1,28 @@
+//! Measurements behind `kvt bench`: one attention operation, or one training step, dense beside
+//! k-NN, in alternation in one process, so that a machine that slows down slows both.
+
+mod attention;
+mod memory;
+mod step;
+mod timing;
+
+pub use attention::{AttentionCase, AttentionRecord, AttentionShape, attention};
+pub use memory::peak_of;
+pub use step::{StepCase, StepRecord, step};
+pub use timing::{Rounds, Timing, matmul_gflops};
+
+use burn::tensor::ExecutionError;
+
+/// A measurement that came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The device failed.
+    #[error("the device failed")]
+    Device(#[from] ExecutionError),
+    /// The model cannot be built.
+    #[error(transparent)]
+    Model(#[from] kvt_models::ModelError),
+    /// Shapes or settings of the attention.
+    #[error(transparent)]
+    Attention(#[from] kvt_attention::AttentionError),
+}

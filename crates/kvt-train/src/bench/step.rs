@@ -1,0 +1,165 @@
+//! One training step: forward, loss, backward, clipping and the optimizer.
+
+use burn::tensor::{Device, Distribution, Tensor};
+use kvt_attention::{Key, Phase};
+use kvt_models::{Model, ModelConfig};
+use serde::{Deserialize, Serialize};
+
+use super::timing::{Rounds, Timing, time};
+use super::{BenchError, peak_of};
+use crate::recipe::{AdamW, AdamWConfig, Gradients, cross_entropy, smooth_targets};
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct StepCase {
+    /// `dense` or `knn`.
+    pub kind: String,
+    /// The model.
+    pub config: ModelConfig,
+    /// Images of a step.
+    pub batch: usize,
+}
+
+/// What was measured. Times in milliseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// `dense` or `knn`.
+    pub kind: String,
+    /// The model's name.
+    pub model: String,
+    /// Images of a step.
+    pub batch: usize,
+    /// Side of an image in pixels.
+    pub img_size: usize,
+    /// Keys that a query keeps, by stage.
+    pub k: Vec<usize>,
+    /// The element type.
+    pub dtype: String,
+    /// The forward pass alone, as in evaluation: the median.
+    pub forward_ms: f64,
+    /// The whole step: the median.
+    pub step_ms: f64,
+    /// The spread of the first.
+    pub forward: Timing,
+    /// The spread of the second.
+    pub step: Timing,
+    /// Images per second of training.
+    pub images_per_second: f64,
+    /// Rate of the step, counting the backward pass as twice the forward pass.
+    pub gflops: f64,
+    /// Memory that a step took beyond model and images; the first step of a fresh process.
+    pub peak_bytes: Option<u64>,
+}
+
+/// A model on its way, with the images it sees again and again.
+struct Running {
+    model: Model,
+    optimizer: AdamW,
+    images: Tensor<4>,
+    labels: Vec<u32>,
+    device: Device,
+}
+
+impl Running {
+    fn new(case: &StepCase, device: &Device) -> Result<Self, BenchError> {
+        let config = AdamWConfig {
+            betas: (0.9, 0.999),
+            eps: 1e-8,
+            weight_decay: 0.05,
+        };
+        let device = device.clone().autodiff();
+        let model = case.config.init(&device, Key::new(0))?;
+        let side = case.config.img_size();
+        let shape = [case.batch, case.config.in_chans(), side, side];
+        Ok(Self {
+            optimizer: AdamW::new(config, &model),
+            images: Tensor::random(shape, Distribution::Normal(0.0, 1.0), &device),
+            labels: (0..case.batch)
+                .map(|image| (image % case.config.num_classes()) as u32)
+                .collect(),
+            model,
+            device,
+        })
+    }
+
+    fn step(&mut self) {
+        let phase = Phase::Train(Key::new(1));
+        let logits = self.model.forward(self.images.clone(), phase);
+        let targets = smooth_targets(&self.labels, logits.dims()[1], 0.1, &self.device);
+        let gradients = Gradients::take(cross_entropy(logits, targets).backward(), &self.model);
+        let gradients = match gradients.norm() {
+            Some(norm) => gradients.clip(&norm, 1.0),
+            None => gradients,
+        };
+        self.model = self.optimizer.step(self.model.clone(), gradients, 1e-4);
+    }
+}
+
+impl StepCase {
+    /// The memory of one step in this process.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
+        let mut running = Running::new(self, device)?;
+        peak_of(device, || {
+            running.step();
+            Ok(())
+        })
+    }
+}
+
+/// Times the cases in turn, round by round; `progress` hears the number of rounds done.
+///
+/// # Errors
+/// If a model cannot be built or the device fails.
+pub fn step(
+    cases: &[StepCase],
+    device: &Device,
+    rounds: Rounds,
+    mut progress: impl FnMut(usize),
+) -> Result<Vec<StepRecord>, BenchError> {
+    use burn::module::Module;
+    let mut running = cases
+        .iter()
+        .map(|case| Running::new(case, device))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut forward = vec![Vec::new(); cases.len()];
+    let mut step = vec![Vec::new(); cases.len()];
+    for round in 0..rounds.warmup + rounds.timed {
+        for (number, running) in running.iter_mut().enumerate() {
+            let (model, images) = (running.model.valid(), running.images.clone().inner());
+            let ahead = time(device, || model.forward(images, Phase::Eval))?;
+            let whole = time(device, || running.step())?;
+            if round >= rounds.warmup {
+                forward[number].push(ahead);
+                step[number].push(whole);
+            }
+        }
+        progress(round + 1);
+    }
+    let records = cases.iter().zip(forward).zip(step);
+    Ok(records
+        .map(|((case, forward), step)| record(case, Timing::of(forward), Timing::of(step)))
+        .collect())
+}
+
+fn record(case: &StepCase, forward: Timing, step: Timing) -> StepRecord {
+    let summary = case.config.summary();
+    let images = case.batch as f64;
+    StepRecord {
+        kind: case.kind.clone(),
+        model: case.config.name().to_owned(),
+        batch: case.batch,
+        img_size: case.config.img_size(),
+        k: summary.stages.iter().map(|stage| stage.k).collect(),
+        dtype: "f32".to_owned(),
+        forward_ms: forward.median,
+        step_ms: step.median,
+        forward,
+        step,
+        images_per_second: 1e3 * images / step.median,
+        gflops: 6.0 * summary.macs.total() as f64 * images / step.median / 1e6,
+        peak_bytes: None,
+    }
+}

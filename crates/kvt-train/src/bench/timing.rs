@@ -1,0 +1,96 @@
+//! Repeated timing with the device at rest before and after.
+
+use std::time::Instant;
+
+use burn::tensor::{Device, Distribution, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::BenchError;
+
+/// How often something is timed.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounds {
+    /// Runs before the first that counts: caches, autotuning, allocator.
+    pub warmup: usize,
+    /// Runs that count, at least 1.
+    pub timed: usize,
+}
+
+/// Milliseconds of several runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// The middle one.
+    pub median: f64,
+    /// The first quartile.
+    pub low: f64,
+    /// The third quartile.
+    pub high: f64,
+}
+
+impl Timing {
+    /// Sums up the runs; NaN throughout if there are none.
+    pub(super) fn of(mut runs: Vec<f64>) -> Self {
+        runs.sort_by(f64::total_cmp);
+        // The run at a share of the way from the first to the last, between two of them if need be.
+        let at = |share: f64| {
+            let place = share * runs.len().saturating_sub(1) as f64;
+            let run = |i: usize| runs.get(i).copied().unwrap_or(f64::NAN);
+            let (below, part) = (run(place as usize), place.fract());
+            below + (run((place as usize + 1).min(runs.len().saturating_sub(1))) - below) * part
+        };
+        Self {
+            median: at(0.5),
+            low: at(0.25),
+            high: at(0.75),
+        }
+    }
+}
+
+/// Milliseconds that `work` takes on a device, from rest to rest. What it returns is dropped after
+/// the clock has stopped.
+pub(super) fn time<T>(device: &Device, work: impl FnOnce() -> T) -> Result<f64, BenchError> {
+    device.sync()?;
+    let start = Instant::now();
+    let result = work();
+    device.sync()?;
+    let elapsed = start.elapsed().as_secs_f64() * 1e3;
+    drop(result);
+    Ok(elapsed)
+}
+
+/// The rate of Burn's own matrix product on the device, `1024 x 1024` in f32, the best of some runs:
+/// what a kernel can hope for there.
+///
+/// # Errors
+/// If the device fails.
+pub fn matmul_gflops(device: &Device) -> Result<f64, BenchError> {
+    const SIDE: usize = 1024;
+    let random = || Tensor::<2>::random([SIDE, SIDE], Distribution::Default, device);
+    let (a, b) = (random(), random());
+    let mut best = f64::INFINITY;
+    for _ in 0..10 {
+        best = best.min(time(device, || a.clone().matmul(b.clone()))?);
+    }
+    Ok(2.0 * (SIDE as f64).powi(3) / best / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_of_a_few_runs() {
+        let timing = Timing::of(vec![5.0, 1.0, 3.0, 2.0, 4.0]);
+        assert_eq!(
+            timing,
+            Timing {
+                median: 3.0,
+                low: 2.0,
+                high: 4.0
+            }
+        );
+        assert_eq!(Timing::of(vec![2.0, 1.0]).median, 1.5);
+        assert_eq!(Timing::of(vec![7.0]).high, 7.0);
+        assert!(Timing::of(Vec::new()).median.is_nan());
+    }
+}

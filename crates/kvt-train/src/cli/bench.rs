@@ -1,0 +1,369 @@
+//! `kvt bench`: what an attention operation or a training step costs, dense beside k-NN.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+use clap::{Subcommand, ValueEnum, builder::RangedU64ValueParser};
+use kvt_attention::{Attention, Implementation, Neighbors};
+use serde::Serialize;
+
+use super::common::{Overrides, bar};
+use super::output;
+use super::table::table;
+use crate::bench::{self, AttentionCase, AttentionShape, Rounds, StepCase, Timing, matmul_gflops};
+use crate::config::Document;
+use crate::device::{self, Found};
+use crate::engine::model_config;
+use crate::fs::write_atomic;
+
+/// `kvt bench attention` and `kvt bench step`
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// One attention operation on random q, k and v.
+    Attention(AttentionArgs),
+    /// One training step of a model on random images.
+    Step(StepArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// Timed runs of each case; they take turns.
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    runs: usize,
+    /// Runs before those.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    warmup: usize,
+    /// Also write the records to a file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Print the peak memory of one case, for the process that measures all of them.
+    #[arg(long, value_name = "CASE", hide = true)]
+    peak_of: Option<usize>,
+}
+
+#[derive(Debug, clap::Args)]
+struct AttentionArgs {
+    /// Device, as for `kvt train`.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: String,
+    /// Batch, heads, tokens and channels per head.
+    #[arg(long, value_name = "B,H,N,D", default_value = "16,3,197,64", value_parser = shape)]
+    shape: AttentionShape,
+    /// Keys that a query keeps; several are measured in turn. Half of the tokens by default.
+    #[arg(long, value_name = "K", value_delimiter = ',', value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    k: Vec<usize>,
+    /// How k-NN attention is computed; several are measured in turn.
+    #[arg(long, value_delimiter = ',', default_value = "auto", value_parser = implementation)]
+    implementation: Vec<Implementation>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct StepArgs {
+    /// A model's name, as `kvt models list` has them.
+    #[arg(long, value_name = "NAME", required_unless_present = "config")]
+    model: Option<String>,
+    /// A configuration file; its `[model]` is used.
+    #[arg(long, value_name = "CONFIG", conflicts_with = "model")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Images of a step.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    batch: usize,
+    /// Which attention; both take turns by default.
+    #[arg(long, value_delimiter = ',', default_value = "dense,knn")]
+    kind: Vec<Kind>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kind {
+    Dense,
+    Knn,
+}
+
+/// What `--json` writes.
+#[derive(Serialize)]
+struct Report<'a, R> {
+    kvt: &'a str,
+    device: &'a str,
+    /// What the device is, in words.
+    description: &'a str,
+    /// Threads of the CPU backend.
+    threads: usize,
+    date: String,
+    runs: usize,
+    /// Rate of Burn's own matrix product on this device.
+    matmul_gflops: f64,
+    records: &'a [R],
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.what {
+        What::Attention(args) => attention(args)?,
+        What::Step(args) => step(args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn attention(args: &AttentionArgs) -> anyhow::Result<()> {
+    let device = device::resolve(&args.device)?;
+    let mut cases = vec![AttentionCase {
+        shape: args.shape,
+        attention: Attention::dense(),
+    }];
+    let half = [args.shape.tokens.div_ceil(2)];
+    for &k in if args.k.is_empty() {
+        &half
+    } else {
+        &args.k[..]
+    } {
+        for &implementation in &args.implementation {
+            let attention = Attention {
+                implementation,
+                ..Attention::knn(Neighbors::count(k)?)
+            };
+            cases.push(AttentionCase {
+                shape: args.shape,
+                attention,
+            });
+        }
+    }
+    if let Some(number) = args.common.peak_of {
+        let case = cases.get(number).context("no such case")?;
+        return print_peak(case.peak_bytes(&device.device)?);
+    }
+    let peaks = args.common.peaks(cases.len());
+    let mut records = args
+        .common
+        .timed(|rounds, progress| bench::attention(&cases, &device.device, rounds, progress))?;
+    for (record, peak) in records.iter_mut().zip(peaks) {
+        record.peak_bytes = peak;
+    }
+    let dense = records.first().map_or(f64::NAN, |r| r.forward_backward_ms);
+    let rows = records.iter().map(|r| {
+        vec![
+            format!("{} {}", r.kind, r.implementation),
+            r.k.to_string(),
+            spread(&r.forward),
+            spread(&r.forward_backward),
+            format!("{:.2}", r.forward_backward_ms / dense),
+            format!("{:.0}", r.gflops),
+            mebibytes(r.peak_bytes),
+        ]
+    });
+    let AttentionShape {
+        batch,
+        heads,
+        tokens,
+        head_dim,
+    } = args.shape;
+    let title = format!("attention {batch},{heads},{tokens},{head_dim}");
+    let header = [
+        "kind",
+        "k",
+        "forward ms",
+        "forward + backward ms",
+        "of dense",
+        "GFLOP/s",
+        "peak MiB",
+    ];
+    args.common
+        .finish(&title, &device, &table(&header, rows), &records)
+}
+
+fn step(args: &StepArgs) -> anyhow::Result<()> {
+    let mut cases = Vec::new();
+    for kind in &args.kind {
+        cases.push(args.case(*kind)?);
+    }
+    let device = device::resolve(args.document(Kind::Dense)?.device())?;
+    if let Some(number) = args.common.peak_of {
+        let case = cases.get(number).context("no such case")?;
+        return print_peak(case.peak_bytes(&device.device)?);
+    }
+    let peaks = args.common.peaks(cases.len());
+    let mut records = args
+        .common
+        .timed(|rounds, progress| bench::step(&cases, &device.device, rounds, progress))?;
+    for (record, peak) in records.iter_mut().zip(peaks) {
+        record.peak_bytes = peak;
+    }
+    let rows = records.iter().map(|r| {
+        let k: Vec<String> = r.k.iter().map(usize::to_string).collect();
+        vec![
+            r.kind.clone(),
+            k.join("/"),
+            spread(&r.forward),
+            spread(&r.step),
+            format!("{:.1}", r.images_per_second),
+            format!("{:.0}", r.gflops),
+            mebibytes(r.peak_bytes),
+        ]
+    });
+    let name = records.first().map_or("", |r| r.model.as_str());
+    let title = format!("step of {name}, batch {}", args.batch);
+    let header = [
+        "kind",
+        "k",
+        "forward ms",
+        "step ms",
+        "images/s",
+        "GFLOP/s",
+        "peak MiB",
+    ];
+    args.common
+        .finish(&title, &device, &table(&header, rows), &records)
+}
+
+impl StepArgs {
+    fn document(&self, kind: Kind) -> anyhow::Result<Document> {
+        // Half of the keys, unless the configuration says how many.
+        let mut overrides = Vec::new();
+        if self.config.is_none() {
+            overrides.push("model.attention.neighbors=0.5".to_owned());
+        }
+        overrides.extend(self.overrides.all());
+        let word = match kind {
+            Kind::Dense => "dense",
+            Kind::Knn => "knn",
+        };
+        overrides.push(format!("model.attention.kind={word}"));
+        Ok(match (&self.config, &self.model) {
+            (Some(path), _) => Document::load(path, &overrides)?,
+            (None, Some(name)) => {
+                let text = format!("[model]\nname = {name:?}\n");
+                Document::from_text(Path::new("--model"), text, &overrides)?
+            }
+            (None, None) => bail!("neither `--model` nor `--config`"),
+        })
+    }
+
+    fn case(&self, kind: Kind) -> anyhow::Result<StepCase> {
+        let names = kvt_models::names();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let plan = self.document(kind)?.model_plan(&names)?;
+        Ok(StepCase {
+            kind: match kind {
+                Kind::Dense => "dense",
+                Kind::Knn => "knn",
+            }
+            .to_owned(),
+            config: model_config(&plan, None)?,
+            batch: self.batch,
+        })
+    }
+}
+
+impl Common {
+    /// Runs the timing under a progress bar.
+    fn timed<R>(
+        &self,
+        work: impl FnOnce(Rounds, &mut dyn FnMut(usize)) -> Result<R, bench::BenchError>,
+    ) -> anyhow::Result<R> {
+        let rounds = Rounds {
+            warmup: self.warmup,
+            timed: self.runs,
+        };
+        let progress = bar("timing", rounds.warmup + rounds.timed);
+        let result = work(rounds, &mut |done| progress.set_position(done as u64));
+        progress.finish_and_clear();
+        Ok(result?)
+    }
+
+    /// The peak memory of each case, in a process of its own. Without it the times are still good.
+    fn peaks(&self, cases: usize) -> Vec<Option<u64>> {
+        (0..cases)
+            .map(|case| self.peak(case).unwrap_or_default())
+            .collect()
+    }
+
+    fn peak(&self, case: usize) -> Option<Option<u64>> {
+        let output = Command::new(std::env::current_exe().ok()?)
+            .args(std::env::args_os().skip(1))
+            .arg(format!("--peak-of={case}"))
+            .output()
+            .ok()?;
+        serde_json::from_slice(&output.stdout).ok()
+    }
+
+    fn finish<R: Serialize>(
+        &self,
+        title: &str,
+        device: &Found,
+        table: &str,
+        records: &[R],
+    ) -> anyhow::Result<()> {
+        let matmul_gflops = matmul_gflops(&device.device)?;
+        let threads = rayon::current_num_threads();
+        output::print(&format!(
+            "{title}, f32, on {} ({}), {threads} threads\n\n{table}\n\nmedian (quartiles) of {} runs; the device's matrix product makes {matmul_gflops:.0} GFLOP/s",
+            device.name, device.description, self.runs
+        ))?;
+        let Some(path) = &self.json else {
+            return Ok(());
+        };
+        let report = Report {
+            kvt: env!("CARGO_PKG_VERSION"),
+            device: &device.name,
+            description: &device.description,
+            threads,
+            date: jiff::Timestamp::now().to_string(),
+            runs: self.runs,
+            matmul_gflops,
+            records,
+        };
+        let text = serde_json::to_string_pretty(&report)?;
+        Ok(write_atomic(path, |file| file.write_all(text.as_bytes()))?)
+    }
+}
+
+fn print_peak(peak: Option<u64>) -> anyhow::Result<()> {
+    output::print(&serde_json::to_string(&peak)?)
+}
+
+fn spread(timing: &Timing) -> String {
+    let Timing { median, low, high } = timing;
+    format!("{median:.2} ({low:.2}-{high:.2})")
+}
+
+fn mebibytes(bytes: Option<u64>) -> String {
+    bytes.map_or("-".to_owned(), |bytes| {
+        format!("{:.1}", bytes as f64 / 1_048_576.0)
+    })
+}
+
+fn shape(text: &str) -> Result<AttentionShape, String> {
+    let sizes: Option<Vec<usize>> = text
+        .split(',')
+        .map(|size| size.trim().parse().ok().filter(|size| *size > 0))
+        .collect();
+    match sizes.as_deref() {
+        Some(&[batch, heads, tokens, head_dim]) => Ok(AttentionShape {
+            batch,
+            heads,
+            tokens,
+            head_dim,
+        }),
+        _ => Err("expected four positive numbers: batch,heads,tokens,head_dim".to_owned()),
+    }
+}
+
+fn implementation(text: &str) -> Result<Implementation, String> {
+    let all = Implementation::ALL;
+    all.into_iter().find(|i| i.name() == text).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|i| i.name()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
