@@ -5,7 +5,7 @@
 //! - [`Attention`] and [`attend`]: from q, k, v to an output.
 //! - [`MultiHeadAttention`]: the same as a Burn module with its projections.
 //! - [`knn_softmax`]: the custom operation underneath, on every backend.
-//! - [`gelu()`]: the other operation that a vision transformer spends its time in.
+//! - [`gelu()`], [`linear()`], [`layer_norm()`]: what else a vision transformer spends its time in.
 //! - [`Key`], [`Phase`]: keyed randomness, so that a seed gives one result.
 //!
 //! # Semantics of the selection
@@ -24,5 +24,7 @@ mod random;
 pub use attention::{Attention, AttentionError, Dropout, Implementation, Score, Selection, attend};
 pub use module::MultiHeadAttention;
 pub use neighbors::{Neighbors, NeighborsError};
-pub use ops::{AttentionOps, GeluOps, KnnOps, gelu, knn_softmax};
+pub use ops::{
+    AttentionOps, GeluOps, KnnOps, LayerNormOps, LinearOps, gelu, knn_softmax, layer_norm, linear,
+};
 pub use random::{Key, Phase};

@@ -5,7 +5,7 @@ use burn::nn::Linear;
 use burn::tensor::Tensor;
 
 use crate::attention::self_attend;
-use crate::{Attention, Dropout, Phase};
+use crate::{Attention, Dropout, Phase, linear};
 
 /// Multi-head self-attention with timm's parameter names: `qkv` (dim to 3 dim, in the order
 /// `(3, heads, head_dim)`) and `proj`. Scores are scaled by `head_dim^-0.5`.
@@ -55,8 +55,8 @@ impl MultiHeadAttention {
             _ => None,
         };
         let scale = (head_dim as f64).powf(-0.5);
-        let qkv = self.qkv.forward(x);
+        let qkv = linear(&self.qkv, x);
         let out = self_attend(qkv, self.num_heads, scale, &self.attention, dropout);
-        self.proj.forward(out)
+        linear(&self.proj, out)
     }
 }

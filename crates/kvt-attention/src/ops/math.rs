@@ -1,4 +1,4 @@
-//! The exponential function in SIMD.
+//! Functions of registers and of rows in SIMD.
 
 use pulp::Simd;
 
@@ -34,6 +34,32 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let bits = simd.add_u32s(simd.transmute_u32s_f32s(shifted), simd.splat_u32s(127));
     let power = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(23));
     simd.mul_f32s(p, simd.transmute_f32s_u32s(power))
+}
+
+/// The sum of a row.
+#[inline(always)]
+pub(crate) fn sum<S: Simd>(simd: S, row: &[f32]) -> f32 {
+    let (main, rest) = S::as_simd_f32s(row);
+    let mut sum = simd.partial_load_f32s(rest);
+    for x in main {
+        sum = simd.add_f32s(sum, *x);
+    }
+    simd.reduce_sum_f32s(sum)
+}
+
+/// The inner product of two rows of one length.
+#[inline(always)]
+pub(crate) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
+    let ((a, a_rest), (b, b_rest)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
+    let (a_rest, b_rest) = (
+        simd.partial_load_f32s(a_rest),
+        simd.partial_load_f32s(b_rest),
+    );
+    let mut sum = simd.mul_f32s(a_rest, b_rest);
+    for (a, b) in a.iter().zip(b) {
+        sum = simd.mul_add_f32s(*a, *b, sum);
+    }
+    simd.reduce_sum_f32s(sum)
 }
 
 #[cfg(test)]

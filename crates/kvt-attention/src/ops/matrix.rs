@@ -1,4 +1,4 @@
-//! Matrix products on strided views, on the thread that asks.
+//! Matrix products on strided views.
 
 use std::ops::Range;
 
@@ -57,6 +57,16 @@ pub(crate) enum Write {
     Add,
 }
 
+/// Who computes a product.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// The thread that asks.
+    Own,
+    /// All threads of the pool. They share out the elements of the product, not its sums, so the
+    /// result does not depend on how many there are.
+    All,
+}
+
 /// `out (+)= factor * a b`, with rows of `out` starting `stride` apart.
 ///
 /// # Panics
@@ -68,6 +78,7 @@ pub(crate) fn multiply(
     factor: f32,
     a: Matrix<'_>,
     b: Matrix<'_>,
+    threads: Threads,
 ) {
     let ([m, inner], [b_rows, n]) = (a.shape, b.shape);
     assert_eq!(inner, b_rows, "matrices that do not fit");
@@ -97,7 +108,10 @@ pub(crate) fn multiply(
             false,
             false,
             false,
-            gemm::Parallelism::None,
+            match threads {
+                Threads::Own => gemm::Parallelism::None,
+                Threads::All => gemm::Parallelism::Rayon(0),
+            },
         );
     }
 }

@@ -9,6 +9,8 @@
 pub(crate) mod attention;
 mod gelu;
 mod knn_softmax;
+mod layer_norm;
+mod linear;
 mod math;
 mod matrix;
 pub(crate) mod portable;
@@ -17,3 +19,24 @@ mod rows;
 pub use attention::AttentionOps;
 pub use gelu::{GeluOps, gelu};
 pub use knn_softmax::{KnnOps, knn_softmax};
+pub use layer_norm::{LayerNormOps, layer_norm};
+pub use linear::{LinearOps, linear};
+
+use burn::backend::{
+    Backend,
+    autodiff::{NodeId, grads::Gradients},
+    tensor::FloatTensor,
+};
+
+/// Hands the parents of an operation, those that want one, their gradients.
+fn register<B: Backend, const N: usize>(
+    grads: &mut Gradients,
+    parents: [Option<NodeId>; N],
+    values: [FloatTensor<B>; N],
+) {
+    for (parent, value) in parents.into_iter().zip(values) {
+        if let Some(parent) = parent {
+            grads.register::<B>(parent, value);
+        }
+    }
+}

@@ -4,7 +4,7 @@
 
 use pulp::Simd;
 
-use super::math::{SMALLEST_EXPONENT, exp};
+use super::math::{SMALLEST_EXPONENT, dot, exp};
 
 /// Rounds of the search for the threshold before it gives up and partitions the row instead. Scores
 /// of different keys are told apart in about ten; only ties, or scores of very different size, take more.
@@ -79,22 +79,10 @@ pub(crate) fn scale(row: &mut [f32], factor: f32) {
 /// The gradient of the scores from that of the probabilities: `grad <- p (grad - sum(p grad))`.
 #[inline(always)]
 pub(crate) fn softmax_gradient<S: Simd>(simd: S, grad: &mut [f32], probabilities: &[f32]) {
-    let (p_main, p_rest) = S::as_simd_f32s(probabilities);
-    let (g_main, g_rest) = S::as_mut_simd_f32s(grad);
-    let rest = [
-        simd.partial_load_f32s(p_rest),
-        simd.partial_load_f32s(g_rest),
-    ];
-    let mut sum = simd.mul_f32s(rest[0], rest[1]);
-    for (p, g) in p_main.iter().zip(g_main.iter()) {
-        sum = simd.mul_add_f32s(*p, *g, sum);
+    let dot = dot(simd, grad, probabilities);
+    for (g, p) in grad.iter_mut().zip(probabilities) {
+        *g = p * (*g - dot);
     }
-    let dot = simd.splat_f32s(simd.reduce_sum_f32s(sum));
-    let gradient = |p, g| simd.mul_f32s(p, simd.sub_f32s(g, dot));
-    for (p, g) in p_main.iter().zip(g_main) {
-        *g = gradient(*p, *g);
-    }
-    simd.partial_store_f32s(g_rest, gradient(rest[0], rest[1]));
 }
 
 /// The least and the largest value; the latter is NaN if there is a NaN.

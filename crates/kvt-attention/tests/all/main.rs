@@ -12,6 +12,7 @@ mod devices;
 mod gelu;
 mod golden;
 mod implementations;
+mod layers;
 mod lemmas;
 mod operation;
 mod semantics;

@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Key, MultiHeadAttention, Phase};
+use kvt_attention::{Key, MultiHeadAttention, Phase, layer_norm, linear};
 
 use super::DeitConfig;
 use crate::error::ModelError;
@@ -97,7 +97,7 @@ impl Deit {
         let x = (0..)
             .zip(&self.blocks)
             .fold(x, |x, (i, block)| block.forward(x, phase.child(i)));
-        self.norm.forward(x)
+        layer_norm(&self.norm, x, NORM_EPSILON)
     }
 
     /// The logits of each head.
@@ -109,8 +109,8 @@ impl Deit {
         let x = self.forward_features(images, phase);
         let token = |i: usize| x.clone().narrow(1, i, 1).squeeze_dim::<2>(1);
         Logits {
-            class: self.head.forward(token(0)),
-            distillation: self.head_dist.as_ref().map(|head| head.forward(token(1))),
+            class: linear(&self.head, token(0)),
+            distillation: self.head_dist.as_ref().map(|head| linear(head, token(1))),
         }
     }
 }
@@ -135,11 +135,14 @@ impl Block {
     }
 
     fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
-        let branch = self
-            .attn
-            .forward(self.norm1.forward(x.clone()), phase.named("attn"));
+        let branch = self.attn.forward(
+            layer_norm(&self.norm1, x.clone(), NORM_EPSILON),
+            phase.named("attn"),
+        );
         let x = x + drop_path(branch, self.drop_path, phase.named("drop_path1"));
-        let branch = self.mlp.forward(self.norm2.forward(x.clone()));
+        let branch = self
+            .mlp
+            .forward(layer_norm(&self.norm2, x.clone(), NORM_EPSILON));
         x + drop_path(branch, self.drop_path, phase.named("drop_path2"))
     }
 }

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_attention::gelu;
+use kvt_attention::{gelu, linear};
 
 use super::Init;
 
@@ -27,6 +27,6 @@ impl Mlp {
     ///
     /// `[batch, tokens, dim]` to the same.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        self.fc2.forward(gelu(self.fc1.forward(x)))
+        linear(&self.fc2, gelu(linear(&self.fc1, x)))
     }
 }

@@ -11,6 +11,7 @@ use burn::backend::{
 };
 
 use super::AttentionOps;
+use crate::ops::register;
 
 #[derive(Debug)]
 struct Attention;
@@ -28,11 +29,8 @@ impl<B: AttentionOps> Backward<B, 3> for Attention {
         let ([q, k, v, saved], scale) = ops.state;
         let grad = grads.consume::<B>(&ops.node);
         let (q, k, v) = B::knn_attention_backward(q, k, v, saved, grad, scale);
-        for (parent, grad) in ops.parents.into_iter().zip([q, k, v]) {
-            if let Some(parent) = parent {
-                grads.register::<B>(parent.id, grad);
-            }
-        }
+        let parents = ops.parents.map(|parent| parent.map(|node| node.id));
+        register::<B, 3>(grads, parents, [q, k, v]);
     }
 }
 

@@ -1,0 +1,118 @@
+//! Linear layers on the `flex` CPU backend.
+
+use burn::backend::{Flex, TensorMetadata, ops::ModuleOps, tensor::FloatTensor};
+use burn::tensor::{DType, Shape};
+use rayon::prelude::*;
+
+use super::LinearOps;
+use crate::ops::matrix::{Matrix, Threads, Write, multiply};
+
+/// Parts of the sum over the rows: a constant, so that it does not depend on the number of threads.
+const PARTS: usize = 16;
+
+/// Values handed to a thread at once.
+const BLOCK: usize = 64 * 1024;
+
+impl LinearOps for Flex {
+    fn affine(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        if x.dtype() != DType::F32 || x.shape().num_elements() == 0 {
+            return Self::linear(x, weight, Some(bias));
+        }
+        let [x, weight, bias] = [x, weight, bias].map(|tensor| tensor.to_contiguous());
+        let [inputs, outputs] = weight.shape().dims();
+        let mut shape = x.shape();
+        let rows = shape.num_elements() / inputs;
+        let last = shape.num_dims() - 1;
+        shape[last] = outputs;
+        let mut out = FloatTensor::<Self>::empty(shape, DType::F32);
+        let values = out.storage_mut::<f32>();
+        let bias = values_of(&bias);
+        // The product is added to the bias.
+        let block = (BLOCK / outputs).max(1) * outputs;
+        values.par_chunks_mut(block).for_each(|rows| {
+            for row in rows.chunks_exact_mut(outputs) {
+                row.copy_from_slice(bias);
+            }
+        });
+        let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
+        let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
+        multiply(values, outputs, Write::Add, 1.0, x, weight, Threads::All);
+        out
+    }
+
+    fn affine_backward(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        if x.dtype() != DType::F32 || x.shape().num_elements() == 0 {
+            return (
+                Self::linear_x_backward(weight, grad.clone()),
+                Self::linear_weight_backward(x, grad.clone()),
+                Self::linear_bias_backward(grad),
+            );
+        }
+        let shape = x.shape();
+        let [x, weight, grad] = [x, weight, grad].map(|tensor| tensor.to_contiguous());
+        let [inputs, outputs] = weight.shape().dims();
+        let rows = shape.num_elements() / inputs;
+        let empty = |shape| FloatTensor::<Self>::empty(shape, DType::F32);
+        let grads = Matrix::new(values_of(&grad), [rows, outputs], outputs);
+        let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
+        let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
+
+        let mut x_grad = empty(shape);
+        let out = x_grad.storage_mut();
+        multiply(out, inputs, Write::Replace, 1.0, grads, w.t(), Threads::All);
+        let mut weight_grad = empty(Shape::new([inputs, outputs]));
+        let out = weight_grad.storage_mut();
+        multiply(
+            out,
+            outputs,
+            Write::Replace,
+            1.0,
+            x.t(),
+            grads,
+            Threads::All,
+        );
+        let mut bias_grad = empty(Shape::new([outputs]));
+        let sum = sum_of_rows(values_of(&grad), outputs);
+        bias_grad.storage_mut::<f32>().copy_from_slice(&sum);
+        (x_grad, weight_grad, bias_grad)
+    }
+}
+
+/// The values of a contiguous tensor.
+fn values_of(tensor: &FloatTensor<Flex>) -> &[f32] {
+    tensor.as_slice().unwrap_or(&[])
+}
+
+fn sum_of_rows(values: &[f32], width: usize) -> Vec<f32> {
+    let rows = values.len() / width;
+    let part = rows.div_ceil(PARTS).max(1) * width;
+    let sums: Vec<Vec<f32>> = values
+        .par_chunks(part)
+        .map(|rows| {
+            let mut sum = vec![0.0; width];
+            for row in rows.chunks_exact(width) {
+                add(&mut sum, row);
+            }
+            sum
+        })
+        .collect();
+    let mut total = vec![0.0; width];
+    for sum in sums {
+        add(&mut total, &sum);
+    }
+    total
+}
+
+fn add(sum: &mut [f32], row: &[f32]) {
+    for (sum, x) in sum.iter_mut().zip(row) {
+        *sum += x;
+    }
+}

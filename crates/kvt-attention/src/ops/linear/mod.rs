@@ -1,0 +1,55 @@
+//! A linear layer with a bias, `x W + b`.
+//!
+//! Burn's own adds the bias, and sums its gradient, in passes over one thread on the CPU. Here the
+//! product starts from the bias, and the sum is spread over the threads. Elsewhere it is Burn's.
+
+use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+use burn::nn::Linear;
+use burn::tensor::Tensor;
+
+mod autodiff;
+mod flex;
+
+#[cfg(feature = "cube")]
+impl LinearOps for burn_cubecl::CubeBackend {}
+
+/// What a backend provides for linear layers.
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+pub trait LinearOps: Backend {
+    /// `x W + b` of x `[.., input]`, W `[input, output]` and b `[output]`.
+    #[fusion(default)]
+    fn affine(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        Self::linear(x, weight, Some(bias))
+    }
+
+    /// The gradients of x, W and b.
+    #[fusion(default)]
+    fn affine_backward(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        (
+            Self::linear_x_backward(weight, grad.clone()),
+            Self::linear_weight_backward(x, grad.clone()),
+            Self::linear_bias_backward(grad),
+        )
+    }
+}
+
+/// A linear layer on any device; one without a bias is Burn's own.
+///
+/// # Shapes
+/// `[.., input]` to `[.., output]`.
+pub fn linear<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
+    let Some(bias) = &layer.bias else {
+        return layer.forward(x);
+    };
+    let (weight, bias) = (layer.weight.val(), bias.val());
+    let (weight, bias) = (weight.into_dispatch(), bias.into_dispatch());
+    Tensor::from_dispatch(Dispatch::affine(x.into_dispatch(), weight, bias))
+}

@@ -1,0 +1,89 @@
+//! The fused linear layer and layer norm against Burn's own, forward and gradients, on every device.
+
+use burn::module::Param;
+use burn::nn::{LayerNormConfig, LinearConfig};
+use burn::tensor::{Device, Tensor};
+use kvt_attention::{layer_norm, linear};
+
+use crate::devices::{assert_close, devices, tensor, values};
+
+fn input(shape: [usize; 3], seed: usize, device: &Device) -> Tensor<3> {
+    let data: Vec<f32> = (0..shape.iter().product())
+        .map(|i: usize| ((i * 7919 + seed * 104_729) % 2003) as f32 / 500.0 - 2.0)
+        .collect();
+    tensor(&data, shape, device)
+}
+
+/// Output and the gradients of `leaves`.
+fn run(x: Tensor<3>, parameters: [Tensor<1>; 2], out: Tensor<3>) -> Vec<Vec<f32>> {
+    let probe = input(out.dims(), 3, &out.device());
+    let grads = (out.clone() * probe).sum().backward();
+    let mut results = vec![values(out), values(x.grad(&grads).unwrap())];
+    results.extend(parameters.map(|p| values(p.grad(&grads).unwrap())));
+    results
+}
+
+fn compare(what: &str, actual: &[Vec<f32>], expected: &[Vec<f32>]) {
+    for (name, (a, e)) in ["out", "x", "weight", "bias"]
+        .iter()
+        .zip(actual.iter().zip(expected))
+    {
+        assert_close(&format!("{what}: {name}"), a, e, 1e-5);
+    }
+}
+
+#[test]
+fn a_layer_norm_is_burns() {
+    // Widths that are and are not multiples of a register, more rows than parts, and a single one.
+    for shape in [[2, 37, 48], [1, 1, 19], [3, 5, 7]] {
+        for (name, device) in devices() {
+            let device = device.autodiff();
+            let mut layer = LayerNormConfig::new(shape[2])
+                .with_epsilon(1e-6)
+                .init(&device);
+            // Not the ones that it starts with.
+            let shift = input([1, 1, shape[2]], 5, &device).flatten(0, 2);
+            let gamma = (layer.gamma.val() + shift).detach().require_grad();
+            layer.gamma = Param::from_tensor(gamma);
+            let parameters = || [layer.gamma.val(), layer.beta.as_ref().unwrap().val()];
+            let x = || input(shape, 1, &device).require_grad();
+            let (a, b) = (x(), x());
+            let out = layer_norm(&layer, a.clone(), 1e-6);
+            let actual = run(a, parameters(), out);
+            let out = layer.forward(b.clone());
+            let expected = run(b, parameters(), out);
+            compare(&format!("{name} {shape:?}"), &actual, &expected);
+        }
+    }
+}
+
+#[test]
+fn a_linear_layer_is_burns() {
+    for ([batch, tokens, inputs], outputs) in [([2, 37, 24], 40), ([1, 1, 5], 3), ([4, 50, 17], 1)]
+    {
+        for (name, device) in devices() {
+            let device = device.autodiff();
+            let layer = LinearConfig::new(inputs, outputs).init(&device);
+            // The weight flat, so that it fits beside the bias.
+            let run = |out: Tensor<3>, x: Tensor<3>| {
+                let probe = input(out.dims(), 3, &device);
+                let grads = (out.clone() * probe).sum().backward();
+                vec![
+                    values(out),
+                    values(x.grad(&grads).unwrap()),
+                    values(layer.weight.val().grad(&grads).unwrap()),
+                    values(layer.bias.as_ref().unwrap().val().grad(&grads).unwrap()),
+                ]
+            };
+            let x = || input([batch, tokens, inputs], 1, &device).require_grad();
+            let (a, b) = (x(), x());
+            let actual = run(linear(&layer, a.clone()), a);
+            let expected = run(layer.forward(b.clone()), b);
+            compare(
+                &format!("{name} {batch} {tokens} {inputs}"),
+                &actual,
+                &expected,
+            );
+        }
+    }
+}
