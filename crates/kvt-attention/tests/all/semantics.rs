@@ -81,8 +81,8 @@ proptest! {
 
 #[test]
 fn every_k_of_long_rows() {
-    // Sizes around the number of units of a workgroup, and no multiples of 32.
-    for keys in [1usize, 2, 31, 33, 197, 255, 257, 784, 3136] {
+    // Sizes around the number of units of a workgroup or plane, no multiples of 32, and the longest.
+    for keys in [1usize, 2, 31, 33, 197, 255, 257, 784, 3136, 16_384] {
         let scores: Vec<f32> = (0..2 * keys)
             .map(|i| ((i * 7919 % 1009) as f32 - 500.0) / 97.0)
             .collect();

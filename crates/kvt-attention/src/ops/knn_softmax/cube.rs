@@ -16,6 +16,10 @@ use super::KnnOps;
 /// by bits, which always ends.
 const ROUNDS: u32 = 24;
 
+/// Turns of a loop over a row, at most. A software driver (llvmpipe) silently ends all loops of a unit
+/// after 65,535 turns together, and a selection goes over its row up to seventy times.
+const TURNS: usize = 512;
+
 /// The part of a row that a unit looks at: every `step`-th score from `first`.
 #[derive(CubeType, Clone, Copy)]
 struct Part {
@@ -114,14 +118,20 @@ fn count_from<F: Float>(
     part: &Part,
     level: u32,
     #[comptime] plane: bool,
+    #[comptime] chunk: usize,
 ) -> u32 {
     let mut count = 0u32;
     let mut i = part.first;
     while i < part.keys {
-        if ordered_key::<F>(scores[part.base + i]) >= level {
-            count += 1u32;
+        #[unroll]
+        for j in 0..chunk {
+            if i + j * part.step < part.keys {
+                if ordered_key::<F>(scores[part.base + i + j * part.step]) >= level {
+                    count += 1u32;
+                }
+            }
         }
-        i += part.step;
+        i += part.step * chunk;
     }
     total_count(count, plane)
 }
@@ -136,6 +146,7 @@ fn select_keys<F: Float>(
     min_key: u32,
     max_key: u32,
     #[comptime] plane: bool,
+    #[comptime] chunk: usize,
 ) -> (u32, u32) {
     // At least k keys (`many`) reach `low`, fewer (`few`) reach `high`.
     let mut low = min_key;
@@ -158,7 +169,7 @@ fn select_keys<F: Float>(
         let level = ordered_key::<f32>(from + (key_value(high) - from) * share);
         round += 1u32;
         if level > low && level < high {
-            let count = count_from::<F>(scores, part, level, plane);
+            let count = count_from::<F>(scores, part, level, plane, chunk);
             if count == k {
                 threshold = level - 1u32;
                 found = true;
@@ -179,7 +190,7 @@ fn select_keys<F: Float>(
         // By bits: `low` becomes the k-th largest key.
         while high - low > 1u32 {
             let level = low + (high - low) / 2u32;
-            let count = count_from::<F>(scores, part, level, plane);
+            let count = count_from::<F>(scores, part, level, plane, chunk);
             if count >= k {
                 low = level;
             } else {
@@ -197,10 +208,15 @@ fn select_keys<F: Float>(
             let mut count = 0u32;
             let mut i = part.first;
             while i < middle as usize {
-                if ordered_key::<F>(scores[part.base + i]) == threshold {
-                    count += 1u32;
+                #[unroll]
+                for j in 0..chunk {
+                    if i + j * part.step < middle as usize {
+                        if ordered_key::<F>(scores[part.base + i + j * part.step]) == threshold {
+                            count += 1u32;
+                        }
+                    }
                 }
-                i += part.step;
+                i += part.step * chunk;
             }
             if total_count(count, plane) <= places {
                 bound = middle;
@@ -220,6 +236,7 @@ fn knn_softmax_kernel<F: Float>(
     keys: u32,
     k: u32,
     #[comptime] plane: bool,
+    #[comptime] chunk: usize,
     #[define(F)] _dtype: ElemType,
 ) {
     let (row, part) = Part::new(keys, plane);
@@ -230,10 +247,15 @@ fn knn_softmax_kernel<F: Float>(
     let mut min_key = 0xffff_ffffu32;
     let mut i = part.first;
     while i < part.keys {
-        let key = ordered_key::<F>(scores[part.base + i]);
-        max_key = select(key > max_key, key, max_key);
-        min_key = select(key < min_key, key, min_key);
-        i += part.step;
+        #[unroll]
+        for j in 0..chunk {
+            if i + j * part.step < part.keys {
+                let key = ordered_key::<F>(scores[part.base + i + j * part.step]);
+                max_key = select(key > max_key, key, max_key);
+                min_key = select(key < min_key, key, min_key);
+            }
+        }
+        i += part.step * chunk;
     }
     let max_key = total_max(max_key, plane);
     let min_key = total_min(min_key, plane);
@@ -243,7 +265,7 @@ fn knn_softmax_kernel<F: Float>(
     let mut threshold = 0u32;
     let mut bound = 0u32;
     if k < keys && !broken {
-        let (found, places) = select_keys::<F>(scores, &part, k, min_key, max_key, plane);
+        let (found, places) = select_keys::<F>(scores, &part, k, min_key, max_key, plane, chunk);
         threshold = found;
         bound = places;
     }
@@ -253,16 +275,39 @@ fn knn_softmax_kernel<F: Float>(
     let mut sum = 0.0f32;
     let mut i = part.first;
     while i < part.keys {
-        sum += weight::<F>(scores[part.base + i], i as u32, max, threshold, bound);
-        i += part.step;
+        #[unroll]
+        for j in 0..chunk {
+            if i + j * part.step < part.keys {
+                sum += weight::<F>(
+                    scores[part.base + i + j * part.step],
+                    (i + j * part.step) as u32,
+                    max,
+                    threshold,
+                    bound,
+                );
+            }
+        }
+        i += part.step * chunk;
     }
     let total = total_sum(sum, plane);
     let nan = f32::reinterpret(max_key | 0x7fff_ffffu32);
     let mut i = part.first;
     while i < part.keys {
-        let weight = weight::<F>(scores[part.base + i], i as u32, max, threshold, bound);
-        output[part.base + i] = F::cast_from(select(broken, nan, weight / total));
-        i += part.step;
+        #[unroll]
+        for j in 0..chunk {
+            if i + j * part.step < part.keys {
+                let weight = weight::<F>(
+                    scores[part.base + i + j * part.step],
+                    (i + j * part.step) as u32,
+                    max,
+                    threshold,
+                    bound,
+                );
+                output[part.base + i + j * part.step] =
+                    F::cast_from(select(broken, nan, weight / total));
+            }
+        }
+        i += part.step * chunk;
     }
 }
 
@@ -286,6 +331,7 @@ fn knn_softmax_backward_kernel<F: Float>(
     rows: u32,
     keys: u32,
     #[comptime] plane: bool,
+    #[comptime] chunk: usize,
     #[define(F)] _dtype: ElemType,
 ) {
     let (row, part) = Part::new(keys, plane);
@@ -295,18 +341,28 @@ fn knn_softmax_backward_kernel<F: Float>(
     let mut sum = 0.0f32;
     let mut i = part.first;
     while i < part.keys {
-        let at = part.base + i;
-        sum += f32::cast_from(probabilities[at]) * f32::cast_from(grad[at]);
-        i += part.step;
+        #[unroll]
+        for j in 0..chunk {
+            if i + j * part.step < part.keys {
+                let at = part.base + i + j * part.step;
+                sum += f32::cast_from(probabilities[at]) * f32::cast_from(grad[at]);
+            }
+        }
+        i += part.step * chunk;
     }
     let dot = total_sum(sum, plane);
     let mut i = part.first;
     while i < part.keys {
-        let at = part.base + i;
-        let p = f32::cast_from(probabilities[at]);
-        let g = f32::cast_from(grad[at]);
-        output[at] = F::cast_from(p * (g - dot));
-        i += part.step;
+        #[unroll]
+        for j in 0..chunk {
+            if i + j * part.step < part.keys {
+                let at = part.base + i + j * part.step;
+                let p = f32::cast_from(probabilities[at]);
+                let g = f32::cast_from(grad[at]);
+                output[at] = F::cast_from(p * (g - dot));
+            }
+        }
+        i += part.step * chunk;
     }
 }
 
@@ -316,6 +372,8 @@ struct Launch {
     keys: u32,
     /// A plane has a row, or else a unit has.
     plane: bool,
+    /// Scores that a unit looks at in one turn of a loop.
+    chunk: usize,
     count: CubeCount,
     dim: CubeDim,
 }
@@ -349,6 +407,7 @@ impl Launch {
             rows,
             keys: keys as u32,
             plane,
+            chunk: (keys / TURNS).next_power_of_two().max(8),
             count: CubeCount::Static(x, cubes.div_ceil(x), 1),
             dim,
         }
@@ -383,6 +442,7 @@ impl KnnOps for CubeBackend {
             launch.keys,
             k.min(launch.keys as usize) as u32,
             launch.plane,
+            launch.chunk,
             dtype_to_storage_type(dtype),
         );
         output
@@ -410,6 +470,7 @@ impl KnnOps for CubeBackend {
             launch.rows,
             launch.keys,
             launch.plane,
+            launch.chunk,
             dtype_to_storage_type(dtype),
         );
         output
