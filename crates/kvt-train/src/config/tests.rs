@@ -787,7 +787,7 @@ fn the_reference_shows_type_default_and_meaning() {
     | `workers` | `"auto"` or integer >= 0 | `"auto"` | Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread. The result does not depend on it. |
     | `seed` | integer >= 0 | `0` | Seed of the images, independent of the run's seed. |
     | `kind` | `"dense"` or `"knn"` | `"dense"` | Dense attention, or k-NN attention, in which each query keeps only its k best keys. |
-    | `neighbors` | integer or float or list of (integer or float) | `0.5` | How many keys a query keeps: an integer is a count, a float in (0, 1] a share of the keys; or a list with one entry per stage of the model. Ignored by dense attention. |
+    | `neighbors` | integer or float or list of (integer or float) | `0.5` | How many keys a query keeps: an integer is a count, a float in (0, 1] a share of the keys; or a list with one entry per stage of the model. Dense attention has no use for it. |
     | `betas` | list of 2 x float | `[0.9, 0.999]` | Decay of the first and second moment, each in [0, 1). |
     | `kind` | `"cosine"` or `"constant"` | `"cosine"` | Shape of the learning rate after the warm-up. |
     | `max_steps` | integer >= 0 | none: all epochs | Ends the run after this many updates, wherever that is. |

@@ -4,6 +4,7 @@
 
 mod accumulate;
 mod bad_input;
+mod bench;
 mod compare;
 mod documents;
 mod evaluation;

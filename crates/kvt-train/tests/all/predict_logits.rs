@@ -115,3 +115,23 @@ fn predictions_name_the_classes_of_the_run() {
         assert_eq!(row.split_whitespace().nth(1), Some(class), "{printed}");
     }
 }
+
+#[test]
+fn an_unreadable_image_does_not_keep_the_others_from_an_answer() {
+    let workspace = Workspace::with_data(6, 1);
+    workspace.kvt(&["train", "tiny.toml"]).assert().success();
+    std::fs::write(workspace.path("broken.png"), "no image").unwrap();
+    let good = "data/val/a/000.png";
+    let files = ["broken.png", good, "absent.jpg"];
+    let mut arguments = vec!["predict", "--run", "run", "--json"];
+    arguments.extend(files);
+    let output = workspace.kvt(&arguments).assert().failure();
+    let output = output.get_output();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found.as_array().unwrap().len(), 1);
+    assert_eq!(found[0]["image"], good);
+    let errors = String::from_utf8(output.stderr.clone()).unwrap();
+    for file in ["broken.png", "absent.jpg"] {
+        assert!(errors.contains(&format!("`{file}`")), "{errors}");
+    }
+}

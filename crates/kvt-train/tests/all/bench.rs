@@ -1,0 +1,105 @@
+//! `kvt bench`: what its records say, not how long anything takes.
+
+use serde_json::Value;
+
+use crate::support::Workspace;
+
+fn records(workspace: &Workspace, arguments: &[&str]) -> Vec<Value> {
+    let mut all = vec!["bench"];
+    all.extend(arguments);
+    all.extend(["--runs", "2", "--warmup", "0", "--json", "out.json"]);
+    workspace.kvt(&all).assert().success();
+    let text = std::fs::read(workspace.path("out.json")).unwrap();
+    let report: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(report["device"], "cpu");
+    assert!(report["matmul_gflops"].as_f64().unwrap() > 0.0);
+    report["records"].as_array().unwrap().clone()
+}
+
+#[test]
+fn attention_has_a_record_for_dense_and_for_each_k_and_implementation() {
+    let workspace = Workspace::empty();
+    let shape = ["attention", "--device", "cpu", "--shape", "2,3,10,4"];
+    let cases = ["--k", "3,10", "--implementation", "auto,masked"];
+    let records = records(&workspace, &[&shape[..], &cases[..]].concat());
+    let found: Vec<(&str, &str, u64)> = records
+        .iter()
+        .map(|r| {
+            (
+                r["kind"].as_str().unwrap(),
+                r["implementation"].as_str().unwrap(),
+                r["k"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    // k = 10 keeps all keys: that is dense.
+    assert_eq!(
+        found,
+        [
+            ("dense", "auto", 10),
+            ("knn", "auto", 3),
+            ("knn", "masked", 3),
+            ("dense", "auto", 10),
+            ("dense", "masked", 10)
+        ]
+    );
+    for record in &records {
+        for (size, expected) in [("batch", 2), ("heads", 3), ("tokens", 10), ("head_dim", 4)] {
+            assert_eq!(record[size], expected);
+        }
+        for time in ["forward_ms", "forward_backward_ms"] {
+            assert!(record[time].as_f64().unwrap() > 0.0, "{record}");
+        }
+        if cfg!(target_os = "linux") {
+            assert!(record["peak_bytes"].is_u64(), "{record}");
+        }
+    }
+}
+
+#[test]
+fn a_step_has_a_record_for_dense_and_for_knn() {
+    let workspace = Workspace::empty();
+    let mut arguments = vec!["step", "--model", "deit_tiny_patch16_224", "--batch", "2"];
+    for set in [
+        "model.img_size=16",
+        "model.patch_size=4",
+        "model.embed_dim=12",
+        "model.depth=1",
+        "model.attention.neighbors=5",
+    ] {
+        arguments.extend(["--set", set]);
+    }
+    arguments.extend(["--device", "cpu"]);
+    let records = records(&workspace, &arguments);
+    let kinds: Vec<&Value> = records.iter().map(|r| &r["kind"]).collect();
+    assert_eq!(kinds, ["dense", "knn"]);
+    assert_eq!(records[0]["k"][0], 17);
+    assert_eq!(records[1]["k"][0], 5);
+    for record in &records {
+        assert!(record["images_per_second"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let workspace = Workspace::empty();
+    for (arguments, expected) in [
+        (["attention", "--shape", "2,3,0,4"], "four positive numbers"),
+        (
+            ["attention", "--implementation", "fast"],
+            "auto, fused, masked, gathered",
+        ),
+        (["attention", "--k", "0"], "0"),
+        (
+            ["step", "--model", "deit_huge"],
+            "unknown model `deit_huge`",
+        ),
+    ] {
+        let output = workspace
+            .kvt(&[&["bench"], &arguments[..]].concat())
+            .assert()
+            .failure();
+        let errors = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+        assert!(errors.contains(expected), "{errors}");
+    }
+}
