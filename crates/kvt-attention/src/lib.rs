@@ -6,6 +6,7 @@
 //! - [`MultiHeadAttention`]: the same as a Burn module with its projections.
 //! - [`knn_softmax`]: the custom operation underneath, on every backend.
 //! - [`gelu()`], [`linear()`], [`layer_norm()`]: what else a vision transformer spends its time in.
+//! - [`adamw()`], [`square_sum()`]: what an optimizer does to every parameter.
 //! - [`Key`], [`Phase`]: keyed randomness, so that a seed gives one result.
 //!
 //! # Semantics of the selection
@@ -25,6 +26,7 @@ pub use attention::{Attention, AttentionError, Dropout, Implementation, Score, S
 pub use module::MultiHeadAttention;
 pub use neighbors::{Neighbors, NeighborsError};
 pub use ops::{
-    AttentionOps, GeluOps, KnnOps, LayerNormOps, LinearOps, gelu, knn_softmax, layer_norm, linear,
+    AdamWStep, AttentionOps, GeluOps, KnnOps, LayerNormOps, LinearOps, OptimizerOps, adamw, gelu,
+    knn_softmax, layer_norm, linear, square_sum,
 };
 pub use random::{Key, Phase};

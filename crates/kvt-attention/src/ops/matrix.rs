@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use gemm::Parallelism;
+
 /// A matrix in a slice: element `(i, j)` is at `i * row + j * column`.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a> {
@@ -57,17 +59,7 @@ pub(crate) enum Write {
     Add,
 }
 
-/// Who computes a product.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Threads {
-    /// The thread that asks.
-    Own,
-    /// All threads of the pool. They share out the elements of the product, not its sums, so the
-    /// result does not depend on how many there are.
-    All,
-}
-
-/// `out (+)= factor * a b`, with rows of `out` starting `stride` apart.
+/// `out (+)= factor * a b`, with rows of `out` starting `stride` apart, on this thread.
 ///
 /// # Panics
 /// If the shapes do not fit, or the product does not lie within `out`.
@@ -78,22 +70,67 @@ pub(crate) fn multiply(
     factor: f32,
     a: Matrix<'_>,
     b: Matrix<'_>,
-    threads: Threads,
+) {
+    assert_fits(out.len(), [a.shape[0], b.shape[1]], stride);
+    #[expect(unsafe_code, reason = "the product is a kernel that takes pointers")]
+    // SAFETY: checked above; `out` is borrowed mutably and holds numbers.
+    unsafe {
+        gemm(
+            out.as_mut_ptr(),
+            stride,
+            write,
+            factor,
+            a,
+            b,
+            Parallelism::None,
+        );
+    }
+}
+
+/// `a b` in a new vector, row by row, on all threads. They share out the values of the product, not
+/// its sums: the result does not depend on how many there are.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub(crate) fn product(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
+    let [rows, columns] = [a.shape[0], b.shape[1]];
+    let mut out: Vec<f32> = Vec::with_capacity(rows * columns);
+    let values = out.as_mut_ptr();
+    #[expect(unsafe_code, reason = "the product is a kernel that takes pointers")]
+    // SAFETY: the vector has room for all rows, and the product writes every value without reading.
+    unsafe {
+        let threads = Parallelism::Rayon(0);
+        gemm(values, columns, Write::Replace, 1.0, a, b, threads);
+        out.set_len(rows * columns);
+    }
+    out
+}
+
+/// # Safety
+/// `out` points to memory for the product with rows `stride` apart, that nothing else refers to, and
+/// that holds numbers if they are added to.
+#[expect(unsafe_code, reason = "the product is a kernel that takes pointers")]
+unsafe fn gemm(
+    out: *mut f32,
+    stride: usize,
+    write: Write,
+    factor: f32,
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    parallelism: Parallelism,
 ) {
     let ([m, inner], [b_rows, n]) = (a.shape, b.shape);
     assert_eq!(inner, b_rows, "matrices that do not fit");
-    assert_fits(out.len(), [m, n], stride);
     let [a_row, a_column] = a.strides.map(|s| s as isize);
     let [b_row, b_column] = b.strides.map(|s| s as isize);
-    #[expect(unsafe_code, reason = "the product is a kernel that takes pointers")]
-    // SAFETY: every element that the strides reach lies in its slice: checked for `out` here and
-    // for `a` and `b` when they were made. `out` is borrowed mutably, so nothing overlaps it.
+    // SAFETY: the caller answers for `out`; every element that the strides reach in `a` and `b` lies
+    // in its slice, which was checked when they were made.
     unsafe {
         gemm::gemm(
             m,
             n,
             inner,
-            out.as_mut_ptr(),
+            out,
             1,
             stride as isize,
             write == Write::Add,
@@ -108,10 +145,7 @@ pub(crate) fn multiply(
             false,
             false,
             false,
-            match threads {
-                Threads::Own => gemm::Parallelism::None,
-                Threads::All => gemm::Parallelism::Rayon(0),
-            },
+            parallelism,
         );
     }
 }

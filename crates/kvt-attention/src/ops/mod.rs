@@ -4,15 +4,17 @@
 //! - `flex.rs`: plain Rust for the CPU; `cube.rs`: a kernel for the GPU runtimes;
 //! - `autodiff.rs`: the backward pass.
 //!
-//! Beside them what the CPU code shares: `math.rs`, `rows.rs` (one row of scores), `matrix.rs`.
+//! Beside them what the CPU code shares: `buffer.rs`, `math.rs`, `matrix.rs`, `rows.rs` (one row of scores).
 
 pub(crate) mod attention;
+mod buffer;
 mod gelu;
 mod knn_softmax;
 mod layer_norm;
 mod linear;
 mod math;
 mod matrix;
+mod optimizer;
 pub(crate) mod portable;
 mod rows;
 
@@ -21,6 +23,7 @@ pub use gelu::{GeluOps, gelu};
 pub use knn_softmax::{KnnOps, knn_softmax};
 pub use layer_norm::{LayerNormOps, layer_norm};
 pub use linear::{LinearOps, linear};
+pub use optimizer::{AdamWStep, OptimizerOps, adamw, square_sum};
 
 use burn::backend::{
     Backend,

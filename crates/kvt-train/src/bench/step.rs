@@ -87,8 +87,12 @@ impl Running {
         let logits = self.model.forward(self.images.clone(), phase);
         let targets = smooth_targets(&self.labels, logits.dims()[1], 0.1, &self.device);
         let gradients = Gradients::take(cross_entropy(logits, targets).backward(), &self.model);
-        let gradients = match gradients.norm() {
-            Some(norm) => gradients.clip(&norm, 1.0),
+        // As in training, the host waits for the norm.
+        let norm = gradients
+            .norm()
+            .and_then(|norm| norm.try_into_scalar().ok());
+        let gradients = match norm {
+            Some(norm) => gradients.clip(norm, 1.0),
             None => gradients,
         };
         self.model = self.optimizer.step(self.model.clone(), gradients, 1e-4);

@@ -163,7 +163,7 @@ impl Trainer<'_, '_> {
                 "no parameter got a gradient".to_owned(),
             ));
         };
-        losses.push(norm.clone());
+        losses.push(norm);
         // The one place where the host waits for the device.
         let values = read(Tensor::cat(losses, 0))?;
         let (grad_norm, losses) = match values.split_last() {
@@ -181,7 +181,7 @@ impl Trainer<'_, '_> {
             return Err(self.dump(window, &update));
         }
         let gradients = match self.plan.optim.clip_norm {
-            max if max > 0.0 => gradients.clip(&norm, max),
+            max if max > 0.0 => gradients.clip(grad_norm, max),
             _ => gradients,
         };
         let model = self.model.clone();

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::{Tensor, TensorData};
+use kvt_attention::{AdamWStep, adamw};
 use kvt_models::{Model, Parameter};
 
 use super::Gradients;
@@ -141,38 +142,38 @@ impl AdamW {
         &mut self,
         id: ParamId,
         weight: Tensor<D>,
-        gradient: Tensor<1>,
+        (gradient, factor): (Tensor<1>, f64),
         lr: f64,
     ) -> Tensor<D> {
         let AdamWConfig {
-            betas: (beta1, beta2),
+            betas,
             eps,
             weight_decay,
         } = self.config;
         let shape = weight.shape();
-        let mut weight = flat(weight);
-        if self.decayed.contains(&id) && weight_decay != 0.0 {
-            weight = weight * (1.0 - lr * weight_decay);
-        }
-        let squared = gradient.clone() * gradient.clone() * (1.0 - beta2);
-        let scaled = gradient * (1.0 - beta1);
-        let moments = match self.moments.remove(&id) {
-            Some(Moments { first, second }) => Moments {
-                first: first * beta1 + scaled,
-                second: second * beta2 + squared,
-            },
-            None => Moments {
-                first: scaled,
-                second: squared,
-            },
+        let weight = flat(weight);
+        let moments = self.moments.remove(&id).unwrap_or_else(|| Moments {
+            first: weight.zeros_like(),
+            second: weight.zeros_like(),
+        });
+        let decay = if self.decayed.contains(&id) {
+            1.0 - lr * weight_decay
+        } else {
+            1.0
         };
         let updates = f64::from(self.updates);
-        let correction1 = 1.0 - beta1.powf(updates);
-        let correction2 = (1.0 - beta2.powf(updates)).sqrt();
-        let denominator = moments.second.clone().sqrt() * (1.0 / correction2) + eps;
-        let step = moments.first.clone() / denominator * (lr / correction1);
-        self.moments.insert(id, moments);
-        (weight - step).reshape(shape)
+        let step = AdamWStep {
+            factor,
+            decay,
+            betas,
+            eps,
+            size: lr / (1.0 - betas.0.powf(updates)),
+            correction: 1.0 / (1.0 - betas.1.powf(updates)).sqrt(),
+        };
+        let moments = [moments.first, moments.second];
+        let (weight, [first, second]) = adamw(weight, gradient, moments, step);
+        self.moments.insert(id, Moments { first, second });
+        weight.reshape(shape)
     }
 }
 
@@ -240,7 +241,7 @@ mod tests {
             for step in 0..10 {
                 optimizer.updates += 1;
                 let gradient = tensor(&grads[step * size..][..size]);
-                weight = optimizer.update(id, weight, gradient, 0.01);
+                weight = optimizer.update(id, weight, (gradient, 1.0), 0.01);
                 let actual: Vec<f32> = weight.to_data().try_to_vec().unwrap();
                 for (a, e) in actual.iter().zip(&params[(step + 1) * size..][..size]) {
                     assert!((a - e).abs() < 1e-6, "{name}, step {step}: {a} is not {e}");

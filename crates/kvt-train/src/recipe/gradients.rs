@@ -2,6 +2,7 @@
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{self, Tensor};
+use kvt_attention::square_sum;
 use kvt_models::Model;
 
 /// One flat gradient per parameter, without autodiff.
@@ -10,6 +11,8 @@ pub struct Gradients {
     // In the order of the modules, not of the ids, which are random: the norm must add up in one
     // order for a resumed run to be the same to the bit.
     by_parameter: Vec<(ParamId, Tensor<1>)>,
+    /// What all of them are still to be multiplied with: the optimizer does it in passing.
+    factor: f64,
 }
 
 impl Gradients {
@@ -33,33 +36,36 @@ impl Gradients {
         model.visit(&mut taker);
         Self {
             by_parameter: taker.by_parameter,
+            factor: 1.0,
         }
     }
 
-    /// The gradient of a parameter, flat; it leaves the collection.
-    pub fn remove(&mut self, parameter: ParamId) -> Option<Tensor<1>> {
+    /// The gradient of a parameter, flat, and what it is to be multiplied with; it leaves the
+    /// collection.
+    pub fn remove(&mut self, parameter: ParamId) -> Option<(Tensor<1>, f64)> {
         let at = self
             .by_parameter
             .iter()
             .position(|(id, _)| *id == parameter)?;
-        Some(self.by_parameter.remove(at).1)
+        Some((self.by_parameter.remove(at).1, self.factor))
     }
 
     /// The L2 norm over all parameters together, as a tensor `[1]` on the device.
     pub fn norm(&self) -> Option<Tensor<1>> {
         self.by_parameter
             .iter()
-            .map(|(_, gradient)| (gradient.clone() * gradient.clone()).sum())
+            .map(|(_, gradient)| square_sum(gradient.clone()))
             .reduce(|a, b| a + b)
             .map(Tensor::sqrt)
     }
 
-    /// Scales all gradients so that their common norm is at most `max_norm` (PyTorch's
-    /// `clip_grad_norm_`, with its 1e-6 in the denominator). The norm stays on the device.
-    pub fn clip(self, norm: &Tensor<1>, max_norm: f64) -> Self {
-        let factor = (norm.clone() + 1e-6).recip() * max_norm;
-        let factor = factor.clamp_max(1.0);
-        self.map(|gradient| gradient * factor.clone())
+    /// Scales all gradients, whose common norm is `norm`, so that it is at most `max_norm` (PyTorch's
+    /// `clip_grad_norm_`, with its 1e-6 in the denominator).
+    pub fn clip(self, norm: f64, max_norm: f64) -> Self {
+        Self {
+            factor: (max_norm / (norm + 1e-6)).min(1.0),
+            ..self
+        }
     }
 
     fn map(self, change: impl Fn(Tensor<1>) -> Tensor<1>) -> Self {
@@ -69,6 +75,7 @@ impl Gradients {
                 .into_iter()
                 .map(|(id, gradient)| (id, change(gradient)))
                 .collect(),
+            factor: self.factor,
         }
     }
 
@@ -78,10 +85,11 @@ impl Gradients {
         Self {
             by_parameter: by_parameter
                 .map(|(id, gradient)| match other.remove(id) {
-                    Some(more) => (id, gradient + more),
+                    Some((more, _)) => (id, gradient + more),
                     None => (id, gradient),
                 })
                 .collect(),
+            factor: self.factor,
         }
     }
 }
@@ -136,16 +144,13 @@ mod tests {
                 .zip(values)
                 .map(|(&id, &values)| (id, Tensor::from_data(values, &device)))
                 .collect(),
+            factor: 1.0,
         }
     }
 
     fn values(mut gradients: Gradients, id: ParamId) -> Vec<f32> {
-        gradients
-            .remove(id)
-            .unwrap()
-            .into_data()
-            .try_to_vec()
-            .unwrap()
+        let (gradient, factor) = gradients.remove(id).unwrap();
+        (gradient * factor).into_data().try_to_vec().unwrap()
     }
 
     /// 3, 4 and 12 make 13: the norm is that of all parameters together, not of each.
@@ -153,15 +158,15 @@ mod tests {
     fn clipping_is_by_the_global_norm() {
         let ids = [ParamId::new(), ParamId::new()];
         let make = || gradients(&ids, &[&[3.0, 4.0], &[12.0]]);
-        let norm = make().norm().unwrap();
-        assert!((norm.clone().into_scalar::<f32>() - 13.0).abs() < 1e-5);
-        let clipped = make().clip(&norm, 6.5);
+        let norm = f64::from(make().norm().unwrap().into_scalar::<f32>());
+        assert!((norm - 13.0).abs() < 1e-5);
+        let clipped = make().clip(norm, 6.5);
         for (actual, expected) in values(clipped.clone(), ids[0]).iter().zip([1.5, 2.0]) {
             assert!((actual - expected).abs() < 1e-5);
         }
         assert!((values(clipped, ids[1])[0] - 6.0).abs() < 1e-5);
         // Below the limit nothing changes.
-        assert_eq!(values(make().clip(&norm, 14.0), ids[0]), [3.0, 4.0]);
+        assert_eq!(values(make().clip(norm, 14.0), ids[0]), [3.0, 4.0]);
     }
 
     /// Means over 4 and over 2 images: the mean over 6, not the mean of the means.

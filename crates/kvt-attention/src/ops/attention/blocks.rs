@@ -5,7 +5,7 @@
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use crate::ops::matrix::{self, Matrix, Threads, Write};
+use crate::ops::matrix::{Matrix, Write, multiply};
 use crate::ops::rows::{RowState, scale, softmax_gradient, weigh, weigh_again};
 
 /// Queries of a block: enough for the matrix product to be fast, few enough for the cache.
@@ -278,18 +278,6 @@ impl<'a, I: Iterator<Item = &'a RowState>> WithSimd for Gradient<'_, I> {
             softmax_gradient(simd, grad, row);
         }
     }
-}
-
-/// A product by the thread that has the block.
-fn multiply(
-    out: &mut [f32],
-    stride: usize,
-    write: Write,
-    factor: f32,
-    a: Matrix<'_>,
-    b: Matrix<'_>,
-) {
-    matrix::multiply(out, stride, write, factor, a, b, Threads::Own);
 }
 
 /// The first `len` values of a buffer that only grows; they hold anything.

@@ -1,10 +1,11 @@
 //! Attention on the `flex` CPU backend: where the tensors lie, for [`super::blocks`].
 
-use burn::backend::{Flex, TensorMetadata, ops::FloatTensorOps, tensor::FloatTensor};
-use burn::tensor::{DType, FloatDType, Shape};
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::{DType, Shape};
 
 use super::AttentionOps;
 use super::blocks::{Heads, Place, Problem};
+use crate::ops::buffer::{narrow, widen};
 use crate::ops::rows::RowState;
 
 /// Floats of a [`RowState`].
@@ -230,18 +231,4 @@ fn place(x: &FloatTensor<Flex>) -> Place {
 
 fn states(saved: &FloatTensor<Flex>) -> &[RowState] {
     bytemuck::cast_slice(saved.storage::<f32>())
-}
-
-fn widen(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
-    match x.dtype() {
-        DType::F32 => x,
-        _ => Flex::float_cast(x, FloatDType::F32),
-    }
-}
-
-fn narrow(x: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
-    match dtype {
-        DType::F32 => x,
-        dtype => Flex::float_cast(x, dtype.into()),
-    }
 }

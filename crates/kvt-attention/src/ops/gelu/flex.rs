@@ -1,11 +1,11 @@
 //! GELU on the CPU: vectorised for the CPU found at run time, spread over the threads.
 
-use burn::backend::{Flex, ops::FloatTensorOps, tensor::FloatTensor};
-use burn::tensor::{DType, FloatDType};
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::GeluOps;
+use crate::ops::buffer::{changed_copy, narrow, nothing, tensor, values_of, widen};
 use crate::ops::math::exp;
 
 /// Values handed to a thread at once.
@@ -13,35 +13,25 @@ const BLOCK: usize = 16 * 1024;
 
 impl GeluOps for Flex {
     fn exact_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        let dtype = x.dtype();
-        if dtype != DType::F32 {
-            let wide = Self::float_cast(x, FloatDType::F32);
-            return Self::float_cast(Self::exact_gelu(wide), dtype.into());
-        }
-        // In place where nobody else holds `x`, else into a copy.
-        let mut x = x.to_contiguous();
+        let (dtype, shape) = (x.dtype(), x.shape());
+        let x = widen(x).to_contiguous();
+        let x = values_of(&x);
         let arch = Arch::new();
-        x.storage_mut::<f32>()
-            .par_chunks_mut(BLOCK)
-            .for_each(|block| arch.dispatch(Forward(block)));
-        x
+        let out = changed_copy(x, BLOCK, nothing(x.len(), BLOCK), |block, ()| {
+            arch.dispatch(Forward(block));
+        });
+        narrow(tensor(out, shape), dtype)
     }
 
     fn exact_gelu_backward(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
-        let dtype = x.dtype();
-        if dtype != DType::F32 {
-            let x = Self::float_cast(x, FloatDType::F32);
-            let grad = Self::float_cast(grad, FloatDType::F32);
-            return Self::float_cast(Self::exact_gelu_backward(x, grad), dtype.into());
-        }
-        let x = x.to_contiguous();
-        let mut grad = grad.to_contiguous();
+        let (dtype, shape) = (x.dtype(), x.shape());
+        let [x, grad] = [x, grad].map(|x| widen(x).to_contiguous());
         let arch = Arch::new();
-        grad.storage_mut::<f32>()
-            .par_chunks_mut(BLOCK)
-            .zip(x.storage::<f32>().par_chunks(BLOCK))
-            .for_each(|(grad, x)| arch.dispatch(Backward { grad, x }));
-        grad
+        let x = values_of(&x).par_chunks(BLOCK);
+        let out = changed_copy(values_of(&grad), BLOCK, x, |grad, x| {
+            arch.dispatch(Backward { grad, x });
+        });
+        narrow(tensor(out, shape), dtype)
     }
 }
 

@@ -1,11 +1,12 @@
 //! Layer normalisation on the `flex` CPU backend.
 
-use burn::backend::{Flex, TensorMetadata, ops::FloatTensorOps, tensor::FloatTensor};
-use burn::tensor::{DType, FloatDType, Shape};
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::{DType, Shape};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::LayerNormOps;
+use crate::ops::buffer::{changed_copy, narrow, tensor, values_of, widen};
 use crate::ops::math::{dot, sum};
 
 /// Parts of the sums over the rows: a constant, so that they do not depend on the number of threads.
@@ -19,35 +20,29 @@ impl LayerNormOps for Flex {
         epsilon: f64,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = x.dtype();
-        let [x, gamma, beta] = [x, gamma, beta].map(widen);
+        let [x, gamma, beta] = [x, gamma, beta].map(|x| widen(x).to_contiguous());
         let shape = x.shape();
         let (width, part) = sizes(&shape);
-        let empty = |shape: Shape| FloatTensor::<Self>::empty(shape, DType::F32);
-        let (mut out, mut mean, mut inverse) = (
-            empty(shape.clone()),
-            empty(one_each(&shape)),
-            empty(one_each(&shape)),
-        );
-        let parts = out.storage_mut::<f32>().par_chunks_mut(part * width);
+        let empty = || FloatTensor::<Self>::empty(one_each(&shape), DType::F32);
+        let (mut mean, mut inverse) = (empty(), empty());
         let means = mean.storage_mut::<f32>().par_chunks_mut(part);
         let inverses = inverse.storage_mut::<f32>().par_chunks_mut(part);
-        let x = values_of(&x).par_chunks(part * width);
-        parts
-            .zip(x)
-            .zip(means)
-            .zip(inverses)
-            .for_each(|(((out, x), mean), inverse)| {
+        let out = changed_copy(
+            values_of(&x),
+            part * width,
+            means.zip(inverses),
+            |out, (mean, inverse)| {
                 Arch::new().dispatch(Forward {
-                    x,
+                    out,
                     gamma: values_of(&gamma),
                     beta: values_of(&beta),
                     epsilon: epsilon as f32,
-                    out,
                     mean,
                     inverse,
                 });
-            });
-        (narrow(out, dtype), mean, inverse)
+            },
+        );
+        (narrow(tensor(out, shape), dtype), mean, inverse)
     }
 
     fn normalize_backward(
@@ -58,28 +53,29 @@ impl LayerNormOps for Flex {
         grad: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = x.dtype();
-        let [x, gamma, mut grad] = [x, gamma, grad].map(widen);
+        let [x, gamma, mut grad] = [x, gamma, grad].map(|x| widen(x).to_contiguous());
         let shape = x.shape();
         let (width, part) = sizes(&shape);
-        let mut out = FloatTensor::<Self>::empty(shape, DType::F32);
-        let sums: Vec<[Vec<f32>; 2]> = out
-            .storage_mut::<f32>()
-            .par_chunks_mut(part * width)
+        let mut sums = vec![[Vec::new(), Vec::new()]; PARTS];
+        let others = sums
+            .par_iter_mut()
             .zip(grad.storage_mut::<f32>().par_chunks_mut(part * width))
-            .zip(values_of(&x).par_chunks(part * width))
             .zip(values_of(&mean).par_chunks(part))
-            .zip(values_of(&inverse).par_chunks(part))
-            .map(|((((out, grad), x), mean), inverse)| {
-                Arch::new().dispatch(Backward {
-                    x,
+            .zip(values_of(&inverse).par_chunks(part));
+        let out = changed_copy(
+            values_of(&x),
+            part * width,
+            others,
+            |out, (((sum, grad), mean), inverse)| {
+                *sum = Arch::new().dispatch(Backward {
+                    out,
                     gamma: values_of(&gamma),
                     mean,
                     inverse,
                     grad,
-                    out,
-                })
-            })
-            .collect();
+                });
+            },
+        );
         let mut totals =
             [0, 1].map(|_| FloatTensor::<Self>::zeros(Shape::new([width]), DType::F32));
         for part in &sums {
@@ -90,16 +86,16 @@ impl LayerNormOps for Flex {
             }
         }
         let [gamma_grad, beta_grad] = totals.map(|total| narrow(total, dtype));
-        (narrow(out, dtype), gamma_grad, beta_grad)
+        (narrow(tensor(out, shape), dtype), gamma_grad, beta_grad)
     }
 }
 
 struct Forward<'a> {
-    x: &'a [f32],
+    /// The input, and then the output.
+    out: &'a mut [f32],
     gamma: &'a [f32],
     beta: &'a [f32],
     epsilon: f32,
-    out: &'a mut [f32],
     mean: &'a mut [f32],
     inverse: &'a mut [f32],
 }
@@ -111,15 +107,11 @@ impl WithSimd for Forward<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let width = self.gamma.len();
         let share = 1.0 / width as f32;
-        let rows = self
-            .x
-            .chunks_exact(width)
-            .zip(self.out.chunks_exact_mut(width));
-        let statistics = self.mean.iter_mut().zip(self.inverse);
-        for ((x, out), (mean, inverse)) in rows.zip(statistics) {
-            *mean = sum(simd, x) * share;
-            for (out, x) in out.iter_mut().zip(x) {
-                *out = x - *mean;
+        let rows = self.out.chunks_exact_mut(width);
+        for (out, (mean, inverse)) in rows.zip(self.mean.iter_mut().zip(self.inverse)) {
+            *mean = sum(simd, out) * share;
+            for x in out.iter_mut() {
+                *x -= *mean;
             }
             *inverse = 1.0 / (dot(simd, out, out) * share + self.epsilon).sqrt();
             for ((out, gamma), beta) in out.iter_mut().zip(self.gamma).zip(self.beta) {
@@ -130,13 +122,13 @@ impl WithSimd for Forward<'_> {
 }
 
 struct Backward<'a> {
-    x: &'a [f32],
+    /// The input, and then its gradient.
+    out: &'a mut [f32],
     gamma: &'a [f32],
     mean: &'a [f32],
     inverse: &'a [f32],
     /// The gradient of the output, used up.
     grad: &'a mut [f32],
-    out: &'a mut [f32],
 }
 
 impl WithSimd for Backward<'_> {
@@ -148,14 +140,11 @@ impl WithSimd for Backward<'_> {
         let width = self.gamma.len();
         let share = 1.0 / width as f32;
         let (mut gamma_grad, mut beta_grad) = (vec![0.0; width], vec![0.0; width]);
-        let rows = self
-            .x
-            .chunks_exact(width)
-            .zip(self.out.chunks_exact_mut(width));
+        let rows = self.out.chunks_exact_mut(width);
         let rows = rows.zip(self.grad.chunks_exact_mut(width));
-        for (((x, out), grad), (&mean, &inverse)) in rows.zip(self.mean.iter().zip(self.inverse)) {
-            for (out, x) in out.iter_mut().zip(x) {
-                *out = (x - mean) * inverse;
+        for ((out, grad), (&mean, &inverse)) in rows.zip(self.mean.iter().zip(self.inverse)) {
+            for x in out.iter_mut() {
+                *x = (*x - mean) * inverse;
             }
             let sums = gamma_grad.iter_mut().zip(beta_grad.iter_mut());
             let scaled = grad.iter_mut().zip(self.gamma);
@@ -188,24 +177,4 @@ fn one_each(shape: &Shape) -> Shape {
     let last = shape.num_dims() - 1;
     shape[last] = 1;
     shape
-}
-
-/// The values of a contiguous tensor.
-fn values_of(tensor: &FloatTensor<Flex>) -> &[f32] {
-    tensor.as_slice().unwrap_or(&[])
-}
-
-fn widen(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
-    match x.dtype() {
-        DType::F32 => x,
-        _ => Flex::float_cast(x, FloatDType::F32),
-    }
-    .to_contiguous()
-}
-
-fn narrow(x: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
-    match dtype {
-        DType::F32 => x,
-        dtype => Flex::float_cast(x, dtype.into()),
-    }
 }

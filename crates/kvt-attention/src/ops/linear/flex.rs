@@ -5,7 +5,8 @@ use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 
 use super::LinearOps;
-use crate::ops::matrix::{Matrix, Threads, Write, multiply};
+use crate::ops::buffer::{tensor, values_of};
+use crate::ops::matrix::{Matrix, product};
 
 /// Parts of the sum over the rows: a constant, so that it does not depend on the number of threads.
 const PARTS: usize = 16;
@@ -28,20 +29,17 @@ impl LinearOps for Flex {
         let rows = shape.num_elements() / inputs;
         let last = shape.num_dims() - 1;
         shape[last] = outputs;
-        let mut out = FloatTensor::<Self>::empty(shape, DType::F32);
-        let values = out.storage_mut::<f32>();
-        let bias = values_of(&bias);
-        // The product is added to the bias.
-        let block = (BLOCK / outputs).max(1) * outputs;
-        values.par_chunks_mut(block).for_each(|rows| {
-            for row in rows.chunks_exact_mut(outputs) {
-                row.copy_from_slice(bias);
-            }
-        });
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
-        multiply(values, outputs, Write::Add, 1.0, x, weight, Threads::All);
-        out
+        let mut out = product(x, weight);
+        let bias = values_of(&bias);
+        let block = (BLOCK / outputs).max(1) * outputs;
+        out.par_chunks_mut(block).for_each(|rows| {
+            for row in rows.chunks_exact_mut(outputs) {
+                add(row, bias);
+            }
+        });
+        tensor(out, shape)
     }
 
     fn affine_backward(
@@ -60,35 +58,17 @@ impl LinearOps for Flex {
         let [x, weight, grad] = [x, weight, grad].map(|tensor| tensor.to_contiguous());
         let [inputs, outputs] = weight.shape().dims();
         let rows = shape.num_elements() / inputs;
-        let empty = |shape| FloatTensor::<Self>::empty(shape, DType::F32);
         let grads = Matrix::new(values_of(&grad), [rows, outputs], outputs);
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
 
-        let mut x_grad = empty(shape);
-        let out = x_grad.storage_mut();
-        multiply(out, inputs, Write::Replace, 1.0, grads, w.t(), Threads::All);
-        let mut weight_grad = empty(Shape::new([inputs, outputs]));
-        let out = weight_grad.storage_mut();
-        multiply(
-            out,
-            outputs,
-            Write::Replace,
-            1.0,
-            x.t(),
-            grads,
-            Threads::All,
-        );
-        let mut bias_grad = empty(Shape::new([outputs]));
         let sum = sum_of_rows(values_of(&grad), outputs);
-        bias_grad.storage_mut::<f32>().copy_from_slice(&sum);
-        (x_grad, weight_grad, bias_grad)
+        (
+            tensor(product(grads, w.t()), shape),
+            tensor(product(x.t(), grads), Shape::new([inputs, outputs])),
+            tensor(sum, Shape::new([outputs])),
+        )
     }
-}
-
-/// The values of a contiguous tensor.
-fn values_of(tensor: &FloatTensor<Flex>) -> &[f32] {
-    tensor.as_slice().unwrap_or(&[])
 }
 
 fn sum_of_rows(values: &[f32], width: usize) -> Vec<f32> {

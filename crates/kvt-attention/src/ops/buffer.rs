@@ -1,0 +1,88 @@
+//! Buffers of results on the CPU. Burn's are filled with zeros by one thread before anything is
+//! written to them, which costs as much as writing the result.
+
+use burn::backend::{Flex, ops::FloatTensorOps, tensor::FloatTensor};
+use burn::tensor::{DType, FloatDType, Shape, TensorData};
+use rayon::prelude::*;
+
+/// A copy of `values`, changed block by block while a block is in the cache. `change` gets the values
+/// of a block and the block's own one of `others`.
+pub(crate) fn changed_copy<T: Send>(
+    values: &[f32],
+    block: usize,
+    others: impl IndexedParallelIterator<Item = T>,
+    change: impl Fn(&mut [f32], T) + Sync + Send,
+) -> Vec<f32> {
+    let block = block.max(1);
+    let mut copy = Vec::with_capacity(values.len());
+    let spare = &mut copy.spare_capacity_mut()[..values.len()];
+    assert!(
+        others.len() >= values.len().div_ceil(block),
+        "too few for the blocks"
+    );
+    spare
+        .par_chunks_mut(block)
+        .zip(values.par_chunks(block))
+        .zip(others)
+        .for_each(|((spare, values), other)| change(spare.write_copy_of_slice(values), other));
+    #[expect(unsafe_code, reason = "the way to a vector that was not filled before")]
+    // SAFETY: the chunks of both slices, which are equally long, cover every value, and there is
+    // something to go with each of them.
+    unsafe {
+        copy.set_len(values.len());
+    }
+    copy
+}
+
+/// Nothing to go with the blocks of [`changed_copy`].
+pub(crate) fn nothing(len: usize, block: usize) -> impl IndexedParallelIterator<Item = ()> {
+    rayon::iter::repeat_n((), len.div_ceil(block.max(1)))
+}
+
+/// The values of a contiguous tensor.
+pub(crate) fn values_of(tensor: &FloatTensor<Flex>) -> &[f32] {
+    tensor.as_slice().unwrap_or(&[])
+}
+
+/// A tensor of values, without a copy.
+pub(crate) fn tensor(values: Vec<f32>, shape: Shape) -> FloatTensor<Flex> {
+    FloatTensor::<Flex>::from_data(TensorData::new(values, shape))
+}
+
+/// In f32, in which everything is computed.
+pub(crate) fn widen(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
+    match x.dtype() {
+        DType::F32 => x,
+        _ => Flex::float_cast(x, FloatDType::F32),
+    }
+}
+
+/// In the type that the caller came with.
+pub(crate) fn narrow(x: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
+    match dtype {
+        DType::F32 => x,
+        dtype => Flex::float_cast(x, dtype.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_is_copied_and_every_block_changed_once() {
+        for len in [0, 1, 7, 64, 65, 1000] {
+            let values: Vec<f32> = (0..len).map(|i| i as f32).collect();
+            let mut seen = vec![0; values.len().div_ceil(64)];
+            let copy = changed_copy(&values, 64, seen.par_iter_mut(), |block, seen| {
+                *seen += block.len();
+                for x in block {
+                    *x += 0.5;
+                }
+            });
+            let expected: Vec<f32> = values.iter().map(|x| x + 0.5).collect();
+            assert_eq!(copy, expected);
+            assert_eq!(seen.iter().sum::<usize>(), len);
+        }
+    }
+}

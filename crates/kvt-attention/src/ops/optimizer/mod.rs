@@ -1,0 +1,81 @@
+//! What an optimizer does to every parameter: the sum of squares for clipping, and AdamW's update.
+//!
+//! Composed of Burn's operations an update is a dozen passes over all parameters, on the CPU by one
+//! thread.
+
+use burn::backend::{Backend, Dispatch, Scalar, backend_extension, tensor::FloatTensor};
+use burn::tensor::Tensor;
+
+mod flex;
+
+#[cfg(feature = "cube")]
+impl OptimizerOps for burn_cubecl::CubeBackend {}
+
+/// The numbers of one update of AdamW (Loshchilov & Hutter, 2019), in PyTorch's order of operations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdamWStep {
+    /// What the gradient is multiplied with first, for clipping.
+    pub factor: f64,
+    /// What the weight is multiplied with: `1 - lr weight_decay`.
+    pub decay: f64,
+    /// Decay rates of the moments.
+    pub betas: (f64, f64),
+    /// Added to the root of the second moment.
+    pub eps: f64,
+    /// `lr / (1 - beta1^t)`
+    pub size: f64,
+    /// `1 / sqrt(1 - beta2^t)`
+    pub correction: f64,
+}
+
+/// What a backend provides for optimizers, on flat tensors without autodiff.
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Fusion: cfg(feature = "cube"))]
+pub trait OptimizerOps: Backend {
+    /// The sum of the squares, `[1]`.
+    #[fusion(default)]
+    fn square_sum(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        Self::float_sum(Self::float_mul(x.clone(), x))
+    }
+
+    /// The new weight and the new moments.
+    #[fusion(default)]
+    fn adamw(
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        first: FloatTensor<Self>,
+        second: FloatTensor<Self>,
+        step: AdamWStep,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let times = |x, factor: f64| Self::float_mul_scalar(x, Scalar::from(factor));
+        let (beta1, beta2) = step.betas;
+        let grad = times(grad, step.factor);
+        let square = Self::float_mul(grad.clone(), grad.clone());
+        let first = Self::float_add(times(first, beta1), times(grad, 1.0 - beta1));
+        let second = Self::float_add(times(second, beta2), times(square, 1.0 - beta2));
+        let root = times(Self::float_sqrt(second.clone()), step.correction);
+        let root = Self::float_add_scalar(root, Scalar::from(step.eps));
+        let change = times(Self::float_div(first.clone(), root), step.size);
+        let weight = Self::float_sub(times(weight, step.decay), change);
+        (weight, first, second)
+    }
+}
+
+/// The sum of the squares of a tensor without autodiff, `[1]`.
+pub fn square_sum(x: Tensor<1>) -> Tensor<1> {
+    Tensor::from_dispatch(Dispatch::square_sum(x.into_dispatch()))
+}
+
+/// One update of AdamW: the new weight, and the new first and second moment. All flat, of one length,
+/// and without autodiff.
+pub fn adamw(
+    weight: Tensor<1>,
+    grad: Tensor<1>,
+    [first, second]: [Tensor<1>; 2],
+    step: AdamWStep,
+) -> (Tensor<1>, [Tensor<1>; 2]) {
+    let (weight, grad) = (weight.into_dispatch(), grad.into_dispatch());
+    let (first, second) = (first.into_dispatch(), second.into_dispatch());
+    let (weight, first, second) = Dispatch::adamw(weight, grad, first, second, step);
+    let tensor = Tensor::from_dispatch;
+    (tensor(weight), [tensor(first), tensor(second)])
+}
