@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use gemm::Parallelism;
+use rayon::prelude::*;
 
 /// A matrix in a slice: element `(i, j)` is at `i * row + j * column`.
 #[derive(Clone, Copy)]
@@ -93,17 +94,53 @@ pub(crate) fn multiply(
 /// # Panics
 /// If the shapes do not fit.
 pub(crate) fn product(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
+    product_by(a, b, Parallelism::Rayon(0))
+}
+
+fn product_by(a: Matrix<'_>, b: Matrix<'_>, threads: Parallelism) -> Vec<f32> {
     let [rows, columns] = [a.shape[0], b.shape[1]];
     let mut out: Vec<f32> = Vec::with_capacity(rows * columns);
     let values = out.as_mut_ptr();
     #[expect(unsafe_code, reason = "the product is a kernel that takes pointers")]
     // SAFETY: the vector has room for all rows, and the product writes every value without reading.
     unsafe {
-        let threads = Parallelism::Rayon(0);
         gemm(values, columns, Write::Replace, 1.0, a, b, threads);
         out.set_len(rows * columns);
     }
     out
+}
+
+/// `a^T b` in a new vector, row by row, for matrices of many more rows than columns: a sum over the
+/// rows, taken in parts, whose number depends on the rows alone.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub(crate) fn product_over_rows(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
+    const ROWS: usize = 512;
+    let rows = a.shape[0];
+    let parts = (rows / ROWS).clamp(1, 16);
+    let part = rows.div_ceil(parts).max(1);
+    let parts: Vec<usize> = (0..rows).step_by(part).collect();
+    let threads = if parts.len() < rayon::current_num_threads() {
+        Parallelism::Rayon(0)
+    } else {
+        Parallelism::None
+    };
+    parts
+        .into_par_iter()
+        .map(|start| {
+            let range = start..(start + part).min(rows);
+            product_by(a.rows(range.clone()).t(), b.rows(range), threads)
+        })
+        .collect::<Vec<_>>()
+        .into_iter()
+        .reduce(|mut sum, part| {
+            for (sum, x) in sum.iter_mut().zip(part) {
+                *sum += x;
+            }
+            sum
+        })
+        .unwrap_or_else(|| vec![0.0; a.shape[1] * b.shape[1]])
 }
 
 /// # Safety
@@ -159,4 +196,40 @@ fn assert_fits(len: usize, [rows, columns]: [usize; 2], stride: usize) {
         end <= len && (columns <= stride || rows <= 1),
         "a matrix of {rows} x {columns} with stride {stride} in {len} values"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(len: usize, seed: usize) -> Vec<f32> {
+        // Small whole numbers: every sum is exact in any order.
+        (0..len)
+            .map(|i| ((i * 7919 + seed) % 7) as f32 - 3.0)
+            .collect()
+    }
+
+    #[test]
+    fn products_are_those_of_the_definition() {
+        for (rows, m, n) in [(1, 1, 1), (3, 2, 5), (1500, 17, 4), (2049, 3, 33)] {
+            let (a, b) = (values(rows * m, 1), values(rows * n, 2));
+            let naive = |i: usize, j: usize| -> f32 {
+                (0..rows).map(|r| a[r * m + i] * b[r * n + j]).sum()
+            };
+            let expected: Vec<f32> = (0..m * n).map(|at| naive(at / n, at % n)).collect();
+            let (a, b) = (Matrix::new(&a, [rows, m], m), Matrix::new(&b, [rows, n], n));
+            assert_eq!(product_over_rows(a, b), expected);
+            assert_eq!(product(a.t(), b), expected);
+            // Into the middle columns of wider rows, which keep the others.
+            let mut wide = vec![0.5; m * (n + 3)];
+            multiply(&mut wide[2..], n + 3, Write::Replace, 2.0, a.t(), b);
+            multiply(&mut wide[2..], n + 3, Write::Add, 1.0, a.t(), b);
+            for (i, row) in wide.chunks(n + 3).enumerate() {
+                assert_eq!([row[0], row[1], row[n + 2]], [0.5; 3]);
+                for (j, x) in row[2..n + 2].iter().enumerate() {
+                    assert_eq!(*x, 3.0 * expected[i * n + j]);
+                }
+            }
+        }
+    }
 }

@@ -1,15 +1,15 @@
 //! `kvt bench`: what an attention operation or a training step costs, dense beside k-NN.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Subcommand, ValueEnum, builder::RangedU64ValueParser};
 use kvt_attention::{Attention, Implementation, Neighbors};
 use serde::Serialize;
 
-use super::common::{Overrides, bar};
+use super::common::{ModelArgs, Overrides, bar, model_plan};
 use super::output;
 use super::table::table;
 use crate::bench::{self, AttentionCase, AttentionShape, Rounds, StepCase, Timing, matmul_gflops};
@@ -69,12 +69,8 @@ struct AttentionArgs {
 
 #[derive(Debug, clap::Args)]
 struct StepArgs {
-    /// A model's name, as `kvt models list` has them.
-    #[arg(long, value_name = "NAME", required_unless_present = "config")]
-    model: Option<String>,
-    /// A configuration file; its `[model]` is used.
-    #[arg(long, value_name = "CONFIG", conflicts_with = "model")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
     #[command(flatten)]
     overrides: Overrides,
     /// Images of a step.
@@ -91,6 +87,15 @@ struct StepArgs {
 enum Kind {
     Dense,
     Knn,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Dense => "dense",
+            Self::Knn => "knn",
+        }
+    }
 }
 
 /// What `--json` writes.
@@ -229,38 +234,16 @@ fn step(args: &StepArgs) -> anyhow::Result<()> {
 
 impl StepArgs {
     fn document(&self, kind: Kind) -> anyhow::Result<Document> {
-        // Half of the keys, unless the configuration says how many.
-        let mut overrides = Vec::new();
-        if self.config.is_none() {
-            overrides.push("model.attention.neighbors=0.5".to_owned());
-        }
-        overrides.extend(self.overrides.all());
-        let word = match kind {
-            Kind::Dense => "dense",
-            Kind::Knn => "knn",
-        };
-        overrides.push(format!("model.attention.kind={word}"));
-        Ok(match (&self.config, &self.model) {
-            (Some(path), _) => Document::load(path, &overrides)?,
-            (None, Some(name)) => {
-                let text = format!("[model]\nname = {name:?}\n");
-                Document::from_text(Path::new("--model"), text, &overrides)?
-            }
-            (None, None) => bail!("neither `--model` nor `--config`"),
-        })
+        let mut overrides = self.overrides.all();
+        overrides.push(format!("model.attention.kind={}", kind.name()));
+        let half = ["model.attention.neighbors=0.5"];
+        self.model.document(&half, &overrides)
     }
 
     fn case(&self, kind: Kind) -> anyhow::Result<StepCase> {
-        let names = kvt_models::names();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let plan = self.document(kind)?.model_plan(&names)?;
         Ok(StepCase {
-            kind: match kind {
-                Kind::Dense => "dense",
-                Kind::Knn => "knn",
-            }
-            .to_owned(),
-            config: model_config(&plan, None)?,
+            kind: kind.name().to_owned(),
+            config: model_config(&model_plan(&self.document(kind)?)?, None)?,
             batch: self.batch,
         })
     }

@@ -1,12 +1,12 @@
 //! Arguments and steps that several verbs share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output;
-use crate::config::Plan;
+use crate::config::{Document, ModelPlan, Plan};
 use crate::engine::load_plan;
 
 /// A configuration file with overrides.
@@ -20,6 +20,45 @@ pub(super) struct ConfigArgs {
     config: Option<PathBuf>,
     #[command(flatten)]
     pub(super) overrides: Overrides,
+}
+
+/// A model by name, or that of a configuration.
+#[derive(Debug, clap::Args)]
+pub(super) struct ModelArgs {
+    /// A model's name, as `kvt models list` has them.
+    #[arg(long, value_name = "NAME", required_unless_present = "config")]
+    model: Option<String>,
+    /// A configuration file; its `[model]` is used.
+    #[arg(long, value_name = "CONFIG", conflicts_with = "model")]
+    config: Option<PathBuf>,
+}
+
+impl ModelArgs {
+    /// The configuration, or one that only names the model. `defaults` come before what the command
+    /// line says, and only where there is no configuration file.
+    pub(super) fn document(
+        &self,
+        defaults: &[&str],
+        overrides: &[String],
+    ) -> anyhow::Result<Document> {
+        match (&self.config, &self.model) {
+            (Some(path), _) => Ok(Document::load(path, overrides)?),
+            (None, Some(name)) => {
+                let text = format!("[model]\nname = {name:?}\n");
+                let mut all: Vec<String> = defaults.iter().map(ToString::to_string).collect();
+                all.extend_from_slice(overrides);
+                Ok(Document::from_text(Path::new("--model"), text, &all)?)
+            }
+            (None, None) => bail!("neither `--model` nor `--config`"),
+        }
+    }
+}
+
+/// The `[model]` of a document.
+pub(super) fn model_plan(document: &Document) -> anyhow::Result<ModelPlan> {
+    let names = kvt_models::names();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Ok(document.model_plan(&names)?)
 }
 
 /// What the command line changes about a configuration.

@@ -9,9 +9,8 @@ use burn::tensor::{Tensor, TensorData};
 use kvt_attention::{Key, Phase};
 use kvt_models::weights::{self, LoadOptions, StateDict};
 
-use super::common::Overrides;
+use super::common::{ModelArgs, Overrides, model_plan};
 use super::output;
-use crate::config::Document;
 use crate::device;
 use crate::engine::model_config;
 
@@ -24,12 +23,8 @@ const BATCH: usize = 16;
 /// `[n, classes]`. Both are f32.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A model's name, as `kvt models list` has them.
-    #[arg(long, value_name = "NAME", required_unless_present = "config")]
-    model: Option<String>,
-    /// A configuration file; its `[model]` is used.
-    #[arg(long, value_name = "CONFIG", conflicts_with = "model")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
     #[command(flatten)]
     overrides: Overrides,
     /// Weights under timm's names, `.safetensors` or `.pth`.
@@ -49,10 +44,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let classes = weights
         .get("head.weight")
         .and_then(|head| head.shape().first().copied());
-    let document = args.document()?;
-    let names = kvt_models::names();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let config = model_config(&document.model_plan(&names)?, classes)?;
+    let document = args.model.document(&[], &args.overrides.all())?;
+    let config = model_config(&model_plan(&document)?, classes)?;
     let device = device::resolve(document.device())?;
     let model = config.init(&device.device, Key::new(0))?;
     let (model, report) = model.load(&weights, LoadOptions::default())?;
@@ -95,20 +88,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         device.name
     ));
     Ok(ExitCode::SUCCESS)
-}
-
-impl Args {
-    fn document(&self) -> anyhow::Result<Document> {
-        let overrides = self.overrides.all();
-        Ok(match (&self.config, &self.model) {
-            (Some(path), _) => Document::load(path, &overrides)?,
-            (None, Some(name)) => {
-                let text = format!("[model]\nname = {name:?}\n");
-                Document::from_text(Path::new("--model"), text, &overrides)?
-            }
-            (None, None) => bail!("neither `--model` nor `--config`"),
-        })
-    }
 }
 
 fn write(path: &Path, logits: Vec<f32>, images: usize) -> anyhow::Result<()> {

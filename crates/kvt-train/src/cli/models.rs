@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use kvt_models::{ModelConfig, Summary};
 
+use super::common::model_plan;
 use super::output;
 use super::table::{grouped, human, table};
 use crate::config::Document;
@@ -79,9 +80,7 @@ fn list() -> anyhow::Result<String> {
 
 fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
     let text = format!("[model]\nname = {name:?}\n");
-    let names = kvt_models::names();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let plan = Document::from_text(Path::new("NAME"), text, set)?.model_plan(&names)?;
+    let plan = model_plan(&Document::from_text(Path::new("NAME"), text, set)?)?;
     let config = model_config(&plan, None)?;
     let summary = config.summary();
     let stages = summary.stages.iter().map(|stage| {

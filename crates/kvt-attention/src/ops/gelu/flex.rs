@@ -89,8 +89,10 @@ fn normal<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
     const INV_SQRT_2: f32 = std::f32::consts::FRAC_1_SQRT_2;
     const INV_SQRT_2PI: f32 = 0.398_942_3;
     let all = |value: f32| simd.splat_f32s(value);
-    let z = simd.mul_f32s(simd.abs_f32s(x), all(INV_SQRT_2));
-    let bell = exp(simd, simd.mul_f32s(simd.neg_f32s(z), z));
+    // Not by `abs` and `neg`, which pulp does not inline.
+    let minus = |x| simd.sub_f32s(all(0.0), x);
+    let z = simd.mul_f32s(simd.max_f32s(minus(x), x), all(INV_SQRT_2));
+    let bell = exp(simd, minus(simd.mul_f32s(z, z)));
     let t = simd.div_f32s(all(1.0), simd.mul_add_f32s(z, all(0.327_591_1), all(1.0)));
     let mut p = all(1.061_405_4);
     for coefficient in [-1.453_152, 1.421_413_8, -0.284_496_72, 0.254_829_6] {

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::LinearOps;
 use crate::ops::buffer::{tensor, values_of};
-use crate::ops::matrix::{Matrix, product};
+use crate::ops::matrix::{Matrix, product, product_over_rows};
 
 /// Parts of the sum over the rows: a constant, so that it does not depend on the number of threads.
 const PARTS: usize = 16;
@@ -65,7 +65,7 @@ impl LinearOps for Flex {
         let sum = sum_of_rows(values_of(&grad), outputs);
         (
             tensor(product(grads, w.t()), shape),
-            tensor(product(x.t(), grads), Shape::new([inputs, outputs])),
+            tensor(product_over_rows(x, grads), Shape::new([inputs, outputs])),
             tensor(sum, Shape::new([outputs])),
         )
     }
