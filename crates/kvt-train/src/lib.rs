@@ -13,7 +13,7 @@
 //! - [`recipe`]: loss, optimizer, schedule, clipping, accuracy.
 //! - [`engine`]: the loop, evaluation, checkpoints, resume.
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
-//! - [`bench`]: how long an attention operation or a training step takes.
+//! - [`mod@bench`]: how long an attention operation or a training step takes.
 //! - [`device`]: device names.
 //! - [`cli`]: the `kvt` binary, the only part that prints.
 

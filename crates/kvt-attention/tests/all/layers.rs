@@ -15,7 +15,7 @@ fn input(shape: [usize; 3], seed: usize, device: &Device) -> Tensor<3> {
 }
 
 /// Output and the gradients of `leaves`.
-fn run(x: Tensor<3>, parameters: [Tensor<1>; 2], out: Tensor<3>) -> Vec<Vec<f32>> {
+fn run(x: &Tensor<3>, parameters: [Tensor<1>; 2], out: Tensor<3>) -> Vec<Vec<f32>> {
     let probe = input(out.dims(), 3, &out.device());
     let grads = (out.clone() * probe).sum().backward();
     let mut results = vec![values(out), values(x.grad(&grads).unwrap())];
@@ -49,9 +49,9 @@ fn a_layer_norm_is_burns() {
             let x = || input(shape, 1, &device).require_grad();
             let (a, b) = (x(), x());
             let out = layer_norm(&layer, a.clone(), 1e-6);
-            let actual = run(a, parameters(), out);
+            let actual = run(&a, parameters(), out);
             let out = layer.forward(b.clone());
-            let expected = run(b, parameters(), out);
+            let expected = run(&b, parameters(), out);
             compare(&format!("{name} {shape:?}"), &actual, &expected);
         }
     }

@@ -279,7 +279,7 @@ fn views_are_read_where_they_lie() {
         .map(|i| (i as f32 * 0.37).sin())
         .collect();
     let tokens_first = tensor(&data, [2, 9, 3, 8], &device);
-    let view = tokens_first.clone().swap_dims(1, 2);
+    let view = tokens_first.swap_dims(1, 2);
     let copy = tensor(&values(view.clone()), [2, 3, 9, 8], &device);
     let shared = tensor(&data[..2 * 9 * 8], [2, 1, 9, 8], &device).expand([2, 3, 9, 8]);
     let shared_copy = tensor(&values(shared.clone()), [2, 3, 9, 8], &device);

@@ -153,7 +153,7 @@ fn record(case: &StepCase, forward: Timing, step: Timing) -> StepRecord {
     let images = case.batch as f64;
     StepRecord {
         kind: case.kind.clone(),
-        model: case.config.name().to_owned(),
+        model: case.config.name(),
         batch: case.batch,
         img_size: case.config.img_size(),
         k: summary.stages.iter().map(|stage| stage.k).collect(),

@@ -67,7 +67,7 @@ pub trait AttentionOps: KnnOps {
         scale: f64,
         kept: usize,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let [q, k, v] = split::<Self>(qkv, heads);
+        let [q, k, v] = split::<Self>(&qkv, heads);
         let (out, saved) = Self::knn_attention(q, k, v, scale, kept);
         let [batch, heads, tokens, dim] = out.shape().dims();
         let out = Self::float_swap_dims(out, 1, 2);
@@ -84,7 +84,7 @@ pub trait AttentionOps: KnnOps {
         heads: usize,
         scale: f64,
     ) -> FloatTensor<Self> {
-        let [q, k, v] = split::<Self>(qkv, heads);
+        let [q, k, v] = split::<Self>(&qkv, heads);
         let [batch, heads, tokens, dim] = q.shape().dims();
         let grad = Self::float_reshape(grad, Shape::new([batch, tokens, heads, dim]));
         let grad = Self::float_swap_dims(grad, 1, 2);
@@ -98,7 +98,7 @@ pub trait AttentionOps: KnnOps {
 }
 
 /// Queries, keys and values, each `[batch, heads, tokens, head_dim]`.
-fn split<B: Backend>(qkv: FloatTensor<B>, heads: usize) -> [FloatTensor<B>; 3] {
+fn split<B: Backend>(qkv: &FloatTensor<B>, heads: usize) -> [FloatTensor<B>; 3] {
     let [batch, tokens, width] = qkv.shape().dims();
     let dim = width / 3;
     [0, 1, 2].map(|part| {

@@ -126,9 +126,8 @@ fn count_from<F: Float>(
         #[unroll]
         for j in 0..chunk {
             if i + j * part.step < part.keys {
-                if ordered_key::<F>(scores[part.base + i + j * part.step]) >= level {
-                    count += 1u32;
-                }
+                let key = ordered_key::<F>(scores[part.base + i + j * part.step]);
+                count += select(key >= level, 1u32, 0u32);
             }
         }
         i += part.step * chunk;
@@ -162,7 +161,7 @@ fn select_keys<F: Float>(
     while round < ROUNDS {
         let from = key_value(low);
         let share = select(
-            round % 2u32 == 0u32,
+            round & 1u32 == 0u32,
             (f32::cast_from(many - k) + 0.5f32) / f32::cast_from(many - few),
             0.5f32,
         );
@@ -211,9 +210,8 @@ fn select_keys<F: Float>(
                 #[unroll]
                 for j in 0..chunk {
                     if i + j * part.step < middle as usize {
-                        if ordered_key::<F>(scores[part.base + i + j * part.step]) == threshold {
-                            count += 1u32;
-                        }
+                        let key = ordered_key::<F>(scores[part.base + i + j * part.step]);
+                        count += select(key == threshold, 1u32, 0u32);
                     }
                 }
                 i += part.step * chunk;
