@@ -12,7 +12,7 @@ use crate::ops::rows::RowState;
 const STATE: usize = size_of::<RowState>() / size_of::<f32>();
 
 impl AttentionOps for Flex {
-    /// Saves what [`RowState`] holds, `[batch, query, heads, 4]`.
+    /// Saves the state of every row, `[batch, query, heads, 4]`.
     fn knn_attention(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
