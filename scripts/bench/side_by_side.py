@@ -12,7 +12,8 @@ and the ratio to the reference line. `--json FILE` writes the same as records.
 PyTorch variants of the attention: `sdpa` (dense, `scaled_dot_product_attention`), `explicit` (dense,
 matmul, softmax, matmul), `algorithm1` (the paper's: topk, scatter, where, softmax). A step is forward,
 label-smoothed cross-entropy, backward, clipping, AdamW, on timm's model; attention dense by sdpa, or
-Algorithm 1. `--dtype bf16` runs PyTorch under autocast; `--compile` adds compiled variants.
+Algorithm 1. `--dtype bf16` gives the attention bf16 inputs and runs a step of PyTorch under autocast;
+`--compile` adds compiled variants.
 Memory is what the process's resident set grew by at most, in a process of its own.
 """
 
@@ -197,12 +198,15 @@ def kvt(args):
             command += ["--set", f"model.attention.neighbors={args.k}"]
             for pair in args.set:
                 command += ["--set", f"model.{pair}"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return json.loads(report.read_text())["records"]
 
 
 def main():
     args = parse()
+    tokens = int(args.shape.split(",")[2])
+    if args.what == "attention" and not 0 < args.k < tokens:
+        sys.exit(f"--k must be less than the {tokens} tokens: with all of them k-NN is dense")
     import common  # noqa: F401  (it asks for one thread and determinism, for golden numbers)
     import torch
 

@@ -214,7 +214,9 @@ pub(crate) fn attend_unchecked(
 ) -> Tensor<4> {
     let keys = k.dims()[2];
     let kept = attention.neighbors.resolve(keys).max(1);
-    if attention.is_fused(keys) && score.is_plain() && dropout.is_none() {
+    let empty = |x: &Tensor<4>| x.shape().num_elements() == 0;
+    let ordinary = score.is_plain() && dropout.is_none() && ![&q, &k, &v].into_iter().any(empty);
+    if attention.is_fused(keys) && ordinary {
         return ops::attention(q, k, v, scale / attention.temperature, kept);
     }
     let distance = match attention.selection {
@@ -287,7 +289,9 @@ pub(crate) fn self_attend(
 ) -> Tensor<3> {
     let [batch, tokens, width] = qkv.dims();
     let dim = width / 3;
-    if attention.is_fused(tokens) && dropout.is_none() {
+    // What does not fit is for the checks of Burn's operations below.
+    let ordinary = batch * tokens * width > 0 && width.is_multiple_of(3 * heads);
+    if attention.is_fused(tokens) && dropout.is_none() && ordinary {
         let kept = attention.neighbors.resolve(tokens).max(1);
         return ops::self_attention(qkv, heads, scale / attention.temperature, kept);
     }

@@ -99,6 +99,12 @@ pub(crate) fn product(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
 
 fn product_by(a: Matrix<'_>, b: Matrix<'_>, threads: Parallelism) -> Vec<f32> {
     let [rows, columns] = [a.shape[0], b.shape[1]];
+    if rows == 1 || columns == 1 {
+        // A product with a vector looks at what it replaces.
+        let mut out = vec![0.0; rows * columns];
+        multiply(&mut out, columns, Write::Replace, 1.0, a, b);
+        return out;
+    }
     let mut out: Vec<f32> = Vec::with_capacity(rows * columns);
     let values = out.as_mut_ptr();
     #[expect(unsafe_code, reason = "the product is a kernel that takes pointers")]

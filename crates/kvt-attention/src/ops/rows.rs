@@ -219,9 +219,30 @@ fn weight<S: Simd>(simd: S, x: S::f32s, max: S::f32s, least: S::f32s) -> S::f32s
 
 #[cfg(test)]
 mod tests {
-    use pulp::Scalar;
+    use pulp::{Arch, WithSimd};
 
     use super::*;
+
+    /// With the widest registers of this CPU.
+    struct Weigh<'a>(&'a mut [f32], usize);
+
+    impl WithSimd for Weigh<'_> {
+        type Output = RowState;
+
+        fn with_simd<S: Simd>(self, simd: S) -> RowState {
+            weigh(simd, self.0, self.1, &mut Vec::new())
+        }
+    }
+
+    struct Again<'a>(&'a mut [f32], &'a RowState);
+
+    impl WithSimd for Again<'_> {
+        type Output = ();
+
+        fn with_simd<S: Simd>(self, simd: S) {
+            weigh_again(simd, self.0, self.1);
+        }
+    }
 
     /// The indices that a state keeps, by its definition.
     fn survivors(row: &[f32], state: &RowState) -> Vec<usize> {
@@ -268,7 +289,7 @@ mod tests {
                 }
                 for k in 1..=n {
                     let mut weights = row.clone();
-                    let state = weigh(Scalar, &mut weights, k, &mut Vec::new());
+                    let state = Arch::new().dispatch(Weigh(&mut weights, k));
                     let expected = best(&row, k);
                     if k < n {
                         assert_eq!(
@@ -278,7 +299,7 @@ mod tests {
                         );
                     }
                     let mut again = row.clone();
-                    weigh_again(Scalar, &mut again, &state);
+                    Arch::new().dispatch(Again(&mut again, &state));
                     scale(&mut weights, state.scale);
                     assert_eq!(again, weights, "row {number}, {k} of {n}");
                 }

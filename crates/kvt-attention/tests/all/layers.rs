@@ -3,7 +3,8 @@
 use burn::module::Param;
 use burn::nn::{LayerNormConfig, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{layer_norm, linear};
+use kvt_attention::{gelu, layer_norm, linear, square_sum};
+use rayon::ThreadPoolBuilder;
 
 use crate::devices::{assert_close, devices, tensor, values};
 
@@ -43,8 +44,9 @@ fn a_layer_norm_is_burns() {
                 .init(&device);
             // Not the ones that it starts with.
             let shift = input([1, 1, shape[2]], 5, &device).flatten(0, 2);
-            let gamma = (layer.gamma.val() + shift).detach().require_grad();
+            let gamma = (layer.gamma.val() + shift.clone()).detach().require_grad();
             layer.gamma = Param::from_tensor(gamma);
+            layer.beta = Some(Param::from_tensor((shift * 0.5).detach().require_grad()));
             let parameters = || [layer.gamma.val(), layer.beta.as_ref().unwrap().val()];
             let x = || input(shape, 1, &device).require_grad();
             let (a, b) = (x(), x());
@@ -86,4 +88,51 @@ fn a_linear_layer_is_burns() {
             );
         }
     }
+}
+
+/// Sums over the rows are taken in parts: always the same ones.
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let device = Device::flex().autodiff();
+    let norm = LayerNormConfig::new(24).init(&device);
+    let layer = LinearConfig::new(24, 40).init(&device);
+    let run = |threads| {
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| {
+            let x = input([5, 300, 24], 1, &device).require_grad();
+            let out = linear(&layer, gelu(layer_norm(&norm, x.clone(), 1e-6)));
+            let grads = (out.clone() * input([5, 300, 40], 3, &device))
+                .sum()
+                .backward();
+            let mut all = vec![values(out), values(x.grad(&grads).unwrap())];
+            all.push(values(norm.gamma.val().grad(&grads).unwrap()));
+            all.push(values(layer.weight.val().grad(&grads).unwrap()));
+            all.push(values(
+                layer.bias.as_ref().unwrap().val().grad(&grads).unwrap(),
+            ));
+            all.push(values(square_sum(x.inner().flatten(0, 2))));
+            all
+        })
+    };
+    assert_eq!(run(1), run(5));
+}
+
+/// A shape that does not fit is Burn's to refuse, not ours to compute with.
+#[test]
+#[should_panic(expected = "assert_shape")]
+fn an_input_of_another_width_is_refused() {
+    let device = Device::flex();
+    let layer = LinearConfig::new(4, 3).init(&device);
+    let _ = linear(&layer, Tensor::<2>::ones([2, 6], &device));
+}
+
+#[test]
+#[should_panic(expected = "assert_shape")]
+fn a_norm_of_another_width_is_refused() {
+    let device = Device::flex();
+    let layer = LayerNormConfig::new(3).init(&device);
+    let _ = layer_norm(&layer, Tensor::<2>::ones([2, 6], &device), 1e-6);
 }

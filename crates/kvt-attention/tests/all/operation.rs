@@ -11,7 +11,7 @@ use crate::devices::{assert_close, devices, tensor, values};
 /// Sizes of a problem.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
-    /// Images times heads.
+    /// Heads of the one image.
     heads: usize,
     queries: usize,
     keys: usize,
@@ -297,4 +297,46 @@ fn views_are_read_where_they_lie() {
         values(out.unwrap())
     };
     assert_eq!(run(&view, &shared), run(&copy, &shared_copy));
+}
+
+/// One tensor as queries, keys and values: its three gradients add up. Nothing at all is fine too.
+#[test]
+fn one_tensor_may_be_all_three_and_empty() {
+    let device = Device::flex().autodiff();
+    let attention = Attention::knn(Neighbors::count(2).unwrap());
+    let plain = Score::default;
+    let x = Tensor::<4>::from_data([[[[1.0f32, -1.0], [0.5, 2.0], [0.0, 1.0]]]], &device);
+    let run = |q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>| {
+        attend(
+            q.clone(),
+            k.clone(),
+            v.clone(),
+            plain(),
+            0.5,
+            &attention,
+            None,
+        )
+        .unwrap()
+    };
+    let same = x.clone().require_grad();
+    let grads = run(&same, &same, &same).sum().backward();
+    let parts = [0, 1, 2].map(|_| x.clone().detach().require_grad());
+    let [q, k, v] = &parts;
+    let separate = run(q, k, v).sum().backward();
+    let sum = parts
+        .iter()
+        .map(|p| p.grad(&separate).unwrap())
+        .reduce(|a, b| a + b);
+    assert_close(
+        "gradient",
+        &values(same.grad(&grads).unwrap()),
+        &values(sum.unwrap()),
+        1e-6,
+    );
+    // No queries, and no images.
+    let none = Tensor::zeros([1, 1, 0, 2], &device);
+    assert_eq!(run(&none, &x, &x).dims(), [1, 1, 0, 2]);
+    let none = Tensor::<4>::zeros([0, 1, 3, 2], &device).require_grad();
+    let grads = run(&none, &none, &none).sum().backward();
+    assert_eq!(none.grad(&grads).unwrap().dims(), [0, 1, 3, 2]);
 }

@@ -51,7 +51,7 @@ pub struct AttentionRecord {
     pub forward: Timing,
     /// The spread of the second.
     pub forward_backward: Timing,
-    /// Rate of the seven matrix products that forward and backward need at least.
+    /// Rate, counting seven matrix products: two forward, five backward.
     pub gflops: f64,
     /// Memory that forward and backward took beyond inputs; the first run of a fresh process.
     pub peak_bytes: Option<u64>,

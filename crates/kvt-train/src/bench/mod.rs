@@ -11,7 +11,7 @@ pub use memory::peak_of;
 pub use step::{StepCase, StepRecord, step};
 pub use timing::{Rounds, Timing, matmul_gflops};
 
-use burn::tensor::ExecutionError;
+use burn::tensor::{ExecutionError, TensorReadError};
 
 /// A measurement that came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +19,9 @@ pub enum BenchError {
     /// The device failed.
     #[error("the device failed")]
     Device(#[from] ExecutionError),
+    /// A value could not be read back.
+    #[error("the device failed")]
+    Read(#[from] TensorReadError),
     /// The model cannot be built.
     #[error(transparent)]
     Model(#[from] kvt_models::ModelError),

@@ -82,20 +82,18 @@ impl Running {
         })
     }
 
-    fn step(&mut self) {
+    fn step(&mut self) -> Result<(), BenchError> {
         let phase = Phase::Train(Key::new(1));
         let logits = self.model.forward(self.images.clone(), phase);
         let targets = smooth_targets(&self.labels, logits.dims()[1], 0.1, &self.device);
         let gradients = Gradients::take(cross_entropy(logits, targets).backward(), &self.model);
         // As in training, the host waits for the norm.
-        let norm = gradients
-            .norm()
-            .and_then(|norm| norm.try_into_scalar().ok());
-        let gradients = match norm {
-            Some(norm) => gradients.clip(norm, 1.0),
+        let gradients = match gradients.norm() {
+            Some(norm) => gradients.clip(norm.try_into_scalar()?, 1.0),
             None => gradients,
         };
         self.model = self.optimizer.step(self.model.clone(), gradients, 1e-4);
+        Ok(())
     }
 }
 
@@ -106,10 +104,7 @@ impl StepCase {
     /// If the device fails.
     pub fn peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
         let mut running = Running::new(self, device)?;
-        peak_of(device, || {
-            running.step();
-            Ok(())
-        })
+        peak_of(device, || running.step())
     }
 }
 
@@ -133,7 +128,7 @@ pub fn step(
     for round in 0..rounds.warmup + rounds.timed {
         for (number, running) in running.iter_mut().enumerate() {
             let (model, images) = (running.model.valid(), running.images.clone().inner());
-            let ahead = time(device, || model.forward(images, Phase::Eval))?;
+            let ahead = time(device, || Ok(model.forward(images, Phase::Eval)))?;
             let whole = time(device, || running.step())?;
             if round >= rounds.warmup {
                 forward[number].push(ahead);

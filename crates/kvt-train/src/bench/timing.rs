@@ -48,10 +48,13 @@ impl Timing {
 
 /// Milliseconds that `work` takes on a device, from rest to rest. What it returns is dropped after
 /// the clock has stopped.
-pub(super) fn time<T>(device: &Device, work: impl FnOnce() -> T) -> Result<f64, BenchError> {
+pub(super) fn time<T>(
+    device: &Device,
+    work: impl FnOnce() -> Result<T, BenchError>,
+) -> Result<f64, BenchError> {
     device.sync()?;
     let start = Instant::now();
-    let result = work();
+    let result = work()?;
     device.sync()?;
     let elapsed = start.elapsed().as_secs_f64() * 1e3;
     drop(result);
@@ -69,7 +72,7 @@ pub fn matmul_gflops(device: &Device) -> Result<f64, BenchError> {
     let (a, b) = (random(), random());
     let mut best = f64::INFINITY;
     for _ in 0..10 {
-        best = best.min(time(device, || a.clone().matmul(b.clone()))?);
+        best = best.min(time(device, || Ok(a.clone().matmul(b.clone())))?);
     }
     Ok(2.0 * (SIDE as f64).powi(3) / best / 1e6)
 }

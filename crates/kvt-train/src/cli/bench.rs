@@ -36,10 +36,10 @@ enum What {
 #[derive(Debug, clap::Args)]
 struct Common {
     /// Timed runs of each case; they take turns.
-    #[arg(long, value_name = "N", default_value_t = 15, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     runs: usize,
     /// Runs before those.
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = RangedU64ValueParser::<usize>::new().range(..=1_000_000))]
     warmup: usize,
     /// Also write the records to a file.
     #[arg(long, value_name = "FILE")]
@@ -74,7 +74,7 @@ struct StepArgs {
     #[command(flatten)]
     overrides: Overrides,
     /// Images of a step.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     batch: usize,
     /// Which attention; both take turns by default.
     #[arg(long, value_delimiter = ',', default_value = "dense,knn")]
@@ -128,7 +128,7 @@ fn attention(args: &AttentionArgs) -> anyhow::Result<()> {
         shape: args.shape,
         attention: Attention::dense(),
     }];
-    let half = [args.shape.tokens.div_ceil(2)];
+    let half = [(args.shape.tokens / 2).max(1)];
     for &k in if args.k.is_empty() {
         &half
     } else {
@@ -333,12 +333,21 @@ fn shape(text: &str) -> Result<AttentionShape, String> {
         .map(|size| size.trim().parse().ok().filter(|size| *size > 0))
         .collect();
     match sizes.as_deref() {
-        Some(&[batch, heads, tokens, head_dim]) => Ok(AttentionShape {
-            batch,
-            heads,
-            tokens,
-            head_dim,
-        }),
+        Some(&[batch, heads, tokens, head_dim]) => {
+            // The largest tensor, the scores, is not larger than any machine's memory.
+            let values = [heads, tokens, tokens.max(head_dim)]
+                .into_iter()
+                .try_fold(batch, usize::checked_mul);
+            if values.is_none_or(|values| values > 1 << 36) {
+                return Err("more than 2^36 scores".to_owned());
+            }
+            Ok(AttentionShape {
+                batch,
+                heads,
+                tokens,
+                head_dim,
+            })
+        }
         _ => Err("expected four positive numbers: batch,heads,tokens,head_dim".to_owned()),
     }
 }

@@ -89,7 +89,11 @@ fn nonsense_is_refused() {
             ["attention", "--implementation", "fast"],
             "auto, fused, masked, gathered",
         ),
-        (["attention", "--k", "0"], "0"),
+        (["attention", "--k", "0"], "invalid value '0' for '--k"),
+        (
+            ["attention", "--shape", "4294967296,4294967296,1,1"],
+            "2^36 scores",
+        ),
         (
             ["step", "--model", "deit_huge"],
             "unknown model `deit_huge`",

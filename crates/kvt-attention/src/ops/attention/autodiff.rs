@@ -91,6 +91,6 @@ impl<B: AttentionOps, C: CheckpointStrategy> AttentionOps for Autodiff<B, C> {
         };
         (out, Self::from_inner(saved))
     }
-    // The backward methods keep their default bodies, which are differentiable; they are for
-    // inner backends whose `saved` are the probabilities, and nothing calls them here.
+    // The backward methods keep their default bodies, which take `saved` for the probabilities: that
+    // is right for a gradient of a gradient on the backends that save them, and on no other.
 }

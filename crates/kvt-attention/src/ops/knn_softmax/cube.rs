@@ -1,6 +1,6 @@
 //! CubeCL kernels. Where the device has plane (subgroup, warp) operations, the units of a plane share
 //! a row; elsewhere a unit has a row for itself. Either way there is neither a barrier nor shared
-//! memory, and rows may have any length: what differs is how partial results are put together.
+//! memory, and rows have any length that a score matrix has: what differs is how partial results are put together.
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
 use burn_cubecl::{
@@ -386,6 +386,7 @@ impl Launch {
         let planes = &properties.features.plane;
         let size = hardware.plane_size_max;
         let plane = planes.contains(Plane::Ops) && size > 1 && hardware.plane_size_min == size;
+        let step = if plane { size as usize } else { 1 };
         let (rows_per_cube, dim) = if plane {
             // Planes of a cube go different ways, if the device lets them.
             let alone = !planes.contains(Plane::NonUniformControlFlow);
@@ -405,7 +406,7 @@ impl Launch {
             rows,
             keys: keys as u32,
             plane,
-            chunk: (keys / TURNS).next_power_of_two().max(8),
+            chunk: keys.div_ceil(step * TURNS).next_power_of_two().max(8),
             count: CubeCount::Static(x, cubes.div_ceil(x), 1),
             dim,
         }

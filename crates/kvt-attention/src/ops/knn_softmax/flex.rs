@@ -26,7 +26,7 @@ impl KnnOps for Flex {
         }
         let keys = shape[shape.num_dims() - 1];
         // In place where nobody else holds the scores (`storage_mut` copies otherwise).
-        let mut scores = scores.to_contiguous();
+        let mut scores = contiguous(scores);
         let rows = (BLOCK / keys).max(1);
         let arch = Arch::new();
         scores
@@ -60,7 +60,7 @@ impl KnnOps for Flex {
         let keys = shape[shape.num_dims() - 1];
         // The gradient may be a broadcast or permuted view.
         let probabilities = probabilities.to_contiguous();
-        let mut grad = grad.to_contiguous();
+        let mut grad = contiguous(grad);
         let rows = (BLOCK / keys).max(1);
         let arch = Arch::new();
         grad.storage_mut::<f32>()
@@ -75,6 +75,13 @@ impl KnnOps for Flex {
             });
         grad
     }
+}
+
+/// Contiguous; of a tensor that is so already nobody else holds the storage for it.
+fn contiguous(tensor: FloatTensor<Flex>) -> FloatTensor<Flex> {
+    let copy = tensor.to_contiguous();
+    drop(tensor);
+    copy
 }
 
 /// Rows of scores become rows of probabilities.

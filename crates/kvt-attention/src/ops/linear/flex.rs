@@ -20,7 +20,7 @@ impl LinearOps for Flex {
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        if x.dtype() != DType::F32 || x.shape().num_elements() == 0 {
+        if x.dtype() != DType::F32 || is_empty(&x) || is_empty(&weight) {
             return Self::linear(x, weight, Some(bias));
         }
         let [x, weight, bias] = [x, weight, bias].map(|tensor| tensor.to_contiguous());
@@ -47,7 +47,7 @@ impl LinearOps for Flex {
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        if x.dtype() != DType::F32 || x.shape().num_elements() == 0 {
+        if x.dtype() != DType::F32 || is_empty(&x) || is_empty(&weight) {
             return (
                 Self::linear_x_backward(weight, grad.clone()),
                 Self::linear_weight_backward(x, grad.clone()),
@@ -69,6 +69,10 @@ impl LinearOps for Flex {
             tensor(sum, Shape::new([outputs])),
         )
     }
+}
+
+fn is_empty(tensor: &FloatTensor<Flex>) -> bool {
+    tensor.shape().num_elements() == 0
 }
 
 fn sum_of_rows(values: &[f32], width: usize) -> Vec<f32> {

@@ -1,7 +1,7 @@
 //! A linear layer with a bias, `x W + b`.
 //!
-//! Burn's own adds the bias, and sums its gradient, in passes over one thread on the CPU. Here the
-//! product starts from the bias, and the sum is spread over the threads. Elsewhere it is Burn's.
+//! Burn's own adds the bias, and sums its gradient, in passes over one thread on the CPU. Here both
+//! are spread over the threads, and so is the sum over the rows in the gradient of the weight. Elsewhere it is Burn's.
 
 use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
 use burn::nn::Linear;
@@ -50,6 +50,10 @@ pub fn linear<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
         return layer.forward(x);
     };
     let (weight, bias) = (layer.weight.val(), bias.val());
+    // Burn says what is wrong with a shape that does not fit.
+    if D < 2 || x.dims()[D - 1] != weight.dims()[0] {
+        return layer.forward(x);
+    }
     let (weight, bias) = (weight.into_dispatch(), bias.into_dispatch());
     Tensor::from_dispatch(Dispatch::affine(x.into_dispatch(), weight, bias))
 }

@@ -67,12 +67,17 @@ pub fn square_sum(x: Tensor<1>) -> Tensor<1> {
 
 /// One update of AdamW: the new weight, and the new first and second moment. All flat, of one length,
 /// and without autodiff.
+///
+/// # Panics
+/// If the lengths differ.
 pub fn adamw(
     weight: Tensor<1>,
     grad: Tensor<1>,
     [first, second]: [Tensor<1>; 2],
     step: AdamWStep,
 ) -> (Tensor<1>, [Tensor<1>; 2]) {
+    let lengths = [&grad, &first, &second].map(|x| x.dims());
+    assert_eq!(lengths, [weight.dims(); 3], "adamw: tensors of one length");
     let (weight, grad) = (weight.into_dispatch(), grad.into_dispatch());
     let (first, second) = (first.into_dispatch(), second.into_dispatch());
     let (weight, first, second) = Dispatch::adamw(weight, grad, first, second, step);
