@@ -53,7 +53,8 @@ pub struct AttentionRecord {
     pub forward_backward: Timing,
     /// Rate, counting seven matrix products: two forward, five backward.
     pub gflops: f64,
-    /// Memory that forward and backward took beyond inputs; the first run of a fresh process.
+    /// Memory that forward and backward took beyond inputs, in a fresh process in which only a small
+    /// problem ran before.
     pub peak_bytes: Option<u64>,
 }
 
@@ -105,6 +106,17 @@ impl AttentionCase {
     /// If the device fails.
     pub fn peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
         let device = device.clone().autodiff();
+        // What the process needs once, threads and code, is not the operation's.
+        let small = Self {
+            shape: AttentionShape {
+                batch: 1,
+                heads: 1,
+                tokens: self.shape.tokens.min(64),
+                ..self.shape
+            },
+            ..*self
+        };
+        small.forward_backward(&small.inputs(&device))?;
         let inputs = self.inputs(&device);
         peak_of(&device, || self.forward_backward(&inputs))
     }
