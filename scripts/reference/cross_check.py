@@ -1,12 +1,17 @@
-"""Compares the logits of a `kvt` binary with timm's, dense and k-NN, on random weights and images.
+"""Compares the logits of a `kvt` binary with PyTorch's, dense and k-NN, on random weights and images.
 
   python scripts/reference/cross_check.py target/release/kvt deit_tiny_patch16_224
-  python scripts/reference/cross_check.py target/release/kvt deit_small_patch16_224 --neighbors 100 --device cuda
+  python scripts/reference/cross_check.py target/release/kvt deit_small_patch16_224 --neighbors 100
+  python scripts/reference/cross_check.py target/release/kvt pit_s_224 --neighbors 0.5,0.5,0.7 --device cuda
+  python scripts/reference/cross_check.py target/release/kvt cvt_13 --cvt-source CVT_CHECKOUT
 
-Runs `kvt logits --model NAME --set ... --weights W --input IN --output OUT`: W has timm's names, IN a
-tensor `images` [B,C,H,W] (normalised already), OUT must come back with `logits` [B,classes]; all are
-safetensors. Prints the largest differences and fails above --tolerance (relative to the largest
-logit). For people, not for CI: it needs PyTorch, timm and a built binary.
+DeiT, Swin and PiT are timm's, CvT comes from a checkout of its official repository (see `cvt.py`).
+
+Runs `kvt logits --model NAME --set ... --weights W --input IN --output OUT`: W has the reference's names,
+IN a tensor `images` [B,C,H,W] (normalised already), OUT must come back with `logits` [B,classes]; all are
+safetensors. As in published checkpoints, the weights of a CvT include `num_batches_tracked`, an integer.
+Prints the largest differences and fails above --tolerance (relative to the largest logit). For people,
+not for CI: it needs PyTorch, timm and a built binary.
 """
 
 import argparse
@@ -19,12 +24,25 @@ import timm
 import torch
 from safetensors.torch import load_file, save_file
 
-from common import patch_attention
-from deit import randomize
+import cvt
+from common import patch_attention, randomize
 
 
 def neighbors(text):
-    return int(text) if text.isdigit() else float(text)
+    counts = [int(part) if part.isdigit() else float(part) for part in text.split(",")]
+    return counts if len(counts) > 1 else counts[0]
+
+
+def reference(arguments):
+    """The model, and the shape of its images."""
+    if not arguments.model.startswith("cvt_"):
+        model = timm.create_model(arguments.model)
+        return model, model.default_cfg["input_size"]
+    if not arguments.cvt_source:
+        sys.exit("a CvT needs --cvt-source, a checkout of https://github.com/microsoft/CvT")
+    name, large, _ = arguments.model.partition("_384")
+    side = 384 if large else 224
+    return cvt.published(arguments.cvt_source, name), (3, side, side)
 
 
 def kvt_logits(arguments, settings, weights, images):
@@ -44,10 +62,13 @@ def kvt_logits(arguments, settings, weights, images):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
     parser.add_argument("kvt", help="path of the binary")
-    parser.add_argument("model", help="a model name that timm and kvt share")
-    parser.add_argument("--neighbors", type=neighbors, default=0.5, help="count, or share of the keys with a point")
+    parser.add_argument("model", help="a model name that timm and kvt share, or kvt's name of a CvT")
+    parser.add_argument("--neighbors", type=neighbors, default=0.5,
+                        help="count, or share of the keys with a point; with commas: one per stage")
+    parser.add_argument("--cvt-source", help="folder of a CvT checkout")
     parser.add_argument("--set", action="append", default=[], help="passed on to kvt; repeatable")
     parser.add_argument("--device", help="passed on to kvt")
     parser.add_argument("--batch", type=int, default=2)
@@ -56,10 +77,10 @@ def main():
     arguments = parser.parse_args()
 
     generator = torch.Generator().manual_seed(arguments.seed)
-    model = timm.create_model(arguments.model).eval()
-    randomize(model, generator)
+    model, shape = reference(arguments)
+    randomize(model.eval(), generator)
     weights = {name: p.detach().clone().contiguous() for name, p in model.state_dict().items()}
-    images = torch.randn(arguments.batch, *model.default_cfg["input_size"], generator=generator)
+    images = torch.randn(arguments.batch, *shape, generator=generator)
     model.double()
 
     failed = False
@@ -68,7 +89,9 @@ def main():
         patch_attention(model, count, gaps=gaps)
         with torch.no_grad():
             expected = model(images.double())
-        settings = [f'model.attention.kind="{kind}"'] + ([f"model.attention.neighbors={count}"] if count else [])
+        settings = [f'model.attention.kind="{kind}"']
+        if count is not None:
+            settings.append(f"model.attention.neighbors={count}")
         actual = kvt_logits(arguments, settings, weights, images).double()
         difference = (actual - expected).abs().max().item()
         relative = difference / expected.abs().max().item()

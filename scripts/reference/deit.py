@@ -13,7 +13,6 @@ also biases, norms and embeddings, so that a forgotten one shows. Inputs are f32
 seed is used only if no attention row has its k-th and (k+1)-th score closer than GAP (relative).
 """
 
-import itertools
 from functools import partial
 
 import torch
@@ -21,16 +20,13 @@ from timm.layers import resample_abs_pos_embed
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 
-from common import golden, patch_attention, save, wrote
+from common import DENSE, KNN, evaluate, golden, save, write_cases, wrote
 
-GAP = 1e-4
 GOLDEN = golden("kvt-models")
 
 TINY = dict(img_size=32, patch_size=8, in_chans=3, num_classes=10, embed_dim=48, depth=3, num_heads=3,
             mlp_ratio=4.0, qkv_bias=True, distilled=False)
 SMALL = {**TINY, "img_size": 24, "embed_dim": 24, "depth": 2, "mlp_ratio": 2.0}
-DENSE = dict(kind="dense", neighbors=None, temperature=1.0)
-KNN = dict(kind="knn", neighbors=6, temperature=1.0)
 
 CASES = {
     "dense": ({**TINY}, DENSE),
@@ -54,55 +50,14 @@ def build(config):
     return family(**arguments, norm_layer=partial(torch.nn.LayerNorm, eps=1e-6))
 
 
-def randomize(model, generator):
-    """Every parameter random, at sizes that keep scores and logits of order one."""
-    for name, parameter in model.named_parameters():
-        noise = torch.randn(parameter.shape, generator=generator)
-        if name.endswith("weight") and parameter.ndim == 1:
-            value = 1 + 0.3 * noise
-        elif name.endswith("bias"):
-            value = 0.2 * noise
-        elif parameter.ndim >= 2 and name.endswith("weight"):
-            gain = 1.5 if "qkv" in name else 1.0
-            value = gain * noise / parameter[0].numel() ** 0.5
-        else:
-            value = 0.5 * noise
-        parameter.data.copy_(value)
-
-
 def run(config, attention, seed):
-    generator = torch.Generator().manual_seed(seed)
-    model = build(config)
-    randomize(model, generator)
-    weights = {name: p.detach().clone() for name, p in model.state_dict().items()}
-    gaps = []
-    neighbors = attention["neighbors"]
-    patch_attention(model.double().eval(), neighbors, attention["temperature"], gaps)
-    side = config["img_size"]
-    images = torch.randn(2, config["in_chans"], side, side, generator=generator)
-    wide = images.double().requires_grad_()
-    logits = model(wide)
-    probe = torch.randn(logits.shape, generator=generator)
-    (logits * probe.double()).sum().backward()
-
-    # Drop path is 0: training mode is the same function.
-    torch.testing.assert_close(model.train()(wide), logits, rtol=1e-12, atol=1e-12)
-    if attention == DENSE:  # the patched forward is timm's own
-        own = build(config).double().eval()
-        own.load_state_dict(model.state_dict())
-        torch.testing.assert_close(own(wide), logits, rtol=1e-10, atol=1e-10)
-    tensors = {f"weights.{name}": value for name, value in weights.items()}
-    tensors |= {"images": images, "logits": logits, "probe": probe, "grad.images": wide.grad}
-    return tensors, min(gaps, default=float("inf"))
+    tensors, gap = evaluate(build, config, attention, seed)
+    # The input's gradient alone: it needs all the others.
+    return {n: t for n, t in tensors.items() if n == "grad.images" or not n.startswith("grad.")}, gap
 
 
 def models():
-    for number, (name, (config, attention)) in enumerate(CASES.items()):
-        for seed in itertools.count(1000 * number):
-            tensors, gap = run(config, attention, seed)
-            if gap > GAP:
-                break
-        save(GOLDEN / f"deit_{name}.safetensors", tensors, {**config, "attention": attention}, seed)
+    for name, tensors in write_cases("deit", CASES, run):
         if name == "nested":
             state = {n.removeprefix("weights."): t for n, t in tensors.items() if n.startswith("weights.")}
             path = GOLDEN / "deit_nested.pth"

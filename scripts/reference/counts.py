@@ -1,0 +1,28 @@
+"""How many parameters the published models have: `crates/kvt-models/tests/golden/param_counts.json`.
+
+  python scripts/reference/counts.py CVT_CHECKOUT
+
+`params`: {name: count}, of timm's models with 1000 classes, and of the official CvTs (see `cvt.py`).
+"""
+
+import sys
+
+import timm
+
+import cvt
+from common import golden, save_json
+
+SWIN = [f"swin_{size}_patch4_window7_224" for size in ("tiny", "small", "base", "large")]
+SWIN += [f"swin_{size}_patch4_window12_384" for size in ("base", "large")]
+PIT = [f"pit_{size}{kind}_224" for kind in ("", "_distilled") for size in ("ti", "xs", "s", "b")]
+
+
+def count(model):
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+if __name__ == "__main__":
+    params = {name: count(timm.create_model(name)) for name in SWIN + PIT}
+    params |= {name: count(cvt.published(sys.argv[1], name)) for name in ("cvt_13", "cvt_21", "cvt_w24")}
+    print(params)
+    save_json(golden("kvt-models") / "param_counts.json", {"params": params}, seed=None)
