@@ -202,8 +202,11 @@ pub fn attend(
     Ok(attend_unchecked(q, k, v, score, scale, attention, dropout))
 }
 
-/// [`attend`] for callers whose shapes fit by construction.
-pub(crate) fn attend_unchecked(
+/// [`attend`] for modules, whose shapes and settings fit by construction.
+///
+/// # Panics
+/// On shapes that do not fit, as Burn's operations do.
+pub fn attend_unchecked(
     q: Tensor<4>,
     k: Tensor<4>,
     v: Tensor<4>,

@@ -2,7 +2,7 @@
 //! (KVT: k-NN Attention for Boosting Vision Transformers, ECCV 2022).
 //!
 //! - [`Neighbors`]: how many keys a query keeps.
-//! - [`Attention`] and [`attend`]: from q, k, v to an output.
+//! - [`Attention`], [`attend`] and [`attend_unchecked`]: from q, k, v to an output.
 //! - [`MultiHeadAttention`]: the same as a Burn module with its projections.
 //! - [`knn_softmax`]: from scores to the probabilities of the kept keys, on every backend.
 //! - [`gelu()`], [`linear()`], [`layer_norm()`]: what else a vision transformer spends its time in.
@@ -22,7 +22,9 @@ mod neighbors;
 mod ops;
 mod random;
 
-pub use attention::{Attention, AttentionError, Dropout, Implementation, Score, Selection, attend};
+pub use attention::{
+    Attention, AttentionError, Dropout, Implementation, Score, Selection, attend, attend_unchecked,
+};
 pub use module::MultiHeadAttention;
 pub use neighbors::{Neighbors, NeighborsError};
 pub use ops::{

@@ -23,6 +23,19 @@ pub struct MultiHeadAttention {
     attn_drop: f64,
 }
 
+impl Dropout {
+    /// The attention dropout of a module: none in evaluation, and none at probability 0.
+    pub fn in_phase(phase: Phase, probability: f64) -> Option<Self> {
+        let Phase::Train(key) = phase else {
+            return None;
+        };
+        (probability > 0.0).then(|| Self {
+            probability,
+            key: key.named("attn_drop"),
+        })
+    }
+}
+
 impl MultiHeadAttention {
     /// Puts the module together from its projections.
     pub fn new(
@@ -47,13 +60,7 @@ impl MultiHeadAttention {
     pub fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
         let dim = x.dims()[2];
         let head_dim = dim / self.num_heads;
-        let dropout = match phase {
-            Phase::Train(key) if self.attn_drop > 0.0 => Some(Dropout {
-                probability: self.attn_drop,
-                key: key.named("attn_drop"),
-            }),
-            _ => None,
-        };
+        let dropout = Dropout::in_phase(phase, self.attn_drop);
         let scale = (head_dim as f64).powf(-0.5);
         let qkv = linear(&self.qkv, x);
         let out = self_attend(qkv, self.num_heads, scale, &self.attention, dropout);

@@ -54,6 +54,16 @@ pub enum ModelError {
         /// Attention heads.
         num_heads: usize,
     },
+    /// Channels of which not every one can come from a whole number of filters on the stage before.
+    #[error(
+        "`embed_dim` {embed_dim} is not a multiple of {before}, that of the stage before: pooling makes the same number of channels from each"
+    )]
+    ChannelsNotMultiple {
+        /// Channels of a token.
+        embed_dim: usize,
+        /// Channels of a token in the stage before.
+        before: usize,
+    },
     /// An attention that makes no sense.
     #[error(transparent)]
     Attention(#[from] AttentionError),
@@ -66,6 +76,48 @@ pub enum ModelError {
         given: usize,
         /// The stages with their key counts.
         stages: String,
+    },
+    /// A change to something that this family of models does not have.
+    #[error("`{field}` does not apply to {family}: remove it")]
+    NotApplicable {
+        /// The field of the configuration.
+        field: &'static str,
+        /// The family of models.
+        family: &'static str,
+    },
+    /// A list that does not fit the number of stages.
+    #[error(
+        "`{field}` has {given} entries, but the model has {stages} stages: give one entry for all stages, or one per stage (`depth` sets their number)"
+    )]
+    StageCount {
+        /// The field of the configuration.
+        field: &'static str,
+        /// Entries given.
+        given: usize,
+        /// Stages of the model.
+        stages: usize,
+    },
+    /// A list where the first stage decides on the others.
+    #[error(
+        "`{field}` has {given} entries, but in {family} it doubles from stage to stage: give the number of the first stage"
+    )]
+    FirstStageOnly {
+        /// The field of the configuration.
+        field: &'static str,
+        /// Entries given.
+        given: usize,
+        /// The family of models.
+        family: &'static str,
+    },
+    /// An image too small for the model.
+    #[error("`img_size` {img_size} is too small for {family}: the least is {least}")]
+    ImageTooSmall {
+        /// Side of the image in pixels.
+        img_size: usize,
+        /// The family of models.
+        family: &'static str,
+        /// The least side, in pixels.
+        least: usize,
     },
     /// Images of another shape than the model's.
     #[error(

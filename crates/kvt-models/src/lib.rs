@@ -7,13 +7,18 @@
 //! Parameters carry timm's names and PyTorch's layout wherever they leave the model: in
 //! [`Model::parameters`], in a [`weights::StateDict`] and in files.
 
+mod architecture;
+pub mod cvt;
 pub mod deit;
 mod error;
 pub mod layers;
 mod model;
 mod overrides;
+pub mod pit;
 mod registry;
 mod summary;
+pub mod swin;
+mod validate;
 pub mod weights;
 
 pub use error::ModelError;

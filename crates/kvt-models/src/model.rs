@@ -1,19 +1,57 @@
 //! Any of the backbones, as one module.
 
 use burn::module::{Module, ParamId};
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorData};
 use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, burn_pack};
 use kvt_attention::Phase;
 
+use crate::architecture::{Network, each};
+use crate::cvt::Cvt;
 use crate::deit::Deit;
 use crate::error::ModelError;
+use crate::pit::Pit;
 use crate::registry::ModelConfig;
+use crate::swin::Swin;
 
 /// An image classifier.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a handful of models, each of which holds far more memory elsewhere"
+)]
 #[derive(Module, Debug)]
 pub enum Model {
     /// DeiT.
     Deit(Deit),
+    /// Swin.
+    Swin(Swin),
+    /// PiT.
+    Pit(Pit),
+    /// CvT.
+    Cvt(Cvt),
+}
+
+impl From<Deit> for Model {
+    fn from(model: Deit) -> Self {
+        Self::Deit(model)
+    }
+}
+
+impl From<Swin> for Model {
+    fn from(model: Swin) -> Self {
+        Self::Swin(model)
+    }
+}
+
+impl From<Pit> for Model {
+    fn from(model: Pit) -> Self {
+        Self::Pit(model)
+    }
+}
+
+impl From<Cvt> for Model {
+    fn from(model: Cvt) -> Self {
+        Self::Cvt(model)
+    }
 }
 
 /// The logits of a classifier's heads, `[batch, num_classes]` each.
@@ -70,9 +108,7 @@ impl Model {
     ///
     /// On images that [`check_input`](Self::check_input) refuses.
     pub fn forward_heads(&self, images: Tensor<4>, phase: Phase) -> Logits {
-        match self {
-            Self::Deit(model) => model.forward_heads(images, phase),
-        }
+        each!(Self, self, model => model.forward_heads(images, phase))
     }
 
     /// Refuses images the model does not take.
@@ -81,20 +117,41 @@ impl Model {
     ///
     /// `dims`, `[batch, channels, height, width]`, are not those of the configuration.
     pub fn check_input(&self, dims: [usize; 4]) -> Result<(), ModelError> {
-        match self {
-            Self::Deit(model) => model.config().check_input(dims),
-        }
+        self.config().check_input(dims)
     }
 
     /// The configuration this model was made from.
     pub fn config(&self) -> ModelConfig {
-        match self {
-            Self::Deit(model) => ModelConfig::Deit(model.config().clone()),
-        }
+        each!(Self, self, model => model.config().clone().into())
     }
 
     /// Every trainable parameter under timm's name, in the order of the modules.
     pub fn parameters(&self) -> Vec<Parameter> {
+        let mut state = self.state();
+        state.retain(|entry| !is_statistic(&entry.name));
+        state
+    }
+
+    /// Whether weight decay shrinks a parameter: neither biases and other one-dimensional parameters,
+    /// nor what the original leaves out (position embeddings, class tokens).
+    pub fn decays(&self, parameter: &Parameter) -> bool {
+        let name = parameter.name.as_str();
+        let last = name.rsplit_once('.').map_or(name, |(_, last)| last);
+        parameter.shape.len() > 1
+            && !each!(Self, self, model => no_weight_decay(model)).contains(&last)
+    }
+
+    /// Names of the layers that turn features into class scores.
+    pub(crate) fn classifiers(&self) -> &'static [&'static str] {
+        fn of<N: Network>(_: &N) -> &'static [&'static str] {
+            N::CLASSIFIERS
+        }
+        each!(Self, self, model => of(model))
+    }
+
+    /// Everything that a file of weights holds: parameters, and the running statistics of batch
+    /// norms.
+    pub(crate) fn state(&self) -> Vec<Parameter> {
         self.pytorch_tensors()
             .into_iter()
             .filter_map(|tensor| {
@@ -107,23 +164,43 @@ impl Model {
             .collect()
     }
 
-    /// Names of parameters that get no weight decay although they are no bias and have more than
-    /// one dimension.
-    pub fn no_weight_decay(&self) -> &'static [&'static str] {
-        match self {
-            Self::Deit(_) => &["cls_token", "dist_token", "pos_embed"],
-        }
-    }
-
-    /// Names of the layers that turn features into class scores.
-    pub(crate) fn classifiers(&self) -> &'static [&'static str] {
-        match self {
-            Self::Deit(_) => &["head", "head_dist"],
-        }
+    /// A weight of another image size at the size of the parameter `name`.
+    pub(crate) fn resize(
+        &self,
+        name: &str,
+        shape: &[usize],
+        weight: &TensorData,
+    ) -> Option<TensorData> {
+        each!(Self, self, model => model.resize(name, shape, weight))
+            .filter(|resized| resized.shape().as_slice() == shape)
     }
 
     /// The parameters with timm's names and layout, not yet read from the device.
     pub(crate) fn pytorch_tensors(&self) -> Vec<burn_pack::Tensor> {
-        self.collect(None, Some(Box::new(BurnToPyTorchAdapter)), true)
+        fn name<N: Network>(_: &N, path: &str) -> String {
+            N::parameter_name(path)
+        }
+        let mut tensors = self.collect(None, Some(Box::new(BurnToPyTorchAdapter)), true);
+        for tensor in &mut tensors {
+            tensor.name = each!(Self, self, model => name(model, &tensor.name));
+        }
+        tensors
     }
+
+    /// The path of modules to the parameter of this name.
+    pub(crate) fn path(&self, name: &str) -> String {
+        fn path<N: Network>(_: &N, name: &str) -> String {
+            N::parameter_path(name)
+        }
+        each!(Self, self, model => path(model, name))
+    }
+}
+
+fn no_weight_decay<N: Network>(_: &N) -> &'static [&'static str] {
+    N::NO_WEIGHT_DECAY
+}
+
+/// Whether an entry is a running statistic of a batch norm, which is saved but not trained.
+fn is_statistic(name: &str) -> bool {
+    name.ends_with(".running_mean") || name.ends_with(".running_var")
 }

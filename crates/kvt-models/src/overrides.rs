@@ -2,19 +2,27 @@
 
 use kvt_attention::Attention;
 
-/// Changes to a named configuration; `None` keeps the model's own value.
+use crate::error::ModelError;
+
+/// Changes to a named configuration; `None` and an empty list keep the model's own value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelOverrides {
     /// Side of the input image in pixels.
     pub img_size: Option<usize>,
     /// Side of a patch in pixels.
     pub patch_size: Option<usize>,
-    /// Channels of a token.
-    pub embed_dim: Option<usize>,
-    /// Blocks.
-    pub depth: Option<usize>,
-    /// Attention heads.
-    pub num_heads: Option<usize>,
+    /// Pixels from one patch to the next, where patches may overlap.
+    pub patch_stride: Option<usize>,
+    /// Side of an attention window in tokens.
+    pub window_size: Option<usize>,
+    /// Stride of the convolution that makes keys and values.
+    pub kv_stride: Option<usize>,
+    /// Channels of a token: one number, or one per stage.
+    pub embed_dim: Vec<usize>,
+    /// Blocks: one number, or one per stage.
+    pub depth: Vec<usize>,
+    /// Attention heads: one number, or one per stage.
+    pub num_heads: Vec<usize>,
     /// Hidden channels of the MLP as a multiple of `embed_dim`.
     pub mlp_ratio: Option<f64>,
     /// Channels of the input image.
@@ -29,4 +37,81 @@ pub struct ModelOverrides {
     pub attn_drop: Option<f64>,
     /// One attention for all stages, or one per stage; empty keeps the model's own.
     pub attention: Vec<Attention>,
+}
+
+impl ModelOverrides {
+    /// Refuses changes to fields that a family of models does not have.
+    pub(crate) fn refuse(
+        &self,
+        family: &'static str,
+        fields: &[&'static str],
+    ) -> Result<(), ModelError> {
+        let set = [
+            ("patch_stride", self.patch_stride.is_some()),
+            ("window_size", self.window_size.is_some()),
+            ("kv_stride", self.kv_stride.is_some()),
+            ("qkv_bias", self.qkv_bias.is_some()),
+        ];
+        match set
+            .iter()
+            .find(|(field, set)| *set && fields.contains(field))
+        {
+            Some((field, _)) => Err(ModelError::NotApplicable { field, family }),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of stages: that of the entries of `depth`, or the model's own.
+    pub(crate) fn stages(&self, own: usize) -> usize {
+        match self.depth.len() {
+            0 | 1 => own,
+            stages => stages,
+        }
+    }
+
+    /// The attention of each stage. A list of another length is refused by
+    /// [`ModelConfig::with`](crate::ModelConfig::with), which knows the stages' key counts.
+    pub(crate) fn attentions(&self, own: &[Attention], stages: usize) -> Vec<Attention> {
+        let given = if self.attention.is_empty() {
+            own
+        } else {
+            &self.attention
+        };
+        match given.first() {
+            Some(first) if given.len() != stages => vec![*first; stages],
+            _ => given.to_vec(),
+        }
+    }
+}
+
+/// One number where the model has one stage.
+pub(crate) fn one(field: &'static str, given: &[usize], own: usize) -> Result<usize, ModelError> {
+    match given {
+        [] => Ok(own),
+        [one] => Ok(*one),
+        list => Err(ModelError::StageCount {
+            field,
+            given: list.len(),
+            stages: 1,
+        }),
+    }
+}
+
+/// A number per stage, from one for all, one per stage, or the model's own.
+pub(crate) fn per_stage(
+    field: &'static str,
+    given: &[usize],
+    own: &[usize],
+    stages: usize,
+) -> Result<Vec<usize>, ModelError> {
+    let list = if given.is_empty() { own } else { given };
+    match list {
+        [one] => Ok(vec![*one; stages]),
+        list if list.len() == stages => Ok(list.to_vec()),
+        list => Err(ModelError::StageCount {
+            field,
+            given: list.len(),
+            stages,
+        }),
+    }
 }

@@ -1,13 +1,17 @@
 //! Names to configurations.
 
 use burn::tensor::Device;
-use kvt_attention::{Attention, Key};
+use kvt_attention::Key;
 
-use crate::deit::{Deit, DeitConfig};
+use crate::architecture::{Architecture, Network, each};
+use crate::cvt::CvtConfig;
+use crate::deit::DeitConfig;
 use crate::error::ModelError;
 use crate::model::Model;
 use crate::overrides::ModelOverrides;
+use crate::pit::PitConfig;
 use crate::summary::Summary;
+use crate::swin::SwinConfig;
 
 /// How alike two names are (Jaro-Winkler, 0 to 1) for one to be suggested for the other.
 const NEAR: f64 = 0.8;
@@ -19,35 +23,53 @@ const SUGGESTIONS: usize = 3;
 pub enum ModelConfig {
     /// DeiT.
     Deit(DeitConfig),
+    /// Swin.
+    Swin(SwinConfig),
+    /// PiT.
+    Pit(PitConfig),
+    /// CvT.
+    Cvt(CvtConfig),
 }
 
-/// The names of all models, as timm spells them.
+impl From<DeitConfig> for ModelConfig {
+    fn from(config: DeitConfig) -> Self {
+        Self::Deit(config)
+    }
+}
+
+impl From<SwinConfig> for ModelConfig {
+    fn from(config: SwinConfig) -> Self {
+        Self::Swin(config)
+    }
+}
+
+impl From<PitConfig> for ModelConfig {
+    fn from(config: PitConfig) -> Self {
+        Self::Pit(config)
+    }
+}
+
+impl From<CvtConfig> for ModelConfig {
+    fn from(config: CvtConfig) -> Self {
+        Self::Cvt(config)
+    }
+}
+
+/// The names of all models, as timm spells them where it has the model.
 pub fn names() -> Vec<String> {
-    models().map(|config| config.name()).collect()
+    models().iter().map(ModelConfig::name).collect()
 }
 
 /// All named models: 1000 classes, no dropout, dense attention, as timm makes them.
-fn models() -> impl Iterator<Item = ModelConfig> {
-    let sizes = [(192, 3), (384, 6), (768, 12)];
-    sizes.into_iter().flat_map(|(embed_dim, num_heads)| {
-        [(false, 224), (false, 384), (true, 224), (true, 384)].map(|(distilled, img_size)| {
-            ModelConfig::Deit(DeitConfig {
-                img_size,
-                patch_size: 16,
-                in_chans: 3,
-                num_classes: 1000,
-                embed_dim,
-                depth: 12,
-                num_heads,
-                mlp_ratio: 4.0,
-                qkv_bias: true,
-                distilled,
-                drop_path: 0.0,
-                attn_drop: 0.0,
-                attention: Attention::dense(),
-            })
-        })
-    })
+fn models() -> Vec<ModelConfig> {
+    fn of<A: Architecture>() -> impl Iterator<Item = ModelConfig> {
+        A::named().into_iter().map(Into::into)
+    }
+    let models = of::<DeitConfig>();
+    let models = models.chain(of::<SwinConfig>());
+    let models = models.chain(of::<PitConfig>());
+    let models = models.chain(of::<CvtConfig>());
+    models.collect()
 }
 
 impl ModelConfig {
@@ -57,48 +79,24 @@ impl ModelConfig {
     ///
     /// There is no such name; the error suggests near ones.
     pub fn by_name(name: &str) -> Result<Self, ModelError> {
-        models()
-            .find(|config| config.name() == name)
-            .ok_or_else(|| ModelError::UnknownModel {
-                name: name.to_owned(),
-                hint: suggest(name),
-            })
+        let known = models().into_iter().find(|config| config.name() == name);
+        known.ok_or_else(|| ModelError::UnknownModel {
+            name: name.to_owned(),
+            hint: suggest(name),
+        })
     }
 
     /// This configuration with some values replaced.
     ///
     /// # Errors
     ///
-    /// The list of attentions fits neither "one for all" nor "one per stage", or the result
-    /// describes no model.
+    /// A value the family does not have, a list that fits neither "one for all" nor "one per stage",
+    /// or a result that describes no model.
     pub fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
-        let config = match self {
-            Self::Deit(config) => {
-                let config = DeitConfig {
-                    img_size: overrides.img_size.unwrap_or(config.img_size),
-                    patch_size: overrides.patch_size.unwrap_or(config.patch_size),
-                    in_chans: overrides.in_chans.unwrap_or(config.in_chans),
-                    num_classes: overrides.num_classes.unwrap_or(config.num_classes),
-                    embed_dim: overrides.embed_dim.unwrap_or(config.embed_dim),
-                    depth: overrides.depth.unwrap_or(config.depth),
-                    num_heads: overrides.num_heads.unwrap_or(config.num_heads),
-                    mlp_ratio: overrides.mlp_ratio.unwrap_or(config.mlp_ratio),
-                    qkv_bias: overrides.qkv_bias.unwrap_or(config.qkv_bias),
-                    distilled: config.distilled,
-                    drop_path: overrides.drop_path.unwrap_or(config.drop_path),
-                    attn_drop: overrides.attn_drop.unwrap_or(config.attn_drop),
-                    attention: overrides
-                        .attention
-                        .first()
-                        .copied()
-                        .unwrap_or(config.attention),
-                };
-                config.validate()?;
-                Self::Deit(config)
-            }
-        };
-        let summary = config.summary();
+        let config: Self = each!(Self, self, config => config.with(overrides)?.into());
+        config.validate()?;
         let given = overrides.attention.len();
+        let summary = config.summary();
         if given > 1 && given != summary.stages.len() {
             return Err(ModelError::AttentionCount {
                 given,
@@ -108,51 +106,74 @@ impl ModelConfig {
         Ok(config)
     }
 
-    /// Builds the model with timm's initialisation. The same key gives the same weights on every
-    /// device.
+    /// Refuses sizes that describe no model.
+    ///
+    /// # Errors
+    ///
+    /// Zero sizes, an image that does not divide into patches, an embedding that does not divide
+    /// among the heads, rates outside [0, 1), an attention that keeps no keys.
+    pub fn validate(&self) -> Result<(), ModelError> {
+        each!(Self, self, config => config.validate())
+    }
+
+    /// Refuses images the model does not take.
+    ///
+    /// # Errors
+    ///
+    /// `dims`, `[batch, channels, height, width]`, are not `[batch, in_chans, img_size, img_size]`.
+    pub fn check_input(&self, dims: [usize; 4]) -> Result<(), ModelError> {
+        let (in_chans, img_size) = (self.in_chans(), self.img_size());
+        if dims[1..] == [in_chans, img_size, img_size] {
+            return Ok(());
+        }
+        Err(ModelError::InputShape {
+            found: dims,
+            in_chans,
+            img_size,
+        })
+    }
+
+    /// Builds the model with the original's initialisation. The same key gives the same weights on
+    /// every device.
     ///
     /// # Errors
     ///
     /// The configuration describes no model.
     pub fn init(&self, device: &Device, key: Key) -> Result<Model, ModelError> {
-        match self {
-            Self::Deit(config) => Deit::new(config.clone(), device, key).map(Model::Deit),
+        fn build<A: Architecture>(
+            config: A,
+            device: &Device,
+            key: Key,
+        ) -> Result<Model, ModelError> {
+            config.validate()?;
+            Ok(A::Network::new(config, device, key)?.into())
         }
+        each!(Self, self.clone(), config => build(config, device, key))
     }
 
     /// timm's name of the architecture; channels x depth stand in for a size it has no name for.
     pub fn name(&self) -> String {
-        match self {
-            Self::Deit(config) => config.name(),
-        }
+        each!(Self, self, config => config.name())
     }
 
     /// Side of the square input image in pixels.
     pub fn img_size(&self) -> usize {
-        match self {
-            Self::Deit(config) => config.img_size,
-        }
+        each!(Self, self, config => config.img_size())
     }
 
     /// Channels of the input image.
     pub fn in_chans(&self) -> usize {
-        match self {
-            Self::Deit(config) => config.in_chans,
-        }
+        each!(Self, self, config => config.in_chans())
     }
 
     /// Classes.
     pub fn num_classes(&self) -> usize {
-        match self {
-            Self::Deit(config) => config.num_classes,
-        }
+        each!(Self, self, config => config.num_classes())
     }
 
     /// Size and cost, computed without building the model.
     pub fn summary(&self) -> Summary {
-        match self {
-            Self::Deit(config) => config.summary(),
-        }
+        each!(Self, self, config => config.summary())
     }
 }
 

@@ -1,5 +1,8 @@
 //! What a configuration costs, computed without building the model.
 
+use std::iter::Sum;
+use std::ops::{Add, Mul};
+
 /// Size and cost of a model, for one image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
@@ -26,9 +29,9 @@ pub struct StageSummary {
     pub keys: usize,
     /// Keys each query keeps.
     pub k: usize,
-    /// Trainable parameters of the blocks.
+    /// Trainable parameters under this name: of the blocks, and of what leads to their resolution.
     pub params: usize,
-    /// Multiply-accumulate operations of the blocks.
+    /// Multiply-accumulate operations of the same.
     pub macs: Macs,
 }
 
@@ -45,8 +48,78 @@ pub struct Macs {
 }
 
 impl Macs {
+    /// Operations of linear layers and convolutions.
+    pub(crate) fn linear(operations: usize) -> Self {
+        Self {
+            linear: operations as u64,
+            attention: 0,
+        }
+    }
+
     /// All operations.
     pub fn total(self) -> u64 {
         self.linear + self.attention
+    }
+}
+
+impl Add for Macs {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            linear: self.linear + other.linear,
+            attention: self.attention + other.attention,
+        }
+    }
+}
+
+impl Sum for Macs {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), Add::add)
+    }
+}
+
+impl Mul<usize> for Macs {
+    type Output = Self;
+
+    fn mul(self, times: usize) -> Self {
+        Self {
+            linear: self.linear * times as u64,
+            attention: self.attention * times as u64,
+        }
+    }
+}
+
+/// What decides the size of a pre-norm transformer block: self-attention from one projection and an
+/// MLP, each behind a layer norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockSize {
+    /// Channels of a token.
+    pub dim: usize,
+    /// Hidden channels of the MLP.
+    pub hidden: usize,
+    /// Whether queries, keys and values have a bias.
+    pub qkv_bias: bool,
+}
+
+impl BlockSize {
+    /// Trainable parameters of one block.
+    pub(crate) fn params(self) -> usize {
+        let qkv_bias = if self.qkv_bias { 3 * self.dim } else { 0 };
+        let biases = qkv_bias + self.dim + self.hidden + self.dim;
+        let norms = 4 * self.dim;
+        self.weights() + biases + norms
+    }
+
+    /// Operations of one block for `tokens` tokens, each of which attends to `keys` keys.
+    pub(crate) fn macs(self, tokens: usize, keys: usize) -> Macs {
+        Macs {
+            linear: (tokens * self.weights()) as u64,
+            attention: 2 * (tokens * keys * self.dim) as u64,
+        }
+    }
+
+    fn weights(self) -> usize {
+        4 * self.dim * self.dim + 2 * self.dim * self.hidden
     }
 }

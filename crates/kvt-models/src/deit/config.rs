@@ -2,8 +2,12 @@
 
 use kvt_attention::Attention;
 
+use super::Deit;
+use crate::architecture::Architecture;
 use crate::error::ModelError;
-use crate::summary::{Macs, StageSummary, Summary};
+use crate::overrides::{self, ModelOverrides};
+use crate::summary::{BlockSize, Macs, StageSummary, Summary};
+use crate::validate;
 
 /// Sizes and settings of a DeiT.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,78 +41,6 @@ pub struct DeitConfig {
 }
 
 impl DeitConfig {
-    /// Refuses sizes that describe no model.
-    ///
-    /// # Errors
-    ///
-    /// Zero sizes, an image that does not divide into patches, an embedding that does not divide
-    /// among the heads, rates outside [0, 1), an attention that keeps no keys.
-    pub fn validate(&self) -> Result<(), ModelError> {
-        let sizes = [
-            ("img_size", self.img_size),
-            ("patch_size", self.patch_size),
-            ("in_chans", self.in_chans),
-            ("num_classes", self.num_classes),
-            ("embed_dim", self.embed_dim),
-            ("depth", self.depth),
-            ("num_heads", self.num_heads),
-        ];
-        if let Some((field, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
-            return Err(ModelError::Zero { field });
-        }
-        let (img_size, patch_size) = (self.img_size, self.patch_size);
-        if !img_size.is_multiple_of(patch_size) {
-            let lower = (img_size / patch_size).max(1) * patch_size;
-            let upper = img_size.next_multiple_of(patch_size).max(2 * patch_size);
-            return Err(ModelError::ImageNotDivisible {
-                img_size,
-                patch_size,
-                lower,
-                upper,
-            });
-        }
-        if !self.embed_dim.is_multiple_of(self.num_heads) {
-            return Err(ModelError::HeadsNotDivisible {
-                embed_dim: self.embed_dim,
-                num_heads: self.num_heads,
-            });
-        }
-        if !self.mlp_ratio.is_finite() || self.mlp_hidden() == 0 {
-            return Err(ModelError::OutOfRange {
-                field: "mlp_ratio",
-                value: self.mlp_ratio,
-                expected: "a finite number that leaves at least one hidden channel",
-            });
-        }
-        for (field, value) in [("drop_path", self.drop_path), ("attn_drop", self.attn_drop)] {
-            if !(0.0..1.0).contains(&value) {
-                return Err(ModelError::OutOfRange {
-                    field,
-                    value,
-                    expected: "a rate of at least 0 and below 1",
-                });
-            }
-        }
-        Ok(self.attention.validate()?)
-    }
-
-    /// Refuses images the model does not take.
-    ///
-    /// # Errors
-    ///
-    /// `dims`, `[batch, channels, height, width]`, are not `[batch, in_chans, img_size, img_size]`.
-    pub fn check_input(&self, dims: [usize; 4]) -> Result<(), ModelError> {
-        let [_, channels, height, width] = dims;
-        if (channels, height, width) == (self.in_chans, self.img_size, self.img_size) {
-            return Ok(());
-        }
-        Err(ModelError::InputShape {
-            found: dims,
-            in_chans: self.in_chans,
-            img_size: self.img_size,
-        })
-    }
-
     /// Patches along a side of the image.
     pub fn grid_size(&self) -> usize {
         self.img_size.checked_div(self.patch_size).unwrap_or(0)
@@ -124,13 +56,80 @@ impl DeitConfig {
         self.num_prefix_tokens() + self.grid_size().pow(2)
     }
 
-    /// Hidden channels of the MLP.
-    pub fn mlp_hidden(&self) -> usize {
-        (self.embed_dim as f64 * self.mlp_ratio) as usize
+    /// What a block is made of.
+    pub(super) fn block(&self) -> BlockSize {
+        BlockSize {
+            dim: self.embed_dim,
+            hidden: validate::mlp_hidden(self.embed_dim, self.mlp_ratio),
+            qkv_bias: self.qkv_bias,
+        }
+    }
+}
+
+impl Architecture for DeitConfig {
+    type Network = Deit;
+
+    fn named() -> Vec<Self> {
+        let sizes = [(192, 3), (384, 6), (768, 12)];
+        let kinds = [(false, 224), (false, 384), (true, 224), (true, 384)];
+        let configs = sizes.into_iter().flat_map(|(embed_dim, num_heads)| {
+            kinds.map(|(distilled, img_size)| Self {
+                img_size,
+                patch_size: 16,
+                in_chans: 3,
+                num_classes: 1000,
+                embed_dim,
+                depth: 12,
+                num_heads,
+                mlp_ratio: 4.0,
+                qkv_bias: true,
+                distilled,
+                drop_path: 0.0,
+                attn_drop: 0.0,
+                attention: Attention::dense(),
+            })
+        });
+        configs.collect()
     }
 
-    /// timm's name of the architecture; channels x depth stand in for a size it has no name for.
-    pub fn name(&self) -> String {
+    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+        overrides.refuse("DeiT", &["patch_stride", "window_size", "kv_stride"])?;
+        let attention = overrides.attention.first().copied();
+        Ok(Self {
+            img_size: overrides.img_size.unwrap_or(self.img_size),
+            patch_size: overrides.patch_size.unwrap_or(self.patch_size),
+            in_chans: overrides.in_chans.unwrap_or(self.in_chans),
+            num_classes: overrides.num_classes.unwrap_or(self.num_classes),
+            embed_dim: overrides::one("embed_dim", &overrides.embed_dim, self.embed_dim)?,
+            depth: overrides::one("depth", &overrides.depth, self.depth)?,
+            num_heads: overrides::one("num_heads", &overrides.num_heads, self.num_heads)?,
+            mlp_ratio: overrides.mlp_ratio.unwrap_or(self.mlp_ratio),
+            qkv_bias: overrides.qkv_bias.unwrap_or(self.qkv_bias),
+            distilled: self.distilled,
+            drop_path: overrides.drop_path.unwrap_or(self.drop_path),
+            attn_drop: overrides.attn_drop.unwrap_or(self.attn_drop),
+            attention: attention.unwrap_or(self.attention),
+        })
+    }
+
+    fn validate(&self) -> Result<(), ModelError> {
+        validate::sizes(&[
+            ("img_size", self.img_size),
+            ("patch_size", self.patch_size),
+            ("in_chans", self.in_chans),
+            ("num_classes", self.num_classes),
+            ("embed_dim", self.embed_dim),
+            ("depth", self.depth),
+            ("num_heads", self.num_heads),
+        ])?;
+        validate::whole_patches(self.img_size, self.patch_size)?;
+        validate::whole_heads(self.embed_dim, self.num_heads)?;
+        validate::mlp(self.embed_dim, self.mlp_ratio)?;
+        validate::rates(self.drop_path, self.attn_drop)?;
+        Ok(self.attention.validate()?)
+    }
+
+    fn name(&self) -> String {
         let size = match (self.embed_dim, self.depth, self.num_heads) {
             (192, 12, 3) => "tiny".to_owned(),
             (384, 12, 6) => "small".to_owned(),
@@ -142,42 +141,42 @@ impl DeitConfig {
         format!("deit_{size}{distilled}_patch{patch}_{img}")
     }
 
-    /// Size and cost, computed without building the model; meaningful for a valid configuration.
-    pub fn summary(&self) -> Summary {
-        let (dim, hidden, tokens) = (self.embed_dim, self.mlp_hidden(), self.tokens());
+    fn img_size(&self) -> usize {
+        self.img_size
+    }
+
+    fn in_chans(&self) -> usize {
+        self.in_chans
+    }
+
+    fn num_classes(&self) -> usize {
+        self.num_classes
+    }
+
+    fn summary(&self) -> Summary {
+        let (dim, tokens) = (self.embed_dim, self.tokens());
         let patch_inputs = self.in_chans * self.patch_size.pow(2);
         let heads = self.num_prefix_tokens();
-
-        let weights_per_block = 4 * dim * dim + 2 * dim * hidden;
-        let qkv_bias = if self.qkv_bias { 3 * dim } else { 0 };
-        let biases_per_block = qkv_bias + dim + hidden + dim;
-        let norms_per_block = 4 * dim;
+        let block = self.block();
         let blocks = StageSummary {
             name: "blocks".to_owned(),
             depth: self.depth,
             tokens,
             keys: tokens,
             k: self.attention.neighbors.resolve(tokens),
-            params: self.depth * (weights_per_block + biases_per_block + norms_per_block),
-            macs: Macs {
-                linear: self.depth as u64 * tokens as u64 * weights_per_block as u64,
-                attention: self.depth as u64 * 2 * (tokens as u64).pow(2) * dim as u64,
-            },
+            params: self.depth * block.params(),
+            macs: block.macs(tokens, tokens) * self.depth,
         };
 
         let patch_embed = (patch_inputs + 1) * dim;
         let embeddings = (heads + tokens) * dim;
         let classifiers = heads * (dim + 1) * self.num_classes;
-        let patches = self.grid_size().pow(2) as u64;
-        let outside =
-            patches * (patch_inputs * dim) as u64 + (heads * dim * self.num_classes) as u64;
+        let patches = self.grid_size().pow(2);
+        let outside = Macs::linear(patches * patch_inputs * dim + heads * dim * self.num_classes);
         Summary {
             name: self.name(),
             params: patch_embed + embeddings + blocks.params + 2 * dim + classifiers,
-            macs: Macs {
-                linear: blocks.macs.linear + outside,
-                attention: blocks.macs.attention,
-            },
+            macs: blocks.macs + outside,
             stages: vec![blocks],
         }
     }

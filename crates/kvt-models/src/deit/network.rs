@@ -2,13 +2,15 @@
 
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
-use burn::tensor::{Device, Tensor};
-use kvt_attention::{Key, MultiHeadAttention, Phase, layer_norm, linear};
+use burn::tensor::{Device, Tensor, TensorData};
+use kvt_attention::{Key, Phase, layer_norm, linear};
 
 use super::DeitConfig;
+use crate::architecture::Network;
 use crate::error::ModelError;
-use crate::layers::{Init, Mlp, PatchEmbed, drop_path, drop_path_rates};
+use crate::layers::{Block, BlockSettings, Init, PatchEmbed, drop_path_rates};
 use crate::model::Logits;
+use crate::weights::pos_embed;
 
 /// timm's epsilon of a vision transformer's layer norms.
 const NORM_EPSILON: f64 = 1e-6;
@@ -28,31 +30,51 @@ pub struct Deit {
     config: DeitConfig,
 }
 
-/// A pre-norm transformer block.
-#[derive(Module, Debug)]
-struct Block {
-    norm1: LayerNorm,
-    attn: MultiHeadAttention,
-    norm2: LayerNorm,
-    mlp: Mlp,
-    #[module(skip)]
-    drop_path: f64,
+impl Deit {
+    /// The tokens after the last block and its norm.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, in_chans, img_size, img_size]` to `[batch, tokens, embed_dim]`.
+    pub fn forward_features(&self, images: Tensor<4>, phase: Phase) -> Tensor<3> {
+        let [batch, ..] = images.dims();
+        let prefix = |token: &Param<Tensor<3>>| token.val().expand([batch as i64, -1, -1]);
+
+        let mut tokens = vec![prefix(&self.cls_token)];
+        tokens.extend(self.dist_token.as_ref().map(prefix));
+        tokens.push(self.patch_embed.forward(images));
+        let x = Tensor::cat(tokens, 1) + self.pos_embed.val();
+
+        let phase = phase.named("blocks");
+        let x = (0..)
+            .zip(&self.blocks)
+            .fold(x, |x, (i, block)| block.forward(x, phase.child(i)));
+        layer_norm(&self.norm, x, NORM_EPSILON)
+    }
 }
 
-impl Deit {
-    /// A model with timm's initialisation. The same key gives the same weights on every device.
-    ///
-    /// # Errors
-    ///
-    /// The configuration describes no model, see [`DeitConfig::validate`].
-    pub fn new(config: DeitConfig, device: &Device, key: Key) -> Result<Self, ModelError> {
-        config.validate()?;
+impl Network for Deit {
+    type Config = DeitConfig;
+
+    const NO_WEIGHT_DECAY: &'static [&'static str] = &["cls_token", "dist_token", "pos_embed"];
+    const CLASSIFIERS: &'static [&'static str] = &["head", "head_dist"];
+
+    fn new(config: DeitConfig, device: &Device, key: Key) -> Result<Self, ModelError> {
         let init = Init::new(device, key);
         let dim = config.embed_dim;
         let blocks = init.child("blocks");
         let blocks = drop_path_rates(config.drop_path, config.depth)
             .enumerate()
-            .map(|(i, rate)| Block::new(&blocks.child(&i.to_string()), &config, rate))
+            .map(|(i, rate)| {
+                let settings = BlockSettings {
+                    size: config.block(),
+                    num_heads: config.num_heads,
+                    attention: config.attention,
+                    attn_drop: config.attn_drop,
+                    norm_epsilon: NORM_EPSILON,
+                };
+                Block::new(&blocks.child(&i.to_string()), &settings, rate)
+            })
             .collect();
         Ok(Self {
             cls_token: init.token("cls_token", 1, dim),
@@ -74,38 +96,11 @@ impl Deit {
         })
     }
 
-    /// The configuration this model was made from.
-    pub fn config(&self) -> &DeitConfig {
+    fn config(&self) -> &DeitConfig {
         &self.config
     }
 
-    /// The tokens after the last block and its norm.
-    ///
-    /// # Shapes
-    ///
-    /// `[batch, in_chans, img_size, img_size]` to `[batch, tokens, embed_dim]`.
-    pub fn forward_features(&self, images: Tensor<4>, phase: Phase) -> Tensor<3> {
-        let [batch, ..] = images.dims();
-        let prefix = |token: &Param<Tensor<3>>| token.val().expand([batch as i64, -1, -1]);
-
-        let mut tokens = vec![prefix(&self.cls_token)];
-        tokens.extend(self.dist_token.as_ref().map(prefix));
-        tokens.push(self.patch_embed.forward(images));
-        let x = Tensor::cat(tokens, 1) + self.pos_embed.val();
-
-        let phase = phase.named("blocks");
-        let x = (0..)
-            .zip(&self.blocks)
-            .fold(x, |x, (i, block)| block.forward(x, phase.child(i)));
-        layer_norm(&self.norm, x, NORM_EPSILON)
-    }
-
-    /// The logits of each head.
-    ///
-    /// # Shapes
-    ///
-    /// `[batch, in_chans, img_size, img_size]` to `[batch, num_classes]` per head.
-    pub fn forward_heads(&self, images: Tensor<4>, phase: Phase) -> Logits {
+    fn forward_heads(&self, images: Tensor<4>, phase: Phase) -> Logits {
         let x = self.forward_features(images, phase);
         let token = |i: usize| x.clone().narrow(1, i, 1).squeeze_dim::<2>(1);
         Logits {
@@ -113,37 +108,13 @@ impl Deit {
             distillation: self.head_dist.as_ref().map(|head| linear(head, token(1))),
         }
     }
-}
 
-impl Block {
-    fn new(init: &Init<'_>, config: &DeitConfig, drop_path: f64) -> Self {
-        let dim = config.embed_dim;
-        let attn = init.child("attn");
-        Self {
-            norm1: init.layer_norm(dim, NORM_EPSILON),
-            attn: MultiHeadAttention::new(
-                attn.linear("qkv", dim, 3 * dim, config.qkv_bias),
-                attn.linear("proj", dim, dim, true),
-                config.num_heads,
-                config.attention,
-                config.attn_drop,
-            ),
-            norm2: init.layer_norm(dim, NORM_EPSILON),
-            mlp: Mlp::new(&init.child("mlp"), dim, config.mlp_hidden()),
-            drop_path,
+    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+        let (grid, prefix) = (self.config.grid_size(), self.config.num_prefix_tokens());
+        match name {
+            "pos_embed" => pos_embed::resample(weight, grid, prefix),
+            _ => None,
         }
-    }
-
-    fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
-        let branch = self.attn.forward(
-            layer_norm(&self.norm1, x.clone(), NORM_EPSILON),
-            phase.named("attn"),
-        );
-        let x = x + drop_path(branch, self.drop_path, phase.named("drop_path1"));
-        let branch = self
-            .mlp
-            .forward(layer_norm(&self.norm2, x.clone(), NORM_EPSILON));
-        x + drop_path(branch, self.drop_path, phase.named("drop_path2"))
     }
 }
 

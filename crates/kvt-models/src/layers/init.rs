@@ -3,14 +3,14 @@
 //! Every parameter has its own random stream, named by its path in the model: a seed gives the same
 //! weights on every backend, and adding a layer changes no other layer's weights.
 
-use burn::module::Param;
+use burn::module::{Param, RunningState};
 use burn::nn::{LayerNorm, LayerNormConfig, Linear};
 use burn::tensor::{Device, Shape, Tensor, TensorData};
 use kvt_attention::Key;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 
-use super::patch_embed::PatchProjection;
+use super::{BatchNorm, Conv2d, ConvSettings};
 
 /// timm's standard deviation of linear weights, tokens and position embeddings.
 const STD: f32 = 0.02;
@@ -22,30 +22,55 @@ const CUT: f32 = 2.0;
 pub struct Init<'a> {
     device: &'a Device,
     key: Key,
+    uniform_linears: bool,
 }
 
 impl<'a> Init<'a> {
     /// Layers on `device`, drawn from `key`.
     pub fn new(device: &'a Device, key: Key) -> Self {
-        Self { device, key }
+        Self {
+            device,
+            key,
+            uniform_linears: false,
+        }
+    }
+
+    /// Linear layers with PyTorch's default instead: uniform weights and bias within
+    /// `1 / sqrt(d_input)`.
+    pub fn with_uniform_linears(self) -> Self {
+        Self {
+            uniform_linears: true,
+            ..self
+        }
+    }
+
+    /// Where layers are made.
+    pub fn device(&self) -> &'a Device {
+        self.device
     }
 
     /// The initialisation of a part of the model, by its name among the parameters.
     pub fn child(&self, name: &str) -> Self {
         Self {
-            device: self.device,
             key: self.key.named(name),
+            ..*self
         }
     }
 
-    /// A linear layer: truncated normal weights, zero bias.
+    /// A linear layer: truncated normal weights, zero bias, unless [told
+    /// otherwise](Self::with_uniform_linears).
     pub fn linear(&self, name: &str, d_input: usize, d_output: usize, bias: bool) -> Linear {
         let init = self.child(name);
+        let bound = 1.0 / (d_input as f32).sqrt();
+        let (weight, shape) = ("weight", [d_input, d_output]);
         Linear {
-            weight: init.trunc_normal("weight", [d_input, d_output]),
-            bias: bias.then(|| {
-                let zeros = TensorData::zeros::<f32, _>([d_output]);
-                Param::from_data(zeros, self.device)
+            weight: match self.uniform_linears {
+                true => init.uniform(weight, shape, bound),
+                false => init.trunc_normal(weight, shape),
+            },
+            bias: bias.then(|| match self.uniform_linears {
+                true => init.uniform("bias", [d_output], bound),
+                false => init.fill([d_output], || 0.0),
             }),
         }
     }
@@ -57,21 +82,34 @@ impl<'a> Init<'a> {
             .init(self.device)
     }
 
-    /// A patch projection with PyTorch's default for convolutions: Kaiming-uniform weights with
-    /// `a = sqrt(5)`, and a bias of the same bound `1 / sqrt(fan_in)`.
-    pub fn patch_projection(
-        &self,
-        name: &str,
-        in_chans: usize,
-        embed_dim: usize,
-        patch_size: usize,
-    ) -> PatchProjection {
+    /// A convolution with PyTorch's default: Kaiming-uniform weights with `a = sqrt(5)`, and a bias of
+    /// the same bound `1 / sqrt(fan_in)`.
+    pub fn conv(&self, name: &str, settings: ConvSettings) -> Conv2d {
         let init = self.child(name);
-        let bound = 1.0 / ((in_chans * patch_size * patch_size) as f32).sqrt();
-        let shape = [embed_dim, in_chans, patch_size, patch_size];
-        PatchProjection {
-            weight: init.uniform("weight", shape, bound),
-            bias: init.uniform("bias", [embed_dim], bound),
+        let fan_in = settings.fan_in();
+        let bound = 1.0 / (fan_in as f32).sqrt();
+        let shape = [
+            settings.out_channels,
+            settings.in_channels / settings.groups,
+            settings.kernel,
+            settings.kernel,
+        ];
+        let bias = || init.uniform("bias", [settings.out_channels], bound);
+        Conv2d::new(
+            init.uniform("weight", shape, bound),
+            settings.bias.then(bias),
+            settings,
+        )
+    }
+
+    /// A batch norm: unit weight and variance, zero bias and mean.
+    pub fn batch_norm(&self, channels: usize) -> BatchNorm {
+        let constant = |value| Tensor::full([channels], value, self.device);
+        BatchNorm {
+            weight: self.fill([channels], || 1.0),
+            bias: self.fill([channels], || 0.0),
+            running_mean: RunningState::new(constant(0.0)),
+            running_var: RunningState::new(constant(1.0)),
         }
     }
 
@@ -80,7 +118,12 @@ impl<'a> Init<'a> {
         self.trunc_normal(name, [1, tokens, dim])
     }
 
-    fn trunc_normal<const D: usize>(&self, name: &str, shape: [usize; D]) -> Param<Tensor<D>> {
+    /// A parameter drawn from timm's truncated normal.
+    pub(crate) fn trunc_normal<const D: usize>(
+        &self,
+        name: &str,
+        shape: [usize; D],
+    ) -> Param<Tensor<D>> {
         let mut rng = self.key.named(name).rng();
         self.fill(shape, || {
             loop {
@@ -93,7 +136,8 @@ impl<'a> Init<'a> {
         })
     }
 
-    fn uniform<const D: usize>(
+    /// A parameter drawn uniformly from `-bound` to `bound`.
+    pub(crate) fn uniform<const D: usize>(
         &self,
         name: &str,
         shape: [usize; D],
@@ -157,14 +201,23 @@ mod tests {
     #[test]
     fn patch_weights_are_uniform_within_the_bound() {
         let device = Device::flex();
-        let proj = Init::new(&device, Key::new(5)).patch_projection("proj", 3, 64, 8);
+        let settings = ConvSettings {
+            in_channels: 3,
+            out_channels: 64,
+            kernel: 8,
+            stride: 8,
+            padding: 0,
+            groups: 1,
+            bias: true,
+        };
+        let proj = Init::new(&device, Key::new(5)).conv("proj", settings);
         let bound = 1.0 / f64::from(3 * 8 * 8).sqrt();
         let weights = values(&proj.weight);
         assert!(weights.iter().all(|w| f64::from(w.abs()) <= bound));
         let (mean, std) = mean_and_std(&weights);
         assert!(mean.abs() < bound * 0.03);
         assert!((std - bound / 3f64.sqrt()).abs() < bound * 0.02);
-        let (_, bias_std) = mean_and_std(&values(&proj.bias));
+        let (_, bias_std) = mean_and_std(&values(proj.bias.as_ref().unwrap()));
         assert!((bias_std - bound / 3f64.sqrt()).abs() < bound * 0.2);
     }
 

@@ -2,31 +2,48 @@
 
 use burn::module::Module;
 use burn::nn::Linear;
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, activation};
 use kvt_attention::{gelu, linear};
 
 use super::Init;
 
-/// Two linear layers with a GELU between them.
+/// What stands between the two layers of an MLP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `x * Phi(x)`, by the error function.
+    Gelu,
+    /// `x * sigmoid(1.702 x)`.
+    QuickGelu,
+}
+
+/// Two linear layers with an activation between them.
 #[derive(Module, Debug)]
 pub struct Mlp {
     fc1: Linear,
     fc2: Linear,
+    #[module(skip)]
+    activation: Activation,
 }
 
 impl Mlp {
     /// `dim` channels in and out, `hidden` between.
-    pub fn new(init: &Init<'_>, dim: usize, hidden: usize) -> Self {
+    pub fn new(init: &Init<'_>, dim: usize, hidden: usize, activation: Activation) -> Self {
         Self {
             fc1: init.linear("fc1", dim, hidden, true),
             fc2: init.linear("fc2", hidden, dim, true),
+            activation,
         }
     }
 
     /// # Shapes
     ///
-    /// `[batch, tokens, dim]` to the same.
-    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        linear(&self.fc2, gelu(linear(&self.fc1, x)))
+    /// `[.., dim]` to the same.
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        let x = linear(&self.fc1, x);
+        let x = match self.activation {
+            Activation::Gelu => gelu(x),
+            Activation::QuickGelu => x.clone() * activation::sigmoid(x * 1.702),
+        };
+        linear(&self.fc2, x)
     }
 }

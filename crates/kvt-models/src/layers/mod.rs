@@ -1,11 +1,19 @@
 //! What several backbones share.
 
+mod batch_norm;
+mod block;
+mod conv;
 mod drop_path;
 mod init;
 mod mlp;
 mod patch_embed;
+mod tokens;
 
+pub use batch_norm::BatchNorm;
+pub(crate) use block::{Block, BlockSettings};
+pub use conv::{Conv2d, ConvSettings};
 pub use drop_path::{drop_path, drop_path_rates};
 pub use init::Init;
-pub use mlp::Mlp;
-pub use patch_embed::{PatchEmbed, PatchProjection};
+pub use mlp::{Activation, Mlp};
+pub use patch_embed::PatchEmbed;
+pub(crate) use tokens::{to_map, to_tokens};

@@ -1,31 +1,49 @@
 //! Images to tokens: a convolution whose kernel is its stride.
 
 use burn::module::{Module, Param};
+use burn::nn::LayerNorm;
 use burn::tensor::Tensor;
 use burn::tensor::module::linear;
+use kvt_attention::layer_norm;
 
-use super::Init;
+use super::{Conv2d, ConvSettings, Init};
 
 /// Cuts an image into square patches and projects each to a token.
 #[derive(Module, Debug)]
 pub struct PatchEmbed {
-    proj: PatchProjection,
-}
-
-/// The weights of the projection, in a convolution's layout.
-#[derive(Module, Debug)]
-pub struct PatchProjection {
-    /// `[embed_dim, in_chans, patch_size, patch_size]`.
-    pub weight: Param<Tensor<4>>,
-    /// `[embed_dim]`.
-    pub bias: Param<Tensor<1>>,
+    proj: Conv2d,
+    norm: Option<LayerNorm>,
+    #[module(skip)]
+    norm_epsilon: f64,
 }
 
 impl PatchEmbed {
     /// Patches of `patch_size` x `patch_size` pixels become tokens of `embed_dim` channels.
     pub fn new(init: &Init<'_>, in_chans: usize, embed_dim: usize, patch_size: usize) -> Self {
         Self {
-            proj: init.patch_projection("proj", in_chans, embed_dim, patch_size),
+            proj: init.conv(
+                "proj",
+                ConvSettings {
+                    in_channels: in_chans,
+                    out_channels: embed_dim,
+                    kernel: patch_size,
+                    stride: patch_size,
+                    padding: 0,
+                    groups: 1,
+                    bias: true,
+                },
+            ),
+            norm: None,
+            norm_epsilon: 0.0,
+        }
+    }
+
+    /// The same with a layer norm of the tokens.
+    pub fn with_norm(self, init: &Init<'_>, epsilon: f64) -> Self {
+        Self {
+            norm: Some(init.layer_norm(self.proj.settings().out_channels, epsilon)),
+            norm_epsilon: epsilon,
+            ..self
         }
     }
 
@@ -48,7 +66,11 @@ impl PatchEmbed {
             .permute([0, 2, 4, 1, 3, 5])
             .reshape([batch, rows * columns, fan_in]);
         let weight = weight.reshape([embed_dim, fan_in]).transpose();
-        linear(patches, weight, Some(self.proj.bias.val()))
+        let tokens = linear(patches, weight, self.proj.bias.as_ref().map(Param::val));
+        match &self.norm {
+            Some(norm) => layer_norm(norm, tokens, self.norm_epsilon),
+            None => tokens,
+        }
     }
 }
 
@@ -66,7 +88,15 @@ mod tests {
         let (batch, chans, height, width, dim, p) = (2, 3, 8, 12, 5, 4);
         let embed = PatchEmbed::new(&Init::new(&device, Key::new(2)), chans, dim, p);
         let weight: Vec<f32> = embed.proj.weight.val().into_data().try_to_vec().unwrap();
-        let bias: Vec<f32> = embed.proj.bias.val().into_data().try_to_vec().unwrap();
+        let bias: Vec<f32> = embed
+            .proj
+            .bias
+            .as_ref()
+            .unwrap()
+            .val()
+            .into_data()
+            .try_to_vec()
+            .unwrap();
         let images: Vec<f32> = (0..batch * chans * height * width)
             .map(|i| ((i * 37 % 101) as f32) / 50.0 - 1.0)
             .collect();

@@ -1,8 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
-use kvt_attention::Neighbors;
+use kvt_attention::{Attention, Neighbors};
 
 use super::*;
 use crate::summary::Macs;
@@ -52,8 +53,14 @@ fn macs_are_the_published_ones() {
 #[test]
 fn every_name_finds_the_model_that_has_it() {
     let names = names();
-    assert_eq!(names.len(), 12);
-    assert!(names.contains(&"deit_base_distilled_patch16_384".to_owned()));
+    let distinct: BTreeSet<&String> = names.iter().collect();
+    assert_eq!(distinct.len(), names.len());
+    for name in [
+        "deit_base_distilled_patch16_384",
+        "swin_base_patch4_window12_384",
+    ] {
+        assert!(names.iter().any(|known| known == name), "{name}");
+    }
     for name in names {
         assert_eq!(summary(&name).name, name);
     }
@@ -82,8 +89,8 @@ fn overrides_replace_what_they_name() {
     let overrides = ModelOverrides {
         img_size: Some(32),
         patch_size: Some(4),
-        embed_dim: Some(48),
-        depth: Some(2),
+        embed_dim: vec![48],
+        depth: vec![2],
         num_classes: Some(10),
         attention: vec![knn(100)],
         ..ModelOverrides::default()
@@ -149,7 +156,7 @@ fn sizes_that_describe_no_model_are_refused() {
     );
     assert_eq!(
         refuse(ModelOverrides {
-            num_heads: Some(5),
+            num_heads: vec![5],
             ..default()
         }),
         ModelError::HeadsNotDivisible {

@@ -34,6 +34,19 @@ const WRAPPERS: [&str; 2] = ["module", "_orig_mod"];
 ///
 /// The file cannot be read, is of no known format, or has no tensors.
 pub fn read(path: &Path) -> Result<StateDict, WeightsError> {
+    let stored = read_as_stored(path)?;
+    Ok(stored
+        .into_iter()
+        .map(|(name, data)| (name, single_precision(data)))
+        .collect())
+}
+
+/// As [`read`], with every tensor in the type that the file has it in.
+///
+/// # Errors
+///
+/// As [`read`].
+pub fn read_as_stored(path: &Path) -> Result<StateDict, WeightsError> {
     let ending = path.extension().and_then(|ending| ending.to_str());
     let weights = match ending {
         Some("safetensors") => read_safetensors(path)?,
@@ -119,7 +132,7 @@ fn read_safetensors(path: &Path) -> Result<StateDict, WeightsError> {
                 .ok_or_else(|| unreadable(format!("its type {} is not supported", view.dtype())))?;
             let data = TensorData::try_from_bytes_vec(view.data().to_vec(), view.shape(), dtype)
                 .map_err(|error| unreadable(error.to_string()))?;
-            Ok((name, single_precision(data)))
+            Ok((name, data))
         })
         .collect()
 }
@@ -137,7 +150,7 @@ fn read_pytorch(path: &Path) -> Result<StateDict, WeightsError> {
         .map(|(name, tensor)| {
             let data = bridge::into_data(bridge::from_pytorch(tensor.clone()))
                 .map_err(|error| tensor_error(path, &name, error.to_string()))?;
-            Ok((name, single_precision(data)))
+            Ok((name, data))
         })
         .collect()
 }

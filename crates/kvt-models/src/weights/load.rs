@@ -7,10 +7,9 @@ use burn::tensor::TensorData;
 use burn_store::{ModuleSnapshot, PyTorchToBurnAdapter, bridge};
 
 use super::error::WeightsError;
-use super::pos_embed;
 use super::state_dict::StateDict;
 use crate::model::{Model, Parameter};
-use crate::registry::ModelConfig;
+use crate::weights::Layout;
 
 /// How many problems an error message spells out.
 const SHOWN: usize = 12;
@@ -67,6 +66,8 @@ pub enum Outcome {
     Missing,
     /// The weight has another shape.
     Mismatched,
+    /// A table that the model computes itself, or a counter it has no use for.
+    Computed,
     /// The model has no such parameter.
     Unused,
 }
@@ -79,6 +80,7 @@ impl fmt::Display for Outcome {
             Self::Reset => "reset",
             Self::Missing => "missing",
             Self::Mismatched => "mismatched",
+            Self::Computed => "computed",
             Self::Unused => "unused",
         })
     }
@@ -97,6 +99,12 @@ impl LoadReport {
             .iter()
             .filter(move |row| row.outcome == outcome)
             .map(|row| row.name.as_str())
+    }
+
+    /// Whether every parameter of the model has got its weight, or stays as initialised because that
+    /// was asked for.
+    pub fn fits(&self) -> bool {
+        !self.rows.iter().any(LoadRow::is_problem)
     }
 
     /// The missing and mismatched keys, as one line.
@@ -142,7 +150,7 @@ impl fmt::Display for LoadReport {
 }
 
 impl Model {
-    /// This model with the given weights.
+    /// This model with the given weights, under timm's names or those of the original repository.
     ///
     /// Position embeddings of another image size are resized as timm does. Half-precision weights
     /// are widened, so that a model is always trained from 32-bit weights.
@@ -156,14 +164,15 @@ impl Model {
         weights: &StateDict,
         options: LoadOptions,
     ) -> Result<(Self, LoadReport), WeightsError> {
+        let weights = &self.rename(weights, Layout::Timm);
         let mut report = LoadReport::default();
         let mut tensors = Vec::new();
         let mut used = BTreeSet::new();
-        for Parameter { name, shape, .. } in self.parameters() {
+        for Parameter { name, shape, .. } in self.state() {
             let found = weights.get(&name);
             let (outcome, data) = self.fit(&name, &shape, found, options)?;
             if let Some(data) = data {
-                tensors.push(bridge::from_data(data, name.clone(), None));
+                tensors.push(bridge::from_data(data, self.path(&name), None));
             }
             used.insert(name.clone());
             report.rows.push(LoadRow {
@@ -173,14 +182,18 @@ impl Model {
                 outcome,
             });
         }
-        let unused = weights.iter().filter(|(name, _)| !used.contains(*name));
-        report.rows.extend(unused.map(|(name, data)| LoadRow {
+        let others = weights.iter().filter(|(name, _)| !used.contains(*name));
+        report.rows.extend(others.map(|(name, data)| LoadRow {
             name: name.to_owned(),
             expected: None,
             found: Some(data.shape().to_vec()),
-            outcome: Outcome::Unused,
+            outcome: if self.is_computed(name) {
+                Outcome::Computed
+            } else {
+                Outcome::Unused
+            },
         }));
-        if options.strict && report.rows.iter().any(LoadRow::is_problem) {
+        if options.strict && !report.fits() {
             let mut problems = report.rows.iter().filter(|row| row.is_problem());
             let hint = if !options.reset_head && problems.all(|row| self.is_head(&row.name)) {
                 "; set `init.reset_head` to leave the classification head as initialised"
@@ -237,14 +250,8 @@ impl Model {
         if resets {
             return Ok((Outcome::Reset, None));
         }
-        let ModelConfig::Deit(config) = self.config();
-        if name == "pos_embed" {
-            let (prefix, grid) = (config.num_prefix_tokens(), config.grid_size());
-            if let Some(data) = pos_embed::resample(&widened()?, grid, prefix)
-                && data.shape().as_slice() == shape
-            {
-                return Ok((Outcome::Resized, Some(data)));
-            }
+        if let Some(data) = self.resize(name, shape, &widened()?) {
+            return Ok((Outcome::Resized, Some(data)));
         }
         Ok((Outcome::Mismatched, None))
     }

@@ -5,11 +5,14 @@
 
 mod error;
 mod file;
+pub(crate) mod interpolate;
+mod layout;
 mod load;
-mod pos_embed;
+pub(crate) mod pos_embed;
 mod state_dict;
 
 pub use error::WeightsError;
-pub use file::{read, write};
+pub use file::{read, read_as_stored, write};
+pub use layout::{Layout, recognise};
 pub use load::{LoadOptions, LoadReport, LoadRow, Outcome};
 pub use state_dict::StateDict;

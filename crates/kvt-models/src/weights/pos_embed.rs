@@ -2,54 +2,46 @@
 
 use burn::tensor::TensorData;
 
+use super::interpolate::{Tap, interpolate};
+
 /// Resizes learned position embeddings `[1, prefix + side * side, dim]` to `grid` x `grid` patches,
 /// as timm's `resample_abs_pos_embed`: antialiased bicubic, prefix tokens kept as they are.
 ///
 /// `None` where the embeddings are not of this form.
-pub(super) fn resample(embedding: &TensorData, grid: usize, prefix: usize) -> Option<TensorData> {
+pub(crate) fn resample(embedding: &TensorData, grid: usize, prefix: usize) -> Option<TensorData> {
     let [1, tokens, dim] = *embedding.shape().as_slice() else {
         return None;
     };
     let patches = tokens.checked_sub(prefix)?;
     let side = patches.isqrt();
-    if side == 0 || side * side != patches {
+    if side == 0 || side * side != patches || dim == 0 {
         return None;
     }
     let values = embedding.as_slice::<f32>().ok()?;
     let (prefix_values, patches) = values.split_at_checked(prefix * dim)?;
 
-    let taps = taps(side, grid);
-    // Columns first, then rows, each as a weighted sum of vectors of `dim` channels.
-    let rows: Vec<f64> = patches
-        .chunks_exact(side * dim)
-        .flat_map(|row| taps.iter().flat_map(move |tap| tap.sum(row, dim)))
-        .collect();
-    let resized = taps
-        .iter()
-        .flat_map(|tap| tap.sum(&rows, grid * dim))
-        .map(|value| value as f32);
+    let resized = interpolate(&taps(side, grid), patches, side, dim);
     let values: Vec<f32> = prefix_values.iter().copied().chain(resized).collect();
     Some(TensorData::new(values, [1, prefix + grid * grid, dim]))
 }
 
-/// The inputs one output is made of.
-struct Tap {
-    first: usize,
-    weights: Vec<f64>,
-}
-
-impl Tap {
-    /// The weighted sum of vectors of length `width` that lie one after another in `values`.
-    fn sum<T: Copy + Into<f64>>(&self, values: &[T], width: usize) -> Vec<f64> {
-        let mut sum = vec![0.0; width];
-        let vectors = values.chunks_exact(width).skip(self.first);
-        for (weight, vector) in self.weights.iter().zip(vectors) {
-            for (sum, value) in sum.iter_mut().zip(vector) {
-                *sum += weight * (*value).into();
-            }
-        }
-        sum
+/// Resizes a map of position embeddings `[1, dim, side, side]` to `grid` x `grid` patches in the same
+/// way. (timm cannot change the image size of models that have one.)
+///
+/// `None` where the embeddings are not of this form.
+pub(crate) fn resample_map(embedding: &TensorData, grid: usize) -> Option<TensorData> {
+    let [1, dim, side, columns] = *embedding.shape().as_slice() else {
+        return None;
+    };
+    if side == 0 || side != columns {
+        return None;
     }
+    let taps = taps(side, grid);
+    let channels = embedding.as_slice::<f32>().ok()?.chunks_exact(side * side);
+    let values: Vec<f32> = channels
+        .flat_map(|channel| interpolate(&taps, channel, side, 1))
+        .collect();
+    Some(TensorData::new(values, [1, dim, grid, grid]))
 }
 
 /// PyTorch's antialiased bicubic weights from `input` to `output` samples: when shrinking, the
@@ -131,7 +123,30 @@ mod tests {
     }
 
     #[test]
+    fn a_map_is_resized_as_its_tokens_are() {
+        let (dim, side, grid) = (3, 4, 7);
+        let value = |channel: usize, patch: usize| ((channel * 31 + patch * 17) % 23) as f32;
+        let map: Vec<f32> = (0..dim * side * side)
+            .map(|i| value(i / (side * side), i % (side * side)))
+            .collect();
+        let tokens: Vec<f32> = (0..side * side * dim)
+            .map(|i| value(i % dim, i / dim))
+            .collect();
+        let map = resample_map(&TensorData::new(map, [1, dim, side, side]), grid).unwrap();
+        let tokens = resample(&TensorData::new(tokens, [1, side * side, dim]), grid, 0).unwrap();
+        assert_eq!(map.shape().as_slice(), [1, dim, grid, grid]);
+        let map = map.try_to_vec::<f32>().unwrap();
+        for (i, token) in tokens.try_to_vec::<f32>().unwrap().iter().enumerate() {
+            assert_eq!(map[i % dim * grid * grid + i / dim], *token);
+        }
+    }
+
+    #[test]
     fn only_square_grids_are_resized() {
+        assert!(resample_map(&TensorData::zeros::<f32, _>([1, 4, 3, 3]), 2).is_some());
+        assert!(resample_map(&TensorData::zeros::<f32, _>([1, 4, 3, 2]), 2).is_none());
+        assert!(resample_map(&TensorData::zeros::<f32, _>([4, 3, 3]), 2).is_none());
+
         let embedding = TensorData::zeros::<f32, _>([1, 10, 4]);
         assert!(resample(&embedding, 2, 1).is_some());
         assert!(resample(&embedding, 2, 2).is_none());

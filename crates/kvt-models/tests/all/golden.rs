@@ -1,50 +1,56 @@
-//! Logits and input gradients against timm.
+//! Logits and gradients against the models in Python.
 //!
-//! The files are written by `scripts/reference/deit.py`: weights under timm's names behind
-//! `weights.`, `images`, `logits`, a `probe` and the gradient of `sum(logits * probe)` with respect
-//! to the images; the configuration is in the metadata.
-#![expect(clippy::unwrap_used, reason = "tests")]
+//! Each file of `scripts/reference` has weights under timm's names (CvT's own for CvT) behind
+//! `weights.`, `images`, `logits`, a `probe`, and gradients of `sum(logits * probe)` behind
+//! `grad.`: of the images, and of the parameters. Models with batch norms have `train.` too, for a
+//! step of training from the same weights: logits, gradients, and the running statistics after it.
 
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use burn::tensor::{Device, Tensor, TensorData};
-use kvt_attention::{Attention, Implementation, Key, Neighbors, Phase};
-use kvt_models::ModelConfig;
-use kvt_models::deit::DeitConfig;
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::tensor::{Device, Gradients, Tensor, TensorData};
+use kvt_attention::{Implementation, Key, Phase};
 use kvt_models::weights::{LoadOptions, Outcome, StateDict, read};
-use safetensors::SafeTensors;
-use serde_json::Value;
+use kvt_models::{Model, ModelError};
+
+use crate::cases::{config, files, folder};
+use crate::gpu::gpu;
 
 /// Largest difference, relative to the largest magnitude.
-const TOLERANCE: f64 = 1e-4;
+const TOLERANCE: f32 = 1e-4;
 
 #[test]
-fn logits_and_input_gradients_are_timms() {
-    let cases = cases();
-    assert!(
-        !cases.is_empty(),
-        "no `deit_*.safetensors` in {}",
-        folder().display()
-    );
-    for path in cases {
-        let config = config(&path);
-        let implementations = [
-            Implementation::Auto,
-            Implementation::Masked,
-            Implementation::Gathered,
-        ];
-        for implementation in implementations {
-            let attention = Attention {
-                implementation,
-                ..config.attention
-            };
-            let config = DeitConfig {
-                attention,
-                ..config.clone()
-            };
-            compare(&path, &config);
-        }
+fn deit_is_timms() {
+    compare_family("deit_");
+}
+
+#[test]
+fn swin_is_timms() {
+    compare_family("swin_");
+}
+
+#[test]
+fn pit_is_timms() {
+    compare_family("pit_");
+}
+
+#[test]
+fn cvt_is_the_originals() {
+    compare_family("cvt_");
+}
+
+#[test]
+#[ignore = "a software driver compiles kernels for minutes; run it on a GPU"]
+fn every_family_is_the_same_on_a_gpu() {
+    let Some(device) = gpu() else { return };
+    for case in [
+        "deit_distilled_knn",
+        "swin_padding_knn",
+        "pit_overlap",
+        "cvt_knn_stages",
+    ] {
+        let path = folder().join(case).with_extension("safetensors");
+        compare(&path, Implementation::Auto, &device.clone().autodiff());
     }
 }
 
@@ -52,128 +58,158 @@ fn logits_and_input_gradients_are_timms() {
 fn a_nested_pytorch_checkpoint_gives_the_same_weights() {
     let golden = read(&folder().join("deit_nested.safetensors")).unwrap();
     let checkpoint = read(&folder().join("deit_nested.pth")).unwrap();
-    assert_eq!(checkpoint, weights(&golden));
+    assert_eq!(checkpoint, behind(&golden, "weights."));
 }
 
-fn compare(path: &Path, config: &DeitConfig) {
-    let case = format!("{} {:?}", path.display(), config.attention.implementation);
-    let tensors = read(path).unwrap();
+fn compare_family(family: &str) {
     let device = Device::flex().autodiff();
-    let model = ModelConfig::Deit(config.clone());
-    let model = model.init(&device, Key::new(0)).unwrap();
-    let (model, report) = model
-        .load(&weights(&tensors), LoadOptions::default())
-        .unwrap();
-    assert_eq!(
-        report.names(Outcome::Matched).count(),
-        report.rows.len(),
-        "{case}: {report}"
-    );
-
-    let tensor = |name: &str| tensors.get(name).unwrap().clone();
-    let images = Tensor::<4>::from_data(tensor("images"), &device).require_grad();
-    model.check_input(images.dims()).unwrap();
-    let logits = model.forward(images.clone(), Phase::Eval);
-    assert_close(
-        &format!("{case}: logits"),
-        logits.to_data(),
-        tensor("logits"),
-    );
-
-    // Without drop path, training gives the same logits.
-    let train = model.forward(images.clone(), Phase::Train(Key::new(1)));
-    assert_close(
-        &format!("{case}: training logits"),
-        train.into_data(),
-        tensor("logits"),
-    );
-
-    let probe = Tensor::<2>::from_data(tensor("probe"), &device);
-    let grads = (logits * probe).sum().backward();
-    let grad = images.grad(&grads).unwrap().into_data();
-    assert_close(&format!("{case}: gradient"), grad, tensor("grad.images"));
-}
-
-fn weights(tensors: &StateDict) -> StateDict {
-    tensors
-        .iter()
-        .filter_map(|(name, data)| Some((name.strip_prefix("weights.")?.to_owned(), data.clone())))
-        .collect()
-}
-
-fn assert_close(what: &str, actual: TensorData, expected: TensorData) {
-    assert_eq!(actual.shape(), expected.shape(), "{what}");
-    let actual: Vec<f32> = actual.try_into_vec().unwrap();
-    let expected: Vec<f32> = expected.try_into_vec().unwrap();
-    let largest = expected
-        .iter()
-        .fold(0.0f32, |max, value| max.max(value.abs()));
-    assert!(largest > 0.0, "{what} is all zeros");
-    let difference = actual
-        .iter()
-        .zip(&expected)
-        .map(|(a, e)| f64::from((a - e).abs()))
-        .fold(0.0, f64::max);
-    let relative = difference / f64::from(largest);
-    assert!(
-        relative < TOLERANCE,
-        "{what}: relative difference {relative:.2e}"
-    );
-}
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
-}
-
-fn cases() -> Vec<PathBuf> {
-    let Ok(entries) = fs_err::read_dir(folder()) else {
-        return Vec::new();
-    };
-    entries
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| {
-            let name = path.file_name().unwrap().to_string_lossy();
-            name.starts_with("deit_") && name.ends_with(".safetensors")
-        })
-        .collect()
-}
-
-fn config(path: &Path) -> DeitConfig {
-    let bytes = fs_err::read(path).unwrap();
-    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
-    let config = &header.metadata().as_ref().unwrap()["config"];
-    let config: Value = serde_json::from_str(config).unwrap();
-    let size = |name: &str| config[name].as_u64().unwrap() as usize;
-    let flag = |name: &str| config[name].as_bool().unwrap();
-    DeitConfig {
-        img_size: size("img_size"),
-        patch_size: size("patch_size"),
-        in_chans: size("in_chans"),
-        num_classes: size("num_classes"),
-        embed_dim: size("embed_dim"),
-        depth: size("depth"),
-        num_heads: size("num_heads"),
-        mlp_ratio: config["mlp_ratio"].as_f64().unwrap(),
-        qkv_bias: flag("qkv_bias"),
-        distilled: flag("distilled"),
-        drop_path: 0.0,
-        attn_drop: 0.0,
-        attention: attention(&config["attention"]),
+    for path in files(family) {
+        for implementation in [
+            Implementation::Auto,
+            Implementation::Masked,
+            Implementation::Gathered,
+        ] {
+            compare(&path, implementation, &device);
+        }
     }
 }
 
-fn attention(config: &Value) -> Attention {
-    let neighbors = &config["neighbors"];
-    let neighbors = match config["kind"].as_str().unwrap() {
-        "dense" => Neighbors::All,
-        _ => match neighbors.as_u64() {
-            Some(k) => Neighbors::Count(NonZeroUsize::new(k as usize).unwrap()),
-            None => Neighbors::Fraction(neighbors.as_f64().unwrap()),
-        },
+fn compare(path: &Path, implementation: Implementation, device: &Device) {
+    let golden = Golden {
+        case: format!("{} {implementation:?}", path.display()),
+        tensors: read(path).unwrap(),
+        device,
     };
-    Attention {
-        neighbors,
-        temperature: config["temperature"].as_f64().unwrap_or(1.0),
-        ..Attention::dense()
+    let model = config(path, implementation);
+    let model = model.init(device, Key::new(0)).unwrap();
+    let weights = behind(&golden.tensors, "weights.");
+    let (model, report) = model.load(&weights, LoadOptions::default()).unwrap();
+    let matched = report.names(Outcome::Matched).count();
+    assert_eq!(matched, report.rows.len(), "{}: {report}", golden.case);
+
+    golden.compare_pass(&model, Phase::Eval, "");
+    let train = Phase::Train(Key::new(1));
+    if golden.tensors.get("train.logits").is_some() {
+        golden.compare_pass(&model, train, "train.");
+    } else {
+        // Without drop path and batch norms, training gives the same logits.
+        let logits = model.forward(golden.images(), train);
+        golden.compare("logits", logits.into_data());
+    }
+    let after = StateDict::from_model(&model).unwrap();
+    for (name, _) in behind(&golden.tensors, "train.running.").iter() {
+        let statistic = after.get(name).unwrap().clone();
+        golden.compare(&format!("train.running.{name}"), statistic);
+    }
+}
+
+/// What Python computed, and where to compute it here.
+struct Golden<'a> {
+    case: String,
+    tensors: StateDict,
+    device: &'a Device,
+}
+
+impl Golden<'_> {
+    fn images(&self) -> Tensor<4> {
+        let images = self.tensors.get("images").unwrap().clone();
+        Tensor::from_data(images, self.device).require_grad()
+    }
+
+    /// Logits and gradients of one pass, with those behind `prefix`.
+    fn compare_pass(&self, model: &Model, phase: Phase, prefix: &str) {
+        let images = self.images();
+        model.check_input(images.dims()).unwrap();
+        let heads = model.forward_heads(images.clone(), phase);
+        if let Some(distillation) = &heads.distillation
+            && self.tensors.get("logits.distillation").is_some()
+        {
+            self.compare("logits.class", heads.class.to_data());
+            self.compare("logits.distillation", distillation.to_data());
+        }
+        let logits = heads.mean();
+        self.compare(&format!("{prefix}logits"), logits.to_data());
+
+        let probe = self.tensors.get("probe").unwrap().clone();
+        let probe = Tensor::from_data(probe, self.device);
+        let grads = (logits * probe).sum().backward();
+        let expected = behind(&self.tensors, &format!("{prefix}grad."));
+        assert!(!expected.is_empty(), "{}: no gradients", self.case);
+        for (name, _) in expected.iter() {
+            let grad = match name {
+                "images" => images.grad(&grads).unwrap().into_data(),
+                name => gradient(model, name, &grads),
+            };
+            self.compare(&format!("{prefix}grad.{name}"), grad);
+        }
+    }
+
+    fn compare(&self, name: &str, actual: TensorData) {
+        let what = format!("{}: {name}", self.case);
+        let expected = self.tensors.get(name).unwrap();
+        assert_eq!(actual.shape(), expected.shape(), "{what}");
+        let actual: Vec<f32> = actual.try_into_vec().unwrap();
+        let expected: Vec<f32> = expected.clone().try_into_vec().unwrap();
+        let largest = expected.iter().map(|value| value.abs()).fold(0.0, f32::max);
+        assert!(largest > 0.0, "{what} is all zeros");
+        for (actual, expected) in actual.iter().zip(&expected) {
+            let relative = (actual - expected).abs() / largest;
+            // A NaN is no agreement.
+            assert!(
+                relative < TOLERANCE,
+                "{what}: relative difference {relative:.2e}"
+            );
+        }
+    }
+}
+
+/// The tensors whose names begin so, without that beginning.
+fn behind(tensors: &StateDict, prefix: &str) -> StateDict {
+    tensors
+        .iter()
+        .filter_map(|(name, data)| Some((name.strip_prefix(prefix)?.to_owned(), data.clone())))
+        .collect()
+}
+
+/// The gradient of a parameter in PyTorch's layout.
+fn gradient(model: &Model, name: &str, grads: &Gradients) -> TensorData {
+    let parameters = model.parameters();
+    let parameter = parameters.iter().find(|parameter| parameter.name == name);
+    let parameter = parameter.unwrap_or_else(|| panic!("there is no `{name}`"));
+    let mut found = GradientOf {
+        id: parameter.id,
+        grads,
+        // Burn has the weight of a linear layer as `[in, out]`.
+        transposed: parameter.shape.len() == 2 && name.ends_with(".weight"),
+        gradient: None,
+    };
+    model.visit(&mut found);
+    found
+        .gradient
+        .unwrap_or_else(|| panic!("`{name}` has no gradient"))
+}
+
+/// Looks for the gradient of one parameter.
+struct GradientOf<'a> {
+    id: ParamId,
+    grads: &'a Gradients,
+    transposed: bool,
+    gradient: Option<TensorData>,
+}
+
+impl ModuleVisitor for GradientOf<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if param.id != self.id {
+            return;
+        }
+        let gradient = param.val().grad(self.grads);
+        let gradient = gradient.map(|grad| {
+            if self.transposed {
+                grad.transpose()
+            } else {
+                grad
+            }
+        });
+        self.gradient = gradient.map(Tensor::into_data);
     }
 }

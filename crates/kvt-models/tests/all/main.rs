@@ -1,3 +1,8 @@
 //! Everything that is checked through the public interface.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod cases;
+mod counts;
 mod golden;
+mod gpu;

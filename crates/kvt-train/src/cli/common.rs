@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use indicatif::{ProgressBar, ProgressStyle};
+use kvt_models::weights::StateDict;
 
 use super::output;
 use crate::config::{Document, ModelPlan, Plan};
@@ -34,6 +35,11 @@ pub(super) struct ModelArgs {
 }
 
 impl ModelArgs {
+    /// For commands that can do without a model; `None` where neither is given.
+    pub(super) fn new(model: Option<String>, config: Option<PathBuf>) -> Option<Self> {
+        (model.is_some() || config.is_some()).then_some(Self { model, config })
+    }
+
     /// The configuration, or one that only names the model. `defaults` come before what the command
     /// line says, and only where there is no configuration file.
     pub(super) fn document(
@@ -59,6 +65,13 @@ pub(super) fn model_plan(document: &Document) -> anyhow::Result<ModelPlan> {
     let names = kvt_models::names();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     Ok(document.model_plan(&names)?)
+}
+
+/// How many classes weights are for: their head tells.
+pub(super) fn classes(weights: &StateDict) -> Option<usize> {
+    let head = weights.get("head.weight");
+    let head = head.or_else(|| weights.get("head.fc.weight"))?;
+    head.shape().first().copied()
 }
 
 /// What the command line changes about a configuration.

@@ -9,7 +9,7 @@ use burn::tensor::{Tensor, TensorData};
 use kvt_attention::{Key, Phase};
 use kvt_models::weights::{self, LoadOptions, StateDict};
 
-use super::common::{ModelArgs, Overrides, model_plan};
+use super::common::{ModelArgs, Overrides, classes, model_plan};
 use super::output;
 use crate::device;
 use crate::engine::model_config;
@@ -27,7 +27,7 @@ pub(super) struct Args {
     model: ModelArgs,
     #[command(flatten)]
     overrides: Overrides,
-    /// Weights under timm's names, `.safetensors` or `.pth`.
+    /// Weights, `.safetensors` or `.pth`.
     #[arg(long, value_name = "FILE")]
     weights: PathBuf,
     /// Normalised images.
@@ -40,12 +40,8 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let weights = weights::read(&args.weights)?;
-    // The head tells how many classes there are.
-    let classes = weights
-        .get("head.weight")
-        .and_then(|head| head.shape().first().copied());
     let document = args.model.document(&[], &args.overrides.all())?;
-    let config = model_config(&model_plan(&document)?, classes)?;
+    let config = model_config(&model_plan(&document)?, classes(&weights))?;
     let device = device::resolve(document.device())?;
     let model = config.init(&device.device, Key::new(0))?;
     let (model, report) = model.load(&weights, LoadOptions::default())?;

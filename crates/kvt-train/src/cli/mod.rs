@@ -23,6 +23,7 @@ mod train;
 mod trained;
 #[cfg(feature = "tui")]
 mod tui;
+mod weights;
 
 /// Train vision transformers with dense and k-NN attention.
 #[derive(Debug, Parser)]
@@ -54,6 +55,8 @@ enum Command {
     Config(config::Args),
     /// Generate or check data sets.
     Data(data::Args),
+    /// Inspect or convert weight files.
+    Weights(weights::Args),
 }
 
 /// Runs the command line of this process.
@@ -69,6 +72,7 @@ pub fn main() -> ExitCode {
         Command::Devices => devices::run(),
         Command::Config(args) => config::run(&args),
         Command::Data(args) => data::run(&args),
+        Command::Weights(args) => weights::run(&args),
     };
     match done {
         Ok(code) => code,

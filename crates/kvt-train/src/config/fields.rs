@@ -96,6 +96,16 @@ fn drop_null(value: &mut Value) {
                     map.insert("type".to_owned(), only);
                 }
             }
+            if let Some(Value::Array(choices)) = map.get_mut("anyOf") {
+                choices.retain(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
+                if let [Value::Object(only)] = choices.as_slice() {
+                    let only = only.clone();
+                    map.remove("anyOf");
+                    for (key, value) in only {
+                        map.entry(key).or_insert(value);
+                    }
+                }
+            }
             map.values_mut().for_each(drop_null);
             // The default of a section repeats those of its keys.
             if map.contains_key("properties") {

@@ -30,16 +30,19 @@ pub struct Plan {
     pub run: RunPlan,
 }
 
-/// `[model]`: a known model; `None` is the model's own value, and for `num_classes` the number of classes of the data.
+/// `[model]`: a known model; `None` and an empty list are the model's own value, and for `num_classes` the number of classes of the data.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the keys of the section")]
 pub struct ModelPlan {
     pub name: String,
     pub img_size: Option<usize>,
     pub patch_size: Option<usize>,
-    pub embed_dim: Option<usize>,
-    pub depth: Option<usize>,
-    pub num_heads: Option<usize>,
+    pub patch_stride: Option<usize>,
+    pub window_size: Option<usize>,
+    pub kv_stride: Option<usize>,
+    pub embed_dim: Vec<usize>,
+    pub depth: Vec<usize>,
+    pub num_heads: Vec<usize>,
     pub mlp_ratio: Option<f64>,
     pub in_chans: Option<usize>,
     pub num_classes: Option<usize>,

@@ -49,15 +49,25 @@ pub(super) struct RawModel {
     /// Height and width of a patch in pixels.
     #[schemars(extend("x-default" = "the model's own"))]
     pub(super) patch_size: Option<usize>,
-    /// Width of a token.
+    /// Pixels from one patch to the next, where patches may overlap: PiT and CvT.
     #[schemars(extend("x-default" = "the model's own"))]
-    pub(super) embed_dim: Option<usize>,
-    /// Number of transformer blocks.
+    pub(super) patch_stride: Option<usize>,
+    /// Height and width of an attention window in tokens: Swin.
     #[schemars(extend("x-default" = "the model's own"))]
-    pub(super) depth: Option<usize>,
-    /// Number of attention heads.
+    pub(super) window_size: Option<usize>,
+    /// Stride of the convolution that makes keys and values: CvT.
     #[schemars(extend("x-default" = "the model's own"))]
-    pub(super) num_heads: Option<usize>,
+    pub(super) kv_stride: Option<usize>,
+    /// Width of a token: one number, or a list with one per stage of the model. With Swin the number of the first
+    /// stage, which doubles from stage to stage.
+    #[schemars(extend("x-default" = "the model's own"))]
+    pub(super) embed_dim: Option<RawSizes>,
+    /// Number of transformer blocks: one number, or a list with one per stage of the model.
+    #[schemars(extend("x-default" = "the model's own"))]
+    pub(super) depth: Option<RawSizes>,
+    /// Number of attention heads: one number, or a list with one per stage of the model.
+    #[schemars(extend("x-default" = "the model's own"))]
+    pub(super) num_heads: Option<RawSizes>,
     /// Hidden width of the MLP as a multiple of `embed_dim`; greater than 0.
     #[schemars(extend("x-default" = "the model's own"))]
     pub(super) mlp_ratio: Option<f64>,
@@ -70,11 +80,20 @@ pub(super) struct RawModel {
     /// Whether the projection to query, key and value has a bias.
     #[schemars(extend("x-default" = "the model's own"))]
     pub(super) qkv_bias: Option<bool>,
-    /// Rate of stochastic depth in the last block, rising linearly from 0 in the first; in [0, 1).
+    /// Rate of stochastic depth in the last block, rising linearly from 0 in the first; in [0, 1). With CvT in the
+    /// last stage alone.
     pub(super) drop_path: f64,
     /// Dropout of attention weights, in [0, 1).
     pub(super) attn_drop: f64,
     pub(super) attention: RawAttention,
+}
+
+/// A size for all stages, or one per stage.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum RawSizes {
+    One(usize),
+    PerStage(Vec<usize>),
 }
 
 /// What every attention layer does with its scores.

@@ -85,9 +85,12 @@ fn add_model(entries: &mut Entries, plan: &Plan) {
     entries.add("model.name", model.name.as_str());
     entries.add_some("model.img_size", model.img_size.map(size));
     entries.add_some("model.patch_size", model.patch_size.map(size));
-    entries.add_some("model.embed_dim", model.embed_dim.map(size));
-    entries.add_some("model.depth", model.depth.map(size));
-    entries.add_some("model.num_heads", model.num_heads.map(size));
+    entries.add_some("model.patch_stride", model.patch_stride.map(size));
+    entries.add_some("model.window_size", model.window_size.map(size));
+    entries.add_some("model.kv_stride", model.kv_stride.map(size));
+    entries.add_some("model.embed_dim", sizes(&model.embed_dim));
+    entries.add_some("model.depth", sizes(&model.depth));
+    entries.add_some("model.num_heads", sizes(&model.num_heads));
     entries.add_some("model.mlp_ratio", model.mlp_ratio);
     entries.add_some("model.in_chans", model.in_chans.map(size));
     entries.add_some("model.num_classes", model.num_classes.map(size));
@@ -164,6 +167,15 @@ impl Entries {
         if let Some(value) = value {
             self.add(key, value);
         }
+    }
+}
+
+/// One size or one per stage.
+fn sizes(list: &[usize]) -> Option<Value> {
+    match list {
+        [] => None,
+        [one] => Some(size(*one)),
+        list => Some(Value::Array(list.iter().copied().map(size).collect())),
     }
 }
 

@@ -20,8 +20,11 @@ seed = 7
 name = "deit_small_patch16_224"
 img_size = 32
 patch_size = 4
-embed_dim = 96
-depth = 6
+patch_stride = 2
+window_size = 3
+kv_stride = 1
+embed_dim = [96, 192]
+depth = [6, 1]
 num_heads = 4
 mlp_ratio = 2.0
 in_chans = 1
@@ -319,7 +322,7 @@ fn only_the_model_can_be_asked_for() {
     let text = "[model]\nname = \"deit_tiny_patch16_224\"\ndepth = 2\n".to_owned();
     let document = Document::from_text(Path::new("x.toml"), text, &[]).unwrap();
     assert!(document.plan(MODELS).is_err());
-    assert_eq!(document.model_plan(MODELS).unwrap().depth, Some(2));
+    assert_eq!(document.model_plan(MODELS).unwrap().depth, [2]);
 }
 
 #[test]
@@ -342,7 +345,7 @@ fn unknown_keys_are_told_apart() {
       |
     4 | bogus = 1
       | ^^^^^
-      help: the keys here are `attn_drop`, `depth`, `drop_path`, `embed_dim`, `img_size`, `in_chans`, `mlp_ratio`, `name`, `num_classes`, `num_heads`, `patch_size`, `qkv_bias`
+      help: the keys here are `attn_drop`, `depth`, `drop_path`, `embed_dim`, `img_size`, `in_chans`, `kv_stride`, `mlp_ratio`, `name`, `num_classes`, `num_heads`, `patch_size`, `patch_stride`, `qkv_bias`, `window_size`
 
     configs/x.toml:5:2: unknown section `[optimizer]`
       |
@@ -492,6 +495,9 @@ fn impossible_values_are_all_reported() {
 fn every_number_has_a_range() {
     let refused = [
         "model.img_size=0",
+        "model.kv_stride=0",
+        "model.embed_dim=[]",
+        "model.depth=[2, 0]",
         "model.mlp_ratio=0",
         "model.attn_drop=-0.1",
         "model.attention.temperature=0",
@@ -766,6 +772,7 @@ fn the_reference_shows_type_default_and_meaning() {
         .lines()
         .filter(|line| {
             [
+                "depth",
                 "kind",
                 "neighbors",
                 "workers",
@@ -786,6 +793,7 @@ fn the_reference_shows_type_default_and_meaning() {
     | `kind` | `"folder"` or `"shapes"` | `"folder"` | An image folder, or generated shapes. |
     | `workers` | `"auto"` or integer >= 0 | `"auto"` | Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread. The result does not depend on it. |
     | `seed` | integer >= 0 | `0` | Seed of the images, independent of the run's seed. |
+    | `depth` | integer >= 0 or list of (integer >= 0) | the model's own | Number of transformer blocks: one number, or a list with one per stage of the model. |
     | `kind` | `"dense"` or `"knn"` | `"dense"` | Dense attention, or k-NN attention, in which each query keeps only its k best keys. |
     | `neighbors` | integer or float or list of (integer or float) | `0.5` | How many keys a query keeps: an integer is a count, a float in (0, 1] a share of the keys; or a list with one entry per stage of the model. Dense attention has no use for it. |
     | `betas` | list of 2 x float | `[0.9, 0.999]` | Decay of the first and second moment, each in [0, 1). |

@@ -12,7 +12,7 @@ use super::plan::{
     RunPlan, SchedulePlan, ShapesPlan, TrainPlan, Workers,
 };
 use super::problem::{ConfigError, Problem};
-use super::raw::{RawNeighbor, RawNeighbors, RawWorkers};
+use super::raw::{RawNeighbor, RawNeighbors, RawSizes, RawWorkers};
 
 const POSITIVE: (Bound<f64>, Bound<f64>) = (Bound::Excluded(0.0), Bound::Unbounded);
 const SHARE: (Bound<f64>, Bound<f64>) = (Bound::Excluded(0.0), Bound::Included(1.0));
@@ -139,6 +139,22 @@ impl<'a> Checks<'a> {
         value.map(|value| self.count(key, value, 1..))
     }
 
+    /// One size or one per stage; empty where there is none.
+    fn sizes(&mut self, key: &str, value: Option<&RawSizes>) -> Vec<usize> {
+        let sizes = match value {
+            None => return Vec::new(),
+            Some(RawSizes::One(size)) => vec![*size],
+            Some(RawSizes::PerStage(sizes)) => sizes.clone(),
+        };
+        if sizes.is_empty() {
+            self.refuse(key, "[]", "one number, or one per stage of the model");
+        }
+        for size in &sizes {
+            self.count(key, *size, 1..);
+        }
+        sizes
+    }
+
     fn text(&mut self, key: &str, value: &str) -> String {
         if value.trim().is_empty() {
             self.refuse(key, format_args!("{value:?}"), "a text that is not empty");
@@ -152,9 +168,12 @@ impl<'a> Checks<'a> {
             name: self.model_name(raw.name.as_deref(), known_models),
             img_size: self.size("model.img_size", raw.img_size),
             patch_size: self.size("model.patch_size", raw.patch_size),
-            embed_dim: self.size("model.embed_dim", raw.embed_dim),
-            depth: self.size("model.depth", raw.depth),
-            num_heads: self.size("model.num_heads", raw.num_heads),
+            patch_stride: self.size("model.patch_stride", raw.patch_stride),
+            window_size: self.size("model.window_size", raw.window_size),
+            kv_stride: self.size("model.kv_stride", raw.kv_stride),
+            embed_dim: self.sizes("model.embed_dim", raw.embed_dim.as_ref()),
+            depth: self.sizes("model.depth", raw.depth.as_ref()),
+            num_heads: self.sizes("model.num_heads", raw.num_heads.as_ref()),
             mlp_ratio: raw
                 .mlp_ratio
                 .map(|ratio| self.number("model.mlp_ratio", ratio, POSITIVE)),

@@ -63,10 +63,9 @@ impl AdamW {
     /// embeddings, class tokens) decay.
     pub fn new(config: AdamWConfig, model: &Model) -> Self {
         let parameters = model.parameters();
-        let excluded = model.no_weight_decay();
         let decayed = parameters
             .iter()
-            .filter(|p| p.shape.len() > 1 && !excluded.contains(&p.name.as_str()))
+            .filter(|parameter| model.decays(parameter))
             .map(|p| p.id)
             .collect();
         Self {

@@ -8,11 +8,13 @@ mod bench;
 mod compare;
 mod documents;
 mod evaluation;
+mod families;
 mod predict_logits;
 #[cfg(unix)]
 mod resume;
 mod schedule;
 mod support;
 mod trajectory;
+mod weights;
 #[cfg(feature = "wgpu")]
 mod wgpu;

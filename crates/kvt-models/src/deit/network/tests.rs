@@ -6,6 +6,7 @@ use burn::tensor::TensorData;
 use kvt_attention::Attention;
 
 use super::*;
+use crate::architecture::Architecture;
 use crate::model::Model;
 use crate::registry::ModelConfig;
 

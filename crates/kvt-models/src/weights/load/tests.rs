@@ -6,13 +6,15 @@ use kvt_attention::{Key, Phase};
 
 use super::*;
 use crate::overrides::ModelOverrides;
+use crate::registry::ModelConfig;
+use crate::weights::pos_embed;
 
 fn config(overrides: &ModelOverrides) -> ModelConfig {
     let small = ModelOverrides {
         img_size: Some(16),
         patch_size: Some(4),
-        embed_dim: Some(12),
-        depth: Some(2),
+        embed_dim: vec![12],
+        depth: vec![2],
         num_classes: Some(5),
         ..ModelOverrides::default()
     };
@@ -54,7 +56,9 @@ fn a_model_takes_another_ones_weights() {
 fn linear_weights_leave_in_pytorchs_layout() {
     let source = model(1, &same());
     let weights = StateDict::from_model(&source).unwrap();
-    let Model::Deit(deit) = &source;
+    let Model::Deit(deit) = &source else {
+        unreachable!("a DeiT")
+    };
     let mut visitor = HeadWeight::default();
     deit.visit(&mut visitor);
     let [d_in, d_out] = visitor.dims;

@@ -1,0 +1,104 @@
+//! Attention whose queries, keys and values are made by convolutions.
+
+use burn::module::Module;
+use burn::nn::Linear;
+use burn::tensor::Tensor;
+use kvt_attention::{Attention, Dropout, Phase, Score, attend_unchecked, linear};
+
+use super::stage::StageSize;
+use crate::layers::{BatchNorm, Conv2d, ConvSettings, Init, to_map, to_tokens};
+
+/// Multi-head attention of a map of tokens, and of the class token before it, with the original's
+/// parameter names.
+#[derive(Module, Debug)]
+pub(super) struct ConvAttention {
+    conv_proj_q: ConvProjection,
+    conv_proj_k: ConvProjection,
+    conv_proj_v: ConvProjection,
+    proj_q: Linear,
+    proj_k: Linear,
+    proj_v: Linear,
+    proj: Linear,
+    #[module(skip)]
+    num_heads: usize,
+    #[module(skip)]
+    attention: Attention,
+    #[module(skip)]
+    attn_drop: f64,
+}
+
+/// A convolution of each channel on its own, normalised over the batch.
+#[derive(Module, Debug)]
+struct ConvProjection {
+    conv: Conv2d,
+    bn: BatchNorm,
+}
+
+impl ConvProjection {
+    fn new(init: &Init<'_>, settings: ConvSettings) -> Self {
+        Self {
+            conv: init.conv("conv", settings),
+            bn: init.batch_norm(settings.out_channels),
+        }
+    }
+
+    /// # Shapes
+    ///
+    /// `[batch, dim, rows, columns]` to `[batch, tokens, dim]`, at stride 1 as many as there were.
+    fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<3> {
+        to_tokens(self.bn.forward(self.conv.forward(map), phase))
+    }
+}
+
+impl ConvAttention {
+    pub(super) fn new(init: &Init<'_>, size: &StageSize) -> Self {
+        let dim = size.block.dim;
+        let conv = |name, stride| ConvProjection::new(&init.child(name), size.projection(stride));
+        let linear = |name, bias| init.linear(name, dim, dim, bias);
+        Self {
+            conv_proj_q: conv("conv_proj_q", 1),
+            conv_proj_k: conv("conv_proj_k", size.kv_stride),
+            conv_proj_v: conv("conv_proj_v", size.kv_stride),
+            proj_q: linear("proj_q", size.block.qkv_bias),
+            proj_k: linear("proj_k", size.block.qkv_bias),
+            proj_v: linear("proj_v", size.block.qkv_bias),
+            proj: linear("proj", true),
+            num_heads: size.num_heads,
+            attention: size.attention,
+            attn_drop: size.attn_drop,
+        }
+    }
+
+    /// # Shapes
+    ///
+    /// `[batch, prefix + grid * grid, dim]` to the same.
+    pub(super) fn forward(&self, x: Tensor<3>, grid: usize, phase: Phase) -> Tensor<3> {
+        let [batch, tokens, dim] = x.dims();
+        let prefix = tokens - grid * grid;
+        let class = (prefix > 0).then(|| x.clone().narrow(1, 0, prefix));
+        let map = to_map(x.narrow(1, prefix, grid * grid), [grid, grid]);
+        // The class token has no place in the map, so that no convolution applies to it.
+        let project = |conv: &ConvProjection, layer: &Linear| {
+            let convolved = conv.forward(map.clone(), phase);
+            let all = match &class {
+                Some(class) => Tensor::cat(vec![class.clone(), convolved], 1),
+                None => convolved,
+            };
+            let projected = linear(layer, all);
+            let [_, tokens, _] = projected.dims();
+            projected
+                .reshape([batch, tokens, self.num_heads, dim / self.num_heads])
+                .swap_dims(1, 2)
+        };
+        let x = attend_unchecked(
+            project(&self.conv_proj_q, &self.proj_q),
+            project(&self.conv_proj_k, &self.proj_k),
+            project(&self.conv_proj_v, &self.proj_v),
+            Score::default(),
+            (dim as f64).powf(-0.5),
+            &self.attention,
+            Dropout::in_phase(phase, self.attn_drop),
+        );
+        linear(&self.proj, x.swap_dims(1, 2).reshape([batch, tokens, dim]))
+    }
+}

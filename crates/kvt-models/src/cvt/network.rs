@@ -1,0 +1,206 @@
+//! The modules of a CvT, in the order of the paper.
+
+use burn::module::{Module, Param};
+use burn::nn::{LayerNorm, Linear};
+use burn::tensor::{Device, Tensor};
+use kvt_attention::{Key, Phase, layer_norm, linear};
+
+use super::CvtConfig;
+use super::attention::ConvAttention;
+use super::stage::StageSize;
+use crate::architecture::Network;
+use crate::error::ModelError;
+use crate::layers::{Activation, Conv2d, Init, Mlp, drop_path, drop_path_rates, to_map, to_tokens};
+use crate::model::Logits;
+use crate::summary::BlockSize;
+use crate::weights::StateDict;
+
+/// The original's epsilon of all layer norms.
+const NORM_EPSILON: f64 = 1e-5;
+
+/// A CvT.
+#[derive(Module, Debug)]
+pub struct Cvt {
+    /// Known outside as `stage0`, `stage1`, ...
+    stages: Vec<Stage>,
+    norm: LayerNorm,
+    head: Linear,
+    #[module(skip)]
+    config: CvtConfig,
+}
+
+/// Blocks at one resolution, after the embedding that leads to it.
+#[derive(Module, Debug)]
+struct Stage {
+    cls_token: Option<Param<Tensor<3>>>,
+    patch_embed: ConvEmbed,
+    blocks: Vec<Block>,
+    #[module(skip)]
+    before: usize,
+    #[module(skip)]
+    grid: usize,
+}
+
+/// Patches that overlap, as tokens.
+#[derive(Module, Debug)]
+struct ConvEmbed {
+    proj: Conv2d,
+    norm: LayerNorm,
+}
+
+/// Attention and an MLP, each behind a layer norm and around a residual.
+#[derive(Module, Debug)]
+struct Block {
+    norm1: LayerNorm,
+    attn: ConvAttention,
+    norm2: LayerNorm,
+    mlp: Mlp,
+    #[module(skip)]
+    drop_path: f64,
+}
+
+impl Cvt {
+    /// The class token after the last block and the norm.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, in_chans, img_size, img_size]` to `[batch, 1, num_features]`.
+    pub fn forward_features(&self, images: Tensor<4>, phase: Phase) -> Tensor<3> {
+        let phase = phase.named("stages");
+        // An image is a map of tokens too, of a pixel each.
+        let x = (0..)
+            .zip(&self.stages)
+            .fold(to_tokens(images), |x, (s, stage)| {
+                stage.forward(x, phase.child(s))
+            });
+        layer_norm(&self.norm, x.narrow(1, 0, 1), NORM_EPSILON)
+    }
+}
+
+impl Stage {
+    fn new(init: &Init<'_>, size: &StageSize, drop_path: f64) -> Self {
+        let embed = init.child("patch_embed");
+        let blocks = init.child("blocks");
+        let dim = size.block.dim;
+        Self {
+            cls_token: (size.prefix > 0).then(|| init.token("cls_token", size.prefix, dim)),
+            patch_embed: ConvEmbed {
+                proj: embed.conv("proj", size.embed),
+                norm: embed.layer_norm(dim, NORM_EPSILON),
+            },
+            blocks: drop_path_rates(drop_path, size.depth)
+                .enumerate()
+                .map(|(i, rate)| Block::new(&blocks.child(&i.to_string()), size, rate))
+                .collect(),
+            before: size.before,
+            grid: size.grid,
+        }
+    }
+
+    /// # Shapes
+    ///
+    /// `[batch, before * before, channels]` to `[batch, prefix + grid * grid, dim]`.
+    fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
+        let [batch, ..] = x.dims();
+        let map = to_map(x, [self.before, self.before]);
+        let x = to_tokens(self.patch_embed.proj.forward(map));
+        let x = layer_norm(&self.patch_embed.norm, x, NORM_EPSILON);
+        let x = match &self.cls_token {
+            Some(token) => Tensor::cat(vec![token.val().expand([batch as i64, -1, -1]), x], 1),
+            None => x,
+        };
+        let phase = phase.named("blocks");
+        (0..).zip(&self.blocks).fold(x, |x, (i, block)| {
+            block.forward(x, self.grid, phase.child(i))
+        })
+    }
+}
+
+impl Block {
+    fn new(init: &Init<'_>, size: &StageSize, drop_path: f64) -> Self {
+        let BlockSize { dim, hidden, .. } = size.block;
+        Self {
+            norm1: init.layer_norm(dim, NORM_EPSILON),
+            attn: ConvAttention::new(&init.child("attn"), size),
+            norm2: init.layer_norm(dim, NORM_EPSILON),
+            mlp: Mlp::new(&init.child("mlp"), dim, hidden, Activation::QuickGelu),
+            drop_path,
+        }
+    }
+
+    /// # Shapes
+    ///
+    /// `[batch, prefix + grid * grid, dim]` to the same.
+    fn forward(&self, x: Tensor<3>, grid: usize, phase: Phase) -> Tensor<3> {
+        let normed = layer_norm(&self.norm1, x.clone(), NORM_EPSILON);
+        let branch = self.attn.forward(normed, grid, phase.named("attn"));
+        let x = x + drop_path(branch, self.drop_path, phase.named("drop_path1"));
+        let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
+        let branch = self.mlp.forward(normed);
+        x + drop_path(branch, self.drop_path, phase.named("drop_path2"))
+    }
+}
+
+impl Network for Cvt {
+    type Config = CvtConfig;
+
+    const NO_WEIGHT_DECAY: &'static [&'static str] = &["cls_token"];
+    const CLASSIFIERS: &'static [&'static str] = &["head"];
+
+    fn new(config: CvtConfig, device: &Device, key: Key) -> Result<Self, ModelError> {
+        let init = Init::new(device, key);
+        let (features, classes) = (config.num_features(), config.num_classes);
+        let stages = config.stages();
+        let last = stages.len().saturating_sub(1);
+        let stages = stages.iter().enumerate().map(|(s, size)| {
+            let drop_path = if s == last { config.drop_path } else { 0.0 };
+            Stage::new(&init.child(&format!("stage{s}")), size, drop_path)
+        });
+        let head = init.child("head");
+        // The original leaves this one bias as PyTorch makes it.
+        let bias = head.uniform("bias", [classes], 1.0 / (features as f32).sqrt());
+        Ok(Self {
+            stages: stages.collect(),
+            norm: init.layer_norm(features, NORM_EPSILON),
+            head: Linear {
+                weight: head.trunc_normal("weight", [features, classes]),
+                bias: Some(bias),
+            },
+            config,
+        })
+    }
+
+    fn config(&self) -> &CvtConfig {
+        &self.config
+    }
+
+    fn forward_heads(&self, images: Tensor<4>, phase: Phase) -> Logits {
+        let class = self.forward_features(images, phase).squeeze_dim::<2>(1);
+        Logits {
+            class: linear(&self.head, class),
+            distillation: None,
+        }
+    }
+
+    /// timm has no CvT, so that there are no other names.
+    fn is_official(_: &StateDict) -> bool {
+        true
+    }
+
+    fn parameter_name(path: &str) -> String {
+        match path.strip_prefix("stages.") {
+            Some(rest) => format!("stage{rest}"),
+            None => path.to_owned(),
+        }
+    }
+
+    fn parameter_path(name: &str) -> String {
+        match name.strip_prefix("stage") {
+            Some(rest) => format!("stages.{rest}"),
+            None => name.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

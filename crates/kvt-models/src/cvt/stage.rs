@@ -1,0 +1,67 @@
+//! A stage of a CvT, and what it costs.
+
+use kvt_attention::Attention;
+
+use crate::layers::ConvSettings;
+use crate::summary::{BlockSize, Macs, StageSummary};
+
+/// A stage, as its modules and their cost need it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StageSize {
+    pub block: BlockSize,
+    pub depth: usize,
+    pub num_heads: usize,
+    pub attention: Attention,
+    pub attn_drop: f64,
+    /// What makes the map of this stage from that of the stage before.
+    pub embed: ConvSettings,
+    /// Side of the map that the embedding sees.
+    pub before: usize,
+    /// Tokens along a side of the map.
+    pub grid: usize,
+    pub kv_stride: usize,
+    /// 1 where there is a class token.
+    pub prefix: usize,
+}
+
+impl StageSize {
+    /// The convolution before the projection to queries, or to keys and values.
+    pub(super) fn projection(&self, stride: usize) -> ConvSettings {
+        ConvSettings {
+            in_channels: self.block.dim,
+            out_channels: self.block.dim,
+            kernel: 3,
+            stride,
+            padding: 1,
+            groups: self.block.dim,
+            bias: false,
+        }
+    }
+
+    /// Size and cost of the blocks and of the embedding before them.
+    pub(super) fn summary(&self, stage: usize) -> StageSummary {
+        let BlockSize { dim, hidden, .. } = self.block;
+        let (queries, keys_and_values) = (self.projection(1), self.projection(self.kv_stride));
+        let tokens = self.prefix + self.grid.pow(2);
+        let keys = self.prefix + keys_and_values.output_size(self.grid).pow(2);
+
+        let norm = 2 * dim;
+        let projections = 3 * (queries.params() + norm);
+        let embed = self.embed.params() + norm + self.prefix * dim;
+        let convolutions = queries.macs(self.grid) + 2 * keys_and_values.macs(self.grid);
+        let linear = 2 * (tokens + keys) * dim.pow(2) + 2 * tokens * dim * hidden;
+        let block = Macs {
+            linear: (convolutions + linear) as u64,
+            attention: 2 * (tokens * keys * dim) as u64,
+        };
+        StageSummary {
+            name: format!("stage{stage}"),
+            depth: self.depth,
+            tokens,
+            keys,
+            k: self.attention.neighbors.resolve(keys),
+            params: self.depth * (self.block.params() + projections) + embed,
+            macs: block * self.depth + Macs::linear(self.embed.macs(self.before)),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A convolution on images with PyTorch's parameters.
+
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+use burn::tensor::module::conv2d;
+use burn::tensor::ops::ConvOptions;
+
+/// A two-dimensional convolution with square kernels.
+#[derive(Module, Debug)]
+pub struct Conv2d {
+    /// `[out_channels, in_channels / groups, kernel, kernel]`.
+    pub weight: Param<Tensor<4>>,
+    /// `[out_channels]`.
+    pub bias: Option<Param<Tensor<1>>>,
+    #[module(skip)]
+    settings: ConvSettings,
+}
+
+/// How a convolution moves over an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvSettings {
+    /// Channels of the input.
+    pub in_channels: usize,
+    /// Channels of the output.
+    pub out_channels: usize,
+    /// Side of the kernel in pixels.
+    pub kernel: usize,
+    /// Pixels from one position to the next.
+    pub stride: usize,
+    /// Pixels of zeros around the image.
+    pub padding: usize,
+    /// Groups of channels that do not mix.
+    pub groups: usize,
+    /// Whether there is a bias.
+    pub bias: bool,
+}
+
+impl ConvSettings {
+    /// Trainable parameters.
+    pub fn params(&self) -> usize {
+        let bias = if self.bias { self.out_channels } else { 0 };
+        self.out_channels * self.fan_in() + bias
+    }
+
+    /// Inputs of one output.
+    pub fn fan_in(&self) -> usize {
+        self.in_channels / self.groups.max(1) * self.kernel.pow(2)
+    }
+
+    /// Multiply-accumulate operations on an image with sides of `size` pixels.
+    pub fn macs(&self, size: usize) -> usize {
+        self.output_size(size).pow(2) * self.out_channels * self.fan_in()
+    }
+
+    /// Side of the output of an image with sides of `size` pixels; 0 where the kernel does not fit.
+    pub fn output_size(&self, size: usize) -> usize {
+        let room = (size + 2 * self.padding).checked_sub(self.kernel);
+        room.map_or(0, |room| room / self.stride.max(1) + 1)
+    }
+}
+
+impl Conv2d {
+    /// Puts the layer together from its parameters.
+    pub fn new(
+        weight: Param<Tensor<4>>,
+        bias: Option<Param<Tensor<1>>>,
+        settings: ConvSettings,
+    ) -> Self {
+        Self {
+            weight,
+            bias,
+            settings,
+        }
+    }
+
+    /// How it moves over the image.
+    pub fn settings(&self) -> ConvSettings {
+        self.settings
+    }
+
+    /// # Shapes
+    ///
+    /// `[batch, in_channels, height, width]` to `[batch, out_channels, rows, columns]`.
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        let ConvSettings {
+            stride,
+            padding,
+            groups,
+            ..
+        } = self.settings;
+        let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], groups);
+        let bias = self.bias.as_ref().map(Param::val);
+        conv2d(x, self.weight.val(), bias, options)
+    }
+}

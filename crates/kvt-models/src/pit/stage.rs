@@ -1,0 +1,55 @@
+//! A stage of a PiT, and what it costs.
+
+use kvt_attention::Attention;
+
+use crate::layers::ConvSettings;
+use crate::summary::{BlockSize, Macs, StageSummary};
+
+/// A stage, as its modules and their cost need it.
+pub(super) struct StageSize {
+    pub block: BlockSize,
+    pub depth: usize,
+    pub num_heads: usize,
+    pub attention: Attention,
+    /// What makes the map of this stage from that of the stage before.
+    pub pool: Option<ConvSettings>,
+    /// Tokens along a side of the map before.
+    pub before: usize,
+    /// Tokens along a side of the map.
+    pub grid: usize,
+}
+
+/// Halves a map, with the same number of filters on each of its channels.
+pub(super) fn pool(in_channels: usize, out_channels: usize) -> ConvSettings {
+    ConvSettings {
+        in_channels,
+        out_channels,
+        kernel: 3,
+        stride: 2,
+        padding: 1,
+        groups: in_channels,
+        bias: true,
+    }
+}
+
+impl StageSize {
+    /// Size and cost of the blocks and of the pooling before them.
+    pub(super) fn summary(&self, stage: usize, prefix: usize) -> StageSummary {
+        let dim = self.block.dim;
+        let tokens = prefix + self.grid.pow(2);
+        let (pool, pool_macs) = self.pool.map_or((0, 0), |pool| {
+            let class_tokens = pool.in_channels * dim;
+            let params = pool.params() + class_tokens + dim;
+            (params, pool.macs(self.before) + prefix * class_tokens)
+        });
+        StageSummary {
+            name: format!("transformers.{stage}"),
+            depth: self.depth,
+            tokens,
+            keys: tokens,
+            k: self.attention.neighbors.resolve(tokens),
+            params: self.depth * self.block.params() + pool,
+            macs: self.block.macs(tokens, tokens) * self.depth + Macs::linear(pool_macs),
+        }
+    }
+}

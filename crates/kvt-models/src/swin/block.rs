@@ -1,0 +1,149 @@
+//! The block of a Swin: attention in windows and an MLP.
+
+use burn::module::{Module, Param};
+use burn::nn::{LayerNorm, Linear};
+use burn::tensor::{Int, Tensor, TensorData};
+use kvt_attention::{Attention, Dropout, Phase, Score, attend_unchecked, layer_norm, linear};
+
+use super::config::StageSize;
+use super::network::NORM_EPSILON;
+use super::window::Windows;
+use crate::layers::{Activation, Init, Mlp, drop_path};
+
+/// Attention in windows and an MLP, each behind a layer norm and around a residual.
+#[derive(Module, Debug)]
+pub(super) struct Block {
+    norm1: LayerNorm,
+    attn: WindowAttention,
+    norm2: LayerNorm,
+    mlp: Mlp,
+    #[module(skip)]
+    drop_path: f64,
+}
+
+impl Block {
+    /// A block of a stage whose branches are dropped at the rate `drop_path`.
+    pub(super) fn new(init: &Init<'_>, size: &StageSize, windows: Windows, drop_path: f64) -> Self {
+        let block = size.block;
+        Self {
+            norm1: init.layer_norm(block.dim, NORM_EPSILON),
+            attn: WindowAttention::new(&init.child("attn"), size, windows),
+            norm2: init.layer_norm(block.dim, NORM_EPSILON),
+            mlp: Mlp::new(
+                &init.child("mlp"),
+                block.dim,
+                block.hidden,
+                Activation::Gelu,
+            ),
+            drop_path,
+        }
+    }
+
+    /// # Shapes
+    ///
+    /// `[batch, map, map, dim]` to the same.
+    pub(super) fn forward(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
+        let normed = layer_norm(&self.norm1, x.clone(), NORM_EPSILON);
+        let branch = self.attn.forward(normed, phase.named("attn"));
+        let x = x + drop_path(branch, self.drop_path, phase.named("drop_path1"));
+        let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
+        let branch = self.mlp.forward(normed);
+        x + drop_path(branch, self.drop_path, phase.named("drop_path2"))
+    }
+}
+
+/// Multi-head self-attention within each window, with a bias for every relative position.
+#[derive(Module, Debug)]
+struct WindowAttention {
+    qkv: Linear,
+    proj: Linear,
+    /// `[relative_positions, heads]`.
+    relative_position_bias_table: Param<Tensor<2>>,
+    /// Rows of the table, `[area * area]`. It follows from the sizes, as the mask does: neither is
+    /// saved.
+    index: Tensor<1, Int>,
+    /// `[1, windows, 1, area * area]`.
+    mask: Option<Tensor<4>>,
+    #[module(skip)]
+    windows: Windows,
+    #[module(skip)]
+    attention: Attention,
+    #[module(skip)]
+    attn_drop: f64,
+}
+
+impl WindowAttention {
+    fn new(init: &Init<'_>, size: &StageSize, windows: Windows) -> Self {
+        let (dim, heads) = (size.block.dim, size.num_heads);
+        let table = [windows.relative_positions(), heads];
+        let pairs = windows.area().pow(2);
+        let index = TensorData::new(windows.relative_position_index(), [pairs]);
+        let mask = windows.shift_mask().map(|mask| {
+            let mask = TensorData::new(mask, [1, windows.count(), 1, pairs]);
+            Tensor::from_data(mask, init.device())
+        });
+        Self {
+            qkv: init.linear("qkv", dim, 3 * dim, size.block.qkv_bias),
+            proj: init.linear("proj", dim, dim, true),
+            relative_position_bias_table: init.trunc_normal("relative_position_bias_table", table),
+            index: Tensor::from_data(index, init.device()),
+            mask,
+            windows,
+            attention: size.attention,
+            attn_drop: size.attn_drop,
+        }
+    }
+
+    /// # Shapes
+    ///
+    /// `[batch, map, map, dim]` to the same.
+    fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<4> {
+        let x = self.windows.cut(map);
+        let [batch, windows, area, dim] = x.dims();
+        let heads = self.relative_position_bias_table.dims()[1];
+        let head_dim = dim / heads;
+
+        // Windows stand beside the heads: all of them attend at once, and what is added to their
+        // scores is one tensor for the whole batch. [3, batch, windows, heads, area, head_dim]
+        let qkv = linear(&self.qkv, x)
+            .reshape([batch, windows, area, 3, heads, head_dim])
+            .permute([3, 0, 1, 4, 2, 5]);
+        let part = |i| {
+            let part = qkv.clone().narrow(0, i, 1);
+            part.reshape([batch, windows * heads, area, head_dim])
+        };
+        let score = Score {
+            bias: Some(self.bias()),
+            mask: None,
+        };
+        let scale = (head_dim as f64).powf(-0.5);
+        let dropout = Dropout::in_phase(phase, self.attn_drop);
+        let (q, k, v) = (part(0), part(1), part(2));
+        let x = attend_unchecked(q, k, v, score, scale, &self.attention, dropout)
+            .reshape([batch, windows, heads, area, head_dim])
+            .swap_dims(2, 3)
+            .reshape([batch, windows, area, dim]);
+        self.windows.join(linear(&self.proj, x))
+    }
+
+    /// What is added to the scores: the biases of the relative positions, and the mask of a shift.
+    ///
+    /// # Shapes
+    ///
+    /// `[1, windows * heads, area, area]`.
+    fn bias(&self) -> Tensor<4> {
+        let table = self.relative_position_bias_table.val();
+        let (windows, area) = (self.windows.count(), self.windows.area());
+        let heads = table.dims()[1];
+        let bias =
+            table
+                .select(0, self.index.clone())
+                .transpose()
+                .reshape([1, 1, heads, area * area]);
+        let bias = match &self.mask {
+            Some(mask) => bias + mask.clone(),
+            None => bias.expand([1, windows, heads, area * area]),
+        };
+        bias.reshape([1, windows * heads, area, area])
+    }
+}

@@ -1,0 +1,203 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use kvt_attention::Neighbors;
+
+use super::*;
+use crate::registry::ModelConfig;
+
+fn named(name: &str) -> SwinConfig {
+    let find = SwinConfig::named();
+    find.into_iter()
+        .find(|config| config.name() == name)
+        .unwrap()
+}
+
+fn tiny() -> SwinConfig {
+    named("swin_tiny_patch4_window7_224")
+}
+
+#[test]
+fn macs_are_the_published_ones() {
+    // Table 1 of the paper rounds the total to 4.5 G.
+    let macs = tiny().summary().macs;
+    let giga = [macs.linear, macs.attention, macs.total()].map(|macs| macs as f64 / 1e9);
+    for (giga, expected) in giga.into_iter().zip([4.350, 0.140, 4.491]) {
+        assert!((giga - expected).abs() < 6e-4, "{giga} != {expected}");
+    }
+}
+
+#[test]
+fn every_stage_is_described() {
+    let mut config = tiny();
+    config.attention[1] = Attention::knn(Neighbors::fraction(0.5).unwrap());
+    let stages = config.summary().stages;
+    let sizes: Vec<_> = stages
+        .iter()
+        .map(|stage| (stage.depth, stage.tokens, stage.keys, stage.k))
+        .collect();
+    assert_eq!(
+        sizes,
+        [
+            (2, 3136, 49, 49),
+            (2, 784, 49, 24),
+            (6, 196, 49, 49),
+            (2, 49, 49, 49)
+        ]
+    );
+    let names: Vec<_> = stages.iter().map(|stage| stage.name.as_str()).collect();
+    assert_eq!(names, ["layers.0", "layers.1", "layers.2", "layers.3"]);
+}
+
+#[test]
+fn padding_costs_projections_and_attention() {
+    // A map of 5 x 5 makes four windows of 4 x 4.
+    let config = SwinConfig {
+        img_size: 10,
+        patch_size: 2,
+        embed_dim: 8,
+        depth: vec![1],
+        num_heads: vec![2],
+        window_size: 4,
+        mlp_ratio: 3.0,
+        attention: vec![Attention::dense()],
+        ..tiny()
+    };
+    let macs = config.summary().stages[0].macs;
+    assert_eq!(macs.attention, 2 * 64 * 16 * 8);
+    assert_eq!(macs.linear, 64 * 4 * 8 * 8 + 25 * 2 * 8 * 24);
+}
+
+#[test]
+fn sizes_without_a_name_are_spelled_out() {
+    let overrides = ModelOverrides {
+        img_size: Some(32),
+        patch_size: Some(2),
+        window_size: Some(4),
+        num_classes: Some(10),
+        ..ModelOverrides::default()
+    };
+    assert_eq!(
+        tiny().with(&overrides).unwrap().name(),
+        "swin_tiny_patch2_window4_32"
+    );
+    let overrides = ModelOverrides {
+        num_heads: vec![2, 4, 8, 16],
+        ..overrides
+    };
+    assert_eq!(
+        tiny().with(&overrides).unwrap().name(),
+        "swin_96x2-2-6-2_patch2_window4_32"
+    );
+}
+
+#[test]
+fn the_number_of_stages_is_free() {
+    let overrides = ModelOverrides {
+        depth: vec![2, 1, 3],
+        num_heads: vec![2],
+        embed_dim: vec![16],
+        attention: vec![Attention::knn(Neighbors::count(20).unwrap())],
+        ..ModelOverrides::default()
+    };
+    let config = ModelConfig::from(tiny()).with(&overrides).unwrap();
+    let kept: Vec<_> = config
+        .summary()
+        .stages
+        .iter()
+        .map(|stage| stage.k)
+        .collect();
+    assert_eq!(kept, [20; 3]);
+    assert_eq!(config.name(), "swin_16x2-1-3_patch4_window7_224");
+}
+
+#[test]
+fn small_images_and_large_windows_are_models_too() {
+    for (img_size, window_size) in [(4, 7), (12, 1000), (20, 3), (4, 1)] {
+        let config = SwinConfig {
+            img_size,
+            window_size,
+            ..tiny()
+        };
+        assert_eq!(config.validate(), Ok(()));
+        assert!(config.summary().macs.total() > 0);
+    }
+}
+
+#[test]
+fn sizes_that_describe_no_model_are_refused() {
+    let refuse = |change: &dyn Fn(&mut SwinConfig)| {
+        let mut config = tiny();
+        change(&mut config);
+        config.validate().unwrap_err().to_string()
+    };
+    assert_eq!(
+        refuse(&|config| config.window_size = 0),
+        "`window_size` is 0: expected at least 1"
+    );
+    assert_eq!(
+        refuse(&|config| config.depth[2] = 0),
+        "`depth` is 0: expected at least 1"
+    );
+    assert_eq!(
+        refuse(&|config| config.num_heads[0] = 0),
+        "`num_heads` is 0: expected at least 1"
+    );
+    assert_eq!(
+        refuse(&|config| config.depth.clear()),
+        "`depth` is 0: expected at least 1"
+    );
+    assert!(refuse(&|config| config.patch_size = 0).contains("`patch_size` is 0"));
+    assert!(refuse(&|config| config.img_size = 225).contains("are 224 and 228"));
+    assert!(refuse(&|config| config.img_size = 3).contains("are 4 and 8"));
+    assert!(refuse(&|config| config.num_heads[1] = 5).contains("`embed_dim` 192"));
+    assert!(refuse(&|config| config.num_heads.truncate(3)).contains("`num_heads` has 3 entries"));
+    assert!(refuse(&|config| config.attention.truncate(1)).contains("`attention` has 1 entries"));
+    assert!(refuse(&|config| config.mlp_ratio = f64::NAN).contains("`mlp_ratio`"));
+    assert!(refuse(&|config| config.drop_path = 1.0).contains("`drop_path`"));
+    assert!(refuse(&|config| config.attn_drop = -0.1).contains("`attn_drop`"));
+    assert!(refuse(&|config| config.attention[3].temperature = 0.0).contains("`temperature`"));
+    let stages = |config: &mut SwinConfig| {
+        config.depth = vec![1; 70];
+        config.num_heads = vec![1; 70];
+        config.attention = vec![Attention::dense(); 70];
+    };
+    assert!(refuse(&stages).contains("at most 16 entries of `depth`"));
+}
+
+#[test]
+fn overrides_that_do_not_fit_are_refused() {
+    let refuse = |overrides: ModelOverrides| {
+        let config = ModelConfig::from(tiny());
+        config.with(&overrides).unwrap_err().to_string()
+    };
+    let default = ModelOverrides::default;
+    assert_eq!(
+        refuse(ModelOverrides {
+            kv_stride: Some(2),
+            ..default()
+        }),
+        "`kv_stride` does not apply to Swin: remove it"
+    );
+    assert_eq!(
+        refuse(ModelOverrides {
+            embed_dim: vec![96, 192, 384, 768],
+            ..default()
+        }),
+        "`embed_dim` has 4 entries, but in Swin it doubles from stage to stage: give the number of \
+         the first stage"
+    );
+    assert!(
+        refuse(ModelOverrides {
+            depth: vec![2, 2],
+            ..default()
+        })
+        .contains("`num_heads` has 4 entries, but the model has 2 stages")
+    );
+    assert!(
+        refuse(ModelOverrides {
+            attention: vec![Attention::dense(); 2],
+            ..default()
+        })
+        .contains("`attention` has 2 entries, but the model has 4 stages")
+    );
+}

@@ -1,0 +1,82 @@
+//! Names of weights in the original repository and in timm.
+//!
+//! The original merges patches at the end of a stage, timm at the beginning of the next; and timm's
+//! classifier lies one level deeper.
+
+use crate::weights::StateDict;
+
+/// Whether weights carry the original's names.
+pub(super) fn is_official(weights: &StateDict) -> bool {
+    let theirs = ["layers.0.downsample.reduction.weight", "head.weight"];
+    theirs.iter().any(|name| weights.get(name).is_some())
+}
+
+/// timm's name of a weight of the original.
+pub(super) fn timm_name(official: &str) -> String {
+    match (downsample(official), official.strip_prefix("head.")) {
+        (Some((stage, rest)), _) => format!("layers.{}.downsample.{rest}", stage + 1),
+        (None, Some(rest)) => format!("head.fc.{rest}"),
+        (None, None) => official.to_owned(),
+    }
+}
+
+/// The original's name of a weight of timm's.
+pub(super) fn official_name(timm: &str) -> String {
+    match (downsample(timm), timm.strip_prefix("head.fc.")) {
+        (Some((stage @ 1.., rest)), _) => format!("layers.{}.downsample.{rest}", stage - 1),
+        (None, Some(rest)) => format!("head.{rest}"),
+        _ => timm.to_owned(),
+    }
+}
+
+/// Whether a file may hold this although the model computes it: the original saves its tables.
+pub(super) fn is_computed(name: &str) -> bool {
+    name.ends_with(".relative_position_index") || name.ends_with(".attn_mask")
+}
+
+/// The stage of a weight of a patch merging, and its name there.
+fn downsample(name: &str) -> Option<(usize, &str)> {
+    let (stage, rest) = name.strip_prefix("layers.")?.split_once(".downsample.")?;
+    Some((stage.parse().ok()?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_original_and_of_timm_translate_into_each_other() {
+        for (official, timm) in [
+            ("patch_embed.norm.weight", "patch_embed.norm.weight"),
+            (
+                "layers.0.downsample.reduction.weight",
+                "layers.1.downsample.reduction.weight",
+            ),
+            (
+                "layers.9.downsample.norm.bias",
+                "layers.10.downsample.norm.bias",
+            ),
+            (
+                "layers.2.blocks.5.attn.qkv.bias",
+                "layers.2.blocks.5.attn.qkv.bias",
+            ),
+            ("norm.weight", "norm.weight"),
+            ("head.weight", "head.fc.weight"),
+            ("head.bias", "head.fc.bias"),
+        ] {
+            assert_eq!(timm_name(official), timm);
+            assert_eq!(official_name(timm), official);
+        }
+    }
+
+    #[test]
+    fn tables_that_the_original_saves_are_known() {
+        assert!(is_computed(
+            "layers.0.blocks.0.attn.relative_position_index"
+        ));
+        assert!(is_computed("layers.0.blocks.1.attn_mask"));
+        assert!(!is_computed(
+            "layers.0.blocks.0.attn.relative_position_bias_table"
+        ));
+    }
+}

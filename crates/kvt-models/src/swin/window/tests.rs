@@ -1,0 +1,119 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use burn::tensor::{Device, TensorData};
+
+use super::*;
+
+/// Maps whose values are 0, 1, 2, ...
+fn count_up(shape: [usize; 4]) -> Tensor<4> {
+    let values: Vec<f32> = (0..shape.iter().product()).map(|i| i as f32).collect();
+    Tensor::from_data(TensorData::new(values, shape), &Device::flex())
+}
+
+fn values(tensor: Tensor<4>) -> Vec<f32> {
+    tensor.into_data().try_to_vec().unwrap()
+}
+
+#[test]
+fn a_map_is_cut_row_by_row() {
+    let windows = Windows::new(4, 2).cut(count_up([1, 4, 4, 1]));
+    assert_eq!(windows.dims(), [1, 4, 4, 1]);
+    assert_eq!(
+        values(windows),
+        [
+            0.0, 1.0, 4.0, 5.0, 2.0, 3.0, 6.0, 7.0, 8.0, 9.0, 12.0, 13.0, 10.0, 11.0, 14.0, 15.0
+        ]
+    );
+}
+
+#[test]
+fn a_shift_rolls_the_map_up_and_to_the_left() {
+    let windows = Windows::new(4, 2).shifted();
+    assert_eq!(windows.shift, 1);
+    // Rolled by one, the map is 5 6 7 4 / 9 10 11 8 / 13 14 15 12 / 1 2 3 0.
+    assert_eq!(
+        values(windows.cut(count_up([1, 4, 4, 1]))),
+        [
+            5.0, 6.0, 9.0, 10.0, 7.0, 4.0, 11.0, 8.0, 13.0, 14.0, 1.0, 2.0, 15.0, 12.0, 3.0, 0.0
+        ]
+    );
+}
+
+#[test]
+fn a_map_is_padded_at_its_end_after_the_roll() {
+    let windows = Windows::new(3, 2).shifted();
+    // Rolled, the map is 4 5 3 / 7 8 6 / 1 2 0.
+    assert_eq!(
+        values(windows.cut(count_up([1, 3, 3, 1]))),
+        [
+            4.0, 5.0, 7.0, 8.0, 3.0, 0.0, 6.0, 0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        ]
+    );
+}
+
+#[test]
+fn joining_undoes_cutting() {
+    for (map, window_size) in [
+        (8, 4),
+        (9, 3),
+        (10, 4),
+        (5, 4),
+        (4, 7),
+        (6, 1),
+        (1, 1),
+        (7, 5),
+    ] {
+        let plain = Windows::new(map, window_size);
+        for windows in [plain, plain.shifted()] {
+            let x = count_up([2, map, map, 3]);
+            let cut = windows.cut(x.clone());
+            assert_eq!(cut.dims(), [2, windows.count(), windows.area(), 3]);
+            assert_eq!(values(windows.join(cut)), values(x), "{windows:?}");
+        }
+    }
+}
+
+#[test]
+fn a_map_that_fits_is_one_window_and_stays() {
+    for map in [1, 3, 7] {
+        let windows = Windows::new(map, 7).shifted();
+        assert_eq!((windows.side, windows.shift), (map, 0));
+        assert_eq!((windows.count(), windows.shift_mask()), (1, None));
+    }
+    let windows = Windows::new(8, 7).shifted();
+    assert_eq!((windows.side, windows.shift, windows.count()), (7, 3, 4));
+    assert_eq!(Windows::new(8, 7).shift_mask(), None);
+}
+
+#[test]
+fn the_mask_of_a_small_map_by_hand() {
+    // Of the rolled map, the third row and column were the last of the map before, and the fourth
+    // were its first.
+    let mask = Windows::new(4, 2).shifted().shift_mask().unwrap();
+    let (o, x) = (0.0, -100.0);
+    let whole = [[o; 4]; 4];
+    let left_and_right = [[o, x, o, x], [x, o, x, o], [o, x, o, x], [x, o, x, o]];
+    let above_and_below = [[o, o, x, x], [o, o, x, x], [x, x, o, o], [x, x, o, o]];
+    let apart = [[o, x, x, x], [x, o, x, x], [x, x, o, x], [x, x, x, o]];
+    let expected = [whole, left_and_right, above_and_below, apart];
+    assert_eq!(mask, expected.concat().concat());
+}
+
+#[test]
+fn the_mask_of_a_padded_map_follows_the_padded_size() {
+    // Padded to 4 x 4, the regions are those of a map of that size.
+    let padded = Windows::new(3, 2).shifted().shift_mask();
+    assert_eq!(padded, Windows::new(4, 2).shifted().shift_mask());
+}
+
+#[test]
+fn relative_positions_by_hand() {
+    // Two by two tokens: rows of a table of 3 x 3 offsets, the query's place less the key's.
+    let expected = [[4, 3, 1, 0], [5, 4, 2, 1], [7, 6, 4, 3], [8, 7, 5, 4]];
+    assert_eq!(
+        Windows::new(4, 2).relative_position_index(),
+        expected.concat()
+    );
+    assert_eq!(Windows::new(4, 2).relative_positions(), 9);
+    assert_eq!(Windows::new(4, 1).relative_position_index(), [0]);
+}

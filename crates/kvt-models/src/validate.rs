@@ -1,0 +1,91 @@
+//! Checks that several families share.
+
+use crate::error::ModelError;
+
+/// Refuses sizes of zero, and those of which a product may not fit an integer: nobody means them.
+pub(crate) fn sizes(sizes: &[(&'static str, usize)]) -> Result<(), ModelError> {
+    for &(field, size) in sizes {
+        if size == 0 {
+            return Err(ModelError::Zero { field });
+        }
+        let (largest, expected) = match field {
+            "img_size" => (1 << 16, "at most 65536"),
+            _ => (1 << 20, "at most 1048576"),
+        };
+        if size > largest {
+            return Err(ModelError::OutOfRange {
+                field,
+                value: size as f64,
+                expected,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses lists, given by their lengths, that do not have one entry per stage.
+pub(crate) fn per_stage(stages: usize, lists: &[(&'static str, usize)]) -> Result<(), ModelError> {
+    match lists.iter().find(|(_, given)| *given != stages) {
+        Some(&(field, given)) => Err(ModelError::StageCount {
+            field,
+            given,
+            stages,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses an image that does not divide into patches.
+pub(crate) fn whole_patches(img_size: usize, patch_size: usize) -> Result<(), ModelError> {
+    if img_size.is_multiple_of(patch_size) {
+        return Ok(());
+    }
+    Err(ModelError::ImageNotDivisible {
+        img_size,
+        patch_size,
+        lower: (img_size / patch_size).max(1) * patch_size,
+        upper: img_size.next_multiple_of(patch_size).max(2 * patch_size),
+    })
+}
+
+/// Refuses channels that do not divide among the heads.
+pub(crate) fn whole_heads(embed_dim: usize, num_heads: usize) -> Result<(), ModelError> {
+    if embed_dim.is_multiple_of(num_heads) {
+        return Ok(());
+    }
+    Err(ModelError::HeadsNotDivisible {
+        embed_dim,
+        num_heads,
+    })
+}
+
+/// Refuses an MLP without hidden channels.
+pub(crate) fn mlp(embed_dim: usize, mlp_ratio: f64) -> Result<(), ModelError> {
+    if mlp_ratio.is_finite() && mlp_hidden(embed_dim, mlp_ratio) > 0 {
+        return Ok(());
+    }
+    Err(ModelError::OutOfRange {
+        field: "mlp_ratio",
+        value: mlp_ratio,
+        expected: "a finite number that leaves at least one hidden channel",
+    })
+}
+
+/// Hidden channels of an MLP.
+pub(crate) fn mlp_hidden(embed_dim: usize, mlp_ratio: f64) -> usize {
+    (embed_dim as f64 * mlp_ratio) as usize
+}
+
+/// Refuses rates outside [0, 1).
+pub(crate) fn rates(drop_path: f64, attn_drop: f64) -> Result<(), ModelError> {
+    for (field, value) in [("drop_path", drop_path), ("attn_drop", attn_drop)] {
+        if !(0.0..1.0).contains(&value) {
+            return Err(ModelError::OutOfRange {
+                field,
+                value,
+                expected: "a rate of at least 0 and below 1",
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! The golden files of `scripts/reference`: one model each, with its configuration in the metadata.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use kvt_attention::{Attention, Implementation, Neighbors};
+use kvt_models::ModelConfig;
+use kvt_models::cvt::CvtConfig;
+use kvt_models::deit::DeitConfig;
+use kvt_models::pit::PitConfig;
+use kvt_models::swin::SwinConfig;
+use safetensors::SafeTensors;
+use serde_json::Value;
+
+/// The folder of the golden files.
+pub(crate) fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+/// The files of a family, by their beginning.
+pub(crate) fn files(family: &str) -> Vec<PathBuf> {
+    let entries = fs_err::read_dir(folder()).unwrap();
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            name.starts_with(family) && name.ends_with(".safetensors")
+        })
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "no `{family}*.safetensors`");
+    files
+}
+
+/// The model of a file.
+pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig {
+    let bytes = fs_err::read(path).unwrap();
+    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+    let config = &header.metadata().as_ref().unwrap()["config"];
+    let config = Json(serde_json::from_str(config).unwrap(), implementation);
+    let name = path.file_name().unwrap().to_string_lossy();
+    match name.split('_').next().unwrap() {
+        "deit" => deit(&config).into(),
+        "swin" => swin(&config).into(),
+        "pit" => pit(&config).into(),
+        "cvt" => cvt(&config).into(),
+        family => unreachable!("{family}"),
+    }
+}
+
+/// The arguments of a model in Python, and how its attention is to be carried out here.
+struct Json(Value, Implementation);
+
+fn deit(config: &Json) -> DeitConfig {
+    DeitConfig {
+        img_size: config.size("img_size"),
+        patch_size: config.size("patch_size"),
+        in_chans: config.size("in_chans"),
+        num_classes: config.size("num_classes"),
+        embed_dim: config.size("embed_dim"),
+        depth: config.size("depth"),
+        num_heads: config.size("num_heads"),
+        mlp_ratio: config.number("mlp_ratio"),
+        qkv_bias: config.flag("qkv_bias"),
+        distilled: config.flag("distilled"),
+        drop_path: 0.0,
+        attn_drop: 0.0,
+        attention: config.attention(1)[0],
+    }
+}
+
+fn swin(config: &Json) -> SwinConfig {
+    let depth = config.sizes("depths");
+    SwinConfig {
+        img_size: config.size("img_size"),
+        patch_size: config.size("patch_size"),
+        in_chans: config.size("in_chans"),
+        num_classes: config.size("num_classes"),
+        embed_dim: config.size("embed_dim"),
+        attention: config.attention(depth.len()),
+        depth,
+        num_heads: config.sizes("num_heads"),
+        window_size: config.size("window_size"),
+        mlp_ratio: config.number("mlp_ratio"),
+        qkv_bias: config.flag("qkv_bias"),
+        drop_path: 0.0,
+        attn_drop: 0.0,
+    }
+}
+
+fn pit(config: &Json) -> PitConfig {
+    let depth = config.sizes("depth");
+    let num_heads = config.sizes("heads");
+    let per_head = config.sizes("base_dims");
+    PitConfig {
+        img_size: config.size("img_size"),
+        patch_size: config.size("patch_size"),
+        patch_stride: config.size("stride"),
+        in_chans: config.size("in_chans"),
+        num_classes: config.size("num_classes"),
+        embed_dim: per_head
+            .iter()
+            .zip(&num_heads)
+            .map(|(dim, heads)| dim * heads)
+            .collect(),
+        attention: config.attention(depth.len()),
+        depth,
+        num_heads,
+        mlp_ratio: config.number("mlp_ratio"),
+        qkv_bias: true,
+        distilled: config.flag("distilled"),
+        drop_path: 0.0,
+        attn_drop: 0.0,
+    }
+}
+
+fn cvt(config: &Json) -> CvtConfig {
+    let depth = config.sizes("depth");
+    CvtConfig {
+        img_size: config.size("img_size"),
+        in_chans: config.size("in_chans"),
+        num_classes: config.size("num_classes"),
+        // Those of the later stages are the same in all models.
+        patch_size: config.sizes("patch_size")[0],
+        patch_stride: config.sizes("patch_stride")[0],
+        embed_dim: config.sizes("dim_embed"),
+        attention: config.attention(depth.len()),
+        depth,
+        num_heads: config.sizes("num_heads"),
+        mlp_ratio: config
+            .list("mlp_ratio")
+            .iter()
+            .map(|ratio| ratio.as_f64().unwrap())
+            .collect(),
+        qkv_bias: true,
+        kv_stride: config.sizes("stride_kv")[0],
+        drop_path: 0.0,
+        attn_drop: 0.0,
+    }
+}
+
+impl Json {
+    fn size(&self, name: &str) -> usize {
+        self.0[name].as_u64().unwrap() as usize
+    }
+
+    fn number(&self, name: &str) -> f64 {
+        self.0[name].as_f64().unwrap()
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        self.0[name].as_bool().unwrap()
+    }
+
+    fn list(&self, name: &str) -> &[Value] {
+        self.0[name].as_array().unwrap()
+    }
+
+    fn sizes(&self, name: &str) -> Vec<usize> {
+        let sizes = self.list(name).iter();
+        sizes.map(|size| size.as_u64().unwrap() as usize).collect()
+    }
+
+    /// The attention of each stage: all have their own neighbours, or the same.
+    fn attention(&self, stages: usize) -> Vec<Attention> {
+        let config = &self.0["attention"];
+        let attention = |neighbors: &Value| Attention {
+            temperature: config["temperature"].as_f64().unwrap(),
+            implementation: self.1,
+            ..Attention::knn(parse(neighbors))
+        };
+        match config["neighbors"].as_array() {
+            Some(list) => list.iter().map(attention).collect(),
+            None => vec![attention(&config["neighbors"]); stages],
+        }
+    }
+}
+
+/// A count, a share of the keys, or all of them.
+fn parse(neighbors: &Value) -> Neighbors {
+    if neighbors.is_null() {
+        return Neighbors::All;
+    }
+    match neighbors.as_u64() {
+        Some(k) => Neighbors::Count(NonZeroUsize::new(k as usize).unwrap()),
+        None => Neighbors::Fraction(neighbors.as_f64().unwrap()),
+    }
+}

@@ -1,0 +1,225 @@
+//! `kvt weights`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{Subcommand, ValueEnum};
+use kvt_attention::Key;
+use kvt_models::weights::{
+    self, Layout, LoadOptions, LoadReport, LoadRow, Outcome, StateDict, recognise,
+};
+use kvt_models::{Model, ModelConfig};
+
+use super::common::{ModelArgs, classes, model_plan};
+use super::output;
+use super::table::{grouped, table};
+use crate::device;
+use crate::engine::model_config;
+
+/// `kvt weights inspect FILE` and `kvt weights convert IN OUT --model NAME`
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// List the tensors of a file, or say how they fit a model; the exit code tells whether they do.
+    Inspect(Inspect),
+    /// Write the weights that a model finds in a file as `.safetensors`.
+    Convert(Convert),
+}
+
+#[derive(Debug, clap::Args)]
+struct Inspect {
+    /// Weights, `.safetensors` or `.pth`.
+    file: PathBuf,
+    /// Compare with this model, a name of `kvt models list`.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Compare with the `[model]` of a configuration file.
+    #[arg(long, value_name = "CONFIG", conflicts_with = "model")]
+    config: Option<PathBuf>,
+    /// Override a key of `[model]`, as in `--set model.img_size=384`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Show all weights, those that match and those that the model computes itself, too.
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Convert {
+    /// Weights, `.safetensors` or `.pth`.
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The `.safetensors` file to write.
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Override a key of `[model]`, as in `--set model.img_size=384`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Whose names the weights get.
+    #[arg(long, value_enum, default_value_t = Names::Timm)]
+    to: Names,
+    /// Replace OUT if it exists.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Names {
+    /// timm's, under which `kvt` saves weights.
+    Timm,
+    /// Those of the repository the model's authors published.
+    Official,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.what {
+        What::Inspect(args) => inspect(args),
+        What::Convert(args) => convert(args),
+    }
+}
+
+fn inspect(args: &Inspect) -> anyhow::Result<ExitCode> {
+    let model = ModelArgs::new(args.model.clone(), args.config.clone());
+    let Some(model) = model else {
+        if !args.set.is_empty() {
+            bail!("`--set` changes a model: name it with `--model` or `--config`");
+        }
+        output::print(&list(&weights::read_as_stored(&args.file)?))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let weights = weights::read(&args.file)?;
+    let model = build(&model, &args.set, &weights)?;
+    let config = model.config();
+    let layout = model.layout(&weights);
+    let options = LoadOptions {
+        strict: false,
+        ..LoadOptions::default()
+    };
+    let (_, report) = model.load(&weights, options)?;
+    output::print(&describe(&config, layout, &report, args.all))?;
+    Ok(match report.fits() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// The tensors, and what their names say about where they are from.
+fn list(weights: &StateDict) -> String {
+    let rows = weights.iter().map(|(name, data)| {
+        vec![
+            name.to_owned(),
+            shape(Some(&data.shape().to_vec())),
+            format!("{:?}", data.dtype()),
+        ]
+    });
+    let numbers: usize = weights.iter().map(|(_, data)| data.num_elements()).sum();
+    let names = match recognise(weights) {
+        Some((family, layout)) => format!("{family}, {}", names(layout)),
+        None => "of no model known here".to_owned(),
+    };
+    format!(
+        "tensors  {}, {} numbers\nnames    {names}\n\n{}",
+        weights.len(),
+        grouped(numbers),
+        table(&["name", "shape", "type"], rows)
+    )
+}
+
+/// How weights fit a model, and the rows that tell why.
+fn describe(config: &ModelConfig, layout: Layout, report: &LoadReport, all: bool) -> String {
+    let fit = match report.fits() {
+        true => "fit",
+        false => "do not fit",
+    };
+    let mut text = format!(
+        "{}, {} px, {} classes\nnames    {}\nweights  {fit}: {report}",
+        config.name(),
+        config.img_size(),
+        config.num_classes(),
+        names(layout)
+    );
+    let shown: Vec<&LoadRow> = report
+        .rows
+        .iter()
+        .filter(|row| all || !matches!(row.outcome, Outcome::Matched | Outcome::Computed))
+        .collect();
+    if !shown.is_empty() {
+        let rows = shown.into_iter().map(|row| {
+            vec![
+                row.name.clone(),
+                shape(row.expected.as_ref()),
+                shape(row.found.as_ref()),
+                row.outcome.to_string(),
+            ]
+        });
+        text.push_str("\n\n");
+        text.push_str(&table(&["name", "model", "file", "outcome"], rows));
+    }
+    text
+}
+
+fn shape(shape: Option<&Vec<usize>>) -> String {
+    shape.map_or_else(|| "-".to_owned(), |shape| format!("{shape:?}"))
+}
+
+fn names(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Timm => "timm's",
+        Layout::Official => "the original's",
+    }
+}
+
+fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
+    let path = &args.output;
+    if path
+        .extension()
+        .is_none_or(|ending| ending != "safetensors")
+    {
+        bail!(
+            "`{}` has another ending than `.safetensors`, the only format that is written",
+            path.display()
+        );
+    }
+    if path.exists() && !args.force {
+        bail!("`{}` exists: use `--force` or another name", path.display());
+    }
+    let weights = weights::read(&args.input)?;
+    let model = build(&args.model, &args.set, &weights)?;
+    let from = model.layout(&weights);
+    let (model, report) = model.load(&weights, LoadOptions::default())?;
+    for name in report.names(Outcome::Unused) {
+        output::warning(&format!("`{name}` of the weights is left out"));
+    }
+    let layout = match args.to {
+        Names::Timm => Layout::Timm,
+        Names::Official => Layout::Official,
+    };
+    let converted = model.rename(&StateDict::from_model(&model)?, layout);
+    weights::write(path, &converted, &Default::default())?;
+    output::print(&format!(
+        "wrote {} tensors of {} to `{}` under {} names (read under {}: {report})",
+        converted.len(),
+        model.config().name(),
+        path.display(),
+        // Not always `layout`: timm has no CvT.
+        names(model.layout(&converted)),
+        names(from),
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The model, with as many classes as the weights have where nothing else is said.
+fn build(model: &ModelArgs, set: &[String], weights: &StateDict) -> anyhow::Result<Model> {
+    let document = model.document(&[], set)?;
+    let config = model_config(&model_plan(&document)?, classes(weights))?;
+    let device = device::resolve("cpu")?.device.inner();
+    Ok(config.init(&device, Key::new(0))?)
+}

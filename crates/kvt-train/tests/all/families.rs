@@ -1,0 +1,60 @@
+//! Every family of models is trained, saved, resumed and evaluated like any other.
+
+use kvt_train::run::Event;
+
+use crate::support::Workspace;
+
+#[test]
+fn swin() {
+    trains(&[
+        "model.name=swin_tiny_patch4_window7_224",
+        "model.patch_size=2",
+    ]);
+}
+
+#[test]
+fn pit() {
+    trains(&["model.name=pit_ti_distilled_224", "model.patch_stride=2"]);
+}
+
+/// Its batch norms have a state that no optimizer knows.
+#[test]
+fn cvt() {
+    trains(&["model.name=cvt_13", "model.patch_stride=2"]);
+}
+
+/// A model of the sizes of `tiny.toml`, with a k of its own in every stage.
+fn trains(model: &[&str]) {
+    let set = [
+        "model.drop_path=0.2",
+        "model.attn_drop=0.1",
+        "model.attention.kind=knn",
+        "model.attention.neighbors=0.5",
+    ];
+    let train = |workspace: &Workspace, more: &[&str]| {
+        let mut arguments = vec!["train", "tiny.toml"];
+        arguments.extend(more);
+        let set = model.iter().chain(&set);
+        arguments.extend(set.flat_map(|set| ["--set", set]));
+        workspace.kvt(&arguments).assert().success();
+    };
+    let state = |workspace: &Workspace| {
+        ["model.safetensors", "optimizer.safetensors"]
+            .map(|file| fs_err::read(workspace.last_checkpoint("run").join(file)).unwrap())
+    };
+    let whole = Workspace::with_data(6, 2);
+    train(&whole, &[]);
+    let cut = Workspace::with_data(6, 2);
+    train(&cut, &["--set", "train.max_steps=4"]);
+    assert!(state(&cut) != state(&whole));
+    train(&cut, &["--resume"]);
+    assert!(state(&cut) == state(&whole), "the resumed run differs");
+
+    let log = whole.log("run");
+    let logged = log.iter().rev().find_map(|event| match event {
+        Event::Eval(eval) => Some(eval),
+        _ => None,
+    });
+    let found = whole.json(&["eval", "--run", "run", "--checkpoint", "last", "--json"]);
+    assert_eq!(found["loss"].as_f64(), logged.map(|eval| eval.loss));
+}
