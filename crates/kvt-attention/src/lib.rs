@@ -27,6 +27,6 @@ pub use module::MultiHeadAttention;
 pub use neighbors::{Neighbors, NeighborsError};
 pub use ops::{
     AdamWStep, AttentionOps, GeluOps, KnnOps, LayerNormOps, LinearOps, OptimizerOps, adamw, gelu,
-    knn_softmax, layer_norm, linear, square_sum,
+    knn_softmax, layer_norm, linear, linear_add, square_sum,
 };
 pub use random::{Key, Phase};

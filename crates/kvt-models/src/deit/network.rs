@@ -7,7 +7,7 @@ use kvt_attention::{Key, MultiHeadAttention, Phase, layer_norm, linear};
 
 use super::DeitConfig;
 use crate::error::ModelError;
-use crate::layers::{Init, Mlp, PatchEmbed, drop_path, drop_path_rates};
+use crate::layers::{Init, Mlp, PatchEmbed, drop_path, drop_path_rates, drops_paths};
 use crate::model::Logits;
 
 /// timm's epsilon of a vision transformer's layer norms.
@@ -135,15 +135,24 @@ impl Block {
     }
 
     fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
-        let branch = self.attn.forward(
-            layer_norm(&self.norm1, x.clone(), NORM_EPSILON),
-            phase.named("attn"),
-        );
-        let x = x + drop_path(branch, self.drop_path, phase.named("drop_path1"));
-        let branch = self
-            .mlp
-            .forward(layer_norm(&self.norm2, x.clone(), NORM_EPSILON));
-        x + drop_path(branch, self.drop_path, phase.named("drop_path2"))
+        let (rate, attn) = (self.drop_path, phase.named("attn"));
+        let normed = layer_norm(&self.norm1, x.clone(), NORM_EPSILON);
+        // What is not dropped is added while it is made.
+        let x = if drops_paths(rate, phase) {
+            x + drop_path(
+                self.attn.forward(normed, attn),
+                rate,
+                phase.named("drop_path1"),
+            )
+        } else {
+            self.attn.forward_add(normed, x, attn)
+        };
+        let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
+        if drops_paths(rate, phase) {
+            x + drop_path(self.mlp.forward(normed), rate, phase.named("drop_path2"))
+        } else {
+            self.mlp.forward_add(normed, x)
+        }
     }
 }
 

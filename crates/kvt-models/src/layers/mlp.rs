@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_attention::{gelu, linear};
+use kvt_attention::{gelu, linear, linear_add};
 
 use super::Init;
 
@@ -28,5 +28,10 @@ impl Mlp {
     /// `[batch, tokens, dim]` to the same.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         linear(&self.fc2, gelu(linear(&self.fc1, x)))
+    }
+
+    /// [`Self::forward`] added to `residual`, `[batch, tokens, dim]`.
+    pub fn forward_add(&self, x: Tensor<3>, residual: Tensor<3>) -> Tensor<3> {
+        linear_add(&self.fc2, gelu(linear(&self.fc1, x)), residual)
     }
 }
