@@ -5,7 +5,7 @@
 //! - [`Attention`] and [`attend`]: from q, k, v to an output.
 //! - [`MultiHeadAttention`]: the same as a Burn module with its projections.
 //! - [`knn_softmax`]: from scores to the probabilities of the kept keys, on every backend.
-//! - [`gelu()`], [`linear()`], [`layer_norm()`]: what else a vision transformer spends its time in.
+//! - [`gelu()`], [`linear()`], [`linear_add()`], [`layer_norm()`]: what else a vision transformer spends its time in.
 //! - [`adamw()`], [`square_sum()`]: what an optimizer does to every parameter.
 //! - [`Key`], [`Phase`]: keyed randomness, so that a seed gives one result.
 //!
