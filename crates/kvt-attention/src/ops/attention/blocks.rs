@@ -176,17 +176,22 @@ impl<'a> Problem<'a> {
                 part(0, out);
                 return;
             }
-            let sums: Vec<Vec<f32>> = (0..parts)
-                .into_par_iter()
-                .map(|number| {
-                    let mut sum = vec![0.0; size];
-                    part(number, &mut sum);
-                    sum
-                })
-                .collect();
-            for sum in sums {
-                for (out, x) in out.iter_mut().zip(sum) {
-                    *out += x;
+            // As many at a time as there are threads for, since each has a copy of its own; added in
+            // the order of the parts whatever that number is.
+            let threads = rayon::current_num_threads().max(1);
+            for first in (0..parts).step_by(threads) {
+                let sums: Vec<Vec<f32>> = (first..(first + threads).min(parts))
+                    .into_par_iter()
+                    .map(|number| {
+                        let mut sum = vec![0.0; size];
+                        part(number, &mut sum);
+                        sum
+                    })
+                    .collect();
+                for sum in sums {
+                    for (out, x) in out.iter_mut().zip(sum) {
+                        *out += x;
+                    }
                 }
             }
         })
