@@ -5,7 +5,7 @@
 //! - [`Attention`], [`attend`] and [`attend_unchecked`]: from q, k, v to an output.
 //! - [`MultiHeadAttention`]: the same as a Burn module with its projections.
 //! - [`knn_softmax`]: from scores to the probabilities of the kept keys, on every backend.
-//! - [`gelu()`], [`linear()`], [`layer_norm()`]: what else a vision transformer spends its time in.
+//! - [`gelu()`], [`linear()`], [`linear_add()`], [`layer_norm()`]: what else a vision transformer spends its time in.
 //! - [`adamw()`], [`square_sum()`]: what an optimizer does to every parameter.
 //! - [`Key`], [`Phase`]: keyed randomness, so that a seed gives one result.
 //!
@@ -29,6 +29,6 @@ pub use module::MultiHeadAttention;
 pub use neighbors::{Neighbors, NeighborsError};
 pub use ops::{
     AdamWStep, AttentionOps, GeluOps, KnnOps, LayerNormOps, LinearOps, OptimizerOps, adamw, gelu,
-    knn_softmax, layer_norm, linear, square_sum,
+    knn_softmax, layer_norm, linear, linear_add, square_sum,
 };
 pub use random::{Key, Phase};

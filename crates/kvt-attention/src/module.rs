@@ -5,7 +5,7 @@ use burn::nn::Linear;
 use burn::tensor::Tensor;
 
 use crate::attention::self_attend;
-use crate::{Attention, Dropout, Phase, linear};
+use crate::{Attention, Dropout, Phase, linear, linear_add};
 
 /// Multi-head self-attention with timm's parameter names: `qkv` (dim to 3 dim, in the order
 /// `(3, heads, head_dim)`) and `proj`. Scores are scaled by `head_dim^-0.5`.
@@ -58,12 +58,20 @@ impl MultiHeadAttention {
     /// - `x`: `[batch, tokens, dim]`
     /// - output: `[batch, tokens, dim]`
     pub fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
+        linear(&self.proj, self.attend(x, phase))
+    }
+
+    /// [`Self::forward`] added to `residual`, `[batch, tokens, dim]`.
+    pub fn forward_add(&self, x: Tensor<3>, residual: Tensor<3>, phase: Phase) -> Tensor<3> {
+        linear_add(&self.proj, self.attend(x, phase), residual)
+    }
+
+    fn attend(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
         let dim = x.dims()[2];
         let head_dim = dim / self.num_heads;
         let dropout = Dropout::in_phase(phase, self.attn_drop);
         let scale = (head_dim as f64).powf(-0.5);
         let qkv = linear(&self.qkv, x);
-        let out = self_attend(qkv, self.num_heads, scale, &self.attention, dropout);
-        linear(&self.proj, out)
+        self_attend(qkv, self.num_heads, scale, &self.attention, dropout)
     }
 }

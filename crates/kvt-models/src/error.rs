@@ -69,7 +69,7 @@ pub enum ModelError {
     Attention(#[from] AttentionError),
     /// A list of attentions that fits neither "one for all" nor "one per stage".
     #[error(
-        "`attention` has {given} entries, but the model has {stages}: give one entry for all stages, or one per stage"
+        "`neighbors` has {given} entries, but the model has {stages}: give one entry for all stages, or one per stage"
     )]
     AttentionCount {
         /// Entries given.

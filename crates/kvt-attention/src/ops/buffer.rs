@@ -34,6 +34,37 @@ pub(crate) fn changed_copy<T: Send>(
     copy
 }
 
+/// New values, made part by part: `make` gets a part, filled with zeros by its own thread, and its
+/// own one of `others`.
+pub(crate) fn made<T: Send>(
+    len: usize,
+    part: usize,
+    others: impl IndexedParallelIterator<Item = T>,
+    make: impl Fn(&mut [f32], T) + Sync + Send,
+) -> Vec<f32> {
+    let part = part.max(1);
+    let mut values = Vec::with_capacity(len);
+    let spare = &mut values.spare_capacity_mut()[..len];
+    assert!(others.len() >= len.div_ceil(part), "too few for the parts");
+    spare
+        .par_chunks_mut(part)
+        .zip(others)
+        .for_each(|(spare, other)| {
+            for value in spare.iter_mut() {
+                value.write(0.0);
+            }
+            #[expect(unsafe_code, reason = "the way to a vector that was not filled before")]
+            // SAFETY: every value of the part has just been written.
+            make(unsafe { spare.assume_init_mut() }, other);
+        });
+    #[expect(unsafe_code, reason = "the way to a vector that was not filled before")]
+    // SAFETY: the chunks cover every value, and there is something to go with each of them.
+    unsafe {
+        values.set_len(len);
+    }
+    values
+}
+
 /// Nothing to go with the blocks of [`changed_copy`].
 pub(crate) fn nothing(len: usize, block: usize) -> impl IndexedParallelIterator<Item = ()> {
     rayon::iter::repeat_n((), len.div_ceil(block.max(1)))
@@ -68,6 +99,20 @@ pub(crate) fn narrow(x: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_part_is_made_once_from_zeros() {
+        for len in [0_usize, 1, 7, 64, 65, 1000] {
+            let numbers = (0..len.div_ceil(64)).into_par_iter();
+            let values = made(len, 64, numbers, |part, number| {
+                for x in part {
+                    *x += number as f32;
+                }
+            });
+            let expected: Vec<f32> = (0..len).map(|i| (i / 64) as f32).collect();
+            assert_eq!(values, expected);
+        }
+    }
 
     #[test]
     fn every_value_is_copied_and_every_block_changed_once() {

@@ -97,6 +97,21 @@ pub(crate) fn product(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
     product_by(a, b, Parallelism::Rayon(0))
 }
 
+/// `out += a b`, row by row, on all threads, as [`product`].
+///
+/// # Panics
+/// If the shapes do not fit.
+pub(crate) fn add_product(out: &mut [f32], a: Matrix<'_>, b: Matrix<'_>) {
+    let columns = b.shape[1];
+    assert_fits(out.len(), [a.shape[0], columns], columns);
+    let threads = Parallelism::Rayon(0);
+    #[expect(unsafe_code, reason = "the product is a kernel that takes pointers")]
+    // SAFETY: checked above; `out` is borrowed mutably and holds numbers.
+    unsafe {
+        gemm(out.as_mut_ptr(), columns, Write::Add, 1.0, a, b, threads);
+    }
+}
+
 fn product_by(a: Matrix<'_>, b: Matrix<'_>, threads: Parallelism) -> Vec<f32> {
     let [rows, columns] = [a.shape[0], b.shape[1]];
     if rows == 1 || columns == 1 {
@@ -226,6 +241,9 @@ mod tests {
             let (a, b) = (Matrix::new(&a, [rows, m], m), Matrix::new(&b, [rows, n], n));
             assert_eq!(product_over_rows(a, b), expected);
             assert_eq!(product(a.t(), b), expected);
+            let mut sum = vec![0.5; m * n];
+            add_product(&mut sum, a.t(), b);
+            assert!(sum.iter().zip(&expected).all(|(sum, x)| *sum == 0.5 + x));
             // Into the middle columns of wider rows, which keep the others.
             let mut wide = vec![0.5; m * (n + 3)];
             multiply(&mut wide[2..], n + 3, Write::Replace, 2.0, a.t(), b);

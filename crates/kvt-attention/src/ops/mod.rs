@@ -22,7 +22,7 @@ pub use attention::AttentionOps;
 pub use gelu::{GeluOps, gelu};
 pub use knn_softmax::{KnnOps, knn_softmax};
 pub use layer_norm::{LayerNormOps, layer_norm};
-pub use linear::{LinearOps, linear};
+pub use linear::{LinearOps, linear, linear_add};
 pub use optimizer::{AdamWStep, OptimizerOps, adamw, square_sum};
 
 use burn::backend::{

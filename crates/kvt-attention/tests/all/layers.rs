@@ -3,7 +3,7 @@
 use burn::module::Param;
 use burn::nn::{LayerNormConfig, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{gelu, layer_norm, linear, square_sum};
+use kvt_attention::{gelu, layer_norm, linear, linear_add, square_sum};
 use rayon::ThreadPoolBuilder;
 
 use crate::devices::{assert_close, devices, tensor, values};
@@ -25,7 +25,7 @@ fn run(x: &Tensor<3>, parameters: [Tensor<1>; 2], out: Tensor<3>) -> Vec<Vec<f32
 }
 
 fn compare(what: &str, actual: &[Vec<f32>], expected: &[Vec<f32>]) {
-    for (name, (a, e)) in ["out", "x", "weight", "bias"]
+    for (name, (a, e)) in ["out", "x", "weight", "bias", "residual"]
         .iter()
         .zip(actual.iter().zip(expected))
     {
@@ -90,6 +90,36 @@ fn a_linear_layer_is_burns() {
     }
 }
 
+#[test]
+fn a_linear_layer_added_to_a_residual_is_burns() {
+    for (rows, inputs, outputs) in [(37, 24, 40), (1, 5, 3), (50, 17, 1)] {
+        for (name, device) in devices() {
+            let device = device.autodiff();
+            let layer = LinearConfig::new(inputs, outputs).init(&device);
+            let (x, residual) = (
+                input([2, rows, inputs], 1, &device).require_grad(),
+                input([2, rows, outputs], 5, &device).require_grad(),
+            );
+            let run = |out: Tensor<3>| {
+                let probe = input(out.dims(), 3, &device);
+                // The residual goes on to other uses, as in a block.
+                let loss = (out.clone() * probe).sum() + (residual.clone() * 0.5).sum();
+                let grads = loss.backward();
+                vec![
+                    values(out),
+                    values(x.grad(&grads).unwrap()),
+                    values(layer.weight.val().grad(&grads).unwrap()),
+                    values(layer.bias.as_ref().unwrap().val().grad(&grads).unwrap()),
+                    values(residual.grad(&grads).unwrap()),
+                ]
+            };
+            let actual = run(linear_add(&layer, x.clone(), residual.clone()));
+            let expected = run(residual.clone() + layer.forward(x.clone()));
+            compare(&format!("{name} {rows} {inputs}"), &actual, &expected);
+        }
+    }
+}
+
 /// Sums over the rows are taken in parts: always the same ones.
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
@@ -118,6 +148,16 @@ fn the_number_of_threads_does_not_change_a_bit() {
         })
     };
     assert_eq!(run(1), run(5));
+}
+
+/// A residual of one row for all is added as Burn does, not written over.
+#[test]
+fn a_residual_of_another_shape_is_broadcast() {
+    let device = Device::flex();
+    let layer = LinearConfig::new(4, 3).init(&device);
+    let (x, row) = (input([2, 5, 4], 1, &device), input([1, 1, 3], 2, &device));
+    let actual = values(linear_add(&layer, x.clone(), row.clone()));
+    assert_close("broadcast", &actual, &values(layer.forward(x) + row), 1e-6);
 }
 
 /// A shape that does not fit is Burn's to refuse, not ours to compute with.

@@ -136,8 +136,8 @@ impl Block {
         let branch = self.attn.forward(normed, grid, phase.named("attn"));
         let x = x + drop_path(branch, self.drop_path, phase.named("drop_path1"));
         let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
-        let branch = self.mlp.forward(normed);
-        x + drop_path(branch, self.drop_path, phase.named("drop_path2"))
+        let phase = phase.named("drop_path2");
+        self.mlp.forward_add(normed, x, self.drop_path, phase)
     }
 }
 

@@ -5,7 +5,7 @@ use burn::nn::LayerNorm;
 use burn::tensor::Tensor;
 use kvt_attention::{Attention, MultiHeadAttention, Phase, layer_norm};
 
-use super::{Activation, Init, Mlp, drop_path};
+use super::{Activation, Init, Mlp, drop_path, drops_paths};
 use crate::summary::BlockSize;
 
 /// Self-attention and an MLP, each behind a layer norm and around a residual.
@@ -67,11 +67,20 @@ impl Block {
     ///
     /// `[batch, tokens, dim]` to the same.
     pub(crate) fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
+        let (rate, attn) = (self.drop_path, phase.named("attn"));
         let normed = layer_norm(&self.norm1, x.clone(), self.norm_epsilon);
-        let branch = self.attn.forward(normed, phase.named("attn"));
-        let x = x + drop_path(branch, self.drop_path, phase.named("drop_path1"));
+        // What is not dropped is added while it is made.
+        let x = if drops_paths(rate, phase) {
+            x + drop_path(
+                self.attn.forward(normed, attn),
+                rate,
+                phase.named("drop_path1"),
+            )
+        } else {
+            self.attn.forward_add(normed, x, attn)
+        };
         let normed = layer_norm(&self.norm2, x.clone(), self.norm_epsilon);
-        let branch = self.mlp.forward(normed);
-        x + drop_path(branch, self.drop_path, phase.named("drop_path2"))
+        self.mlp
+            .forward_add(normed, x, rate, phase.named("drop_path2"))
     }
 }

@@ -15,7 +15,7 @@ use rand::RngExt;
 /// `[batch, ...]` to the same; the mask is `[batch, 1, ...]`.
 pub fn drop_path<const D: usize>(x: Tensor<D>, rate: f64, phase: Phase) -> Tensor<D> {
     let Phase::Train(key) = phase else { return x };
-    if rate <= 0.0 {
+    if !drops_paths(rate, phase) {
         return x;
     }
     let keep = 1.0 - rate;
@@ -31,6 +31,11 @@ pub fn drop_path<const D: usize>(x: Tensor<D>, rate: f64, phase: Phase) -> Tenso
     shape[0] = batch;
     let mask = Tensor::from_data(TensorData::new(mask, shape), (&x.device(), x.dtype()));
     x * mask
+}
+
+/// Whether [`drop_path`] is not the identity.
+pub fn drops_paths(rate: f64, phase: Phase) -> bool {
+    rate > 0.0 && phase != Phase::Eval
 }
 
 /// The rates of a stack of `depth` blocks: linear from 0 in the first to `rate` in the last.

@@ -3,9 +3,9 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::{Tensor, activation};
-use kvt_attention::{gelu, linear};
+use kvt_attention::{Phase, gelu, linear, linear_add};
 
-use super::Init;
+use super::{Init, drop_path, drops_paths};
 
 /// What stands between the two layers of an MLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +39,34 @@ impl Mlp {
     ///
     /// `[.., dim]` to the same.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        linear(&self.fc2, self.hidden(x))
+    }
+
+    /// `residual` and the output for `x`, whose paths are dropped at a rate while training. What is not
+    /// dropped is added while it is made.
+    ///
+    /// # Shapes
+    ///
+    /// `[.., dim]` each.
+    pub fn forward_add<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        residual: Tensor<D>,
+        rate: f64,
+        phase: Phase,
+    ) -> Tensor<D> {
+        if drops_paths(rate, phase) {
+            residual + drop_path(self.forward(x), rate, phase)
+        } else {
+            linear_add(&self.fc2, self.hidden(x), residual)
+        }
+    }
+
+    fn hidden<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let x = linear(&self.fc1, x);
-        let x = match self.activation {
+        match self.activation {
             Activation::Gelu => gelu(x),
             Activation::QuickGelu => x.clone() * activation::sigmoid(x * 1.702),
-        };
-        linear(&self.fc2, x)
+        }
     }
 }

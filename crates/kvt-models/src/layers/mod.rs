@@ -12,7 +12,7 @@ mod tokens;
 pub use batch_norm::BatchNorm;
 pub(crate) use block::{Block, BlockSettings};
 pub use conv::{Conv2d, ConvSettings};
-pub use drop_path::{drop_path, drop_path_rates};
+pub use drop_path::{drop_path, drop_path_rates, drops_paths};
 pub use init::Init;
 pub use mlp::{Activation, Mlp};
 pub use patch_embed::PatchEmbed;

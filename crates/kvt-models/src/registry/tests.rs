@@ -118,7 +118,7 @@ fn a_list_of_attentions_must_fit_the_stages() {
     let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
     assert_eq!(
         config.with(&overrides).unwrap_err().to_string(),
-        "`attention` has 2 entries, but the model has 1 stage (`blocks` with 197 keys): \
+        "`neighbors` has 2 entries, but the model has 1 stage (`blocks` with 197 keys): \
          give one entry for all stages, or one per stage"
     );
 }

@@ -2,8 +2,10 @@
 
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
-use burn::tensor::{Int, Tensor, TensorData};
-use kvt_attention::{Attention, Dropout, Phase, Score, attend_unchecked, layer_norm, linear};
+use burn::tensor::{Bool, Int, Tensor, TensorData};
+use kvt_attention::{
+    Attention, Dropout, Phase, Score, Selection, attend_unchecked, layer_norm, linear,
+};
 
 use super::config::StageSize;
 use super::network::NORM_EPSILON;
@@ -47,8 +49,8 @@ impl Block {
         let branch = self.attn.forward(normed, phase.named("attn"));
         let x = x + drop_path(branch, self.drop_path, phase.named("drop_path1"));
         let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
-        let branch = self.mlp.forward(normed);
-        x + drop_path(branch, self.drop_path, phase.named("drop_path2"))
+        let phase = phase.named("drop_path2");
+        self.mlp.forward_add(normed, x, self.drop_path, phase)
     }
 }
 
@@ -114,7 +116,7 @@ impl WindowAttention {
         };
         let score = Score {
             bias: Some(self.bias()),
-            mask: None,
+            mask: self.hidden(),
         };
         let scale = (head_dim as f64).powf(-0.5);
         let dropout = Dropout::in_phase(phase, self.attn_drop);
@@ -124,6 +126,22 @@ impl WindowAttention {
             .swap_dims(2, 3)
             .reshape([batch, windows, area, dim]);
         self.windows.join(linear(&self.proj, x))
+    }
+
+    /// The mask for a ranking by distance, which does not see what is added to the scores.
+    ///
+    /// # Shapes
+    ///
+    /// `[1, windows * heads, area, area]`.
+    fn hidden(&self) -> Option<Tensor<4, Bool>> {
+        let (Selection::Euclidean, Some(mask)) = (self.attention.selection, &self.mask) else {
+            return None;
+        };
+        let (windows, area) = (self.windows.count(), self.windows.area());
+        let heads = self.relative_position_bias_table.dims()[1];
+        let hidden = mask.clone().lower_elem(0.0);
+        let hidden = hidden.expand([1, windows, heads, area * area]);
+        Some(hidden.reshape([1, windows * heads, area, area]))
     }
 
     /// What is added to the scores: the biases of the relative positions, and the mask of a shift.
@@ -145,5 +163,57 @@ impl WindowAttention {
             None => bias.expand([1, windows, heads, area * area]),
         };
         bias.reshape([1, windows * heads, area, area])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use burn::tensor::Device;
+    use kvt_attention::{Key, Neighbors};
+
+    use super::*;
+    use crate::architecture::Architecture;
+    use crate::swin::SwinConfig;
+
+    /// In a shifted block the last row of a map shares windows with the first, but is no neighbour of
+    /// it: what is in the first row does not change the last, by whatever the keys are ranked.
+    #[test]
+    fn nothing_crosses_the_seam() {
+        let device = Device::flex();
+        for selection in [Selection::DotProduct, Selection::Euclidean] {
+            let attention = Attention {
+                selection,
+                ..Attention::knn(Neighbors::count(1).unwrap())
+            };
+            let config = SwinConfig {
+                img_size: 8,
+                patch_size: 2,
+                embed_dim: 8,
+                depth: vec![2],
+                num_heads: vec![2],
+                window_size: 2,
+                attention: vec![attention],
+                ..SwinConfig::named().remove(0)
+            };
+            let size = config.stages().next().unwrap();
+            let init = Init::new(&device, Key::new(3));
+            let attention = WindowAttention::new(&init, &size, size.windows.shifted());
+            let values = |first: f32| {
+                let map: Vec<f32> = (0..4 * 4 * 8)
+                    .map(|i| (i * 29 % 97) as f32 / 48.0 - 1.0 + if i < 32 { first } else { 0.0 })
+                    .collect();
+                let map = Tensor::from_data(TensorData::new(map, [1, 4, 4, 8]), &device);
+                let out: Vec<f32> = attention
+                    .forward(map, Phase::Eval)
+                    .into_data()
+                    .try_to_vec()
+                    .unwrap();
+                out
+            };
+            let (before, after) = (values(0.0), values(3.0));
+            assert_ne!(before[..32], after[..32]);
+            assert_eq!(before[96..], after[96..], "{selection:?}");
+        }
     }
 }

@@ -10,8 +10,8 @@ use std::path::Path;
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use kvt_attention::{Implementation, Key, Phase};
+use kvt_models::Model;
 use kvt_models::weights::{LoadOptions, Outcome, StateDict, read};
-use kvt_models::{Model, ModelError};
 
 use crate::cases::{config, files, folder};
 use crate::gpu::gpu;

@@ -17,8 +17,8 @@ use crate::ops::register;
 struct Attention;
 
 impl<B: AttentionOps> Backward<B, 3> for Attention {
-    /// q, k, v, what the backend saved, and the scale.
-    type State = ([FloatTensor<B>; 4], f64);
+    /// q, k, v, what the backend saved, the scale, and the number of kept keys.
+    type State = ([FloatTensor<B>; 4], f64, usize);
 
     fn backward(
         self,
@@ -26,9 +26,9 @@ impl<B: AttentionOps> Backward<B, 3> for Attention {
         grads: &mut Gradients,
         _checkpointer: &mut Checkpointer,
     ) {
-        let ([q, k, v, saved], scale) = ops.state;
+        let ([q, k, v, saved], scale, kept) = ops.state;
         let grad = grads.consume::<B>(&ops.node);
-        let (q, k, v) = B::knn_attention_backward(q, k, v, saved, grad, scale);
+        let (q, k, v) = B::knn_attention_backward(q, k, v, saved, grad, scale, kept);
         let parents = ops.parents.map(|parent| parent.map(|node| node.id));
         register::<B, 3>(grads, parents, [q, k, v]);
     }
@@ -38,8 +38,8 @@ impl<B: AttentionOps> Backward<B, 3> for Attention {
 struct SelfAttention;
 
 impl<B: AttentionOps> Backward<B, 1> for SelfAttention {
-    /// qkv, what the backend saved, the number of heads, and the scale.
-    type State = ([FloatTensor<B>; 2], usize, f64);
+    /// qkv, what the backend saved, the number of heads, the scale, and the number of kept keys.
+    type State = ([FloatTensor<B>; 2], usize, f64, usize);
 
     fn backward(
         self,
@@ -47,9 +47,9 @@ impl<B: AttentionOps> Backward<B, 1> for SelfAttention {
         grads: &mut Gradients,
         _checkpointer: &mut Checkpointer,
     ) {
-        let ([qkv, saved], heads, scale) = ops.state;
+        let ([qkv, saved], heads, scale, kept) = ops.state;
         unary::<B, _>(ops.parents, ops.node, grads, |grad| {
-            B::knn_self_attention_backward(qkv, saved, grad, heads, scale)
+            B::knn_self_attention_backward(qkv, saved, grad, heads, scale, kept)
         });
     }
 }
@@ -67,7 +67,7 @@ impl<B: AttentionOps, C: CheckpointStrategy> AttentionOps for Autodiff<B, C> {
         let (out, saved) = B::knn_attention(q.clone(), k.clone(), v.clone(), scale, kept);
         let prep = Attention.prepare::<C>([q_node, k_node, v_node]);
         let out = match prep.compute_bound().stateful() {
-            OpsKind::Tracked(prep) => prep.finish(([q, k, v, saved.clone()], scale), out),
+            OpsKind::Tracked(prep) => prep.finish(([q, k, v, saved.clone()], scale, kept), out),
             OpsKind::UnTracked(prep) => prep.finish(out),
         };
         (out, Self::from_inner(saved))
@@ -86,11 +86,11 @@ impl<B: AttentionOps, C: CheckpointStrategy> AttentionOps for Autodiff<B, C> {
             .compute_bound()
             .stateful()
         {
-            OpsKind::Tracked(prep) => prep.finish(([qkv, saved.clone()], heads, scale), out),
+            OpsKind::Tracked(prep) => prep.finish(([qkv, saved.clone()], heads, scale, kept), out),
             OpsKind::UnTracked(prep) => prep.finish(out),
         };
         (out, Self::from_inner(saved))
     }
-    // The backward methods keep their default bodies, which take `saved` for the probabilities: that
-    // is right for a gradient of a gradient on the backends that save them, and on no other.
+    // The backward methods keep their default bodies, which fit what the composed forward pass saves:
+    // a gradient of a gradient is right on the backends that have no kernel of their own.
 }

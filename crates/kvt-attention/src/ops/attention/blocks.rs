@@ -5,6 +5,7 @@
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
+use crate::ops::buffer::made;
 use crate::ops::matrix::{Matrix, Write, multiply};
 use crate::ops::rows::{RowState, scale, softmax_gradient, weigh, weigh_again};
 
@@ -81,24 +82,22 @@ impl<'a> Problem<'a> {
         self.queries.div_ceil(self.queries.div_ceil(QUERIES).max(1))
     }
 
-    /// Fills `out`, `[image, query, head, value_dim]`, and `states`, `[image, query, head]`.
-    pub(super) fn forward(&self, out: &mut [f32], states: &mut [RowState]) {
+    /// The output, `[image, query, head, value_dim]`; fills `states`, `[image, query, head]`.
+    pub(super) fn forward(&self, states: &mut [RowState]) -> Vec<f32> {
         let width = self.heads * self.v.place.dim;
         let block = self.block();
-        let out = out.par_chunks_mut(self.queries * width);
-        let states = states.par_chunks_mut(self.queries * self.heads);
-        out.zip(states)
-            .enumerate()
-            .for_each(|(image, (out, states))| {
-                let out = out.par_chunks_mut(block * width);
-                let states = states.par_chunks_mut(block * self.heads);
-                out.zip(states).enumerate().for_each_init(
-                    Buffers::default,
-                    |buffers, (number, (out, states))| {
-                        self.forward_block(image, number * block, out, states, buffers);
-                    },
-                );
-            });
+        let size = self.queries * width;
+        let states = states.par_chunks_mut(self.queries * self.heads).enumerate();
+        made(self.images * size, size, states, |out, (image, states)| {
+            let out = out.par_chunks_mut(block * width);
+            let states = states.par_chunks_mut(block * self.heads);
+            out.zip(states).enumerate().for_each_init(
+                Buffers::default,
+                |buffers, (number, (out, states))| {
+                    self.forward_block(image, number * block, out, states, buffers);
+                },
+            );
+        })
     }
 
     fn forward_block(
@@ -144,42 +143,44 @@ impl<'a> Problem<'a> {
         multiply(scores, self.keys, Write::Replace, self.scale, q, k);
     }
 
-    /// Writes the gradients of q, k and v: `out` has one slice per image, in which they lie as
-    /// `places` say (their `image` is not used). `grad` is the gradient of the output.
+    /// The gradients of q, k and v: `size` values per image, in which they lie as `places` say (their
+    /// `image` is not used). `grad` is the gradient of the output.
     pub(super) fn backward(
         &self,
         grad: Heads<'_>,
         states: &[RowState],
-        out: &mut [f32],
+        size: usize,
         places: [Place; 3],
-    ) {
-        let size = out.len() / self.images.max(1);
+    ) -> Vec<f32> {
         let block = self.block();
         let blocks = self.queries.div_ceil(block.max(1));
         let parts = (PARTS / self.images.max(1)).clamp(1, blocks.max(1));
-        out.par_chunks_mut(size)
-            .enumerate()
-            .for_each(|(image, out)| {
-                let part = |part: usize, out: &mut [f32]| {
-                    let mut buffers = Buffers::default();
-                    for number in (part..blocks).step_by(parts) {
-                        let start = number * block;
-                        let queries = start..(start + block).min(self.queries);
-                        // The first block of a part finds nothing to add to.
-                        let write = if number == part {
-                            Write::Replace
-                        } else {
-                            Write::Add
-                        };
-                        let task = (image, queries, write);
-                        self.backward_block(task, grad, states, out, places, &mut buffers);
-                    }
-                };
-                if parts == 1 {
-                    part(0, out);
-                    return;
+        let images = (0..self.images).into_par_iter();
+        made(self.images * size, size, images, |out, image| {
+            let part = |part: usize, out: &mut [f32]| {
+                let mut buffers = Buffers::default();
+                for number in (part..blocks).step_by(parts) {
+                    let start = number * block;
+                    let queries = start..(start + block).min(self.queries);
+                    // The first block of a part finds nothing to add to.
+                    let write = if number == part {
+                        Write::Replace
+                    } else {
+                        Write::Add
+                    };
+                    let task = (image, queries, write);
+                    self.backward_block(task, grad, states, out, places, &mut buffers);
                 }
-                let sums: Vec<Vec<f32>> = (0..parts)
+            };
+            if parts == 1 {
+                part(0, out);
+                return;
+            }
+            // As many at a time as there are threads for, since each has a copy of its own; added in
+            // the order of the parts whatever that number is.
+            let threads = rayon::current_num_threads().max(1);
+            for first in (0..parts).step_by(threads) {
+                let sums: Vec<Vec<f32>> = (first..(first + threads).min(parts))
                     .into_par_iter()
                     .map(|number| {
                         let mut sum = vec![0.0; size];
@@ -187,13 +188,13 @@ impl<'a> Problem<'a> {
                         sum
                     })
                     .collect();
-                out.fill(0.0);
                 for sum in sums {
                     for (out, x) in out.iter_mut().zip(sum) {
                         *out += x;
                     }
                 }
-            });
+            }
+        })
     }
 
     fn backward_block(

@@ -5,7 +5,7 @@ use burn::tensor::{DType, Shape};
 
 use super::AttentionOps;
 use super::blocks::{Heads, Place, Problem};
-use crate::ops::buffer::{narrow, widen};
+use crate::ops::buffer::{narrow, tensor, widen};
 use crate::ops::rows::RowState;
 
 /// Floats of a [`RowState`].
@@ -35,6 +35,7 @@ impl AttentionOps for Flex {
         saved: FloatTensor<Self>,
         grad: FloatTensor<Self>,
         scale: f64,
+        _kept: usize,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = q.dtype();
         let [q, k, v, grad] = [q, k, v, grad].map(prepare);
@@ -58,17 +59,13 @@ impl AttentionOps for Flex {
             offset += tokens * heads * dim;
             (place, tokens)
         });
-        let mut out = FloatTensor::<Self>::empty(Shape::new([problem.images, offset]), DType::F32);
         let grad = Heads {
             data: grad.storage(),
             place: place(&grad),
         };
-        problem.backward(
-            grad,
-            states(&saved),
-            out.storage_mut(),
-            places.map(|(place, _)| place),
-        );
+        let places_only = places.map(|(place, _)| place);
+        let out = problem.backward(grad, states(&saved), offset, places_only);
+        let out = tensor(out, Shape::new([problem.images, offset]));
         let [q, k, v] = places.map(|(place, tokens)| {
             let heads = place.token / place.dim.max(1);
             let part = out.narrow(1, place.offset, tokens * place.token);
@@ -102,6 +99,7 @@ impl AttentionOps for Flex {
         grad: FloatTensor<Self>,
         heads: usize,
         scale: f64,
+        _kept: usize,
     ) -> FloatTensor<Self> {
         let dtype = qkv.dtype();
         let qkv = widen(qkv).to_contiguous();
@@ -114,7 +112,6 @@ impl AttentionOps for Flex {
             token: width,
             ..problem.v.place
         };
-        let mut out = FloatTensor::<Self>::empty(qkv.shape(), DType::F32);
         let places = [problem.q, problem.k, problem.v].map(|x| Place {
             offset: x.place.offset - problem.q.place.offset,
             ..x.place
@@ -123,8 +120,9 @@ impl AttentionOps for Flex {
             data: grad.storage(),
             place: grad_place,
         };
-        problem.backward(grad, states(&saved), out.storage_mut(), places);
-        narrow(out, dtype)
+        let size = 3 * tokens * width;
+        let out = problem.backward(grad, states(&saved), size, places);
+        narrow(tensor(out, qkv.shape()), dtype)
     }
 }
 
@@ -136,11 +134,10 @@ fn forward(problem: &Problem<'_>) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
         heads,
         ..
     } = *problem;
-    let empty =
-        |last| FloatTensor::<Flex>::empty(Shape::new([images, queries, heads, last]), DType::F32);
-    let (mut out, mut saved) = (empty(problem.v.place.dim), empty(STATE));
+    let shape = |last| Shape::new([images, queries, heads, last]);
+    let mut saved = FloatTensor::<Flex>::empty(shape(STATE), DType::F32);
     let states = bytemuck::cast_slice_mut(saved.storage_mut::<f32>());
-    problem.forward(out.storage_mut(), states);
+    let out = tensor(problem.forward(states), shape(problem.v.place.dim));
     (out, saved)
 }
 

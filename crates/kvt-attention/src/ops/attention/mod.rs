@@ -1,19 +1,20 @@
 //! k-NN attention as one operation, from q, k and v to the output.
 //!
 //! On the CPU the scores are never stored: a block of queries at a time goes through the cache, in
-//! both directions. The GPU runtimes compose it of matrix products and [`KnnOps::knn_softmax`], and
-//! keep the probabilities for the gradient.
+//! both directions. The GPU runtimes compose it of matrix products and [`KnnOps::knn_softmax`]; they
+//! keep the probabilities for the gradient where these are few (`composed.rs`).
 
-use burn::backend::{
-    Backend, Dispatch, Scalar, TensorMetadata, backend_extension, tensor::FloatTensor,
-};
-use burn::tensor::{Shape, Slice, Tensor};
+use burn::backend::{Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
+use burn::tensor::{Shape, Tensor};
 
 use super::KnnOps;
 
 mod autodiff;
 mod blocks;
+mod composed;
 mod flex;
+
+use composed::split;
 
 #[cfg(feature = "cube")]
 impl AttentionOps for burn_cubecl::CubeBackend {}
@@ -21,7 +22,7 @@ impl AttentionOps for burn_cubecl::CubeBackend {}
 /// What a backend provides for attention. `kept` is how many keys a query keeps, at least 1.
 ///
 /// The forward methods return the output and a tensor that the gradient needs, whose meaning is the
-/// backend's own: the probabilities where a backend has nothing better.
+/// backend's own.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub trait AttentionOps: KnnOps {
     /// `softmax(top_k(scale q k^T)) v` of q, k, v `[batch, heads, tokens, head_dim]`.
@@ -33,10 +34,7 @@ pub trait AttentionOps: KnnOps {
         scale: f64,
         kept: usize,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let q = Self::float_mul_scalar(q, Scalar::from(scale));
-        let scores = Self::float_matmul(q, Self::float_swap_dims(k, 2, 3));
-        let probabilities = Self::knn_softmax(scores, kept);
-        (Self::float_matmul(probabilities.clone(), v), probabilities)
+        composed::forward::<Self>([q, k, v], scale, kept, composed::SCORES)
     }
 
     /// The gradients of q, k and v from that of the output.
@@ -48,14 +46,9 @@ pub trait AttentionOps: KnnOps {
         saved: FloatTensor<Self>,
         grad: FloatTensor<Self>,
         scale: f64,
+        kept: usize,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        let transposed = |x| Self::float_swap_dims(x, 2, 3);
-        let v_grad = Self::float_matmul(transposed(saved.clone()), grad.clone());
-        let weights = Self::float_matmul(grad, transposed(v));
-        let scores = Self::knn_softmax_backward(saved, weights);
-        let scores = Self::float_mul_scalar(scores, Scalar::from(scale));
-        let k_grad = Self::float_matmul(transposed(scores.clone()), q);
-        (Self::float_matmul(scores, k), k_grad, v_grad)
+        composed::backward::<Self>([q, k, v], saved, grad, scale, kept, composed::SCORES)
     }
 
     /// [`Self::knn_attention`] of the tokens with each other: `qkv` is `[batch, tokens, 3 * dim]` in the
@@ -83,31 +76,19 @@ pub trait AttentionOps: KnnOps {
         grad: FloatTensor<Self>,
         heads: usize,
         scale: f64,
+        kept: usize,
     ) -> FloatTensor<Self> {
         let [q, k, v] = split::<Self>(&qkv, heads);
         let [batch, heads, tokens, dim] = q.shape().dims();
         let grad = Self::float_reshape(grad, Shape::new([batch, tokens, heads, dim]));
         let grad = Self::float_swap_dims(grad, 1, 2);
-        let (q, k, v) = Self::knn_attention_backward(q, k, v, saved, grad, scale);
+        let (q, k, v) = Self::knn_attention_backward(q, k, v, saved, grad, scale, kept);
         let parts = [q, k, v].map(|part| {
             let part = Self::float_swap_dims(part, 1, 2);
             Self::float_reshape(part, Shape::new([batch, tokens, heads * dim]))
         });
         Self::float_cat(parts.into(), 2)
     }
-}
-
-/// Queries, keys and values, each `[batch, heads, tokens, head_dim]`.
-fn split<B: Backend>(qkv: &FloatTensor<B>, heads: usize) -> [FloatTensor<B>; 3] {
-    let [batch, tokens, width] = qkv.shape().dims();
-    let dim = width / 3;
-    [0, 1, 2].map(|part| {
-        let all = |size: usize| Slice::from(0..size);
-        let channels = Slice::from(part * dim..(part + 1) * dim);
-        let part = B::float_slice(qkv.clone(), &[all(batch), all(tokens), channels]);
-        let part = B::float_reshape(part, Shape::new([batch, tokens, heads, dim / heads]));
-        B::float_swap_dims(part, 1, 2)
-    })
 }
 
 /// `softmax(top_k(scale q k^T)) v` on any device, with its own gradient; `kept` is at least 1.

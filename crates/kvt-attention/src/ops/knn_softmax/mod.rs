@@ -7,6 +7,8 @@ mod autodiff;
 #[cfg(feature = "cube")]
 mod cube;
 mod flex;
+#[cfg(feature = "cube")]
+mod kernel;
 
 /// What a backend provides for k-NN attention.
 ///

@@ -1,12 +1,16 @@
 //! Linear layers on the `flex` CPU backend.
 
-use burn::backend::{Flex, TensorMetadata, ops::ModuleOps, tensor::FloatTensor};
+use burn::backend::{
+    Flex, TensorMetadata,
+    ops::{FloatTensorOps, ModuleOps},
+    tensor::FloatTensor,
+};
 use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 
 use super::LinearOps;
-use crate::ops::buffer::{tensor, values_of};
-use crate::ops::matrix::{Matrix, product, product_over_rows};
+use crate::ops::buffer::{changed_copy, nothing, tensor, values_of};
+use crate::ops::matrix::{Matrix, add_product, product, product_over_rows};
 
 /// Parts of the sum over the rows: a constant, so that it does not depend on the number of threads.
 const PARTS: usize = 16;
@@ -39,6 +43,33 @@ impl LinearOps for Flex {
                 add(row, bias);
             }
         });
+        tensor(out, shape)
+    }
+
+    fn affine_add(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        residual: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        if x.dtype() != DType::F32 || is_empty(&x) || is_empty(&weight) {
+            return Self::float_add(residual, Self::affine(x, weight, bias));
+        }
+        let [x, weight, bias, residual] =
+            [x, weight, bias, residual].map(|tensor| tensor.to_contiguous());
+        let [inputs, outputs] = weight.shape().dims();
+        let shape = residual.shape();
+        let rows = shape.num_elements() / outputs;
+        let (values, bias) = (values_of(&residual), values_of(&bias));
+        let block = (BLOCK / outputs).max(1) * outputs;
+        let mut out = changed_copy(values, block, nothing(values.len(), block), |rows, ()| {
+            for row in rows.chunks_exact_mut(outputs) {
+                add(row, bias);
+            }
+        });
+        let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
+        let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
+        add_product(&mut out, x, weight);
         tensor(out, shape)
     }
 

@@ -198,6 +198,6 @@ fn overrides_that_do_not_fit_are_refused() {
             attention: vec![Attention::dense(); 2],
             ..default()
         })
-        .contains("`attention` has 2 entries, but the model has 4 stages")
+        .contains("`neighbors` has 2 entries, but the model has 4 stages")
     );
 }

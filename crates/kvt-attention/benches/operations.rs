@@ -1,0 +1,102 @@
+//! The custom operations on the CPU backend, forward and backward, at the sizes of a DeiT-Tiny step
+//! with a batch of 16: `cargo bench --bench operations`.
+//!
+//! For comparisons with PyTorch, peaks and memory there is `kvt bench`.
+
+use burn::nn::{LayerNormConfig, LinearConfig};
+use burn::tensor::{Device, Distribution, Tensor};
+use divan::{Bencher, black_box};
+use kvt_attention::{
+    Attention, Neighbors, Score, attend, gelu, knn_softmax, layer_norm, linear, linear_add,
+    square_sum,
+};
+
+const BATCH: usize = 16;
+const TOKENS: usize = 197;
+const DIM: usize = 192;
+const HEADS: usize = 3;
+const HIDDEN: usize = 768;
+
+fn main() {
+    divan::main();
+}
+
+fn random<const D: usize>(shape: [usize; D]) -> Tensor<D> {
+    Tensor::random(
+        shape,
+        Distribution::Normal(0.0, 1.0),
+        &Device::flex().autodiff(),
+    )
+}
+
+/// Times a function of a tensor and its gradient.
+fn both<const D: usize, const O: usize>(
+    bencher: Bencher<'_, '_>,
+    shape: [usize; D],
+    function: impl Fn(Tensor<D>) -> Tensor<O>,
+) {
+    let input = random(shape).require_grad();
+    bencher.bench_local(|| black_box(function(input.clone()).sum().backward()));
+}
+
+/// Keys kept of 197: dense, and the paper's choice.
+#[divan::bench(args = [TOKENS, 100])]
+fn attention(bencher: Bencher<'_, '_>, kept: usize) {
+    let attention = Neighbors::count(kept)
+        .map(Attention::knn)
+        .unwrap_or_default();
+    let [k, v] = [(); 2].map(|()| random([BATCH, HEADS, TOKENS, DIM / HEADS]));
+    both(bencher, [BATCH, HEADS, TOKENS, DIM / HEADS], |q| {
+        let (k, v) = (k.clone(), v.clone());
+        let out = attend(q.clone(), k, v, Score::default(), 0.125, &attention, None);
+        // The shapes fit.
+        out.unwrap_or(q)
+    });
+}
+
+/// As [`attention`], from scores to probabilities only.
+#[divan::bench(args = [TOKENS, 100])]
+fn softmax(bencher: Bencher<'_, '_>, kept: usize) {
+    both(bencher, [BATCH, HEADS, TOKENS, TOKENS], |x| {
+        knn_softmax(x, kept)
+    });
+}
+
+/// The GELU between the layers of the MLP.
+#[divan::bench]
+fn gelu_of_the_mlp(bencher: Bencher<'_, '_>) {
+    both(bencher, [BATCH, TOKENS, HIDDEN], gelu);
+}
+
+/// A layer norm of all tokens.
+#[divan::bench]
+fn norm(bencher: Bencher<'_, '_>) {
+    let layer = LayerNormConfig::new(DIM).init(&Device::flex().autodiff());
+    both(bencher, [BATCH, TOKENS, DIM], |x| {
+        layer_norm(&layer, x, 1e-6)
+    });
+}
+
+/// The first layer of the MLP.
+#[divan::bench]
+fn linear_layer(bencher: Bencher<'_, '_>) {
+    let layer = LinearConfig::new(DIM, HIDDEN).init(&Device::flex().autodiff());
+    both(bencher, [BATCH, TOKENS, DIM], |x| linear(&layer, x));
+}
+
+/// The second layer of the MLP, with its residual.
+#[divan::bench]
+fn linear_layer_and_residual(bencher: Bencher<'_, '_>) {
+    let layer = LinearConfig::new(HIDDEN, DIM).init(&Device::flex().autodiff());
+    let residual = random([BATCH, TOKENS, DIM]).require_grad();
+    both(bencher, [BATCH, TOKENS, HIDDEN], |x| {
+        linear_add(&layer, x, residual.clone())
+    });
+}
+
+/// The squared norm of a gradient as large as the MLP's weights.
+#[divan::bench]
+fn square(bencher: Bencher<'_, '_>) {
+    let gradient = random([DIM * HIDDEN]).inner();
+    bencher.bench_local(|| black_box(square_sum(gradient.clone())));
+}
