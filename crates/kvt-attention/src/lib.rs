@@ -5,7 +5,8 @@
 //! - [`Attention`], [`attend`] and [`attend_unchecked`]: from q, k, v to an output.
 //! - [`MultiHeadAttention`]: the same as a Burn module with its projections.
 //! - [`knn_softmax`]: from scores to the probabilities of the kept keys, on every backend.
-//! - [`gelu()`], [`linear()`], [`linear_add()`], [`layer_norm()`]: what else a vision transformer spends its time in.
+//! - [`gelu()`], [`linear()`], [`linear_add()`], [`layer_norm()`], [`depthwise_conv2d()`]: what else a vision
+//!   transformer spends its time in.
 //! - [`adamw()`], [`square_sum()`]: what an optimizer does to every parameter.
 //! - [`Key`], [`Phase`]: keyed randomness, so that a seed gives one result.
 //!
@@ -28,7 +29,7 @@ pub use attention::{
 pub use module::MultiHeadAttention;
 pub use neighbors::{Neighbors, NeighborsError};
 pub use ops::{
-    AdamWStep, AttentionOps, GeluOps, KnnOps, LayerNormOps, LinearOps, OptimizerOps, adamw, gelu,
-    knn_softmax, layer_norm, linear, linear_add, square_sum,
+    AdamWStep, AttentionOps, DepthwiseOps, GeluOps, KnnOps, LayerNormOps, LinearOps, OptimizerOps,
+    adamw, depthwise_conv2d, gelu, knn_softmax, layer_norm, linear, linear_add, square_sum,
 };
 pub use random::{Key, Phase};

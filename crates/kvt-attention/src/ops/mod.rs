@@ -8,6 +8,7 @@
 
 pub(crate) mod attention;
 mod buffer;
+mod depthwise;
 mod gelu;
 mod knn_softmax;
 mod layer_norm;
@@ -19,6 +20,7 @@ pub(crate) mod portable;
 mod rows;
 
 pub use attention::AttentionOps;
+pub use depthwise::{DepthwiseOps, depthwise_conv2d};
 pub use gelu::{GeluOps, gelu};
 pub use knn_softmax::{KnnOps, knn_softmax};
 pub use layer_norm::{LayerNormOps, layer_norm};

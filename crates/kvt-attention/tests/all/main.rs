@@ -8,6 +8,7 @@
     reason = "tests"
 )]
 
+mod depthwise;
 mod devices;
 mod gelu;
 mod golden;

@@ -4,6 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
+use kvt_attention::depthwise_conv2d;
 
 /// A two-dimensional convolution with square kernels.
 #[derive(Module, Debug)]
@@ -83,13 +84,21 @@ impl Conv2d {
     /// `[batch, in_channels, height, width]` to `[batch, out_channels, rows, columns]`.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let ConvSettings {
+            in_channels,
             stride,
             padding,
             groups,
             ..
         } = self.settings;
+        let (weight, bias) = (self.weight.val(), self.bias.as_ref().map(Param::val));
+        if groups == in_channels && groups > 1 {
+            let out = depthwise_conv2d(x, weight, stride, padding);
+            return match bias {
+                Some(bias) => out + bias.reshape([1, -1, 1, 1]),
+                None => out,
+            };
+        }
         let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], groups);
-        let bias = self.bias.as_ref().map(Param::val);
-        conv2d(x, self.weight.val(), bias, options)
+        conv2d(x, weight, bias, options)
     }
 }
