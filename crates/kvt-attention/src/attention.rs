@@ -204,6 +204,9 @@ pub fn attend(
 
 /// [`attend`] for modules, whose shapes and settings fit by construction.
 ///
+/// # Shapes
+/// Those of [`attend`].
+///
 /// # Panics
 /// On shapes that do not fit, as Burn's operations do.
 pub fn attend_unchecked(

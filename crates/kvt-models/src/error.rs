@@ -85,6 +85,14 @@ pub enum ModelError {
         /// The family of models.
         family: &'static str,
     },
+    /// A list for a model of one stage.
+    #[error("`{field}` has {given} entries, but the model has one stage: give one number")]
+    OneStage {
+        /// The field of the configuration.
+        field: &'static str,
+        /// Entries given.
+        given: usize,
+    },
     /// A list that does not fit the number of stages.
     #[error(
         "`{field}` has {given} entries, but the model has {stages} stages: give one entry for all stages, or one per stage (`depth` sets their number)"

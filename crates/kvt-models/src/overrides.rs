@@ -89,10 +89,9 @@ pub(crate) fn one(field: &'static str, given: &[usize], own: usize) -> Result<us
     match given {
         [] => Ok(own),
         [one] => Ok(*one),
-        list => Err(ModelError::StageCount {
+        list => Err(ModelError::OneStage {
             field,
             given: list.len(),
-            stages: 1,
         }),
     }
 }

@@ -58,7 +58,7 @@ impl Macs {
 
     /// All operations.
     pub fn total(self) -> u64 {
-        self.linear + self.attention
+        self.linear.saturating_add(self.attention)
     }
 }
 
@@ -67,8 +67,8 @@ impl Add for Macs {
 
     fn add(self, other: Self) -> Self {
         Self {
-            linear: self.linear + other.linear,
-            attention: self.attention + other.attention,
+            linear: self.linear.saturating_add(other.linear),
+            attention: self.attention.saturating_add(other.attention),
         }
     }
 }
@@ -84,8 +84,8 @@ impl Mul<usize> for Macs {
 
     fn mul(self, times: usize) -> Self {
         Self {
-            linear: self.linear * times as u64,
-            attention: self.attention * times as u64,
+            linear: self.linear.saturating_mul(times as u64),
+            attention: self.attention.saturating_mul(times as u64),
         }
     }
 }

@@ -2,14 +2,15 @@
 
 use crate::error::ModelError;
 
-/// Refuses sizes of zero, and those of which a product may not fit an integer: nobody means them.
+/// Refuses sizes of zero, and those that nobody means: what a model costs must be a number.
 pub(crate) fn sizes(sizes: &[(&'static str, usize)]) -> Result<(), ModelError> {
     for &(field, size) in sizes {
         if size == 0 {
             return Err(ModelError::Zero { field });
         }
         let (largest, expected) = match field {
-            "img_size" => (1 << 16, "at most 65536"),
+            "img_size" | "embed_dim" => (1 << 16, "at most 65536"),
+            "depth" | "in_chans" => (1 << 12, "at most 4096"),
             _ => (1 << 20, "at most 1048576"),
         };
         if size > largest {
@@ -21,6 +22,19 @@ pub(crate) fn sizes(sizes: &[(&'static str, usize)]) -> Result<(), ModelError> {
         }
     }
     Ok(())
+}
+
+/// Refuses maps of more tokens than anybody means.
+pub(crate) fn tokens(side: usize) -> Result<(), ModelError> {
+    const LARGEST: usize = 1 << 10;
+    if side <= LARGEST {
+        return Ok(());
+    }
+    Err(ModelError::OutOfRange {
+        field: "tokens along a side of the map",
+        value: side as f64,
+        expected: "at most 1024: take larger patches or smaller images",
+    })
 }
 
 /// Refuses lists, given by their lengths, that do not have one entry per stage.
@@ -61,13 +75,13 @@ pub(crate) fn whole_heads(embed_dim: usize, num_heads: usize) -> Result<(), Mode
 
 /// Refuses an MLP without hidden channels.
 pub(crate) fn mlp(embed_dim: usize, mlp_ratio: f64) -> Result<(), ModelError> {
-    if mlp_ratio.is_finite() && mlp_hidden(embed_dim, mlp_ratio) > 0 {
+    if mlp_ratio.is_finite() && (1..=1 << 20).contains(&mlp_hidden(embed_dim, mlp_ratio)) {
         return Ok(());
     }
     Err(ModelError::OutOfRange {
         field: "mlp_ratio",
         value: mlp_ratio,
-        expected: "a finite number that leaves at least one hidden channel",
+        expected: "a finite number that leaves at least one hidden channel, and at most 1048576",
     })
 }
 

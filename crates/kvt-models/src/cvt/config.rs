@@ -197,6 +197,7 @@ impl Architecture for CvtConfig {
                     least: stage.embed.kernel - 2 * stage.embed.padding,
                 });
             }
+            validate::tokens(stage.grid)?;
             validate::whole_heads(dim, stage.num_heads)?;
             validate::mlp(dim, *mlp_ratio)?;
             stage.attention.validate()?;

@@ -123,6 +123,7 @@ impl Architecture for DeitConfig {
             ("num_heads", self.num_heads),
         ])?;
         validate::whole_patches(self.img_size, self.patch_size)?;
+        validate::tokens(self.grid_size())?;
         validate::whole_heads(self.embed_dim, self.num_heads)?;
         validate::mlp(self.embed_dim, self.mlp_ratio)?;
         validate::rates(self.drop_path, self.attn_drop)?;

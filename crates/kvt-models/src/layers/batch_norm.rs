@@ -11,7 +11,7 @@ const EPSILON: f64 = 1e-5;
 const MOMENTUM: f64 = 0.1;
 
 /// Normalises each channel: in training by the statistics of the batch, of which it keeps a running
-/// mean, in evaluation by these.
+/// mean, in evaluation by these. A clone shares them, as Burn's running states do.
 #[derive(Module, Debug)]
 pub struct BatchNorm {
     /// `[channels]`.
@@ -37,8 +37,12 @@ impl BatchNorm {
         let [batch, _, height, width] = x.dims();
         let samples = (batch * height * width) as f64;
         let result = batch_norm_train(x, weight, bias, EPSILON);
+        // A single value has no variance to remember; PyTorch refuses it.
+        if samples < 2.0 {
+            return result.output;
+        }
         // The batch is normalised by the biased variance; PyTorch keeps the unbiased one.
-        let unbiased = result.variance.detach() * (samples / (samples - 1.0).max(1.0));
+        let unbiased = result.variance.detach() * (samples / (samples - 1.0));
         keep(&self.running_mean, result.mean.detach());
         keep(&self.running_var, unbiased);
         result.output

@@ -50,7 +50,8 @@ impl ConvSettings {
 
     /// Multiply-accumulate operations on an image with sides of `size` pixels.
     pub fn macs(&self, size: usize) -> usize {
-        self.output_size(size).pow(2) * self.out_channels * self.fan_in()
+        let outputs = self.output_size(size).pow(2) * self.out_channels;
+        outputs.saturating_mul(self.fan_in())
     }
 
     /// Side of the output of an image with sides of `size` pixels; 0 where the kernel does not fit.

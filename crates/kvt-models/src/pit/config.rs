@@ -194,6 +194,7 @@ impl Architecture for PitConfig {
                 ("depth", stage.depth),
                 ("num_heads", stage.num_heads),
             ])?;
+            validate::tokens(stage.grid)?;
             validate::whole_heads(embed_dim, stage.num_heads)?;
             validate::mlp(embed_dim, self.mlp_ratio)?;
             stage.attention.validate()?;

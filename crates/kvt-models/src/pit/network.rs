@@ -194,8 +194,9 @@ impl Network for Pit {
     /// The original's `pools.0` is what timm makes the beginning of `transformers.1`.
     fn timm_name(official: &str) -> String {
         let pool = official.strip_prefix("pools.").and_then(numbered);
-        match pool {
-            Some((stage, rest)) => format!("transformers.{}.pool.{rest}", stage + 1),
+        let next = pool.and_then(|(stage, rest)| Some((stage.checked_add(1)?, rest)));
+        match next {
+            Some((stage, rest)) => format!("transformers.{stage}.pool.{rest}"),
             None => official.to_owned(),
         }
     }

@@ -209,3 +209,51 @@ fn sizes_that_describe_no_model_are_refused() {
         ModelError::Attention(_)
     ));
 }
+
+#[test]
+fn sizes_whose_cost_is_no_number_are_refused() {
+    let with = |name: &str, overrides: ModelOverrides| {
+        let config = ModelConfig::by_name(name).unwrap().with(&overrides);
+        config.unwrap_err().to_string()
+    };
+    let large = ModelOverrides {
+        img_size: Some(65_536),
+        patch_size: Some(1),
+        ..ModelOverrides::default()
+    };
+    for name in ["deit_tiny_patch16_224", "swin_tiny_patch4_window7_224"] {
+        assert!(with(name, large.clone()).contains("at most 1024"));
+    }
+    let overlapping = ModelOverrides {
+        img_size: Some(65_536),
+        patch_stride: Some(1),
+        ..ModelOverrides::default()
+    };
+    for name in ["pit_ti_224", "cvt_13"] {
+        assert!(with(name, overlapping.clone()).contains("at most 1024"));
+    }
+    let wide = ModelOverrides {
+        mlp_ratio: Some(1e30),
+        ..ModelOverrides::default()
+    };
+    for name in [
+        "deit_tiny_patch16_224",
+        "swin_tiny_patch4_window7_224",
+        "pit_ti_224",
+        "cvt_13",
+    ] {
+        assert!(with(name, wide.clone()).contains("`mlp_ratio`"));
+    }
+    let deep = ModelOverrides {
+        embed_dim: vec![65_536],
+        depth: vec![1; 16],
+        num_heads: vec![1],
+        ..ModelOverrides::default()
+    };
+    assert!(with("swin_tiny_patch4_window7_224", deep).contains("`embed_dim`"));
+    let list = ModelOverrides {
+        depth: vec![1, 2],
+        ..ModelOverrides::default()
+    };
+    assert!(with("deit_tiny_patch16_224", list).contains("give one number"));
+}

@@ -222,10 +222,17 @@ impl Architecture for SwinConfig {
             });
         }
         validate::whole_patches(self.img_size, self.patch_size)?;
+        validate::tokens(self.grid_size())?;
         validate::mlp(self.embed_dim, self.mlp_ratio)?;
         validate::rates(self.drop_path, self.attn_drop)?;
         for stage in self.stages() {
-            validate::sizes(&[("depth", stage.depth), ("num_heads", stage.num_heads)])?;
+            validate::sizes(&[
+                ("depth", stage.depth),
+                ("num_heads", stage.num_heads),
+                // It doubles from stage to stage.
+                ("embed_dim", stage.block.dim),
+            ])?;
+            validate::mlp(stage.block.dim, self.mlp_ratio)?;
             validate::whole_heads(stage.block.dim, stage.num_heads)?;
             stage.attention.validate()?;
         }

@@ -8,13 +8,15 @@ use crate::weights::StateDict;
 /// Whether weights carry the original's names.
 pub(super) fn is_official(weights: &StateDict) -> bool {
     let theirs = ["layers.0.downsample.reduction.weight", "head.weight"];
-    theirs.iter().any(|name| weights.get(name).is_some())
+    weights.get("head.fc.weight").is_none() && theirs.iter().any(|name| weights.get(name).is_some())
 }
 
 /// timm's name of a weight of the original.
 pub(super) fn timm_name(official: &str) -> String {
-    match (downsample(official), official.strip_prefix("head.")) {
-        (Some((stage, rest)), _) => format!("layers.{}.downsample.{rest}", stage + 1),
+    let next = |(stage, rest): (usize, _)| Some((stage.checked_add(1)?, rest));
+    let merging = downsample(official).and_then(next);
+    match (merging, official.strip_prefix("head.")) {
+        (Some((stage, rest)), _) => format!("layers.{stage}.downsample.{rest}"),
         (None, Some(rest)) => format!("head.fc.{rest}"),
         (None, None) => official.to_owned(),
     }

@@ -58,7 +58,8 @@ pub struct LoadRow {
 pub enum Outcome {
     /// Loaded as it is.
     Matched,
-    /// Loaded after its position embeddings were resized to the model's image size.
+    /// Loaded after it was resized to the model's image or window size: position embeddings, and tables
+    /// of relative positions.
     Resized,
     /// A classification head that stays as initialised, as asked for.
     Reset,
