@@ -16,8 +16,8 @@ fn input(shape: [usize; 4], seed: usize, device: &Device) -> Tensor<4> {
 
 /// Output and the gradients of x and the weight.
 fn run(
-    x: Tensor<4>,
-    weight: Tensor<4>,
+    x: &Tensor<4>,
+    weight: &Tensor<4>,
     convolve: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>,
 ) -> [Vec<f32>; 3] {
     let out = convolve(x.clone(), weight.clone());
@@ -47,11 +47,11 @@ fn agrees_with_burns_convolution() {
             let device = device.autodiff();
             let x = || input([2, 3, height, width], 1, &device).require_grad();
             let weight = || input([3 * filters, 1, kernel, kernel], 2, &device).require_grad();
-            let actual = run(x(), weight(), |x, weight| {
+            let actual = run(&x(), &weight(), |x, weight| {
                 depthwise_conv2d(x, weight, stride, padding)
             });
             let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], 3);
-            let expected = run(x(), weight(), |x, weight| {
+            let expected = run(&x(), &weight(), |x, weight| {
                 conv2d(x, weight, None, options.clone())
             });
             for (what, (a, e)) in ["out", "x", "weight"]
@@ -77,7 +77,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
         pool.install(|| {
             let x = input([3, 7, 20, 20], 1, &device).require_grad();
             let weight = input([7, 1, 3, 3], 2, &device).require_grad();
-            run(x, weight, |x, weight| depthwise_conv2d(x, weight, 1, 1))
+            run(&x, &weight, |x, weight| depthwise_conv2d(x, weight, 1, 1))
         })
     });
     assert_eq!(results[0], results[1]);
