@@ -46,7 +46,7 @@ CASES = {
     "stride_kv_1": ({**SMALL, "img_size": 20, "stride_kv": [1] * 3}, KNN),
     "odd_size": ({**SMALL, "img_size": 37, "patch_stride": [4, 2, 2], "in_chans": 2}, KNN),
     "in_chans_1": ({**SMALL, "in_chans": 1}, DENSE),
-    "mlp_ratio": ({**SMALL, "img_size": 20, "mlp_ratio": [2.5, 3.0, 1.0]}, DENSE),
+    "mlp_ratio": ({**SMALL, "img_size": 20, "mlp_ratio": [2.5] * 3}, DENSE),
     "temperature": ({**SMALL, "img_size": 20, "depth": [1, 1, 2]}, {**KNN, "temperature": 0.5}),
 }
 

@@ -5,6 +5,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_attention::{Key, Phase};
 
+use crate::common::CommonConfig;
 use crate::error::ModelError;
 use crate::model::{Logits, Model};
 use crate::overrides::ModelOverrides;
@@ -42,14 +43,8 @@ pub(crate) trait Architecture: Sized + Into<ModelConfig> {
     /// timm's name of the architecture; channels x depth stand in for a size it has no name for.
     fn name(&self) -> String;
 
-    /// Side of the square input image in pixels.
-    fn img_size(&self) -> usize;
-
-    /// Channels of the input image.
-    fn in_chans(&self) -> usize;
-
-    /// Classes.
-    fn num_classes(&self) -> usize;
+    /// What every family has.
+    fn common(&self) -> &CommonConfig;
 
     /// Size and cost, computed without building the model; meaningful for a valid configuration.
     fn summary(&self) -> Summary;
@@ -59,6 +54,12 @@ pub(crate) trait Architecture: Sized + Into<ModelConfig> {
 pub(crate) trait Network: Module + Into<Model> {
     /// What they are made from.
     type Config;
+
+    /// What messages call the family.
+    const FAMILY: &'static str;
+
+    /// A parameter that only models of this family have.
+    const MARK: &'static str;
 
     /// Last parts of the names of parameters that get no weight decay although they are no bias and
     /// have more than one dimension.

@@ -8,6 +8,7 @@
 //! [`Model::parameters`], in a [`weights::StateDict`] and in files.
 
 mod architecture;
+mod common;
 pub mod cvt;
 pub mod deit;
 mod error;
@@ -16,13 +17,16 @@ mod model;
 mod overrides;
 pub mod pit;
 mod registry;
+mod stages;
 mod summary;
 pub mod swin;
 mod validate;
 pub mod weights;
 
+pub use common::CommonConfig;
 pub use error::ModelError;
 pub use model::{Logits, Model, Parameter};
 pub use overrides::ModelOverrides;
 pub use registry::{ModelConfig, names};
+pub use stages::StagesConfig;
 pub use summary::{Macs, StageSummary, Summary};

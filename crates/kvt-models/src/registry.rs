@@ -4,6 +4,7 @@ use burn::tensor::Device;
 use kvt_attention::Key;
 
 use crate::architecture::{Architecture, Network, each};
+use crate::common::CommonConfig;
 use crate::cvt::CvtConfig;
 use crate::deit::DeitConfig;
 use crate::error::ModelError;
@@ -158,17 +159,21 @@ impl ModelConfig {
 
     /// Side of the square input image in pixels.
     pub fn img_size(&self) -> usize {
-        each!(Self, self, config => config.img_size())
+        self.common().img_size
     }
 
     /// Channels of the input image.
     pub fn in_chans(&self) -> usize {
-        each!(Self, self, config => config.in_chans())
+        self.common().in_chans
     }
 
     /// Classes.
     pub fn num_classes(&self) -> usize {
-        each!(Self, self, config => config.num_classes())
+        self.common().num_classes
+    }
+
+    fn common(&self) -> &CommonConfig {
+        each!(Self, self, config => config.common())
     }
 
     /// Size and cost, computed without building the model.

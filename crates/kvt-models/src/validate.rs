@@ -37,16 +37,20 @@ pub(crate) fn tokens(side: usize) -> Result<(), ModelError> {
     })
 }
 
-/// Refuses lists, given by their lengths, that do not have one entry per stage.
-pub(crate) fn per_stage(stages: usize, lists: &[(&'static str, usize)]) -> Result<(), ModelError> {
-    match lists.iter().find(|(_, given)| *given != stages) {
-        Some(&(field, given)) => Err(ModelError::StageCount {
-            field,
-            given,
-            stages,
-        }),
-        None => Ok(()),
+/// Refuses a list, given by its length, that does not have one entry per stage.
+pub(crate) fn per_stage(
+    field: &'static str,
+    given: usize,
+    stages: usize,
+) -> Result<(), ModelError> {
+    if given == stages {
+        return Ok(());
     }
+    Err(ModelError::StageCount {
+        field,
+        given,
+        stages,
+    })
 }
 
 /// Refuses an image that does not divide into patches.
@@ -73,9 +77,9 @@ pub(crate) fn whole_heads(embed_dim: usize, num_heads: usize) -> Result<(), Mode
     })
 }
 
-/// Refuses an MLP without hidden channels.
-pub(crate) fn mlp(embed_dim: usize, mlp_ratio: f64) -> Result<(), ModelError> {
-    if mlp_ratio.is_finite() && (1..=1 << 20).contains(&mlp_hidden(embed_dim, mlp_ratio)) {
+/// Refuses an MLP without hidden channels, or with more than anybody means.
+pub(crate) fn mlp(hidden: usize, mlp_ratio: f64) -> Result<(), ModelError> {
+    if mlp_ratio.is_finite() && (1..=1 << 20).contains(&hidden) {
         return Ok(());
     }
     Err(ModelError::OutOfRange {
@@ -85,21 +89,14 @@ pub(crate) fn mlp(embed_dim: usize, mlp_ratio: f64) -> Result<(), ModelError> {
     })
 }
 
-/// Hidden channels of an MLP.
-pub(crate) fn mlp_hidden(embed_dim: usize, mlp_ratio: f64) -> usize {
-    (embed_dim as f64 * mlp_ratio) as usize
-}
-
-/// Refuses rates outside [0, 1).
-pub(crate) fn rates(drop_path: f64, attn_drop: f64) -> Result<(), ModelError> {
-    for (field, value) in [("drop_path", drop_path), ("attn_drop", attn_drop)] {
-        if !(0.0..1.0).contains(&value) {
-            return Err(ModelError::OutOfRange {
-                field,
-                value,
-                expected: "a rate of at least 0 and below 1",
-            });
-        }
+/// Refuses a rate outside [0, 1).
+pub(crate) fn rate(field: &'static str, value: f64) -> Result<(), ModelError> {
+    if (0.0..1.0).contains(&value) {
+        return Ok(());
     }
-    Ok(())
+    Err(ModelError::OutOfRange {
+        field,
+        value,
+        expected: "a rate of at least 0 and below 1",
+    })
 }

@@ -3,10 +3,10 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_attention::{Attention, Dropout, Phase, Score, attend_unchecked, linear};
+use kvt_attention::{Attention, Dropout, Phase, Score, attend_unchecked, linear, linear_add};
 
 use super::stage::StageSize;
-use crate::layers::{BatchNorm, Conv2d, ConvSettings, Init, to_map, to_tokens};
+use crate::layers::{BatchNorm, Conv2d, ConvSettings, Init, SelfAttention, to_map, to_tokens};
 
 /// Multi-head attention of a map of tokens, and of the class token before it, with the original's
 /// parameter names.
@@ -19,6 +19,9 @@ pub(super) struct ConvAttention {
     proj_k: Linear,
     proj_v: Linear,
     proj: Linear,
+    /// Tokens along a side of the map.
+    #[module(skip)]
+    grid: usize,
     #[module(skip)]
     num_heads: usize,
     #[module(skip)]
@@ -63,17 +66,20 @@ impl ConvAttention {
             proj_k: linear("proj_k", size.block.qkv_bias),
             proj_v: linear("proj_v", size.block.qkv_bias),
             proj: linear("proj", true),
-            num_heads: size.num_heads,
-            attention: size.attention,
+            grid: size.grid,
+            num_heads: size.config.num_heads,
+            attention: size.config.attention,
             attn_drop: size.attn_drop,
         }
     }
 
+    /// What the queries take from the values, before the last projection.
+    ///
     /// # Shapes
     ///
     /// `[batch, prefix + grid * grid, dim]` to the same.
-    pub(super) fn forward(&self, x: Tensor<3>, grid: usize, phase: Phase) -> Tensor<3> {
-        let [batch, tokens, dim] = x.dims();
+    fn attend(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
+        let ([batch, tokens, dim], grid) = (x.dims(), self.grid);
         let prefix = tokens - grid * grid;
         let class = (prefix > 0).then(|| x.clone().narrow(1, 0, prefix));
         let map = to_map(x.narrow(1, prefix, grid * grid), [grid, grid]);
@@ -99,6 +105,16 @@ impl ConvAttention {
             &self.attention,
             Dropout::in_phase(phase, self.attn_drop),
         );
-        linear(&self.proj, x.swap_dims(1, 2).reshape([batch, tokens, dim]))
+        x.swap_dims(1, 2).reshape([batch, tokens, dim])
+    }
+}
+
+impl SelfAttention<3> for ConvAttention {
+    fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
+        linear(&self.proj, self.attend(x, phase))
+    }
+
+    fn forward_add(&self, x: Tensor<3>, residual: Tensor<3>, phase: Phase) -> Tensor<3> {
+        linear_add(&self.proj, self.attend(x, phase), residual)
     }
 }

@@ -10,13 +10,19 @@ use super::attention::ConvAttention;
 use super::stage::StageSize;
 use crate::architecture::Network;
 use crate::error::ModelError;
-use crate::layers::{Activation, Conv2d, Init, Mlp, drop_path, drop_path_rates, to_map, to_tokens};
+use crate::layers::{
+    Activation, Block, BlockKind, Conv2d, Init, drop_path_rates, to_map, to_tokens,
+};
 use crate::model::Logits;
-use crate::summary::BlockSize;
 use crate::weights::StateDict;
 
 /// The original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-5;
+
+const BLOCK: BlockKind = BlockKind {
+    norm_epsilon: NORM_EPSILON,
+    activation: Activation::QuickGelu,
+};
 
 /// A CvT.
 #[derive(Module, Debug)]
@@ -34,11 +40,9 @@ pub struct Cvt {
 struct Stage {
     cls_token: Option<Param<Tensor<3>>>,
     patch_embed: ConvEmbed,
-    blocks: Vec<Block>,
+    blocks: Vec<Block<ConvAttention>>,
     #[module(skip)]
     before: usize,
-    #[module(skip)]
-    grid: usize,
 }
 
 /// Patches that overlap, as tokens.
@@ -46,17 +50,6 @@ struct Stage {
 struct ConvEmbed {
     proj: Conv2d,
     norm: LayerNorm,
-}
-
-/// Attention and an MLP, each behind a layer norm and around a residual.
-#[derive(Module, Debug)]
-struct Block {
-    norm1: LayerNorm,
-    attn: ConvAttention,
-    norm2: LayerNorm,
-    mlp: Mlp,
-    #[module(skip)]
-    drop_path: f64,
 }
 
 impl Cvt {
@@ -88,12 +81,15 @@ impl Stage {
                 proj: embed.conv("proj", size.embed),
                 norm: embed.layer_norm(dim, NORM_EPSILON),
             },
-            blocks: drop_path_rates(drop_path, size.depth)
+            blocks: drop_path_rates(drop_path, size.config.depth)
                 .enumerate()
-                .map(|(i, rate)| Block::new(&blocks.child(&i.to_string()), size, rate))
+                .map(|(i, rate)| {
+                    let init = blocks.child(&i.to_string());
+                    let attn = ConvAttention::new(&init.child("attn"), size);
+                    Block::new(&init, BLOCK, size.block, attn, rate)
+                })
                 .collect(),
             before: size.before,
-            grid: size.grid,
         }
     }
 
@@ -110,50 +106,31 @@ impl Stage {
             None => x,
         };
         let phase = phase.named("blocks");
-        (0..).zip(&self.blocks).fold(x, |x, (i, block)| {
-            block.forward(x, self.grid, phase.child(i))
-        })
-    }
-}
-
-impl Block {
-    fn new(init: &Init<'_>, size: &StageSize, drop_path: f64) -> Self {
-        let BlockSize { dim, hidden, .. } = size.block;
-        Self {
-            norm1: init.layer_norm(dim, NORM_EPSILON),
-            attn: ConvAttention::new(&init.child("attn"), size),
-            norm2: init.layer_norm(dim, NORM_EPSILON),
-            mlp: Mlp::new(&init.child("mlp"), dim, hidden, Activation::QuickGelu),
-            drop_path,
-        }
-    }
-
-    /// # Shapes
-    ///
-    /// `[batch, prefix + grid * grid, dim]` to the same.
-    fn forward(&self, x: Tensor<3>, grid: usize, phase: Phase) -> Tensor<3> {
-        let normed = layer_norm(&self.norm1, x.clone(), NORM_EPSILON);
-        let branch = self.attn.forward(normed, grid, phase.named("attn"));
-        let x = x + drop_path(branch, self.drop_path, phase.named("drop_path1"));
-        let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
-        let phase = phase.named("drop_path2");
-        self.mlp.forward_add(normed, x, self.drop_path, phase)
+        (0..)
+            .zip(&self.blocks)
+            .fold(x, |x, (i, block)| block.forward(x, phase.child(i)))
     }
 }
 
 impl Network for Cvt {
     type Config = CvtConfig;
 
+    const FAMILY: &'static str = "CvT";
+    const MARK: &'static str = "stage0.blocks.0.attn.proj_q.weight";
     const NO_WEIGHT_DECAY: &'static [&'static str] = &["cls_token"];
     const CLASSIFIERS: &'static [&'static str] = &["head"];
 
     fn new(config: CvtConfig, device: &Device, key: Key) -> Result<Self, ModelError> {
         let init = Init::new(device, key);
-        let (features, classes) = (config.num_features(), config.num_classes);
+        let (features, classes) = (config.num_features(), config.common.num_classes);
         let stages = config.stages();
         let last = stages.len().saturating_sub(1);
         let stages = stages.iter().enumerate().map(|(s, size)| {
-            let drop_path = if s == last { config.drop_path } else { 0.0 };
+            let drop_path = if s == last {
+                config.common.drop_path
+            } else {
+                0.0
+            };
             Stage::new(&init.child(&format!("stage{s}")), size, drop_path)
         });
         let head = init.child("head");

@@ -1,17 +1,14 @@
 //! A stage of a CvT, and what it costs.
 
-use kvt_attention::Attention;
-
 use crate::layers::ConvSettings;
+use crate::stages::StageConfig;
 use crate::summary::{BlockSize, Macs, StageSummary};
 
 /// A stage, as its modules and their cost need it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StageSize {
     pub block: BlockSize,
-    pub depth: usize,
-    pub num_heads: usize,
-    pub attention: Attention,
+    pub config: StageConfig,
     pub attn_drop: f64,
     /// What makes the map of this stage from that of the stage before.
     pub embed: ConvSettings,
@@ -56,12 +53,12 @@ impl StageSize {
         };
         StageSummary {
             name: format!("stage{stage}"),
-            depth: self.depth,
+            depth: self.config.depth,
             tokens,
             keys,
-            k: self.attention.neighbors.resolve(keys),
-            params: self.depth * (self.block.params() + projections) + embed,
-            macs: block * self.depth + Macs::linear(self.embed.macs(self.before)),
+            k: self.config.attention.neighbors.resolve(keys),
+            params: self.config.depth * (self.block.params() + projections) + embed,
+            macs: block * self.config.depth + Macs::linear(self.embed.macs(self.before)),
         }
     }
 }

@@ -3,17 +3,24 @@
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_attention::{Key, Phase, layer_norm, linear};
+use kvt_attention::{Key, MultiHeadAttention, Phase, layer_norm, linear};
 
 use super::DeitConfig;
 use crate::architecture::Network;
 use crate::error::ModelError;
-use crate::layers::{Block, BlockSettings, Init, PatchEmbed, drop_path_rates};
+use crate::layers::{
+    Activation, Block, BlockKind, Init, PatchEmbed, drop_path_rates, multi_head_attention,
+};
 use crate::model::Logits;
 use crate::weights::pos_embed;
 
 /// timm's epsilon of a vision transformer's layer norms.
 const NORM_EPSILON: f64 = 1e-6;
+
+const BLOCK: BlockKind = BlockKind {
+    norm_epsilon: NORM_EPSILON,
+    activation: Activation::Gelu,
+};
 
 /// A DeiT.
 #[derive(Module, Debug)]
@@ -22,7 +29,7 @@ pub struct Deit {
     dist_token: Option<Param<Tensor<3>>>,
     pos_embed: Param<Tensor<3>>,
     patch_embed: PatchEmbed,
-    blocks: Vec<Block>,
+    blocks: Vec<Block<MultiHeadAttention>>,
     norm: LayerNorm,
     head: Linear,
     head_dist: Option<Linear>,
@@ -56,6 +63,8 @@ impl Deit {
 impl Network for Deit {
     type Config = DeitConfig;
 
+    const FAMILY: &'static str = "DeiT";
+    const MARK: &'static str = "blocks.0.attn.qkv.weight";
     const NO_WEIGHT_DECAY: &'static [&'static str] = &["cls_token", "dist_token", "pos_embed"];
     const CLASSIFIERS: &'static [&'static str] = &["head", "head_dist"];
 
@@ -63,17 +72,18 @@ impl Network for Deit {
         let init = Init::new(device, key);
         let dim = config.embed_dim;
         let blocks = init.child("blocks");
-        let blocks = drop_path_rates(config.drop_path, config.depth)
+        let blocks = drop_path_rates(config.common.drop_path, config.depth)
             .enumerate()
             .map(|(i, rate)| {
-                let settings = BlockSettings {
-                    size: config.block(),
-                    num_heads: config.num_heads,
-                    attention: config.attention,
-                    attn_drop: config.attn_drop,
-                    norm_epsilon: NORM_EPSILON,
-                };
-                Block::new(&blocks.child(&i.to_string()), &settings, rate)
+                let (init, size) = (blocks.child(&i.to_string()), config.block());
+                let attn = multi_head_attention(
+                    &init.child("attn"),
+                    size,
+                    config.num_heads,
+                    config.attention,
+                    config.common.attn_drop,
+                );
+                Block::new(&init, BLOCK, size, attn, rate)
             })
             .collect();
         Ok(Self {
@@ -82,16 +92,16 @@ impl Network for Deit {
             pos_embed: init.token("pos_embed", config.tokens(), dim),
             patch_embed: PatchEmbed::new(
                 &init.child("patch_embed"),
-                config.in_chans,
+                config.common.in_chans,
                 dim,
                 config.patch_size,
             ),
             blocks,
             norm: init.layer_norm(dim, NORM_EPSILON),
-            head: init.linear("head", dim, config.num_classes, true),
+            head: init.linear("head", dim, config.common.num_classes, true),
             head_dist: config
                 .distilled
-                .then(|| init.linear("head_dist", dim, config.num_classes, true)),
+                .then(|| init.linear("head_dist", dim, config.common.num_classes, true)),
             config,
         })
     }

@@ -1,4 +1,4 @@
-//! The pre-norm transformer block of DeiT and PiT.
+//! The pre-norm transformer block of all families.
 
 use burn::module::Module;
 use burn::nn::LayerNorm;
@@ -8,79 +8,110 @@ use kvt_attention::{Attention, MultiHeadAttention, Phase, layer_norm};
 use super::{Activation, Init, Mlp, drop_path, drops_paths};
 use crate::summary::BlockSize;
 
+/// What mixes the tokens of a block, of `D - 2` dimensions: 3 for a sequence, 4 for a map.
+pub(crate) trait SelfAttention<const D: usize>: Module {
+    /// # Shapes
+    ///
+    /// `[batch, .., dim]` to the same.
+    fn forward(&self, x: Tensor<D>, phase: Phase) -> Tensor<D>;
+
+    /// `residual` and the output for `x`, in one pass where that can be done.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, .., dim]` each.
+    fn forward_add(&self, x: Tensor<D>, residual: Tensor<D>, phase: Phase) -> Tensor<D> {
+        residual + self.forward(x, phase)
+    }
+}
+
+impl SelfAttention<3> for MultiHeadAttention {
+    fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
+        self.forward(x, phase)
+    }
+
+    fn forward_add(&self, x: Tensor<3>, residual: Tensor<3>, phase: Phase) -> Tensor<3> {
+        self.forward_add(x, residual, phase)
+    }
+}
+
 /// Self-attention and an MLP, each behind a layer norm and around a residual.
 #[derive(Module, Debug)]
-pub(crate) struct Block {
+pub(crate) struct Block<A: Module> {
     norm1: LayerNorm,
-    attn: MultiHeadAttention,
+    attn: A,
     norm2: LayerNorm,
     mlp: Mlp,
     #[module(skip)]
-    drop_path: f64,
+    pub(crate) drop_path: f64,
     #[module(skip)]
     norm_epsilon: f64,
 }
 
-/// What the blocks of a stage have in common.
+/// What the blocks of a family have in common, besides their attention.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BlockSettings {
-    /// Channels.
-    pub size: BlockSize,
-    /// Attention heads.
-    pub num_heads: usize,
-    /// How a query attends.
-    pub attention: Attention,
-    /// Dropout of the attention weights.
-    pub attn_drop: f64,
+pub(crate) struct BlockKind {
     /// Epsilon of the layer norms.
     pub norm_epsilon: f64,
+    /// Of the MLP.
+    pub activation: Activation,
 }
 
-impl Block {
+impl<A: Module> Block<A> {
     /// A block whose branches are dropped at the rate `drop_path`.
-    pub(crate) fn new(init: &Init<'_>, settings: &BlockSettings, drop_path: f64) -> Self {
-        let BlockSettings {
-            size,
-            num_heads,
-            attention,
-            attn_drop,
-            norm_epsilon,
-        } = *settings;
-        let attn = init.child("attn");
+    pub(crate) fn new(
+        init: &Init<'_>,
+        kind: BlockKind,
+        size: BlockSize,
+        attn: A,
+        drop_path: f64,
+    ) -> Self {
+        let BlockSize { dim, hidden, .. } = size;
         Self {
-            norm1: init.layer_norm(size.dim, norm_epsilon),
-            attn: MultiHeadAttention::new(
-                attn.linear("qkv", size.dim, 3 * size.dim, size.qkv_bias),
-                attn.linear("proj", size.dim, size.dim, true),
-                num_heads,
-                attention,
-                attn_drop,
-            ),
-            norm2: init.layer_norm(size.dim, norm_epsilon),
-            mlp: Mlp::new(&init.child("mlp"), size.dim, size.hidden, Activation::Gelu),
+            norm1: init.layer_norm(dim, kind.norm_epsilon),
+            attn,
+            norm2: init.layer_norm(dim, kind.norm_epsilon),
+            mlp: Mlp::new(&init.child("mlp"), dim, hidden, kind.activation),
             drop_path,
-            norm_epsilon,
+            norm_epsilon: kind.norm_epsilon,
         }
     }
 
     /// # Shapes
     ///
-    /// `[batch, tokens, dim]` to the same.
-    pub(crate) fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
+    /// `[batch, .., dim]` to the same.
+    pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>, phase: Phase) -> Tensor<D>
+    where
+        A: SelfAttention<D>,
+    {
         let (rate, attn) = (self.drop_path, phase.named("attn"));
         let normed = layer_norm(&self.norm1, x.clone(), self.norm_epsilon);
         // What is not dropped is added while it is made.
         let x = if drops_paths(rate, phase) {
-            x + drop_path(
-                self.attn.forward(normed, attn),
-                rate,
-                phase.named("drop_path1"),
-            )
+            let branch = self.attn.forward(normed, attn);
+            x + drop_path(branch, rate, phase.named("drop_path1"))
         } else {
             self.attn.forward_add(normed, x, attn)
         };
         let normed = layer_norm(&self.norm2, x.clone(), self.norm_epsilon);
-        self.mlp
-            .forward_add(normed, x, rate, phase.named("drop_path2"))
+        let phase = phase.named("drop_path2");
+        self.mlp.forward_add(normed, x, rate, phase)
     }
+}
+
+/// The attention of DeiT and PiT: all three projections in one.
+pub(crate) fn multi_head_attention(
+    init: &Init<'_>,
+    size: BlockSize,
+    num_heads: usize,
+    attention: Attention,
+    attn_drop: f64,
+) -> MultiHeadAttention {
+    MultiHeadAttention::new(
+        init.linear("qkv", size.dim, 3 * size.dim, size.qkv_bias),
+        init.linear("proj", size.dim, size.dim, true),
+        num_heads,
+        attention,
+        attn_drop,
+    )
 }

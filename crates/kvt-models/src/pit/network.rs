@@ -3,18 +3,26 @@
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_attention::{Key, Phase, layer_norm, linear};
+use kvt_attention::{Key, MultiHeadAttention, Phase, layer_norm, linear};
 
 use super::PitConfig;
 use super::stage::StageSize;
 use crate::architecture::Network;
 use crate::error::ModelError;
-use crate::layers::{Block, BlockSettings, Conv2d, Init, drop_path_rates, to_map, to_tokens};
+use crate::layers::{
+    Activation, Block, BlockKind, Conv2d, Init, drop_path_rates, multi_head_attention, to_map,
+    to_tokens,
+};
 use crate::model::Logits;
 use crate::weights::{StateDict, pos_embed};
 
 /// The original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-6;
+
+const BLOCK: BlockKind = BlockKind {
+    norm_epsilon: NORM_EPSILON,
+    activation: Activation::Gelu,
+};
 
 /// A PiT.
 #[derive(Module, Debug)]
@@ -42,7 +50,7 @@ struct PatchEmbed {
 #[derive(Module, Debug)]
 struct Stage {
     pool: Option<Pool>,
-    blocks: Vec<Block>,
+    blocks: Vec<Block<MultiHeadAttention>>,
 }
 
 /// A convolution for the map and a linear layer for the class tokens, which have no neighbours.
@@ -77,13 +85,6 @@ impl Pit {
 
 impl Stage {
     fn new(init: &Init<'_>, size: &StageSize, attn_drop: f64, rates: &[f64]) -> Self {
-        let settings = BlockSettings {
-            size: size.block,
-            num_heads: size.num_heads,
-            attention: size.attention,
-            attn_drop,
-            norm_epsilon: NORM_EPSILON,
-        };
         let pool = init.child("pool");
         let blocks = init.child("blocks");
         Self {
@@ -95,7 +96,15 @@ impl Stage {
             blocks: (0..)
                 .zip(rates)
                 .map(|(i, rate): (usize, _)| {
-                    Block::new(&blocks.child(&i.to_string()), &settings, *rate)
+                    let init = blocks.child(&i.to_string());
+                    let attn = multi_head_attention(
+                        &init.child("attn"),
+                        size.block,
+                        size.config.num_heads,
+                        size.config.attention,
+                        attn_drop,
+                    );
+                    Block::new(&init, BLOCK, size.block, attn, *rate)
                 })
                 .collect(),
         }
@@ -132,6 +141,8 @@ impl Pool {
 impl Network for Pit {
     type Config = PitConfig;
 
+    const FAMILY: &'static str = "PiT";
+    const MARK: &'static str = "transformers.0.blocks.0.attn.qkv.weight";
     const NO_WEIGHT_DECAY: &'static [&'static str] = &["pos_embed", "cls_token"];
     const CLASSIFIERS: &'static [&'static str] = &["head", "head_dist"];
 
@@ -139,18 +150,18 @@ impl Network for Pit {
         // The original initialises nothing but the layer norms, the tokens and the positions.
         let init = Init::new(device, key).with_uniform_linears();
         let transformers = init.child("transformers");
-        let blocks = config.depth.iter().sum();
-        let mut rates = drop_path_rates(config.drop_path, blocks);
+        let blocks = config.stages.depth.iter().sum();
+        let mut rates = drop_path_rates(config.common.drop_path, blocks);
         let stages = config.stages();
         let stages = stages.iter().enumerate().map(|(s, size)| {
-            let rates: Vec<f64> = rates.by_ref().take(size.depth).collect();
+            let rates: Vec<f64> = rates.by_ref().take(size.config.depth).collect();
             let init = transformers.child(&s.to_string());
-            Stage::new(&init, size, config.attn_drop, &rates)
+            Stage::new(&init, size, config.common.attn_drop, &rates)
         });
         let transformers = stages.collect();
         let (patch_embed, grid) = (config.patch_embed(), config.grid_size());
         let (dim, features) = (patch_embed.out_channels, config.num_features());
-        let classes = config.num_classes;
+        let classes = config.common.num_classes;
         Ok(Self {
             pos_embed: init.trunc_normal("pos_embed", [1, dim, grid, grid]),
             cls_token: init.token("cls_token", config.num_prefix_tokens(), dim),

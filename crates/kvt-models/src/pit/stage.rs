@@ -1,16 +1,13 @@
 //! A stage of a PiT, and what it costs.
 
-use kvt_attention::Attention;
-
 use crate::layers::ConvSettings;
+use crate::stages::StageConfig;
 use crate::summary::{BlockSize, Macs, StageSummary};
 
 /// A stage, as its modules and their cost need it.
 pub(super) struct StageSize {
     pub block: BlockSize,
-    pub depth: usize,
-    pub num_heads: usize,
-    pub attention: Attention,
+    pub config: StageConfig,
     /// What makes the map of this stage from that of the stage before.
     pub pool: Option<ConvSettings>,
     /// Tokens along a side of the map before.
@@ -44,12 +41,12 @@ impl StageSize {
         });
         StageSummary {
             name: format!("transformers.{stage}"),
-            depth: self.depth,
+            depth: self.config.depth,
             tokens,
             keys: tokens,
-            k: self.attention.neighbors.resolve(tokens),
-            params: self.depth * self.block.params() + pool,
-            macs: self.block.macs(tokens, tokens) * self.depth + Macs::linear(pool_macs),
+            k: self.config.attention.neighbors.resolve(tokens),
+            params: self.config.depth * self.block.params() + pool,
+            macs: self.block.macs(tokens, tokens) * self.config.depth + Macs::linear(pool_macs),
         }
     }
 }

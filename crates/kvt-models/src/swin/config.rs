@@ -1,12 +1,12 @@
 //! Sizes of a Swin, and what they cost.
 
-use kvt_attention::Attention;
-
 use super::Swin;
 use super::window::Windows;
 use crate::architecture::Architecture;
+use crate::common::{CommonConfig, joined};
 use crate::error::ModelError;
-use crate::overrides::{self, ModelOverrides};
+use crate::overrides::ModelOverrides;
+use crate::stages::{StageConfig, StagesConfig};
 use crate::summary::{BlockSize, Macs, StageSummary, Summary};
 use crate::validate;
 
@@ -16,32 +16,16 @@ const MAX_STAGES: usize = 16;
 /// Sizes and settings of a Swin. Lists have one entry per stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwinConfig {
-    /// Side of the square input image in pixels.
-    pub img_size: usize,
+    /// What it shares with the other families.
+    pub common: CommonConfig,
     /// Side of a patch in pixels; divides `img_size`.
     pub patch_size: usize,
-    /// Channels of the input image.
-    pub in_chans: usize,
-    /// Classes.
-    pub num_classes: usize,
     /// Channels of a token in the first stage; they double from stage to stage.
     pub embed_dim: usize,
-    /// Blocks of each stage; the length is the number of stages.
-    pub depth: Vec<usize>,
-    /// Attention heads of each stage; divide its channels.
-    pub num_heads: Vec<usize>,
     /// Side of a window in tokens. A map that is smaller is one window.
     pub window_size: usize,
-    /// Hidden channels of the MLP as a multiple of the stage's channels.
-    pub mlp_ratio: f64,
-    /// Whether queries, keys and values have a bias.
-    pub qkv_bias: bool,
-    /// Stochastic depth of the last block, in [0, 1); falls linearly to 0 in the first.
-    pub drop_path: f64,
-    /// Dropout of the attention weights, in [0, 1).
-    pub attn_drop: f64,
-    /// The attention of the blocks of each stage.
-    pub attention: Vec<Attention>,
+    /// Blocks, heads and attention of each stage.
+    pub stages: StagesConfig,
 }
 
 /// Sizes and settings of one stage.
@@ -49,14 +33,10 @@ pub struct SwinConfig {
 pub(super) struct StageSize {
     /// What a block is made of, besides its table of relative positions.
     pub block: BlockSize,
-    /// Blocks.
-    pub depth: usize,
-    /// Attention heads.
-    pub num_heads: usize,
+    /// Blocks, heads and attention.
+    pub config: StageConfig,
     /// The windows of the blocks with an even index; the others are shifted.
     pub windows: Windows,
-    /// How a query attends.
-    pub attention: Attention,
     /// Dropout of the attention weights.
     pub attn_drop: f64,
 }
@@ -64,33 +44,29 @@ pub(super) struct StageSize {
 impl SwinConfig {
     /// Patches along a side of the image: tokens along a side of the first stage's map.
     pub fn grid_size(&self) -> usize {
-        self.img_size.checked_div(self.patch_size).unwrap_or(0)
+        self.common
+            .img_size
+            .checked_div(self.patch_size)
+            .unwrap_or(0)
     }
 
     /// Channels of the last stage.
     pub fn num_features(&self) -> usize {
-        self.embed_dim << self.depth.len().saturating_sub(1)
+        self.embed_dim << self.stages.count().saturating_sub(1)
     }
 
     /// The stages, first to last.
     pub(super) fn stages(&self) -> impl Iterator<Item = StageSize> {
         // A map of an odd size is padded before it is halved.
         let maps = std::iter::successors(Some(self.grid_size()), |map| Some(map.div_ceil(2)));
-        let lists = self.depth.iter().zip(&self.num_heads).zip(&self.attention);
-        let stages = lists.zip(maps).enumerate();
-        stages.map(|(stage, (((&depth, &num_heads), &attention), map))| {
+        let stages = self.stages.iter().zip(maps).enumerate();
+        stages.map(|(stage, (config, map))| {
             let dim = self.embed_dim << stage;
             StageSize {
-                block: BlockSize {
-                    dim,
-                    hidden: validate::mlp_hidden(dim, self.mlp_ratio),
-                    qkv_bias: self.qkv_bias,
-                },
-                depth,
-                num_heads,
+                block: self.common.block(dim),
+                config,
                 windows: Windows::new(map, self.window_size),
-                attention,
-                attn_drop: self.attn_drop,
+                attn_drop: self.common.attn_drop,
             }
         })
     }
@@ -99,9 +75,14 @@ impl SwinConfig {
 impl StageSize {
     /// Size and cost of the blocks, and of the merging of patches before them.
     fn summary(&self, stage: usize) -> StageSummary {
-        let Self { block, windows, .. } = *self;
+        let Self {
+            block,
+            windows,
+            config,
+            ..
+        } = *self;
         let (dim, tokens, keys) = (block.dim, windows.map.pow(2), windows.area());
-        let table = windows.relative_positions() * self.num_heads;
+        let table = windows.relative_positions() * config.num_heads;
         // What pads a map is projected and attends, but does not reach the MLP.
         let padded = windows.count() * keys;
         let padding = Macs::linear((padded - tokens) * 4 * dim * dim);
@@ -116,12 +97,12 @@ impl StageSize {
         };
         StageSummary {
             name: format!("layers.{stage}"),
-            depth: self.depth,
+            depth: config.depth,
             tokens,
             keys,
-            k: self.attention.neighbors.resolve(keys),
-            params: self.depth * (block.params() + table) + merging + merging_norm,
-            macs: (block.macs(tokens, 0) + padding + attention) * self.depth
+            k: config.attention.neighbors.resolve(keys),
+            params: config.depth * (block.params() + table) + merging + merging_norm,
+            macs: (block.macs(tokens, 0) + padding + attention) * config.depth
                 + Macs::linear(tokens * merging),
         }
     }
@@ -145,19 +126,11 @@ impl Architecture for SwinConfig {
         ];
         let configs = sizes.map(
             |((embed_dim, depth, num_heads), window_size, img_size)| Self {
-                img_size,
+                common: CommonConfig::imagenet(img_size),
                 patch_size: 4,
-                in_chans: 3,
-                num_classes: 1000,
                 embed_dim,
-                depth: vec![2, 2, depth, 2],
-                num_heads: num_heads.to_vec(),
                 window_size,
-                mlp_ratio: 4.0,
-                qkv_bias: true,
-                drop_path: 0.0,
-                attn_drop: 0.0,
-                attention: vec![Attention::dense(); 4],
+                stages: StagesConfig::dense(&[2, 2, depth, 2], &num_heads),
             },
         );
         configs.into()
@@ -165,9 +138,9 @@ impl Architecture for SwinConfig {
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         overrides.refuse("Swin", &["patch_stride", "kv_stride"])?;
-        let stages = overrides.stages(self.depth.len());
-        let per_stage =
-            |field, given: &[usize], own: &[usize]| overrides::per_stage(field, given, own, stages);
+        let stages = self
+            .stages
+            .with(overrides, overrides.stages(self.stages.count()))?;
         let embed_dim = match overrides.embed_dim.as_slice() {
             [] => self.embed_dim,
             [first] => *first,
@@ -180,61 +153,35 @@ impl Architecture for SwinConfig {
             }
         };
         Ok(Self {
-            img_size: overrides.img_size.unwrap_or(self.img_size),
+            common: self.common.with(overrides),
             patch_size: overrides.patch_size.unwrap_or(self.patch_size),
-            in_chans: overrides.in_chans.unwrap_or(self.in_chans),
-            num_classes: overrides.num_classes.unwrap_or(self.num_classes),
             embed_dim,
-            depth: per_stage("depth", &overrides.depth, &self.depth)?,
-            num_heads: per_stage("num_heads", &overrides.num_heads, &self.num_heads)?,
             window_size: overrides.window_size.unwrap_or(self.window_size),
-            mlp_ratio: overrides.mlp_ratio.unwrap_or(self.mlp_ratio),
-            qkv_bias: overrides.qkv_bias.unwrap_or(self.qkv_bias),
-            drop_path: overrides.drop_path.unwrap_or(self.drop_path),
-            attn_drop: overrides.attn_drop.unwrap_or(self.attn_drop),
-            attention: overrides.attentions(&self.attention, stages),
+            stages,
         })
     }
 
     fn validate(&self) -> Result<(), ModelError> {
-        let stages = self.depth.len();
+        self.common.validate()?;
+        self.stages.validate()?;
         validate::sizes(&[
-            ("img_size", self.img_size),
             ("patch_size", self.patch_size),
-            ("in_chans", self.in_chans),
-            ("num_classes", self.num_classes),
             ("embed_dim", self.embed_dim),
-            ("depth", stages),
             ("window_size", self.window_size),
         ])?;
-        validate::per_stage(
-            stages,
-            &[
-                ("num_heads", self.num_heads.len()),
-                ("attention", self.attention.len()),
-            ],
-        )?;
-        if stages > MAX_STAGES {
+        if self.stages.count() > MAX_STAGES {
             return Err(ModelError::OutOfRange {
                 field: "number of stages",
-                value: stages as f64,
+                value: self.stages.count() as f64,
                 expected: "at most 16 entries of `depth`, since every stage doubles the channels",
             });
         }
-        validate::whole_patches(self.img_size, self.patch_size)?;
+        validate::whole_patches(self.common.img_size, self.patch_size)?;
         validate::tokens(self.grid_size())?;
-        validate::mlp(self.embed_dim, self.mlp_ratio)?;
-        validate::rates(self.drop_path, self.attn_drop)?;
         for stage in self.stages() {
-            validate::sizes(&[
-                ("depth", stage.depth),
-                ("num_heads", stage.num_heads),
-                // It doubles from stage to stage.
-                ("embed_dim", stage.block.dim),
-            ])?;
-            validate::mlp(stage.block.dim, self.mlp_ratio)?;
-            validate::whole_heads(stage.block.dim, stage.num_heads)?;
-            stage.attention.validate()?;
+            // The channels double from stage to stage.
+            let dim = stage.block.dim;
+            self.common.validate_stage(dim, &stage.config)?;
         }
         Ok(())
     }
@@ -242,44 +189,33 @@ impl Architecture for SwinConfig {
     fn name(&self) -> String {
         let sizes = (
             self.embed_dim,
-            self.depth.as_slice(),
-            self.num_heads.as_slice(),
+            self.stages.depth.as_slice(),
+            self.stages.num_heads.as_slice(),
         );
         let size = match sizes {
             (96, [2, 2, 6, 2], [3, 6, 12, 24]) => "tiny".to_owned(),
             (96, [2, 2, 18, 2], [3, 6, 12, 24]) => "small".to_owned(),
             (128, [2, 2, 18, 2], [4, 8, 16, 32]) => "base".to_owned(),
             (192, [2, 2, 18, 2], [6, 12, 24, 48]) => "large".to_owned(),
-            (dim, depth, _) => {
-                let depth: Vec<String> = depth.iter().map(usize::to_string).collect();
-                format!("{dim}x{}", depth.join("-"))
-            }
+            (dim, depth, _) => format!("{dim}x{}", joined(depth)),
         };
-        let (patch, window, img) = (self.patch_size, self.window_size, self.img_size);
+        let (patch, window, img) = (self.patch_size, self.window_size, self.common.img_size);
         format!("swin_{size}_patch{patch}_window{window}_{img}")
     }
 
-    fn img_size(&self) -> usize {
-        self.img_size
-    }
-
-    fn in_chans(&self) -> usize {
-        self.in_chans
-    }
-
-    fn num_classes(&self) -> usize {
-        self.num_classes
+    fn common(&self) -> &CommonConfig {
+        &self.common
     }
 
     fn summary(&self) -> Summary {
         let stages = self.stages().enumerate();
         let stages: Vec<StageSummary> = stages.map(|(i, stage)| stage.summary(i)).collect();
-        let patch_inputs = self.in_chans * self.patch_size.pow(2);
+        let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
         let patches = self.grid_size().pow(2);
         let patch_embed = (patch_inputs + 1) * self.embed_dim + 2 * self.embed_dim;
         let features = self.num_features();
-        let classifier = (features + 1) * self.num_classes;
-        let outside = patches * patch_inputs * self.embed_dim + features * self.num_classes;
+        let classifier = (features + 1) * self.common.num_classes;
+        let outside = patches * patch_inputs * self.embed_dim + features * self.common.num_classes;
         let blocks: usize = stages.iter().map(|stage| stage.params).sum();
         Summary {
             name: self.name(),

@@ -18,7 +18,7 @@
 //! map is rolled, then padded with zeros at its right and bottom, and the padding is not masked, so
 //! that the biases of the projection are keys there.
 
-mod block;
+mod attention;
 mod config;
 mod layout;
 mod network;

@@ -5,18 +5,23 @@ use burn::nn::{LayerNorm, Linear};
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_attention::{Key, Phase, layer_norm, linear};
 
-use super::block::Block;
+use super::attention::WindowAttention;
 use super::config::{StageSize, SwinConfig};
 use super::window::pad;
 use super::{layout, table};
 use crate::architecture::Network;
 use crate::error::ModelError;
-use crate::layers::{Init, PatchEmbed, drop_path_rates};
+use crate::layers::{Activation, Block, BlockKind, Init, PatchEmbed, drop_path_rates};
 use crate::model::Logits;
 use crate::weights::StateDict;
 
 /// The original's epsilon of all layer norms.
-pub(super) const NORM_EPSILON: f64 = 1e-5;
+const NORM_EPSILON: f64 = 1e-5;
+
+const BLOCK: BlockKind = BlockKind {
+    norm_epsilon: NORM_EPSILON,
+    activation: Activation::Gelu,
+};
 
 /// A Swin.
 #[derive(Module, Debug)]
@@ -33,7 +38,7 @@ pub struct Swin {
 #[derive(Module, Debug)]
 struct Stage {
     downsample: Option<PatchMerging>,
-    blocks: Vec<Block>,
+    blocks: Vec<Block<WindowAttention>>,
 }
 
 /// Makes one token of twice the channels out of 2 x 2.
@@ -81,7 +86,9 @@ impl Stage {
                 .zip(shifts)
                 .enumerate()
                 .map(|(i, (rate, windows))| {
-                    Block::new(&blocks.child(&i.to_string()), size, windows, *rate)
+                    let init = blocks.child(&i.to_string());
+                    let attn = WindowAttention::new(&init.child("attn"), size, windows);
+                    Block::new(&init, BLOCK, size.block, attn, *rate)
                 })
                 .collect(),
         }
@@ -139,6 +146,8 @@ fn merge(map: Tensor<4>) -> Tensor<4> {
 impl Network for Swin {
     type Config = SwinConfig;
 
+    const FAMILY: &'static str = "Swin";
+    const MARK: &'static str = "layers.0.blocks.0.attn.qkv.weight";
     const NO_WEIGHT_DECAY: &'static [&'static str] = &["relative_position_bias_table"];
     const CLASSIFIERS: &'static [&'static str] = &["head.fc"];
 
@@ -146,10 +155,10 @@ impl Network for Swin {
         let init = Init::new(device, key);
         let layers = init.child("layers");
         let rates: Vec<f64> =
-            drop_path_rates(config.drop_path, config.depth.iter().sum()).collect();
+            drop_path_rates(config.common.drop_path, config.stages.depth.iter().sum()).collect();
         let mut rates = rates.as_slice();
         let stages = config.stages().enumerate().map(|(s, size)| {
-            let (own, rest) = rates.split_at(size.depth);
+            let (own, rest) = rates.split_at(size.config.depth);
             rates = rest;
             Stage::new(&layers.child(&s.to_string()), &size, s == 0, own)
         });
@@ -158,7 +167,7 @@ impl Network for Swin {
         Ok(Self {
             patch_embed: PatchEmbed::new(
                 &init.child("patch_embed"),
-                config.in_chans,
+                config.common.in_chans,
                 config.embed_dim,
                 config.patch_size,
             )
@@ -168,7 +177,7 @@ impl Network for Swin {
             head: Head {
                 fc: init
                     .child("head")
-                    .linear("fc", features, config.num_classes, true),
+                    .linear("fc", features, config.common.num_classes, true),
             },
             config,
         })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 
-use burn::tensor::{DType, TensorData};
+use burn::tensor::{BoolStore, DType, TensorData};
 use burn_store::bridge;
 use burn_store::pytorch::PytorchReader;
 use safetensors::tensor::TensorView;
@@ -202,7 +202,7 @@ fn tensor_error(path: &Path, name: &str, reason: String) -> WeightsError {
 }
 
 /// The types both sides have.
-const DTYPES: [(DType, Dtype); 12] = [
+const DTYPES: [(DType, Dtype); 13] = [
     (DType::F64, Dtype::F64),
     (DType::F32, Dtype::F32),
     (DType::F16, Dtype::F16),
@@ -215,6 +215,8 @@ const DTYPES: [(DType, Dtype); 12] = [
     (DType::U32, Dtype::U32),
     (DType::U16, Dtype::U16),
     (DType::U8, Dtype::U8),
+    // One byte each, whatever is in it.
+    (DType::Bool(BoolStore::U8), Dtype::BOOL),
 ];
 
 fn burn_dtype(dtype: Dtype) -> Option<DType> {

@@ -17,68 +17,74 @@ pub enum Layout {
     Official,
 }
 
-/// The family of models whose weights these are and whose names they carry, as far as the names
-/// tell.
-pub fn recognise(weights: &StateDict) -> Option<(&'static str, Layout)> {
-    let of = |family, mark, is_official: fn(&StateDict) -> bool| {
-        weights.get(mark)?;
-        let layout = if is_official(weights) {
-            Layout::Official
-        } else {
-            Layout::Timm
-        };
-        Some((family, layout))
-    };
-    of("DeiT", "blocks.0.attn.qkv.weight", Deit::is_official)
-        .or_else(|| {
-            of(
-                "Swin",
-                "layers.0.blocks.0.attn.qkv.weight",
-                Swin::is_official,
-            )
-        })
-        .or_else(|| {
-            of(
-                "PiT",
-                "transformers.0.blocks.0.attn.qkv.weight",
-                Pit::is_official,
-            )
-        })
-        .or_else(|| {
-            of(
-                "CvT",
-                "stage0.blocks.0.attn.proj_q.weight",
-                Cvt::is_official,
-            )
-        })
+/// What the names in a file tell about the model it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recognised {
+    /// The family.
+    pub family: &'static str,
+    /// Whose names these are.
+    pub layout: Layout,
+    /// Rows of the classifier.
+    pub classes: Option<usize>,
+}
+
+/// The model that weights are for, as far as their names tell.
+pub fn recognise(weights: &StateDict) -> Option<Recognised> {
+    known::<Deit>(weights)
+        .or_else(|| known::<Swin>(weights))
+        .or_else(|| known::<Pit>(weights))
+        .or_else(|| known::<Cvt>(weights))
+}
+
+fn known<N: Network>(weights: &StateDict) -> Option<Recognised> {
+    weights.get(N::MARK)?;
+    let layout = layout::<N>(weights);
+    let classifier = N::CLASSIFIERS.first().and_then(|name| {
+        let weight = format!("{name}.weight");
+        weights.get(&renamed::<N>(&weight, layout))
+    });
+    Some(Recognised {
+        family: N::FAMILY,
+        layout,
+        classes: classifier.and_then(|weight| weight.shape().first().copied()),
+    })
+}
+
+fn layout<N: Network>(weights: &StateDict) -> Layout {
+    if N::is_official(weights) {
+        Layout::Official
+    } else {
+        Layout::Timm
+    }
+}
+
+/// The name of a weight in a layout, from that in the other.
+fn renamed<N: Network>(name: &str, layout: Layout) -> String {
+    match layout {
+        Layout::Timm => N::timm_name(name),
+        Layout::Official => N::official_name(name),
+    }
 }
 
 impl Model {
     /// Whose names the weights carry, as far as this model's family tells the two apart.
     pub fn layout(&self, weights: &StateDict) -> Layout {
-        fn is_official<N: Network>(_: &N, weights: &StateDict) -> bool {
-            N::is_official(weights)
+        fn of<N: Network>(_: &N, weights: &StateDict) -> Layout {
+            layout::<N>(weights)
         }
-        if each!(Self, self, model => is_official(model, weights)) {
-            Layout::Official
-        } else {
-            Layout::Timm
-        }
+        each!(Self, self, model => of(model, weights))
     }
 
     /// The weights of this model's family under the names of a layout.
     pub fn rename(&self, weights: &StateDict, layout: Layout) -> StateDict {
-        fn rename<N: Network>(_: &N, name: &str, layout: Layout) -> String {
-            match layout {
-                Layout::Timm => N::timm_name(name),
-                Layout::Official => N::official_name(name),
-            }
+        fn of<N: Network>(_: &N, name: &str, layout: Layout) -> String {
+            renamed::<N>(name, layout)
         }
         if self.layout(weights) == layout {
             return weights.clone();
         }
         let renamed = weights.iter().map(|(name, data)| {
-            let name = each!(Self, self, model => rename(model, name, layout));
+            let name = each!(Self, self, model => of(model, name, layout));
             (name, data.clone())
         });
         renamed.collect()

@@ -13,6 +13,6 @@ mod state_dict;
 
 pub use error::WeightsError;
 pub use file::{read, read_as_stored, write};
-pub use layout::{Layout, recognise};
+pub use layout::{Layout, Recognised, recognise};
 pub use load::{LoadOptions, LoadReport, LoadRow, Outcome};
 pub use state_dict::StateDict;

@@ -4,11 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use kvt_attention::{Attention, Implementation, Neighbors};
-use kvt_models::ModelConfig;
 use kvt_models::cvt::CvtConfig;
 use kvt_models::deit::DeitConfig;
 use kvt_models::pit::PitConfig;
 use kvt_models::swin::SwinConfig;
+use kvt_models::{CommonConfig, ModelConfig, StagesConfig};
 use safetensors::SafeTensors;
 use serde_json::Value;
 
@@ -53,18 +53,12 @@ struct Json(Value, Implementation);
 
 fn deit(config: &Json) -> DeitConfig {
     DeitConfig {
-        img_size: config.size("img_size"),
+        common: config.common(),
         patch_size: config.size("patch_size"),
-        in_chans: config.size("in_chans"),
-        num_classes: config.size("num_classes"),
         embed_dim: config.size("embed_dim"),
         depth: config.size("depth"),
         num_heads: config.size("num_heads"),
-        mlp_ratio: config.number("mlp_ratio"),
-        qkv_bias: config.flag("qkv_bias"),
         distilled: config.flag("distilled"),
-        drop_path: 0.0,
-        attn_drop: 0.0,
         attention: config.attention(1)[0],
     }
 }
@@ -72,19 +66,15 @@ fn deit(config: &Json) -> DeitConfig {
 fn swin(config: &Json) -> SwinConfig {
     let depth = config.sizes("depths");
     SwinConfig {
-        img_size: config.size("img_size"),
+        common: config.common(),
         patch_size: config.size("patch_size"),
-        in_chans: config.size("in_chans"),
-        num_classes: config.size("num_classes"),
         embed_dim: config.size("embed_dim"),
-        attention: config.attention(depth.len()),
-        depth,
-        num_heads: config.sizes("num_heads"),
         window_size: config.size("window_size"),
-        mlp_ratio: config.number("mlp_ratio"),
-        qkv_bias: config.flag("qkv_bias"),
-        drop_path: 0.0,
-        attn_drop: 0.0,
+        stages: StagesConfig {
+            attention: config.attention(depth.len()),
+            depth,
+            num_heads: config.sizes("num_heads"),
+        },
     }
 }
 
@@ -93,53 +83,58 @@ fn pit(config: &Json) -> PitConfig {
     let num_heads = config.sizes("heads");
     let per_head = config.sizes("base_dims");
     PitConfig {
-        img_size: config.size("img_size"),
+        common: config.common(),
         patch_size: config.size("patch_size"),
         patch_stride: config.size("stride"),
-        in_chans: config.size("in_chans"),
-        num_classes: config.size("num_classes"),
         embed_dim: per_head
             .iter()
             .zip(&num_heads)
             .map(|(dim, heads)| dim * heads)
             .collect(),
-        attention: config.attention(depth.len()),
-        depth,
-        num_heads,
-        mlp_ratio: config.number("mlp_ratio"),
-        qkv_bias: true,
         distilled: config.flag("distilled"),
-        drop_path: 0.0,
-        attn_drop: 0.0,
+        stages: StagesConfig {
+            attention: config.attention(depth.len()),
+            depth,
+            num_heads,
+        },
     }
 }
 
 fn cvt(config: &Json) -> CvtConfig {
     let depth = config.sizes("depth");
     CvtConfig {
-        img_size: config.size("img_size"),
-        in_chans: config.size("in_chans"),
-        num_classes: config.size("num_classes"),
+        common: config.common(),
         // Those of the later stages are the same in all models.
         patch_size: config.sizes("patch_size")[0],
         patch_stride: config.sizes("patch_stride")[0],
         embed_dim: config.sizes("dim_embed"),
-        attention: config.attention(depth.len()),
-        depth,
-        num_heads: config.sizes("num_heads"),
-        mlp_ratio: config
-            .list("mlp_ratio")
-            .iter()
-            .map(|ratio| ratio.as_f64().unwrap())
-            .collect(),
-        qkv_bias: true,
         kv_stride: config.sizes("stride_kv")[0],
-        drop_path: 0.0,
-        attn_drop: 0.0,
+        stages: StagesConfig {
+            attention: config.attention(depth.len()),
+            depth,
+            num_heads: config.sizes("num_heads"),
+        },
     }
 }
 
 impl Json {
+    fn common(&self) -> CommonConfig {
+        CommonConfig {
+            img_size: self.size("img_size"),
+            in_chans: self.size("in_chans"),
+            num_classes: self.size("num_classes"),
+            // CvT's is a list, of the same number for all stages.
+            mlp_ratio: match self.0["mlp_ratio"].as_array() {
+                Some(list) => list[0].as_f64().unwrap(),
+                None => self.number("mlp_ratio"),
+            },
+            // PiT and CvT always have one.
+            qkv_bias: self.0["qkv_bias"].as_bool().unwrap_or(true),
+            drop_path: 0.0,
+            attn_drop: 0.0,
+        }
+    }
+
     fn size(&self, name: &str) -> usize {
         self.0[name].as_u64().unwrap() as usize
     }

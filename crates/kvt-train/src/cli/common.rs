@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use indicatif::{ProgressBar, ProgressStyle};
-use kvt_models::weights::StateDict;
+use kvt_models::weights::{StateDict, recognise};
 
 use super::output;
 use crate::config::{Document, ModelPlan, Plan};
@@ -67,11 +67,9 @@ pub(super) fn model_plan(document: &Document) -> anyhow::Result<ModelPlan> {
     Ok(document.model_plan(&names)?)
 }
 
-/// How many classes weights are for: their head tells.
+/// How many classes weights are for, where their names tell the family.
 pub(super) fn classes(weights: &StateDict) -> Option<usize> {
-    let head = weights.get("head.weight");
-    let head = head.or_else(|| weights.get("head.fc.weight"))?;
-    head.shape().first().copied()
+    recognise(weights)?.classes
 }
 
 /// What the command line changes about a configuration.

@@ -122,7 +122,7 @@ fn list(weights: &StateDict) -> String {
     });
     let numbers: usize = weights.iter().map(|(_, data)| data.num_elements()).sum();
     let names = match recognise(weights) {
-        Some((family, layout)) => format!("{family}, {}", names(layout)),
+        Some(known) => format!("{}, {}", known.family, names(known.layout)),
         None => "of no model known here".to_owned(),
     };
     format!(

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::Neighbors;
+use kvt_attention::{Attention, Neighbors};
 
 use super::*;
 use crate::registry::ModelConfig;
@@ -46,7 +46,10 @@ fn sizes_and_costs_are_those_of_the_originals_layers() {
 fn every_stage_resolves_its_own_k() {
     let knn = |k| Attention::knn(Neighbors::count(k).unwrap());
     let config = CvtConfig {
-        attention: vec![knn(1600), knn(400), knn(25)],
+        stages: StagesConfig {
+            attention: vec![knn(1600), knn(400), knn(25)],
+            ..named("cvt_13").stages
+        },
         ..named("cvt_13")
     };
     let counts = |config: &CvtConfig| {
@@ -168,13 +171,16 @@ fn sizes_that_describe_no_model_are_refused() {
         "`window_size` does not apply to CvT: remove it"
     );
     let short = CvtConfig {
-        mlp_ratio: vec![4.0],
+        stages: StagesConfig {
+            num_heads: vec![1],
+            ..named("cvt_13").stages
+        },
         ..named("cvt_13")
     };
     assert!(matches!(
         short.validate(),
         Err(ModelError::StageCount {
-            field: "mlp_ratio",
+            field: "num_heads",
             given: 1,
             stages: 3
         })

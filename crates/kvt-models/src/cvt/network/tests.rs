@@ -8,26 +8,29 @@ use kvt_attention::Attention;
 
 use super::*;
 use crate::architecture::Architecture as _;
+use crate::common::CommonConfig;
 use crate::model::Model;
 use crate::registry::ModelConfig;
+use crate::stages::StagesConfig;
 use crate::weights::{self, LoadOptions, Outcome};
 
 fn small() -> CvtConfig {
     CvtConfig {
-        img_size: 18,
-        in_chans: 2,
-        num_classes: 5,
+        common: CommonConfig {
+            in_chans: 2,
+            num_classes: 5,
+            mlp_ratio: 2.5,
+            ..CommonConfig::imagenet(18)
+        },
         patch_size: 7,
         patch_stride: 2,
         embed_dim: vec![6, 8, 12],
-        depth: vec![1, 2, 2],
-        num_heads: vec![1, 2, 3],
-        mlp_ratio: vec![2.5; 3],
-        qkv_bias: true,
         kv_stride: 2,
-        drop_path: 0.0,
-        attn_drop: 0.0,
-        attention: vec![Attention::dense(); 3],
+        stages: StagesConfig {
+            depth: vec![1, 2, 2],
+            num_heads: vec![1, 2, 3],
+            attention: vec![Attention::dense(); 3],
+        },
     }
 }
 
@@ -49,7 +52,10 @@ fn logits(model: &Model, phase: Phase) -> TensorData {
 fn the_summary_counts_the_built_modules_parameters() {
     for qkv_bias in [false, true] {
         let config = CvtConfig {
-            qkv_bias,
+            common: CommonConfig {
+                qkv_bias,
+                ..small().common
+            },
             ..small()
         };
         let model = build(config.clone(), 1, &Device::flex());
@@ -156,7 +162,10 @@ fn the_heads_bias_starts_as_pytorch_makes_it() {
 fn drop_path_is_for_training_and_the_last_stage() {
     let plain = build(small(), 1, &Device::flex());
     let dropping = CvtConfig {
-        drop_path: 0.9,
+        common: CommonConfig {
+            drop_path: 0.9,
+            ..small().common
+        },
         ..small()
     };
     let Model::Cvt(cvt) = build(dropping, 1, &Device::flex()) else {

@@ -7,23 +7,23 @@ use kvt_attention::Attention;
 
 use super::*;
 use crate::architecture::Architecture;
+use crate::common::CommonConfig;
 use crate::model::Model;
 use crate::registry::ModelConfig;
 
 fn small(distilled: bool) -> DeitConfig {
     DeitConfig {
-        img_size: 16,
+        common: CommonConfig {
+            in_chans: 2,
+            num_classes: 5,
+            mlp_ratio: 2.5,
+            ..CommonConfig::imagenet(16)
+        },
         patch_size: 4,
-        in_chans: 2,
-        num_classes: 5,
         embed_dim: 12,
         depth: 3,
         num_heads: 3,
-        mlp_ratio: 2.5,
-        qkv_bias: true,
         distilled,
-        drop_path: 0.0,
-        attn_drop: 0.0,
         attention: Attention::dense(),
     }
 }
@@ -44,7 +44,10 @@ fn the_summary_counts_the_built_modules_parameters() {
     for distilled in [false, true] {
         for qkv_bias in [false, true] {
             let config = DeitConfig {
-                qkv_bias,
+                common: CommonConfig {
+                    qkv_bias,
+                    ..small(distilled).common
+                },
                 ..small(distilled)
             };
             let model = build(config.clone(), &Device::flex());
@@ -140,7 +143,10 @@ fn drop_path_changes_training_only() {
     let plain = build(small(false), &device);
     let dropping = build(
         DeitConfig {
-            drop_path: 0.9,
+            common: CommonConfig {
+                drop_path: 0.9,
+                ..small(false).common
+            },
             ..small(false)
         },
         &device,

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::Neighbors;
+use kvt_attention::{Attention, Neighbors};
 
 use super::*;
 use crate::registry::ModelConfig;
@@ -57,11 +57,14 @@ fn operations_are_those_of_timms_layers() {
 fn every_stage_resolves_its_own_k() {
     let knn = |neighbors| Attention::knn(neighbors);
     let config = PitConfig {
-        attention: vec![
-            knn(Neighbors::count(360).unwrap()),
-            knn(Neighbors::fraction(0.5).unwrap()),
-            knn(Neighbors::count(100).unwrap()),
-        ],
+        stages: StagesConfig {
+            attention: vec![
+                knn(Neighbors::count(360).unwrap()),
+                knn(Neighbors::fraction(0.5).unwrap()),
+                knn(Neighbors::count(100).unwrap()),
+            ],
+            ..named("pit_b_224").stages
+        },
         ..named("pit_b_224")
     };
     let stages = config.summary().stages;
@@ -97,7 +100,7 @@ fn overrides_change_the_number_of_stages() {
 fn a_name_says_what_differs() {
     let finer = PitConfig {
         patch_stride: 4,
-        img_size: 112,
+        common: CommonConfig::imagenet(112),
         ..named("pit_ti_distilled_224")
     };
     assert_eq!(finer.name(), "pit_ti_distilled_patch16_stride4_112");
@@ -171,7 +174,10 @@ fn sizes_that_describe_no_model_are_refused() {
         "`window_size` does not apply to PiT: remove it"
     );
     let empty = PitConfig {
-        depth: Vec::new(),
+        stages: StagesConfig {
+            depth: Vec::new(),
+            ..named("pit_ti_224").stages
+        },
         ..named("pit_ti_224")
     };
     assert_eq!(empty.validate(), Err(ModelError::Zero { field: "depth" }));

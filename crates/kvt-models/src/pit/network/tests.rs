@@ -7,26 +7,29 @@ use kvt_attention::Attention;
 
 use super::*;
 use crate::architecture::Architecture as _;
+use crate::common::CommonConfig;
 use crate::model::Model;
 use crate::registry::ModelConfig;
+use crate::stages::StagesConfig;
 use crate::weights::{Layout, LoadOptions, Outcome};
 
 fn small(distilled: bool) -> PitConfig {
     PitConfig {
-        img_size: 18,
+        common: CommonConfig {
+            in_chans: 2,
+            num_classes: 5,
+            mlp_ratio: 2.5,
+            ..CommonConfig::imagenet(18)
+        },
         patch_size: 4,
         patch_stride: 2,
-        in_chans: 2,
-        num_classes: 5,
         embed_dim: vec![6, 12, 12],
-        depth: vec![1, 2, 1],
-        num_heads: vec![1, 2, 3],
-        mlp_ratio: 2.5,
-        qkv_bias: true,
         distilled,
-        drop_path: 0.0,
-        attn_drop: 0.0,
-        attention: vec![Attention::dense(); 3],
+        stages: StagesConfig {
+            depth: vec![1, 2, 1],
+            num_heads: vec![1, 2, 3],
+            attention: vec![Attention::dense(); 3],
+        },
     }
 }
 
@@ -47,7 +50,10 @@ fn the_summary_counts_the_built_modules_parameters() {
     for distilled in [false, true] {
         for qkv_bias in [false, true] {
             let config = PitConfig {
-                qkv_bias,
+                common: CommonConfig {
+                    qkv_bias,
+                    ..small(distilled).common
+                },
                 ..small(distilled)
             };
             let model = build(config.clone(), 1);
@@ -170,7 +176,10 @@ fn positions_of_another_image_size_are_resized() {
     let source = build(small(false), 1);
     let weights = StateDict::from_model(&source).unwrap();
     let larger = PitConfig {
-        img_size: 24,
+        common: CommonConfig {
+            img_size: 24,
+            ..small(false).common
+        },
         ..small(false)
     };
     let (target, report) = build(larger, 2)
@@ -188,7 +197,10 @@ fn positions_of_another_image_size_are_resized() {
 fn drop_path_changes_training_only() {
     let plain = build(small(false), 1);
     let dropping = PitConfig {
-        drop_path: 0.9,
+        common: CommonConfig {
+            drop_path: 0.9,
+            ..small(false).common
+        },
         ..small(false)
     };
     let dropping = build(dropping, 1);

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::Neighbors;
+use kvt_attention::{Attention, Neighbors};
 
 use super::*;
 use crate::registry::ModelConfig;
@@ -29,7 +29,7 @@ fn macs_are_the_published_ones() {
 #[test]
 fn every_stage_is_described() {
     let mut config = tiny();
-    config.attention[1] = Attention::knn(Neighbors::fraction(0.5).unwrap());
+    config.stages.attention[1] = Attention::knn(Neighbors::fraction(0.5).unwrap());
     let stages = config.summary().stages;
     let sizes: Vec<_> = stages
         .iter()
@@ -52,15 +52,18 @@ fn every_stage_is_described() {
 fn padding_costs_projections_and_attention() {
     // A map of 5 x 5 makes four windows of 4 x 4.
     let config = SwinConfig {
-        img_size: 10,
+        common: CommonConfig {
+            mlp_ratio: 3.0,
+            ..CommonConfig::imagenet(10)
+        },
         patch_size: 2,
         embed_dim: 8,
-        depth: vec![1],
-        num_heads: vec![2],
         window_size: 4,
-        mlp_ratio: 3.0,
-        attention: vec![Attention::dense()],
-        ..tiny()
+        stages: StagesConfig {
+            depth: vec![1],
+            num_heads: vec![2],
+            attention: vec![Attention::dense()],
+        },
     };
     let macs = config.summary().stages[0].macs;
     assert_eq!(macs.attention, 2 * 64 * 16 * 8);
@@ -114,7 +117,7 @@ fn the_number_of_stages_is_free() {
 fn small_images_and_large_windows_are_models_too() {
     for (img_size, window_size) in [(4, 7), (12, 1000), (20, 3), (4, 1)] {
         let config = SwinConfig {
-            img_size,
+            common: CommonConfig::imagenet(img_size),
             window_size,
             ..tiny()
         };
@@ -135,31 +138,37 @@ fn sizes_that_describe_no_model_are_refused() {
         "`window_size` is 0: expected at least 1"
     );
     assert_eq!(
-        refuse(&|config| config.depth[2] = 0),
+        refuse(&|config| config.stages.depth[2] = 0),
         "`depth` is 0: expected at least 1"
     );
     assert_eq!(
-        refuse(&|config| config.num_heads[0] = 0),
+        refuse(&|config| config.stages.num_heads[0] = 0),
         "`num_heads` is 0: expected at least 1"
     );
     assert_eq!(
-        refuse(&|config| config.depth.clear()),
+        refuse(&|config| config.stages.depth.clear()),
         "`depth` is 0: expected at least 1"
     );
     assert!(refuse(&|config| config.patch_size = 0).contains("`patch_size` is 0"));
-    assert!(refuse(&|config| config.img_size = 225).contains("are 224 and 228"));
-    assert!(refuse(&|config| config.img_size = 3).contains("are 4 and 8"));
-    assert!(refuse(&|config| config.num_heads[1] = 5).contains("`embed_dim` 192"));
-    assert!(refuse(&|config| config.num_heads.truncate(3)).contains("`num_heads` has 3 entries"));
-    assert!(refuse(&|config| config.attention.truncate(1)).contains("`attention` has 1 entries"));
-    assert!(refuse(&|config| config.mlp_ratio = f64::NAN).contains("`mlp_ratio`"));
-    assert!(refuse(&|config| config.drop_path = 1.0).contains("`drop_path`"));
-    assert!(refuse(&|config| config.attn_drop = -0.1).contains("`attn_drop`"));
-    assert!(refuse(&|config| config.attention[3].temperature = 0.0).contains("`temperature`"));
+    assert!(refuse(&|config| config.common.img_size = 225).contains("are 224 and 228"));
+    assert!(refuse(&|config| config.common.img_size = 3).contains("are 4 and 8"));
+    assert!(refuse(&|config| config.stages.num_heads[1] = 5).contains("`embed_dim` 192"));
+    assert!(
+        refuse(&|config| config.stages.num_heads.truncate(3)).contains("`num_heads` has 3 entries")
+    );
+    assert!(
+        refuse(&|config| config.stages.attention.truncate(1)).contains("`attention` has 1 entries")
+    );
+    assert!(refuse(&|config| config.common.mlp_ratio = f64::NAN).contains("`mlp_ratio`"));
+    assert!(refuse(&|config| config.common.drop_path = 1.0).contains("`drop_path`"));
+    assert!(refuse(&|config| config.common.attn_drop = -0.1).contains("`attn_drop`"));
+    assert!(
+        refuse(&|config| config.stages.attention[3].temperature = 0.0).contains("`temperature`")
+    );
     let stages = |config: &mut SwinConfig| {
-        config.depth = vec![1; 70];
-        config.num_heads = vec![1; 70];
-        config.attention = vec![Attention::dense(); 70];
+        config.stages.depth = vec![1; 70];
+        config.stages.num_heads = vec![1; 70];
+        config.stages.attention = vec![Attention::dense(); 70];
     };
     assert!(refuse(&stages).contains("at most 16 entries of `depth`"));
 }

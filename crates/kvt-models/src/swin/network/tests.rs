@@ -6,26 +6,29 @@ use kvt_attention::{Attention, Neighbors};
 
 use super::*;
 use crate::architecture::Architecture;
+use crate::common::CommonConfig;
 use crate::model::Model;
 use crate::registry::ModelConfig;
+use crate::stages::StagesConfig;
 use crate::weights::{Layout, LoadOptions, Outcome};
 
 /// Maps of 8 x 8 tokens in four windows, and of 4 x 4 in one.
 fn small() -> SwinConfig {
     SwinConfig {
-        img_size: 16,
+        common: CommonConfig {
+            in_chans: 2,
+            num_classes: 5,
+            mlp_ratio: 2.5,
+            ..CommonConfig::imagenet(16)
+        },
         patch_size: 2,
-        in_chans: 2,
-        num_classes: 5,
         embed_dim: 6,
-        depth: vec![2, 1],
-        num_heads: vec![1, 2],
         window_size: 4,
-        mlp_ratio: 2.5,
-        qkv_bias: true,
-        drop_path: 0.0,
-        attn_drop: 0.0,
-        attention: vec![Attention::dense(); 2],
+        stages: StagesConfig {
+            depth: vec![2, 1],
+            num_heads: vec![1, 2],
+            attention: vec![Attention::dense(); 2],
+        },
     }
 }
 
@@ -44,14 +47,22 @@ fn images(device: &Device) -> Tensor<4> {
 #[test]
 fn the_summary_counts_the_built_modules_parameters() {
     let no_bias = SwinConfig {
-        qkv_bias: false,
+        common: CommonConfig {
+            qkv_bias: false,
+            ..small().common
+        },
         ..small()
     };
     let padded = SwinConfig {
-        img_size: 20,
-        depth: vec![2, 2, 1],
-        num_heads: vec![1, 2, 2],
-        attention: vec![Attention::dense(); 3],
+        common: CommonConfig {
+            img_size: 20,
+            ..small().common
+        },
+        stages: StagesConfig {
+            depth: vec![2, 2, 1],
+            num_heads: vec![1, 2, 2],
+            attention: vec![Attention::dense(); 3],
+        },
         ..small()
     };
     let one_window = SwinConfig {
@@ -151,11 +162,17 @@ fn dropout_and_drop_path_change_training_only() {
     let expected = run(&plain, Phase::Eval);
     assert_eq!(run(&plain, train(1)), expected);
     let drop_path = SwinConfig {
-        drop_path: 0.9,
+        common: CommonConfig {
+            drop_path: 0.9,
+            ..small().common
+        },
         ..small()
     };
     let attn_drop = SwinConfig {
-        attn_drop: 0.5,
+        common: CommonConfig {
+            attn_drop: 0.5,
+            ..small().common
+        },
         ..small()
     };
     for config in [drop_path, attn_drop] {
@@ -188,7 +205,10 @@ fn every_stage_has_its_own_attention() {
     let device = Device::flex();
     let run = |neighbors: [Neighbors; 2]| {
         let config = SwinConfig {
-            attention: neighbors.map(Attention::knn).to_vec(),
+            stages: StagesConfig {
+                attention: neighbors.map(Attention::knn).to_vec(),
+                ..small().stages
+            },
             ..small()
         };
         let model = build(config, &device, 1);
@@ -234,7 +254,10 @@ fn tables_follow_the_window_size() {
     let device = Device::flex();
     let weights = StateDict::from_model(&build(small(), &device, 1)).unwrap();
     let larger = SwinConfig {
-        img_size: 24,
+        common: CommonConfig {
+            img_size: 24,
+            ..small().common
+        },
         window_size: 6,
         ..small()
     };

@@ -31,6 +31,20 @@ fn a_written_file_reads_back() {
     assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 1);
 }
 
+/// Swin checkpoints may hold masks: what is no weight does not make the others unreadable.
+#[test]
+fn masks_of_bools_are_read_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mask.safetensors");
+    let mask = TensorView::new(Dtype::BOOL, vec![3], &[1, 0, 1]).unwrap();
+    let bytes = safetensors::serialize([("attn_mask", mask)], None).unwrap();
+    fs_err::write(&path, bytes).unwrap();
+    let read = read(&path).unwrap();
+    let mask = read.get("attn_mask").unwrap();
+    assert_eq!(mask.shape().to_vec(), [3]);
+    assert_eq!(mask.as_bytes(), [1, 0, 1]);
+}
+
 #[test]
 fn half_precision_is_widened() {
     let folder = tempfile::tempdir().unwrap();

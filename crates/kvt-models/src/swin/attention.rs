@@ -1,62 +1,17 @@
-//! The block of a Swin: attention in windows and an MLP.
+//! Attention in windows, with a bias for every relative position.
 
 use burn::module::{Module, Param};
-use burn::nn::{LayerNorm, Linear};
+use burn::nn::Linear;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
-use kvt_attention::{
-    Attention, Dropout, Phase, Score, Selection, attend_unchecked, layer_norm, linear,
-};
+use kvt_attention::{Attention, Dropout, Phase, Score, Selection, attend_unchecked, linear};
 
 use super::config::StageSize;
-use super::network::NORM_EPSILON;
 use super::window::Windows;
-use crate::layers::{Activation, Init, Mlp, drop_path};
-
-/// Attention in windows and an MLP, each behind a layer norm and around a residual.
-#[derive(Module, Debug)]
-pub(super) struct Block {
-    norm1: LayerNorm,
-    attn: WindowAttention,
-    norm2: LayerNorm,
-    mlp: Mlp,
-    #[module(skip)]
-    drop_path: f64,
-}
-
-impl Block {
-    /// A block of a stage whose branches are dropped at the rate `drop_path`.
-    pub(super) fn new(init: &Init<'_>, size: &StageSize, windows: Windows, drop_path: f64) -> Self {
-        let block = size.block;
-        Self {
-            norm1: init.layer_norm(block.dim, NORM_EPSILON),
-            attn: WindowAttention::new(&init.child("attn"), size, windows),
-            norm2: init.layer_norm(block.dim, NORM_EPSILON),
-            mlp: Mlp::new(
-                &init.child("mlp"),
-                block.dim,
-                block.hidden,
-                Activation::Gelu,
-            ),
-            drop_path,
-        }
-    }
-
-    /// # Shapes
-    ///
-    /// `[batch, map, map, dim]` to the same.
-    pub(super) fn forward(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
-        let normed = layer_norm(&self.norm1, x.clone(), NORM_EPSILON);
-        let branch = self.attn.forward(normed, phase.named("attn"));
-        let x = x + drop_path(branch, self.drop_path, phase.named("drop_path1"));
-        let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
-        let phase = phase.named("drop_path2");
-        self.mlp.forward_add(normed, x, self.drop_path, phase)
-    }
-}
+use crate::layers::{Init, SelfAttention};
 
 /// Multi-head self-attention within each window, with a bias for every relative position.
 #[derive(Module, Debug)]
-struct WindowAttention {
+pub(super) struct WindowAttention {
     qkv: Linear,
     proj: Linear,
     /// `[relative_positions, heads]`.
@@ -75,8 +30,8 @@ struct WindowAttention {
 }
 
 impl WindowAttention {
-    fn new(init: &Init<'_>, size: &StageSize, windows: Windows) -> Self {
-        let (dim, heads) = (size.block.dim, size.num_heads);
+    pub(super) fn new(init: &Init<'_>, size: &StageSize, windows: Windows) -> Self {
+        let (dim, heads) = (size.block.dim, size.config.num_heads);
         let table = [windows.relative_positions(), heads];
         let pairs = windows.area().pow(2);
         let index = TensorData::new(windows.relative_position_index(), [pairs]);
@@ -91,41 +46,9 @@ impl WindowAttention {
             index: Tensor::from_data(index, init.device()),
             mask,
             windows,
-            attention: size.attention,
+            attention: size.config.attention,
             attn_drop: size.attn_drop,
         }
-    }
-
-    /// # Shapes
-    ///
-    /// `[batch, map, map, dim]` to the same.
-    fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<4> {
-        let x = self.windows.cut(map);
-        let [batch, windows, area, dim] = x.dims();
-        let heads = self.relative_position_bias_table.dims()[1];
-        let head_dim = dim / heads;
-
-        // Windows stand beside the heads: all of them attend at once, and what is added to their
-        // scores is one tensor for the whole batch. [3, batch, windows, heads, area, head_dim]
-        let qkv = linear(&self.qkv, x)
-            .reshape([batch, windows, area, 3, heads, head_dim])
-            .permute([3, 0, 1, 4, 2, 5]);
-        let part = |i| {
-            let part = qkv.clone().narrow(0, i, 1);
-            part.reshape([batch, windows * heads, area, head_dim])
-        };
-        let score = Score {
-            bias: Some(self.bias()),
-            mask: self.hidden(),
-        };
-        let scale = (head_dim as f64).powf(-0.5);
-        let dropout = Dropout::in_phase(phase, self.attn_drop);
-        let (q, k, v) = (part(0), part(1), part(2));
-        let x = attend_unchecked(q, k, v, score, scale, &self.attention, dropout)
-            .reshape([batch, windows, heads, area, head_dim])
-            .swap_dims(2, 3)
-            .reshape([batch, windows, area, dim]);
-        self.windows.join(linear(&self.proj, x))
     }
 
     /// The mask for a ranking by distance, which does not see what is added to the scores.
@@ -166,6 +89,37 @@ impl WindowAttention {
     }
 }
 
+impl SelfAttention<4> for WindowAttention {
+    fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<4> {
+        let x = self.windows.cut(map);
+        let [batch, windows, area, dim] = x.dims();
+        let heads = self.relative_position_bias_table.dims()[1];
+        let head_dim = dim / heads;
+
+        // Windows stand beside the heads: all of them attend at once, and what is added to their
+        // scores is one tensor for the whole batch. [3, batch, windows, heads, area, head_dim]
+        let qkv = linear(&self.qkv, x)
+            .reshape([batch, windows, area, 3, heads, head_dim])
+            .permute([3, 0, 1, 4, 2, 5]);
+        let part = |i| {
+            let part = qkv.clone().narrow(0, i, 1);
+            part.reshape([batch, windows * heads, area, head_dim])
+        };
+        let score = Score {
+            bias: Some(self.bias()),
+            mask: self.hidden(),
+        };
+        let scale = (head_dim as f64).powf(-0.5);
+        let dropout = Dropout::in_phase(phase, self.attn_drop);
+        let (q, k, v) = (part(0), part(1), part(2));
+        let x = attend_unchecked(q, k, v, score, scale, &self.attention, dropout)
+            .reshape([batch, windows, heads, area, head_dim])
+            .swap_dims(2, 3)
+            .reshape([batch, windows, area, dim]);
+        self.windows.join(linear(&self.proj, x))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -173,7 +127,8 @@ mod tests {
     use kvt_attention::{Key, Neighbors};
 
     use super::*;
-    use crate::architecture::Architecture;
+    use crate::common::CommonConfig;
+    use crate::stages::StagesConfig;
     use crate::swin::SwinConfig;
 
     /// In a shifted block the last row of a map shares windows with the first, but is no neighbour of
@@ -187,14 +142,15 @@ mod tests {
                 ..Attention::knn(Neighbors::count(1).unwrap())
             };
             let config = SwinConfig {
-                img_size: 8,
+                common: CommonConfig::imagenet(8),
                 patch_size: 2,
                 embed_dim: 8,
-                depth: vec![2],
-                num_heads: vec![2],
                 window_size: 2,
-                attention: vec![attention],
-                ..SwinConfig::named().remove(0)
+                stages: StagesConfig {
+                    depth: vec![2],
+                    num_heads: vec![2],
+                    attention: vec![attention],
+                },
             };
             let size = config.stages().next().unwrap();
             let init = Init::new(&device, Key::new(3));

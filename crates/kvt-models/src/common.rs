@@ -1,0 +1,93 @@
+//! Sizes and settings that all families have.
+
+use crate::error::ModelError;
+use crate::overrides::ModelOverrides;
+use crate::stages::StageConfig;
+use crate::summary::BlockSize;
+use crate::validate;
+
+/// What a classifier of any family is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CommonConfig {
+    /// Side of the square input image in pixels.
+    pub img_size: usize,
+    /// Channels of the input image.
+    pub in_chans: usize,
+    /// Classes.
+    pub num_classes: usize,
+    /// Hidden channels of an MLP as a multiple of the channels of a token.
+    pub mlp_ratio: f64,
+    /// Whether queries, keys and values have a bias.
+    pub qkv_bias: bool,
+    /// Stochastic depth of the last block, in [0, 1); falls linearly to 0 in the first: of the
+    /// model, in CvT of the last stage, whose other stages have none.
+    pub drop_path: f64,
+    /// Dropout of the attention weights, in [0, 1).
+    pub attn_drop: f64,
+}
+
+impl CommonConfig {
+    /// For ImageNet at an image size, without dropout.
+    pub(crate) fn imagenet(img_size: usize) -> Self {
+        Self {
+            img_size,
+            in_chans: 3,
+            num_classes: 1000,
+            mlp_ratio: 4.0,
+            qkv_bias: true,
+            drop_path: 0.0,
+            attn_drop: 0.0,
+        }
+    }
+
+    /// This with some values replaced.
+    pub(crate) fn with(self, overrides: &ModelOverrides) -> Self {
+        Self {
+            img_size: overrides.img_size.unwrap_or(self.img_size),
+            in_chans: overrides.in_chans.unwrap_or(self.in_chans),
+            num_classes: overrides.num_classes.unwrap_or(self.num_classes),
+            mlp_ratio: overrides.mlp_ratio.unwrap_or(self.mlp_ratio),
+            qkv_bias: overrides.qkv_bias.unwrap_or(self.qkv_bias),
+            drop_path: overrides.drop_path.unwrap_or(self.drop_path),
+            attn_drop: overrides.attn_drop.unwrap_or(self.attn_drop),
+        }
+    }
+
+    /// Refuses what describes no model, whatever its channels.
+    pub(crate) fn validate(&self) -> Result<(), ModelError> {
+        validate::sizes(&[
+            ("img_size", self.img_size),
+            ("in_chans", self.in_chans),
+            ("num_classes", self.num_classes),
+        ])?;
+        validate::rate("drop_path", self.drop_path)?;
+        validate::rate("attn_drop", self.attn_drop)
+    }
+
+    /// A block of `dim` channels.
+    pub(crate) fn block(&self, dim: usize) -> BlockSize {
+        BlockSize {
+            dim,
+            hidden: (dim as f64 * self.mlp_ratio) as usize,
+            qkv_bias: self.qkv_bias,
+        }
+    }
+
+    /// Refuses stages of `dim` channels whose blocks cannot be made.
+    pub(crate) fn validate_stage(&self, dim: usize, stage: &StageConfig) -> Result<(), ModelError> {
+        validate::sizes(&[
+            ("embed_dim", dim),
+            ("depth", stage.depth),
+            ("num_heads", stage.num_heads),
+        ])?;
+        validate::whole_heads(dim, stage.num_heads)?;
+        validate::mlp(self.block(dim).hidden, self.mlp_ratio)?;
+        Ok(stage.attention.validate()?)
+    }
+}
+
+/// Numbers in a name, one per stage: `2-2-6-2`.
+pub(crate) fn joined(numbers: &[usize]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    numbers.join("-")
+}

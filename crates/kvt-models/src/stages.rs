@@ -1,0 +1,82 @@
+//! What the stages of a hierarchical model are told.
+
+use kvt_attention::Attention;
+
+use crate::error::ModelError;
+use crate::overrides::{self, ModelOverrides};
+use crate::validate;
+
+/// Lists with one entry per stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StagesConfig {
+    /// Blocks of each stage; the length is the number of stages.
+    pub depth: Vec<usize>,
+    /// Attention heads of each stage; each divides the channels.
+    pub num_heads: Vec<usize>,
+    /// The attention of the blocks of each stage.
+    pub attention: Vec<Attention>,
+}
+
+/// The entries for one stage.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct StageConfig {
+    /// Blocks.
+    pub depth: usize,
+    /// Attention heads.
+    pub num_heads: usize,
+    /// How a query attends.
+    pub attention: Attention,
+}
+
+impl StagesConfig {
+    /// Stages with dense attention.
+    pub(crate) fn dense(depth: &[usize], num_heads: &[usize]) -> Self {
+        Self {
+            depth: depth.to_vec(),
+            num_heads: num_heads.to_vec(),
+            attention: vec![Attention::dense(); depth.len()],
+        }
+    }
+
+    /// The number of stages.
+    pub(crate) fn count(&self) -> usize {
+        self.depth.len()
+    }
+
+    /// The stages, first to last.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = StageConfig> {
+        let lists = self.depth.iter().zip(&self.num_heads).zip(&self.attention);
+        lists.map(|((&depth, &num_heads), &attention)| StageConfig {
+            depth,
+            num_heads,
+            attention,
+        })
+    }
+
+    /// `count` stages with some values replaced.
+    pub(crate) fn with(
+        &self,
+        overrides: &ModelOverrides,
+        count: usize,
+    ) -> Result<Self, ModelError> {
+        let sizes =
+            |field, given: &[usize], own: &[usize]| overrides::per_stage(field, given, own, count);
+        Ok(Self {
+            depth: sizes("depth", &overrides.depth, &self.depth)?,
+            num_heads: sizes("num_heads", &overrides.num_heads, &self.num_heads)?,
+            attention: overrides.attentions(&self.attention, count),
+        })
+    }
+
+    /// Refuses no stages, and lists of different lengths.
+    pub(crate) fn validate(&self) -> Result<(), ModelError> {
+        validate::sizes(&[("depth", self.count())])?;
+        let lists = [
+            ("num_heads", self.num_heads.len()),
+            ("attention", self.attention.len()),
+        ];
+        lists
+            .into_iter()
+            .try_for_each(|(field, given)| validate::per_stage(field, given, self.count()))
+    }
+}
