@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // An included file has no comments of its own as a module.
     let body = text.lines().filter(|line| !line.starts_with("//!"));
     let text = body.collect::<Vec<_>>().join("\n");
-    let text = text.replace("#[cube(launch)]", "#[cube(launch, create_dummy_kernel)]");
+    let text = text.replace("#[cube(launch,", "#[cube(launch, create_dummy_kernel,");
     fs::write(Path::new(&env::var("OUT_DIR")?).join("kernel.rs"), text)?;
     Ok(())
 }

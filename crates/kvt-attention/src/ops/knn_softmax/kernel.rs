@@ -39,8 +39,9 @@ impl Part {
     }
 }
 
+/// The sum over the units that share a row.
 #[cube]
-fn total_count(value: u32, #[comptime] plane: bool) -> u32 {
+fn total_sum<N: Numeric>(value: N, #[comptime] plane: bool) -> N {
     if comptime!(plane) {
         plane_sum(value)
     } else {
@@ -48,28 +49,11 @@ fn total_count(value: u32, #[comptime] plane: bool) -> u32 {
     }
 }
 
-#[cube]
-fn total_sum(value: f32, #[comptime] plane: bool) -> f32 {
-    if comptime!(plane) {
-        plane_sum(value)
-    } else {
-        value
-    }
-}
-
+/// The largest of the units that share a row.
 #[cube]
 fn total_max(value: u32, #[comptime] plane: bool) -> u32 {
     if comptime!(plane) {
         plane_max(value)
-    } else {
-        value
-    }
-}
-
-#[cube]
-fn total_min(value: u32, #[comptime] plane: bool) -> u32 {
-    if comptime!(plane) {
-        plane_min(value)
     } else {
         value
     }
@@ -120,7 +104,7 @@ fn count_from<F: Float>(
         }
         i += part.step * chunk;
     }
-    total_count(count, plane)
+    total_sum::<u32>(count, plane)
 }
 
 /// Threshold and bound that keep `k` of more keys: a key survives if it is above the threshold, or
@@ -204,7 +188,7 @@ fn select_keys<F: Float>(
                 }
                 i += part.step * chunk;
             }
-            if total_count(count, plane) <= places {
+            if total_sum::<u32>(count, plane) <= places {
                 bound = middle;
             } else {
                 end = middle;
@@ -214,7 +198,7 @@ fn select_keys<F: Float>(
     (threshold, bound)
 }
 
-#[cube(launch)]
+#[cube(launch, address_type = "dynamic")]
 pub(super) fn knn_softmax_kernel<F: Float>(
     scores: &Tensor<F>,
     output: &mut Tensor<F>,
@@ -244,7 +228,8 @@ pub(super) fn knn_softmax_kernel<F: Float>(
         i += part.step * chunk;
     }
     let max_key = total_max(max_key, plane);
-    let min_key = total_min(min_key, plane);
+    // The smallest is the largest of what is missing.
+    let min_key = 0xffff_ffffu32 - total_max(0xffff_ffffu32 - min_key, plane);
     // A NaN or +inf in the row, or nothing but -inf: the softmax has no value.
     let broken = max_key >= INFINITY || max_key <= NEGATIVE_INFINITY;
     // Below every key, where all survive.
@@ -275,7 +260,7 @@ pub(super) fn knn_softmax_kernel<F: Float>(
         }
         i += part.step * chunk;
     }
-    let total = total_sum(sum, plane);
+    let total = total_sum::<f32>(sum, plane);
     let nan = f32::reinterpret(max_key | 0x7fff_ffffu32);
     let mut i = part.first;
     while i < part.keys {
@@ -309,7 +294,7 @@ fn weight<F: Float>(score: F, index: u32, max: f32, threshold: u32, bound: u32) 
     weight
 }
 
-#[cube(launch)]
+#[cube(launch, address_type = "dynamic")]
 pub(super) fn knn_softmax_backward_kernel<F: Float>(
     probabilities: &Tensor<F>,
     grad: &Tensor<F>,
@@ -336,7 +321,7 @@ pub(super) fn knn_softmax_backward_kernel<F: Float>(
         }
         i += part.step * chunk;
     }
-    let dot = total_sum(sum, plane);
+    let dot = total_sum::<f32>(sum, plane);
     let mut i = part.first;
     while i < part.keys {
         #[unroll]
