@@ -53,6 +53,9 @@ pub struct AttentionRecord {
     pub forward_backward: Timing,
     /// Rate, counting seven matrix products: two forward, five backward.
     pub gflops: f64,
+    /// Memory rate, counting every input and output once: q, k, v and the output; backward q, k, v, the
+    /// gradient of the output and the three that come of it.
+    pub gbps: f64,
     /// Memory that forward and backward took beyond inputs, in a fresh process in which only a small
     /// problem ran before.
     pub peak_bytes: Option<u64>,
@@ -163,6 +166,7 @@ fn record(case: &AttentionCase, forward: Timing, forward_backward: Timing) -> At
         head_dim,
     } = case.shape;
     let product = 2.0 * (batch * heads * head_dim) as f64 * (tokens as f64).powi(2);
+    let tensor = (size_of::<f32>() * batch * heads * tokens * head_dim) as f64;
     let kept = case.kept();
     AttentionRecord {
         kind: if kept == tokens { "dense" } else { "knn" }.to_owned(),
@@ -175,6 +179,7 @@ fn record(case: &AttentionCase, forward: Timing, forward_backward: Timing) -> At
         forward,
         forward_backward,
         gflops: 7.0 * product / forward_backward.median / 1e6,
+        gbps: 11.0 * tensor / forward_backward.median / 1e6,
         peak_bytes: None,
     }
 }

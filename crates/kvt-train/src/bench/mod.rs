@@ -3,13 +3,15 @@
 
 mod attention;
 mod memory;
+mod peak;
 mod step;
 mod timing;
 
 pub use attention::{AttentionCase, AttentionRecord, AttentionShape, attention};
 pub use memory::peak_of;
+pub use peak::Peak;
 pub use step::{StepCase, StepRecord, step};
-pub use timing::{Rounds, Timing, matmul_gflops};
+pub use timing::{Rounds, Timing};
 
 use burn::tensor::{ExecutionError, TensorReadError};
 

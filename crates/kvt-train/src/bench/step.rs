@@ -47,6 +47,9 @@ pub struct StepRecord {
     pub images_per_second: f64,
     /// Rate of the step, counting the backward pass as twice the forward pass.
     pub gflops: f64,
+    /// Memory rate of parameters, gradients and the optimizer's moments alone: two readings of the
+    /// parameters, a writing of the gradients, and what AdamW reads and writes.
+    pub gbps: f64,
     /// Memory that a step took beyond model and images; the first step of a fresh process.
     pub peak_bytes: Option<u64>,
 }
@@ -146,6 +149,7 @@ pub fn step(
 fn record(case: &StepCase, forward: Timing, step: Timing) -> StepRecord {
     let summary = case.config.summary();
     let images = case.batch as f64;
+    let parameters = (size_of::<f32>() * summary.params) as f64;
     StepRecord {
         kind: case.kind.clone(),
         model: case.config.name(),
@@ -159,6 +163,7 @@ fn record(case: &StepCase, forward: Timing, step: Timing) -> StepRecord {
         step,
         images_per_second: 1e3 * images / step.median,
         gflops: 6.0 * summary.macs.total() as f64 * images / step.median / 1e6,
+        gbps: 10.0 * parameters / step.median / 1e6,
         peak_bytes: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
 use super::BenchError;
@@ -59,22 +59,6 @@ pub(super) fn time<T>(
     let elapsed = start.elapsed().as_secs_f64() * 1e3;
     drop(result);
     Ok(elapsed)
-}
-
-/// The rate of Burn's own matrix product on the device, `1024 x 1024` in f32, the best of some runs:
-/// what a kernel can hope for there.
-///
-/// # Errors
-/// If the device fails.
-pub fn matmul_gflops(device: &Device) -> Result<f64, BenchError> {
-    const SIDE: usize = 1024;
-    let random = || Tensor::<2>::random([SIDE, SIDE], Distribution::Default, device);
-    let (a, b) = (random(), random());
-    let mut best = f64::INFINITY;
-    for _ in 0..10 {
-        best = best.min(time(device, || Ok(a.clone().matmul(b.clone())))?);
-    }
-    Ok(2.0 * (SIDE as f64).powi(3) / best / 1e6)
 }
 
 #[cfg(test)]

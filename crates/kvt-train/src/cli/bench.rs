@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::common::{ModelArgs, Overrides, bar, model_plan};
 use super::output;
 use super::table::table;
-use crate::bench::{self, AttentionCase, AttentionShape, Rounds, StepCase, Timing, matmul_gflops};
+use crate::bench::{self, AttentionCase, AttentionShape, Peak, Rounds, StepCase, Timing};
 use crate::config::Document;
 use crate::device::{self, Found};
 use crate::engine::model_config;
@@ -109,8 +109,8 @@ struct Report<'a, R> {
     threads: usize,
     date: String,
     runs: usize,
-    /// Rate of Burn's own matrix product on this device.
-    matmul_gflops: f64,
+    /// What the device does at best.
+    peak: Peak,
     records: &'a [R],
 }
 
@@ -165,6 +165,7 @@ fn attention(args: &AttentionArgs) -> anyhow::Result<()> {
             spread(&r.forward_backward),
             format!("{:.2}", r.forward_backward_ms / dense),
             format!("{:.0}", r.gflops),
+            format!("{:.1}", r.gbps),
             mebibytes(r.peak_bytes),
         ]
     });
@@ -182,6 +183,7 @@ fn attention(args: &AttentionArgs) -> anyhow::Result<()> {
         "forward + backward ms",
         "of dense",
         "GFLOP/s",
+        "GB/s",
         "peak MiB",
     ];
     args.common
@@ -214,6 +216,7 @@ fn step(args: &StepArgs) -> anyhow::Result<()> {
             spread(&r.step),
             format!("{:.1}", r.images_per_second),
             format!("{:.0}", r.gflops),
+            format!("{:.1}", r.gbps),
             mebibytes(r.peak_bytes),
         ]
     });
@@ -226,6 +229,7 @@ fn step(args: &StepArgs) -> anyhow::Result<()> {
         "step ms",
         "images/s",
         "GFLOP/s",
+        "GB/s",
         "peak MiB",
     ];
     args.common
@@ -288,11 +292,14 @@ impl Common {
         table: &str,
         records: &[R],
     ) -> anyhow::Result<()> {
-        let matmul_gflops = matmul_gflops(&device.device)?;
+        let peak = Peak::measure(&device.device)?;
         let threads = rayon::current_num_threads();
         output::print(&format!(
-            "{title}, f32, on {} ({}), {threads} threads\n\n{table}\n\nmedian (quartiles) of {} runs; the device's matrix product makes {matmul_gflops:.0} GFLOP/s",
-            device.name, device.description, self.runs
+            "{title}, f32, on {} ({}), {threads} threads\n\n{table}\n\nmedian (quartiles) of {} runs\nat best this device makes {}",
+            device.name,
+            device.description,
+            self.runs,
+            at_best(&peak)
         ))?;
         let Some(path) = &self.json else {
             return Ok(());
@@ -304,12 +311,23 @@ impl Common {
             threads,
             date: jiff::Timestamp::now().to_string(),
             runs: self.runs,
-            matmul_gflops,
+            peak,
             records,
         };
         let text = serde_json::to_string_pretty(&report)?;
         Ok(write_atomic(path, |file| file.write_all(text.as_bytes()))?)
     }
+}
+
+fn at_best(peak: &Peak) -> String {
+    let mut text = format!("{:.0} GFLOP/s in matrix products", peak.matmul_gflops);
+    if let Some(rate) = peak.arithmetic_gflops {
+        text += &format!(", {rate:.0} GFLOP/s of arithmetic without matrix units");
+    }
+    if let Some(rate) = peak.memory_gbps {
+        text += &format!(", {rate:.1} GB/s in copies");
+    }
+    text
 }
 
 fn print_peak(peak: Option<u64>) -> anyhow::Result<()> {

@@ -12,7 +12,9 @@ fn records(workspace: &Workspace, arguments: &[&str]) -> Vec<Value> {
     let text = std::fs::read(workspace.path("out.json")).unwrap();
     let report: Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(report["device"], "cpu");
-    assert!(report["matmul_gflops"].as_f64().unwrap() > 0.0);
+    for rate in ["matmul_gflops", "memory_gbps"] {
+        assert!(report["peak"][rate].as_f64().unwrap() > 0.0, "{report}");
+    }
     report["records"].as_array().unwrap().clone()
 }
 
@@ -49,6 +51,12 @@ fn attention_has_a_record_for_dense_and_for_each_k_and_implementation() {
         }
         for time in ["forward_ms", "forward_backward_ms"] {
             assert!(record[time].as_f64().unwrap() > 0.0, "{record}");
+        }
+        // 7 products of 2 * 6 * 4 * 10^2 operations, 11 tensors of 4 * 6 * 10 * 4 bytes.
+        let time = record["forward_backward_ms"].as_f64().unwrap() * 1e6;
+        for (rate, work) in [("gflops", 33_600.0), ("gbps", 10_560.0)] {
+            let share = record[rate].as_f64().unwrap() * time / work;
+            assert!((share - 1.0).abs() < 1e-9, "{rate} of {record}");
         }
         if cfg!(target_os = "linux") {
             assert!(record["peak_bytes"].is_u64(), "{record}");

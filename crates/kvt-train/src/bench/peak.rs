@@ -1,0 +1,103 @@
+//! What a device does at best: the yardstick for everything else that is measured on it.
+
+use burn::tensor::{Device, Distribution, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::BenchError;
+use super::timing::time;
+
+/// The best of some runs is taken: what disturbs a run only makes it slower.
+const RUNS: usize = 10;
+
+/// The best rates of a device, in f32.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Peak {
+    /// GFLOP/s of Burn's own matrix product, `1024 x 1024`: what a kernel can hope for.
+    pub matmul_gflops: f64,
+    /// GFLOP/s of arithmetic in registers without matrix units, as Burn measures it; on GPUs alone.
+    pub arithmetic_gflops: Option<f64>,
+    /// GB/s of a large copy, what is read and what is written counted.
+    pub memory_gbps: Option<f64>,
+}
+
+impl Peak {
+    /// Measures a device.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn measure(device: &Device) -> Result<Self, BenchError> {
+        let matmul_gflops = matmul_gflops(device)?;
+        let [arithmetic_gflops, memory_gbps] = match gpu::rates(device) {
+            Some(rates) => rates,
+            None => [None, Some(host_memory_gbps())],
+        };
+        Ok(Self {
+            matmul_gflops,
+            arithmetic_gflops,
+            memory_gbps,
+        })
+    }
+}
+
+fn matmul_gflops(device: &Device) -> Result<f64, BenchError> {
+    const SIDE: usize = 1024;
+    let random = || Tensor::<2>::random([SIDE, SIDE], Distribution::Default, device);
+    let (a, b) = (random(), random());
+    let mut best = f64::INFINITY;
+    for _ in 0..RUNS {
+        best = best.min(time(device, || Ok(a.clone().matmul(b.clone())))?);
+    }
+    Ok(2.0 * (SIDE as f64).powi(3) / best / 1e6)
+}
+
+/// All threads copy from one block of memory to another, both larger than any cache.
+fn host_memory_gbps() -> f64 {
+    use rayon::prelude::*;
+    const BYTES: usize = 256 << 20;
+    const CHUNK: usize = 1 << 20;
+    let (from, mut to) = (vec![1u8; BYTES], vec![2u8; BYTES]);
+    let best = (0..RUNS).map(|_| {
+        let start = std::time::Instant::now();
+        to.par_chunks_mut(CHUNK)
+            .zip(from.par_chunks(CHUNK))
+            .for_each(|(to, from)| to.copy_from_slice(from));
+        start.elapsed().as_secs_f64()
+    });
+    let best = best.fold(f64::INFINITY, f64::min);
+    2.0 * BYTES as f64 / best / 1e9
+}
+
+#[cfg(feature = "gpu")]
+mod gpu {
+    use burn::tensor::{Device, MemoryAccess, ThroughputKey, ThroughputMode};
+    use cubecl::ir::{ElemType, FloatKind};
+
+    /// GFLOP/s of arithmetic and GB/s of copies by Burn's own probes, which it has for GPUs alone.
+    pub(super) fn rates(device: &Device) -> Option<[Option<f64>; 2]> {
+        let dtype = ElemType::Float(FloatKind::F32);
+        let keys = [
+            ThroughputMode::ComputeDirect { dtype },
+            ThroughputMode::memory(MemoryAccess::Copy),
+        ]
+        .map(|mode| ThroughputKey { mode });
+        let stats = device.performance_stats(&keys);
+        let [arithmetic, memory] = stats.as_slice() else {
+            return None;
+        };
+        let operations = arithmetic.value.as_ref().ok();
+        let bytes = memory.value.as_ref().ok();
+        Some([
+            operations.map(|value| value.ops_per_s() / 1e9),
+            bytes.map(|value| value.bytes_per_s(&memory.key) / 1e9),
+        ])
+    }
+}
+
+#[cfg(not(feature = "gpu"))]
+mod gpu {
+    use burn::tensor::Device;
+
+    pub(super) fn rates(_: &Device) -> Option<[Option<f64>; 2]> {
+        None
+    }
+}
