@@ -27,9 +27,9 @@ pub use diff::{Difference, Effect, diff};
 pub use document::Document;
 pub use fields::{reference, schema};
 pub use plan::{
-    AttentionKind, AttentionPlan, AugmentPlan, CheckpointPlan, DataKind, DataPlan, EvalPlan,
-    InitPlan, LogPlan, LossPlan, ModelPlan, NeighborsSetting, OnErrorSetting, OptimPlan, Plan,
-    RunPlan, SchedulePlan, ShapesPlan, TrainPlan, Workers,
+    AttentionKind, AttentionPlan, AugmentPlan, CheckpointPlan, DataKind, DataPlan, EmaPlan,
+    EvalPlan, InitPlan, LogPlan, LossPlan, ModelPlan, NeighborsSetting, OnErrorSetting, OptimPlan,
+    Plan, RunPlan, SchedulePlan, ShapesPlan, TrainPlan, Workers,
 };
 pub use problem::{ConfigError, Place, Problem};
 pub use resolved::resolved_toml;

@@ -23,6 +23,7 @@ pub struct Plan {
     pub optim: OptimPlan,
     pub schedule: SchedulePlan,
     pub loss: LossPlan,
+    pub ema: EmaPlan,
     pub train: TrainPlan,
     pub eval: EvalPlan,
     pub log: LogPlan,
@@ -212,6 +213,13 @@ pub struct SchedulePlan {
 #[expect(missing_docs, reason = "the keys of the section")]
 pub struct LossPlan {
     pub label_smoothing: f64,
+}
+
+/// `[ema]`.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the keys of the section")]
+pub struct EmaPlan {
+    pub decay: f64,
 }
 
 /// `[train]`.

@@ -29,6 +29,7 @@ pub(super) struct RawConfig {
     pub(super) optim: RawOptim,
     pub(super) schedule: RawSchedule,
     pub(super) loss: RawLoss,
+    pub(super) ema: RawEma,
     pub(super) train: RawTrain,
     pub(super) eval: RawEval,
     pub(super) log: RawLog,
@@ -367,6 +368,15 @@ impl Default for RawLoss {
             label_smoothing: 0.1,
         }
     }
+}
+
+/// An exponential moving average (EMA) of the weights, kept beside them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawEma {
+    /// How much of the average stays at each update, `ema = decay * ema + (1 - decay) * weights`; in [0, 1), DeiT's is
+    /// 0.99996. 0 keeps no average.
+    pub(super) decay: f64,
 }
 
 /// Length, batch and device of training.

@@ -62,6 +62,7 @@ pub(super) fn entries(plan: &Plan) -> Vec<(&'static str, Value)> {
     entries.add("schedule.per", schedule.per.word());
 
     entries.add("loss.label_smoothing", plan.loss.label_smoothing);
+    entries.add("ema.decay", plan.ema.decay);
 
     let train = &plan.train;
     entries.add("train.epochs", train.epochs);

@@ -87,6 +87,8 @@ min_lr = 1e-12
 per = "step"
 [loss]
 label_smoothing = 0.0
+[ema]
+decay = 0.99996
 [train]
 epochs = 2
 batch_size = 8
@@ -204,6 +206,9 @@ fn defaults_are_those_of_the_deit_recipe() {
 
     [loss]
     label_smoothing = 0.1
+
+    [ema]
+    decay = 0.0
 
     [train]
     epochs = 300
@@ -376,7 +381,7 @@ fn an_unknown_key_of_an_override_names_the_override() {
       help: did you mean `name`?
 
     --set nowhere.at.all=1: unknown section `[nowhere]`
-      help: the sections are `[augment]`, `[checkpoint]`, `[data]`, `[data.shapes]`, `[eval]`, `[init]`, `[log]`, `[loss]`, `[model]`, `[model.attention]`, `[optim]`, `[run]`, `[schedule]`, `[train]`
+      help: the sections are `[augment]`, `[checkpoint]`, `[data]`, `[data.shapes]`, `[ema]`, `[eval]`, `[init]`, `[log]`, `[loss]`, `[model]`, `[model.attention]`, `[optim]`, `[run]`, `[schedule]`, `[train]`
 
     2 problems in the configuration
     "#);
@@ -522,6 +527,9 @@ fn every_number_has_a_range() {
         "schedule.warmup_epochs=-1",
         "schedule.min_lr=-1",
         "loss.label_smoothing=1",
+        "ema.decay=1",
+        "ema.decay=-0.1",
+        "ema.decay=nan",
         "train.batch_size=0",
         "train.accumulate=0",
         "train.max_steps=0",
@@ -726,11 +734,15 @@ fn only_differences_without_effect_are_harmless() {
         "data.shuffle=true",
         "augment.padding=1",
         "optim.lr=1",
+        "ema.decay=0",
         "train.epochs=1",
         "train.batch_size=1",
         "train.eval_every=1",
     ];
-    for (sets, effect) in [(harmless, Effect::Harmless), (refused, Effect::Refused)] {
+    for (sets, effect) in [
+        (&harmless[..], Effect::Harmless),
+        (&refused[..], Effect::Refused),
+    ] {
         for set in sets {
             let differences = diff(&old, &plan_of(FULL, &[set]).unwrap());
             assert!(!differences.is_empty(), "{set}");

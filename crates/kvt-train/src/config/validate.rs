@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use super::choices::{AugmentPreset, RawAttentionKind, RawDataKind, RawOnError};
 use super::document::{Document, closest};
 use super::plan::{
-    AttentionKind, AttentionPlan, AugmentPlan, CheckpointPlan, DataKind, DataPlan, EvalPlan,
-    InitPlan, LogPlan, LossPlan, ModelPlan, NeighborsSetting, OnErrorSetting, OptimPlan, Plan,
-    RunPlan, SchedulePlan, ShapesPlan, TrainPlan, Workers,
+    AttentionKind, AttentionPlan, AugmentPlan, CheckpointPlan, DataKind, DataPlan, EmaPlan,
+    EvalPlan, InitPlan, LogPlan, LossPlan, ModelPlan, NeighborsSetting, OnErrorSetting, OptimPlan,
+    Plan, RunPlan, SchedulePlan, ShapesPlan, TrainPlan, Workers,
 };
 use super::problem::{ConfigError, Problem};
 use super::raw::{RawNeighbor, RawNeighbors, RawSizes, RawWorkers};
@@ -34,6 +34,7 @@ impl Document {
             optim: checks.optim(),
             schedule: checks.schedule(),
             loss: checks.loss(),
+            ema: checks.ema(),
             eval: checks.eval(&train),
             train,
             log: checks.log(),
@@ -380,6 +381,12 @@ impl<'a> Checks<'a> {
         let smoothing = self.document.raw.loss.label_smoothing;
         LossPlan {
             label_smoothing: self.number("loss.label_smoothing", smoothing, 0.0..1.0),
+        }
+    }
+
+    fn ema(&mut self) -> EmaPlan {
+        EmaPlan {
+            decay: self.number("ema.decay", self.document.raw.ema.decay, 0.0..1.0),
         }
     }
 
