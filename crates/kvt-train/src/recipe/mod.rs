@@ -1,16 +1,18 @@
 //! The training recipe: everything between a batch of logits and new weights.
 //!
-//! `logits -> loss -> gradients -> accumulate -> clip -> optimizer`, with the learning rate from a
-//! schedule that is a pure function of the step.
+//! `logits -> loss -> gradients -> accumulate -> clip -> optimizer -> ema`, with the learning rate from
+//! a schedule that is a pure function of the step.
 
 mod accuracy;
 mod adamw;
+mod ema;
 mod gradients;
 mod loss;
 mod schedule;
 
 pub use accuracy::{Hits, hits};
 pub use adamw::{AdamW, AdamWConfig, AdamWError};
+pub use ema::Ema;
 pub use gradients::{Accumulator, Gradients};
 pub use loss::{cross_entropy, smooth_targets};
 pub use schedule::Schedule;

@@ -1,0 +1,139 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+
+use burn::tensor::Device;
+use kvt_attention::{Key, Phase};
+use kvt_models::weights::StateDict;
+use kvt_models::{ModelConfig, ModelOverrides};
+
+use super::*;
+use crate::recipe::{AdamW, AdamWConfig, Gradients, cross_entropy, smooth_targets};
+
+const SIDE: usize = 16;
+const LABELS: [u32; 4] = [0, 2, 1, 0];
+
+/// The smallest CvT: two stages, batch norms in each.
+fn cvt(device: &Device) -> Model {
+    let overrides = ModelOverrides {
+        img_size: Some(SIDE),
+        patch_stride: Some(4),
+        embed_dim: vec![4, 8],
+        depth: vec![1, 1],
+        num_heads: vec![1, 2],
+        num_classes: Some(3),
+        ..ModelOverrides::default()
+    };
+    let config = ModelConfig::by_name("cvt_13").unwrap();
+    let config = config.with(&overrides).unwrap();
+    config.init(device, Key::new(1)).unwrap()
+}
+
+/// Other images at every step.
+fn images(step: usize, device: &Device) -> Tensor<4> {
+    let shape = [LABELS.len(), 3, SIDE, SIDE];
+    let count = shape.iter().product::<usize>() as i64;
+    let image = Tensor::arange(0..count, device).float();
+    (image * (0.37 + step as f64)).sin().reshape(shape) + step as f64
+}
+
+/// One step of training, large enough to see.
+fn train(model: Model, optimizer: &mut AdamW, step: usize) -> Model {
+    let device = Device::flex().autodiff();
+    let phase = Phase::Train(Key::new(2));
+    let logits = model.forward(images(step, &device), phase);
+    let targets = smooth_targets(&LABELS, 3, 0.1, &device);
+    let loss = cross_entropy(logits, targets);
+    let gradients = Gradients::take(loss.backward(), &model);
+    optimizer.step(model, gradients, 0.05)
+}
+
+fn adamw(model: &Model) -> AdamW {
+    let config = AdamWConfig {
+        betas: (0.9, 0.999),
+        eps: 1e-8,
+        weight_decay: 0.05,
+    };
+    AdamW::new(config, model)
+}
+
+/// Parameters and running statistics by name.
+fn state(model: &Model) -> BTreeMap<String, Vec<f32>> {
+    let state = StateDict::from_model(model).unwrap();
+    let values = |(name, data): (&str, &burn::tensor::TensorData)| {
+        (name.to_owned(), data.try_to_vec::<f32>().unwrap())
+    };
+    state.iter().map(values).collect()
+}
+
+fn is_statistic(name: &str) -> bool {
+    name.ends_with(".running_mean") || name.ends_with(".running_var")
+}
+
+/// timm's `decay * e + (1 - decay) * m` over the state dict, number by number in double precision.
+#[test]
+fn it_is_the_average_of_the_whole_state() {
+    const DECAY: f64 = 0.75;
+    let mut model = cvt(&Device::flex().autodiff());
+    let mut optimizer = adamw(&model);
+    let mut ema = Ema::new(DECAY, &model);
+    let start = state(&model);
+    assert_eq!(state(ema.model()), start);
+    assert!(start.keys().any(|name| is_statistic(name)));
+
+    let mut expected: BTreeMap<String, Vec<f64>> = start
+        .iter()
+        .map(|(name, values)| (name.clone(), values.iter().map(|&v| v.into()).collect()))
+        .collect();
+    for step in 0..4 {
+        model = train(model, &mut optimizer, step);
+        ema = ema.update(&model);
+        for (name, values) in state(&model) {
+            for (e, m) in expected.get_mut(&name).unwrap().iter_mut().zip(values) {
+                *e = DECAY * *e + (1.0 - DECAY) * f64::from(m);
+            }
+        }
+    }
+
+    let (found, trained) = (state(ema.model()), state(&model));
+    assert!(found.keys().eq(expected.keys()));
+    for (name, expected) in &expected {
+        let scale = expected.iter().fold(0.0f64, |max, e| max.max(e.abs()));
+        assert_eq!(found[name].len(), expected.len(), "{name}");
+        for (&found, expected) in found[name].iter().zip(expected) {
+            let error = (f64::from(found) - expected).abs();
+            assert!(
+                error <= 1e-6 * scale,
+                "{name}: {found} instead of {expected}"
+            );
+        }
+        if is_statistic(name) || name == "head.weight" {
+            assert!(trained[name] != start[name], "{name} was not trained");
+            assert!(found[name] != trained[name], "{name} is not averaged");
+        }
+    }
+}
+
+/// A clone of a model shares its running statistics; the average must not.
+#[test]
+fn training_on_does_not_reach_it() {
+    let mut model = cvt(&Device::flex().autodiff());
+    let mut optimizer = adamw(&model);
+    let ema = Ema::new(0.5, &model);
+    model = train(model, &mut optimizer, 0);
+    let ema = ema.update(&model);
+    let (averaged, trained) = (state(ema.model()), state(&model));
+    model = train(model, &mut optimizer, 1);
+    for (name, values) in state(&model) {
+        let moved = values != trained[&name];
+        assert!(moved || !is_statistic(&name), "{name} stayed");
+    }
+    assert_eq!(state(ema.model()), averaged);
+
+    // Nor does its evaluation, or its next update, reach the trained model.
+    let trained = state(&model);
+    ema.model().forward(images(0, &Device::flex()), Phase::Eval);
+    let ema = ema.update(&model);
+    assert!(state(ema.model()) != averaged);
+    assert_eq!(state(&model), trained);
+}
