@@ -128,7 +128,8 @@ impl Listener for Lines {
     }
 }
 
-fn line(event: &Event) -> Option<String> {
+/// One line for what is not a step.
+pub(super) fn line(event: &Event) -> Option<String> {
     match event {
         Event::Step(_) => None,
         Event::Eval(eval) => Some(format!(

@@ -15,6 +15,7 @@ use burn::train::renderer::tui::TuiMetricsRendererWrapper;
 use burn::train::renderer::{MetricState, MetricsRenderer, MetricsRendererTraining};
 
 use super::interrupt::STOP;
+use super::progress;
 use crate::engine::Amount;
 use crate::run::{EvalRecord, Event, Listener, RunError, StepRecord};
 
@@ -117,7 +118,13 @@ impl Listener for Dashboard {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
         match event {
             Event::Step(step) => self.step(step),
-            Event::Eval(eval) => self.eval(eval),
+            Event::Eval(eval) if eval.split == EvalRecord::VAL => self.eval(eval),
+            // The EMA's numbers beside the curves, not among them.
+            Event::Eval(_) => {
+                if let Some(line) = progress::line(event) {
+                    self.renderer.log_event_training(line);
+                }
+            }
             Event::Epoch(epoch) => {
                 self.renderer
                     .update_epoch(usize::try_from(epoch.epoch).unwrap_or(usize::MAX));

@@ -24,6 +24,8 @@ pub struct Row {
     pub best: Option<Statistic>,
     /// Each run's last evaluated epoch.
     pub last: Option<Statistic>,
+    /// The same with the EMA of the weights, of the runs that keep one.
+    pub last_ema: Option<Statistic>,
 }
 
 /// Second row minus first, in percentage points.
@@ -69,6 +71,7 @@ impl Comparison {
                         .collect(),
                     best: summary(runs, best),
                     last: summary(runs, last),
+                    last_ema: summary(runs, last_ema),
                 }
             })
             .collect();
@@ -107,6 +110,11 @@ fn best(run: &Curve) -> Option<f64> {
 
 fn last(run: &Curve) -> Option<f64> {
     top1(run).last().map(|(_, value)| value)
+}
+
+fn last_ema(run: &Curve) -> Option<f64> {
+    let values = run.values(|point| point.ema_top1);
+    values.last().map(|(_, value)| value)
 }
 
 fn summary(runs: &[&Curve], of: impl Fn(&Curve) -> Option<f64>) -> Option<Statistic> {

@@ -28,6 +28,8 @@ pub struct EpochPoint {
     pub top1: Option<f64>,
     /// Top-5 on the validation split, percent.
     pub top5: Option<f64>,
+    /// Top-1 on the validation split with the EMA of the weights, percent.
+    pub ema_top1: Option<f64>,
 }
 
 impl Curve {

@@ -30,7 +30,7 @@ const GRID: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
 /// What a plot shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
-    /// Top-1 on the validation split.
+    /// Top-1 on the validation split, with the EMA of the weights (dashed) where there is one.
     Top1,
     /// Training loss (dashed) and validation loss.
     Loss,
@@ -233,7 +233,7 @@ mod tests {
                                 2.2 * (-t * 0.5).exp() + 0.7 - gain * 0.02 + 0.04 * noise,
                             ),
                             top1: Some((80.0 + gain) * (1.0 - (-t).exp()) + 10.0 + 1.5 * noise),
-                            top5: None,
+                            ..EpochPoint::default()
                         }
                     })
                     .collect();

@@ -19,15 +19,17 @@ pub fn read_curve(run: &RunDir, label: impl Into<String>, seed: u64) -> Result<C
     })
 }
 
-fn point(EpochRow { train, val }: &EpochRow) -> EpochPoint {
+fn point(row: &EpochRow) -> EpochPoint {
     let finite = |value: f64| Some(value).filter(|value| value.is_finite());
-    let val = val.as_ref();
+    let train = &row.train;
+    let (val, val_ema) = (row.val.as_ref(), row.val_ema.as_ref());
     EpochPoint {
         epoch: train.epoch,
         train_loss: finite(train.train_loss),
         val_loss: val.and_then(|val| finite(val.loss)),
         top1: val.and_then(|val| finite(val.top1)),
         top5: val.and_then(|val| finite(val.top5)),
+        ema_top1: val_ema.and_then(|val| finite(val.top1)),
     }
 }
 
@@ -51,6 +53,7 @@ mod tests {
         let mut log = JsonlLog::create(&run.log()).unwrap();
         for event in [
             eval(0, "val", 50.0),
+            eval(0, "val_ema", 40.0),
             epoch(0, f64::INFINITY),
             epoch(1, 2.0),
             eval(2, "val", 60.0),
@@ -70,6 +73,7 @@ mod tests {
                     val_loss: Some(1.25),
                     top1: Some(50.0),
                     top5: Some(90.5),
+                    ema_top1: Some(40.0),
                 },
                 EpochPoint {
                     epoch: 1,

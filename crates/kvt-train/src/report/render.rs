@@ -95,14 +95,8 @@ impl Comparison {
         let mut table = Table::new();
         table.set_header(std::iter::once("epoch".to_owned()).chain(self.columns()));
         for row in &self.rows {
-            let cells = cells(&row.cells, row.best.as_ref(), row.last.as_ref()).map(|cell| {
-                let text = statistic(cell, percent);
-                // A mean over other runs than its neighbours must not pass for the same.
-                match cell {
-                    Some(cell) if cell.runs < row.runs => text + "*",
-                    _ => text,
-                }
-            });
+            let cells = cells(&row.cells, row.best.as_ref(), row.last.as_ref());
+            let cells = cells.map(|cell| row.text(cell));
             table.add_row(std::iter::once(label(&row.label)).chain(cells));
         }
         if let Some(Difference {
@@ -144,6 +138,16 @@ impl Comparison {
                 ".\n"
             };
         }
+        let averaged: Vec<String> = self
+            .rows
+            .iter()
+            .filter(|row| row.last_ema.is_some())
+            .map(|row| format!("{} {}", row.label, row.text(row.last_ema.as_ref())))
+            .collect();
+        if !averaged.is_empty() {
+            let averaged = averaged.join(", ");
+            caption += &format!("Last, with the EMA of the weights: {averaged}.\n");
+        }
         if self.rows.iter().any(Row::has_gaps) {
             caption += "* fewer runs than the row has.\n";
         }
@@ -152,8 +156,18 @@ impl Comparison {
 }
 
 impl Row {
+    fn text(&self, cell: Option<&Statistic>) -> String {
+        let text = statistic(cell, percent);
+        // A mean over other runs than its neighbours must not pass for the same.
+        match cell {
+            Some(cell) if cell.runs < self.runs => text + "*",
+            _ => text,
+        }
+    }
+
     fn has_gaps(&self) -> bool {
         cells(&self.cells, self.best.as_ref(), self.last.as_ref())
+            .chain([self.last_ema.as_ref()])
             .flatten()
             .any(|cell| cell.runs < self.runs)
     }
@@ -197,6 +211,32 @@ Difference: knn minus dense, seed by seed where both have the same seeds.
 * fewer runs than the row has.
 ";
         assert_eq!(text, expected);
+    }
+
+    /// Beside the table: its numbers stay those of the trained weights.
+    #[test]
+    fn an_ema_is_a_sentence_of_the_caption() {
+        let mut curves = example();
+        let without = Comparison::new(&curves);
+        assert!(!without.to_markdown().contains("EMA"));
+        for (curve, ema_top1) in curves.iter_mut().zip([[1.0, 31.0], [2.0, 33.0]]) {
+            for (point, ema_top1) in curve.epochs.iter_mut().skip(1).zip(ema_top1) {
+                point.ema_top1 = Some(ema_top1);
+            }
+        }
+        let with = Comparison::new(&curves);
+        let text = with.to_markdown();
+        // Each of the two is one run of two.
+        assert!(
+            text.contains("Last, with the EMA of the weights: dense 31.0*, knn 33.0*.\n"),
+            "{text}"
+        );
+        let table = |comparison: &Comparison| {
+            let text = comparison.to_markdown();
+            text.split("\n\n").next().unwrap().to_owned()
+        };
+        assert_eq!(table(&with), table(&without));
+        assert_eq!(with.to_csv(), without.to_csv());
     }
 
     #[test]

@@ -68,7 +68,10 @@ pub(super) fn series(metric: Metric, curves: &[Curve]) -> Vec<Series> {
             series.push(Series::new(name, *color, dashed, runs, field));
         };
         match metric {
-            Metric::Top1 => add((*label).to_owned(), false, |point| point.top1),
+            Metric::Top1 => {
+                add((*label).to_owned(), false, |point| point.top1);
+                add(format!("{label}, EMA"), true, |point| point.ema_top1);
+            }
             Metric::Loss => {
                 add(format!("{label}, validation"), false, |point| {
                     point.val_loss
@@ -129,6 +132,35 @@ mod tests {
         assert_eq!(range(&[80.0, 80.0]), 76.0..84.0);
         assert!(!range(&[0.0]).is_empty());
         assert_eq!(range(&[]), 0.0..1.0);
+    }
+
+    #[test]
+    fn an_ema_has_a_line_of_its_own_and_its_absence_none() {
+        let points = |ema_top1| {
+            let point = |epoch, top1| EpochPoint {
+                epoch,
+                top1: Some(top1),
+                ema_top1,
+                ..EpochPoint::default()
+            };
+            vec![point(0, 50.0), point(1, 60.0)]
+        };
+        let curve = |label: &str, ema_top1| Curve {
+            label: label.to_owned(),
+            seed: 0,
+            epochs: points(ema_top1),
+        };
+        let curves = [curve("dense", Some(40.0)), curve("knn", None)];
+        let lines = series(Metric::Top1, &curves);
+        let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["dense", "dense, EMA", "knn"]);
+        assert_eq!(lines[0].line, [(1, 50.0), (2, 60.0)]);
+        assert_eq!(lines[1].line, [(1, 40.0), (2, 40.0)]);
+        assert_eq!(lines[0].color, lines[1].color);
+        assert_eq!(
+            [lines[0].dashed, lines[1].dashed, lines[2].dashed],
+            [false, true, false]
+        );
     }
 
     #[test]

@@ -6,34 +6,42 @@ use std::path::{Path, PathBuf};
 use super::{EpochRecord, EvalRecord, Event, Listener, RunError};
 use crate::fs::write_atomic;
 
-/// A finished epoch and the evaluation of the validation split after it, if there was one.
+/// A finished epoch and the evaluations of the validation split after it, if there were any.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct EpochRow {
     pub(crate) train: EpochRecord,
     pub(crate) val: Option<EvalRecord>,
+    /// Of the EMA.
+    pub(crate) val_ema: Option<EvalRecord>,
 }
 
 /// Gathers the rows from the events of a run.
 #[derive(Debug, Default)]
 pub(crate) struct EpochRows {
     pub(crate) rows: Vec<EpochRow>,
-    /// The evaluation whose epoch has not been closed yet.
-    pending: Option<EvalRecord>,
+    /// The evaluations whose epoch has not been closed yet.
+    val: Option<EvalRecord>,
+    val_ema: Option<EvalRecord>,
 }
 
 impl EpochRows {
     /// Takes one event; tells whether a row was added.
     pub(crate) fn push(&mut self, event: &Event) -> bool {
         match event {
-            Event::Eval(eval) if eval.split == EvalRecord::VAL => {
-                self.pending = Some(eval.clone());
+            Event::Eval(eval) => {
+                match eval.split.as_str() {
+                    EvalRecord::VAL => self.val = Some(eval.clone()),
+                    EvalRecord::VAL_EMA => self.val_ema = Some(eval.clone()),
+                    _ => {}
+                }
                 false
             }
             Event::Epoch(train) => {
-                let val = self.pending.take().filter(|val| val.epoch == train.epoch);
+                let its = |eval: Option<EvalRecord>| eval.filter(|eval| eval.epoch == train.epoch);
                 self.rows.push(EpochRow {
                     train: train.clone(),
-                    val,
+                    val: its(self.val.take()),
+                    val_ema: its(self.val_ema.take()),
                 });
                 true
             }
@@ -43,7 +51,7 @@ impl EpochRows {
 }
 
 /// Writes `epochs.csv` anew at the end of each epoch. Epochs count from 0, as in the log; cells of an epoch without
-/// an evaluation are empty.
+/// an evaluation are empty, and so are those of the EMA in a run without one.
 #[derive(Debug)]
 pub struct EpochsCsv {
     path: PathBuf,
@@ -73,23 +81,23 @@ impl EpochsCsv {
         write_atomic(&self.path, |file| {
             writeln!(
                 file,
-                "epoch,train_loss,lr,val_loss,val_top1,val_top5,seconds,images_per_second"
+                "epoch,train_loss,lr,val_loss,val_top1,val_top5,val_ema_loss,val_ema_top1,val_ema_top5,seconds,\
+                 images_per_second"
             )?;
-            for EpochRow { train, val } in &self.rows.rows {
-                let val = |field: fn(&EvalRecord) -> f64| {
-                    val.as_ref()
-                        .map(|val| field(val).to_string())
-                        .unwrap_or_default()
-                };
+            for EpochRow {
+                train,
+                val,
+                val_ema,
+            } in &self.rows.rows
+            {
                 writeln!(
                     file,
-                    "{},{},{},{},{},{},{},{}",
+                    "{},{},{},{},{},{},{}",
                     train.epoch,
                     train.train_loss,
                     train.lr,
-                    val(|val| val.loss),
-                    val(|val| val.top1),
-                    val(|val| val.top5),
+                    cells(val.as_ref()),
+                    cells(val_ema.as_ref()),
                     train.seconds,
                     train.images_per_second,
                 )?;
@@ -97,6 +105,14 @@ impl EpochsCsv {
             Ok(())
         })?;
         Ok(())
+    }
+}
+
+/// Loss, top-1 and top-5.
+fn cells(eval: Option<&EvalRecord>) -> String {
+    match eval {
+        Some(eval) => format!("{},{},{}", eval.loss, eval.top1, eval.top5),
+        None => ",,".to_owned(),
     }
 }
 
@@ -141,15 +157,16 @@ pub(crate) mod tests {
     }
 
     const EXPECTED: &str = "\
-epoch,train_loss,lr,val_loss,val_top1,val_top5,seconds,images_per_second
-0,2.5,0.001,1.25,50,90.5,2.5,100
-1,2,0.001,,,,2.5,100
-2,NaN,0.001,1.25,60,90.5,2.5,100
+epoch,train_loss,lr,val_loss,val_top1,val_top5,val_ema_loss,val_ema_top1,val_ema_top5,seconds,images_per_second
+0,2.5,0.001,1.25,50,90.5,1.25,40,90.5,2.5,100
+1,2,0.001,,,,,,,2.5,100
+2,NaN,0.001,1.25,60,90.5,,,,2.5,100
 ";
 
     fn events() -> Vec<Event> {
         vec![
             eval(0, "val", 50.0),
+            eval(0, "val_ema", 40.0),
             eval(0, "test", 1.0),
             epoch(0, 2.5),
             epoch(1, 2.0),

@@ -55,7 +55,7 @@ pub struct EvalRecord {
     pub epoch: u32,
     /// Optimizer updates done.
     pub step: u64,
-    /// Name of the split, such as [`EvalRecord::VAL`].
+    /// What was evaluated: [`EvalRecord::VAL`] or [`EvalRecord::VAL_EMA`].
     pub split: String,
     /// Mean cross entropy.
     #[serde(with = "number")]
@@ -71,8 +71,10 @@ pub struct EvalRecord {
 }
 
 impl EvalRecord {
-    /// The split that `epochs.csv`, the curves and `best` are about.
+    /// The validation split: what the tables, the curves and `best` are about.
     pub const VAL: &'static str = "val";
+    /// The validation split, seen by the EMA of the weights.
+    pub const VAL_EMA: &'static str = "val_ema";
 }
 
 /// One finished epoch.
