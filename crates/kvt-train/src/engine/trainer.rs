@@ -1,5 +1,7 @@
 //! The loop: `batch -> loss -> gradients -> clip -> optimizer -> event`, epoch by epoch.
 
+mod reports;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -11,11 +13,11 @@ use kvt_models::Model;
 use super::checkpoint::Checkpointer;
 use super::evaluate::{evaluate, upload};
 use super::progress::{Best, EpochSums, Progress};
-use super::{Evaluation, Recorder, Splits, TrainError};
+use super::{Recorder, Splits, TrainError};
 use crate::config::Plan;
 use crate::data::{Batch, Loader};
 use crate::recipe::{Accumulator, AdamW, Gradients, Schedule, cross_entropy, smooth_targets};
-use crate::run::{EpochRecord, EvalRecord, Event, Listener, Note, StepRecord, Topic};
+use crate::run::{EvalRecord, Listener, Topic};
 
 /// Why the loop returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,11 +215,7 @@ impl Trainer<'_, '_> {
                 loss,
             });
         }
-        self.recorder.event(&Event::Eval(eval_record(
-            &evaluation,
-            position.epoch,
-            position.step,
-        )))?;
+        self.report_eval(EvalRecord::VAL, &evaluation)?;
         let top1 = evaluation.top1_percent();
         let improved = self.progress.best.is_none_or(|best| top1 > best.top1);
         if improved {
@@ -227,61 +225,6 @@ impl Trainer<'_, '_> {
             });
         }
         Ok(improved)
-    }
-
-    /// Logs the unreadable images that a loader met after the first `known`.
-    fn report_skipped(&mut self, loader: &Loader, known: usize) -> Result<(), TrainError> {
-        let step = self.progress.position.step;
-        for (count, skipped) in loader.skipped().iter().enumerate().skip(known) {
-            let reason = format!(
-                "{} (unreadable image {} of this pass)",
-                skipped.reason,
-                count + 1
-            );
-            let note = Note::skipped(step, &skipped.path, reason);
-            self.recorder.event(&Event::Note(note))?;
-        }
-        Ok(())
-    }
-
-    fn report_step(
-        &mut self,
-        update: &Update,
-        seconds: f64,
-        data_wait: f64,
-    ) -> Result<(), TrainError> {
-        let position = self.progress.position;
-        if !due(position.step, self.plan.log.every_steps) {
-            return Ok(());
-        }
-        self.recorder.event(&Event::Step(StepRecord {
-            step: position.step,
-            epoch: position.epoch,
-            loss: update.loss,
-            lr: update.lr,
-            grad_norm: update.grad_norm,
-            images_per_second: update.images as f64 / seconds,
-            data_wait,
-        }))?;
-        Ok(())
-    }
-
-    fn report_epoch(&mut self) -> Result<(), TrainError> {
-        let Progress { position, sums, .. } = self.progress;
-        self.recorder.event(&Event::Epoch(EpochRecord {
-            epoch: position.epoch,
-            step: position.step,
-            train_loss: sums.loss / sums.images as f64,
-            lr: sums.lr,
-            seconds: sums.seconds,
-            images_per_second: sums.images as f64 / sums.seconds,
-        }))?;
-        Ok(())
-    }
-
-    fn note(&mut self, topic: Topic, message: impl Into<String>) -> Result<(), TrainError> {
-        let note = Note::new(self.progress.position.step, topic, message);
-        Ok(self.recorder.event(&Event::Note(note))?)
     }
 
     fn save(&mut self, best: bool) -> Result<(), TrainError> {
@@ -321,19 +264,6 @@ impl Trainer<'_, '_> {
             .train
             .max_steps
             .is_some_and(|max| self.progress.position.step >= max)
-    }
-}
-
-/// The log's line for an evaluation.
-pub(crate) fn eval_record(evaluation: &Evaluation, epoch: u32, step: u64) -> EvalRecord {
-    EvalRecord {
-        epoch,
-        step,
-        split: EvalRecord::VAL.to_owned(),
-        loss: evaluation.loss(),
-        top1: evaluation.top1_percent(),
-        top5: evaluation.top5_percent(),
-        images: evaluation.images as u64,
     }
 }
 
