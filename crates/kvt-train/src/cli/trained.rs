@@ -12,7 +12,7 @@ use crate::config::Plan;
 use crate::data::ImageFolder;
 use crate::device::{self, Found};
 use crate::engine::{
-    TrainError, build_model, class_order, load_checkpoint_model, load_plan, model_config,
+    TrainError, Weights, build_model, class_order, load_checkpoint_model, load_plan, model_config,
 };
 use crate::run::RunDir;
 
@@ -32,6 +32,9 @@ pub(super) struct Args {
         conflicts_with = "config"
     )]
     checkpoint: String,
+    /// Take the average of the run's weights, as `ema.decay` made the run keep it.
+    #[arg(long, conflicts_with = "config")]
+    ema: bool,
     /// A configuration file instead of a run.
     #[arg(long, value_name = "CONFIG", conflicts_with = "run")]
     config: Option<PathBuf>,
@@ -67,7 +70,12 @@ impl Args {
         let device = device::resolve(&plan.train.device)?;
         let config = model_config(&plan.model, Some(classes.len()))?;
         let model = build_model(&plan, &config, &inner(&device), true)?;
-        let (model, warning) = load_checkpoint_model(&run, &self.checkpoint, model)?;
+        let weights = if self.ema {
+            Weights::Ema
+        } else {
+            Weights::Trained
+        };
+        let (model, warning) = load_checkpoint_model(&run, &self.checkpoint, weights, model)?;
         if let Some(warning) = warning {
             output::warning(&warning.to_string());
         }

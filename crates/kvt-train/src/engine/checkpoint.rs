@@ -1,8 +1,8 @@
 //! A run's state on disk: weights under timm's names, moments, progress.
 //!
-//! `model.safetensors` is an ordinary weight file that any tool reads; `optimizer.safetensors` holds
-//! `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`. Together with `state.json` they restore a run
-//! to the bit.
+//! `model.safetensors` is an ordinary weight file that any tool reads, and so is `ema.safetensors`,
+//! which is there if the run keeps an average; `optimizer.safetensors` holds `exp_avg.<parameter>` and
+//! `exp_avg_sq.<parameter>`. Together with `state.json` they restore a run to the bit.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,11 @@ use super::progress::Progress;
 use super::{Recorder, TrainError};
 use crate::data::Batch;
 use crate::fs::write_atomic;
-use crate::recipe::AdamW;
-use crate::run::{Checkpoint, Checkpoints, RunDir, Warning, Which};
+use crate::recipe::{AdamW, Ema};
+use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, Warning, Which};
 
 const MODEL: &str = "model.safetensors";
+const EMA: &str = "ema.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 
 /// `state.json`
@@ -59,6 +60,8 @@ pub struct Restored {
     pub model: Model,
     /// Its optimizer.
     pub optimizer: AdamW,
+    /// The average of its weights.
+    pub ema: Option<Ema>,
     /// How far the run was.
     pub progress: Progress,
     /// Bytes of the log at that point.
@@ -85,6 +88,7 @@ impl Checkpointer {
         &self,
         model: &Model,
         optimizer: &AdamW,
+        ema: Option<&Ema>,
         progress: &Progress,
         recorder: &Recorder<'_>,
         best: bool,
@@ -92,6 +96,8 @@ impl Checkpointer {
         let weights = StateDict::from_model(model)?;
         let (moments, updates) = optimizer.state();
         let moments: StateDict = moments.into_iter().collect();
+        let averages = ema.map(|ema| StateDict::from_model(ema.model()));
+        let averages = averages.transpose()?;
         let state = State {
             progress: *progress,
             updates,
@@ -99,22 +105,33 @@ impl Checkpointer {
             data: self.data,
         };
         let metadata = BTreeMap::new();
-        let mut write_model = |path: &Path| Ok(weights::write(path, &weights, &metadata)?);
-        let mut write_optimizer = |path: &Path| Ok(weights::write(path, &moments, &metadata)?);
-        let saved = self.checkpoints.save::<TrainError>(
-            progress.position.step,
-            &mut [(MODEL, &mut write_model), (OPTIMIZER, &mut write_optimizer)],
-            &state,
-            best,
-        )?;
+        let write = |path: &Path, weights: &StateDict| -> Result<(), TrainError> {
+            Ok(weights::write(path, weights, &metadata)?)
+        };
+        let mut write_model = |path: &Path| write(path, &weights);
+        let mut write_optimizer = |path: &Path| write(path, &moments);
+        let mut write_ema = averages.as_ref().map(|ema| |path: &Path| write(path, ema));
+        let mut files: Vec<FileWriter<'_, TrainError>> =
+            vec![(MODEL, &mut write_model), (OPTIMIZER, &mut write_optimizer)];
+        if let Some(write) = &mut write_ema {
+            files.push((EMA, write));
+        }
+        let step = progress.position.step;
+        let saved = self.checkpoints.save(step, &mut files, &state, best)?;
         Ok(saved.warnings)
     }
 
-    /// Restores the last checkpoint into a freshly made model and optimizer.
+    /// Restores the last checkpoint into a freshly made model, its optimizer and its average.
     ///
     /// # Errors
-    /// If there is none, it is broken, or it belongs to another model or other images.
-    pub fn restore(&self, model: Model, mut optimizer: AdamW) -> Result<Restored, TrainError> {
+    /// If there is none, it is broken, it belongs to another model or other images, or it has no average
+    /// where one is asked for.
+    pub fn restore(
+        &self,
+        model: Model,
+        mut optimizer: AdamW,
+        ema: Option<Ema>,
+    ) -> Result<Restored, TrainError> {
         let (checkpoint, warning) = self.checkpoints.load(Which::Last)?;
         let state: State = checkpoint.state()?;
         if state.data != self.data {
@@ -124,7 +141,9 @@ impl Checkpointer {
                 new: self.data,
             });
         }
-        let model = load_model(&checkpoint, model)?;
+        let model = load_model(&checkpoint, Weights::Trained, model)?;
+        let load_ema = |model| load_model(&checkpoint, Weights::Ema, model);
+        let ema = ema.map(|ema| ema.restore(load_ema)).transpose()?;
         let moments = match state.updates {
             0 => BTreeMap::new(),
             _ => weights::read(&checkpoint.file(OPTIMIZER))?
@@ -135,6 +154,7 @@ impl Checkpointer {
         Ok(Restored {
             model,
             optimizer,
+            ema,
             progress: state.progress,
             log_offset: state.log_offset,
             warning,
@@ -183,13 +203,24 @@ impl Checkpointer {
     }
 }
 
+/// Which of a checkpoint's weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// Those that are trained.
+    Trained,
+    /// Their average.
+    Ema,
+}
+
 /// The weights of a run's checkpoint (`last`, `best` or a checkpoint's folder) in a model.
 ///
 /// # Errors
-/// If there is no such checkpoint, it is broken, or it belongs to another model.
+/// If there is no such checkpoint, it is broken, belongs to another model, or has no average where that
+/// is asked for.
 pub fn load_checkpoint_model(
     run: &RunDir,
     which: &str,
+    weights: Weights,
     model: Model,
 ) -> Result<(Model, Option<Warning>), TrainError> {
     // A bare name is one of the run's own checkpoints.
@@ -200,11 +231,25 @@ pub fn load_checkpoint_model(
         path => Which::Path(Path::new(path)),
     };
     let (checkpoint, warning) = Checkpoints::new(run.checkpoints()).load(which)?;
-    Ok((load_model(&checkpoint, model)?, warning))
+    Ok((load_model(&checkpoint, weights, model)?, warning))
 }
 
-fn load_model(checkpoint: &Checkpoint, model: Model) -> Result<Model, TrainError> {
-    let weights = weights::read(&checkpoint.file(MODEL))?;
+fn load_model(
+    checkpoint: &Checkpoint,
+    weights: Weights,
+    model: Model,
+) -> Result<Model, TrainError> {
+    let file = checkpoint.file(match weights {
+        Weights::Trained => MODEL,
+        Weights::Ema => EMA,
+    });
+    // A checkpoint with an average is known to be complete, so this one never had any.
+    if weights == Weights::Ema && !file.exists() {
+        return Err(TrainError::NoEma {
+            path: checkpoint.path().to_owned(),
+        });
+    }
+    let weights = weights::read(&file)?;
     let (model, report) = model.load(&weights, LoadOptions::default())?;
     let unused: Vec<&str> = report.names(Outcome::Unused).collect();
     if unused.is_empty() {

@@ -112,6 +112,16 @@ pub enum TrainError {
         /// Its surplus weights.
         names: String,
     },
+    /// An average that a checkpoint does not have.
+    #[error(
+        "checkpoint `{}` has no `ema.safetensors`: this run was trained without an EMA (`ema.decay = 0`); go on \
+         without one, or start a new run from its weights with `init.weights`",
+        .path.display()
+    )]
+    NoEma {
+        /// The checkpoint.
+        path: PathBuf,
+    },
     /// A weight file that does not fit.
     #[error("could not start from the weights in `{}`", .path.display())]
     InitWeights {

@@ -13,7 +13,7 @@ mod session;
 mod splits;
 mod trainer;
 
-pub use checkpoint::{Checkpointer, DataState, Restored, load_checkpoint_model};
+pub use checkpoint::{Checkpointer, DataState, Restored, Weights, load_checkpoint_model};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, evaluate, predict_batch};
 pub use progress::{Best, EpochSums, Position, Progress};

@@ -17,7 +17,7 @@ use crate::config::{
 };
 use crate::device::{self, Found};
 use crate::fs::write_atomic;
-use crate::recipe::{AdamW, AdamWConfig, Schedule};
+use crate::recipe::{AdamW, AdamWConfig, Ema, Schedule};
 use crate::run::{
     Environment, Event, Listener, Note, RunDir, RunError, Topic, Versions, read_events,
 };
@@ -33,6 +33,7 @@ pub struct Session {
     device: Found,
     model: Model,
     optimizer: AdamW,
+    ema: Option<Ema>,
     schedule: Schedule,
     progress: Progress,
     /// Log bytes and steps of the checkpoint it goes on from.
@@ -105,6 +106,7 @@ impl Session {
                 steps_per_epoch,
                 plan.train.epochs,
             ),
+            ema: ema(&plan, &model),
             plan,
             run,
             splits,
@@ -124,10 +126,11 @@ impl Session {
     fn restore(&mut self) -> Result<(), TrainError> {
         let optimizer = AdamW::new(adamw(&self.plan), &self.model);
         let checkpoints = Checkpointer::new(&self.run, self.splits.state());
-        match checkpoints.restore(self.model.clone(), optimizer) {
+        match checkpoints.restore(self.model.clone(), optimizer, self.ema.take()) {
             Ok(Restored {
                 model,
                 optimizer,
+                ema,
                 progress,
                 log_offset,
                 warning,
@@ -144,6 +147,7 @@ impl Session {
                 self.notes.push(Note::new(step, Topic::Resume, message));
                 self.model = model;
                 self.optimizer = optimizer;
+                self.ema = ema;
                 self.progress = progress;
                 self.resumed = Some((log_offset, step));
                 Ok(())
@@ -156,6 +160,7 @@ impl Session {
                 let device = self.device.device.clone().autodiff();
                 self.model = build_model(&self.plan, &self.model.config(), &device, false)?;
                 self.optimizer = AdamW::new(adamw(&self.plan), &self.model);
+                self.ema = ema(&self.plan, &self.model);
                 let message = "no checkpoint yet: starting from the beginning";
                 self.notes.push(Note::new(0, Topic::Resume, message));
                 Ok(())
@@ -220,6 +225,7 @@ impl Session {
             device: self.device.device.clone().autodiff(),
             model: self.model,
             optimizer: self.optimizer,
+            ema: self.ema,
             schedule: self.schedule,
             progress: self.progress,
             checkpoints: Checkpointer::new(&self.run, self.splits.state()),
@@ -265,6 +271,12 @@ fn adamw(plan: &Plan) -> AdamWConfig {
         eps: plan.optim.eps,
         weight_decay: plan.optim.weight_decay,
     }
+}
+
+/// The average that a plan asks for, starting from a model's weights.
+fn ema(plan: &Plan, model: &Model) -> Option<Ema> {
+    let decay = plan.ema.decay;
+    (decay > 0.0).then(|| Ema::new(decay, model))
 }
 
 /// The model of a plan, with the number of classes of the data where the plan names none.

@@ -1,4 +1,4 @@
-//! The loop: `batch -> loss -> gradients -> clip -> optimizer -> event`, epoch by epoch.
+//! The loop: `batch -> loss -> gradients -> clip -> optimizer -> ema -> event`, epoch by epoch.
 
 mod reports;
 
@@ -16,7 +16,7 @@ use super::progress::{Best, EpochSums, Progress};
 use super::{Recorder, Splits, TrainError};
 use crate::config::Plan;
 use crate::data::{Batch, Loader};
-use crate::recipe::{Accumulator, AdamW, Gradients, Schedule, cross_entropy, smooth_targets};
+use crate::recipe::{Accumulator, AdamW, Ema, Gradients, Schedule, cross_entropy, smooth_targets};
 use crate::run::{EvalRecord, Listener, Topic};
 
 /// Why the loop returned.
@@ -40,6 +40,8 @@ pub struct Trainer<'a, 'r> {
     pub model: Model,
     /// The optimizer and its moments.
     pub optimizer: AdamW,
+    /// The average of the weights, if the plan asks for one.
+    pub ema: Option<Ema>,
     /// The learning rate.
     pub schedule: Schedule,
     /// How far the run is.
@@ -188,6 +190,7 @@ impl Trainer<'_, '_> {
         };
         let model = self.model.clone();
         self.model = self.optimizer.step(model, gradients, lr);
+        self.ema = self.ema.take().map(|ema| ema.update(&self.model));
         Ok(update)
     }
 
@@ -201,7 +204,8 @@ impl Trainer<'_, '_> {
         cross_entropy(logits, targets)
     }
 
-    /// Evaluates on the validation split; whether it is the best so far.
+    /// Evaluates on the validation split, the average of the weights too; whether the weights
+    /// themselves are the best so far.
     fn evaluate(&mut self) -> Result<bool, TrainError> {
         let position = self.progress.position;
         let mut loader = self.splits.val_batches(self.plan)?;
@@ -216,6 +220,12 @@ impl Trainer<'_, '_> {
             });
         }
         self.report_eval(EvalRecord::VAL, &evaluation)?;
+        if let Some(ema) = &self.ema {
+            // What cannot be read in this pass could not be read in the one before.
+            let mut loader = self.splits.val_batches(self.plan)?;
+            let evaluation = evaluate(ema.model(), &mut loader, &self.device, |_| {})?;
+            self.report_eval(EvalRecord::VAL_EMA, &evaluation)?;
+        }
         let top1 = evaluation.top1_percent();
         let improved = self.progress.best.is_none_or(|best| top1 > best.top1);
         if improved {
@@ -232,6 +242,7 @@ impl Trainer<'_, '_> {
         let warnings = self.checkpoints.save(
             &self.model,
             &self.optimizer,
+            self.ema.as_ref(),
             &self.progress,
             self.recorder,
             best,

@@ -1,6 +1,6 @@
-//! Every family of models is trained, saved, resumed and evaluated like any other.
+//! Every family of models is trained, averaged, saved, resumed and evaluated like any other.
 
-use kvt_train::run::Event;
+use kvt_train::run::{EvalRecord, Event};
 
 use crate::support::Workspace;
 
@@ -30,6 +30,7 @@ fn trains(model: &[&str]) {
         "model.attn_drop=0.1",
         "model.attention.kind=knn",
         "model.attention.neighbors=0.5",
+        "ema.decay=0.8",
     ];
     let train = |workspace: &Workspace, more: &[&str]| {
         let mut arguments = vec!["train", "tiny.toml"];
@@ -39,8 +40,10 @@ fn trains(model: &[&str]) {
         workspace.kvt(&arguments).assert().success();
     };
     let state = |workspace: &Workspace| {
-        ["model.safetensors", "optimizer.safetensors"]
-            .map(|file| fs_err::read(workspace.last_checkpoint("run").join(file)).unwrap())
+        ["model", "optimizer", "ema"].map(|file| {
+            let file = format!("{file}.safetensors");
+            fs_err::read(workspace.last_checkpoint("run").join(file)).unwrap()
+        })
     };
     let whole = Workspace::with_data(6, 2);
     train(&whole, &[]);
@@ -51,10 +54,16 @@ fn trains(model: &[&str]) {
     assert!(state(&cut) == state(&whole), "the resumed run differs");
 
     let log = whole.log("run");
-    let logged = log.iter().rev().find_map(|event| match event {
-        Event::Eval(eval) => Some(eval),
-        _ => None,
-    });
-    let found = whole.json(&["eval", "--run", "run", "--checkpoint", "last", "--json"]);
-    assert_eq!(found["loss"].as_f64(), logged.map(|eval| eval.loss));
+    let logged = |split: &str| {
+        log.iter().rev().find_map(|event| match event {
+            Event::Eval(eval) if eval.split == split => Some(eval.loss),
+            _ => None,
+        })
+    };
+    let eval = ["eval", "--run", "run", "--checkpoint", "last", "--json"];
+    let (trained, ema) = (logged(EvalRecord::VAL), logged(EvalRecord::VAL_EMA));
+    assert_eq!(whole.json(&eval)["loss"].as_f64(), trained);
+    let found = whole.json(&[&eval[..], &["--ema"]].concat());
+    assert_eq!(found["loss"].as_f64(), ema);
+    assert!(ema != trained);
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{KVT, Workspace, steps};
 
-/// With every source of randomness. Epochs have 24 updates and checkpoints come every 5, so that
+/// With every source of randomness, and an average of the weights. Epochs have 24 updates and checkpoints come every 5, so that
 /// most of them are within an epoch.
 const CONFIG: &str = r#"base = "tiny.toml"
 
@@ -19,6 +19,9 @@ attn_drop = 0.2
 [augment]
 preset = "cifar"
 padding = 2
+
+[ema]
+decay = 0.9
 
 [train]
 epochs = 4
@@ -44,6 +47,7 @@ struct Outcome {
     epochs: Vec<String>,
     model: Vec<u8>,
     optimizer: Vec<u8>,
+    ema: Vec<u8>,
 }
 
 /// Trained in one go, with worker threads.
@@ -178,6 +182,7 @@ fn assert_same(workspace: &Workspace) {
     assert_eq!(found.epochs, expected.epochs);
     assert!(found.model == expected.model, "other weights");
     assert!(found.optimizer == expected.optimizer, "other moments");
+    assert!(found.ema == expected.ema, "another average");
 }
 
 fn outcome(workspace: &Workspace) -> Outcome {
@@ -206,6 +211,7 @@ fn outcome(workspace: &Workspace) -> Outcome {
         epochs,
         model: fs_err::read(checkpoint.join("model.safetensors")).unwrap(),
         optimizer: fs_err::read(checkpoint.join("optimizer.safetensors")).unwrap(),
+        ema: fs_err::read(checkpoint.join("ema.safetensors")).unwrap(),
     }
 }
 

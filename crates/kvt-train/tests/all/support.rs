@@ -164,8 +164,9 @@ pub(crate) fn train(config: &Path, overrides: &[String]) -> Result<Vec<Event>, T
     Ok(heard.0)
 }
 
+/// Remembers every event.
 #[derive(Default)]
-struct Heard(Vec<Event>);
+pub(crate) struct Heard(Vec<Event>);
 
 impl Listener for Heard {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
