@@ -38,6 +38,8 @@ DEEP = dict(
     stride_q=[1] * 3, padding_kv=[1] * 3, stride_kv=[2] * 3)
 # A finer stem for smaller images: maps of 12x12, 6x6 and 3x3.
 SMALL = {**DEEP, "img_size": 26, "patch_stride": [2, 2, 2], "dim_embed": [6, 8, 12], "depth": [1, 1, 1]}
+# Few shapes, where every one takes a while: for a GPU, whose kernels are tuned for each.
+ONE_STAGE = {name: value[:1] if isinstance(value, list) else value for name, value in SMALL.items()}
 
 CASES = {
     "dense": ({**DEEP}, DENSE),
@@ -48,6 +50,7 @@ CASES = {
     "in_chans_1": ({**SMALL, "in_chans": 1}, DENSE),
     "mlp_ratio": ({**SMALL, "img_size": 20, "mlp_ratio": [2.5] * 3}, DENSE),
     "temperature": ({**SMALL, "img_size": 20, "depth": [1, 1, 2]}, {**KNN, "temperature": 0.5}),
+    "one_stage": ({**ONE_STAGE, "num_stages": 1, "img_size": 20, "cls_token": [True]}, KNN),
 }
 
 
