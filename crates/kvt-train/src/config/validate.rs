@@ -4,15 +4,16 @@ use std::fmt::{Debug, Display};
 use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 
-use super::choices::{AugmentPreset, RawAttentionKind, RawDataKind, RawOnError};
-use super::document::{Document, closest};
+mod data;
+mod model;
+
+use super::document::Document;
 use super::plan::{
-    AttentionKind, AttentionPlan, AugmentPlan, CheckpointPlan, DataKind, DataPlan, EmaPlan,
-    EvalPlan, InitPlan, LogPlan, LossPlan, ModelPlan, NeighborsSetting, OnErrorSetting, OptimPlan,
-    Plan, RunPlan, SchedulePlan, ShapesPlan, TrainPlan, Workers,
+    CheckpointPlan, EmaPlan, EvalPlan, InitPlan, LogPlan, LossPlan, ModelPlan, OptimPlan, Plan,
+    RunPlan, SchedulePlan, TrainPlan,
 };
 use super::problem::{ConfigError, Problem};
-use super::raw::{RawNeighbor, RawNeighbors, RawSizes, RawWorkers};
+use super::raw::RawSizes;
 
 const POSITIVE: (Bound<f64>, Bound<f64>) = (Bound::Excluded(0.0), Bound::Unbounded);
 const SHARE: (Bound<f64>, Bound<f64>) = (Bound::Excluded(0.0), Bound::Included(1.0));
@@ -163,105 +164,6 @@ impl<'a> Checks<'a> {
         value.to_owned()
     }
 
-    fn model(&mut self, known_models: &[&str]) -> ModelPlan {
-        let raw = &self.document.raw.model;
-        ModelPlan {
-            name: self.model_name(raw.name.as_deref(), known_models),
-            img_size: self.size("model.img_size", raw.img_size),
-            patch_size: self.size("model.patch_size", raw.patch_size),
-            patch_stride: self.size("model.patch_stride", raw.patch_stride),
-            window_size: self.size("model.window_size", raw.window_size),
-            kv_stride: self.size("model.kv_stride", raw.kv_stride),
-            embed_dim: self.sizes("model.embed_dim", raw.embed_dim.as_ref()),
-            depth: self.sizes("model.depth", raw.depth.as_ref()),
-            num_heads: self.sizes("model.num_heads", raw.num_heads.as_ref()),
-            mlp_ratio: raw
-                .mlp_ratio
-                .map(|ratio| self.number("model.mlp_ratio", ratio, POSITIVE)),
-            in_chans: self.size("model.in_chans", raw.in_chans),
-            num_classes: self.size("model.num_classes", raw.num_classes),
-            qkv_bias: raw.qkv_bias,
-            drop_path: self.number("model.drop_path", raw.drop_path, 0.0..1.0),
-            attn_drop: self.number("model.attn_drop", raw.attn_drop, 0.0..1.0),
-            attention: self.attention(),
-        }
-    }
-
-    fn model_name(&mut self, name: Option<&str>, known_models: &[&str]) -> String {
-        let Some(name) = name else {
-            let example = known_models.first().unwrap_or(&"deit_tiny_patch16_224");
-            let help = format!("add `name = \"{example}\"` under `[model]`");
-            self.missing("model.name", help);
-            return String::new();
-        };
-        if !known_models.contains(&name) {
-            let place = self.document.place("model.name");
-            let problem = Problem::new(place, format!("unknown model `{name}`"));
-            self.problems
-                .push(match closest(name, known_models.iter().copied()) {
-                    Some(near) => problem.help(format!("did you mean `{near}`?")),
-                    None => problem.help("`kvt models list` has those there are"),
-                });
-        }
-        name.to_owned()
-    }
-
-    fn attention(&mut self) -> AttentionPlan {
-        let raw = &self.document.raw.model.attention;
-        // Checked for dense attention too: a mistake must not wait for the day it is switched on.
-        let neighbors = self.neighbors(&raw.neighbors);
-        // An explicit `kind = "dense"` may switch off the neighbours of a base; silence may not.
-        if self.document.set_place("model.attention.kind").is_none() {
-            for key in ["neighbors", "selection", "implementation"] {
-                let place = self.document.set_place(&format!("model.attention.{key}"));
-                if let Some(place) = place {
-                    let message = format!("`{key}` is set, but nothing says which attention");
-                    let help = "add `kind = \"knn\"` under `[model.attention]`, or \"dense\"";
-                    self.problems.push(Problem::new(place, message).help(help));
-                }
-            }
-        }
-        AttentionPlan {
-            kind: match raw.kind {
-                RawAttentionKind::Dense => AttentionKind::Dense,
-                RawAttentionKind::Knn => AttentionKind::Knn {
-                    neighbors,
-                    selection: raw.selection,
-                    implementation: raw.implementation,
-                },
-            },
-            temperature: self.number("model.attention.temperature", raw.temperature, POSITIVE),
-        }
-    }
-
-    fn neighbors(&mut self, raw: &RawNeighbors) -> Vec<NeighborsSetting> {
-        const KEY: &str = "model.attention.neighbors";
-        let entries = match raw {
-            RawNeighbors::One(entry) => std::slice::from_ref(entry),
-            RawNeighbors::PerStage(entries) => entries.as_slice(),
-        };
-        if entries.is_empty() {
-            self.refuse(KEY, "[]", "one entry, or one per stage of the model");
-        }
-        let mut settings = Vec::with_capacity(entries.len());
-        for entry in entries {
-            match *entry {
-                RawNeighbor::Count(count) => match usize::try_from(count) {
-                    Ok(count) if count > 0 => settings.push(NeighborsSetting::Count(count)),
-                    _ => self.refuse(KEY, count, "a count of at least 1"),
-                },
-                RawNeighbor::Fraction(share) => {
-                    if !SHARE.contains(&share) {
-                        let expected = "a share of the keys in (0, 1], or an integer for a count";
-                        self.refuse(KEY, format_args!("{share:?}"), expected);
-                    }
-                    settings.push(NeighborsSetting::Fraction(share));
-                }
-            }
-        }
-        settings
-    }
-
     fn init(&mut self) -> InitPlan {
         let weights = self.document.raw.init.weights.as_ref().map(PathBuf::from);
         if let Some(path) = &weights {
@@ -274,82 +176,6 @@ impl<'a> Checks<'a> {
         InitPlan {
             reset_head: weights.is_some() && self.document.raw.init.reset_head,
             weights,
-        }
-    }
-
-    fn data(&mut self) -> DataPlan {
-        let raw = &self.document.raw.data;
-        let shapes = self.shapes();
-        let path = match (&raw.path, raw.kind) {
-            (Some(path), _) => self.text("data.path", path),
-            (None, RawDataKind::Shapes) => "data/shapes".to_owned(),
-            (None, RawDataKind::Folder) => {
-                let help = "add `path = \"FOLDER\"` under `[data]`, with images at \
-                            `FOLDER/train/<class>/*`, or `kind = \"shapes\"` for generated images";
-                self.missing("data.path", help.to_owned());
-                String::new()
-            }
-        };
-        DataPlan {
-            kind: match raw.kind {
-                RawDataKind::Folder => DataKind::Folder,
-                RawDataKind::Shapes => DataKind::Shapes(shapes),
-            },
-            path: PathBuf::from(path),
-            train: self.text("data.train", &raw.train),
-            val: self.text("data.val", &raw.val),
-            class_order: raw.class_order,
-            shuffle: raw.shuffle,
-            drop_last: raw.drop_last,
-            workers: match raw.workers {
-                RawWorkers::Word(_) => Workers::Auto,
-                RawWorkers::Count(count) => {
-                    Workers::Count(self.count("data.workers", count, ..=1024))
-                }
-            },
-            prefetch: self.count("data.prefetch", raw.prefetch, 1..),
-            on_error: match raw.on_error {
-                RawOnError::Fail => OnErrorSetting::Fail,
-                RawOnError::Skip => OnErrorSetting::Skip {
-                    max: raw.max_skipped,
-                },
-            },
-        }
-    }
-
-    fn shapes(&mut self) -> ShapesPlan {
-        let raw = &self.document.raw.data.shapes;
-        ShapesPlan {
-            image_size: self.count("data.shapes.image_size", raw.image_size, 8..),
-            classes: self.count("data.shapes.classes", raw.classes, 2..=10),
-            train_per_class: self.count("data.shapes.train_per_class", raw.train_per_class, 1..),
-            val_per_class: self.count("data.shapes.val_per_class", raw.val_per_class, 1..),
-            clutter: self.number("data.shapes.clutter", raw.clutter, 0.0..=1.0),
-            occlusion: self.number("data.shapes.occlusion", raw.occlusion, 0.0..=1.0),
-            seed: raw.seed,
-        }
-    }
-
-    fn augment(&mut self) -> AugmentPlan {
-        let raw = &self.document.raw.augment;
-        let hflip = raw.hflip.unwrap_or(match raw.preset {
-            AugmentPreset::Imagenet | AugmentPreset::Cifar => 0.5,
-            AugmentPreset::None => 0.0,
-        });
-        let crop_pct = raw.crop_pct.unwrap_or(match raw.preset {
-            AugmentPreset::Imagenet => 0.875,
-            AugmentPreset::Cifar | AugmentPreset::None => 1.0,
-        });
-        AugmentPlan {
-            preset: raw.preset,
-            scale: self.pair("augment.scale", raw.scale, SHARE),
-            ratio: self.pair("augment.ratio", raw.ratio, POSITIVE),
-            hflip: self.number("augment.hflip", hflip, 0.0..=1.0),
-            padding: raw.padding,
-            interpolation: raw.interpolation,
-            mean: self.numbers("augment.mean", raw.mean, ..),
-            std: self.numbers("augment.std", raw.std, POSITIVE),
-            crop_pct: self.number("augment.crop_pct", crop_pct, SHARE),
         }
     }
 

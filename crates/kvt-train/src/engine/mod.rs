@@ -7,6 +7,7 @@
 mod checkpoint;
 mod error;
 mod evaluate;
+mod model;
 mod progress;
 mod recorder;
 mod session;
@@ -16,8 +17,9 @@ mod trainer;
 pub use checkpoint::{Checkpointer, DataState, Restored, Weights, load_checkpoint_model};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, evaluate, predict_batch};
+pub use model::{build_model, model_config};
 pub use progress::{Best, EpochSums, Position, Progress};
 pub use recorder::Recorder;
-pub use session::{Amount, Session, build_model, load_plan, model_config};
+pub use session::{Amount, Session, load_plan};
 pub use splits::{Splits, class_order, ensure_data, eval_batches, eval_transform};
 pub use trainer::{End, Trainer};

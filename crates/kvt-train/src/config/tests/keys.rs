@@ -1,0 +1,121 @@
+//! Keys and types that are not there.
+
+use super::*;
+
+#[test]
+fn unknown_keys_are_told_apart() {
+    let text = "epochs = 3\n[model]\nembed_dm = 192\nbogus = 1\n[optimizer]\nlr = 1\n[train]\nlabel_smothing = 0.1\n[attention]\nkind = \"knn\"\n";
+    assert_snapshot!(error_of(text, &[]), @r#"
+    configs/x.toml:1:1: unknown key `epochs` at the top level
+      |
+    1 | epochs = 3
+      | ^^^^^^
+      help: `epochs` belongs in `[train]`
+
+    configs/x.toml:3:1: unknown key `embed_dm` in `[model]`
+      |
+    3 | embed_dm = 192
+      | ^^^^^^^^
+      help: did you mean `embed_dim`?
+
+    configs/x.toml:4:1: unknown key `bogus` in `[model]`
+      |
+    4 | bogus = 1
+      | ^^^^^
+      help: the keys here are `attn_drop`, `depth`, `drop_path`, `embed_dim`, `img_size`, `in_chans`, `kv_stride`, `mlp_ratio`, `name`, `num_classes`, `num_heads`, `patch_size`, `patch_stride`, `qkv_bias`, `window_size`
+
+    configs/x.toml:5:2: unknown section `[optimizer]`
+      |
+    5 | [optimizer]
+      |  ^^^^^^^^^
+      help: did you mean `[optim]`?
+
+    configs/x.toml:8:1: unknown key `label_smothing` in `[train]`
+      |
+    8 | label_smothing = 0.1
+      | ^^^^^^^^^^^^^^
+      help: did you mean `label_smoothing` in `[loss]`?
+
+    configs/x.toml:9:2: unknown section `[attention]`
+      |
+    9 | [attention]
+      |  ^^^^^^^^^
+      help: did you mean `[model.attention]`?
+
+    6 problems in the configuration
+    "#);
+}
+
+#[test]
+fn an_unknown_key_of_an_override_names_the_override() {
+    assert_snapshot!(error_of(SMALL, &["model.nme=deit", "nowhere.at.all=1"]), @r#"
+    --set model.nme=deit: unknown key `nme` in `[model]`
+      help: did you mean `name`?
+
+    --set nowhere.at.all=1: unknown section `[nowhere]`
+      help: the sections are `[augment]`, `[checkpoint]`, `[data]`, `[data.shapes]`, `[ema]`, `[eval]`, `[init]`, `[log]`, `[loss]`, `[model]`, `[model.attention]`, `[optim]`, `[run]`, `[schedule]`, `[train]`
+
+    2 problems in the configuration
+    "#);
+}
+
+#[test]
+fn wrong_types_say_what_is_expected() {
+    let text = "seed = -1\neval = 3\n[model.attention]\nkind = \"kn\"\nneighbors = \"half\"\n[augment]\nscale = [1.0]\n[train.epochs]\nx = 1\n";
+    assert_snapshot!(error_of(text, &["data.workers=many", "log.tensorboard=yes"]), @r#"
+    configs/x.toml:1:8: invalid value `-1` for `seed`: expected integer >= 0
+      |
+    1 | seed = -1
+      |        ^^
+
+    configs/x.toml:2:8: `eval` is a section, not a value
+      |
+    2 | eval = 3
+      |        ^
+      help: put its keys under `[eval]`
+
+    configs/x.toml:4:8: invalid value `"kn"` for `model.attention.kind`: expected `"dense"` or `"knn"`
+      |
+    4 | kind = "kn"
+      |        ^^^^
+      help: did you mean `"knn"`?
+
+    configs/x.toml:5:13: invalid value `"half"` for `model.attention.neighbors`: expected integer or float or list of (integer or float)
+      |
+    5 | neighbors = "half"
+      |             ^^^^^^
+
+    configs/x.toml:7:9: invalid value `[1.0]` for `augment.scale`: expected list of 2 x float
+      |
+    7 | scale = [1.0]
+      |         ^^^^^
+
+    configs/x.toml:8:8: `train.epochs` is a value, not a section
+      |
+    8 | [train.epochs]
+      |        ^^^^^^
+
+    --set data.workers=many: invalid value `"many"` for `data.workers`: expected `"auto"` or integer >= 0
+
+    --set log.tensorboard=yes: invalid value `"yes"` for `log.tensorboard`: expected `true` or `false`
+
+    8 problems in the configuration
+    "#);
+}
+
+#[test]
+fn an_override_does_not_hide_a_section_written_as_a_value() {
+    let text = "model = 3\n[train.epochs]\nx = 1\n";
+    let message = error_of(
+        text,
+        &["model.name=deit_tiny_patch16_224", "train.epochs=1"],
+    );
+    assert!(
+        message.contains("`model` is a section, not a value"),
+        "{message}"
+    );
+    assert!(
+        message.contains("`train.epochs` is a value, not a section"),
+        "{message}"
+    );
+}

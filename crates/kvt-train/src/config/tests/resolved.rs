@@ -1,0 +1,161 @@
+//! The way back: resolved plans, differences, schema and reference.
+
+use super::*;
+
+#[test]
+fn a_resolved_plan_loads_again() {
+    for plan in [
+        plan_of(SMALL, &[]).unwrap(),
+        plan_of(FULL, &[]).unwrap(),
+        plan_of(FULL, &["data.kind=folder", "model.attention.neighbors=1.0"]).unwrap(),
+    ] {
+        assert_eq!(plan_of(&resolved_toml(&plan), &[]).unwrap(), plan);
+    }
+}
+
+#[test]
+fn keys_of_file_plan_and_reference_are_the_same() {
+    let plan = plan_of(FULL, &[]).unwrap();
+    let mut written: Vec<String> = entries(&plan)
+        .into_iter()
+        .map(|(key, _)| key.to_owned())
+        .collect();
+    let mut documented = Vec::new();
+    let page = reference();
+    for section in sections() {
+        for field in &section.fields {
+            assert!(!field.doc.is_empty(), "{} {}", section.name, field.name);
+            assert!(page.contains(&format!("| `{}` | {} |", field.name, field.expected)));
+            documented.push(match section.name.as_str() {
+                "" => field.name.clone(),
+                name => format!("{name}.{}", field.name),
+            });
+        }
+        assert!(page.contains(&format!("[{}]", section.name)) || section.name.is_empty());
+    }
+    documented.retain(|key| key != "base");
+    written.sort();
+    documented.sort();
+    assert_eq!(written, documented);
+}
+
+#[test]
+fn every_key_of_the_full_file_differs_from_its_default() {
+    let full = plan_of(FULL, &[]).unwrap();
+    let changed: Vec<String> = diff(&plan_of(SMALL, &[]).unwrap(), &full)
+        .into_iter()
+        .map(|difference| difference.key)
+        .collect();
+    let same: Vec<&str> = entries(&full)
+        .into_iter()
+        .map(|(key, _)| key)
+        .filter(|key| !changed.iter().any(|other| other == key))
+        .collect();
+    // `adamw` is the only optimizer, and SMALL is about shapes as well.
+    assert_eq!(same, ["data.kind", "optim.name"]);
+}
+
+#[test]
+fn only_differences_without_effect_are_harmless() {
+    let old = plan_of(FULL, &[]).unwrap();
+    assert_eq!(diff(&old, &old), []);
+
+    let harmless = [
+        "run.dir=x",
+        "log.every_steps=1",
+        "log.tensorboard=true",
+        "checkpoint.every_epochs=1",
+        "checkpoint.every_steps=1",
+        "data.workers=auto",
+        "data.prefetch=1",
+        "eval.batch_size=1",
+        "train.device=wgpu",
+        "train.max_steps=1",
+    ];
+    let refused = [
+        "seed=1",
+        "model.depth=1",
+        "model.attention.kind=dense",
+        "data.path=x",
+        "data.shuffle=true",
+        "augment.padding=1",
+        "optim.lr=1",
+        "ema.decay=0",
+        "train.epochs=1",
+        "train.batch_size=1",
+        "train.eval_every=1",
+    ];
+    for (sets, effect) in [
+        (&harmless[..], Effect::Harmless),
+        (&refused[..], Effect::Refused),
+    ] {
+        for set in sets {
+            let differences = diff(&old, &plan_of(FULL, &[set]).unwrap());
+            assert!(!differences.is_empty(), "{set}");
+            for difference in differences {
+                assert_eq!(difference.effect, effect, "{set}");
+            }
+        }
+    }
+
+    let new = plan_of(SMALL, &["train.epochs=3"]).unwrap();
+    let shown: Vec<String> = diff(&old, &new)
+        .iter()
+        .filter(|difference| difference.key.starts_with("train."))
+        .map(ToString::to_string)
+        .collect();
+    assert_snapshot!(shown.join("\n"), @r#"
+    `train.accumulate`: `4` -> `1`
+    `train.batch_size`: `8` -> `64`
+    `train.device`: `"cpu"` -> `"auto"`
+    `train.epochs`: `2` -> `3`
+    `train.eval_every`: `0` -> `1`
+    `train.max_steps`: `100` -> not set
+    "#);
+}
+
+#[test]
+fn the_schema_is_closed_and_knows_no_null() {
+    let schema: serde_json::Value = serde_json::from_str(&schema()).unwrap();
+    assert_eq!(schema["additionalProperties"], false);
+    let knn = &schema["properties"]["model"]["properties"]["attention"]["properties"];
+    assert_eq!(knn["neighbors"]["default"], 0.5);
+    assert!(!schema.to_string().contains("null"));
+}
+
+#[test]
+fn the_reference_shows_type_default_and_meaning() {
+    let page = reference();
+    let lines: Vec<&str> = page
+        .lines()
+        .filter(|line| {
+            [
+                "depth",
+                "kind",
+                "neighbors",
+                "workers",
+                "betas",
+                "scale",
+                "max_steps",
+                "hflip",
+                "seed",
+            ]
+            .iter()
+            .any(|key| line.starts_with(&format!("| `{key}`")))
+        })
+        .collect();
+    assert_snapshot!(lines.join("\n"), @r#"
+    | `seed` | integer >= 0 | `0` | Seed of everything random: initial weights, order of the images, augmentation, dropout. |
+    | `hflip` | float | `0.5`, with none `0.0` | Probability of a horizontal flip, in [0, 1]. |
+    | `scale` | list of 2 x float | `[0.08, 1.0]` | Smallest and largest area of the random resized crop as a share of the image, in (0, 1]; only imagenet. |
+    | `kind` | `"folder"` or `"shapes"` | `"folder"` | An image folder, or generated shapes. |
+    | `workers` | `"auto"` or integer >= 0 | `"auto"` | Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread. The result does not depend on it. |
+    | `seed` | integer >= 0 | `0` | Seed of the images, independent of the run's seed. |
+    | `depth` | integer >= 0 or list of (integer >= 0) | the model's own | Number of transformer blocks: one number, or a list with one per stage of the model. |
+    | `kind` | `"dense"` or `"knn"` | `"dense"` | Dense attention, or k-NN attention, in which each query keeps only its k best keys. |
+    | `neighbors` | integer or float or list of (integer or float) | `0.5` | How many keys a query keeps: an integer is a count, a float in (0, 1] a share of the keys; or a list with one entry per stage of the model. Dense attention has no use for it. |
+    | `betas` | list of 2 x float | `[0.9, 0.999]` | Decay of the first and second moment, each in [0, 1). |
+    | `kind` | `"cosine"` or `"constant"` | `"cosine"` | Shape of the learning rate after the warm-up. |
+    | `max_steps` | integer >= 0 | none: all epochs | Ends the run after this many updates, wherever that is. |
+    "#);
+}

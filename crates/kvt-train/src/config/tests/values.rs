@@ -1,0 +1,192 @@
+//! What a plan is made of: defaults, presets, bases, overrides.
+
+use super::*;
+
+#[test]
+fn defaults_are_those_of_the_deit_recipe() {
+    let plan = plan_of(SMALL, &[]).unwrap();
+    assert_snapshot!(resolved_toml(&plan), @r#"
+    seed = 0
+
+    [model]
+    name = "deit_tiny_patch16_224"
+    drop_path = 0.0
+    attn_drop = 0.0
+
+    [model.attention]
+    kind = "dense"
+    temperature = 1.0
+
+    [data]
+    kind = "shapes"
+    path = "data/shapes"
+    train = "train"
+    val = "val"
+    class_order = "byte"
+    shuffle = true
+    drop_last = true
+    workers = "auto"
+    prefetch = 4
+    on_error = "fail"
+
+    [data.shapes]
+    image_size = 32
+    classes = 10
+    train_per_class = 500
+    val_per_class = 100
+    clutter = 0.5
+    occlusion = 0.3
+    seed = 0
+
+    [augment]
+    preset = "imagenet"
+    scale = [0.08, 1.0]
+    ratio = [0.75, 1.3333333333333333]
+    hflip = 0.5
+    padding = 4
+    interpolation = "bicubic"
+    mean = [0.485, 0.456, 0.406]
+    std = [0.229, 0.224, 0.225]
+    crop_pct = 0.875
+
+    [optim]
+    name = "adamw"
+    lr = 0.0005
+    lr_batch = 512
+    betas = [0.9, 0.999]
+    eps = 0.00000001
+    weight_decay = 0.05
+    clip_norm = 0.0
+
+    [schedule]
+    kind = "cosine"
+    warmup_epochs = 5.0
+    warmup_lr = 0.000001
+    min_lr = 0.00001
+    per = "epoch"
+
+    [loss]
+    label_smoothing = 0.1
+
+    [ema]
+    decay = 0.0
+
+    [train]
+    epochs = 300
+    batch_size = 64
+    accumulate = 1
+    device = "auto"
+    eval_every = 1
+
+    [eval]
+    batch_size = 128
+
+    [log]
+    every_steps = 1
+    tensorboard = true
+
+    [checkpoint]
+    every_epochs = 1
+    every_steps = 0
+
+    [run]
+    dir = "runs/x"
+    "#);
+}
+
+#[test]
+fn presets_set_flip_and_crop() {
+    let of = |sets: &[&str]| {
+        let plan = plan_of(SMALL, sets).unwrap();
+        (plan.augment.hflip, plan.augment.crop_pct)
+    };
+    assert_eq!(of(&["augment.preset=cifar"]), (0.5, 1.0));
+    assert_eq!(of(&["augment.preset=none"]), (0.0, 1.0));
+    assert_eq!(
+        of(&[
+            "augment.preset=none",
+            "augment.hflip=1",
+            "augment.crop_pct=0.5"
+        ]),
+        (1.0, 0.5)
+    );
+}
+
+#[test]
+fn layers_merge_by_key_and_the_file_wins() {
+    let (_folder, plan) = load(&[
+        (
+            "sub/top.toml",
+            "base = \"../middle.toml\"\n[optim]\nbetas = [0.5, 0.6]\n",
+        ),
+        (
+            "middle.toml",
+            "base = \"base.toml\"\n[optim]\nlr = 0.25\nweight_decay = 0.5\n",
+        ),
+        (
+            "base.toml",
+            "seed = 3\n[model]\nname = \"deit_tiny_patch16_224\"\n[data]\npath = \"d\"\n[optim]\nlr = 1.0\nclip_norm = 5\n",
+        ),
+    ]);
+    let plan = plan.unwrap();
+    assert_eq!(plan.seed, 3);
+    assert_eq!(plan.optim.lr, 0.25);
+    assert_eq!(plan.optim.weight_decay, 0.5);
+    assert_eq!(plan.optim.clip_norm, 5.0);
+    assert_eq!(plan.optim.betas, [0.5, 0.6]);
+    assert_eq!(plan.run.dir, Path::new("runs/top"));
+}
+
+#[test]
+fn overrides_come_last_and_words_need_no_quotes() {
+    let sets = [
+        "model.name=deit_small_patch16_224",
+        "data.path=/some/place with spaces",
+        "model.attention.kind=knn",
+        "model.attention.neighbors=[7, 0.5]",
+        "train.epochs=1",
+        "train.epochs=9",
+        "log = { every_steps = 4 }",
+    ];
+    let plan = plan_of(SMALL, &sets).unwrap();
+    assert_eq!(plan.model.name, "deit_small_patch16_224");
+    assert_eq!(plan.data.path, Path::new("/some/place with spaces"));
+    assert_eq!(
+        plan.model.attention.kind,
+        AttentionKind::Knn {
+            neighbors: vec![NeighborsSetting::Count(7), NeighborsSetting::Fraction(0.5)],
+            selection: SelectionSetting::DotProduct,
+            implementation: ImplementationSetting::Auto,
+        }
+    );
+    assert_eq!(plan.train.epochs, 9);
+    assert_eq!(plan.log.every_steps, 4);
+    assert!(plan.log.tensorboard);
+}
+
+#[test]
+fn dense_attention_ignores_the_keys_of_knn_only_if_it_is_asked_for() {
+    let sets = ["model.attention.kind=dense", "model.attention.neighbors=3"];
+    assert_eq!(plan_of(SMALL, &sets).unwrap(), plan_of(SMALL, &[]).unwrap());
+    let text = format!("{SMALL}[model.attention]\nneighbors = 3\n");
+    assert_snapshot!(error_of(&text, &["model.attention.selection=euclidean"]), @r#"
+    configs/x.toml:6:13: `neighbors` is set, but nothing says which attention
+      |
+    6 | neighbors = 3
+      |             ^
+      help: add `kind = "knn"` under `[model.attention]`, or "dense"
+
+    --set model.attention.selection=euclidean: `selection` is set, but nothing says which attention
+      help: add `kind = "knn"` under `[model.attention]`, or "dense"
+
+    2 problems in the configuration
+    "#);
+}
+
+#[test]
+fn only_the_model_can_be_asked_for() {
+    let text = "[model]\nname = \"deit_tiny_patch16_224\"\ndepth = 2\n".to_owned();
+    let document = Document::from_text(Path::new("x.toml"), text, &[]).unwrap();
+    assert!(document.plan(MODELS).is_err());
+    assert_eq!(document.model_plan(MODELS).unwrap().depth, [2]);
+}
