@@ -1,9 +1,10 @@
 //! Any of the backbones, as one module.
 
 use burn::module::{Module, ParamId};
+use burn::nn::Linear;
 use burn::tensor::{Tensor, TensorData};
 use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, burn_pack};
-use kvt_attention::Phase;
+use kvt_attention::{Phase, linear};
 
 use crate::architecture::{Network, each};
 use crate::cvt::Cvt;
@@ -64,6 +65,19 @@ pub struct Logits {
 }
 
 impl Logits {
+    /// Of a head on the first token, and one on the second where there is one.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, tokens, num_features]`.
+    pub(crate) fn of_tokens(x: &Tensor<3>, head: &Linear, head_dist: Option<&Linear>) -> Self {
+        let token = |i: usize| x.clone().narrow(1, i, 1).squeeze_dim::<2>(1);
+        Self {
+            class: linear(head, token(0)),
+            distillation: head_dist.map(|head| linear(head, token(1))),
+        }
+    }
+
     /// The mean over the heads: what a distilled model predicts.
     pub fn mean(self) -> Tensor<2> {
         match self.distillation {

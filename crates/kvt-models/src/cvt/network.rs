@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Key, Phase, layer_norm, linear};
+use kvt_attention::{Key, Phase, layer_norm};
 
 use super::CvtConfig;
 use super::attention::ConvAttention;
@@ -152,11 +152,8 @@ impl Network for Cvt {
     }
 
     fn forward_heads(&self, images: Tensor<4>, phase: Phase) -> Logits {
-        let class = self.forward_features(images, phase).squeeze_dim::<2>(1);
-        Logits {
-            class: linear(&self.head, class),
-            distillation: None,
-        }
+        let x = self.forward_features(images, phase);
+        Logits::of_tokens(&x, &self.head, None)
     }
 
     /// timm has no CvT, so that there are no other names.

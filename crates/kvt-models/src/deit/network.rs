@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_attention::{Key, MultiHeadAttention, Phase, layer_norm, linear};
+use kvt_attention::{Key, MultiHeadAttention, Phase, layer_norm};
 
 use super::DeitConfig;
 use crate::architecture::Network;
@@ -112,11 +112,7 @@ impl Network for Deit {
 
     fn forward_heads(&self, images: Tensor<4>, phase: Phase) -> Logits {
         let x = self.forward_features(images, phase);
-        let token = |i: usize| x.clone().narrow(1, i, 1).squeeze_dim::<2>(1);
-        Logits {
-            class: linear(&self.head, token(0)),
-            distillation: self.head_dist.as_ref().map(|head| linear(head, token(1))),
-        }
+        Logits::of_tokens(&x, &self.head, self.head_dist.as_ref())
     }
 
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {

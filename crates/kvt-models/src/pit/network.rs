@@ -184,11 +184,7 @@ impl Network for Pit {
 
     fn forward_heads(&self, images: Tensor<4>, phase: Phase) -> Logits {
         let x = self.forward_features(images, phase);
-        let token = |i: usize| x.clone().narrow(1, i, 1).squeeze_dim::<2>(1);
-        Logits {
-            class: linear(&self.head, token(0)),
-            distillation: self.head_dist.as_ref().map(|head| linear(head, token(1))),
-        }
+        Logits::of_tokens(&x, &self.head, self.head_dist.as_ref())
     }
 
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
