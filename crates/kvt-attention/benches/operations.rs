@@ -1,14 +1,16 @@
 //! The custom operations on the CPU backend, forward and backward, at the sizes of a DeiT-Tiny step
-//! with a batch of 16: `cargo bench --bench operations`.
+//! with a batch of 16, convolutions at those of CvT-13's second stage: `cargo bench --bench operations`.
 //!
 //! For comparisons with PyTorch, peaks and memory there is `kvt bench`.
 
 use burn::nn::{LayerNormConfig, LinearConfig};
+use burn::tensor::module::conv2d;
+use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Distribution, Tensor};
 use divan::{Bencher, black_box};
 use kvt_attention::{
-    Attention, Neighbors, Score, attend, gelu, knn_softmax, layer_norm, linear, linear_add,
-    square_sum,
+    Attention, Neighbors, Score, attend, depthwise_conv2d, gelu, knn_softmax, layer_norm, linear,
+    linear_add, square_sum,
 };
 
 const BATCH: usize = 16;
@@ -95,6 +97,25 @@ fn linear_layer_and_residual(bencher: Bencher<'_, '_>) {
 }
 
 /// The squared norm of a gradient as large as the MLP's weights.
+/// Filters of 3 x 3 on 192 maps of 28 x 28, at stride 1 for queries and 2 for keys and values.
+#[divan::bench(args = [1, 2])]
+fn depthwise(bencher: Bencher<'_, '_>, stride: usize) {
+    let weight = random([DIM, 1, 3, 3]).require_grad();
+    both(bencher, [BATCH, DIM, 28, 28], |x| {
+        depthwise_conv2d(x, weight.clone(), stride, 1)
+    });
+}
+
+/// The same by Burn's own convolution.
+#[divan::bench(args = [1, 2])]
+fn depthwise_of_burn(bencher: Bencher<'_, '_>, stride: usize) {
+    let weight = random([DIM, 1, 3, 3]).require_grad();
+    both(bencher, [BATCH, DIM, 28, 28], |x| {
+        let options = ConvOptions::new([stride; 2], [1; 2], [1, 1], DIM);
+        conv2d(x, weight.clone(), None, options)
+    });
+}
+
 #[divan::bench]
 fn square(bencher: Bencher<'_, '_>) {
     let gradient = random([DIM * HIDDEN]).inner();
