@@ -93,9 +93,29 @@ pub enum ModelError {
         /// Entries given.
         given: usize,
     },
+    /// Sizes of a stage that do not fit together.
+    #[error("in `{stage}`: {source}")]
+    InStage {
+        /// The stage, by the name of its modules.
+        stage: String,
+        /// What does not fit.
+        source: Box<ModelError>,
+    },
+    /// A list that is needed because the number of stages is another than the model's own.
+    #[error(
+        "`{field}` is needed, since `depth` asks for {stages} stages and the model has {own}: give one entry for all stages, or one per stage"
+    )]
+    StageListMissing {
+        /// The field of the configuration.
+        field: &'static str,
+        /// Stages asked for.
+        stages: usize,
+        /// Stages that the model of that name has.
+        own: usize,
+    },
     /// A list that does not fit the number of stages.
     #[error(
-        "`{field}` has {given} entries, but the model has {stages} stages: give one entry for all stages, or one per stage (`depth` sets their number)"
+        "`{field}` has {given} entries, but the model has {stages} stages: give one entry for all stages, or one per stage (their number is that of the entries of `depth`, where there are several)"
     )]
     StageCount {
         /// The field of the configuration.
@@ -139,4 +159,14 @@ pub enum ModelError {
         /// Side of the images the model takes, in pixels.
         img_size: usize,
     },
+}
+
+impl ModelError {
+    /// Says in which stage.
+    pub(crate) fn in_stage(self, stage: impl Into<String>) -> Self {
+        Self::InStage {
+            stage: stage.into(),
+            source: Box::new(self),
+        }
+    }
 }

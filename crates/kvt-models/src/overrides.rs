@@ -50,7 +50,6 @@ impl ModelOverrides {
             ("patch_stride", self.patch_stride.is_some()),
             ("window_size", self.window_size.is_some()),
             ("kv_stride", self.kv_stride.is_some()),
-            ("qkv_bias", self.qkv_bias.is_some()),
         ];
         match set
             .iter()
@@ -103,6 +102,13 @@ pub(crate) fn per_stage(
     own: &[usize],
     stages: usize,
 ) -> Result<Vec<usize>, ModelError> {
+    if given.is_empty() && own.len() > 1 && own.len() != stages {
+        return Err(ModelError::StageListMissing {
+            field,
+            stages,
+            own: own.len(),
+        });
+    }
     let list = if given.is_empty() { own } else { given };
     match list {
         [one] => Ok(vec![*one; stages]),

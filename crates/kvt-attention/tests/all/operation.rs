@@ -257,9 +257,10 @@ fn half_types_agree_with_sorting() {
         for dtype in [DType::F16, DType::BF16] {
             let inputs = Inputs::new(sizes, 5).rounded(dtype);
             for (name, device) in devices() {
+                // The shading language of WebGPU has no bf16, and some adapters lack f16.
                 if !device.supports_dtype(dtype) {
-                    // The shading language of WebGPU has no bf16.
-                    assert_eq!((name, dtype), ("wgpu", DType::BF16));
+                    assert_eq!(name, "wgpu", "{dtype:?}");
+                    eprintln!("SKIPPED on {name}: it has no {dtype:?}");
                     continue;
                 }
                 for kept in neighbors(keys) {

@@ -127,7 +127,7 @@ impl Architecture for CvtConfig {
             ("kv_stride", self.kv_stride),
         ])?;
         validate::per_stage("embed_dim", self.embed_dim.len(), self.stages.count())?;
-        for stage in self.stages() {
+        for (i, stage) in self.stages().iter().enumerate() {
             // Only the first map can be too small: the other embeddings make one token of one.
             if stage.grid == 0 {
                 return Err(ModelError::ImageTooSmall {
@@ -137,8 +137,8 @@ impl Architecture for CvtConfig {
                 });
             }
             validate::tokens(stage.grid)?;
-            let dim = stage.block.dim;
-            self.common.validate_stage(dim, &stage.config)?;
+            let valid = self.common.validate_stage(stage.block.dim, &stage.config);
+            valid.map_err(|error| error.in_stage(format!("stage{i}")))?;
         }
         Ok(())
     }

@@ -140,10 +140,11 @@ impl Architecture for PitConfig {
             });
         }
         let mut before = None;
-        for stage in self.stages() {
+        for (i, stage) in self.stages().iter().enumerate() {
             let embed_dim = stage.block.dim;
             validate::tokens(stage.grid)?;
-            self.common.validate_stage(embed_dim, &stage.config)?;
+            let valid = self.common.validate_stage(embed_dim, &stage.config);
+            valid.map_err(|error| error.in_stage(format!("transformers.{i}")))?;
             if let Some(before) = before
                 && !embed_dim.is_multiple_of(before)
             {

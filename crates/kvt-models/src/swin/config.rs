@@ -178,10 +178,10 @@ impl Architecture for SwinConfig {
         }
         validate::whole_patches(self.common.img_size, self.patch_size)?;
         validate::tokens(self.grid_size())?;
-        for stage in self.stages() {
+        for (i, stage) in self.stages().enumerate() {
             // The channels double from stage to stage.
-            let dim = stage.block.dim;
-            self.common.validate_stage(dim, &stage.config)?;
+            let valid = self.common.validate_stage(stage.block.dim, &stage.config);
+            valid.map_err(|error| error.in_stage(format!("layers.{i}")))?;
         }
         Ok(())
     }

@@ -70,12 +70,15 @@ pub enum WeightsError {
         dtype: DType,
     },
     /// Keys are missing or have another shape.
-    #[error("the weights do not fit the model: {}{hint}", report.problems())]
+    #[error("the weights do not fit the model: {}", report.problems())]
     Incompatible {
         /// What became of every key.
         report: LoadReport,
-        /// A way out, where there is one.
-        hint: &'static str,
+        /// Whether everything but the classification head fits: [`LoadOptions::reset_head`] would
+        /// leave that as initialised.
+        ///
+        /// [`LoadOptions::reset_head`]: super::LoadOptions::reset_head
+        only_head: bool,
     },
     /// A parameter cannot be moved between host and device.
     #[error("`{name}` cannot be transferred: {reason}")]

@@ -22,8 +22,8 @@ const NESTS: [&str; 5] = [
     "model",
     "model_state_dict",
 ];
-/// What PyTorch's wrappers put before every name.
-const WRAPPERS: [&str; 2] = ["module", "_orig_mod"];
+/// What wrappers put before every name: PyTorch's, and modules of Lightning by their usual field.
+const WRAPPERS: [&str; 3] = ["module", "_orig_mod", "model"];
 
 /// Reads the weights of a `.safetensors` file, or of a PyTorch checkpoint (`.pth`, `.pt`, `.bin`).
 ///
@@ -202,7 +202,7 @@ fn tensor_error(path: &Path, name: &str, reason: String) -> WeightsError {
 }
 
 /// The types both sides have.
-const DTYPES: [(DType, Dtype); 13] = [
+const DTYPES: [(DType, Dtype); 14] = [
     (DType::F64, Dtype::F64),
     (DType::F32, Dtype::F32),
     (DType::F16, Dtype::F16),
@@ -217,6 +217,7 @@ const DTYPES: [(DType, Dtype); 13] = [
     (DType::U8, Dtype::U8),
     // One byte each, whatever is in it.
     (DType::Bool(BoolStore::U8), Dtype::BOOL),
+    (DType::Bool(BoolStore::Native), Dtype::BOOL),
 ];
 
 fn burn_dtype(dtype: Dtype) -> Option<DType> {

@@ -41,7 +41,10 @@ fn known<N: Network>(weights: &StateDict) -> Option<Recognised> {
     let layout = layout::<N>(weights);
     let classifier = N::CLASSIFIERS.first().and_then(|name| {
         let weight = format!("{name}.weight");
-        weights.get(&renamed::<N>(&weight, layout))
+        weights.get(&match layout {
+            Layout::Timm => weight,
+            Layout::Official => N::official_name(&weight),
+        })
     });
     Some(Recognised {
         family: N::FAMILY,
@@ -96,5 +99,56 @@ impl Model {
             N::is_computed(name)
         }
         name.ends_with(".num_batches_tracked") || each!(Self, self, model => of(model, name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use burn::tensor::Device;
+    use kvt_attention::Key;
+
+    use super::*;
+    use crate::{ModelConfig, ModelOverrides};
+
+    /// The family, and the classes of the head, whosever names the weights carry.
+    #[test]
+    fn names_tell_the_family_and_the_classes() {
+        for (name, family, official) in [
+            ("deit_tiny_patch16_224", "DeiT", Layout::Timm),
+            ("swin_tiny_patch4_window7_224", "Swin", Layout::Official),
+            ("pit_ti_224", "PiT", Layout::Official),
+            ("cvt_13", "CvT", Layout::Official),
+        ] {
+            let overrides = ModelOverrides {
+                img_size: Some(32),
+                num_classes: Some(5),
+                ..ModelOverrides::default()
+            };
+            let config = ModelConfig::by_name(name).unwrap();
+            let config = config.with(&overrides).unwrap();
+            let model = config.init(&Device::flex(), Key::new(1)).unwrap();
+            let timm = StateDict::from_model(&model).unwrap();
+            for (weights, layout) in [
+                (model.rename(&timm, Layout::Official), official),
+                // timm has no CvT.
+                (
+                    timm,
+                    if family == "CvT" {
+                        official
+                    } else {
+                        Layout::Timm
+                    },
+                ),
+            ] {
+                let expected = Recognised {
+                    family,
+                    layout,
+                    classes: Some(5),
+                };
+                assert_eq!(recognise(&weights), Some(expected), "{name}");
+            }
+        }
+        assert_eq!(recognise(&StateDict::default()), None);
     }
 }

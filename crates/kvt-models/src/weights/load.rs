@@ -124,18 +124,31 @@ impl LoadReport {
         if problems.len() > SHOWN {
             lines.push(format!("and {} more", problems.len() - SHOWN));
         }
-        let unused = self.names(Outcome::Unused).count();
-        if unused > 0 {
-            let examples: Vec<String> = self
-                .names(Outcome::Unused)
-                .take(3)
-                .map(|name| format!("`{name}`"))
-                .collect();
-            let are = if unused == 1 { "key is" } else { "keys are" };
-            let examples = examples.join(", ");
-            lines.push(format!("{unused} {are} unused, such as {examples}"));
-        }
+        lines.extend(self.unused());
         lines.join("; ")
+    }
+}
+
+impl LoadReport {
+    /// The counts, and what was not used.
+    pub fn summary(&self) -> String {
+        let unused = self
+            .unused()
+            .map_or_else(String::new, |unused| format!("; {unused}"));
+        format!("{self}{unused}")
+    }
+
+    /// How many keys are unused, with some of them, if there are any.
+    fn unused(&self) -> Option<String> {
+        let count = self.names(Outcome::Unused).count();
+        let examples: Vec<String> = self
+            .names(Outcome::Unused)
+            .take(3)
+            .map(|name| format!("`{name}`"))
+            .collect();
+        let are = if count == 1 { "key is" } else { "keys are" };
+        let examples = examples.join(", ");
+        (count > 0).then(|| format!("{count} {are} unused, such as {examples}"))
     }
 }
 
@@ -158,7 +171,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// In strict mode, a missing key or another shape; the error lists them all. In either mode,
+    /// In strict mode, a missing key or another shape; the error lists the first of them. In either mode,
     /// weights that are not floating point.
     pub fn load(
         mut self,
@@ -196,12 +209,8 @@ impl Model {
         }));
         if options.strict && !report.fits() {
             let mut problems = report.rows.iter().filter(|row| row.is_problem());
-            let hint = if !options.reset_head && problems.all(|row| self.is_head(&row.name)) {
-                "; set `init.reset_head` to leave the classification head as initialised"
-            } else {
-                ""
-            };
-            return Err(WeightsError::Incompatible { report, hint });
+            let only_head = problems.all(|row| self.is_head(&row.name));
+            return Err(WeightsError::Incompatible { report, only_head });
         }
 
         let applied = self.apply(tensors, None, Some(Box::new(PyTorchToBurnAdapter)), true);

@@ -1,4 +1,5 @@
-//! What a device does at best: the yardstick for everything else that is measured on it.
+//! What a device does in one large product and in one large copy: a yardstick for everything else that is
+//! measured on it.
 
 use burn::tensor::{Device, Distribution, Tensor};
 use serde::{Deserialize, Serialize};
@@ -9,10 +10,10 @@ use super::timing::time;
 /// The best of some runs is taken: what disturbs a run only makes it slower.
 const RUNS: usize = 10;
 
-/// The best rates of a device, in f32.
+/// Rates of a device, in f32: the best of some runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Peak {
-    /// GFLOP/s of Burn's own matrix product, `1024 x 1024`: what a kernel can hope for.
+    /// GFLOP/s of Burn's own matrix product, of `1024 x 1024` or more.
     pub matmul_gflops: f64,
     /// GFLOP/s of arithmetic in registers without matrix units, as Burn measures it; on GPUs alone.
     pub arithmetic_gflops: Option<f64>,
@@ -27,10 +28,8 @@ impl Peak {
     /// If it fails.
     pub fn measure(device: &Device) -> Result<Self, BenchError> {
         let matmul_gflops = matmul_gflops(device)?;
-        let [arithmetic_gflops, memory_gbps] = match gpu::rates(device) {
-            Some(rates) => rates,
-            None => [None, Some(host_memory_gbps())],
-        };
+        let rates = gpu::rates(device);
+        let [arithmetic_gflops, memory_gbps] = rates.unwrap_or_else(|| [None, host_memory_gbps()]);
         Ok(Self {
             matmul_gflops,
             arithmetic_gflops,
@@ -39,23 +38,36 @@ impl Peak {
     }
 }
 
+/// The first product of square matrices that takes long enough for the launch not to count.
 fn matmul_gflops(device: &Device) -> Result<f64, BenchError> {
-    const SIDE: usize = 1024;
-    let random = || Tensor::<2>::random([SIDE, SIDE], Distribution::Default, device);
-    let (a, b) = (random(), random());
-    let mut best = f64::INFINITY;
-    for _ in 0..RUNS {
-        best = best.min(time(device, || Ok(a.clone().matmul(b.clone())))?);
+    const ENOUGH_MS: f64 = 5.0;
+    let mut side = 1024;
+    loop {
+        let random = || Tensor::<2>::random([side, side], Distribution::Default, device);
+        let (a, b) = (random(), random());
+        let mut best = f64::INFINITY;
+        for _ in 0..RUNS {
+            best = best.min(time(device, || Ok(a.clone().matmul(b.clone())))?);
+        }
+        if best >= ENOUGH_MS || side >= 8192 {
+            return Ok(2.0 * (side as f64).powi(3) / best / 1e6);
+        }
+        side *= 2;
     }
-    Ok(2.0 * (SIDE as f64).powi(3) / best / 1e6)
 }
 
-/// All threads copy from one block of memory to another, both larger than any cache.
-fn host_memory_gbps() -> f64 {
+/// All threads copy from one large block of memory to another. `None` where there is no room for them.
+fn host_memory_gbps() -> Option<f64> {
     use rayon::prelude::*;
     const BYTES: usize = 256 << 20;
     const CHUNK: usize = 1 << 20;
-    let (from, mut to) = (vec![1u8; BYTES], vec![2u8; BYTES]);
+    let block = |value: u8| {
+        let mut block = Vec::new();
+        block.try_reserve_exact(BYTES).ok()?;
+        block.resize(BYTES, value);
+        Some(block)
+    };
+    let (from, mut to) = (block(1)?, block(2)?);
     let best = (0..RUNS).map(|_| {
         let start = std::time::Instant::now();
         to.par_chunks_mut(CHUNK)
@@ -64,7 +76,7 @@ fn host_memory_gbps() -> f64 {
         start.elapsed().as_secs_f64()
     });
     let best = best.fold(f64::INFINITY, f64::min);
-    2.0 * BYTES as f64 / best / 1e9
+    Some(2.0 * BYTES as f64 / best / 1e9)
 }
 
 #[cfg(feature = "gpu")]

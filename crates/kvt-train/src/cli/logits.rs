@@ -75,7 +75,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .map_err(|e| anyhow::anyhow!("could not read the logits: {e:?}"))?;
         logits.extend(values);
     }
-    write(&args.output, logits, shape[0])?;
+    let shape_out = [shape[0], config.num_classes()];
+    write(&args.output, TensorData::new(logits, shape_out))?;
     output::status(&format!(
         "wrote the logits of {} images to `{}` ({} on {})",
         shape[0],
@@ -86,10 +87,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(path: &Path, logits: Vec<f32>, images: usize) -> anyhow::Result<()> {
-    let classes = logits.len() / images.max(1);
+fn write(path: &Path, logits: TensorData) -> anyhow::Result<()> {
     let mut out = StateDict::default();
-    out.insert("logits", TensorData::new(logits, [images, classes]));
+    out.insert("logits", logits);
     weights::write(path, &out, &Default::default())
         .with_context(|| format!("could not write `{}`", path.display()))
 }

@@ -128,8 +128,7 @@ impl Listener for Lines {
     }
 }
 
-/// One line for what is not a step.
-pub(super) fn line(event: &Event) -> Option<String> {
+fn line(event: &Event) -> Option<String> {
     match event {
         Event::Step(_) => None,
         Event::Eval(eval) => Some(format!(
@@ -150,7 +149,7 @@ pub(super) fn line(event: &Event) -> Option<String> {
         )),
         Event::Note(note) => {
             let kind = match note.topic {
-                Topic::Resume | Topic::Stop => "",
+                Topic::Start | Topic::Resume | Topic::Stop => "",
                 Topic::Skipped => "skipped ",
                 Topic::Warning => "warning: ",
             };

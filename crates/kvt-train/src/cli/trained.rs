@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use burn::tensor::Device;
 use kvt_models::Model;
+use kvt_models::weights::Outcome;
 
 use super::common::Overrides;
 use super::output;
@@ -12,7 +13,8 @@ use crate::config::Plan;
 use crate::data::ImageFolder;
 use crate::device::{self, Found};
 use crate::engine::{
-    TrainError, Weights, build_model, class_order, load_checkpoint_model, load_plan, model_config,
+    Head, TrainError, Weights, build_model, class_order, load_checkpoint_model, load_plan,
+    model_config, start_from,
 };
 use crate::run::RunDir;
 
@@ -39,7 +41,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "CONFIG", conflicts_with = "run")]
     config: Option<PathBuf>,
     /// Weights for the configuration, `.safetensors` or `.pth`; short for `--set init.weights=FILE`.
-    #[arg(long, value_name = "FILE", requires = "config")]
+    #[arg(long, value_name = "FILE", requires = "config", conflicts_with = "run")]
     weights: Option<PathBuf>,
 }
 
@@ -69,7 +71,7 @@ impl Args {
         let classes = run.read_classes()?;
         let device = device::resolve(&plan.train.device)?;
         let config = model_config(&plan.model, Some(classes.len()))?;
-        let model = build_model(&plan, &config, &inner(&device), true)?;
+        let model = build_model(&plan, &config, &inner(&device))?;
         let weights = if self.ema {
             Weights::Ema
         } else {
@@ -90,8 +92,6 @@ impl Args {
 
     fn configured(&self, path: &Path, overrides: &Overrides) -> anyhow::Result<Trained> {
         let mut plan = load_plan(path, &overrides.all())?;
-        // A head that stays random would be evaluated as if it had been trained.
-        plan.init.reset_head = false;
         if let Some(weights) = &self.weights {
             plan.init.weights = Some(weights.clone());
         }
@@ -107,7 +107,15 @@ impl Args {
         .ok()
         .map(|folder| folder.classes);
         let config = model_config(&plan.model, classes.as_ref().map(Vec::len))?;
-        let model = build_model(&plan, &config, &inner(&device), false)?;
+        let model = build_model(&plan, &config, &inner(&device))?;
+        // A head that stays random would be evaluated as if it had been trained.
+        let (model, report) = start_from(&plan.init, Head::Kept, model)?;
+        for name in report
+            .iter()
+            .flat_map(|report| report.names(Outcome::Unused))
+        {
+            output::warning(&format!("`{name}` of the weights is not used"));
+        }
         Ok(Trained {
             plan,
             model,

@@ -15,15 +15,17 @@ use burn::train::renderer::tui::TuiMetricsRendererWrapper;
 use burn::train::renderer::{MetricState, MetricsRenderer, MetricsRendererTraining};
 
 use super::interrupt::STOP;
-use super::progress;
 use crate::engine::Amount;
 use crate::run::{EvalRecord, Event, Listener, RunError, StepRecord};
 
 const LOSS: &str = "Loss";
 const TOP1: &str = "Top-1 accuracy";
 const TOP5: &str = "Top-5 accuracy";
+const EMA_LOSS: &str = "Loss of the EMA";
+const EMA_TOP1: &str = "Top-1 accuracy of the EMA";
 const LEARNING_RATE: &str = "Learning rate";
 const THROUGHPUT: &str = "Images per second";
+const NOTE: &str = "Note";
 
 /// The dashboard.
 pub(super) struct Dashboard {
@@ -47,25 +49,22 @@ impl Dashboard {
             (LOSS, None, false),
             (TOP1, Some("%"), true),
             (TOP5, Some("%"), true),
+            (EMA_LOSS, None, false),
+            (EMA_TOP1, Some("%"), true),
             (LEARNING_RATE, None, true),
             (THROUGHPUT, None, true),
         ] {
-            let name_of_metric = Arc::new(name.to_owned());
-            let id = MetricId::new(Arc::clone(&name_of_metric));
-            renderer.register_metric(MetricDefinition {
-                metric_id: id.clone(),
-                name: name_of_metric,
-                description: None,
-                attributes: MetricAttributes::Numeric(NumericAttributes {
-                    unit: unit.map(str::to_owned),
-                    higher_is_better,
-                }),
+            let attributes = MetricAttributes::Numeric(NumericAttributes {
+                unit: unit.map(str::to_owned),
+                higher_is_better,
             });
-            metrics.insert(name, id);
+            metrics.insert(name, register(&mut renderer, name, attributes));
         }
+        metrics.insert(NOTE, register(&mut renderer, NOTE, MetricAttributes::None));
         let per_epoch = amount.steps_per_epoch.max(1);
         let epoch = usize::try_from(amount.done / per_epoch)?;
-        renderer.start(usize::try_from(amount.epochs)?, epoch, None, None);
+        // Burn counts epochs from 1.
+        renderer.start(usize::try_from(amount.epochs)?, epoch + 1, None, None);
         renderer.start_split("train", usize::try_from(per_epoch)?);
         Ok(Self {
             renderer,
@@ -105,8 +104,21 @@ impl Dashboard {
             .update_split(usize::try_from(within).unwrap_or(usize::MAX));
     }
 
+    /// The last line for people; Burn's own log of events only counts them.
+    fn note(&mut self, message: &str) {
+        if let Some(id) = self.metrics.get(NOTE) {
+            let text = SerializedEntry::new(message.to_owned(), message.to_owned());
+            let entry = MetricEntry::new(id.clone(), text);
+            self.renderer.update_train(MetricState::Generic(entry));
+        }
+    }
+
     fn eval(&mut self, eval: &EvalRecord) {
-        for (name, value) in [(LOSS, eval.loss), (TOP1, eval.top1), (TOP5, eval.top5)] {
+        let values: &[_] = match eval.split.as_str() {
+            EvalRecord::VAL_EMA => &[(EMA_LOSS, eval.loss), (EMA_TOP1, eval.top1)],
+            _ => &[(LOSS, eval.loss), (TOP1, eval.top1), (TOP5, eval.top5)],
+        };
+        for &(name, value) in values {
             if let Some(state) = self.state(name, value) {
                 self.renderer.update_valid(state);
             }
@@ -114,22 +126,35 @@ impl Dashboard {
     }
 }
 
+/// Makes a metric known.
+fn register(
+    renderer: &mut TuiMetricsRendererWrapper,
+    name: &str,
+    attributes: MetricAttributes,
+) -> MetricId {
+    let name = Arc::new(name.to_owned());
+    let metric_id = MetricId::new(Arc::clone(&name));
+    renderer.register_metric(MetricDefinition {
+        metric_id: metric_id.clone(),
+        name,
+        description: None,
+        attributes,
+    });
+    metric_id
+}
+
 impl Listener for Dashboard {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
         match event {
             Event::Step(step) => self.step(step),
-            Event::Eval(eval) if eval.split == EvalRecord::VAL => self.eval(eval),
-            // The EMA's numbers beside the curves, not among them.
-            Event::Eval(_) => {
-                if let Some(line) = progress::line(event) {
-                    self.renderer.log_event_training(line);
-                }
+            Event::Eval(eval) => self.eval(eval),
+            // `update_epoch` takes the epochs that are done.
+            Event::Epoch(epoch) if epoch.epoch + 1 < self.amount.epochs => {
+                let done = usize::try_from(epoch.epoch).unwrap_or(usize::MAX);
+                self.renderer.update_epoch(done.saturating_add(1));
             }
-            Event::Epoch(epoch) => {
-                self.renderer
-                    .update_epoch(usize::try_from(epoch.epoch).unwrap_or(usize::MAX));
-            }
-            Event::Note(note) => self.renderer.log_event_training(note.message.clone()),
+            Event::Epoch(_) => {}
+            Event::Note(note) => self.note(&note.message),
         }
         if self.interrupter.should_stop() {
             STOP.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -239,17 +239,17 @@ fn load_model(
     weights: Weights,
     model: Model,
 ) -> Result<Model, TrainError> {
-    let file = checkpoint.file(match weights {
+    let file = match weights {
         Weights::Trained => MODEL,
         Weights::Ema => EMA,
-    });
-    // A checkpoint with an average is known to be complete, so this one never had any.
-    if weights == Weights::Ema && !file.exists() {
+    };
+    // Files that are not the checkpoint's own were not verified.
+    if weights == Weights::Ema && !checkpoint.has(EMA) {
         return Err(TrainError::NoEma {
             path: checkpoint.path().to_owned(),
         });
     }
-    let weights = weights::read(&file)?;
+    let weights = weights::read(&checkpoint.file(file))?;
     let (model, report) = model.load(&weights, LoadOptions::default())?;
     let unused: Vec<&str> = report.names(Outcome::Unused).collect();
     if unused.is_empty() {

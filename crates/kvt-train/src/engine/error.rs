@@ -114,8 +114,8 @@ pub enum TrainError {
     },
     /// An average that a checkpoint does not have.
     #[error(
-        "checkpoint `{}` has no `ema.safetensors`: this run was trained without an EMA (`ema.decay = 0`); go on \
-         without one, or start a new run from its weights with `init.weights`",
+        "checkpoint `{}` has no `ema.safetensors`: its run kept no EMA (`ema.decay = 0`); evaluate it without `--ema`, \
+         or start a new run from its weights with `init.weights`",
         .path.display()
     )]
     NoEma {
@@ -123,10 +123,12 @@ pub enum TrainError {
         path: PathBuf,
     },
     /// A weight file that does not fit.
-    #[error("could not start from the weights in `{}`", .path.display())]
+    #[error("could not start from the weights in `{}`{hint}", .path.display())]
     InitWeights {
         /// The file.
         path: PathBuf,
+        /// A way out, where there is one.
+        hint: &'static str,
         /// What is wrong with it.
         source: kvt_models::weights::WeightsError,
     },
@@ -135,7 +137,7 @@ pub enum TrainError {
     NothingEvaluated,
     /// The model gives no numbers any more.
     #[error(
-        "step {step}: the validation loss is {loss}: the weights have diverged, and were not saved; \
+        "step {step}: the validation loss is {loss}: the weights have diverged; \
          lower `optim.lr` or set `optim.clip_norm`"
     )]
     Diverged {

@@ -2,12 +2,13 @@
 
 use burn::tensor::Device;
 use kvt_attention::{Attention, Implementation, Key, Neighbors, Selection};
-use kvt_models::weights::{self, LoadOptions};
+use kvt_models::weights::{self, LoadOptions, LoadReport, WeightsError};
 use kvt_models::{Model, ModelConfig, ModelOverrides};
 
 use super::{Splits, TrainError};
 use crate::config::{
-    AttentionKind, ImplementationSetting, ModelPlan, NeighborsSetting, Plan, SelectionSetting,
+    AttentionKind, ImplementationSetting, InitPlan, ModelPlan, NeighborsSetting, Plan,
+    SelectionSetting,
 };
 
 /// The model of a plan, with the number of classes of the data where the plan names none.
@@ -87,30 +88,59 @@ pub(super) fn for_data(plan: &Plan, splits: &Splits) -> Result<ModelConfig, Trai
     Ok(config)
 }
 
-/// Builds a model with the plan's seed, and loads `init.weights` unless a checkpoint follows.
+/// Builds a model with the plan's seed.
 ///
 /// # Errors
-/// If the configuration describes no model, or the weights cannot be read or do not fit.
+/// If the configuration describes no model.
 pub fn build_model(
     plan: &Plan,
     config: &ModelConfig,
     device: &Device,
-    checkpoint_follows: bool,
 ) -> Result<Model, TrainError> {
-    let model = config.init(device, Key::new(plan.seed).named("init"))?;
-    match &plan.init.weights {
-        Some(path) if !checkpoint_follows => {
-            let in_file = |source| TrainError::InitWeights {
-                path: path.clone(),
-                source,
-            };
-            let weights = weights::read(path)?;
-            let options = LoadOptions {
-                reset_head: plan.init.reset_head,
-                ..LoadOptions::default()
-            };
-            Ok(model.load(&weights, options).map_err(in_file)?.0)
-        }
-        _ => Ok(model),
+    Ok(config.init(device, Key::new(plan.seed).named("init"))?)
+}
+
+/// What [`start_from`] makes of the classification head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// It must fit.
+    Kept,
+    /// It stays as initialised if `init.reset_head` says so.
+    AsPlanned,
+}
+
+/// A model with the weights in `init.weights`, and what became of them; without that key the model as it is.
+///
+/// # Errors
+/// If the weights cannot be read or do not fit.
+pub fn start_from(
+    plan: &InitPlan,
+    head: Head,
+    model: Model,
+) -> Result<(Model, Option<LoadReport>), TrainError> {
+    let Some(path) = &plan.weights else {
+        return Ok((model, None));
+    };
+    let options = LoadOptions {
+        reset_head: head == Head::AsPlanned && plan.reset_head,
+        ..LoadOptions::default()
+    };
+    match model.load(&weights::read(path)?, options) {
+        Ok((model, report)) => Ok((model, Some(report))),
+        Err(source) => Err(TrainError::InitWeights {
+            path: path.clone(),
+            hint: match (&source, head) {
+                (
+                    WeightsError::Incompatible {
+                        only_head: true, ..
+                    },
+                    Head::AsPlanned,
+                ) => {
+                    " (only the classification head does not fit: `init.reset_head = true` starts with a new one)"
+                }
+                _ => "",
+            },
+            source,
+        }),
     }
 }

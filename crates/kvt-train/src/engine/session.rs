@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use kvt_models::weights::Outcome;
 use kvt_models::{Model, ModelConfig};
 
 use super::checkpoint::{Checkpointer, Restored};
-use super::model::{build_model, for_data, model_config};
+use super::model::{Head, build_model, for_data, model_config, start_from};
 use super::progress::Progress;
 use super::{End, Recorder, Splits, TrainError, Trainer};
 use crate::config::{Document, Effect, Plan, diff, resolved_toml};
@@ -77,7 +78,12 @@ impl Session {
         let splits = Splits::open(&plan, size, classes.as_deref(), generating)?;
         let config = for_data(&plan, &splits)?;
         let autodiff = device.device.clone().autodiff();
-        let model = build_model(&plan, &config, &autodiff, resume)?;
+        let model = build_model(&plan, &config, &autodiff)?;
+        let model = match resume {
+            // A checkpoint follows.
+            true => model,
+            false => started_model(&plan, model, &mut notes)?,
+        };
 
         let run = RunDir::create(&plan.run.dir, resume)?;
         let versions = Versions {
@@ -153,7 +159,8 @@ impl Session {
                 if !self.has_finished_epoch()? =>
             {
                 let device = self.device.device.clone().autodiff();
-                self.model = build_model(&self.plan, &self.model.config(), &device, false)?;
+                let model = build_model(&self.plan, &self.model.config(), &device)?;
+                self.model = started_model(&self.plan, model, &mut self.notes)?;
                 self.optimizer = AdamW::new(adamw(&self.plan), &self.model);
                 self.ema = ema(&self.plan, &self.model);
                 let message = "no checkpoint yet: starting from the beginning";
@@ -266,6 +273,20 @@ fn adamw(plan: &Plan) -> AdamWConfig {
         eps: plan.optim.eps,
         weight_decay: plan.optim.weight_decay,
     }
+}
+
+/// A new model with the weights that the plan names; a note says what became of them.
+fn started_model(plan: &Plan, model: Model, notes: &mut Vec<Note>) -> Result<Model, TrainError> {
+    let (model, report) = start_from(&plan.init, Head::AsPlanned, model)?;
+    if let (Some(path), Some(report)) = (&plan.init.weights, report) {
+        let topic = match report.names(Outcome::Unused).next() {
+            Some(_) => Topic::Warning,
+            None => Topic::Start,
+        };
+        let message = format!("weights of `{}`: {}", path.display(), report.summary());
+        notes.push(Note::new(0, topic, message));
+    }
+    Ok(model)
 }
 
 /// The average that a plan asks for, starting from a model's weights.

@@ -221,7 +221,7 @@ impl Trainer<'_, '_> {
         }
         self.report_eval(EvalRecord::VAL, &evaluation)?;
         if let Some(ema) = &self.ema {
-            // What cannot be read in this pass could not be read in the one before.
+            // The unreadable images are those of the pass before, where they were reported.
             let mut loader = self.splits.val_batches(self.plan)?;
             let evaluation = evaluate(ema.model(), &mut loader, &self.device, |_| {})?;
             self.report_eval(EvalRecord::VAL_EMA, &evaluation)?;

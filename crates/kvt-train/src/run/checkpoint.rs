@@ -79,6 +79,7 @@ pub struct Saved {
 pub struct Checkpoint {
     path: PathBuf,
     state: Vec<u8>,
+    manifest: Manifest,
 }
 
 impl Checkpoints {
@@ -312,8 +313,8 @@ impl Checkpoints {
 
 impl Checkpoint {
     fn load(path: &Path) -> Result<Self, RunError> {
-        Manifest::verify(path, STATE)?;
         Ok(Self {
+            manifest: Manifest::verify(path, STATE)?,
             path: path.to_owned(),
             state: fs::read(path.join(STATE))?,
         })
@@ -322,6 +323,11 @@ impl Checkpoint {
     /// The checkpoint's folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether a file belongs to it.
+    pub fn has(&self, name: &str) -> bool {
+        self.manifest.lists(name)
     }
 
     /// Path of one of its files.

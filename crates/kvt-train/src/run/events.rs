@@ -102,6 +102,8 @@ pub struct EpochRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Topic {
+    /// What the run started from.
+    Start,
     /// The run started or went on from a checkpoint.
     Resume,
     /// The run ended before its last epoch.

@@ -173,6 +173,28 @@ fn weights_of_another_model() {
     let error = train(&workspace, &[&init[..], &["model.depth=3"]].concat());
     insta::assert_snapshot!(error, @"error: could not start from the weights in `w.safetensors`: the weights do not fit the model: `blocks.2.norm1.weight` is missing; `blocks.2.norm1.bias` is missing; `blocks.2.attn.qkv.weight` is missing; `blocks.2.attn.qkv.bias` is missing; `blocks.2.attn.proj.weight` is missing; `blocks.2.attn.proj.bias` is missing; `blocks.2.norm2.weight` is missing; `blocks.2.norm2.bias` is missing; `blocks.2.mlp.fc1.weight` is missing; `blocks.2.mlp.fc1.bias` is missing; `blocks.2.mlp.fc2.weight` is missing; `blocks.2.mlp.fc2.bias` is missing");
 
+    // A shallower model finds all it needs: what it leaves is said.
+    let sets = [&init[..], &["model.depth=1"]].concat();
+    let arguments = sets.iter().flat_map(|set| ["--set", set]);
+    let arguments: Vec<&str> = ["train", "tiny.toml"]
+        .into_iter()
+        .chain(arguments)
+        .collect();
+    workspace.kvt(&arguments).assert().success();
+    let log = workspace.read("other/log.jsonl");
+    let note = log.lines().next().unwrap();
+    assert!(
+        note.contains("12 keys are unused, such as `blocks.1."),
+        "{note}"
+    );
+    fs_err::remove_dir_all(workspace.path("other")).unwrap();
+
+    // A run has its own weights.
+    let arguments = ["eval", "--run", "run", "--weights", "w.safetensors"];
+    let output = workspace.kvt(&arguments).assert().code(2);
+    let error = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+    assert!(error.contains("cannot be used with"), "{error}");
+
     for split in ["train", "val"] {
         fs_err::remove_dir_all(workspace.path(&format!("data/{split}/c"))).unwrap();
     }

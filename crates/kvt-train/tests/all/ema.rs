@@ -39,7 +39,7 @@ fn what_is_read_back_is_what_was_in_memory() {
     let device = device::resolve("cpu").unwrap().device;
     let splits = Splits::open(&plan, (16, 16), None, &mut |_, _| {}).unwrap();
     let config = model_config(&plan.model, Some(3)).unwrap();
-    let model = build_model(&plan, &config, &device.clone().autodiff(), false).unwrap();
+    let model = build_model(&plan, &config, &device.clone().autodiff()).unwrap();
     let mut heard = Heard::default();
     let (mut recorder, _) = Recorder::open(&run, None, false, &mut heard).unwrap();
     let adamw = AdamWConfig {
@@ -68,7 +68,7 @@ fn what_is_read_back_is_what_was_in_memory() {
     let (of_trained, of_ema) = (logits(&trained), logits(ema.model()));
     assert!(of_trained != of_ema);
     for (weights, expected) in [(Weights::Trained, &of_trained), (Weights::Ema, &of_ema)] {
-        let model = build_model(&plan, &config, &device, true).unwrap();
+        let model = build_model(&plan, &config, &device).unwrap();
         let (model, _) = load_checkpoint_model(&run, "last", weights, model).unwrap();
         assert!(logits(&model) == *expected, "{weights:?}");
     }
@@ -166,7 +166,7 @@ fn a_run_without_one_says_so() {
     for command in [&["eval"][..], &["predict", "data/val/a/000.png"]] {
         let arguments = [command, &["--run", "run", "--checkpoint", "last", "--ema"]].concat();
         insta::allow_duplicates! {
-            insta::assert_snapshot!(workspace.error(&arguments), @"error: checkpoint `run/checkpoints/step-00000002` has no `ema.safetensors`: this run was trained without an EMA (`ema.decay = 0`); go on without one, or start a new run from its weights with `init.weights`");
+            insta::assert_snapshot!(workspace.error(&arguments), @"error: checkpoint `run/checkpoints/step-00000002` has no `ema.safetensors`: its run kept no EMA (`ema.decay = 0`); evaluate it without `--ema`, or start a new run from its weights with `init.weights`");
         }
     }
     // Only a run has one.
@@ -192,7 +192,7 @@ fn a_run_without_one_says_so() {
         "run/config.toml",
         config.replace("decay = 0.0\n", "decay = 0.9\n"),
     );
-    insta::assert_snapshot!(workspace.error(&resume), @"error: checkpoint `run/checkpoints/step-00000002` has no `ema.safetensors`: this run was trained without an EMA (`ema.decay = 0`); go on without one, or start a new run from its weights with `init.weights`");
+    insta::assert_snapshot!(workspace.error(&resume), @"error: checkpoint `run/checkpoints/step-00000002` has no `ema.safetensors`: its run kept no EMA (`ema.decay = 0`); evaluate it without `--ema`, or start a new run from its weights with `init.weights`");
 }
 
 /// Killed before its first checkpoint, a run starts over, and so does its average.

@@ -142,7 +142,7 @@ fn sizes_that_describe_no_model_are_refused() {
             num_heads: vec![5],
             ..default()
         }),
-        "`embed_dim` 64 is not a multiple of `num_heads` 5: every head needs the same number of \
+        "in `stage0`: `embed_dim` 64 is not a multiple of `num_heads` 5: every head needs the same number of \
          channels"
     );
     assert!(
@@ -150,7 +150,7 @@ fn sizes_that_describe_no_model_are_refused() {
             mlp_ratio: Some(0.0),
             ..default()
         })
-        .starts_with("`mlp_ratio` is 0: ")
+        .starts_with("in `stage0`: `mlp_ratio` is 0: ")
     );
     assert_eq!(
         refuse(ModelOverrides {

@@ -138,7 +138,7 @@ fn sizes_that_describe_no_model_are_refused() {
             num_heads: vec![2, 4, 7],
             ..default()
         }),
-        "`embed_dim` 256 is not a multiple of `num_heads` 7: every head needs the same number of \
+        "in `transformers.2`: `embed_dim` 256 is not a multiple of `num_heads` 7: every head needs the same number of \
          channels"
     );
     assert_eq!(
@@ -146,14 +146,16 @@ fn sizes_that_describe_no_model_are_refused() {
             depth: vec![2, 0, 2],
             ..default()
         }),
-        "`depth` is 0: expected at least 1"
+        "in `transformers.1`: `depth` is 0: expected at least 1"
     );
     assert!(
         refuse(ModelOverrides {
             depth: vec![1, 1],
             ..default()
         })
-        .starts_with("`embed_dim` has 3 entries, but the model has 2 stages: ")
+        .starts_with(
+            "`embed_dim` is needed, since `depth` asks for 2 stages and the model has 3: "
+        )
     );
     assert_eq!(
         refuse(ModelOverrides {

@@ -139,11 +139,11 @@ fn sizes_that_describe_no_model_are_refused() {
     );
     assert_eq!(
         refuse(&|config| config.stages.depth[2] = 0),
-        "`depth` is 0: expected at least 1"
+        "in `layers.2`: `depth` is 0: expected at least 1"
     );
     assert_eq!(
         refuse(&|config| config.stages.num_heads[0] = 0),
-        "`num_heads` is 0: expected at least 1"
+        "in `layers.0`: `num_heads` is 0: expected at least 1"
     );
     assert_eq!(
         refuse(&|config| config.stages.depth.clear()),
@@ -200,7 +200,7 @@ fn overrides_that_do_not_fit_are_refused() {
             depth: vec![2, 2],
             ..default()
         })
-        .contains("`num_heads` has 4 entries, but the model has 2 stages")
+        .contains("`num_heads` is needed, since `depth` asks for 2 stages and the model has 4: ")
     );
     assert!(
         refuse(ModelOverrides {

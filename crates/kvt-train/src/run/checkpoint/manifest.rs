@@ -41,7 +41,7 @@ impl Manifest {
     }
 
     /// Checks that `folder` has every file its manifest lists, unaltered, and that `required` is one of them.
-    pub(super) fn verify(folder: &Path, required: &str) -> Result<(), RunError> {
+    pub(super) fn verify(folder: &Path, required: &str) -> Result<Self, RunError> {
         let broken = |reason: String| RunError::broken(folder, reason);
         let text = fs::read(folder.join(MANIFEST)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => broken(format!("`{MANIFEST}` is missing")),
@@ -55,13 +55,19 @@ impl Manifest {
                 manifest.format
             )));
         }
-        if !manifest.files.iter().any(|entry| entry.name == required) {
+        if !manifest.lists(required) {
             return Err(broken(format!("`{MANIFEST}` does not list `{required}`")));
         }
         manifest
             .files
             .iter()
-            .try_for_each(|entry| entry.verify(folder))
+            .try_for_each(|entry| entry.verify(folder))?;
+        Ok(manifest)
+    }
+
+    /// Whether a file is part of the checkpoint.
+    pub(super) fn lists(&self, name: &str) -> bool {
+        self.files.iter().any(|entry| entry.name == name)
     }
 }
 
