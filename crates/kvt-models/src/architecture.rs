@@ -67,9 +67,9 @@ pub(crate) trait Network: Module + Into<Model> {
     /// Names of the layers that turn features into class scores.
     const CLASSIFIERS: &'static [&'static str];
 
-    /// A model with the original's initialisation. The same key gives the same weights on every
+    /// A model of a valid configuration with the original's initialisation. The same key gives the same weights on every
     /// device.
-    fn new(config: Self::Config, device: &Device, key: Key) -> Result<Self, ModelError>;
+    fn new(config: Self::Config, device: &Device, key: Key) -> Self;
 
     /// The configuration this model was made from.
     fn config(&self) -> &Self::Config;

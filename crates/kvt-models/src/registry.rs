@@ -147,7 +147,7 @@ impl ModelConfig {
             key: Key,
         ) -> Result<Model, ModelError> {
             config.validate()?;
-            Ok(A::Network::new(config, device, key)?.into())
+            Ok(A::Network::new(config, device, key).into())
         }
         each!(Self, self.clone(), config => build(config, device, key))
     }

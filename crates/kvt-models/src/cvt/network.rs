@@ -9,9 +9,8 @@ use super::CvtConfig;
 use super::attention::ConvAttention;
 use super::stage::StageSize;
 use crate::architecture::Network;
-use crate::error::ModelError;
 use crate::layers::{
-    Activation, Block, BlockKind, Conv2d, Init, drop_path_rates, to_map, to_tokens,
+    Activation, Block, BlockKind, Conv2d, Init, drop_path_rates, forward_blocks, to_map, to_tokens,
 };
 use crate::model::Logits;
 use crate::weights::StateDict;
@@ -105,10 +104,7 @@ impl Stage {
             Some(token) => Tensor::cat(vec![token.val().expand([batch as i64, -1, -1]), x], 1),
             None => x,
         };
-        let phase = phase.named("blocks");
-        (0..)
-            .zip(&self.blocks)
-            .fold(x, |x, (i, block)| block.forward(x, phase.child(i)))
+        forward_blocks(&self.blocks, x, phase)
     }
 }
 
@@ -120,7 +116,7 @@ impl Network for Cvt {
     const NO_WEIGHT_DECAY: &'static [&'static str] = &["cls_token"];
     const CLASSIFIERS: &'static [&'static str] = &["head"];
 
-    fn new(config: CvtConfig, device: &Device, key: Key) -> Result<Self, ModelError> {
+    fn new(config: CvtConfig, device: &Device, key: Key) -> Self {
         let init = Init::new(device, key);
         let (features, classes) = (config.num_features(), config.common.num_classes);
         let stages = config.stages();
@@ -136,7 +132,7 @@ impl Network for Cvt {
         let head = init.child("head");
         // The original leaves this one bias as PyTorch makes it.
         let bias = head.uniform("bias", [classes], 1.0 / (features as f32).sqrt());
-        Ok(Self {
+        Self {
             stages: stages.collect(),
             norm: init.layer_norm(features, NORM_EPSILON),
             head: Linear {
@@ -144,7 +140,7 @@ impl Network for Cvt {
                 bias: Some(bias),
             },
             config,
-        })
+        }
     }
 
     fn config(&self) -> &CvtConfig {

@@ -7,9 +7,9 @@ use kvt_attention::{Key, MultiHeadAttention, Phase, layer_norm};
 
 use super::DeitConfig;
 use crate::architecture::Network;
-use crate::error::ModelError;
 use crate::layers::{
-    Activation, Block, BlockKind, Init, PatchEmbed, drop_path_rates, multi_head_attention,
+    Activation, Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks,
+    multi_head_attention,
 };
 use crate::model::Logits;
 use crate::weights::pos_embed;
@@ -52,10 +52,7 @@ impl Deit {
         tokens.push(self.patch_embed.forward(images));
         let x = Tensor::cat(tokens, 1) + self.pos_embed.val();
 
-        let phase = phase.named("blocks");
-        let x = (0..)
-            .zip(&self.blocks)
-            .fold(x, |x, (i, block)| block.forward(x, phase.child(i)));
+        let x = forward_blocks(&self.blocks, x, phase);
         layer_norm(&self.norm, x, NORM_EPSILON)
     }
 }
@@ -68,7 +65,7 @@ impl Network for Deit {
     const NO_WEIGHT_DECAY: &'static [&'static str] = &["cls_token", "dist_token", "pos_embed"];
     const CLASSIFIERS: &'static [&'static str] = &["head", "head_dist"];
 
-    fn new(config: DeitConfig, device: &Device, key: Key) -> Result<Self, ModelError> {
+    fn new(config: DeitConfig, device: &Device, key: Key) -> Self {
         let init = Init::new(device, key);
         let dim = config.embed_dim;
         let blocks = init.child("blocks");
@@ -86,7 +83,7 @@ impl Network for Deit {
                 Block::new(&init, BLOCK, size, attn, rate)
             })
             .collect();
-        Ok(Self {
+        Self {
             cls_token: init.token("cls_token", 1, dim),
             dist_token: config.distilled.then(|| init.token("dist_token", 1, dim)),
             pos_embed: init.token("pos_embed", config.tokens(), dim),
@@ -103,7 +100,7 @@ impl Network for Deit {
                 .distilled
                 .then(|| init.linear("head_dist", dim, config.common.num_classes, true)),
             config,
-        })
+        }
     }
 
     fn config(&self) -> &DeitConfig {

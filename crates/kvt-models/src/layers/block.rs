@@ -99,6 +99,22 @@ impl<A: Module> Block<A> {
     }
 }
 
+/// All blocks of a stage, one after the other.
+///
+/// # Shapes
+///
+/// `[batch, .., dim]` to the same.
+pub(crate) fn forward_blocks<const D: usize, A: SelfAttention<D>>(
+    blocks: &[Block<A>],
+    x: Tensor<D>,
+    phase: Phase,
+) -> Tensor<D> {
+    let phase = phase.named("blocks");
+    (0..)
+        .zip(blocks)
+        .fold(x, |x, (i, block)| block.forward(x, phase.child(i)))
+}
+
 /// The attention of DeiT and PiT: all three projections in one.
 pub(crate) fn multi_head_attention(
     init: &Init<'_>,

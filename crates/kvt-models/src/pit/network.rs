@@ -8,10 +8,9 @@ use kvt_attention::{Key, MultiHeadAttention, Phase, layer_norm, linear};
 use super::PitConfig;
 use super::stage::StageSize;
 use crate::architecture::Network;
-use crate::error::ModelError;
 use crate::layers::{
-    Activation, Block, BlockKind, Conv2d, Init, drop_path_rates, multi_head_attention, to_map,
-    to_tokens,
+    Activation, Block, BlockKind, Conv2d, Init, drop_path_rates, forward_blocks,
+    multi_head_attention, to_map, to_tokens,
 };
 use crate::model::Logits;
 use crate::weights::{StateDict, pos_embed};
@@ -119,10 +118,7 @@ impl Stage {
             Some(pool) => pool.forward(x, prefix),
             None => x,
         };
-        let phase = phase.named("blocks");
-        (0..)
-            .zip(&self.blocks)
-            .fold(x, |x, (i, block)| block.forward(x, phase.child(i)))
+        forward_blocks(&self.blocks, x, phase)
     }
 }
 
@@ -146,7 +142,7 @@ impl Network for Pit {
     const NO_WEIGHT_DECAY: &'static [&'static str] = &["pos_embed", "cls_token"];
     const CLASSIFIERS: &'static [&'static str] = &["head", "head_dist"];
 
-    fn new(config: PitConfig, device: &Device, key: Key) -> Result<Self, ModelError> {
+    fn new(config: PitConfig, device: &Device, key: Key) -> Self {
         // The original initialises nothing but the layer norms, the tokens and the positions.
         let init = Init::new(device, key).with_uniform_linears();
         let transformers = init.child("transformers");
@@ -162,7 +158,7 @@ impl Network for Pit {
         let (patch_embed, grid) = (config.patch_embed(), config.grid_size());
         let (dim, features) = (patch_embed.out_channels, config.num_features());
         let classes = config.common.num_classes;
-        Ok(Self {
+        Self {
             pos_embed: init.trunc_normal("pos_embed", [1, dim, grid, grid]),
             cls_token: init.token("cls_token", config.num_prefix_tokens(), dim),
             patch_embed: PatchEmbed {
@@ -175,7 +171,7 @@ impl Network for Pit {
                 .distilled
                 .then(|| init.linear("head_dist", features, classes, true)),
             config,
-        })
+        }
     }
 
     fn config(&self) -> &PitConfig {

@@ -10,8 +10,9 @@ use super::config::{StageSize, SwinConfig};
 use super::window::pad;
 use super::{layout, table};
 use crate::architecture::Network;
-use crate::error::ModelError;
-use crate::layers::{Activation, Block, BlockKind, Init, PatchEmbed, drop_path_rates};
+use crate::layers::{
+    Activation, Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks,
+};
 use crate::model::Logits;
 use crate::weights::StateDict;
 
@@ -103,10 +104,7 @@ impl Stage {
             Some(downsample) => downsample.forward(map),
             None => map,
         };
-        let phase = phase.named("blocks");
-        (0..)
-            .zip(&self.blocks)
-            .fold(map, |map, (i, block)| block.forward(map, phase.child(i)))
+        forward_blocks(&self.blocks, map, phase)
     }
 }
 
@@ -151,7 +149,7 @@ impl Network for Swin {
     const NO_WEIGHT_DECAY: &'static [&'static str] = &["relative_position_bias_table"];
     const CLASSIFIERS: &'static [&'static str] = &["head.fc"];
 
-    fn new(config: SwinConfig, device: &Device, key: Key) -> Result<Self, ModelError> {
+    fn new(config: SwinConfig, device: &Device, key: Key) -> Self {
         let init = Init::new(device, key);
         let layers = init.child("layers");
         let rates: Vec<f64> =
@@ -164,7 +162,7 @@ impl Network for Swin {
         });
         let layers = stages.collect();
         let features = config.num_features();
-        Ok(Self {
+        Self {
             patch_embed: PatchEmbed::new(
                 &init.child("patch_embed"),
                 config.common.in_chans,
@@ -180,7 +178,7 @@ impl Network for Swin {
                     .linear("fc", features, config.common.num_classes, true),
             },
             config,
-        })
+        }
     }
 
     fn config(&self) -> &SwinConfig {

@@ -93,11 +93,14 @@ impl Checkpointer {
         recorder: &Recorder<'_>,
         best: bool,
     ) -> Result<Vec<Warning>, TrainError> {
-        let weights = StateDict::from_model(model)?;
         let (moments, updates) = optimizer.state();
-        let moments: StateDict = moments.into_iter().collect();
-        let averages = ema.map(|ema| StateDict::from_model(ema.model()));
-        let averages = averages.transpose()?;
+        let mut tensors = vec![
+            (MODEL, StateDict::from_model(model)?),
+            (OPTIMIZER, moments.into_iter().collect()),
+        ];
+        if let Some(ema) = ema {
+            tensors.push((EMA, StateDict::from_model(ema.model())?));
+        }
         let state = State {
             progress: *progress,
             updates,
@@ -105,17 +108,17 @@ impl Checkpointer {
             data: self.data,
         };
         let metadata = BTreeMap::new();
-        let write = |path: &Path, weights: &StateDict| -> Result<(), TrainError> {
-            Ok(weights::write(path, weights, &metadata)?)
-        };
-        let mut write_model = |path: &Path| write(path, &weights);
-        let mut write_optimizer = |path: &Path| write(path, &moments);
-        let mut write_ema = averages.as_ref().map(|ema| |path: &Path| write(path, ema));
-        let mut files: Vec<FileWriter<'_, TrainError>> =
-            vec![(MODEL, &mut write_model), (OPTIMIZER, &mut write_optimizer)];
-        if let Some(write) = &mut write_ema {
-            files.push((EMA, write));
-        }
+        let mut writers: Vec<_> = tensors
+            .iter()
+            .map(|(name, tensors)| {
+                let write = |path: &Path| Ok(weights::write(path, tensors, &metadata)?);
+                (*name, write)
+            })
+            .collect();
+        let mut files: Vec<FileWriter<'_, TrainError>> = writers
+            .iter_mut()
+            .map(|(name, write)| (*name, write as _))
+            .collect();
         let step = progress.position.step;
         let saved = self.checkpoints.save(step, &mut files, &state, best)?;
         Ok(saved.warnings)

@@ -8,6 +8,7 @@ use kvt_attention::Attention;
 use super::*;
 use crate::architecture::Architecture;
 use crate::common::CommonConfig;
+use crate::error::ModelError;
 use crate::model::Model;
 use crate::registry::ModelConfig;
 
