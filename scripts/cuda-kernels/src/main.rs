@@ -9,7 +9,7 @@ use cubecl_common::profile::TimingMethod;
 use cubecl_environment::stream::StreamId;
 use cubecl_core::ir::features::Features;
 use cubecl_core::ir::{
-    DeviceIdentity, DeviceProperties, ElemType, FloatKind, HardwareProperties,
+    AddressType, DeviceIdentity, DeviceProperties, ElemType, FloatKind, HardwareProperties,
     MemoryDeviceProperties, TargetProperties,
 };
 use cubecl_core::prelude::TensorBinding;
@@ -37,8 +37,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("f16", FloatKind::F16),
         ("bf16", FloatKind::BF16),
     ];
+    let addresses = [("", AddressType::U32), ("_64", AddressType::U64)];
     for (name, kind) in types {
-        for plane in [false, true] {
+        for (plane, (wide, address)) in [false, true].into_iter().flat_map(|p| addresses.map(|a| (p, a))) {
             let dim = if plane {
                 CubeDim::new_2d(32, 4)
             } else {
@@ -50,6 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 Arc::new(TargetProperties::default()),
                 CubeCount::Static(1, 1, 1),
                 dim,
+                address,
                 tensor(),
                 tensor(),
                 SHAPE[0] as u32,
@@ -59,12 +61,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 8,
                 ElemType::Float(kind),
             );
-            write(folder, &format!("knn_softmax_{version}_{name}"), &forward)?;
+            write(folder, &format!("knn_softmax_{version}_{name}{wide}"), &forward)?;
             let backward = knn_softmax_backward_kernel::create_dummy_kernel(
                 properties(),
                 Arc::new(TargetProperties::default()),
                 CubeCount::Static(1, 1, 1),
                 dim,
+                address,
                 tensor(),
                 tensor(),
                 tensor(),
@@ -74,7 +77,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 8,
                 ElemType::Float(kind),
             );
-            write(folder, &format!("knn_softmax_backward_{version}_{name}"), &backward)?;
+            write(folder, &format!("knn_softmax_backward_{version}_{name}{wide}"), &backward)?;
         }
     }
     Ok(())
