@@ -10,7 +10,7 @@ DeiT, Swin and PiT are timm's, CvT comes from a checkout of its official reposit
 Runs `kvt logits --model NAME --set ... --weights W --input IN --output OUT`: W has the reference's names,
 IN a tensor `images` [B,C,H,W] (normalised already), OUT must come back with `logits` [B,classes]; all are
 safetensors. As in published checkpoints, the weights of a CvT include `num_batches_tracked`, an integer.
-Prints the largest differences and fails above --tolerance (relative to the largest logit). For people,
+Prints the largest differences from PyTorch in f64, beside those of PyTorch in f32, and fails above --tolerance (relative to the largest logit). For people,
 not for CI: it needs PyTorch, timm and a built binary.
 """
 
@@ -89,15 +89,20 @@ def main():
         patch_attention(model, count, gaps=gaps)
         with torch.no_grad():
             expected = model(images.double())
+            patch_attention(model, count)
+            # The weights are f32, so that nothing is lost on the way there and back.
+            single = model.float()(images).double()
+            model.double()
         settings = [f'model.attention.kind="{kind}"']
         if count is not None:
             settings.append(f"model.attention.neighbors={count}")
         actual = kvt_logits(arguments, settings, weights, images).double()
         difference = (actual - expected).abs().max().item()
-        relative = difference / expected.abs().max().item()
-        # A gap near f32 rounding means that some row may keep another key: then look at the size.
+        size = expected.abs().max().item()
+        relative, own = difference / size, (single - expected).abs().max().item() / size
+        # A gap near f32 rounding means that some row may keep another key, PyTorch's in f32 too.
         gap = f", smallest gap at the k-th score {min(gaps):.1e}" if gaps else ""
-        print(f"{kind:5}  absolute {difference:.3e}  relative {relative:.3e}{gap}")
+        print(f"{kind:5}  absolute {difference:.3e}  relative {relative:.3e}  (PyTorch in f32 {own:.3e}){gap}")
         failed |= not relative <= arguments.tolerance
     return int(failed)
 

@@ -1,5 +1,7 @@
 //! The operation on every CubeCL runtime: which kernel, and how it is spread over the device.
 
+use std::sync::OnceLock;
+
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
 use burn_cubecl::{
     CubeBackend, kernel::into_contiguous, ops::numeric::empty_device_contiguous_dtype,
@@ -36,7 +38,8 @@ impl Launch {
         let hardware = &properties.hardware;
         let planes = &properties.features.plane;
         let size = hardware.plane_size_max;
-        let plane = planes.contains(Plane::Ops) && size > 1 && hardware.plane_size_min == size;
+        let wanted = asked_for().unwrap_or(planes.contains(Plane::Ops));
+        let plane = wanted && size > 1 && hardware.plane_size_min == size;
         let step = if plane { size as usize } else { 1 };
         let (rows_per_cube, dim) = if plane {
             // Planes of a cube go different ways, if the device lets them.
@@ -62,6 +65,17 @@ impl Launch {
             dim,
         }
     }
+}
+
+/// What the environment variable `KVT_PLANES` says: `off` for a driver whose plane operations are
+/// wrong, `on` for one that CubeCL does not trust with them.
+fn asked_for() -> Option<bool> {
+    static ANSWER: OnceLock<Option<bool>> = OnceLock::new();
+    *ANSWER.get_or_init(|| match std::env::var("KVT_PLANES").ok()?.as_str() {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    })
 }
 
 fn output_like(tensor: &CubeTensor) -> CubeTensor {
