@@ -2,12 +2,16 @@
 //! buffer that stays in the cache, and are made again for the gradient. Memory beside inputs and
 //! outputs does not grow with queries times keys.
 
+mod backward;
+
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::ops::buffer::made;
 use crate::ops::matrix::{Matrix, Write, multiply};
-use crate::ops::rows::{RowState, scale, softmax_gradient, weigh, weigh_again};
+use crate::ops::rows::{RowState, scale, weigh};
+
+use backward::Backward;
 
 /// Queries of a block: enough for the matrix product to be fast, few enough for the cache.
 const QUERIES: usize = 64;
@@ -144,7 +148,8 @@ impl<'a> Problem<'a> {
     }
 
     /// The gradients of q, k and v: `size` values per image, in which they lie as `places` say (their
-    /// `image` is not used). `grad` is the gradient of the output.
+    /// `image` is not used), queries token by token from the beginning. `grad` is the gradient of the
+    /// output.
     pub(super) fn backward(
         &self,
         grad: Heads<'_>,
@@ -157,83 +162,23 @@ impl<'a> Problem<'a> {
         let parts = (PARTS / self.images.max(1)).clamp(1, blocks.max(1));
         let images = (0..self.images).into_par_iter();
         made(self.images * size, size, images, |out, image| {
-            let part = |part: usize, out: &mut [f32]| {
-                let mut buffers = Buffers::default();
-                for number in (part..blocks).step_by(parts) {
-                    let start = number * block;
-                    let queries = start..(start + block).min(self.queries);
-                    // The first block of a part finds nothing to add to.
-                    let write = if number == part {
-                        Write::Replace
-                    } else {
-                        Write::Add
-                    };
-                    let task = (image, queries, write);
-                    self.backward_block(task, grad, states, out, places, &mut buffers);
-                }
+            let backward = Backward {
+                problem: self,
+                image,
+                block,
+                grad,
+                states,
             };
-            if parts == 1 {
-                part(0, out);
+            if parts > 1 {
+                backward.in_parts(out, places, parts, blocks);
                 return;
             }
-            // As many at a time as there are threads for, since each has a copy of its own; added in
-            // the order of the parts whatever that number is.
-            let threads = rayon::current_num_threads().max(1);
-            for first in (0..parts).step_by(threads) {
-                let sums: Vec<Vec<f32>> = (first..(first + threads).min(parts))
-                    .into_par_iter()
-                    .map(|number| {
-                        let mut sum = vec![0.0; size];
-                        part(number, &mut sum);
-                        sum
-                    })
-                    .collect();
-                for sum in sums {
-                    for (out, x) in out.iter_mut().zip(sum) {
-                        *out += x;
-                    }
-                }
+            let mut buffers = Buffers::default();
+            for number in 0..blocks {
+                let first = number == 0;
+                backward.block(number, first, None, out, places, &mut buffers);
             }
         })
-    }
-
-    fn backward_block(
-        &self,
-        (image, queries, write): (usize, std::ops::Range<usize>, Write),
-        grad: Heads<'_>,
-        states: &[RowState],
-        out: &mut [f32],
-        [q_place, k_place, v_place]: [Place; 3],
-        buffers: &mut Buffers,
-    ) {
-        let (rows, keys) = (queries.len(), self.keys);
-        for head in 0..self.heads {
-            let q = self.q(image, head).rows(queries.clone());
-            let (k, v) = (self.k(image, head), self.v(image, head));
-            let grad = grad.place.head(grad.data, image, head, self.queries);
-            let grad = grad.rows(queries.clone());
-            let scores = grown(&mut buffers.scores, rows * keys);
-            let grads = grown(&mut buffers.grads, rows * keys);
-            self.score(scores, q, image, head);
-            multiply(grads, keys, Write::Replace, 1.0, grad, v.t());
-            let first = (image * self.queries + queries.start) * self.heads + head;
-            Arch::new().dispatch(Gradient {
-                scores,
-                grads,
-                states: states.iter().skip(first).step_by(self.heads),
-                problem: self,
-            });
-            let weights = Matrix::new(scores, [rows, keys], keys);
-            let grads = Matrix::new(grads, [rows, keys], keys);
-            let start =
-                |place: Place, token: usize| place.offset + token * place.token + head * place.head;
-            let (at, stride) = (start(q_place, queries.start), q_place.token);
-            multiply(&mut out[at..], stride, Write::Replace, self.scale, grads, k);
-            let (at, stride) = (start(k_place, 0), k_place.token);
-            multiply(&mut out[at..], stride, write, self.scale, grads.t(), q);
-            let (at, stride) = (start(v_place, 0), v_place.token);
-            multiply(&mut out[at..], stride, write, 1.0, weights.t(), grad);
-        }
     }
 }
 
@@ -253,30 +198,6 @@ impl<'a, I: Iterator<Item = &'a mut RowState>> WithSimd for Weigh<'_, I> {
         let rows = self.scores.chunks_exact_mut(self.problem.keys);
         for (row, state) in rows.zip(self.states) {
             *state = weigh(simd, row, self.problem.kept, self.selection);
-        }
-    }
-}
-
-/// The rows of a block of scores become probabilities, and the gradients of the probabilities those
-/// of the scores.
-struct Gradient<'a, I> {
-    scores: &'a mut [f32],
-    grads: &'a mut [f32],
-    states: I,
-    problem: &'a Problem<'a>,
-}
-
-impl<'a, I: Iterator<Item = &'a RowState>> WithSimd for Gradient<'_, I> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let keys = self.problem.keys;
-        let scores = self.scores.chunks_exact_mut(keys);
-        let rows = scores.zip(self.grads.chunks_exact_mut(keys));
-        for ((row, grad), state) in rows.zip(self.states) {
-            weigh_again(simd, row, state);
-            softmax_gradient(simd, grad, row);
         }
     }
 }
