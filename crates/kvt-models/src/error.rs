@@ -94,12 +94,12 @@ pub enum ModelError {
         given: usize,
     },
     /// Sizes of a stage that do not fit together.
-    #[error("in `{stage}`: {source}")]
+    #[error("in `{stage}`: {problem}")]
     InStage {
         /// The stage, by the name of its modules.
         stage: String,
-        /// What does not fit.
-        source: Box<ModelError>,
+        /// What does not fit; part of the message, and so no source.
+        problem: Box<ModelError>,
     },
     /// A list that is needed because the number of stages is another than the model's own.
     #[error(
@@ -166,7 +166,7 @@ impl ModelError {
     pub(crate) fn in_stage(self, stage: impl Into<String>) -> Self {
         Self::InStage {
             stage: stage.into(),
-            source: Box::new(self),
+            problem: Box::new(self),
         }
     }
 }

@@ -156,6 +156,19 @@ fn a_run_that_exists() {
 }
 
 #[test]
+fn sizes_that_do_not_fit_name_their_stage() {
+    let workspace = Workspace::empty();
+    let show = [
+        "models",
+        "show",
+        "swin_tiny_patch4_window7_224",
+        "--set",
+        "model.num_heads=[3,6,7,24]",
+    ];
+    insta::assert_snapshot!(workspace.error(&show), @"error: in `layers.2`: `embed_dim` 384 is not a multiple of `num_heads` 7: every head needs the same number of channels");
+}
+
+#[test]
 fn no_run_to_resume_or_to_read() {
     let workspace = Workspace::with_data(2, 1);
     insta::assert_snapshot!(workspace.error(&["train", "tiny.toml", "--resume"]), @"error: `run` holds no run: it has no `config.toml`");
