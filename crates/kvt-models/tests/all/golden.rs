@@ -66,11 +66,20 @@ fn a_nested_pytorch_checkpoint_gives_the_same_weights() {
     assert_eq!(checkpoint, behind(&golden, "weights."));
 }
 
-/// One case: a software driver compiles the kernels of each for minutes.
+/// One case, since a software driver compiles the kernels of each for minutes; with `KVT_GPU_CASES=all`
+/// every case of its family.
 fn compare_on_gpu(case: &str) {
     let Some(device) = gpu() else { return };
-    let path = folder().join(case).with_extension("safetensors");
-    compare(&path, Implementation::Auto, &device.autodiff());
+    let family = case.split_inclusive('_').next().unwrap();
+    let all = std::env::var_os("KVT_GPU_CASES").is_some_and(|cases| cases == "all");
+    let cases = match all {
+        true => files(family),
+        false => vec![folder().join(case).with_extension("safetensors")],
+    };
+    for path in cases {
+        eprintln!("{} on the GPU", path.display());
+        compare(&path, Implementation::Auto, &device.clone().autodiff());
+    }
 }
 
 fn compare_family(family: &str) {
