@@ -66,18 +66,18 @@ fn a_nested_pytorch_checkpoint_gives_the_same_weights() {
     assert_eq!(checkpoint, behind(&golden, "weights."));
 }
 
-/// One case, since a software driver compiles the kernels of each for minutes; with `KVT_GPU_CASES=all`
-/// every case of its family.
+/// One case, since a software driver compiles the kernels of each for minutes. `KVT_GPU_CASES` asks
+/// for others: the beginning of their names, or `all`.
 fn compare_on_gpu(case: &str) {
     let Some(device) = gpu() else { return };
     let family = case.split_inclusive('_').next().unwrap();
-    let all = std::env::var_os("KVT_GPU_CASES").is_some_and(|cases| cases == "all");
-    let cases = match all {
-        true => files(family),
-        false => vec![folder().join(case).with_extension("safetensors")],
+    let cases = match std::env::var("KVT_GPU_CASES").as_deref() {
+        Err(_) => files(case),
+        Ok("all") => files(family),
+        Ok(start) if start.starts_with(family) => files(start),
+        Ok(_) => return,
     };
     for path in cases {
-        eprintln!("{} on the GPU", path.display());
         compare(&path, Implementation::Auto, &device.clone().autodiff());
     }
 }
