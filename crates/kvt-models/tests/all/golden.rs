@@ -96,10 +96,11 @@ fn compare_family(family: &str) {
 }
 
 fn compare(path: &Path, implementation: Implementation, device: &Device) {
-    let golden = Golden {
+    let mut golden = Golden {
         case: format!("{} {implementation:?}", path.display()),
         tensors: read(path).unwrap(),
         device,
+        differences: Vec::new(),
     };
     let model = config(path, implementation);
     let model = model.init(device, Key::new(0)).unwrap();
@@ -122,6 +123,8 @@ fn compare(path: &Path, implementation: Implementation, device: &Device) {
         let statistic = after.get(name).unwrap().clone();
         golden.compare(&format!("train.running.{name}"), statistic);
     }
+    let differences = golden.differences.join("\n");
+    assert!(differences.is_empty(), "{}:\n{differences}", golden.case);
 }
 
 /// What Python computed, and where to compute it here.
@@ -129,6 +132,8 @@ struct Golden<'a> {
     case: String,
     tensors: StateDict,
     device: &'a Device,
+    /// What is not as in Python. All of it is said: which gradients are wrong tells where to look.
+    differences: Vec<String>,
 }
 
 impl Golden<'_> {
@@ -138,7 +143,7 @@ impl Golden<'_> {
     }
 
     /// Logits and gradients of one pass, with those behind `prefix`.
-    fn compare_pass(&self, model: &Model, phase: Phase, prefix: &str) {
+    fn compare_pass(&mut self, model: &Model, phase: Phase, prefix: &str) {
         let images = self.images();
         model.check_input(images.dims()).unwrap();
         let heads = model.forward_heads(images.clone(), phase);
@@ -165,21 +170,24 @@ impl Golden<'_> {
         }
     }
 
-    fn compare(&self, name: &str, actual: TensorData) {
-        let what = format!("{}: {name}", self.case);
+    fn compare(&mut self, name: &str, actual: TensorData) {
         let expected = self.tensors.get(name).unwrap();
-        assert_eq!(actual.shape(), expected.shape(), "{what}");
+        assert_eq!(actual.shape(), expected.shape(), "{}: {name}", self.case);
         let actual: Vec<f32> = actual.try_into_vec().unwrap();
         let expected: Vec<f32> = expected.clone().try_into_vec().unwrap();
         let largest = expected.iter().map(|value| value.abs()).fold(0.0, f32::max);
-        assert!(largest > 0.0, "{what} is all zeros");
-        for (actual, expected) in actual.iter().zip(&expected) {
-            let relative = (actual - expected).abs() / largest;
-            // A NaN is no agreement.
-            assert!(
-                relative < TOLERANCE,
-                "{what}: relative difference {relative:.2e}"
-            );
+        assert!(largest > 0.0, "{}: {name} is all zeros", self.case);
+        let pairs = actual.iter().zip(&expected);
+        // A NaN is no agreement.
+        let wrong = |(actual, expected): &(&f32, &f32)| {
+            !((*actual - *expected).abs() / largest < TOLERANCE)
+        };
+        let count = pairs.clone().filter(wrong).count();
+        if let Some((actual, expected)) = pairs.clone().find(wrong) {
+            self.differences.push(format!(
+                "{name}: {count} of {} values, the first {actual} for {expected}",
+                pairs.len()
+            ));
         }
     }
 }
