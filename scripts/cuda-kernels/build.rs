@@ -1,16 +1,40 @@
-//! Takes the kernels as they are, and asks the macro for a constructor that needs no device.
+//! Takes the kernels as they are, and asks the macro for constructors that need no device.
 
 use std::path::Path;
 use std::{env, fs};
 
+const ROOT: &str = "../../crates/kvt-attention/src/ops";
+
+/// Folders under [`ROOT`], and their files that have kernels or what these call.
+const FOLDERS: [(&[&str], &[&str]); 2] = [
+    (&["knn_softmax"], &["kernel"]),
+    (
+        &["attention", "flash"],
+        &["plan", "tile", "select", "forward", "backward"],
+    ),
+];
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let source = "../../crates/kvt-attention/src/ops/knn_softmax/kernel.rs";
-    println!("cargo::rerun-if-changed={source}");
-    let text = fs::read_to_string(source)?;
-    // An included file has no comments of its own as a module.
-    let body = text.lines().filter(|line| !line.starts_with("//!"));
+    let mut text = String::new();
+    for (folders, files) in FOLDERS {
+        for folder in folders {
+            text += &format!("pub mod {folder} {{\n");
+        }
+        for file in files {
+            let source = format!("{ROOT}/{}/{file}.rs", folders.join("/"));
+            println!("cargo::rerun-if-changed={source}");
+            text += &format!("pub mod {file} {{\n{}\n}}\n", module(&fs::read_to_string(source)?));
+        }
+        text += &"}\n".repeat(folders.len());
+    }
+    fs::write(Path::new(&env::var("OUT_DIR")?).join("ops.rs"), text)?;
+    Ok(())
+}
+
+fn module(source: &str) -> String {
+    // The comments of a file cannot stand within another.
+    let body = source.lines().filter(|line| !line.starts_with("//!"));
     let text = body.collect::<Vec<_>>().join("\n");
     let text = text.replace("#[cube(launch,", "#[cube(launch, create_dummy_kernel,");
-    fs::write(Path::new(&env::var("OUT_DIR")?).join("kernel.rs"), text)?;
-    Ok(())
+    text.replace("pub(super)", "pub").replace("pub(in crate::ops)", "pub")
 }

@@ -3,7 +3,7 @@
 use burn::tensor::{Bool, DType, Distribution, Int, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::ops::{attention as ops, knn_softmax, portable};
+use crate::ops::{AttentionSettings, attention as ops, knn_softmax, portable};
 use crate::{Key, Neighbors, NeighborsError};
 
 /// By what a query ranks its keys.
@@ -28,6 +28,10 @@ pub enum Implementation {
     /// Custom operations: one from q, k and v to the output where there is neither bias, mask nor
     /// dropout, else one from scores to probabilities. Dot products only.
     Fused,
+    /// The same, but where there is neither bias, mask nor dropout a GPU never writes a score to its
+    /// memory. Where it cannot (rows longer than the memory of its cores), and on the CPU, which never
+    /// does anyway, this is `fused`. Dot products only.
+    Flash,
     /// Burn's own operations: a threshold, a mask, a dense softmax (Algorithm 1).
     Masked,
     /// Gathers the k kept keys and values of every query, `[batch, heads, query, k, head_dim]`: the
@@ -37,13 +41,20 @@ pub enum Implementation {
 
 impl Implementation {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Fused, Self::Masked, Self::Gathered];
+    pub const ALL: [Self; 5] = [
+        Self::Auto,
+        Self::Fused,
+        Self::Flash,
+        Self::Masked,
+        Self::Gathered,
+    ];
 
     /// Its name in configurations and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::Fused => "fused",
+            Self::Flash => "flash",
             Self::Masked => "masked",
             Self::Gathered => "gathered",
         }
@@ -82,10 +93,21 @@ impl Attention {
     /// Whether the selection is made by the fused operations for this number of keys.
     fn is_fused(&self, keys: usize) -> bool {
         let asked = match self.implementation {
-            Implementation::Auto | Implementation::Fused => self.selection == Selection::DotProduct,
+            Implementation::Auto | Implementation::Fused | Implementation::Flash => {
+                self.selection == Selection::DotProduct
+            }
             Implementation::Masked | Implementation::Gathered => false,
         };
         asked || self.neighbors.resolve(keys) == keys
+    }
+
+    /// What the operations are told of rows of so many keys, and a scale without the temperature.
+    fn settings(&self, scale: f64, keys: usize) -> AttentionSettings {
+        AttentionSettings {
+            scale: scale / self.temperature,
+            kept: self.neighbors.resolve(keys).max(1),
+            flash: self.implementation == Implementation::Flash,
+        }
     }
 
     /// Refuses settings that make no sense, alone or together.
@@ -102,10 +124,14 @@ impl Attention {
         if let Neighbors::Fraction(share) = self.neighbors {
             Neighbors::fraction(share)?;
         }
-        if self.selection == Selection::Euclidean && self.implementation == Implementation::Fused {
+        let dot_products_only = matches!(
+            self.implementation,
+            Implementation::Fused | Implementation::Flash
+        );
+        if self.selection == Selection::Euclidean && dot_products_only {
             return Err(AttentionError::Setting(
-                "the fused implementation ranks by dot product: with `selection = \"euclidean\"` use \
-                 `implementation = \"auto\"`, `\"masked\"` or `\"gathered\"`",
+                "the implementations `fused` and `flash` rank by dot product: with \
+                 `selection = \"euclidean\"` use `implementation = \"auto\"`, `\"masked\"` or `\"gathered\"`",
             ));
         }
         Ok(())
@@ -223,7 +249,7 @@ pub fn attend_unchecked(
     let empty = |x: &Tensor<4>| x.shape().num_elements() == 0;
     let ordinary = score.is_plain() && dropout.is_none() && ![&q, &k, &v].into_iter().any(empty);
     if attention.is_fused(keys) && ordinary {
-        return ops::attention(q, k, v, scale / attention.temperature, kept);
+        return ops::attention(q, k, v, attention.settings(scale, keys));
     }
     let distance = match attention.selection {
         Selection::Euclidean if kept < keys => Some(negative_distance(q.clone(), k.clone())),
@@ -298,8 +324,7 @@ pub(crate) fn self_attend(
     // What does not fit is for the checks of Burn's operations below.
     let ordinary = batch * tokens * width > 0 && width.is_multiple_of(3 * heads);
     if attention.is_fused(tokens) && dropout.is_none() && ordinary {
-        let kept = attention.neighbors.resolve(tokens).max(1);
-        return ops::self_attention(qkv, heads, scale / attention.temperature, kept);
+        return ops::self_attention(qkv, heads, attention.settings(scale, tokens));
     }
     // [3, batch, heads, tokens, head_dim]
     let qkv = qkv

@@ -29,7 +29,8 @@ pub use attention::{
 pub use module::MultiHeadAttention;
 pub use neighbors::{Neighbors, NeighborsError};
 pub use ops::{
-    AdamWStep, AttentionOps, DepthwiseOps, GeluOps, KnnOps, LayerNormOps, LinearOps, OptimizerOps,
-    adamw, depthwise_conv2d, gelu, knn_softmax, layer_norm, linear, linear_add, square_sum,
+    AdamWStep, AttentionOps, AttentionSettings, DepthwiseOps, GeluOps, KnnOps, LayerNormOps,
+    LinearOps, OptimizerOps, adamw, depthwise_conv2d, gelu, knn_softmax, layer_norm, linear,
+    linear_add, square_sum,
 };
 pub use random::{Key, Phase};

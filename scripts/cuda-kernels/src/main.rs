@@ -20,10 +20,13 @@ use cubecl_runtime::kernel::CubeKernel;
 use cubecl_runtime::memory_management::ManagedMemoryHandle;
 use cubecl_runtime::server::BufferBinding;
 
-mod kernel {
-    include!(concat!(env!("OUT_DIR"), "/kernel.rs"));
+mod ops {
+    include!(concat!(env!("OUT_DIR"), "/ops.rs"));
 }
-use kernel::{knn_softmax_backward_kernel, knn_softmax_kernel};
+use ops::attention::flash::backward::{flash_backward_keys_kernel, flash_backward_queries_kernel};
+use ops::attention::flash::forward::flash_forward_kernel;
+use ops::attention::flash::plan::{Plan, Sizes, width};
+use ops::knn_softmax::kernel::{knn_softmax_backward_kernel, knn_softmax_kernel};
 
 /// Rows and keys of the tensors that the kernels are made for; they decide nothing in the code.
 const SHAPE: [usize; 2] = [64, 197];
@@ -79,8 +82,108 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             );
             write(folder, &format!("knn_softmax_backward_{version}_{name}{wide}"), &backward)?;
         }
+        // Dense and k-NN; vectors of four, and a head that has no whole number of any.
+        for (select, head_dim) in [(false, 64), (true, 64), (true, 33)] {
+            for (wide, address) in addresses {
+                let name = format!("{head_dim}_{}_{name}{wide}", if select { "knn" } else { "dense" });
+                flash(folder, &name, ElemType::Float(kind), address, select, head_dim)?;
+            }
+        }
     }
     Ok(())
+}
+
+/// The three kernels of attention without stored scores.
+fn flash(
+    folder: &Path,
+    name: &str,
+    kind: ElemType,
+    address: AddressType,
+    select: bool,
+    head_dim: usize,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let hardware = &properties().hardware;
+    let sizes = Sizes {
+        keys: SHAPE[1],
+        head_dim,
+        value_dim: head_dim,
+    };
+    let (Some(forward), Some(backward)) = (
+        Plan::forward(hardware, sizes, select),
+        Plan::backward(hardware, sizes, select),
+    ) else {
+        return Err("no plan".into());
+    };
+    let (keys, width) = (SHAPE[1] as u32, width(head_dim));
+    let kernel = flash_forward_kernel::create_dummy_kernel(
+        properties(),
+        Arc::new(TargetProperties::default()),
+        CubeCount::Static(1, 1, 1),
+        CubeDim::new_1d(forward.units as u32),
+        address,
+        width,
+        width,
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        1,
+        keys,
+        keys,
+        100,
+        1.0,
+        forward,
+        kind,
+    );
+    write(folder, &format!("flash_forward_{name}"), &kernel)?;
+    let kernel = flash_backward_queries_kernel::create_dummy_kernel(
+        properties(),
+        Arc::new(TargetProperties::default()),
+        CubeCount::Static(1, 1, 1),
+        CubeDim::new_1d(backward.units as u32),
+        address,
+        width,
+        width,
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        1,
+        keys,
+        keys,
+        1.0,
+        backward,
+        kind,
+    );
+    write(folder, &format!("flash_backward_queries_{name}"), &kernel)?;
+    let kernel = flash_backward_keys_kernel::create_dummy_kernel(
+        properties(),
+        Arc::new(TargetProperties::default()),
+        CubeCount::Static(1, 1, 1),
+        CubeDim::new_1d(backward.units as u32),
+        address,
+        width,
+        width,
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        1,
+        keys,
+        keys,
+        1.0,
+        backward,
+        kind,
+    );
+    write(folder, &format!("flash_backward_keys_{name}"), &kernel)
 }
 
 fn write(

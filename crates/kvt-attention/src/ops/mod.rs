@@ -19,7 +19,7 @@ mod optimizer;
 pub(crate) mod portable;
 mod rows;
 
-pub use attention::AttentionOps;
+pub use attention::{AttentionOps, AttentionSettings};
 pub use depthwise::{DepthwiseOps, depthwise_conv2d};
 pub use gelu::{GeluOps, gelu};
 pub use knn_softmax::{KnnOps, knn_softmax};

@@ -47,6 +47,7 @@ fn implementations_agree_where_scores_tie() {
             )
         };
         let fused = run(Implementation::Fused);
+        assert_close(name, &run(Implementation::Flash), &fused, 1e-6);
         assert_close(name, &run(Implementation::Masked), &fused, 1e-6);
         assert_close(name, &run(Implementation::Gathered), &fused, 1e-6);
     }
@@ -114,6 +115,7 @@ fn a_nan_is_never_dropped() {
         let v = Tensor::<4>::ones([1, 1, 6, 4], &device);
         for implementation in [
             Implementation::Fused,
+            Implementation::Flash,
             Implementation::Masked,
             Implementation::Gathered,
         ] {

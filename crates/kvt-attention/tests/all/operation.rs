@@ -2,7 +2,7 @@
 //! shapes, numbers of neighbours and types.
 
 use burn::tensor::{DType, Device, Tensor};
-use kvt_attention::{Attention, Neighbors, Score, attend};
+use kvt_attention::{Attention, Implementation, Neighbors, Score, attend};
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 
@@ -22,6 +22,7 @@ struct Sizes {
 /// Inputs as `[1, heads, tokens, dim]`.
 struct Inputs {
     sizes: Sizes,
+    implementation: Implementation,
     q: Vec<f32>,
     k: Vec<f32>,
     v: Vec<f32>,
@@ -53,6 +54,7 @@ impl Inputs {
         } = sizes;
         Self {
             sizes,
+            implementation: Implementation::Auto,
             q: draw(heads * queries * dim, 5, 1.0),
             k: draw(heads * keys * dim, 5, 1.0),
             v: draw(heads * keys * value_dim, 1001, 0.002),
@@ -131,7 +133,10 @@ impl Inputs {
             leaf(&self.k, keys, dim),
             leaf(&self.v, keys, value_dim),
         );
-        let attention = Attention::knn(Neighbors::count(kept).unwrap());
+        let attention = Attention {
+            implementation: self.implementation,
+            ..Attention::knn(Neighbors::count(kept).unwrap())
+        };
         let (a, b, c) = (q.clone(), k.clone(), v.clone());
         let out = attend(a, b, c, Score::default(), scale, &attention, None).unwrap();
         let probe = tensor(&self.probe, [1, heads, queries, value_dim], &device).cast(dtype);
@@ -152,6 +157,13 @@ impl Inputs {
         self
     }
 
+    fn by(self, implementation: Implementation) -> Self {
+        Self {
+            implementation,
+            ..self
+        }
+    }
+
     #[track_caller]
     fn check(&self, scale: f64, kept: usize, name: &str, device: &Device, dtype: DType) {
         let tolerance = match dtype {
@@ -165,7 +177,10 @@ impl Inputs {
             .iter()
             .zip(actual.iter().zip(&expected))
         {
-            let what = format!("{name} {dtype:?}, {:?}, k = {kept}: {what}", self.sizes);
+            let what = format!(
+                "{name} {dtype:?}, {:?}, {:?}, k = {kept}: {what}",
+                self.implementation, self.sizes
+            );
             // A gradient may be nothing but rounding (one key has the weight 1): compare with 1e-4 at least.
             let scale = expected.iter().fold(1e-4f32, |m, x| m.max(x.abs()));
             let worst = actual.iter().zip(expected).fold(0.0f32, |worst, (a, e)| {
@@ -234,9 +249,38 @@ fn every_device_agrees_with_sorting() {
         value_dim,
     };
     for sizes in [shape(5, 9, 4, 4), shape(17, 65, 8, 5)] {
-        let inputs = Inputs::new(sizes, 3);
+        for implementation in [Implementation::Auto, Implementation::Flash] {
+            let inputs = Inputs::new(sizes, 3).by(implementation);
+            for (name, device) in devices() {
+                for kept in neighbors(sizes.keys) {
+                    inputs.check(0.25, kept, name, &device, DType::F32);
+                }
+            }
+        }
+    }
+}
+
+/// Sizes that share out the units of a cube in every way: rows that are alone or many, columns that
+/// are few, no power of two, or as many as there are units, and rows too long to be held.
+#[test]
+fn flash_agrees_with_sorting_at_every_size() {
+    for (queries, keys, dim, value_dim) in [
+        (1, 1, 1, 1),
+        (33, 129, 24, 64),
+        (20, 257, 3, 127),
+        (3, 3136, 32, 16),
+        (2, 7000, 64, 64),
+    ] {
+        let sizes = Sizes {
+            heads: 2,
+            queries,
+            keys,
+            dim,
+            value_dim,
+        };
+        let inputs = Inputs::new(sizes, 7).by(Implementation::Flash);
         for (name, device) in devices() {
-            for kept in neighbors(sizes.keys) {
+            for kept in [1, keys.div_ceil(3), keys] {
                 inputs.check(0.25, kept, name, &device, DType::F32);
             }
         }
@@ -254,8 +298,12 @@ fn half_types_agree_with_sorting() {
             dim: 16,
             value_dim: 16,
         };
-        for dtype in [DType::F16, DType::BF16] {
-            let inputs = Inputs::new(sizes, 5).rounded(dtype);
+        for (dtype, implementation) in [
+            (DType::F16, Implementation::Auto),
+            (DType::F16, Implementation::Flash),
+            (DType::BF16, Implementation::Auto),
+        ] {
+            let inputs = Inputs::new(sizes, 5).rounded(dtype).by(implementation);
             for (name, device) in devices() {
                 // The shading language of WebGPU has no bf16, and some adapters lack f16.
                 if !device.supports_dtype(dtype) {

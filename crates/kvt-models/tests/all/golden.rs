@@ -178,9 +178,10 @@ impl Golden<'_> {
         let largest = expected.iter().map(|value| value.abs()).fold(0.0, f32::max);
         assert!(largest > 0.0, "{}: {name} is all zeros", self.case);
         let pairs = actual.iter().zip(&expected);
-        // A NaN is no agreement.
         let wrong = |(actual, expected): &(&f32, &f32)| {
-            !((*actual - *expected).abs() / largest < TOLERANCE)
+            let difference = (*actual - *expected).abs() / largest;
+            // A NaN is no agreement.
+            difference.is_nan() || difference >= TOLERANCE
         };
         let count = pairs.clone().filter(wrong).count();
         if let Some((actual, expected)) = pairs.clone().find(wrong) {

@@ -40,6 +40,8 @@ choice! {
         Auto = "auto",
         /// One fused operation.
         Fused = "fused",
+        /// The same, and a GPU never writes a score to its memory: less memory, for time.
+        Flash = "flash",
         /// Full score matrix, dropped keys masked out.
         Masked = "masked",
         /// Kept keys and values gathered into smaller matrices.

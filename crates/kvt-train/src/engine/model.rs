@@ -40,6 +40,7 @@ pub fn model_config(plan: &ModelPlan, classes: Option<usize>) -> Result<ModelCon
                     implementation: match implementation {
                         ImplementationSetting::Auto => Implementation::Auto,
                         ImplementationSetting::Fused => Implementation::Fused,
+                        ImplementationSetting::Flash => Implementation::Flash,
                         ImplementationSetting::Masked => Implementation::Masked,
                         ImplementationSetting::Gathered => Implementation::Gathered,
                     },

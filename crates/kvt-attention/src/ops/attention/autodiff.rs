@@ -10,15 +10,15 @@ use burn::backend::{
     tensor::FloatTensor,
 };
 
-use super::AttentionOps;
+use super::{AttentionOps, AttentionSettings};
 use crate::ops::register;
 
 #[derive(Debug)]
 struct Attention;
 
 impl<B: AttentionOps> Backward<B, 3> for Attention {
-    /// q, k, v, what the backend saved, the scale, and the number of kept keys.
-    type State = ([FloatTensor<B>; 4], f64, usize);
+    /// q, k, v, what the backend saved, and the settings.
+    type State = ([FloatTensor<B>; 4], AttentionSettings);
 
     fn backward(
         self,
@@ -26,9 +26,9 @@ impl<B: AttentionOps> Backward<B, 3> for Attention {
         grads: &mut Gradients,
         _checkpointer: &mut Checkpointer,
     ) {
-        let ([q, k, v, saved], scale, kept) = ops.state;
+        let ([q, k, v, saved], settings) = ops.state;
         let grad = grads.consume::<B>(&ops.node);
-        let (q, k, v) = B::knn_attention_backward(q, k, v, saved, grad, scale, kept);
+        let (q, k, v) = B::knn_attention_backward(q, k, v, saved, grad, settings);
         let parents = ops.parents.map(|parent| parent.map(|node| node.id));
         register::<B, 3>(grads, parents, [q, k, v]);
     }
@@ -38,8 +38,8 @@ impl<B: AttentionOps> Backward<B, 3> for Attention {
 struct SelfAttention;
 
 impl<B: AttentionOps> Backward<B, 1> for SelfAttention {
-    /// qkv, what the backend saved, the number of heads, the scale, and the number of kept keys.
-    type State = ([FloatTensor<B>; 2], usize, f64, usize);
+    /// qkv, what the backend saved, the number of heads, and the settings.
+    type State = ([FloatTensor<B>; 2], usize, AttentionSettings);
 
     fn backward(
         self,
@@ -47,9 +47,9 @@ impl<B: AttentionOps> Backward<B, 1> for SelfAttention {
         grads: &mut Gradients,
         _checkpointer: &mut Checkpointer,
     ) {
-        let ([qkv, saved], heads, scale, kept) = ops.state;
+        let ([qkv, saved], heads, settings) = ops.state;
         unary::<B, _>(ops.parents, ops.node, grads, |grad| {
-            B::knn_self_attention_backward(qkv, saved, grad, heads, scale, kept)
+            B::knn_self_attention_backward(qkv, saved, grad, heads, settings)
         });
     }
 }
@@ -59,15 +59,14 @@ impl<B: AttentionOps, C: CheckpointStrategy> AttentionOps for Autodiff<B, C> {
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
-        scale: f64,
-        kept: usize,
+        settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let ((q, q_node), (k, k_node), (v, v_node)) =
             (q.into_parts(), k.into_parts(), v.into_parts());
-        let (out, saved) = B::knn_attention(q.clone(), k.clone(), v.clone(), scale, kept);
+        let (out, saved) = B::knn_attention(q.clone(), k.clone(), v.clone(), settings);
         let prep = Attention.prepare::<C>([q_node, k_node, v_node]);
         let out = match prep.compute_bound().stateful() {
-            OpsKind::Tracked(prep) => prep.finish(([q, k, v, saved.clone()], scale, kept), out),
+            OpsKind::Tracked(prep) => prep.finish(([q, k, v, saved.clone()], settings), out),
             OpsKind::UnTracked(prep) => prep.finish(out),
         };
         (out, Self::from_inner(saved))
@@ -76,21 +75,20 @@ impl<B: AttentionOps, C: CheckpointStrategy> AttentionOps for Autodiff<B, C> {
     fn knn_self_attention(
         qkv: FloatTensor<Self>,
         heads: usize,
-        scale: f64,
-        kept: usize,
+        settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let (qkv, node) = qkv.into_parts();
-        let (out, saved) = B::knn_self_attention(qkv.clone(), heads, scale, kept);
+        let (out, saved) = B::knn_self_attention(qkv.clone(), heads, settings);
         let out = match SelfAttention
             .prepare::<C>([node])
             .compute_bound()
             .stateful()
         {
-            OpsKind::Tracked(prep) => prep.finish(([qkv, saved.clone()], heads, scale, kept), out),
+            OpsKind::Tracked(prep) => prep.finish(([qkv, saved.clone()], heads, settings), out),
             OpsKind::UnTracked(prep) => prep.finish(out),
         };
         (out, Self::from_inner(saved))
     }
     // The backward methods keep their default bodies, which fit what the composed forward pass saves:
-    // a gradient of a gradient is right on the backends that have no kernel of their own.
+    // a gradient of a gradient is right where the backend used no kernel of its own.
 }

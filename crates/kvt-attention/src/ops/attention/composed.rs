@@ -8,7 +8,7 @@
 use burn::backend::{Backend, Scalar, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{Shape, Slice};
 
-use super::KnnOps;
+use super::{AttentionSettings, KnnOps};
 
 /// Scores that are kept, or made at a time: 128 MiB of them in f32.
 pub(super) const SCORES: usize = 1 << 25;
@@ -16,12 +16,11 @@ pub(super) const SCORES: usize = 1 << 25;
 /// Output, and the probabilities if there are at most `limit` of them; else a single number.
 pub(super) fn forward<B: KnnOps>(
     [q, k, v]: [FloatTensor<B>; 3],
-    scale: f64,
-    kept: usize,
+    settings: AttentionSettings,
     limit: usize,
 ) -> (FloatTensor<B>, FloatTensor<B>) {
     let Some(block) = block::<B>(&q, &k, limit) else {
-        let probabilities = probabilities::<B>(q, k, scale, kept);
+        let probabilities = probabilities::<B>(q, k, settings);
         return (B::float_matmul(probabilities.clone(), v), probabilities);
     };
     let blocks = blocks::<B>(&q, block);
@@ -29,31 +28,30 @@ pub(super) fn forward<B: KnnOps>(
     let saved = rows::<B>(&q, 0, 1);
     let out = blocks.map(|(start, end)| {
         let q = rows::<B>(&q, start, end);
-        let probabilities = probabilities::<B>(q, k.clone(), scale, kept);
+        let probabilities = probabilities::<B>(q, k.clone(), settings);
         B::float_matmul(probabilities, v.clone())
     });
     (B::float_cat(out.collect(), 2), saved)
 }
 
-/// The gradients of q, k and v; `saved`, `kept` and `limit` are those of [`forward`].
+/// The gradients of q, k and v; `saved`, `settings` and `limit` are those of [`forward`].
 pub(super) fn backward<B: KnnOps>(
     [q, k, v]: [FloatTensor<B>; 3],
     saved: FloatTensor<B>,
     grad: FloatTensor<B>,
-    scale: f64,
-    kept: usize,
+    settings: AttentionSettings,
     limit: usize,
 ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
     let Some(block) = block::<B>(&q, &k, limit) else {
-        return gradients::<B>([q, k, v], saved, grad, scale);
+        return gradients::<B>([q, k, v], saved, grad, settings.scale);
     };
     let mut q_grads = Vec::new();
     let mut sums: Option<(FloatTensor<B>, FloatTensor<B>)> = None;
     for (start, end) in blocks::<B>(&q, block) {
         let [q, grad] = [&q, &grad].map(|x| rows::<B>(x, start, end));
-        let probabilities = probabilities::<B>(q.clone(), k.clone(), scale, kept);
+        let probabilities = probabilities::<B>(q.clone(), k.clone(), settings);
         let inputs = [q, k.clone(), v.clone()];
-        let (q_grad, k_grad, v_grad) = gradients::<B>(inputs, probabilities, grad, scale);
+        let (q_grad, k_grad, v_grad) = gradients::<B>(inputs, probabilities, grad, settings.scale);
         q_grads.push(q_grad);
         sums = Some(match sums {
             None => (k_grad, v_grad),
@@ -65,14 +63,26 @@ pub(super) fn backward<B: KnnOps>(
     (q_grad, k_grad, v_grad)
 }
 
+/// [`backward`] where nothing was saved.
+pub(super) fn backward_from_inputs<B: KnnOps>(
+    inputs: [FloatTensor<B>; 3],
+    grad: FloatTensor<B>,
+    settings: AttentionSettings,
+) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    let (_, saved) = forward::<B>(inputs.clone(), settings, SCORES);
+    backward::<B>(inputs, saved, grad, settings, SCORES)
+}
+
 fn probabilities<B: KnnOps>(
     q: FloatTensor<B>,
     k: FloatTensor<B>,
-    scale: f64,
-    kept: usize,
+    settings: AttentionSettings,
 ) -> FloatTensor<B> {
-    let q = B::float_mul_scalar(q, Scalar::from(scale));
-    B::knn_softmax(B::float_matmul(q, B::float_swap_dims(k, 2, 3)), kept)
+    let q = B::float_mul_scalar(q, Scalar::from(settings.scale));
+    B::knn_softmax(
+        B::float_matmul(q, B::float_swap_dims(k, 2, 3)),
+        settings.kept,
+    )
 }
 
 fn gradients<B: KnnOps>(
@@ -143,6 +153,14 @@ mod tests {
         tensor(values, shape)
     }
 
+    fn settings(scale: f64, kept: usize) -> AttentionSettings {
+        AttentionSettings {
+            scale,
+            kept,
+            flash: false,
+        }
+    }
+
     /// Every block of queries sees all keys, so nothing but the order of sums may differ.
     #[test]
     fn blocks_of_queries_give_what_all_queries_at_once_give() {
@@ -151,8 +169,9 @@ mod tests {
         for kept in [1, 5, 17] {
             let run = |limit| {
                 let inputs = || [q.clone(), k.clone(), v.clone()];
-                let (out, saved) = forward::<Flex>(inputs(), 0.3, kept, limit);
-                let (a, b, c) = backward::<Flex>(inputs(), saved, grad.clone(), 0.3, kept, limit);
+                let settings = settings(0.3, kept);
+                let (out, saved) = forward::<Flex>(inputs(), settings, limit);
+                let (a, b, c) = backward::<Flex>(inputs(), saved, grad.clone(), settings, limit);
                 [out, a, b, c].map(|x| values_of(&x.to_contiguous()).to_vec())
             };
             let whole = run(usize::MAX);
@@ -171,9 +190,13 @@ mod tests {
     #[test]
     fn what_is_kept_does_not_grow_with_the_scores() {
         let (q, k, v) = (input(64, 1), input(64, 2), input(64, 3));
-        let (_, saved) = forward::<Flex>([q.clone(), k.clone(), v.clone()], 1.0, 9, usize::MAX);
+        let (_, saved) = forward::<Flex>(
+            [q.clone(), k.clone(), v.clone()],
+            settings(1.0, 9),
+            usize::MAX,
+        );
         assert_eq!(saved.shape().num_elements(), 2 * 3 * 64 * 64);
-        let (_, saved) = forward::<Flex>([q, k, v], 1.0, 9, 1000);
+        let (_, saved) = forward::<Flex>([q, k, v], settings(1.0, 9), 1000);
         assert_eq!(saved.shape().num_elements(), 2 * 3 * 8);
     }
 }

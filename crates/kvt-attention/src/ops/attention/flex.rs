@@ -3,8 +3,8 @@
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
 
-use super::AttentionOps;
 use super::blocks::{Heads, Place, Problem};
+use super::{AttentionOps, AttentionSettings};
 use crate::ops::buffer::{narrow, tensor, widen};
 use crate::ops::rows::RowState;
 
@@ -17,12 +17,11 @@ impl AttentionOps for Flex {
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
-        scale: f64,
-        kept: usize,
+        settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = q.dtype();
         let [q, k, v] = [q, k, v].map(prepare);
-        let problem = problem(&q, &k, &v, scale, kept);
+        let problem = problem(&q, &k, &v, settings);
         let (out, saved) = forward(&problem);
         // [batch, query, heads, value_dim] to [batch, heads, query, value_dim], in place.
         (narrow(out.permute(&[0, 2, 1, 3]), dtype), saved)
@@ -34,12 +33,11 @@ impl AttentionOps for Flex {
         v: FloatTensor<Self>,
         saved: FloatTensor<Self>,
         grad: FloatTensor<Self>,
-        scale: f64,
-        _kept: usize,
+        settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = q.dtype();
         let [q, k, v, grad] = [q, k, v, grad].map(prepare);
-        let problem = problem(&q, &k, &v, scale, 1);
+        let problem = problem(&q, &k, &v, settings);
         // Per image the gradients of q, k and v one after the other, each [tokens, heads, dim].
         let mut offset = 0;
         let places = [
@@ -78,12 +76,11 @@ impl AttentionOps for Flex {
     fn knn_self_attention(
         qkv: FloatTensor<Self>,
         heads: usize,
-        scale: f64,
-        kept: usize,
+        settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = qkv.dtype();
         let qkv = widen(qkv).to_contiguous();
-        let problem = packed(&qkv, heads, scale, kept);
+        let problem = packed(&qkv, heads, settings);
         let (out, saved) = forward(&problem);
         let out = out.reshape(Shape::new([
             problem.images,
@@ -98,12 +95,11 @@ impl AttentionOps for Flex {
         saved: FloatTensor<Self>,
         grad: FloatTensor<Self>,
         heads: usize,
-        scale: f64,
-        _kept: usize,
+        settings: AttentionSettings,
     ) -> FloatTensor<Self> {
         let dtype = qkv.dtype();
         let qkv = widen(qkv).to_contiguous();
-        let problem = packed(&qkv, heads, scale, 1);
+        let problem = packed(&qkv, heads, settings);
         let grad = widen(grad).to_contiguous();
         let [_, tokens, width] = grad.shape().dims();
         let grad_place = Place {
@@ -145,8 +141,7 @@ fn problem<'a>(
     q: &'a FloatTensor<Flex>,
     k: &'a FloatTensor<Flex>,
     v: &'a FloatTensor<Flex>,
-    scale: f64,
-    kept: usize,
+    settings: AttentionSettings,
 ) -> Problem<'a> {
     let [images, heads, queries, _] = q.shape().dims();
     let [_, _, keys, _] = k.shape().dims();
@@ -162,13 +157,13 @@ fn problem<'a>(
         q,
         k,
         v,
-        scale: scale as f32,
-        kept,
+        scale: settings.scale as f32,
+        kept: settings.kept,
     }
 }
 
 /// The problem of a contiguous `qkv`.
-fn packed(qkv: &FloatTensor<Flex>, heads: usize, scale: f64, kept: usize) -> Problem<'_> {
+fn packed(qkv: &FloatTensor<Flex>, heads: usize, settings: AttentionSettings) -> Problem<'_> {
     let [images, tokens, width] = qkv.shape().dims();
     let dim = width / 3 / heads;
     let [q, k, v] = [0, 1, 2].map(|part| Heads {
@@ -189,8 +184,8 @@ fn packed(qkv: &FloatTensor<Flex>, heads: usize, scale: f64, kept: usize) -> Pro
         q,
         k,
         v,
-        scale: scale as f32,
-        kept,
+        scale: settings.scale as f32,
+        kept: settings.kept,
     }
 }
 

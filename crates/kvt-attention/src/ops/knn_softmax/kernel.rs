@@ -6,7 +6,7 @@ use cubecl::prelude::*;
 
 /// Rounds of the search by value, which tells distinct scores apart in about ten, before the search
 /// by bits, which always ends.
-const ROUNDS: u32 = 24;
+pub(in crate::ops) const ROUNDS: u32 = 24;
 
 /// The part of a row that a unit looks at: every `step`-th score from `first`.
 #[derive(CubeType, Clone, Copy)]
@@ -62,7 +62,7 @@ fn total_max(value: u32, #[comptime] plane: bool) -> u32 {
 /// A u32 whose unsigned order is the order of the floats. Both zeros map to one key, and every NaN
 /// to the largest: shader compilers may assume that there is none, so it is found by its bits.
 #[cube]
-fn ordered_key<F: Float>(value: F) -> u32 {
+pub(in crate::ops) fn ordered_key<F: Float>(value: F) -> u32 {
     let value = f32::cast_from(value);
     let bits = u32::reinterpret(value);
     let bits = select(bits & 0x7fff_ffffu32 > 0x7f80_0000u32, 0x7fff_ffffu32, bits);
@@ -72,15 +72,35 @@ fn ordered_key<F: Float>(value: F) -> u32 {
 }
 
 /// The key of -inf.
-const NEGATIVE_INFINITY: u32 = 0x007f_ffff;
+pub(in crate::ops) const NEGATIVE_INFINITY: u32 = 0x007f_ffff;
 /// The key of +inf; only NaN's is larger.
-const INFINITY: u32 = 0xff80_0000;
+pub(in crate::ops) const INFINITY: u32 = 0xff80_0000;
 
 /// The float that [`ordered_key`] came from.
 #[cube]
-fn key_value(key: u32) -> f32 {
+pub(in crate::ops) fn key_value(key: u32) -> f32 {
     let mask = select(key >> 31u32 == 1u32, 0x8000_0000u32, 0xffff_ffffu32);
     f32::reinterpret(key ^ mask)
+}
+
+/// The next level of a search by value for the k-th largest key, of which there are `many` from `low`
+/// and `few` from `high`: interpolation and bisection in turn.
+#[cube]
+pub(in crate::ops) fn level_between(
+    low: u32,
+    high: u32,
+    many: u32,
+    few: u32,
+    k: u32,
+    round: u32,
+) -> u32 {
+    let from = key_value(low);
+    let share = select(
+        round & 1u32 == 0u32,
+        (f32::cast_from(many - k) + 0.5f32) / f32::cast_from(many - few),
+        0.5f32,
+    );
+    ordered_key::<f32>(from + (key_value(high) - from) * share)
 }
 
 /// How many keys of the row are at least `level`.
@@ -127,17 +147,11 @@ fn select_keys<F: Float>(
     let mut threshold = 0u32;
     let mut bound = 0u32;
 
-    // By value: interpolation and bisection in turn.
+    // By value.
     let mut found = false;
     let mut round = 0u32;
     while round < ROUNDS {
-        let from = key_value(low);
-        let share = select(
-            round & 1u32 == 0u32,
-            (f32::cast_from(many - k) + 0.5f32) / f32::cast_from(many - few),
-            0.5f32,
-        );
-        let level = ordered_key::<f32>(from + (key_value(high) - from) * share);
+        let level = level_between(low, high, many, few, k, round);
         round += 1u32;
         if level > low && level < high {
             let count = count_from::<F>(scores, part, level, plane, chunk);
@@ -284,7 +298,13 @@ pub(super) fn knn_softmax_kernel<F: Float>(
 
 /// `exp(score - max)` of a survivor, else 0.
 #[cube]
-fn weight<F: Float>(score: F, index: u32, max: f32, threshold: u32, bound: u32) -> f32 {
+pub(in crate::ops) fn weight<F: Float>(
+    score: F,
+    index: u32,
+    max: f32,
+    threshold: u32,
+    bound: u32,
+) -> f32 {
     let key = ordered_key::<F>(score);
     let kept = key > threshold || (key == threshold && index < bound);
     let mut weight = 0.0f32;

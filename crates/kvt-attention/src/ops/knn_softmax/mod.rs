@@ -8,7 +8,7 @@ mod autodiff;
 mod cube;
 mod flex;
 #[cfg(feature = "cube")]
-mod kernel;
+pub(super) mod kernel;
 
 /// What a backend provides for k-NN attention.
 ///

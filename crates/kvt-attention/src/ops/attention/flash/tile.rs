@@ -1,0 +1,206 @@
+//! What the kernels have in common: products of a row with many, and sums over many.
+
+use cubecl::prelude::*;
+
+use super::plan::Spread;
+
+/// The part of the sums that is this unit's.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Lane {
+    /// Its column.
+    pub column: usize,
+    /// Its first row.
+    pub row: usize,
+    /// The first pair that it looks at.
+    pub slice: usize,
+    /// Whether it has a part at all.
+    pub busy: bool,
+}
+
+#[cube]
+impl Lane {
+    pub(super) fn new(#[comptime] spread: Spread) -> Lane {
+        let unit = UNIT_POS as usize;
+        let group = unit / comptime!(spread.columns);
+        Lane {
+            column: unit % comptime!(spread.columns),
+            row: group % comptime!(spread.groups) * comptime!(spread.rows),
+            slice: group / comptime!(spread.groups),
+            busy: group < comptime!(spread.groups * spread.slices),
+        }
+    }
+}
+
+/// Reads rows of a tensor into shared memory; zeros past the last.
+#[cube]
+pub(super) fn load<F: Float, N: Size>(
+    x: &Tensor<Vector<F, N>>,
+    tile: &mut Shared<[Vector<f32, N>]>,
+    first: usize,
+    count: usize,
+    #[comptime] rows: usize,
+    #[comptime] columns: usize,
+    #[comptime] units: usize,
+) {
+    let mut i = UNIT_POS as usize;
+    while i < comptime!(rows * columns) {
+        let mut value = Vector::<f32, N>::new(0.0f32);
+        if i < count * columns {
+            value = Vector::cast_from(x[first * columns + i]);
+        }
+        tile[i] = value;
+        i += units;
+    }
+}
+
+/// The scalar products of the rows of a tile with the vectors of `x` from `at`.
+#[cube]
+pub(super) fn products<F: Float, N: Size>(
+    x: &Tensor<Vector<F, N>>,
+    at: usize,
+    tile: &Shared<[Vector<f32, N>]>,
+    products: &mut Array<f32>,
+    #[comptime] rows: usize,
+    #[comptime] columns: usize,
+) {
+    let mut sums = Array::<Vector<f32, N>>::new(rows);
+    #[unroll]
+    for row in 0..rows {
+        sums[row] = Vector::new(0.0f32);
+    }
+    for column in 0..columns {
+        let value = Vector::<f32, N>::cast_from(x[at + column]);
+        #[unroll]
+        for row in 0..rows {
+            sums[row] += value * tile[row * columns + column];
+        }
+    }
+    #[unroll]
+    for row in 0..rows {
+        let mut sum = 0.0f32;
+        #[unroll]
+        for i in 0..N::value() {
+            sum += sums[row].extract(i);
+        }
+        products[row] = sum;
+    }
+}
+
+/// Adds to the sums of this unit the vectors of `x` from row `first`, each with its weight for the
+/// row of the sum: `weights` has those of a row next to each other, `stride` from those of the next.
+#[cube]
+pub(super) fn accumulate<F: Float, N: Size>(
+    x: &Tensor<Vector<F, N>>,
+    first: usize,
+    count: usize,
+    weights: &Shared<[f32]>,
+    offset: usize,
+    sums: &mut Array<Vector<f32, N>>,
+    lane: &Lane,
+    #[comptime] stride: usize,
+    #[comptime] spread: Spread,
+) {
+    if lane.busy {
+        let mut i = lane.slice;
+        while i < count {
+            let at = (first + i) * comptime!(spread.columns) + lane.column;
+            let value = Vector::<f32, N>::cast_from(x[at]);
+            #[unroll]
+            for row in 0..comptime!(spread.rows) {
+                let weight = weights[offset + (lane.row + row) * stride + i];
+                sums[row] += value * Vector::new(weight);
+            }
+            i += comptime!(spread.slices);
+        }
+    }
+}
+
+/// Puts the sums of the slices together: then those of the first are the whole.
+#[cube]
+pub(super) fn merge<N: Size>(
+    sums: &mut Array<Vector<f32, N>>,
+    lane: &Lane,
+    #[comptime] units: usize,
+    #[comptime] spread: Spread,
+) {
+    if comptime!(spread.slices > 1) {
+        let mut parts = Shared::<[Vector<f32, N>]>::new_slice(units);
+        // Where there are slices, a unit has one row.
+        parts[UNIT_POS as usize] = sums[0];
+        sync_cube();
+        if lane.slice == 0 {
+            #[unroll]
+            for slice in 1..comptime!(spread.slices) {
+                let other = UNIT_POS as usize + slice * comptime!(spread.columns * spread.groups);
+                sums[0] += parts[other];
+            }
+        }
+    }
+}
+
+/// What units that share a row tell each other. Both halves are used in turn, so that one barrier
+/// is enough: who writes to a half has seen all who read it pass the barrier in between.
+#[derive(CubeType)]
+pub(super) struct Team {
+    words: Shared<[u32]>,
+    half: usize,
+    #[cube(comptime)]
+    units: usize,
+    #[cube(comptime)]
+    size: usize,
+}
+
+#[cube]
+impl Team {
+    pub(super) fn new(#[comptime] units: usize, #[comptime] size: usize) -> Team {
+        Team {
+            words: Shared::new_slice(comptime!(2 * units)),
+            half: 0usize.runtime(),
+            units,
+            size,
+        }
+    }
+
+    /// The first word of this unit's team, after all have given theirs. All units of the cube call it.
+    fn share(&mut self, word: u32) -> usize {
+        let base = self.half * self.units;
+        self.words[base + UNIT_POS as usize] = word;
+        sync_cube();
+        self.half = 1usize - self.half;
+        base + UNIT_POS as usize / self.size * self.size
+    }
+
+    pub(super) fn max(&mut self, value: u32) -> u32 {
+        let first = self.share(value);
+        let mut max = 0u32;
+        for i in 0..self.size {
+            let word = self.words[first + i];
+            max = select(word > max, word, max);
+        }
+        max
+    }
+
+    pub(super) fn sum(&mut self, value: f32) -> f32 {
+        let first = self.share(u32::reinterpret(value));
+        let mut sum = 0.0f32;
+        for i in 0..self.size {
+            sum += f32::reinterpret(self.words[first + i]);
+        }
+        sum
+    }
+
+    /// The sum over the team, and whether any team of the cube `wants` another turn.
+    pub(super) fn count(&mut self, value: u32, wants: bool) -> (u32, bool) {
+        let base = self.half * self.units;
+        let first = self.share(value | select(wants, 0x8000_0000u32, 0u32));
+        let mut sum = 0u32;
+        for i in 0..self.size {
+            sum += self.words[first + i] & 0x7fff_ffffu32;
+        }
+        let mut any = 0u32;
+        for team in 0..comptime!(self.units / self.size) {
+            any |= self.words[base + team * self.size] >> 31u32;
+        }
+        (sum, any == 1u32)
+    }
+}
