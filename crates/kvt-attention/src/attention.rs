@@ -29,8 +29,9 @@ pub enum Implementation {
     /// dropout, else one from scores to probabilities. Dot products only.
     Fused,
     /// The same, but where there is neither bias, mask nor dropout a GPU never writes a score to its
-    /// memory. Where it cannot (rows longer than the memory of its cores), and on the CPU, which never
-    /// does anyway, this is `fused`. Dot products only.
+    /// memory. What its cores cannot do (rows of scores that do not fit into their memory, vectors of
+    /// more than 512 numbers, f64) is composed of matrix products; the CPU, which stores no scores
+    /// anyway, does as for `Fused`. Dot products only.
     Flash,
     /// Burn's own operations: a threshold, a mask, a dense softmax (Algorithm 1).
     Masked,

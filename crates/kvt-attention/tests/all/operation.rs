@@ -2,7 +2,7 @@
 //! shapes, numbers of neighbours and types.
 
 use burn::tensor::{DType, Device, Tensor};
-use kvt_attention::{Attention, Implementation, Neighbors, Score, attend};
+use kvt_attention::{Attention, Implementation, Neighbors, Score, attend, attend_unchecked};
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 
@@ -285,6 +285,93 @@ fn flash_agrees_with_sorting_at_every_size() {
             }
         }
     }
+}
+
+/// What is saved of a row must tell its probabilities to the last digits, however large its scores
+/// are: two keys that tie share a row evenly.
+#[test]
+fn large_scores_lose_nothing() {
+    for (name, device) in devices() {
+        let device = device.autodiff();
+        for implementation in [Implementation::Fused, Implementation::Flash] {
+            let attention = Attention {
+                implementation,
+                ..Attention::knn(Neighbors::count(2).unwrap())
+            };
+            let q = tensor(&[1000.0], [1, 1, 1, 1], &device).require_grad();
+            let k = tensor(&[1000.0, 999.0, 1000.0], [1, 1, 3, 1], &device).require_grad();
+            let v = tensor(&[1.0, 5.0, 3.0], [1, 1, 3, 1], &device).require_grad();
+            let (a, b, c) = (q.clone(), k.clone(), v.clone());
+            let out = attend(a, b, c, Score::default(), 1.0, &attention, None).unwrap();
+            let grads = out.clone().sum().backward();
+            let grad = |x: &Tensor<4>| values(x.grad(&grads).unwrap());
+            let what = format!("{name} {implementation:?}");
+            assert_eq!(values(out), [2.0], "{what}");
+            assert_eq!(grad(&v), [0.5, 0.0, 0.5], "{what}");
+            // P * (dP - sum(P * dP)) = 0.5 * (1 - 2) and 0.5 * (3 - 2).
+            assert_eq!(grad(&k), [-500.0, 0.0, 500.0], "{what}");
+            assert_eq!(grad(&q), [0.0], "{what}");
+        }
+    }
+}
+
+/// A row without a value spoils the gradients of its query and of all keys, and no other query's.
+#[test]
+fn broken_rows_spoil_what_they_touch() {
+    for (name, device) in devices() {
+        let device = device.autodiff();
+        for implementation in [Implementation::Fused, Implementation::Flash] {
+            for bad in [f32::NAN, f32::INFINITY] {
+                let attention = Attention {
+                    implementation,
+                    ..Attention::knn(Neighbors::count(2).unwrap())
+                };
+                let q = tensor(&[1.0, bad, 2.0], [1, 1, 3, 1], &device).require_grad();
+                let k = tensor(&[1.0, 2.0, 3.0, 4.0], [1, 1, 4, 1], &device).require_grad();
+                let v = tensor(&[1.0, 2.0, 3.0, 5.0], [1, 1, 4, 1], &device).require_grad();
+                let (a, b, c) = (q.clone(), k.clone(), v.clone());
+                let out = attend(a, b, c, Score::default(), 1.0, &attention, None).unwrap();
+                let grads = out.clone().sum().backward();
+                let broken = |x: Tensor<4>| -> Vec<bool> {
+                    values(x).iter().map(|value| value.is_nan()).collect()
+                };
+                let what = format!("{name} {implementation:?} {bad}");
+                let one = [false, true, false];
+                assert_eq!(broken(out), one, "{what}");
+                assert_eq!(broken(q.grad(&grads).unwrap()), one, "{what}");
+                assert_eq!(broken(k.grad(&grads).unwrap()), [true; 4], "{what}");
+                assert_eq!(broken(v.grad(&grads).unwrap()), [true; 4], "{what}");
+            }
+        }
+    }
+}
+
+/// More cubes than one dimension of a grid may have.
+#[test]
+fn many_heads_agree_with_sorting() {
+    let sizes = Sizes {
+        heads: 70_000,
+        queries: 1,
+        keys: 2,
+        dim: 1,
+        value_dim: 1,
+    };
+    for implementation in [Implementation::Auto, Implementation::Flash] {
+        let inputs = Inputs::new(sizes, 9).by(implementation);
+        for (name, device) in devices() {
+            inputs.check(0.25, 1, name, &device, DType::F32);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "do not fit together")]
+fn modules_are_told_what_does_not_fit() {
+    let device = Device::flex();
+    let q = Tensor::<4>::ones([1, 1, 4, 8], &device);
+    let k = Tensor::<4>::ones([1, 1, 6, 4], &device);
+    let attention = Attention::dense();
+    let _ = attend_unchecked(q, k.clone(), k, Score::default(), 1.0, &attention, None);
 }
 
 /// Half types round what goes in, what comes out and, where scores and weights are tensors, these.

@@ -65,12 +65,16 @@ pub(super) fn backward<B: KnnOps>(
 
 /// [`backward`] where nothing was saved.
 pub(super) fn backward_from_inputs<B: KnnOps>(
-    inputs: [FloatTensor<B>; 3],
+    [q, k, v]: [FloatTensor<B>; 3],
     grad: FloatTensor<B>,
     settings: AttentionSettings,
 ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
-    let (_, saved) = forward::<B>(inputs.clone(), settings, SCORES);
-    backward::<B>(inputs, saved, grad, settings, SCORES)
+    let saved = match block::<B>(&q, &k, SCORES) {
+        None => probabilities::<B>(q.clone(), k.clone(), settings),
+        // Not looked at.
+        Some(_) => rows::<B>(&q, 0, 1),
+    };
+    backward::<B>([q, k, v], saved, grad, settings, SCORES)
 }
 
 fn probabilities<B: KnnOps>(

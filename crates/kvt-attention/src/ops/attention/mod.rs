@@ -70,8 +70,8 @@ pub trait AttentionOps: KnnOps {
         }
     }
 
-    /// [`Self::knn_attention`] where the scores are to stay out of memory. What it saves has a shape
-    /// that does not depend on the device.
+    /// [`Self::knn_attention`] where the scores are to stay out of memory. A backend that is fused saves
+    /// `saved::words` of a row, whatever its device can do; this body saves what it likes.
     #[fusion(meta = saved::specs)]
     fn flash_attention(
         q: FloatTensor<Self>,
@@ -134,12 +134,29 @@ pub trait AttentionOps: KnnOps {
 }
 
 /// `softmax(top_k(scale q k^T)) v` on any device, with its own gradient.
+///
+/// # Panics
+/// On tensors that do not fit together: the kernels would read past their ends.
 pub(crate) fn attention(
     q: Tensor<4>,
     k: Tensor<4>,
     v: Tensor<4>,
     settings: AttentionSettings,
 ) -> Tensor<4> {
+    let ([batch, heads, _, dim], [_, _, keys, value_dim]) = (q.dims(), v.dims());
+    assert!(
+        k.dims() == [batch, heads, keys, dim]
+            && v.dims() == [batch, heads, keys, value_dim]
+            && q.dtype() == k.dtype()
+            && q.dtype() == v.dtype(),
+        "attention: q {:?} of {:?}, k {:?} of {:?} and v {:?} of {:?} do not fit together",
+        q.dims(),
+        q.dtype(),
+        k.dims(),
+        k.dtype(),
+        v.dims(),
+        v.dtype(),
+    );
     let (q, k, v) = (q.into_dispatch(), k.into_dispatch(), v.into_dispatch());
     Tensor::from_dispatch(Dispatch::knn_attention(q, k, v, settings).0)
 }

@@ -5,11 +5,11 @@ use burn::tensor::{DType, Shape};
 
 use super::AttentionSettings;
 
-/// Numbers that are saved of a row: the logarithm of the sum of the exponentials and, where not all
-/// keys are kept, a bit for every key. The bits, since a score that is computed again in another
-/// kernel need not be the same to the last bit, and the threshold is one of them.
+/// Words that are saved of a row: its largest score, the sum of the exponentials below that, and,
+/// where not all keys are kept, a bit for every key. The bits, since a score that is computed again in
+/// another kernel need not be the same to the last bit, and keys may tie.
 pub(super) fn words(keys: usize, kept: usize) -> usize {
-    1 + if kept < keys { keys.div_ceil(32) } else { 0 }
+    2 + if kept < keys { keys.div_ceil(32) } else { 0 }
 }
 
 /// Output and what is saved, `[batch, heads, query, words]`.
@@ -20,8 +20,7 @@ pub(super) fn specs(
     settings: &AttentionSettings,
 ) -> (TensorSpec, TensorSpec) {
     let [batch, heads, queries, _] = q.shape.dims();
-    let [_, _, keys, value_dim] = v.shape.dims();
-    debug_assert_eq!(k.shape.dims::<4>()[2], keys);
+    let [keys, value_dim] = [k.shape[2], v.shape[3]];
     let shape = |last| Shape::new([batch, heads, queries, last]);
     (
         TensorSpec::new(shape(value_dim), q.dtype),

@@ -6,26 +6,37 @@ use cubecl::prelude::*;
 
 use super::forward::saved_words;
 use super::plan::Plan;
-use super::tile::{Lane, Team, accumulate, load, merge, products};
+use super::tile::{Lane, Team, accumulate, clear, load, merge, products};
 
-/// The probability of a key from its score.
+/// The probability of a key from its score and what was saved of the row: largest score, sum, and a
+/// word that has the bit of the key.
 #[cube]
 fn probability(
     score: f32,
-    saved: &Tensor<f32>,
-    row: usize,
+    max: u32,
+    sum: u32,
+    word: u32,
     key: usize,
-    words: usize,
     #[comptime] select: bool,
 ) -> f32 {
-    let mut probability = (score - saved[row * words]).exp();
+    let mut probability = (score - f32::reinterpret(max)).exp() / f32::reinterpret(sum);
     if comptime!(select) {
-        let word = u32::reinterpret(saved[row * words + 1 + key / 32]);
-        if (word >> (key % 32) as u32) & 1u32 == 0u32 {
+        let bit = (word >> (key % 32) as u32) & 1u32;
+        if bit == 0u32 {
             probability = 0.0f32;
         }
     }
     probability
+}
+
+/// The word with the bit of a key; none where all are kept.
+#[cube]
+fn word_of(saved: &Tensor<u32>, row: usize, key: usize, #[comptime] select: bool) -> u32 {
+    let mut word = 0u32;
+    if comptime!(select) {
+        word = saved[row + 2 + key / 32];
+    }
+    word
 }
 
 /// The gradient of the queries, and of every row `sum(dP * P)`, which [`flash_backward_keys_kernel`]
@@ -39,7 +50,7 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
     k: &Tensor<Vector<F, N>>,
     v: &Tensor<Vector<F, M>>,
     grad: &Tensor<Vector<F, M>>,
-    saved: &Tensor<f32>,
+    saved: &Tensor<u32>,
     q_grad: &mut Tensor<Vector<F, N>>,
     means: &mut Tensor<f32>,
     heads: u32,
@@ -69,6 +80,7 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
         &mut q_tile,
         first_row,
         present,
+        scale,
         plan.rows,
         plan.head,
         plan.units,
@@ -78,6 +90,7 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
         &mut grad_tile,
         first_row,
         present,
+        1.0f32,
         plan.rows,
         plan.value,
         plan.units,
@@ -86,13 +99,8 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
     let mut weights = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.capacity));
     let spread = comptime!(plan.spread(plan.head));
     let lane = Lane::new(spread);
-    let mut sums = Array::<Vector<f32, N>>::new(comptime!(spread.rows));
-    let mut plain_sums = Array::<Vector<f32, N>>::new(comptime!(spread.rows));
-    #[unroll]
-    for i in 0..comptime!(spread.rows) {
-        sums[i] = Vector::new(0.0f32);
-        plain_sums[i] = Vector::new(0.0f32);
-    }
+    let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * spread.rows));
+    clear::<N>(&mut sums, comptime!(2 * spread.rows));
     let mut scores = Array::<f32>::new(plan.rows);
     let mut gains = Array::<f32>::new(plan.rows);
     let mut parts = Array::<f32>::new(plan.rows);
@@ -112,6 +120,7 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
                 at * plan.head,
                 &q_tile,
                 &mut scores,
+                1.0f32,
                 plan.rows,
                 plan.head,
             );
@@ -120,6 +129,7 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
                 at * plan.value,
                 &grad_tile,
                 &mut gains,
+                1.0f32,
                 plan.rows,
                 plan.value,
             );
@@ -127,8 +137,16 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
             for row in 0..plan.rows {
                 let mut p = 0.0f32;
                 if row < present {
-                    let score = scores[row] * scale;
-                    p = probability(score, saved, first_row + row, key, words, plan.select);
+                    let at = (first_row + row) * words;
+                    let word = word_of(saved, at, key, plan.select);
+                    p = probability(
+                        scores[row],
+                        saved[at],
+                        saved[at + 1],
+                        word,
+                        key,
+                        plan.select,
+                    );
                 }
                 let gain = p * gains[row];
                 parts[row] += gain;
@@ -149,21 +167,9 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
             from,
             count,
             &weights,
-            0,
             &mut sums,
             &lane,
-            plan.capacity,
-            spread,
-        );
-        accumulate::<F, N>(
-            k,
-            from,
-            count,
-            &weights,
-            plan.units,
-            &mut plain_sums,
-            &lane,
-            plan.capacity,
+            comptime!(plan.layout(0, 2)),
             spread,
         );
         start += plan.units;
@@ -196,15 +202,15 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
     }
     sync_cube();
 
-    merge::<N>(&mut sums, &lane, plan.units, spread);
-    merge::<N>(&mut plain_sums, &lane, plan.units, spread);
+    merge::<N>(&mut sums, &lane, plan.units, 2usize, spread);
     if lane.busy && lane.slice == 0 {
         #[unroll]
         for i in 0..comptime!(spread.rows) {
             let row = lane.row + i;
             if row < present {
                 let mean = Vector::new(row_means[row]);
-                let value = (sums[i] - plain_sums[i] * mean) * Vector::new(scale);
+                let plain = sums[comptime!(spread.rows + i)];
+                let value = (sums[i] - plain * mean) * Vector::new(scale);
                 q_grad[(first_row + row) * plan.head + lane.column] = Vector::cast_from(value);
             }
         }
@@ -218,7 +224,7 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
     k: &Tensor<Vector<F, N>>,
     v: &Tensor<Vector<F, M>>,
     grad: &Tensor<Vector<F, M>>,
-    saved: &Tensor<f32>,
+    saved: &Tensor<u32>,
     means: &Tensor<f32>,
     k_grad: &mut Tensor<Vector<F, N>>,
     v_grad: &mut Tensor<Vector<F, M>>,
@@ -249,6 +255,7 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
         &mut k_tile,
         first_key,
         present,
+        1.0f32,
         plan.rows,
         plan.head,
         plan.units,
@@ -258,6 +265,7 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
         &mut v_tile,
         first_key,
         present,
+        1.0f32,
         plan.rows,
         plan.value,
         plan.units,
@@ -270,14 +278,8 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
     let v_lane = Lane::new(v_spread);
     let mut k_sums = Array::<Vector<f32, N>>::new(comptime!(k_spread.rows));
     let mut v_sums = Array::<Vector<f32, M>>::new(comptime!(v_spread.rows));
-    #[unroll]
-    for i in 0..comptime!(k_spread.rows) {
-        k_sums[i] = Vector::new(0.0f32);
-    }
-    #[unroll]
-    for i in 0..comptime!(v_spread.rows) {
-        v_sums[i] = Vector::new(0.0f32);
-    }
+    clear::<N>(&mut k_sums, comptime!(k_spread.rows));
+    clear::<M>(&mut v_sums, comptime!(v_spread.rows));
     let mut scores = Array::<f32>::new(plan.rows);
     let mut gains = Array::<f32>::new(plan.rows);
 
@@ -292,6 +294,7 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
                 at * plan.head,
                 &k_tile,
                 &mut scores,
+                scale,
                 plan.rows,
                 plan.head,
             );
@@ -300,16 +303,19 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
                 at * plan.value,
                 &v_tile,
                 &mut gains,
+                1.0f32,
                 plan.rows,
                 plan.value,
             );
+            let (max, sum) = (saved[at * words], saved[at * words + 1]);
+            // The keys of a cube begin at a multiple of their number, a small power of two.
+            let word = word_of(saved, at * words, first, plan.select);
             let mean = means[at];
             #[unroll]
             for row in 0..plan.rows {
                 let mut p = 0.0f32;
                 if row < present {
-                    let score = scores[row] * scale;
-                    p = probability(score, saved, at, first + row, words, plan.select);
+                    p = probability(scores[row], max, sum, word, first + row, plan.select);
                 }
                 let at = row * plan.capacity + UNIT_POS as usize;
                 weights[at] = p * (gains[row] - mean) * scale;
@@ -328,10 +334,9 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
             from,
             count,
             &weights,
-            0,
             &mut k_sums,
             &k_lane,
-            plan.capacity,
+            comptime!(plan.layout(0, 1)),
             k_spread,
         );
         accumulate::<F, M>(
@@ -339,16 +344,15 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
             from,
             count,
             &weights,
-            plan.units,
             &mut v_sums,
             &v_lane,
-            plan.capacity,
+            comptime!(plan.layout(1, 1)),
             v_spread,
         );
         start += plan.units;
     }
-    merge::<N>(&mut k_sums, &k_lane, plan.units, k_spread);
-    merge::<M>(&mut v_sums, &v_lane, plan.units, v_spread);
+    merge::<N>(&mut k_sums, &k_lane, plan.units, 1usize, k_spread);
+    merge::<M>(&mut v_sums, &v_lane, plan.units, 1usize, v_spread);
     if k_lane.busy && k_lane.slice == 0 {
         #[unroll]
         for i in 0..comptime!(k_spread.rows) {

@@ -5,7 +5,7 @@ use cubecl::prelude::*;
 
 use super::plan::Plan;
 use super::select::{Part, select_keys};
-use super::tile::{Lane, Team, accumulate, load, merge, products};
+use super::tile::{Lane, Team, accumulate, clear, load, merge, products};
 use crate::ops::knn_softmax::kernel::{
     INFINITY, NEGATIVE_INFINITY, key_value, ordered_key, weight,
 };
@@ -13,7 +13,7 @@ use crate::ops::knn_softmax::kernel::{
 /// [`super::super::saved::words`], in a kernel.
 #[cube]
 pub(super) fn saved_words(keys: usize, #[comptime] select: bool) -> usize {
-    let mut words = 1usize;
+    let mut words = 2usize;
     if comptime!(select) {
         words += keys.div_ceil(32);
     }
@@ -26,7 +26,7 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     k: &Tensor<Vector<F, N>>,
     v: &Tensor<Vector<F, M>>,
     out: &mut Tensor<Vector<F, M>>,
-    saved: &mut Tensor<f32>,
+    saved: &mut Tensor<u32>,
     heads: u32,
     queries: u32,
     keys: u32,
@@ -50,7 +50,7 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     let mut tile = Shared::<[Vector<f32, N>]>::new_slice(comptime!(plan.rows * plan.head));
     let present = queries - first;
     load::<F, N>(
-        q, &mut tile, first_row, present, plan.rows, plan.head, plan.units,
+        q, &mut tile, first_row, present, scale, plan.rows, plan.head, plan.units,
     );
     sync_cube();
     let mut scores = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.capacity));
@@ -58,10 +58,18 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     let mut key = UNIT_POS as usize;
     while key < keys {
         let at = (first_key + key) * plan.head;
-        products::<F, N>(k, at, &tile, &mut row_products, plan.rows, plan.head);
+        products::<F, N>(
+            k,
+            at,
+            &tile,
+            &mut row_products,
+            1.0f32,
+            plan.rows,
+            plan.head,
+        );
         #[unroll]
         for row in 0..plan.rows {
-            scores[row * plan.capacity + key] = row_products[row] * scale;
+            scores[row * plan.capacity + key] = row_products[row];
         }
         key += plan.units;
     }
@@ -120,11 +128,12 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
         let words = saved_words(keys, plan.select);
         let at = (first_row + row) * words;
         if lane == 0 {
-            saved[at] = select(broken, nan, max + sum.ln());
+            saved[at] = u32::reinterpret(select(broken, nan, max));
+            saved[at + 1] = u32::reinterpret(sum);
         }
         if comptime!(plan.select) {
             let mut word = lane;
-            while word + 1 < words {
+            while word + 2 < words {
                 let mut bits = 0u32;
                 for bit in 0..32u32 {
                     let i = word * 32 + bit as usize;
@@ -133,7 +142,7 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
                         bits |= select(is_kept, 1u32, 0u32) << bit;
                     }
                 }
-                saved[at + 1 + word] = f32::reinterpret(bits);
+                saved[at + 2 + word] = bits;
                 word += team_size;
             }
         }
@@ -144,22 +153,18 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     let spread = comptime!(plan.spread(plan.value));
     let lane = Lane::new(spread);
     let mut sums = Array::<Vector<f32, M>>::new(comptime!(spread.rows));
-    #[unroll]
-    for row in 0..comptime!(spread.rows) {
-        sums[row] = Vector::new(0.0f32);
-    }
+    clear::<M>(&mut sums, comptime!(spread.rows));
     accumulate::<F, M>(
         v,
         first_key,
         keys,
         &scores,
-        0,
         &mut sums,
         &lane,
-        plan.capacity,
+        comptime!(plan.layout(0, 1)),
         spread,
     );
-    merge::<M>(&mut sums, &lane, plan.units, spread);
+    merge::<M>(&mut sums, &lane, plan.units, 1usize, spread);
     if lane.busy && lane.slice == 0 {
         #[unroll]
         for i in 0..comptime!(spread.rows) {

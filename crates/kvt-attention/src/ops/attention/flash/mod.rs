@@ -1,5 +1,5 @@
 //! Attention in kernels of its own on every CubeCL runtime: the scores are never in the memory of the
-//! device, whatever their number. Of a row remain a number and, where keys are dropped, a bit per key.
+//! device, whatever their number. Of a row remain two numbers and, where keys are dropped, a bit per key.
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
@@ -34,26 +34,34 @@ struct Flash {
 
 impl Flash {
     /// `None` where rows are too long for the shared memory of the device, vectors too long for its
-    /// cubes, or numbers more exact than the f32 of the kernels.
+    /// cubes, numbers more exact than the f32 of the kernels, or the tensors do not fit together.
     fn new([q, k, v]: [&CubeTensor; 3], kept: usize) -> Option<Self> {
-        if !matches!(q.dtype, DType::F32 | DType::F16 | DType::BF16) {
+        let [batch, heads, queries, head_dim] = q.shape().dims();
+        let [_, _, keys, value_dim] = v.shape().dims();
+        let fits = k.shape().dims() == [batch, heads, keys, head_dim]
+            && v.shape().dims() == [batch, heads, keys, value_dim]
+            && q.dtype == k.dtype
+            && q.dtype == v.dtype
+            && matches!(q.dtype, DType::F32 | DType::F16 | DType::BF16);
+        if !fits || batch * heads * queries == 0 {
             return None;
         }
-        let [batch, heads, _, head_dim] = q.shape().dims();
-        let keys = k.shape()[2];
         let sizes = Sizes {
             keys,
             head_dim,
-            value_dim: v.shape()[3],
+            value_dim,
         };
         let hardware = &q.client.properties().hardware;
         let select = kept < keys;
-        Some(Self {
+        let flash = Self {
             heads: batch * heads,
             sizes,
             forward: Plan::forward(hardware, sizes, select)?,
             backward: Plan::backward(hardware, sizes, select)?,
-        })
+        };
+        // As many cubes as can be counted.
+        u32::try_from(flash.heads * queries.max(keys)).ok()?;
+        Some(flash)
     }
 
     fn cubes(&self, rows: usize, plan: Plan, client: &Client) -> (CubeCount, CubeDim) {
@@ -91,7 +99,7 @@ pub(super) fn forward(
         &client,
         count,
         dim,
-        address(&[&q, &k, &v, saved]),
+        address(&[&q, &k, &v, saved, &out]),
         width(head_dim),
         width(value_dim),
         q.into_tensor_arg(),
@@ -129,7 +137,7 @@ pub(super) fn backward(
         value_dim,
     } = flash.sizes;
     let (client, dtype) = (q.client.clone(), q.dtype);
-    let address = address(&[&q, &k, &v, saved]);
+    let address = address(&[&q, &k, &v, saved, &grad]);
     let [q_grad, k_grad, v_grad] = grads.clone();
     let (count, dim) = flash.cubes(queries, flash.backward, &client);
     flash_backward_queries_kernel::launch(

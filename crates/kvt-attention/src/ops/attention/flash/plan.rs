@@ -8,6 +8,15 @@ const UNITS: usize = 128;
 /// Numbers per vector, at most: 16 bytes of f32.
 const WIDTH: usize = 4;
 
+/// Shared memory of a cube, in bytes, where that is enough for a row.
+const SHARED: usize = 48 << 10;
+
+/// Banks of shared memory: words that are this far from each other cannot be read at once.
+const BANKS: usize = 32;
+
+/// Buffers of a kernel, at most.
+const BINDINGS: u32 = 9;
+
 /// Sizes of a problem.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
@@ -27,7 +36,7 @@ pub(super) struct Plan {
     pub head: usize,
     /// Vectors of a value.
     pub value: usize,
-    /// Scores of a row that a cube holds.
+    /// Numbers from a row of scores or weights to the next.
     pub capacity: usize,
     /// Not all keys are kept.
     pub select: bool,
@@ -41,8 +50,15 @@ impl Plan {
         sizes: Sizes,
         select: bool,
     ) -> Option<Self> {
-        let capacity = sizes.keys;
-        Self::with(hardware, sizes, select, capacity, 16)
+        // A row, what aligns it, the query, its sum.
+        let of_a_row = sizes.keys + BANKS + sizes.head_dim + 1;
+        let plan = Self::with(hardware, sizes, select, of_a_row, 16)?;
+        // Rows begin so that the teams of a plane never wait for the same bank.
+        let past = (sizes.keys + BANKS - plan.team() % BANKS) % BANKS;
+        Some(Self {
+            capacity: sizes.keys + (BANKS - past) % BANKS,
+            ..plan
+        })
     }
 
     /// A cube of the backward pass, which goes through the scores tile by tile.
@@ -51,37 +67,43 @@ impl Plan {
         sizes: Sizes,
         select: bool,
     ) -> Option<Self> {
-        let units = units(hardware);
-        // Two weights of each pair, and of a row what both q and the gradient have.
-        Self::with(hardware, sizes, select, 2 * units, 8)
+        // Two weights of each pair, and two vectors.
+        let capacity = 2 * units(hardware);
+        let of_a_row = capacity + sizes.head_dim + sizes.value_dim + 1;
+        let plan = Self::with(hardware, sizes, select, of_a_row, 8)?;
+        Some(Self { capacity, ..plan })
     }
 
     fn with(
         hardware: &HardwareProperties,
         sizes: Sizes,
         select: bool,
-        capacity: usize,
+        of_a_row: usize,
         most: usize,
     ) -> Option<Self> {
         let units = units(hardware);
         let [head, value] = [sizes.head_dim, sizes.value_dim].map(|dim| dim / width(dim));
-        if units < 2 || head.max(value) > units {
+        if units < 2 || head.min(value).min(sizes.keys) == 0 || head.max(value) > units {
             return None;
         }
-        let of_a_row = capacity + 2 * (sizes.head_dim + sizes.value_dim) + 2;
-        // What the units tell each other.
-        let of_a_unit = 2 + 2 * WIDTH;
-        let free =
-            (hardware.max_shared_memory_size / size_of::<f32>()).checked_sub(units * of_a_unit)?;
-        let rows = (free / of_a_row).min(most).min(units);
-        // The largest power of two.
-        let rows = 1 << rows.checked_ilog2()?;
+        if hardware.max_bindings < BINDINGS {
+            return None;
+        }
+        // What the units tell each other: words, and the parts of two sums.
+        let of_the_units = units * (2 + 2 * WIDTH);
+        let room = |bytes: usize| {
+            let free = (bytes / size_of::<f32>()).checked_sub(of_the_units)?;
+            (free / of_a_row).min(most).min(units).checked_ilog2()
+        };
+        let most_bytes = hardware.max_shared_memory_size;
+        // More only where not even one row fits: the cubes of a core share its memory.
+        let rows = 1 << room(most_bytes.min(SHARED)).or_else(|| room(most_bytes))?;
         Some(Self {
             units,
             rows,
             head,
             value,
-            capacity,
+            capacity: 0,
             select,
         })
     }
@@ -89,6 +111,16 @@ impl Plan {
     /// Units that share a row where each looks at some of its keys.
     pub(super) fn team(self) -> usize {
         self.units / self.rows
+    }
+
+    /// Where `kinds` kinds of weights lie, after `first` others.
+    pub(super) fn layout(self, first: usize, kinds: usize) -> Layout {
+        Layout {
+            stride: self.capacity,
+            apart: self.units,
+            first,
+            kinds,
+        }
     }
 
     /// Who sums which part of the results, whose rows have as many vectors as `columns`.
@@ -104,7 +136,20 @@ impl Plan {
     }
 }
 
-/// A unit sums one column of some rows, over every so manieth pair.
+/// Weights in shared memory: those of a row and a kind next to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Layout {
+    /// Numbers from a row to the next.
+    pub stride: usize,
+    /// Numbers from a kind to the next.
+    pub apart: usize,
+    /// The first kind.
+    pub first: usize,
+    /// How many.
+    pub kinds: usize,
+}
+
+/// A unit sums one column of some rows, over some of the pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Spread {
     /// Vectors of a row.
@@ -166,18 +211,34 @@ mod tests {
     }
 
     /// 32 KiB are 8192 numbers; 1280 of them are for what 128 units tell each other. A row of 197
-    /// scores with its query and the like takes 455.
+    /// scores takes 294 with its query and the rest.
     #[test]
     fn rows_are_as_many_as_fit() {
         let forward = |shared, keys| Plan::forward(&hardware(shared, 1024), sizes(keys, 64), true);
-        assert_eq!(forward(32 << 10, 197).unwrap().rows, 8);
-        assert_eq!(forward(48 << 10, 197).unwrap().rows, 16);
+        assert_eq!(forward(32 << 10, 197).unwrap().rows, 16);
+        assert_eq!(forward(16 << 10, 197).unwrap().rows, 8);
         assert_eq!(forward(32 << 10, 3136).unwrap().rows, 2);
-        assert_eq!(forward(32 << 10, 6654).unwrap().rows, 1);
-        assert_eq!(forward(32 << 10, 6655), None);
+        assert_eq!(forward(32 << 10, 6815).unwrap().rows, 1);
+        assert_eq!(forward(32 << 10, 6816), None);
+        // A core with much memory is shared, unless a row needs it.
+        assert_eq!(forward(227 << 10, 3136).unwrap().rows, 2);
+        assert_eq!(forward(227 << 10, 16_384).unwrap().rows, 2);
         // The backward pass does not hold rows.
         let backward = Plan::backward(&hardware(32 << 10, 1024), sizes(1 << 20, 64), true);
         assert_eq!(backward.unwrap().rows, 8);
+    }
+
+    /// The units of a plane look at neighbours in a few rows.
+    #[test]
+    fn the_rows_of_a_plane_lie_in_different_banks() {
+        for keys in [1, 31, 32, 196, 197, 256, 784, 3136] {
+            let plan = Plan::forward(&hardware(48 << 10, 1024), sizes(keys, 64), true).unwrap();
+            assert!((keys..keys + 32).contains(&plan.capacity));
+            let team = plan.team();
+            let bank = |unit: usize| (unit / team * plan.capacity + unit % team) % 32;
+            let banks: std::collections::BTreeSet<usize> = (0..32).map(bank).collect();
+            assert_eq!(banks.len(), 32, "{keys} keys, {} rows", plan.rows);
+        }
     }
 
     #[test]

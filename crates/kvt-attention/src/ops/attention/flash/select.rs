@@ -15,7 +15,8 @@ pub(super) struct Part {
 }
 
 /// Threshold and bound that keep `kept` of more keys, as in [`crate::ops::knn_softmax::kernel`]: by
-/// value, then by bits, then by the index of those that tie. All teams search in step, one question
+/// value, then by bits, then by the index of those that tie. There the rows of a cube search each for
+/// itself; here they put their counts together at barriers, so all teams search in step, one question
 /// per turn, until none has one left. All units of the cube call it.
 #[cube]
 pub(super) fn select_keys(

@@ -2,7 +2,7 @@
 
 use cubecl::prelude::*;
 
-use super::plan::Spread;
+use super::plan::{Layout, Spread};
 
 /// The part of the sums that is this unit's.
 #[derive(CubeType, Clone, Copy)]
@@ -31,13 +31,14 @@ impl Lane {
     }
 }
 
-/// Reads rows of a tensor into shared memory; zeros past the last.
+/// Reads rows of a tensor into shared memory, times a factor; zeros past the last.
 #[cube]
 pub(super) fn load<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
     tile: &mut Shared<[Vector<f32, N>]>,
     first: usize,
     count: usize,
+    factor: f32,
     #[comptime] rows: usize,
     #[comptime] columns: usize,
     #[comptime] units: usize,
@@ -46,20 +47,22 @@ pub(super) fn load<F: Float, N: Size>(
     while i < comptime!(rows * columns) {
         let mut value = Vector::<f32, N>::new(0.0f32);
         if i < count * columns {
-            value = Vector::cast_from(x[first * columns + i]);
+            value = Vector::cast_from(x[first * columns + i]) * Vector::new(factor);
         }
         tile[i] = value;
         i += units;
     }
 }
 
-/// The scalar products of the rows of a tile with the vectors of `x` from `at`.
+/// The scalar products of the rows of a tile with the vectors of `x` from `at`, times a factor. The
+/// scale of the scores is put on the queries, in the tile or here, so that all kernels round alike.
 #[cube]
 pub(super) fn products<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
     at: usize,
     tile: &Shared<[Vector<f32, N>]>,
     products: &mut Array<f32>,
+    factor: f32,
     #[comptime] rows: usize,
     #[comptime] columns: usize,
 ) {
@@ -69,7 +72,7 @@ pub(super) fn products<F: Float, N: Size>(
         sums[row] = Vector::new(0.0f32);
     }
     for column in 0..columns {
-        let value = Vector::<f32, N>::cast_from(x[at + column]);
+        let value = Vector::<f32, N>::cast_from(x[at + column]) * Vector::new(factor);
         #[unroll]
         for row in 0..rows {
             sums[row] += value * tile[row * columns + column];
@@ -87,17 +90,16 @@ pub(super) fn products<F: Float, N: Size>(
 }
 
 /// Adds to the sums of this unit the vectors of `x` from row `first`, each with its weight for the
-/// row of the sum: `weights` has those of a row next to each other, `stride` from those of the next.
+/// row of the sum. Weights of more than one kind make as many sums, those of a kind one after the other.
 #[cube]
 pub(super) fn accumulate<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
     first: usize,
     count: usize,
     weights: &Shared<[f32]>,
-    offset: usize,
     sums: &mut Array<Vector<f32, N>>,
     lane: &Lane,
-    #[comptime] stride: usize,
+    #[comptime] layout: Layout,
     #[comptime] spread: Spread,
 ) {
     if lane.busy {
@@ -107,8 +109,13 @@ pub(super) fn accumulate<F: Float, N: Size>(
             let value = Vector::<f32, N>::cast_from(x[at]);
             #[unroll]
             for row in 0..comptime!(spread.rows) {
-                let weight = weights[offset + (lane.row + row) * stride + i];
-                sums[row] += value * Vector::new(weight);
+                let from = (lane.row + row) * comptime!(layout.stride) + i;
+                #[unroll]
+                for kind in 0..comptime!(layout.kinds) {
+                    let kind_from = comptime!((layout.first + kind) * layout.apart);
+                    let weight = weights[from + kind_from];
+                    sums[comptime!(kind * spread.rows + row)] += value * Vector::new(weight);
+                }
             }
             i += comptime!(spread.slices);
         }
@@ -121,20 +128,37 @@ pub(super) fn merge<N: Size>(
     sums: &mut Array<Vector<f32, N>>,
     lane: &Lane,
     #[comptime] units: usize,
+    #[comptime] kinds: usize,
     #[comptime] spread: Spread,
 ) {
     if comptime!(spread.slices > 1) {
-        let mut parts = Shared::<[Vector<f32, N>]>::new_slice(units);
+        let mut parts = Shared::<[Vector<f32, N>]>::new_slice(comptime!(kinds * units));
+        let unit = UNIT_POS as usize;
         // Where there are slices, a unit has one row.
-        parts[UNIT_POS as usize] = sums[0];
+        #[unroll]
+        for kind in 0..kinds {
+            parts[unit + comptime!(kind * units)] = sums[kind];
+        }
         sync_cube();
         if lane.slice == 0 {
             #[unroll]
             for slice in 1..comptime!(spread.slices) {
-                let other = UNIT_POS as usize + slice * comptime!(spread.columns * spread.groups);
-                sums[0] += parts[other];
+                let other = unit + comptime!(slice * spread.columns * spread.groups);
+                #[unroll]
+                for kind in 0..kinds {
+                    sums[kind] += parts[other + comptime!(kind * units)];
+                }
             }
         }
+    }
+}
+
+/// Zeros.
+#[cube]
+pub(super) fn clear<N: Size>(sums: &mut Array<Vector<f32, N>>, #[comptime] count: usize) {
+    #[unroll]
+    for i in 0..count {
+        sums[i] = Vector::new(0.0f32);
     }
 }
 
