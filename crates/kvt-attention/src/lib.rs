@@ -7,6 +7,7 @@
 //! - [`knn_softmax`]: from scores to the probabilities of the kept keys, on every backend.
 //! - [`gelu()`], [`linear()`], [`linear_add()`], [`layer_norm()`], [`depthwise_conv2d()`]: what else a vision
 //!   transformer spends its time in.
+//! - [`contiguous_gradient`]: what a convolution of Burn's needs behind it on a GPU.
 //! - [`adamw()`], [`square_sum()`]: what an optimizer does to every parameter.
 //! - [`Key`], [`Phase`]: keyed randomness, so that a seed gives one result.
 //!
@@ -30,7 +31,7 @@ pub use module::MultiHeadAttention;
 pub use neighbors::{Neighbors, NeighborsError};
 pub use ops::{
     AdamWStep, AttentionOps, AttentionSettings, DepthwiseOps, GeluOps, KnnOps, LayerNormOps,
-    LinearOps, OptimizerOps, adamw, depthwise_conv2d, gelu, knn_softmax, layer_norm, linear,
-    linear_add, square_sum,
+    LayoutOps, LinearOps, OptimizerOps, adamw, contiguous_gradient, depthwise_conv2d, gelu,
+    knn_softmax, layer_norm, linear, linear_add, square_sum,
 };
 pub use random::{Key, Phase};

@@ -8,6 +8,7 @@
 
 pub(crate) mod attention;
 mod buffer;
+mod contiguous;
 mod depthwise;
 mod gelu;
 mod knn_softmax;
@@ -20,6 +21,7 @@ pub(crate) mod portable;
 mod rows;
 
 pub use attention::{AttentionOps, AttentionSettings};
+pub use contiguous::{LayoutOps, contiguous_gradient};
 pub use depthwise::{DepthwiseOps, depthwise_conv2d};
 pub use gelu::{GeluOps, gelu};
 pub use knn_softmax::{KnnOps, knn_softmax};

@@ -8,6 +8,7 @@
     reason = "tests"
 )]
 
+mod contiguous;
 mod depthwise;
 mod devices;
 mod gelu;

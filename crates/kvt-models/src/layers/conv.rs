@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
-use kvt_attention::depthwise_conv2d;
+use kvt_attention::{contiguous_gradient, depthwise_conv2d};
 
 /// A two-dimensional convolution with square kernels.
 #[derive(Module, Debug)]
@@ -93,13 +93,13 @@ impl Conv2d {
         } = self.settings;
         let (weight, bias) = (self.weight.val(), self.bias.as_ref().map(Param::val));
         if groups == in_channels && groups > 1 {
-            let out = depthwise_conv2d(x, weight, stride, padding);
+            let out = contiguous_gradient(depthwise_conv2d(x, weight, stride, padding));
             return match bias {
                 Some(bias) => out + bias.reshape([1, -1, 1, 1]),
                 None => out,
             };
         }
         let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], groups);
-        conv2d(x, weight, bias, options)
+        contiguous_gradient(conv2d(x, weight, bias, options))
     }
 }

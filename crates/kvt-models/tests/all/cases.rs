@@ -17,13 +17,18 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// The files of a family, by their beginning.
+/// A file without its folder.
+pub(crate) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+/// The files whose names begin so; there are some.
 pub(crate) fn files(family: &str) -> Vec<PathBuf> {
     let entries = fs_err::read_dir(folder()).unwrap();
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.unwrap().path())
         .filter(|path| {
-            let name = path.file_name().unwrap().to_string_lossy();
+            let name = file_name(path);
             name.starts_with(family) && name.ends_with(".safetensors")
         })
         .collect();
@@ -38,7 +43,7 @@ pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig
     let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
     let config = &header.metadata().as_ref().unwrap()["config"];
     let config = Json(serde_json::from_str(config).unwrap(), implementation);
-    let name = path.file_name().unwrap().to_string_lossy();
+    let name = file_name(path);
     match name.split('_').next().unwrap() {
         "deit" => deit(&config).into(),
         "swin" => swin(&config).into(),

@@ -5,7 +5,7 @@
 //! `grad.`: of the images, and of the parameters. Models with batch norms have `train.` too, for a
 //! step of training from the same weights: logits, gradients, and the running statistics after it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
@@ -13,7 +13,7 @@ use kvt_attention::{Implementation, Key, Phase};
 use kvt_models::Model;
 use kvt_models::weights::{LoadOptions, Outcome, StateDict, read};
 
-use crate::cases::{config, files, folder};
+use crate::cases::{config, file_name, files, folder};
 use crate::gpu::gpu;
 
 /// Largest difference, relative to the largest magnitude.
@@ -71,13 +71,15 @@ fn a_nested_pytorch_checkpoint_gives_the_same_weights() {
 fn compare_on_gpu(case: &str) {
     let Some(device) = gpu() else { return };
     let family = case.split_inclusive('_').next().unwrap();
-    let cases = match std::env::var("KVT_GPU_CASES").as_deref() {
-        Err(_) => files(case),
-        Ok("all") => files(family),
-        Ok(start) if start.starts_with(family) => files(start),
-        Ok(_) => return,
+    let asked = std::env::var("KVT_GPU_CASES").ok();
+    let cases = match asked.as_deref() {
+        None => files(case),
+        Some("all") => files(family),
+        // There are some, but perhaps of another family.
+        Some(start) => files(start),
     };
-    for path in cases {
+    let of_family = |path: &PathBuf| file_name(path).starts_with(family);
+    for path in cases.into_iter().filter(of_family) {
         compare(&path, Implementation::Auto, &device.clone().autodiff());
     }
 }
