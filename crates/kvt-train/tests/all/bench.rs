@@ -95,7 +95,7 @@ fn nonsense_is_refused() {
         (["attention", "--shape", "2,3,0,4"], "four positive numbers"),
         (
             ["attention", "--implementation", "fast"],
-            "auto, fused, masked, gathered",
+            "auto, fused, flash, masked, gathered",
         ),
         (["attention", "--k", "0"], "invalid value '0' for '--k"),
         (
