@@ -10,7 +10,15 @@ const FOLDERS: [(&[&str], &[&str]); 2] = [
     (&["knn_softmax"], &["kernel"]),
     (
         &["attention", "flash"],
-        &["plan", "tile", "select", "forward", "backward"],
+        &[
+            "plan",
+            "tile",
+            "row",
+            "select",
+            "forward",
+            "backward_queries",
+            "backward_keys",
+        ],
     ),
 ];
 

@@ -23,7 +23,8 @@ use cubecl_runtime::server::BufferBinding;
 mod ops {
     include!(concat!(env!("OUT_DIR"), "/ops.rs"));
 }
-use ops::attention::flash::backward::{flash_backward_keys_kernel, flash_backward_queries_kernel};
+use ops::attention::flash::backward_keys::flash_backward_keys_kernel;
+use ops::attention::flash::backward_queries::flash_backward_queries_kernel;
 use ops::attention::flash::forward::flash_forward_kernel;
 use ops::attention::flash::plan::{Plan, Sizes, width};
 use ops::knn_softmax::kernel::{knn_softmax_backward_kernel, knn_softmax_kernel};

@@ -4,21 +4,12 @@
 use cubecl::prelude::*;
 
 use super::plan::Plan;
+use super::row::saved_words;
 use super::select::{Part, select_keys};
-use super::tile::{Lane, Team, accumulate, clear, load, merge, products};
+use super::tile::{Block, Lane, Team, accumulate, clear, load, merge, products};
 use crate::ops::knn_softmax::kernel::{
     INFINITY, NEGATIVE_INFINITY, key_value, ordered_key, weight,
 };
-
-/// [`super::super::saved::words`], in a kernel.
-#[cube]
-pub(super) fn saved_words(keys: usize, #[comptime] select: bool) -> usize {
-    let mut words = 2usize;
-    if comptime!(select) {
-        words += keys.div_ceil(32);
-    }
-    words
-}
 
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
@@ -37,18 +28,16 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
 ) {
     let queries = queries as usize;
     let keys = keys as usize;
-    let blocks = queries.div_ceil(plan.rows);
-    let head = CUBE_POS / blocks;
-    if head >= heads as usize {
+    let block = Block::new(queries, plan.rows);
+    if block.head >= heads as usize {
         terminate!();
     }
-    let first = CUBE_POS % blocks * plan.rows;
-    let first_row = head * queries + first;
-    let first_key = head * keys;
+    let first_row = block.head * queries + block.first;
+    let first_key = block.head * keys;
+    let present = block.present;
 
     // Scores, a key per unit.
     let mut tile = Shared::<[Vector<f32, N>]>::new_slice(comptime!(plan.rows * plan.head));
-    let present = queries - first;
     load::<F, N>(
         q, &mut tile, first_row, present, scale, plan.rows, plan.head, plan.units,
     );

@@ -9,15 +9,18 @@ use burn_cubecl::{
 };
 use cubecl::prelude::*;
 
-use backward::{flash_backward_keys_kernel, flash_backward_queries_kernel};
+use backward_keys::flash_backward_keys_kernel;
+use backward_queries::flash_backward_queries_kernel;
 use forward::flash_forward_kernel;
 use plan::{Plan, Sizes, width};
 
 use super::AttentionSettings;
 
-mod backward;
+mod backward_keys;
+mod backward_queries;
 mod forward;
 mod plan;
+mod row;
 mod select;
 mod tile;
 

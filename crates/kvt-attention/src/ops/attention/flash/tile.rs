@@ -4,6 +4,31 @@ use cubecl::prelude::*;
 
 use super::plan::{Layout, Spread};
 
+/// The rows of a cube.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Block {
+    /// Their head, counted over all images; may be past the last.
+    pub head: usize,
+    /// The first, in its head.
+    pub first: usize,
+    /// How many there are from the first to the end of the head.
+    pub present: usize,
+}
+
+#[cube]
+impl Block {
+    /// The rows of this cube, where a head has `count`.
+    pub(super) fn new(count: usize, #[comptime] rows: usize) -> Block {
+        let blocks = count.div_ceil(rows);
+        let first = CUBE_POS % blocks * rows;
+        Block {
+            head: CUBE_POS / blocks,
+            first,
+            present: count - first,
+        }
+    }
+}
+
 /// The part of the sums that is this unit's.
 #[derive(CubeType, Clone, Copy)]
 pub(super) struct Lane {
