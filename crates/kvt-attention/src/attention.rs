@@ -4,7 +4,12 @@ use burn::tensor::{Bool, DType, Distribution, Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::ops::{AttentionSettings, attention as ops, knn_softmax, portable};
-use crate::{Key, Neighbors, NeighborsError};
+use crate::{Key, Neighbors};
+
+mod check;
+
+pub use check::AttentionError;
+use check::check;
 
 /// By what a query ranks its keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,41 +175,6 @@ pub struct Dropout {
     pub key: Key,
 }
 
-/// Shapes or settings that do not fit together.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum AttentionError {
-    /// Two tensors disagree.
-    #[error(
-        "`{name}` has shape {actual:?}, expected {expected:?} ([batch, heads, tokens, head_dim])"
-    )]
-    Shape {
-        /// Which tensor.
-        name: &'static str,
-        /// Its shape.
-        actual: [usize; 4],
-        /// What the others ask for.
-        expected: [usize; 4],
-    },
-    /// A bias or mask that cannot be broadcast to the scores.
-    #[error(
-        "`{name}` has shape {actual:?}, which does not broadcast to {scores:?} ([batch, heads, query, key])"
-    )]
-    Broadcast {
-        /// Which tensor.
-        name: &'static str,
-        /// Its shape.
-        actual: [usize; 4],
-        /// The shape of the scores.
-        scores: [usize; 4],
-    },
-    /// A setting out of its range.
-    #[error("{0}")]
-    Setting(&'static str),
-    /// A number of neighbours that makes no sense.
-    #[error(transparent)]
-    Neighbors(#[from] NeighborsError),
-}
-
 /// `softmax(top_k(scale / temperature * q k^T + bias)) v`
 ///
 /// # Shapes
@@ -214,7 +184,7 @@ pub enum AttentionError {
 /// - output: `[batch, heads, query, value_dim]`
 ///
 /// # Errors
-/// If shapes disagree, the temperature or dropout is out of range, or the fused implementation is
+/// If shapes or types disagree, the temperature or dropout is out of range, or the fused implementation is
 /// asked to rank by distance.
 pub fn attend(
     q: Tensor<4>,
@@ -367,54 +337,4 @@ fn drop_out(probabilities: Tensor<4>, dropout: Option<Dropout>) -> Tensor<4> {
     device.seed(key.value());
     let mask = Tensor::random(probabilities.dims(), Distribution::Bernoulli(kept), &device);
     probabilities * mask * (1.0 / kept)
-}
-
-fn check(
-    q: &Tensor<4>,
-    k: &Tensor<4>,
-    v: &Tensor<4>,
-    score: &Score,
-    attention: &Attention,
-    dropout: Option<Dropout>,
-) -> Result<(), AttentionError> {
-    let [batch, heads, queries, head_dim] = q.dims();
-    let [_, _, keys, _] = k.dims();
-    let expect = |name, actual: [usize; 4], expected: [usize; 4]| {
-        if actual == expected {
-            Ok(())
-        } else {
-            Err(AttentionError::Shape {
-                name,
-                actual,
-                expected,
-            })
-        }
-    };
-    expect("k", k.dims(), [batch, heads, keys, head_dim])?;
-    expect("v", v.dims(), [batch, heads, keys, v.dims()[3]])?;
-    let scores = [batch, heads, queries, keys];
-    let broadcast = |name, actual: [usize; 4]| {
-        if actual.iter().zip(scores).all(|(&a, s)| a == 1 || a == s) {
-            Ok(())
-        } else {
-            Err(AttentionError::Broadcast {
-                name,
-                actual,
-                scores,
-            })
-        }
-    };
-    if let Some(bias) = &score.bias {
-        broadcast("bias", bias.dims())?;
-    }
-    if let Some(mask) = &score.mask {
-        broadcast("mask", mask.dims())?;
-    }
-    attention.validate()?;
-    if dropout.is_some_and(|d| !(0.0..1.0).contains(&d.probability)) {
-        return Err(AttentionError::Setting(
-            "attention dropout must be in [0, 1)",
-        ));
-    }
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! The implementations against each other, and the errors of the front door.
 
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{DType, Device, Distribution, Tensor};
 use kvt_attention::{
     Attention, AttentionError, Dropout, Implementation, Key, Neighbors, Score, Selection, attend,
 };
@@ -272,6 +272,13 @@ fn shapes_that_do_not_fit_are_named() {
     assert!(
         matches!(error, AttentionError::Broadcast { name: "bias", .. }),
         "{error}"
+    );
+    let half = zeros([1, 2, 5, 4]).cast(DType::F16);
+    let (q, k) = (zeros([1, 2, 3, 4]), zeros([1, 2, 5, 4]));
+    let error = attend(q, k, half, Score::default(), 1.0, &dense, None).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`v` is F16, expected F32 as `q`: cast it first"
     );
     for attention in [
         Attention {
