@@ -6,15 +6,17 @@ use std::{env, fs};
 const ROOT: &str = "../../crates/kvt-attention/src/ops";
 
 /// Folders under [`ROOT`], and their files that have kernels or what these call.
-const FOLDERS: [(&[&str], &[&str]); 2] = [
+const FOLDERS: [(&[&str], &[&str]); 5] = [
+    (&["kernels"], &["keys", "team", "select"]),
     (&["knn_softmax"], &["kernel"]),
+    (&["layer_norm"], &["kernel"]),
+    (&["optimizer"], &["kernel"]),
     (
         &["attention", "flash"],
         &[
             "plan",
             "tile",
             "row",
-            "select",
             "forward",
             "backward_queries",
             "backward_keys",
@@ -31,7 +33,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for file in files {
             let source = format!("{ROOT}/{}/{file}.rs", folders.join("/"));
             println!("cargo::rerun-if-changed={source}");
-            text += &format!("pub mod {file} {{\n{}\n}}\n", module(&fs::read_to_string(source)?));
+            text += &format!(
+                "pub mod {file} {{\n{}\n}}\n",
+                module(&fs::read_to_string(source)?)
+            );
         }
         text += &"}\n".repeat(folders.len());
     }
@@ -44,5 +49,6 @@ fn module(source: &str) -> String {
     let body = source.lines().filter(|line| !line.starts_with("//!"));
     let text = body.collect::<Vec<_>>().join("\n");
     let text = text.replace("#[cube(launch,", "#[cube(launch, create_dummy_kernel,");
-    text.replace("pub(super)", "pub").replace("pub(in crate::ops)", "pub")
+    text.replace("pub(super)", "pub")
+        .replace("pub(in crate::ops)", "pub")
 }

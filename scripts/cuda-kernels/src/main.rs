@@ -6,7 +6,6 @@ use std::sync::Arc;
 use cubecl::prelude::*;
 use cubecl_common::device::{DeviceId, ServiceId};
 use cubecl_common::profile::TimingMethod;
-use cubecl_environment::stream::StreamId;
 use cubecl_core::ir::features::Features;
 use cubecl_core::ir::{
     AddressType, DeviceIdentity, DeviceProperties, ElemType, FloatKind, HardwareProperties,
@@ -15,6 +14,7 @@ use cubecl_core::ir::{
 use cubecl_core::prelude::TensorBinding;
 use cubecl_cpp::shared::{CompilationOptions, CppCompiler};
 use cubecl_cpp::target::Cuda;
+use cubecl_environment::stream::StreamId;
 use cubecl_runtime::compiler::Compiler;
 use cubecl_runtime::kernel::CubeKernel;
 use cubecl_runtime::memory_management::ManagedMemoryHandle;
@@ -27,13 +27,20 @@ use ops::attention::flash::backward_keys::flash_backward_keys_kernel;
 use ops::attention::flash::backward_queries::flash_backward_queries_kernel;
 use ops::attention::flash::forward::flash_forward_kernel;
 use ops::attention::flash::plan::{Plan, Sizes, width};
+use ops::kernels::team::Sharing;
 use ops::knn_softmax::kernel::{knn_softmax_backward_kernel, knn_softmax_kernel};
+use ops::layer_norm::kernel::{
+    block_sums_kernel, column_sums_kernel, normalize_backward_kernel, normalize_kernel,
+};
+use ops::optimizer::kernel::{StepLaunch, adamw_kernel, sums_kernel};
 
 /// Rows and keys of the tensors that the kernels are made for; they decide nothing in the code.
 const SHAPE: [usize; 2] = [64, 197];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = std::env::args().nth(1).ok_or("usage: cuda-kernels FOLDER")?;
+    let folder = std::env::args()
+        .nth(1)
+        .ok_or("usage: cuda-kernels FOLDER")?;
     let folder = Path::new(&folder);
     std::fs::create_dir_all(folder)?;
     let types = [
@@ -42,56 +49,210 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("bf16", FloatKind::BF16),
     ];
     let addresses = [("", AddressType::U32), ("_64", AddressType::U64)];
+    let ways = [
+        ("unit", Sharing::Unit, CubeDim::new_1d(64)),
+        ("plane", Sharing::Plane, CubeDim::new_2d(32, 4)),
+        (
+            "cube",
+            Sharing::Cube { units: 64, size: 8 },
+            CubeDim::new_1d(64),
+        ),
+    ];
     for (name, kind) in types {
-        for (plane, (wide, address)) in [false, true].into_iter().flat_map(|p| addresses.map(|a| (p, a))) {
-            let dim = if plane {
-                CubeDim::new_2d(32, 4)
-            } else {
-                CubeDim::new_1d(64)
-            };
-            let version = if plane { "plane" } else { "unit" };
-            let forward = knn_softmax_kernel::create_dummy_kernel(
-                properties(),
-                Arc::new(TargetProperties::default()),
-                CubeCount::Static(1, 1, 1),
-                dim,
-                address,
-                tensor(),
-                tensor(),
-                SHAPE[0] as u32,
-                SHAPE[1] as u32,
-                100,
-                plane,
-                8,
-                ElemType::Float(kind),
-            );
-            write(folder, &format!("knn_softmax_{version}_{name}{wide}"), &forward)?;
-            let backward = knn_softmax_backward_kernel::create_dummy_kernel(
-                properties(),
-                Arc::new(TargetProperties::default()),
-                CubeCount::Static(1, 1, 1),
-                dim,
-                address,
-                tensor(),
-                tensor(),
-                tensor(),
-                SHAPE[0] as u32,
-                SHAPE[1] as u32,
-                plane,
-                8,
-                ElemType::Float(kind),
-            );
-            write(folder, &format!("knn_softmax_backward_{version}_{name}{wide}"), &backward)?;
+        let kind = ElemType::Float(kind);
+        for (wide, address) in addresses {
+            for (way, sharing, dim) in ways {
+                rows(
+                    folder,
+                    &format!("{way}_{name}{wide}"),
+                    kind,
+                    address,
+                    sharing,
+                    dim,
+                )?;
+            }
+            numbers(folder, &format!("{name}{wide}"), kind, address)?;
         }
         // Dense and k-NN; vectors of four, and a head that has no whole number of any.
         for (select, head_dim) in [(false, 64), (true, 64), (true, 33)] {
             for (wide, address) in addresses {
-                let name = format!("{head_dim}_{}_{name}{wide}", if select { "knn" } else { "dense" });
-                flash(folder, &name, ElemType::Float(kind), address, select, head_dim)?;
+                let name = format!(
+                    "{head_dim}_{}_{name}{wide}",
+                    if select { "knn" } else { "dense" }
+                );
+                flash(folder, &name, kind, address, select, head_dim)?;
             }
         }
     }
     Ok(())
+}
+
+/// The kernels that go over rows.
+fn rows(
+    folder: &Path,
+    name: &str,
+    kind: ElemType,
+    address: AddressType,
+    sharing: Sharing,
+    dim: CubeDim,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let [rows, width] = SHAPE.map(|size| size as u32);
+    let target = || Arc::new(TargetProperties::default());
+    let count = || CubeCount::Static(1, 1, 1);
+    let kernel = knn_softmax_kernel::create_dummy_kernel(
+        properties(),
+        target(),
+        count(),
+        dim,
+        address,
+        tensor(),
+        tensor(),
+        rows,
+        width,
+        100,
+        sharing,
+        8,
+        kind,
+    );
+    write(folder, &format!("knn_softmax_{name}"), &kernel)?;
+    let kernel = knn_softmax_backward_kernel::create_dummy_kernel(
+        properties(),
+        target(),
+        count(),
+        dim,
+        address,
+        tensor(),
+        tensor(),
+        tensor(),
+        rows,
+        width,
+        sharing,
+        8,
+        kind,
+    );
+    write(folder, &format!("knn_softmax_backward_{name}"), &kernel)?;
+    let kernel = normalize_kernel::create_dummy_kernel(
+        properties(),
+        target(),
+        count(),
+        dim,
+        address,
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        rows,
+        width,
+        1e-6,
+        sharing,
+        8,
+        kind,
+    );
+    write(folder, &format!("normalize_{name}"), &kernel)?;
+    let kernel = normalize_backward_kernel::create_dummy_kernel(
+        properties(),
+        target(),
+        count(),
+        dim,
+        address,
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        rows,
+        width,
+        sharing,
+        8,
+        kind,
+    );
+    write(folder, &format!("normalize_backward_{name}"), &kernel)
+}
+
+/// The kernels that go over columns or single numbers.
+fn numbers(
+    folder: &Path,
+    name: &str,
+    kind: ElemType,
+    address: AddressType,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let [rows, width] = SHAPE.map(|size| size as u32);
+    let target = || Arc::new(TargetProperties::default());
+    let count = || CubeCount::Static(1, 1, 1);
+    let dim = CubeDim::new_1d(64);
+    let kernel = column_sums_kernel::create_dummy_kernel(
+        properties(),
+        target(),
+        count(),
+        dim,
+        address,
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        rows,
+        width,
+        32,
+        kind,
+    );
+    write(folder, &format!("column_sums_{name}"), &kernel)?;
+    let kernel = block_sums_kernel::create_dummy_kernel(
+        properties(),
+        target(),
+        count(),
+        dim,
+        address,
+        tensor(),
+        tensor(),
+        tensor(),
+        width,
+        2,
+        kind,
+    );
+    write(folder, &format!("block_sums_{name}"), &kernel)?;
+    let step = StepLaunch::new(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0);
+    let kernel = adamw_kernel::create_dummy_kernel(
+        properties(),
+        target(),
+        count(),
+        dim,
+        address,
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        tensor(),
+        step,
+        rows * width,
+        kind,
+    );
+    write(folder, &format!("adamw_{name}"), &kernel)?;
+    let sharing = Sharing::Cube {
+        units: 64,
+        size: 64,
+    };
+    let single = ElemType::Float(FloatKind::F32);
+    let kernel = sums_kernel::create_dummy_kernel(
+        properties(),
+        target(),
+        count(),
+        dim,
+        address,
+        tensor(),
+        tensor(),
+        rows * width,
+        true,
+        sharing,
+        kind,
+        single,
+    );
+    write(folder, &format!("square_sums_{name}"), &kernel)
 }
 
 /// The three kernels of attention without stored scores.

@@ -4,13 +4,16 @@
 //! - `flex.rs`: plain Rust for the CPU; `cube.rs`: a kernel for the GPU runtimes;
 //! - `autodiff.rs`: the backward pass.
 //!
-//! Beside them what the CPU code shares: `buffer.rs`, `math.rs`, `matrix.rs`, `rows.rs` (one row of scores).
+//! Beside them what the CPU code shares: `buffer.rs`, `math.rs`, `matrix.rs`, `rows.rs` (one row of scores);
+//! and what the kernels share: `kernels/`.
 
 pub(crate) mod attention;
 mod buffer;
 mod contiguous;
 mod depthwise;
 mod gelu;
+#[cfg(feature = "cube")]
+mod kernels;
 mod knn_softmax;
 mod layer_norm;
 mod linear;

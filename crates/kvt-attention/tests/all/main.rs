@@ -17,4 +17,5 @@ mod implementations;
 mod layers;
 mod lemmas;
 mod operation;
+mod optimizer;
 mod semantics;

@@ -5,6 +5,7 @@ use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeBackend;
 
 use super::{AttentionOps, AttentionSettings, composed, flash, saved};
+use crate::ops::kernels::launch::empty;
 
 impl AttentionOps for CubeBackend {
     fn flash_attention(
@@ -15,7 +16,7 @@ impl AttentionOps for CubeBackend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let [batch, heads, queries, _] = q.shape().dims();
         let words = saved::words(k.shape()[2], settings.kept);
-        let saved = flash::empty(&q, Shape::new([batch, heads, queries, words]), DType::F32);
+        let saved = empty(&q, Shape::new([batch, heads, queries, words]), DType::F32);
         let inputs = [q, k, v];
         let out = flash::forward(&inputs, &saved, settings)
             .unwrap_or_else(|| composed::forward::<Self>(inputs, settings, composed::SCORES).0);

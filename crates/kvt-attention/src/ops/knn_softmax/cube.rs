@@ -1,116 +1,19 @@
-//! The operation on every CubeCL runtime: which kernel, and how it is spread over the device.
-
-use std::sync::OnceLock;
+//! The operation on every CubeCL runtime: the kernels, launched.
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
-use burn_cubecl::{
-    CubeBackend, kernel::into_contiguous, ops::numeric::empty_device_contiguous_dtype,
-    tensor::CubeTensor,
-};
-use cubecl::features::Plane;
-use cubecl::prelude::*;
+use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 
 use super::KnnOps;
 use super::kernel::{knn_softmax_backward_kernel, knn_softmax_kernel};
-
-/// Turns of a loop over a row, at most. A software driver (llvmpipe) silently ends all loops of a unit
-/// after 65,535 turns together, and a selection goes over its row up to seventy times.
-const TURNS: usize = 512;
-
-/// How the rows of a tensor are spread over its device.
-struct Launch {
-    rows: u32,
-    keys: u32,
-    /// A plane has a row, or else a unit has.
-    plane: bool,
-    /// Scores that a unit looks at in one turn of a loop.
-    chunk: usize,
-    count: CubeCount,
-    dim: CubeDim,
-}
-
-impl Launch {
-    fn new(tensor: &CubeTensor) -> Self {
-        let shape = tensor.shape();
-        let keys = shape[shape.num_dims() - 1];
-        let rows = (shape.num_elements() / keys) as u32;
-        let properties = tensor.client.properties();
-        let hardware = &properties.hardware;
-        let planes = &properties.features.plane;
-        let size = hardware.plane_size_max;
-        let wanted = asked_for().unwrap_or(planes.contains(Plane::Ops));
-        let plane = wanted && size > 1 && hardware.plane_size_min == size;
-        let step = if plane { size as usize } else { 1 };
-        let (rows_per_cube, dim) = if plane {
-            // Planes of a cube go different ways, if the device lets them.
-            let alone = !planes.contains(Plane::NonUniformControlFlow);
-            let rows = if alone { 1 } else { 4 };
-            (rows, CubeDim::new_2d(size, rows))
-        } else {
-            let units = hardware
-                .max_units_per_cube
-                .min(hardware.max_cube_dim.0)
-                .min(64);
-            (units, CubeDim::new_1d(units))
-        };
-        let cubes = rows.div_ceil(rows_per_cube);
-        // x alone may be limited to 65535 cubes; surplus rows end at the first check.
-        let x = cubes.min(hardware.max_cube_count.0);
-        Self {
-            rows,
-            keys: keys as u32,
-            plane,
-            chunk: keys.div_ceil(step * TURNS).next_power_of_two().max(8),
-            count: CubeCount::Static(x, cubes.div_ceil(x), 1),
-            dim,
-        }
-    }
-}
-
-/// What the environment variable `KVT_PLANES` says: `off` for a driver whose plane operations are
-/// wrong, `on` for one that CubeCL does not trust with them.
-fn asked_for() -> Option<bool> {
-    static ANSWER: OnceLock<Option<bool>> = OnceLock::new();
-    *ANSWER.get_or_init(|| match std::env::var("KVT_PLANES").ok()?.as_str() {
-        "on" => Some(true),
-        "off" => Some(false),
-        _ => None,
-    })
-}
-
-fn output_like(tensor: &CubeTensor) -> CubeTensor {
-    empty_device_contiguous_dtype(
-        tensor.client.clone(),
-        tensor.device.clone(),
-        tensor.shape(),
-        tensor.dtype,
-    )
-}
+use crate::ops::kernels::launch::{Launch, empty};
 
 impl KnnOps for CubeBackend {
     fn knn_softmax(scores: FloatTensor<Self>, k: usize) -> FloatTensor<Self> {
         if scores.shape().num_elements() == 0 {
             return scores;
         }
-        let scores = into_contiguous(scores);
-        let output = output_like(&scores);
         let launch = Launch::new(&scores);
-        let (client, dtype) = (scores.client.clone(), scores.dtype);
-        knn_softmax_kernel::launch(
-            &client,
-            launch.count,
-            launch.dim,
-            scores.required_address_type(),
-            scores.into_tensor_arg(),
-            output.clone().into_tensor_arg(),
-            launch.rows,
-            launch.keys,
-            k.min(launch.keys as usize) as u32,
-            launch.plane,
-            launch.chunk,
-            dtype_to_storage_type(dtype),
-        );
-        output
+        forward(scores, k, launch)
     }
 
     fn knn_softmax_backward(
@@ -120,25 +23,156 @@ impl KnnOps for CubeBackend {
         if probabilities.shape().num_elements() == 0 {
             return probabilities;
         }
-        let probabilities = into_contiguous(probabilities);
-        let grad = into_contiguous(grad);
-        let output = output_like(&probabilities);
         let launch = Launch::new(&probabilities);
-        let (client, dtype) = (probabilities.client.clone(), probabilities.dtype);
-        knn_softmax_backward_kernel::launch(
-            &client,
-            launch.count,
-            launch.dim,
-            probabilities.required_address_type(),
-            probabilities.into_tensor_arg(),
-            grad.into_tensor_arg(),
-            output.clone().into_tensor_arg(),
-            launch.rows,
-            launch.keys,
-            launch.plane,
-            launch.chunk,
-            dtype_to_storage_type(dtype),
-        );
-        output
+        backward(probabilities, grad, launch)
+    }
+}
+
+fn forward(scores: CubeTensor, k: usize, launch: Launch) -> CubeTensor {
+    let scores = into_contiguous(scores);
+    let output = empty(&scores, scores.shape(), scores.dtype);
+    let (client, dtype) = (scores.client.clone(), scores.dtype);
+    knn_softmax_kernel::launch(
+        &client,
+        launch.count,
+        launch.dim,
+        scores.required_address_type(),
+        scores.into_tensor_arg(),
+        output.clone().into_tensor_arg(),
+        launch.rows,
+        launch.width,
+        k.min(launch.width as usize) as u32,
+        launch.sharing,
+        launch.chunk,
+        dtype_to_storage_type(dtype),
+    );
+    output
+}
+
+fn backward(probabilities: CubeTensor, grad: CubeTensor, launch: Launch) -> CubeTensor {
+    let probabilities = into_contiguous(probabilities);
+    let grad = into_contiguous(grad);
+    let output = empty(&probabilities, probabilities.shape(), probabilities.dtype);
+    let (client, dtype) = (probabilities.client.clone(), probabilities.dtype);
+    knn_softmax_backward_kernel::launch(
+        &client,
+        launch.count,
+        launch.dim,
+        probabilities.required_address_type(),
+        probabilities.into_tensor_arg(),
+        grad.into_tensor_arg(),
+        output.clone().into_tensor_arg(),
+        launch.rows,
+        launch.width,
+        launch.sharing,
+        launch.chunk,
+        dtype_to_storage_type(dtype),
+    );
+    output
+}
+
+#[cfg(all(test, feature = "wgpu"))]
+mod tests {
+    use super::*;
+    use crate::ops::kernels::testing::{device, ways};
+
+    /// Probabilities by sorting every row, in f64.
+    fn sorted(scores: &[f32], width: usize, k: usize) -> Vec<f32> {
+        let row = |row: &[f32]| {
+            let best = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            if row.iter().any(|x| x.is_nan()) || !best.is_finite() {
+                return vec![f32::NAN; width];
+            }
+            let mut order: Vec<usize> = (0..width).collect();
+            order.sort_by(|&a, &b| row[b].total_cmp(&row[a]).then(a.cmp(&b)));
+            order.truncate(k);
+            let weight = |i: usize| (f64::from(row[i]) - f64::from(best)).exp();
+            let sum: f64 = order.iter().map(|&i| weight(i)).sum();
+            let mut out = vec![0.0; width];
+            for i in order {
+                out[i] = (weight(i) / sum) as f32;
+            }
+            out
+        };
+        scores.chunks(width).flat_map(row).collect()
+    }
+
+    #[track_caller]
+    fn assert_close(actual: &[f32], expected: &[f32], least: f32, what: &str) {
+        for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
+            let same = (a.is_nan() && e.is_nan()) || (a - e).abs() <= 2e-5 * e.abs().max(least);
+            assert!(same, "{what}: {i} is {a}, not {e}");
+        }
+    }
+
+    /// Few levels, so that scores tie; the last rows have one score only, none that is finite, an
+    /// infinite one, a NaN.
+    fn scores(rows: usize, width: usize) -> Vec<f32> {
+        let mut scores: Vec<f32> = (0..rows * width)
+            .map(|i| ((i * 7919 + i / 13) % 37) as f32 * 0.25 - 4.0)
+            .collect();
+        let at = |from_the_end: usize| (rows - from_the_end) * width;
+        scores[at(4)..at(3)].fill(1.5);
+        scores[at(3)..at(2)].fill(f32::NEG_INFINITY);
+        scores[at(2) + width / 2] = f32::INFINITY;
+        scores[at(1) + width / 3] = f32::NAN;
+        scores
+    }
+
+    #[test]
+    fn however_a_row_is_shared_the_best_are_kept() {
+        let Some(device) = device() else { return };
+        for (rows, width) in [(5, 1), (133, 6), (9, 197), (6, 3136), (5, 20_000)] {
+            let data = scores(rows, width);
+            for k in [1, 2, width / 2, width - 1, width] {
+                if k == 0 {
+                    continue;
+                }
+                let expected = sorted(&data, width, k);
+                for wanted in ways(&device) {
+                    let scores = device.tensor(&data, [rows, width]);
+                    let launch = Launch::with(&scores, wanted);
+                    let actual = device.values(forward(scores, k, launch));
+                    let what = format!("{wanted:?} [{rows}, {width}], k = {k}");
+                    assert_close(&actual, &expected, 1e-3, &what);
+                }
+            }
+        }
+    }
+
+    /// `P * (dP - sum(dP * P))` of rows of which a part is kept.
+    #[test]
+    fn however_a_row_is_shared_the_gradient_is_the_same() {
+        let Some(device) = device() else { return };
+        for (rows, width) in [(133, 6), (9, 197), (5, 20_000)] {
+            let mut data = scores(rows, width);
+            data.truncate((rows - 3) * width);
+            let rows = rows - 3;
+            let p = sorted(&data, width, width.div_ceil(2));
+            let grad: Vec<f32> = (0..rows * width).map(|i| (i % 11) as f32 - 5.0).collect();
+            let row = |(p, g): (&[f32], &[f32])| -> Vec<f32> {
+                let pairs = || p.iter().zip(g).map(|(p, g)| (f64::from(*p), f64::from(*g)));
+                let mean: f64 = pairs().map(|(p, g)| p * g).sum();
+                pairs().map(|(p, g)| (p * (g - mean)) as f32).collect()
+            };
+            let expected: Vec<f32> = p
+                .chunks(width)
+                .zip(grad.chunks(width))
+                .flat_map(row)
+                .collect();
+            for wanted in ways(&device) {
+                let p = device.tensor(&p, [rows, width]);
+                let launch = Launch::with(&p, wanted);
+                let actual =
+                    device.values(backward(p, device.tensor(&grad, [rows, width]), launch));
+                // What is multiplied with P is a difference of numbers up to 5.
+                assert_close(
+                    &actual,
+                    &expected,
+                    0.1,
+                    &format!("{wanted:?} [{rows}, {width}]"),
+                );
+            }
+        }
     }
 }

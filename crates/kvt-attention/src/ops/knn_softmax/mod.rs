@@ -8,7 +8,7 @@ mod autodiff;
 mod cube;
 mod flex;
 #[cfg(feature = "cube")]
-pub(super) mod kernel;
+mod kernel;
 
 /// What a backend provides for k-NN attention.
 ///

@@ -5,7 +5,7 @@ use burn::tensor::{DType, Shape};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::LayerNormOps;
+use super::{LayerNormOps, one_each};
 use crate::ops::buffer::{changed_copy, narrow, tensor, values_of, widen};
 use crate::ops::math::{dot, sum};
 
@@ -169,12 +169,4 @@ fn sizes(shape: &Shape) -> (usize, usize) {
     let width = shape[shape.num_dims() - 1].max(1);
     let rows = shape.num_elements() / width;
     (width, rows.div_ceil(PARTS).max(1))
-}
-
-/// The shape with one value per row.
-fn one_each(shape: &Shape) -> Shape {
-    let mut shape = shape.clone();
-    let last = shape.num_dims() - 1;
-    shape[last] = 1;
-    shape
 }

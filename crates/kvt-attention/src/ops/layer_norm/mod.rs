@@ -1,50 +1,37 @@
-//! Layer normalisation, forward and backward in one pass over each row on the CPU.
+//! Layer normalisation with kernels of its own, forward and backward.
 //!
-//! Burn composes it of nine operations under autodiff, each with its own gradient and, on the CPU,
-//! each a pass over one thread.
+//! Burn composes it of nine operations under autodiff, each with its own gradient: on the CPU each is
+//! a pass over one thread, and on a GPU a dozen kernels are left of them after fusion, where three do.
 
-use burn::backend::{
-    Backend, Dispatch, Scalar, TensorMetadata, backend_extension, tensor::FloatTensor,
-};
+#[cfg(feature = "cube")]
+use burn::backend::fusion::custom::TensorSpec;
+use burn::backend::{Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
 use burn::nn::LayerNorm;
 use burn::tensor::{DType, Shape, Tensor};
 
 mod autodiff;
-mod flex;
-
 #[cfg(feature = "cube")]
-impl LayerNormOps for burn_cubecl::CubeBackend {}
+mod cube;
+mod flex;
+#[cfg(feature = "cube")]
+mod kernel;
 
-/// What a backend provides for layer normalisation. The defaults are composed of Burn's operations.
+/// What a backend provides for layer normalisation, of tensors that are not empty.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub trait LayerNormOps: Backend {
     /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta` over the last dimension. Returns the
-    /// output, and mean and inverse standard deviation of the rows, `[.., 1]` each.
-    #[fusion(default)]
+    /// output, and mean and inverse standard deviation of the rows in f32, `[.., 1]` each.
+    #[fusion(meta = |x, _gamma, _beta, _epsilon| (x.clone(), of_a_row(x), of_a_row(x)))]
     fn normalize(
         x: FloatTensor<Self>,
         gamma: FloatTensor<Self>,
         beta: FloatTensor<Self>,
         epsilon: f64,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        let rank = x.rank();
-        let mean = Self::float_mean_dim(x.clone(), rank - 1);
-        let centered = Self::float_sub(x, mean.clone());
-        let square = Self::float_mul(centered.clone(), centered.clone());
-        let variance = Self::float_mean_dim(square, rank - 1);
-        let deviation = Self::float_sqrt(Self::float_add_scalar(variance, Scalar::from(epsilon)));
-        let inverse = Self::float_recip(deviation);
-        let normal = Self::float_mul(centered, inverse.clone());
-        let out = Self::float_mul(normal, as_row::<Self>(gamma, rank));
-        (
-            Self::float_add(out, as_row::<Self>(beta, rank)),
-            mean,
-            inverse,
-        )
-    }
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
-    /// The gradients of x, gamma and beta.
-    #[fusion(default)]
+    /// The gradients of x, gamma and beta. This body is composed of Burn's operations, and so has a
+    /// gradient in its turn.
+    #[fusion(meta = |x, gamma, _mean, _inverse, _grad| (x.clone(), gamma.clone(), gamma.clone()))]
     fn normalize_backward(
         x: FloatTensor<Self>,
         gamma: FloatTensor<Self>,
@@ -62,7 +49,9 @@ pub trait LayerNormOps: Backend {
         };
         let gamma_grad = over_rows(Self::float_mul(grad.clone(), normal.clone()));
         let beta_grad = over_rows(grad.clone());
-        let grad = Self::float_mul(grad, as_row::<Self>(gamma, rank));
+        let mut row = vec![1; rank];
+        row[rank - 1] = width;
+        let grad = Self::float_mul(grad, Self::float_reshape(gamma, Shape::from(row)));
         let shift = Self::float_mean_dim(grad.clone(), rank - 1);
         let along = Self::float_mul(grad.clone(), normal.clone());
         let stretch = Self::float_mul(normal, Self::float_mean_dim(along, rank - 1));
@@ -71,15 +60,22 @@ pub trait LayerNormOps: Backend {
     }
 }
 
-/// `[width]` to `[1, .., 1, width]`.
-fn as_row<B: Backend>(tensor: FloatTensor<B>, rank: usize) -> FloatTensor<B> {
-    let mut shape = vec![1; rank];
-    shape[rank - 1] = tensor.shape()[0];
-    B::float_reshape(tensor, Shape::from(shape))
+/// A number of each row.
+#[cfg(feature = "cube")]
+fn of_a_row(x: &TensorSpec) -> TensorSpec {
+    TensorSpec::new(one_each(&x.shape), DType::F32)
+}
+
+/// The shape with one value per row.
+fn one_each(shape: &Shape) -> Shape {
+    let mut shape = shape.clone();
+    let last = shape.num_dims() - 1;
+    shape[last] = 1;
+    shape
 }
 
 /// A layer norm over the last dimension on any device. `epsilon` is the one that the layer was made
-/// with, which Burn hides; a layer without a shift is Burn's own.
+/// with, which Burn hides; a layer without a shift is Burn's own. Half types are summed in f32.
 ///
 /// # Shapes
 /// `[.., width]` to the same.
@@ -88,8 +84,12 @@ pub fn layer_norm<const D: usize>(layer: &LayerNorm, x: Tensor<D>, epsilon: f64)
         return layer.forward(x);
     };
     let (gamma, beta) = (layer.gamma.val(), beta.val());
-    // Burn says what is wrong with a shape that does not fit, and sums half types in f32.
-    if x.dims()[D - 1] != gamma.dims()[0] || x.dtype() != DType::F32 {
+    let ours = matches!(x.dtype(), DType::F32 | DType::F16 | DType::BF16)
+        && gamma.dtype() == x.dtype()
+        && gamma.dims()[0] == x.dims()[D - 1]
+        && x.shape().num_elements() > 0;
+    if !ours {
+        // Burn says what is wrong with a shape that does not fit.
         return layer.forward(x);
     }
     let (gamma, beta) = (gamma.into_dispatch(), beta.into_dispatch());

@@ -1,15 +1,18 @@
 //! What an optimizer does to every parameter: the sum of squares for clipping, and AdamW's update.
 //!
 //! Composed of Burn's operations an update is a dozen passes over all parameters, on the CPU by one
-//! thread.
-
-use burn::backend::{Backend, Dispatch, Scalar, backend_extension, tensor::FloatTensor};
-use burn::tensor::Tensor;
-
-mod flex;
+//! thread; on a GPU several kernels per parameter are left of them after fusion. Here it is one.
 
 #[cfg(feature = "cube")]
-impl OptimizerOps for burn_cubecl::CubeBackend {}
+use burn::backend::fusion::custom::TensorSpec;
+use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+use burn::tensor::Tensor;
+
+#[cfg(feature = "cube")]
+mod cube;
+mod flex;
+#[cfg(feature = "cube")]
+mod kernel;
 
 /// The numbers of one update of AdamW (Loshchilov & Hutter, 2019), in PyTorch's order of operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,33 +34,25 @@ pub struct AdamWStep {
 /// What a backend provides for optimizers, on flat tensors without autodiff.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Fusion: cfg(feature = "cube"))]
 pub trait OptimizerOps: Backend {
-    /// The sum of the squares, `[1]`.
-    #[fusion(default)]
-    fn square_sum(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        Self::float_sum(Self::float_mul(x.clone(), x))
-    }
+    /// The sum of the squares, `[1]`, summed in f32 in an order that the length alone decides.
+    #[fusion(meta = one_of)]
+    fn square_sum(x: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// The new weight and the new moments.
-    #[fusion(default)]
+    #[fusion(meta = |weight, _grad, first, second, _step| (weight.clone(), first.clone(), second.clone()))]
     fn adamw(
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
         first: FloatTensor<Self>,
         second: FloatTensor<Self>,
         step: AdamWStep,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        let times = |x, factor: f64| Self::float_mul_scalar(x, Scalar::from(factor));
-        let (beta1, beta2) = step.betas;
-        let grad = times(grad, step.factor);
-        let square = Self::float_mul(grad.clone(), grad.clone());
-        let first = Self::float_add(times(first, beta1), times(grad, 1.0 - beta1));
-        let second = Self::float_add(times(second, beta2), times(square, 1.0 - beta2));
-        let root = times(Self::float_sqrt(second.clone()), step.correction);
-        let root = Self::float_add_scalar(root, Scalar::from(step.eps));
-        let change = times(Self::float_div(first.clone(), root), step.size);
-        let weight = Self::float_sub(times(weight, step.decay), change);
-        (weight, first, second)
-    }
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+}
+
+/// One number of the same type.
+#[cfg(feature = "cube")]
+fn one_of(x: &TensorSpec) -> TensorSpec {
+    TensorSpec::new(burn::tensor::Shape::new([1]), x.dtype)
 }
 
 /// The sum of the squares of a tensor without autodiff, `[1]`.

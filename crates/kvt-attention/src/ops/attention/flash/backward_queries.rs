@@ -6,7 +6,8 @@ use cubecl::prelude::*;
 
 use super::plan::Plan;
 use super::row::{probability, saved_words, word_of};
-use super::tile::{Block, Lane, Team, accumulate, clear, load, merge, products};
+use super::tile::{Block, Lane, accumulate, clear, load, merge, products};
+use crate::ops::kernels::team::Team;
 
 /// The gradient of the queries, and of every row `sum(dP * P)`, which the kernel of
 /// [`super::backward_keys`] needs.
@@ -158,7 +159,7 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
         sum += weights[row * plan.capacity + i];
         i += team_size;
     }
-    let mut team = Team::new(plan.units, team_size);
+    let mut team = Team::new(comptime!(plan.sharing()));
     let mean = team.sum(sum);
     let mut row_means = Shared::<[f32]>::new_slice(plan.rows);
     if member == 0 {

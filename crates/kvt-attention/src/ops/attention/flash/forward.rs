@@ -5,11 +5,10 @@ use cubecl::prelude::*;
 
 use super::plan::Plan;
 use super::row::saved_words;
-use super::select::{Part, select_keys};
-use super::tile::{Block, Lane, Team, accumulate, clear, load, merge, products};
-use crate::ops::knn_softmax::kernel::{
-    INFINITY, NEGATIVE_INFINITY, key_value, ordered_key, weight,
-};
+use super::tile::{Block, Lane, accumulate, clear, load, merge, products};
+use crate::ops::kernels::keys::{INFINITY, NEGATIVE_INFINITY, key_value, ordered_key, weight};
+use crate::ops::kernels::select::select_keys;
+use crate::ops::kernels::team::{Part, Team};
 
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
@@ -69,12 +68,13 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     let row = UNIT_POS as usize / team_size;
     let lane = UNIT_POS as usize % team_size;
     let part = Part {
+        row,
         base: row * plan.capacity,
-        keys,
+        width: keys,
         first: lane,
         step: team_size,
     };
-    let mut team = Team::new(plan.units, team_size);
+    let mut team = Team::new(comptime!(plan.sharing()));
     let mut max_key = 0u32;
     let mut min_key = 0xffff_ffffu32;
     let mut i = part.first;
@@ -92,8 +92,9 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     let mut bound = 0u32;
     if comptime!(plan.select) {
         let wanted = !broken && row < present;
-        let (found, places) =
-            select_keys(&scores, &part, &mut team, kept, min_key, max_key, wanted);
+        let (found, places) = select_keys::<f32>(
+            &scores, &part, &mut team, kept, min_key, max_key, wanted, 1usize,
+        );
         threshold = found;
         bound = places;
     }

@@ -3,10 +3,7 @@
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
-use burn_cubecl::{
-    CubeBackend, kernel::into_contiguous, ops::numeric::empty_device_contiguous_dtype,
-    tensor::CubeTensor,
-};
+use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::prelude::*;
 
 use backward_keys::flash_backward_keys_kernel;
@@ -15,13 +12,13 @@ use forward::flash_forward_kernel;
 use plan::{Plan, Sizes, width};
 
 use super::AttentionSettings;
+use crate::ops::kernels::launch::{address, empty};
 
 mod backward_keys;
 mod backward_queries;
 mod forward;
 mod plan;
 mod row;
-mod select;
 mod tile;
 
 /// Three tensors: of queries, keys and values.
@@ -74,11 +71,6 @@ impl Flash {
         let count = CubeCount::Static(x, cubes.div_ceil(x), 1);
         (count, CubeDim::new_1d(plan.units as u32))
     }
-}
-
-/// A tensor on the same device, of anything.
-pub(super) fn empty(like: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor {
-    empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape, dtype)
 }
 
 /// The output, with what the gradient needs put into `saved`; `None` where the kernels cannot do it.
@@ -188,10 +180,4 @@ pub(super) fn backward(
         dtype_to_storage_type(dtype),
     );
     Some(grads)
-}
-
-/// The largest address that the kernels form.
-fn address(tensors: &[&CubeTensor]) -> AddressType {
-    let types = tensors.iter().map(|x| x.required_address_type());
-    types.max().unwrap_or_default()
 }

@@ -2,6 +2,8 @@
 
 use cubecl::ir::HardwareProperties;
 
+use crate::ops::kernels::team::Sharing;
+
 /// Units of a cube, where the device has as many.
 const UNITS: usize = 128;
 
@@ -111,6 +113,13 @@ impl Plan {
     /// Units that share a row where each looks at some of its keys.
     pub(super) fn team(self) -> usize {
         self.units / self.rows
+    }
+
+    pub(super) fn sharing(self) -> Sharing {
+        Sharing::Cube {
+            units: self.units,
+            size: self.team(),
+        }
     }
 
     /// Where `kinds` kinds of weights lie, after `first` others.

@@ -1,41 +1,50 @@
-//! Which keys of a row are kept, found by the units that share it.
+//! Which keys of a row are kept, found by the units that have it together.
 
 use cubecl::prelude::*;
 
-use super::tile::Team;
-use crate::ops::knn_softmax::kernel::{ROUNDS, level_between, ordered_key};
+use super::keys::{key_value, ordered_key};
+use super::team::{Part, Team};
 
-/// The scores that a unit looks at: every `step`-th of a row from `first`.
-#[derive(CubeType, Clone, Copy)]
-pub(super) struct Part {
-    pub base: usize,
-    pub keys: usize,
-    pub first: usize,
-    pub step: usize,
+/// Rounds of the search by value, which tells distinct scores apart in about ten, before the search
+/// by bits, which always ends.
+const ROUNDS: u32 = 24;
+
+/// The next level of a search by value for the k-th largest key, of which there are `many` from `low`
+/// and `few` from `high`: interpolation and bisection in turn.
+#[cube]
+fn level_between(low: u32, high: u32, many: u32, few: u32, kept: u32, round: u32) -> u32 {
+    let from = key_value(low);
+    let share = select(
+        round & 1u32 == 0u32,
+        (f32::cast_from(many - kept) + 0.5f32) / f32::cast_from(many - few),
+        0.5f32,
+    );
+    ordered_key::<f32>(from + (key_value(high) - from) * share)
 }
 
-/// Threshold and bound that keep `kept` of more keys, as in [`crate::ops::knn_softmax::kernel`]: by
-/// value, then by bits, then by the index of those that tie. There the rows of a cube search each for
-/// itself; here they put their counts together at barriers, so all teams search in step, one question
-/// per turn, until none has one left. All units of the cube call it.
+/// Threshold and bound that keep `kept` of more keys: a key survives if it is above the threshold, or
+/// equal to it at an index below the bound. The search goes by value, then by bits, then by the index of
+/// those that tie, one question per turn; rows that meet at barriers search in step, until none has a
+/// question left. All units of the cube call it, those of a row that is not `wanted` too.
 #[cube]
-pub(super) fn select_keys(
-    scores: &Shared<[f32]>,
+pub(in crate::ops) fn select_keys<F: Float>(
+    scores: &[F],
     part: &Part,
     team: &mut Team,
     kept: u32,
     min_key: u32,
     max_key: u32,
     wanted: bool,
+    #[comptime] chunk: usize,
 ) -> (u32, u32) {
     // At least `kept` keys (`many`) reach `low`, fewer (`few`) reach `high`.
     let mut low = min_key;
     let mut high = max_key + 1u32;
-    let mut many = part.keys as u32;
+    let mut many = part.width as u32;
     let mut few = 0u32;
     // Of those that tie at `low`, all before `bound` are kept, and not all before `end`.
     let mut bound = 0u32;
-    let mut end = part.keys as u32 + 1u32;
+    let mut end = part.width as u32 + 1u32;
 
     let mut threshold = 0u32;
     let mut searching = wanted;
@@ -59,11 +68,17 @@ pub(super) fn select_keys(
         let mut count = 0u32;
         if searching {
             let mut i = part.first;
-            while i < part.keys {
-                let key = ordered_key::<f32>(scores[part.base + i]);
-                let survives = key > above || (key == above && (i as u32) < before);
-                count += select(survives, 1u32, 0u32);
-                i += part.step;
+            while i < part.width {
+                #[unroll]
+                for j in 0..chunk {
+                    let at = i + j * part.step;
+                    if at < part.width {
+                        let key = ordered_key::<F>(scores[part.base + at]);
+                        let survives = key > above || (key == above && (at as u32) < before);
+                        count += select(survives, 1u32, 0u32);
+                    }
+                }
+                i += part.step * chunk;
             }
         }
         let (count, any) = team.count(count, searching);
