@@ -13,8 +13,12 @@ use crate::ops::rows::{RowState, scale, weigh};
 
 use backward::Backward;
 
-/// Queries of a block: enough for the matrix product to be fast, few enough for the cache.
-const QUERIES: usize = 64;
+/// Queries of a block: enough for the matrix product to be fast, few enough for the scores of a block
+/// to stay in the cache.
+const QUERIES: [usize; 2] = [48, 64];
+
+/// Scores of a block, where that leaves it the queries it needs.
+const SCORES: usize = 32 << 10;
 
 /// Parts that the gradient of one image is split into where there are few images. A constant, so
 /// that the sums over the parts do not depend on the number of threads.
@@ -83,7 +87,9 @@ impl<'a> Problem<'a> {
 
     /// Queries per block: blocks of about the same size.
     fn block(&self) -> usize {
-        self.queries.div_ceil(self.queries.div_ceil(QUERIES).max(1))
+        let [least, most] = QUERIES;
+        let wanted = (SCORES / self.keys.max(1)).clamp(least, most);
+        self.queries.div_ceil(self.queries.div_ceil(wanted).max(1))
     }
 
     /// The output, `[image, query, head, value_dim]`; fills `states`, `[image, query, head]`.
