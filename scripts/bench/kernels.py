@@ -60,7 +60,9 @@ def main():
         done = subprocess.run(command, cwd=folder, env=os.environ, stdout=subprocess.DEVNULL)
         if done.returncode != 0:
             sys.exit(done.returncode)
-        found = tables(log.read_text())
+        found = tables(log.read_text(encoding="utf-8"))
+    if not found:
+        sys.exit("CubeCL logged no kernels: is the device a GPU (--device wgpu)?")
     # A step launches more kernels of different names than anything else.
     most = max(len(table) for table in found)
     step = [table for table in found if len(table) > most // 2][-1]

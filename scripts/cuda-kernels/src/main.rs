@@ -238,21 +238,25 @@ fn numbers(
         size: 64,
     };
     let single = ElemType::Float(FloatKind::F32);
-    let kernel = sums_kernel::create_dummy_kernel(
-        properties(),
-        target(),
-        count(),
-        dim,
-        address,
-        tensor(),
-        tensor(),
-        rows * width,
-        true,
-        sharing,
-        kind,
-        single,
-    );
-    write(folder, &format!("square_sums_{name}"), &kernel)
+    let two = [("square", true, kind, single), ("partial", false, single, kind)];
+    for (of, square, from, to) in two {
+        let kernel = sums_kernel::create_dummy_kernel(
+            properties(),
+            target(),
+            count(),
+            dim,
+            address,
+            tensor(),
+            tensor(),
+            rows * width,
+            square,
+            sharing,
+            from,
+            to,
+        );
+        write(folder, &format!("{of}_sums_{name}"), &kernel)?;
+    }
+    Ok(())
 }
 
 /// The three kernels of attention without stored scores.

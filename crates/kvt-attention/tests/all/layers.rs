@@ -2,7 +2,7 @@
 
 use burn::module::Param;
 use burn::nn::{LayerNormConfig, LinearConfig};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 use kvt_attention::{gelu, layer_norm, linear, linear_add, square_sum};
 use rayon::ThreadPoolBuilder;
 
@@ -55,6 +55,49 @@ fn a_layer_norm_is_burns() {
             let out = layer.forward(b.clone());
             let expected = run(&b, parameters(), out);
             compare(&format!("{name} {shape:?}"), &actual, &expected);
+        }
+    }
+}
+
+/// Half types are summed in f32: only what comes and goes is rounded.
+#[test]
+fn a_layer_norm_of_half_types_is_that_of_f32() {
+    for (name, device) in devices() {
+        for (dtype, tolerance) in [(DType::F16, 2e-3), (DType::BF16, 2e-2)] {
+            // WGSL has no bf16.
+            if name == "wgpu" && dtype == DType::BF16 {
+                continue;
+            }
+            let device = device.clone().autodiff();
+            let layer = LayerNormConfig::new(48).init(&device);
+            let run = |dtype: DType| {
+                let half = |x: Tensor<3>| x.cast(dtype);
+                let mut layer = layer.clone();
+                let parameter = |x: Tensor<1>| x.cast(dtype).detach().require_grad();
+                layer.gamma = Param::from_tensor(parameter(layer.gamma.val()));
+                layer.beta = layer.beta.map(|p| Param::from_tensor(parameter(p.val())));
+                // Values that all types hold.
+                let data: Vec<f32> = (0..2 * 37 * 48)
+                    .map(|i| (i * 7919 % 17) as f32 * 0.25)
+                    .collect();
+                let x = half(tensor(&data, [2, 37, 48], &device));
+                let x = x.detach().require_grad();
+                let out = layer_norm(&layer, x.clone(), 1e-5);
+                assert_eq!(out.dtype(), dtype);
+                let probe = half(input([2, 37, 48], 3, &device));
+                let grads = (out.clone() * probe).sum().backward();
+                let parameters = [layer.gamma.val(), layer.beta.unwrap().val()];
+                let mut results = vec![values(out), values(x.grad(&grads).unwrap())];
+                results.extend(parameters.map(|p| values(p.grad(&grads).unwrap())));
+                results
+            };
+            let expected = run(DType::F32);
+            for (what, (a, e)) in ["out", "x", "gamma", "beta"]
+                .iter()
+                .zip(run(dtype).iter().zip(&expected))
+            {
+                assert_close(&format!("{name} {dtype:?} {what}"), a, e, tolerance);
+            }
         }
     }
 }

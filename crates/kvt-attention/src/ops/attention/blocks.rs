@@ -13,12 +13,11 @@ use crate::ops::rows::{RowState, scale, weigh};
 
 use backward::Backward;
 
-/// Queries of a block: enough for the matrix product to be fast, few enough for the scores of a block
-/// to stay in the cache.
-const QUERIES: [usize; 2] = [48, 64];
+/// Queries of a block, at least and at most: enough for the matrix product to be fast.
+const QUERIES: [usize; 2] = [32, 64];
 
-/// Scores of a block, where that leaves it the queries it needs.
-const SCORES: usize = 32 << 10;
+/// Scores of a block that stay in the cache, and make its buffers small beside the tensors.
+const SCORES: usize = 26 << 10;
 
 /// Parts that the gradient of one image is split into where there are few images. A constant, so
 /// that the sums over the parts do not depend on the number of threads.
@@ -88,7 +87,13 @@ impl<'a> Problem<'a> {
     /// Queries per block: blocks of about the same size.
     fn block(&self) -> usize {
         let [least, most] = QUERIES;
-        let wanted = (SCORES / self.keys.max(1)).clamp(least, most);
+        // Rows too long for the cache lose nothing by a larger block.
+        let cached = SCORES / self.keys.max(1);
+        let wanted = if cached < least {
+            most
+        } else {
+            cached.min(most)
+        };
         self.queries.div_ceil(self.queries.div_ceil(wanted).max(1))
     }
 

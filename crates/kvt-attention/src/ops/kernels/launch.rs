@@ -95,7 +95,7 @@ impl Launch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Wanted {
     Unit,
-    /// Where planes have one size; else as [`Self::Cube`].
+    /// Where all planes are of one size; else as [`Self::Cube`].
     Plane,
     Cube,
 }
@@ -108,7 +108,7 @@ fn team_size(width: usize) -> usize {
 
 /// What the environment variable `KVT_ROWS` says, for a driver whose plane operations are wrong, or
 /// that CubeCL does not trust with them: see docs/guide/devices.md.
-fn asked_for() -> Option<Wanted> {
+pub(super) fn asked_for() -> Option<Wanted> {
     static ANSWER: OnceLock<Option<Wanted>> = OnceLock::new();
     *ANSWER.get_or_init(|| match std::env::var("KVT_ROWS").ok()?.as_str() {
         "unit" => Some(Wanted::Unit),

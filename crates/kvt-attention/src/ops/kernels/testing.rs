@@ -1,12 +1,13 @@
 //! A GPU for the tests of the kernels.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::TensorData;
 use burn_cubecl::{CubeBackend, CubeDevice, tensor::CubeTensor};
 use cubecl::features::Plane;
+use cubecl::prelude::CubeCount;
 
-use super::launch::Wanted;
+use super::launch::{Launch, Wanted, asked_for};
 
 pub(in crate::ops) struct Gpu(CubeDevice);
 
@@ -24,23 +25,30 @@ pub(in crate::ops) fn device() -> Option<Gpu> {
         std::env::var_os("KVT_REQUIRE_GPU").is_none(),
         "KVT_REQUIRE_GPU is set, but there is no wgpu adapter"
     );
+    eprintln!("SKIPPED on wgpu: no adapter");
     None
 }
 
 /// The ways to share a row that the device can go.
 pub(in crate::ops) fn ways(gpu: &Gpu) -> Vec<Wanted> {
     let mut ways = vec![Wanted::Unit, Wanted::Cube];
-    if gpu
-        .0
-        .client()
-        .properties()
-        .features
-        .plane
-        .contains(Plane::Ops)
-    {
+    let client = gpu.0.client();
+    let properties = client.properties();
+    let trusted = properties.features.plane.contains(Plane::Ops);
+    let hardware = &properties.hardware;
+    let of_one_size = hardware.plane_size_min == hardware.plane_size_max;
+    if (trusted || asked_for() == Some(Wanted::Plane)) && of_one_size {
         ways.push(Wanted::Plane);
     }
     ways
+}
+
+/// The same cubes in two dimensions, as where one does not hold them; one of them may be too many.
+pub(in crate::ops) fn folded(mut launch: Launch) -> Launch {
+    if let CubeCount::Static(x, 1, 1) = launch.count {
+        launch.count = CubeCount::Static(x / 2 + 1, 2, 1);
+    }
+    launch
 }
 
 impl Gpu {

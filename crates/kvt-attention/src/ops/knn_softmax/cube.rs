@@ -74,7 +74,7 @@ fn backward(probabilities: CubeTensor, grad: CubeTensor, launch: Launch) -> Cube
 #[cfg(all(test, feature = "wgpu"))]
 mod tests {
     use super::*;
-    use crate::ops::kernels::testing::{device, ways};
+    use crate::ops::kernels::testing::{device, folded, ways};
 
     /// Probabilities by sorting every row, in f64.
     fn sorted(scores: &[f32], width: usize, k: usize) -> Vec<f32> {
@@ -99,6 +99,7 @@ mod tests {
 
     #[track_caller]
     fn assert_close(actual: &[f32], expected: &[f32], least: f32, what: &str) {
+        assert_eq!(actual.len(), expected.len(), "{what}");
         for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
             let same = (a.is_nan() && e.is_nan()) || (a - e).abs() <= 2e-5 * e.abs().max(least);
             assert!(same, "{what}: {i} is {a}, not {e}");
@@ -131,7 +132,7 @@ mod tests {
                 let expected = sorted(&data, width, k);
                 for wanted in ways(&device) {
                     let scores = device.tensor(&data, [rows, width]);
-                    let launch = Launch::with(&scores, wanted);
+                    let launch = folded(Launch::with(&scores, wanted));
                     let actual = device.values(forward(scores, k, launch));
                     let what = format!("{wanted:?} [{rows}, {width}], k = {k}");
                     assert_close(&actual, &expected, 1e-3, &what);
@@ -162,7 +163,7 @@ mod tests {
                 .collect();
             for wanted in ways(&device) {
                 let p = device.tensor(&p, [rows, width]);
-                let launch = Launch::with(&p, wanted);
+                let launch = folded(Launch::with(&p, wanted));
                 let actual =
                     device.values(backward(p, device.tensor(&grad, [rows, width]), launch));
                 // What is multiplied with P is a difference of numbers up to 5.

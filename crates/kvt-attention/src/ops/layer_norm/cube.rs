@@ -137,7 +137,7 @@ fn backward(
 #[cfg(all(test, feature = "wgpu"))]
 mod tests {
     use super::*;
-    use crate::ops::kernels::testing::{device, ways};
+    use crate::ops::kernels::testing::{device, folded, ways};
 
     const EPSILON: f64 = 1e-5;
 
@@ -198,13 +198,15 @@ mod tests {
                 let (x, grad) = (wide(&x), wide(&grad));
                 let [gamma, beta] = [&gamma, &beta].map(|data| device.tensor(data, [width]));
                 let inputs = [x.clone(), gamma.clone(), beta];
-                let (out, mean, inverse) = forward(inputs, EPSILON, Launch::with(&x, wanted));
-                let launch = Launch::with(&x, wanted);
+                let (out, mean, inverse) =
+                    forward(inputs, EPSILON, folded(Launch::with(&x, wanted)));
+                let launch = folded(Launch::with(&x, wanted));
                 let statistics = [mean.clone(), inverse.clone()];
                 let (dx, dgamma, dbeta) = backward([x, gamma, grad], statistics, launch);
                 let actual = [out, mean, inverse, dx, dgamma, dbeta].map(|x| device.values(x));
                 let names = ["out", "mean", "inverse", "x", "gamma", "beta"];
                 for ((name, actual), expected) in names.iter().zip(actual).zip(&expected) {
+                    assert_eq!(actual.len(), expected.len(), "{name}");
                     let largest = expected.iter().fold(1e-2f32, |m, x| m.max(x.abs()));
                     for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
                         let what = format!("{wanted:?} [{rows}, {width}] {name} {i}");

@@ -1,7 +1,7 @@
 //! Layer normalisation with kernels of its own, forward and backward.
 //!
 //! Burn composes it of nine operations under autodiff, each with its own gradient: on the CPU each is
-//! a pass over one thread, and on a GPU a dozen kernels are left of them after fusion, where three do.
+//! a pass over one thread, and on a GPU a dozen kernels are left of them after fusion, where four do.
 
 #[cfg(feature = "cube")]
 use burn::backend::fusion::custom::TensorSpec;
@@ -29,8 +29,8 @@ pub trait LayerNormOps: Backend {
         epsilon: f64,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
-    /// The gradients of x, gamma and beta. This body is composed of Burn's operations, and so has a
-    /// gradient in its turn.
+    /// The gradients of x, gamma and beta. This body is composed of Burn's operations, so that in f32
+    /// it has a gradient in its turn.
     #[fusion(meta = |x, gamma, _mean, _inverse, _grad| (x.clone(), gamma.clone(), gamma.clone()))]
     fn normalize_backward(
         x: FloatTensor<Self>,
@@ -85,8 +85,7 @@ pub fn layer_norm<const D: usize>(layer: &LayerNorm, x: Tensor<D>, epsilon: f64)
     };
     let (gamma, beta) = (layer.gamma.val(), beta.val());
     let ours = matches!(x.dtype(), DType::F32 | DType::F16 | DType::BF16)
-        && gamma.dtype() == x.dtype()
-        && gamma.dims()[0] == x.dims()[D - 1]
+        && [&gamma, &beta].map(|p| (p.dtype(), p.dims()[0])) == [(x.dtype(), x.dims()[D - 1]); 2]
         && x.shape().num_elements() > 0;
     if !ours {
         // Burn says what is wrong with a shape that does not fit.

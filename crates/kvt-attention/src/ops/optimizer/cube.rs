@@ -6,12 +6,15 @@ use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::prelude::*;
 
 use super::kernel::{StepLaunch, adamw_kernel, sums_kernel};
-use super::{AdamWStep, OptimizerOps};
+use super::{AdamWStep, OptimizerOps, composed};
 use crate::ops::kernels::launch::{address, empty};
 use crate::ops::kernels::team::Sharing;
 
-/// Units of a cube.
+/// Units of a cube of the update.
 const UNITS: u32 = 256;
+
+/// Buffers of its kernel: seven tensors, and their shapes.
+const BINDINGS: u32 = 8;
 
 /// Units of a cube that makes a sum, cubes at most, and numbers for a unit before there is another cube.
 const SUM: usize = 64;
@@ -38,6 +41,9 @@ impl OptimizerOps for CubeBackend {
         second: FloatTensor<Self>,
         step: AdamWStep,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        if weight.client.properties().hardware.max_bindings < BINDINGS {
+            return composed::<Self>(weight, grad, [first, second], step);
+        }
         let inputs = [weight, grad, first, second].map(into_contiguous);
         let [weight, ..] = &inputs;
         let count = weight.shape().num_elements() as u32;
@@ -109,4 +115,41 @@ fn sums(x: CubeTensor, cubes: usize, square: bool, dtype: DType) -> CubeTensor {
         to,
     );
     output
+}
+
+#[cfg(all(test, feature = "wgpu"))]
+mod tests {
+    use super::*;
+    use crate::ops::kernels::testing::device;
+
+    /// On a device with few bindings the update is the same.
+    #[test]
+    fn the_composed_update_is_that_of_the_kernel() {
+        let Some(device) = device() else { return };
+        let numbers = |seed: usize| -> Vec<f32> {
+            let number = |i: usize| ((i * 7919 + seed * 104_729) % 2003) as f32 / 500.0;
+            (0..1000).map(number).collect()
+        };
+        let inputs = || [1, 2, 3, 4].map(|seed| device.tensor(&numbers(seed), [1000]));
+        let step = AdamWStep {
+            factor: 0.5,
+            decay: 0.9,
+            betas: (0.8, 0.95),
+            eps: 1e-3,
+            size: 0.1,
+            correction: 2.0,
+        };
+        let [weight, grad, first, second] = inputs();
+        let (a, b, c) = composed::<CubeBackend>(weight, grad, [first, second], step);
+        let expected = [a, b, c].map(|x| device.values(x));
+        let [weight, grad, first, second] = inputs();
+        let (a, b, c) = CubeBackend::adamw(weight, grad, first, second, step);
+        let actual = [a, b, c].map(|x| device.values(x));
+        for (actual, expected) in actual.iter().zip(&expected) {
+            assert_eq!(actual.len(), 1000);
+            for (a, e) in actual.iter().zip(expected) {
+                assert!((a - e).abs() <= 1e-6 * e.abs().max(1.0), "{a} is not {e}");
+            }
+        }
+    }
 }

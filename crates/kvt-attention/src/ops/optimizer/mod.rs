@@ -49,6 +49,27 @@ pub trait OptimizerOps: Backend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 }
 
+/// An update composed of Burn's operations, for devices whose kernels get too few tensors.
+#[cfg(feature = "cube")]
+fn composed<B: Backend>(
+    weight: FloatTensor<B>,
+    grad: FloatTensor<B>,
+    [first, second]: [FloatTensor<B>; 2],
+    step: AdamWStep,
+) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    let times = |x, factor: f64| B::float_mul_scalar(x, factor.into());
+    let (beta1, beta2) = step.betas;
+    let grad = times(grad, step.factor);
+    let square = B::float_mul(grad.clone(), grad.clone());
+    let first = B::float_add(times(first, beta1), times(grad, 1.0 - beta1));
+    let second = B::float_add(times(second, beta2), times(square, 1.0 - beta2));
+    let root = times(B::float_sqrt(second.clone()), step.correction);
+    let root = B::float_add_scalar(root, step.eps.into());
+    let change = times(B::float_div(first.clone(), root), step.size);
+    let weight = B::float_sub(times(weight, step.decay), change);
+    (weight, first, second)
+}
+
 /// One number of the same type.
 #[cfg(feature = "cube")]
 fn one_of(x: &TensorSpec) -> TensorSpec {
@@ -60,19 +81,24 @@ pub fn square_sum(x: Tensor<1>) -> Tensor<1> {
     Tensor::from_dispatch(Dispatch::square_sum(x.into_dispatch()))
 }
 
-/// One update of AdamW: the new weight, and the new first and second moment. All flat, of one length,
-/// and without autodiff.
+/// One update of AdamW: the new weight, and the new first and second moment. All flat, of one length
+/// and type, and without autodiff.
 ///
 /// # Panics
-/// If the lengths differ.
+/// If the lengths or the types differ.
 pub fn adamw(
     weight: Tensor<1>,
     grad: Tensor<1>,
     [first, second]: [Tensor<1>; 2],
     step: AdamWStep,
 ) -> (Tensor<1>, [Tensor<1>; 2]) {
-    let lengths = [&grad, &first, &second].map(|x| x.dims());
-    assert_eq!(lengths, [weight.dims(); 3], "adamw: tensors of one length");
+    let of = |x: &Tensor<1>| (x.dims(), x.dtype());
+    let others = [&grad, &first, &second].map(of);
+    assert_eq!(
+        others,
+        [of(&weight); 3],
+        "adamw: tensors of one length and type"
+    );
     let (weight, grad) = (weight.into_dispatch(), grad.into_dispatch());
     let (first, second) = (first.into_dispatch(), second.into_dispatch());
     let (weight, first, second) = Dispatch::adamw(weight, grad, first, second, step);
