@@ -39,7 +39,10 @@ impl Backward<'_> {
             dim,
         };
         let copies = [copied(0, k.dim), copied(heads * k.dim, v.dim)];
-        let threads = rayon::current_num_threads().max(1);
+        let threads = rayon::current_num_threads().clamp(1, parts);
+        // Used again by every part in turn: memory that one thread takes and another gives back grows.
+        let mut slots: Vec<(Vec<f32>, Buffers)> = Vec::new();
+        slots.resize_with(threads, || (vec![0.0; keys * width], Buffers::default()));
         for first in (0..parts).step_by(threads) {
             let mut tasks: Vec<Vec<(usize, &mut [f32])>> = Vec::new();
             tasks.resize_with(threads.min(parts - first), Vec::new);
@@ -50,20 +53,16 @@ impl Backward<'_> {
                     task.push((number, queries));
                 }
             }
-            let sums: Vec<Vec<f32>> = tasks
-                .into_par_iter()
-                .map(|task| {
-                    let mut sum = vec![0.0; keys * width];
-                    let mut buffers = Buffers::default();
-                    let places = [q, copies[0], copies[1]];
-                    for (place, (number, queries)) in task.into_iter().enumerate() {
-                        let first = place == 0;
-                        self.block(number, first, Some(queries), &mut sum, places, &mut buffers);
-                    }
-                    sum
-                })
-                .collect();
-            for sum in &sums {
+            let count = tasks.len();
+            let used = slots.par_iter_mut().zip(tasks);
+            used.for_each(|((sum, buffers), task)| {
+                let places = [q, copies[0], copies[1]];
+                // There are no more parts than blocks: each has a first one, which replaces.
+                for (place, (number, queries)) in task.into_iter().enumerate() {
+                    self.block(number, place == 0, Some(queries), sum, places, buffers);
+                }
+            });
+            for (sum, _) in &slots[..count] {
                 for (place, copy) in [k, v].iter().zip(&copies) {
                     add(out, place, sum, copy, keys, heads);
                 }
