@@ -37,6 +37,18 @@ use ops::optimizer::kernel::{StepLaunch, adamw_kernel, sums_kernel};
 /// Rows and keys of the tensors that the kernels are made for; they decide nothing in the code.
 const SHAPE: [usize; 2] = [64, 197];
 
+/// Writes a kernel, made for these arguments, into a file of this name.
+macro_rules! kernel {
+    ($folder:expr, $name:expr, $kernel:ident, $($argument:expr),* $(,)?) => {
+        write($folder, $name, &$kernel::create_dummy_kernel(
+            properties(),
+            Arc::new(TargetProperties::default()),
+            CubeCount::Static(1, 1, 1),
+            $($argument),*
+        ))
+    };
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::args()
         .nth(1)
@@ -97,12 +109,10 @@ fn rows(
     dim: CubeDim,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let [rows, width] = SHAPE.map(|size| size as u32);
-    let target = || Arc::new(TargetProperties::default());
-    let count = || CubeCount::Static(1, 1, 1);
-    let kernel = knn_softmax_kernel::create_dummy_kernel(
-        properties(),
-        target(),
-        count(),
+    kernel!(
+        folder,
+        &format!("knn_softmax_{name}"),
+        knn_softmax_kernel,
         dim,
         address,
         tensor(),
@@ -113,12 +123,11 @@ fn rows(
         sharing,
         8,
         kind,
-    );
-    write(folder, &format!("knn_softmax_{name}"), &kernel)?;
-    let kernel = knn_softmax_backward_kernel::create_dummy_kernel(
-        properties(),
-        target(),
-        count(),
+    )?;
+    kernel!(
+        folder,
+        &format!("knn_softmax_backward_{name}"),
+        knn_softmax_backward_kernel,
         dim,
         address,
         tensor(),
@@ -129,12 +138,11 @@ fn rows(
         sharing,
         8,
         kind,
-    );
-    write(folder, &format!("knn_softmax_backward_{name}"), &kernel)?;
-    let kernel = normalize_kernel::create_dummy_kernel(
-        properties(),
-        target(),
-        count(),
+    )?;
+    kernel!(
+        folder,
+        &format!("normalize_{name}"),
+        normalize_kernel,
         dim,
         address,
         tensor(),
@@ -149,12 +157,11 @@ fn rows(
         sharing,
         8,
         kind,
-    );
-    write(folder, &format!("normalize_{name}"), &kernel)?;
-    let kernel = normalize_backward_kernel::create_dummy_kernel(
-        properties(),
-        target(),
-        count(),
+    )?;
+    kernel!(
+        folder,
+        &format!("normalize_backward_{name}"),
+        normalize_backward_kernel,
         dim,
         address,
         tensor(),
@@ -168,8 +175,7 @@ fn rows(
         sharing,
         8,
         kind,
-    );
-    write(folder, &format!("normalize_backward_{name}"), &kernel)
+    )
 }
 
 /// The kernels that go over columns or single numbers.
@@ -180,13 +186,11 @@ fn numbers(
     address: AddressType,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let [rows, width] = SHAPE.map(|size| size as u32);
-    let target = || Arc::new(TargetProperties::default());
-    let count = || CubeCount::Static(1, 1, 1);
     let dim = CubeDim::new_1d(64);
-    let kernel = column_sums_kernel::create_dummy_kernel(
-        properties(),
-        target(),
-        count(),
+    kernel!(
+        folder,
+        &format!("column_sums_{name}"),
+        column_sums_kernel,
         dim,
         address,
         tensor(),
@@ -198,12 +202,11 @@ fn numbers(
         width,
         32,
         kind,
-    );
-    write(folder, &format!("column_sums_{name}"), &kernel)?;
-    let kernel = block_sums_kernel::create_dummy_kernel(
-        properties(),
-        target(),
-        count(),
+    )?;
+    kernel!(
+        folder,
+        &format!("block_sums_{name}"),
+        block_sums_kernel,
         dim,
         address,
         tensor(),
@@ -212,13 +215,12 @@ fn numbers(
         width,
         2,
         kind,
-    );
-    write(folder, &format!("block_sums_{name}"), &kernel)?;
+    )?;
     let step = StepLaunch::new(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0);
-    let kernel = adamw_kernel::create_dummy_kernel(
-        properties(),
-        target(),
-        count(),
+    kernel!(
+        folder,
+        &format!("adamw_{name}"),
+        adamw_kernel,
         dim,
         address,
         tensor(),
@@ -231,19 +233,21 @@ fn numbers(
         step,
         rows * width,
         kind,
-    );
-    write(folder, &format!("adamw_{name}"), &kernel)?;
+    )?;
     let sharing = Sharing::Cube {
         units: 64,
         size: 64,
     };
     let single = ElemType::Float(FloatKind::F32);
-    let two = [("square", true, kind, single), ("partial", false, single, kind)];
+    let two = [
+        ("square", true, kind, single),
+        ("partial", false, single, kind),
+    ];
     for (of, square, from, to) in two {
-        let kernel = sums_kernel::create_dummy_kernel(
-            properties(),
-            target(),
-            count(),
+        kernel!(
+            folder,
+            &format!("{of}_sums_{name}"),
+            sums_kernel,
             dim,
             address,
             tensor(),
@@ -253,8 +257,7 @@ fn numbers(
             sharing,
             from,
             to,
-        );
-        write(folder, &format!("{of}_sums_{name}"), &kernel)?;
+        )?;
     }
     Ok(())
 }
@@ -281,10 +284,10 @@ fn flash(
         return Err("no plan".into());
     };
     let (keys, width) = (SHAPE[1] as u32, width(head_dim));
-    let kernel = flash_forward_kernel::create_dummy_kernel(
-        properties(),
-        Arc::new(TargetProperties::default()),
-        CubeCount::Static(1, 1, 1),
+    kernel!(
+        folder,
+        &format!("flash_forward_{name}"),
+        flash_forward_kernel,
         CubeDim::new_1d(forward.units as u32),
         address,
         width,
@@ -301,12 +304,11 @@ fn flash(
         1.0,
         forward,
         kind,
-    );
-    write(folder, &format!("flash_forward_{name}"), &kernel)?;
-    let kernel = flash_backward_queries_kernel::create_dummy_kernel(
-        properties(),
-        Arc::new(TargetProperties::default()),
-        CubeCount::Static(1, 1, 1),
+    )?;
+    kernel!(
+        folder,
+        &format!("flash_backward_queries_{name}"),
+        flash_backward_queries_kernel,
         CubeDim::new_1d(backward.units as u32),
         address,
         width,
@@ -324,12 +326,11 @@ fn flash(
         1.0,
         backward,
         kind,
-    );
-    write(folder, &format!("flash_backward_queries_{name}"), &kernel)?;
-    let kernel = flash_backward_keys_kernel::create_dummy_kernel(
-        properties(),
-        Arc::new(TargetProperties::default()),
-        CubeCount::Static(1, 1, 1),
+    )?;
+    kernel!(
+        folder,
+        &format!("flash_backward_keys_{name}"),
+        flash_backward_keys_kernel,
         CubeDim::new_1d(backward.units as u32),
         address,
         width,
@@ -348,8 +349,7 @@ fn flash(
         1.0,
         backward,
         kind,
-    );
-    write(folder, &format!("flash_backward_keys_{name}"), &kernel)
+    )
 }
 
 fn write(
