@@ -130,7 +130,8 @@ def strike(process: Process, random, moment: Moment, run: Path, counts: Counter)
     number = random.choice([signal.SIGKILL] * 12 + list(DOCUMENTED))
     if not moment.wait(process, run):
         return process.wait(LIMIT)
-    began = bool(record.logged_steps(run))
+    # What it prints once it listens.
+    began = "keys per query" in process.text()
     process.send(number)
     ended = process.wait(LIMIT)
     if ended.code == 0 or (ended.code == 1 and "holds no run" in ended.stderr):
