@@ -4,7 +4,7 @@
 //! through [`write_atomic`] leaves behind either the old content or the new, never a half.
 
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
@@ -56,8 +56,21 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The first of `path.1`, `path.2`, ... that does not exist: where a file is kept that a new one replaces.
+pub(crate) fn free_path(path: &Path) -> PathBuf {
+    let mut number = 1_u64;
+    loop {
+        let mut free = path.as_os_str().to_owned();
+        free.push(format!(".{number}"));
+        if !Path::new(&free).exists() {
+            return free.into();
+        }
+        number += 1;
+    }
+}
+
 /// The folder that holds `path`; `.` for a bare file name.
-fn parent(path: &Path) -> &Path {
+pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

@@ -255,6 +255,7 @@ pub struct LogPlan {
 pub struct CheckpointPlan {
     pub every_epochs: u32,
     pub every_steps: u64,
+    pub keep_last: usize,
 }
 
 /// `[run]`.

@@ -424,7 +424,7 @@ pub(super) struct RawEval {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawLog {
-    /// Updates from one line of `log.jsonl` to the next, at least 1.
+    /// Updates from one line of `log.jsonl` to the next, at least 1; a line holds their means.
     pub(super) every_steps: u64,
     /// Whether TensorBoard event files are written.
     pub(super) tensorboard: bool,
@@ -447,6 +447,8 @@ pub(super) struct RawCheckpoint {
     pub(super) every_epochs: u32,
     /// Updates from one checkpoint to the next, besides those of the epochs; 0 is off.
     pub(super) every_steps: u64,
+    /// How many of the latest checkpoints are kept, besides the best; at least 1.
+    pub(super) keep_last: usize,
 }
 
 impl Default for RawCheckpoint {
@@ -454,6 +456,7 @@ impl Default for RawCheckpoint {
         Self {
             every_epochs: 1,
             every_steps: 0,
+            keep_last: 2,
         }
     }
 }

@@ -77,6 +77,7 @@ pub(super) fn entries(plan: &Plan) -> Vec<(&'static str, Value)> {
     entries.add("log.tensorboard", plan.log.tensorboard);
     entries.add("checkpoint.every_epochs", plan.checkpoint.every_epochs);
     entries.add("checkpoint.every_steps", int(plan.checkpoint.every_steps));
+    entries.add("checkpoint.keep_last", size(plan.checkpoint.keep_last));
     entries.add("run.dir", path(&plan.run.dir));
     entries.0
 }

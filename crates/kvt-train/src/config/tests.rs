@@ -110,6 +110,7 @@ tensorboard = false
 [checkpoint]
 every_epochs = 0
 every_steps = 50
+keep_last = 3
 [run]
 dir = "elsewhere"
 "#;

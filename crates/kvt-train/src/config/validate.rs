@@ -39,10 +39,7 @@ impl Document {
             eval: checks.eval(&train),
             train,
             log: checks.log(),
-            checkpoint: CheckpointPlan {
-                every_epochs: self.raw.checkpoint.every_epochs,
-                every_steps: self.raw.checkpoint.every_steps,
-            },
+            checkpoint: checks.checkpoint(),
             run: checks.run(),
         };
         checks.finish(plan)
@@ -242,6 +239,15 @@ impl<'a> Checks<'a> {
         LogPlan {
             every_steps: self.count("log.every_steps", raw.every_steps, 1..),
             tensorboard: raw.tensorboard,
+        }
+    }
+
+    fn checkpoint(&mut self) -> CheckpointPlan {
+        let raw = &self.document.raw.checkpoint;
+        CheckpointPlan {
+            every_epochs: raw.every_epochs,
+            every_steps: raw.every_steps,
+            keep_last: self.count("checkpoint.keep_last", raw.keep_last, 1..),
         }
     }
 

@@ -60,8 +60,8 @@ pub enum TrainError {
     },
     /// The loss or the gradient is no number any more.
     #[error(
-        "step {step} (epoch {}): loss {loss}, gradient norm {grad_norm}: training cannot go on; the batch and the weights before it are in `{}`",
-        .epoch + 1, .dump.display()
+        "step {step} (epoch {}): loss {loss}, gradient norm {grad_norm}: training cannot go on; {dump}",
+        .epoch + 1
     )]
     NotFinite {
         /// The update that failed, from 1.
@@ -72,8 +72,18 @@ pub enum TrainError {
         loss: f64,
         /// Its gradient norm.
         grad_norm: f64,
-        /// Where the evidence lies.
-        dump: PathBuf,
+        /// Where the evidence lies, or why there is none.
+        dump: String,
+    },
+    /// An error that somebody may mend before going on.
+    #[error("{}; the state after step {step} {saved}", chain(.cause))]
+    Stopped {
+        /// Updates done.
+        step: u64,
+        /// What happened.
+        cause: Box<TrainError>,
+        /// What became of the state.
+        saved: String,
     },
     /// A resumed configuration that would change the run's mathematics.
     #[error(
@@ -138,7 +148,7 @@ pub enum TrainError {
     /// The model gives no numbers any more.
     #[error(
         "step {step}: the validation loss is {loss}: the weights have diverged; \
-         lower `optim.lr` or set `optim.clip_norm`"
+         start a new run with a lower `optim.lr` or with `optim.clip_norm`, or go back with `--resume-from best`"
     )]
     Diverged {
         /// Updates done.
@@ -149,4 +159,25 @@ pub enum TrainError {
     /// Image folders hold colour images.
     #[error("`model.in_chans` is {0}, but image folders give 3 channels: leave it out")]
     Channels(usize),
+}
+
+impl TrainError {
+    /// Whether weights, moments and position are those after the last update, so that they are worth saving.
+    pub(crate) fn leaves_the_state_whole(&self) -> bool {
+        matches!(
+            self,
+            Self::Data(_) | Self::Augment(_) | Self::NothingEvaluated
+        )
+    }
+}
+
+/// An error and what caused it, in one line.
+fn chain(error: &TrainError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }

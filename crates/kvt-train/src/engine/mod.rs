@@ -18,8 +18,8 @@ pub use checkpoint::{Checkpointer, DataState, Restored, Weights, load_checkpoint
 pub use error::TrainError;
 pub use evaluate::{Evaluation, evaluate, predict_batch};
 pub use model::{Head, build_model, model_config, start_from};
-pub use progress::{Best, EpochSums, Position, Progress};
+pub use progress::{Best, EpochSums, LogSums, Position, Progress};
 pub use recorder::Recorder;
-pub use session::{Amount, Session, load_plan};
+pub use session::{Amount, Session, Start, load_plan};
 pub use splits::{Splits, class_order, ensure_data, eval_batches, eval_transform};
 pub use trainer::{End, Trainer};

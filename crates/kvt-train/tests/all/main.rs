@@ -6,6 +6,8 @@ mod accumulate;
 mod bad_input;
 mod bench;
 mod compare;
+#[cfg(unix)]
+mod damage;
 mod documents;
 mod ema;
 mod evaluation;
@@ -14,6 +16,8 @@ mod predict_logits;
 #[cfg(unix)]
 mod resume;
 mod schedule;
+#[cfg(unix)]
+mod signals;
 mod support;
 mod trajectory;
 mod weights;

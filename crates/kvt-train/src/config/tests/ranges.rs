@@ -89,6 +89,7 @@ fn every_number_has_a_range() {
         "train.max_steps=0",
         "eval.batch_size=0",
         "log.every_steps=0",
+        "checkpoint.keep_last=0",
         "run.dir=",
     ];
     for set in refused {

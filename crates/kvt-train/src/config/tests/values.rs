@@ -88,6 +88,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     [checkpoint]
     every_epochs = 1
     every_steps = 0
+    keep_last = 2
 
     [run]
     dir = "runs/x"
