@@ -163,7 +163,7 @@ class Process:
         shell = [f"ulimit -v {ADDRESS_SPACE // 1024}"]
         if file_limit is not None:
             # The signal would end the process before it can say anything; ignored, the write fails.
-            shell += ["trap '' XFSZ", f"ulimit -f {max(1, file_limit // 512)}"]
+            shell += ["trap '' XFSZ", f"ulimit -f {file_limit // 512}"]
         shell += [f"trap '' {name}" for name in ignored]
         user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if as_nobody and os.geteuid() == 0 else {}
         self.start = time.monotonic()

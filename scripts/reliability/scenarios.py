@@ -5,6 +5,7 @@ import shutil
 import signal
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import configs
@@ -240,6 +241,18 @@ class Scenarios:
         if "warning" not in ended.stderr or found.files != expected.files or found.steps != expected.steps[32:]:
             raise Failure(f"other weights, other steps, or not a word: {ended.describe()}")
 
+    def without_board(self, folder: Path, random) -> None:
+        """Of TensorBoard's points those of the steps that follow are there."""
+        expected, _ = self.references.get("ema")
+        self.references.workspace(folder, "ema")
+        self.kvt(folder, "train", "config.toml", *sets(train__max_steps=32)).check_success()
+        shutil.rmtree(folder / "run/tensorboard")
+        self.kvt(folder, "train", "config.toml", "--resume").check_success()
+        found = record.read(folder / "run")
+        expected = replace(expected, board={point: value for point, value in expected.board.items() if point[1] > 32})
+        if texts := record.differences(expected, found):
+            raise Failure("\n  ".join(texts))
+
     def without(self, *names: str):
         """What a run can do without."""
         def work(folder: Path, random) -> None:
@@ -247,8 +260,7 @@ class Scenarios:
             self.references.workspace(folder, "ema")
             self.kvt(folder, "train", "config.toml", *sets(train__max_steps=32)).check_success()
             for name in names:
-                path = folder / "run" / name
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                (folder / "run" / name).unlink()
             self.kvt(folder, "train", "config.toml", "--resume").check_success()
             self.same(self.context.work / "reference-ema" / "run", folder / "run")
             if record.pointer(folder / "run", "best") is None:
@@ -277,7 +289,7 @@ class Scenarios:
             "a flipped bit": self.flipped,
             "without its environment": self.without("environment.json"),
             "without its table": self.without("epochs.csv"),
-            "without its board": self.without("tensorboard"),
+            "without its board": self.without_board,
             "without its log": self.without_log,
             "without its best pointer": self.without("checkpoints/best"),
             "without its last pointer": self.without("checkpoints/last"),
