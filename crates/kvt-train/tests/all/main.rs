@@ -7,6 +7,7 @@ mod bad_input;
 mod bench;
 mod compare;
 mod documents;
+mod dropout;
 mod ema;
 mod evaluation;
 mod families;
