@@ -4,5 +4,6 @@
 
 mod cases;
 mod counts;
+mod dropout;
 mod golden;
 mod gpu;

@@ -9,6 +9,7 @@ mod compare;
 #[cfg(unix)]
 mod damage;
 mod documents;
+mod dropout;
 mod ema;
 mod evaluation;
 mod families;
