@@ -382,10 +382,10 @@ def emptied(what: str):
     return prepare
 
 
-def first_image(make):
-    """The first training image, replaced."""
+def first_image(make, split: str = "train"):
+    """The first image of a split, replaced."""
     def prepare(folder: Path) -> None:
-        path = sorted(own(folder, "photos").glob("train/*/*.png"))[0]
+        path = sorted(own(folder, "photos").glob(f"{split}/*/*.png"))[0]
         path.unlink()
         make(path)
     return prepare
@@ -575,8 +575,11 @@ def pictures():
         for preset in ("none", "imagenet"):
             yield Input(f"train at 224 px on {name}, {preset}", [*PHOTOS, *large, *sets(augment__preset=preset)], EITHER, (".png",),
                         prepare=first_image(made[name]), memory=GIB)
-        yield Input(f"check and skip at 224 px {name}", [*PHOTOS, *large, *sets(data__on_error="skip")], FINE,
-                    prepare=first_image(made[name]), memory=GIB)
+            # Evaluation keeps the centre of what it resizes.
+            yield Input(f"evaluate at 224 px on {name}, {preset}", [*PHOTOS, *large, *sets(augment__preset=preset)], EITHER, (".png",),
+                        prepare=first_image(made[name], "val"), memory=GIB)
+        yield Input(f"skip at 224 px {name}", [*PHOTOS, *large, *sets(data__on_error="skip")], FINE,
+                    prepare=first_image(made[name], "val"), memory=GIB)
 
 
 def weights():
