@@ -18,6 +18,7 @@ const HARMLESS: &[&str] = &[
     "data.prefetch",
     "data.on_error",
     "data.max_skipped",
+    "data.max_pixels",
     "eval.batch_size",
     "train.device",
     "train.max_steps",

@@ -109,6 +109,7 @@ pub struct DataPlan {
     pub workers: Workers,
     pub prefetch: usize,
     pub on_error: OnErrorSetting,
+    pub max_pixels: u64,
 }
 
 /// `data.kind`, with the keys that matter for it.

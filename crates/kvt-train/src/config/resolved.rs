@@ -146,6 +146,7 @@ fn add_data(entries: &mut Entries, plan: &Plan) {
             entries.add("data.max_skipped", size(max));
         }
     }
+    entries.add("data.max_pixels", int(data.max_pixels));
     if let DataKind::Shapes(shapes) = &data.kind {
         entries.add("data.shapes.image_size", size(shapes.image_size));
         entries.add("data.shapes.classes", size(shapes.classes));

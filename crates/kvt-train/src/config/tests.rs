@@ -59,6 +59,7 @@ workers = 3
 prefetch = 9
 on_error = "skip"
 max_skipped = 5
+max_pixels = 1000
 [data.shapes]
 image_size = 48
 classes = 4

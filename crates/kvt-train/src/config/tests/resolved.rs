@@ -68,6 +68,8 @@ fn only_differences_without_effect_are_harmless() {
         "checkpoint.every_steps=1",
         "data.workers=auto",
         "data.prefetch=1",
+        "data.on_error=fail",
+        "data.max_pixels=5",
         "eval.batch_size=1",
         "train.device=wgpu",
         "train.max_steps=1",

@@ -28,6 +28,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     workers = "auto"
     prefetch = 4
     on_error = "fail"
+    max_pixels = 178956970
 
     [data.shapes]
     image_size = 32

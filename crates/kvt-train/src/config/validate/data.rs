@@ -45,6 +45,7 @@ impl Checks<'_> {
                     max: raw.max_skipped,
                 },
             },
+            max_pixels: self.count("data.max_pixels", raw.max_pixels, 1..),
         }
     }
 

@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::data::{ClassOrder, ImageFolder, decode};
+use crate::data::{ClassOrder, ImageFolder, ImageLimits, decode};
 
 fn small() -> ShapesConfig {
     ShapesConfig {
@@ -25,7 +25,8 @@ fn is_made_once_and_reused() {
     let train = ImageFolder::open(dir.join("train"), ClassOrder::Byte).unwrap();
     assert_eq!(train.classes, made.classes);
     assert_eq!(train.class_counts(), [3, 3, 3]);
-    let image = decode(&dir.join("val/square/00001.png")).unwrap();
+    let path = dir.join("val/square/00001.png");
+    let image = decode(&path, ImageLimits::default()).unwrap();
     let key = small().key(Split::Val, Figure::Square, 1);
     assert_eq!(image, render(Figure::Square, 16, 0.5, 0.3, key));
     // Nothing is left beside it.
