@@ -110,6 +110,7 @@ pub struct DataPlan {
     pub prefetch: usize,
     pub on_error: OnErrorSetting,
     pub max_pixels: u64,
+    pub check_sizes: bool,
 }
 
 /// `data.kind`, with the keys that matter for it.

@@ -184,6 +184,9 @@ pub(super) struct RawData {
     /// Most pixels of an image (width times height). A larger one cannot be read, nor can a file of more than 4 bytes per
     /// pixel of it and 64 MiB, so that no file takes the machine's memory. The default is Pillow's.
     pub(super) max_pixels: u64,
+    /// Whether the sizes of the image files are noted in checkpoints and compared on resume, so that other contents under
+    /// the same names are noticed.
+    pub(super) check_sizes: bool,
     pub(super) shapes: RawShapes,
 }
 
@@ -215,6 +218,7 @@ impl Default for RawData {
             on_error: RawOnError::Fail,
             max_skipped: 100,
             max_pixels: 178_956_970,
+            check_sizes: true,
             shapes: RawShapes::default(),
         }
     }

@@ -60,6 +60,7 @@ prefetch = 9
 on_error = "skip"
 max_skipped = 5
 max_pixels = 1000
+check_sizes = false
 [data.shapes]
 image_size = 48
 classes = 4

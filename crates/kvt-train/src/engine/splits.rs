@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use crate::augment::{self, Interpolation, Preset, Transform};
 use crate::config::{
     AugmentPreset, ClassOrderSetting, DataKind, InterpolationSetting, OnErrorSetting, Plan,
@@ -57,6 +59,7 @@ impl Splits {
                 train: train.samples.len(),
                 val: val.samples.len(),
                 listing: listing(folders),
+                sizes: plan.data.check_sizes.then(|| sizes(folders)),
             },
             train: Arc::new(train),
             val: Arc::new(val),
@@ -146,6 +149,23 @@ fn listing(folders: [&ImageFolder; 2]) -> u64 {
             hash.update(relative(folder, sample).as_os_str().as_encoded_bytes());
             hash.update(b"\0");
             hash.update(&sample.label.to_le_bytes());
+        }
+    }
+    short(&hash)
+}
+
+/// A hash of the sizes of the files. On many threads: a disk far away takes its time for each.
+fn sizes(folders: [&ImageFolder; 2]) -> u64 {
+    let mut hash = blake3::Hasher::new();
+    for folder in folders {
+        let size = |sample: &Sample| match std::fs::metadata(&sample.path) {
+            Ok(metadata) => metadata.len(),
+            // A dead link: another size than any file.
+            Err(_) => u64::MAX,
+        };
+        let sizes: Vec<u64> = folder.samples.par_iter().map(size).collect();
+        for size in sizes {
+            hash.update(&size.to_le_bytes());
         }
     }
     short(&hash)

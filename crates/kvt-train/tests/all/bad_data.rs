@@ -1,11 +1,12 @@
-//! Images that cannot be read, links that lead nowhere, and files that are not read.
+//! Images that cannot be read, links that lead nowhere, files that are not read, and data that changes under a run.
 
 use std::time::Duration;
 
 use image::{Rgb, RgbImage};
+use kvt_train::engine::{DataState, Splits, TrainError, load_plan};
 use kvt_train::run::{Event, Note, Topic};
 
-use crate::support::{Workspace, save};
+use crate::support::{Workspace, save, set};
 
 /// What ends a command that would hang: far longer than any of them takes.
 const BOUND: Duration = Duration::from_secs(300);
@@ -167,4 +168,71 @@ fn the_check_goes_on_to_the_end() {
     not read in `train`: 1 .heic, such as `data/train/b/1.heic`; convert them to JPEG or PNG
     unreadable `data/val/c/bad.png`: not a JPEG, PNG, WebP or BMP file
     ");
+}
+
+#[test]
+fn other_contents_are_noticed_on_resume() {
+    let workspace = Workspace::with_data(6, 2);
+    let train = ["train", "tiny.toml", "--set", "train.max_steps=3"];
+    workspace.kvt(&train).assert().success();
+    let resume = ["train", "tiny.toml", "--resume"];
+    let image = workspace.path("data/train/b/003.png");
+    let old = fs_err::read(&image).unwrap();
+    // Still a PNG: what comes after its end is not looked at.
+    fs_err::write(&image, [&old[..], b"more"].concat()).unwrap();
+    insta::assert_snapshot!(workspace.error(&resume), @"error: the data of run `run` has changed: files have the same names but other sizes: restore the data to resume, or use `--set data.check_sizes=false` if they were changed on purpose, or use another `run.dir` to start anew");
+
+    // On purpose.
+    let accept = [
+        &resume[..],
+        &[
+            "--set",
+            "data.check_sizes=false",
+            "--set",
+            "train.max_steps=4",
+        ],
+    ];
+    workspace.kvt(&accept.concat()).assert().success();
+    // That checkpoint knows no sizes; the next one does.
+    let more = [&resume[..], &["--set", "train.max_steps=5"]].concat();
+    workspace.kvt(&more).assert().success();
+    fs_err::write(&image, old).unwrap();
+    let error = workspace.error(&resume);
+    assert!(error.contains("other sizes"), "{error}");
+}
+
+#[test]
+fn images_are_known_by_what_does_not_depend_on_their_place() {
+    let workspace = Workspace::with_data(3, 1);
+    let state = |data: &str, sets: &[&str]| {
+        let mut sets: Vec<String> = sets.iter().map(|&text| text.to_owned()).collect();
+        sets.push(set("data.path", &workspace.path(data)));
+        let plan = load_plan(&workspace.path("tiny.toml"), &sets).unwrap();
+        let splits = Splits::open(&plan, (16, 16), None, &mut |_, _| {});
+        splits.map(|splits| splits.state())
+    };
+    let here = state("data", &[]).unwrap();
+    fs_err::rename(workspace.path("data"), workspace.path("moved")).unwrap();
+    assert_eq!(state("moved", &[]).unwrap(), here);
+    let without = state("moved", &["data.check_sizes=false"]).unwrap();
+    assert_eq!((without.listing, without.sizes), (here.listing, None));
+
+    let image = workspace.path("moved/val/a/000.png");
+    fs_err::write(&image, "another size").unwrap();
+    let resized = state("moved", &[]).unwrap();
+    assert_eq!(resized.listing, here.listing);
+    assert_ne!(resized.sizes, here.sizes);
+    assert!(!resized.agrees(&here) && resized.agrees(&without) && without.agrees(&here));
+    fs_err::rename(&image, workspace.path("moved/val/a/001.png")).unwrap();
+    let renamed = state("moved", &[]).unwrap();
+    assert_ne!(renamed.listing, here.listing);
+    assert!(!renamed.agrees(&without));
+
+    // As older versions wrote it.
+    let old = format!(r#"{{"train": 9, "val": 3, "listing": {}}}"#, here.listing);
+    let old: DataState = serde_json::from_str(&old).unwrap();
+    assert!(old.agrees(&here) && here.agrees(&old) && !old.agrees(&renamed));
+
+    let missing = state("data", &[]).unwrap_err();
+    assert!(matches!(missing, TrainError::Data(_)), "{missing}");
 }

@@ -70,6 +70,7 @@ fn only_differences_without_effect_are_harmless() {
         "data.prefetch=1",
         "data.on_error=fail",
         "data.max_pixels=5",
+        "data.check_sizes=true",
         "eval.batch_size=1",
         "train.device=wgpu",
         "train.max_steps=1",

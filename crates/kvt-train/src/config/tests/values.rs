@@ -29,6 +29,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     prefetch = 4
     on_error = "fail"
     max_pixels = 178956970
+    check_sizes = true
 
     [data.shapes]
     image_size = 32

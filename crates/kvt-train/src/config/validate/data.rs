@@ -46,6 +46,7 @@ impl Checks<'_> {
                 },
             },
             max_pixels: self.count("data.max_pixels", raw.max_pixels, 1..),
+            check_sizes: raw.check_sizes,
         }
     }
 
