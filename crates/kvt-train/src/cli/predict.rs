@@ -10,7 +10,7 @@ use super::common::Overrides;
 use super::{output, table, trained::Trained};
 use crate::augment::Transform;
 use crate::data::{Batch, decode};
-use crate::engine::{eval_transform, predict_batch};
+use crate::engine::{eval_transform, image_limits, predict_batch};
 use kvt_attention::Key;
 
 /// `kvt predict --run RUN FILE...`
@@ -120,12 +120,14 @@ fn prepare(
     let mut prepared = Vec::with_capacity(paths.len());
     for path in paths {
         let mut image = vec![0.0; 3 * height * width];
-        let result = decode(path).map_err(anyhow::Error::from).and_then(|raw| {
-            // Evaluation draws nothing, so any key will do.
-            transform
-                .apply(raw, Key::new(0), &mut image)
-                .with_context(|| format!("could not prepare `{}`", path.display()))
-        });
+        let result = decode(path, image_limits(&trained.plan))
+            .map_err(anyhow::Error::from)
+            .and_then(|raw| {
+                // Evaluation draws nothing, so any key will do.
+                transform
+                    .apply(raw, Key::new(0), &mut image)
+                    .with_context(|| format!("could not prepare `{}`", path.display()))
+            });
         match result {
             Ok(()) => prepared.push((path.clone(), image)),
             Err(error) => output::error(&format!("{error:#}")),

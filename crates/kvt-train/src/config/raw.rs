@@ -181,6 +181,12 @@ pub(super) struct RawData {
     pub(super) on_error: RawOnError,
     /// How many unreadable images an epoch may skip; only with `on_error = "skip"`.
     pub(super) max_skipped: usize,
+    /// Most pixels of an image (width times height). A larger one cannot be read, nor can a file of more than 4 bytes per
+    /// pixel of it and 64 MiB, so that no file takes the machine's memory. The default is Pillow's.
+    pub(super) max_pixels: u64,
+    /// Whether the sizes of the image files are noted in checkpoints and compared on resume, so that other contents under
+    /// the same names are noticed.
+    pub(super) check_sizes: bool,
     pub(super) shapes: RawShapes,
 }
 
@@ -211,6 +217,8 @@ impl Default for RawData {
             prefetch: 4,
             on_error: RawOnError::Fail,
             max_skipped: 100,
+            max_pixels: 178_956_970,
+            check_sizes: true,
             shapes: RawShapes::default(),
         }
     }

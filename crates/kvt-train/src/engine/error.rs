@@ -98,10 +98,8 @@ pub enum TrainError {
     },
     /// The images of a resumed run are other ones.
     #[error(
-        "the data of run `{}` has changed: it was trained on {} and validated on {} images, now there are {} and {}{}: \
-         restore the data to resume, or use another `run.dir` to start anew",
-        .run.display(), .old.train, .old.val, .new.train, .new.val,
-        if (.old.train, .old.val) == (.new.train, .new.val) { " with other names" } else { "" }
+        "the data of run `{}` has changed: {}, or use another `run.dir` to start anew",
+        .run.display(), changed(.old, .new)
     )]
     DataChanged {
         /// The run's folder.
@@ -180,4 +178,22 @@ fn chain(error: &TrainError) -> String {
         source = cause.source();
     }
     text
+}
+
+/// How the images of a run differ from those of its checkpoint, and what to do.
+fn changed(old: &DataState, new: &DataState) -> String {
+    let counts = |state: &DataState| (state.train, state.val);
+    if counts(old) == counts(new) && old.listing == new.listing {
+        return "files have the same names but other sizes: restore the data to resume, or use `--set data.check_sizes=false` \
+                if they were changed on purpose"
+            .to_owned();
+    }
+    let names = match counts(old) == counts(new) {
+        true => " with other names",
+        false => "",
+    };
+    format!(
+        "it was trained on {} and validated on {} images, now there are {} and {}{names}: restore the data to resume",
+        old.train, old.val, new.train, new.val
+    )
 }

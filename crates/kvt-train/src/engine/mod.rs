@@ -21,5 +21,5 @@ pub use model::{Head, build_model, model_config, start_from};
 pub use progress::{Best, EpochSums, LogSums, Position, Progress};
 pub use recorder::Recorder;
 pub use session::{Amount, Session, Start, load_plan};
-pub use splits::{Splits, class_order, ensure_data, eval_batches, eval_transform};
+pub use splits::{Splits, class_order, ensure_data, eval_batches, eval_transform, image_limits};
 pub use trainer::{End, Trainer};

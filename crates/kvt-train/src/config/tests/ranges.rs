@@ -67,6 +67,7 @@ fn every_number_has_a_range() {
         "init.weights=w.bin",
         "data.train=",
         "data.prefetch=0",
+        "data.max_pixels=0",
         "data.shapes.clutter=1.1",
         "data.shapes.image_size=4",
         "data.shapes.val_per_class=0",

@@ -28,6 +28,8 @@ fn defaults_are_those_of_the_deit_recipe() {
     workers = "auto"
     prefetch = 4
     on_error = "fail"
+    max_pixels = 178956970
+    check_sizes = true
 
     [data.shapes]
     image_size = 32

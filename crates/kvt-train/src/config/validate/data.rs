@@ -45,6 +45,8 @@ impl Checks<'_> {
                     max: raw.max_skipped,
                 },
             },
+            max_pixels: self.count("data.max_pixels", raw.max_pixels, 1..),
+            check_sizes: raw.check_sizes,
         }
     }
 
