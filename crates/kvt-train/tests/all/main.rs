@@ -10,6 +10,7 @@ mod documents;
 mod ema;
 mod evaluation;
 mod families;
+mod foreign;
 mod predict_logits;
 #[cfg(unix)]
 mod resume;
