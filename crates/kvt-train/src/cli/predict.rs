@@ -11,7 +11,11 @@ use super::{output, table, trained::Trained};
 use crate::augment::Transform;
 use crate::data::{Batch, decode};
 use crate::engine::{eval_transform, image_limits, predict_batch};
+use crate::text::read_text;
 use kvt_attention::Key;
+
+/// Bytes of a file of class names.
+const LARGEST_CLASSES: u64 = 1 << 26;
 
 /// `kvt predict --run RUN FILE...`
 #[derive(Debug, clap::Args)]
@@ -44,7 +48,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let trained = args.trained.load(&args.overrides)?;
     let names: Option<Vec<String>> = match &args.classes {
         Some(path) => Some(
-            fs_err::read_to_string(path)?
+            read_text(path, LARGEST_CLASSES)?
                 .lines()
                 .map(str::to_owned)
                 .collect(),
@@ -150,6 +154,15 @@ fn predict(
         size: trained.size,
     };
     let (logits, classes) = predict_batch(&trained.model, &batch, &trained.device.device)?;
+    let finite = |row: &[f32]| row.iter().all(|x| x.is_finite());
+    let broken = logits.chunks_exact(classes).filter(|row| !finite(row));
+    match broken.count() {
+        0 => {}
+        count => bail!(
+            "the logits of {count} of {} images are not finite: take other weights",
+            paths.len()
+        ),
+    }
     Ok(paths
         .into_iter()
         .zip(

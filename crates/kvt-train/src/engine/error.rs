@@ -58,6 +58,17 @@ pub enum TrainError {
         /// Its classes.
         found: usize,
     },
+    /// Data of one class, which every model tells apart from nothing.
+    #[error(
+        "`{}` has one class only, `{class}`: there is nothing to learn; it takes a folder for each of two classes or more",
+        .data.display()
+    )]
+    OneClass {
+        /// The data's folder.
+        data: PathBuf,
+        /// Its class.
+        class: String,
+    },
     /// The loss or the gradient is no number any more.
     #[error(
         "step {step} (epoch {}): loss {loss}, gradient norm {grad_norm}: training cannot go on; {dump}",

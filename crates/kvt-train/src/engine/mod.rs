@@ -17,7 +17,7 @@ mod trainer;
 pub use checkpoint::{Checkpointer, DataState, Restored, Weights, load_checkpoint_model};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, evaluate, predict_batch};
-pub use model::{Head, build_model, model_config, start_from};
+pub use model::{Head, build_model, check_classes, model_config, start_from};
 pub use progress::{Best, EpochSums, LogSums, Position, Progress};
 pub use recorder::Recorder;
 pub use session::{Amount, Session, Start, load_plan};

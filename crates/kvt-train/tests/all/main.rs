@@ -14,6 +14,7 @@ mod dropout;
 mod ema;
 mod evaluation;
 mod families;
+mod foreign;
 mod predict_logits;
 #[cfg(unix)]
 mod resume;
