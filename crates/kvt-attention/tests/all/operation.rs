@@ -395,7 +395,7 @@ fn half_types_agree_with_sorting() {
                 // The shading language of WebGPU has no bf16, and some adapters lack f16.
                 if !device.supports_dtype(dtype) {
                     assert_eq!(name, "wgpu", "{dtype:?}");
-                    eprintln!("SKIPPED on {name}: it has no {dtype:?}");
+                    kvt_testing::skipped(&format!("the GPU adapter has no {dtype:?}"));
                     continue;
                 }
                 for kept in neighbors(keys) {
