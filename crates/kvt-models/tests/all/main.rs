@@ -4,5 +4,7 @@
 
 mod cases;
 mod counts;
+mod dropping;
 mod golden;
 mod gpu;
+mod sketch;
