@@ -8,6 +8,7 @@ mod bench;
 mod compare;
 mod documents;
 mod ema;
+mod epochs;
 mod evaluation;
 mod families;
 mod predict_logits;
