@@ -16,7 +16,7 @@ fn half_types(name: &str, device: &Device) -> Vec<DType> {
         let supported = device.supports_dtype(*dtype);
         if !supported {
             assert_eq!(name, "wgpu", "{dtype:?}");
-            eprintln!("SKIPPED on {name}: it has no {dtype:?}");
+            kvt_testing::skipped(&format!("the GPU adapter has no {dtype:?}"));
         }
         supported
     });

@@ -12,6 +12,7 @@ mod damage;
 mod documents;
 mod dropout;
 mod ema;
+mod epochs;
 mod evaluation;
 mod families;
 mod foreign;
