@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks of the repository itself: nothing large, no paths of one machine, every configuration valid.
+# Checks of the repository itself: nothing large, golden files under 6 MB, no paths of one machine,
+# every configuration valid.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 failed=0
@@ -9,6 +10,9 @@ while IFS= read -r -d '' file; do
     size=$(stat -c %s "$file")
     [ "$size" -le 1048576 ] || complain "\`$file\` has $size bytes: files over 1 MiB do not belong here"
 done < <(git ls-files -z)
+
+size=$(git ls-files -z 'crates/*/tests/golden/*' | xargs -0 stat -c %s | awk '{ sum += $1 } END { print sum }')
+[ "$size" -le 6000000 ] || complain "the golden files have $size bytes together: keep them under 6 MB"
 
 # Tests run from a checkout anywhere: a home folder in a file means something on one machine only.
 if git grep -nE '(^|[^A-Za-z0-9.])/(home|root|Users)/[A-Za-z0-9_]' -- . ':!scripts/check-repository.sh'; then

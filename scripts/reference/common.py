@@ -3,6 +3,7 @@
 import itertools
 import json
 import platform
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from safetensors.torch import save as to_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 GAP = 1e-4
+# Gradients of more numbers than these are written as their `sketch`.
+STORED = 1024
 DENSE = dict(kind="dense", neighbors=None, temperature=1.0)
 KNN = dict(kind="knn", neighbors=6, temperature=1.0)
 
@@ -203,11 +206,42 @@ def randomize(model, generator):
             buffer.copy_(0.5 + torch.rand(buffer.shape, generator=generator))
 
 
+def arguments(config):
+    """Those of the model: all but what changes its random weights."""
+    return {name: value for name, value in config.items() if name not in ("small_activations", "large_scores")}
+
+
+def shrink(model, factor=4e-3):
+    """Whatever a norm sees gets a variance of about 1e-5, so that the epsilon of each counts."""
+    residual = re.compile(
+        r"(^|stage0\.)patch_embed\.(proj|conv)\.|(patch_embed\.proj|pool\.conv|pool\.fc)\.bias|patch_embed\.norm\."
+        r"|attn\.proj\.|mlp\.fc2\.|reduction\.|conv_proj_.\.conv\.|cls_token|dist_token|pos_embed")
+    for name, parameter in model.named_parameters():
+        if residual.search(name):
+            parameter.data.mul_(factor)
+    for name, buffer in model.named_buffers():
+        if name.endswith("running_mean"):
+            buffer.mul_(factor)
+        elif name.endswith("running_var"):
+            buffer.mul_(factor**2)
+
+
+def stretch(model, factor=3.0):
+    """Scores of some tens: what is taken from those of hidden keys has to be more."""
+    for name, parameter in model.named_parameters():
+        if "qkv" in name:
+            parameter.data.mul_(factor)
+
+
 def prepare(build, config, attention, seed):
     """A random f64 model in evaluation mode; `weights.*`, `images` and `probe` in f32; its boundary gaps."""
     generator = torch.Generator().manual_seed(seed)
     model = build(config)
     randomize(model, generator)
+    if config.get("small_activations"):
+        shrink(model)
+    if config.get("large_scores"):
+        stretch(model)
     state = {name: value for name, value in model.state_dict().items() if value.is_floating_point()}
     tensors = {f"weights.{name}": value.detach().clone() for name, value in state.items()}
     gaps = []
@@ -231,6 +265,32 @@ def differentiate(model, tensors):
     grads = {"images": images.grad} | {name: p.grad for name, p in model.named_parameters()}
     grads = {f"grad.{name}": grad.clone() for name, grad in grads.items() if grad.abs().max() > 1e-9}
     return {"logits": logits.detach()} | grads
+
+
+def vectors(count, number=3):
+    """`number` vectors of `count` numbers in [-1, 1), which f32 holds: splitmix64 of their places."""
+    place = numpy.arange(count, dtype=numpy.uint64)
+    for vector in range(number):
+        x = place + numpy.uint64((vector << 32) + 0x9E3779B97F4A7C15)
+        x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+        x = x ^ (x >> numpy.uint64(31))
+        yield torch.from_numpy((x >> numpy.uint64(40)).astype(numpy.float64) / 2**23 - 1)
+
+
+def sketch(gradient):
+    """Norm of a gradient and its products with the `vectors`: where all agree, so does the gradient."""
+    flat = gradient.double().flatten()
+    return torch.stack([flat.norm(), *(flat @ vector for vector in vectors(len(flat)))])
+
+
+def sketched(tensors):
+    """`grad.*` of parameters of more than STORED numbers become `grad_sketch.*`."""
+    large = lambda name, t: name.startswith("grad.") and name != "grad.images" and t.numel() > STORED
+    return {
+        name.replace("grad.", "grad_sketch.", 1) if large(name, t) else name: sketch(t) if large(name, t) else t
+        for name, t in tensors.items()
+    }
 
 
 def check_dense(build, config, model, tensors):

@@ -27,7 +27,7 @@ from pathlib import Path
 import torch
 import yaml
 
-from common import DENSE, KNN, check_dense, differentiate, prepare, write_cases
+from common import DENSE, KNN, arguments, check_dense, differentiate, prepare, write_cases
 
 # Maps of 9x9, 5x5 and 3x3. Smaller ones would leave the last batch norms of k and v too few values.
 DEEP = dict(
@@ -51,6 +51,8 @@ CASES = {
     "mlp_ratio": ({**SMALL, "img_size": 20, "mlp_ratio": [2.5] * 3}, DENSE),
     "temperature": ({**SMALL, "img_size": 20, "depth": [1, 1, 2]}, {**KNN, "temperature": 0.5}),
     "one_stage": ({**ONE_STAGE, "num_stages": 1, "img_size": 20, "cls_token": [True]}, KNN),
+    "small_activations": ({**ONE_STAGE, "num_stages": 1, "img_size": 20, "cls_token": [True], "mlp_ratio": [1.0],
+                           "small_activations": True}, DENSE),
 }
 
 
@@ -75,7 +77,7 @@ def load(checkout):
 
 
 def build(official, config):
-    spec = {name.upper(): value for name, value in config.items()}
+    spec = {name.upper(): value for name, value in arguments(config).items()}
     # The official LayerNorm computes in f32 whatever it gets.
     return official.ConvolutionalVisionTransformer(
         in_chans=config["in_chans"], num_classes=config["num_classes"], act_layer=official.QuickGELU,

@@ -2,8 +2,10 @@
 
 Writes to `crates/kvt-models/tests/golden/`:
 
-  deit_<case>.safetensors  weights.<timm name>, images [B,C,H,W], logits, probe,
-                           grad.images (gradient of sum(logits * probe)); metadata `config`
+  deit_<case>.safetensors  weights.<timm name>, images [B,C,H,W], logits, probe, grad.images and
+                           grad.<timm name> (gradients of sum(logits * probe)), or where these are of
+                           more than 1,024 numbers grad_sketch.<timm name> [4]: their norm, and their
+                           products with three vectors (`sketch` in common.py); metadata `config`
   deit_nested.pth          {"model": state_dict, "epoch": 3}: the weights of deit_nested.safetensors
   pos_embed.safetensors    <case>.input, <case>.output of timm's resample_abs_pos_embed;
                            metadata `config`: {case: {grid, prefix_tokens}}
@@ -20,7 +22,7 @@ from timm.layers import resample_abs_pos_embed
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 
-from common import DENSE, KNN, evaluate, golden, save, write_cases, wrote
+from common import DENSE, KNN, arguments, evaluate, golden, save, sketched, write_cases, wrote
 
 GOLDEN = golden("kvt-models")
 
@@ -40,20 +42,21 @@ CASES = {
     "mlp_ratio": ({**SMALL, "mlp_ratio": 2.5}, DENSE),
     "temperature": ({**SMALL}, {**KNN, "temperature": 0.5}),
     "nested": ({**SMALL, "embed_dim": 12, "num_heads": 2, "num_classes": 4}, DENSE),
+    "small_activations": ({**SMALL, "img_size": 16, "embed_dim": 12, "depth": 1, "num_heads": 2,
+                           "small_activations": True}, DENSE),
 }
 
 
 def build(config):
-    arguments = {name: value for name, value in config.items() if name != "distilled"}
+    own = {name: value for name, value in arguments(config).items() if name != "distilled"}
     family = VisionTransformerDistilled if config["distilled"] else VisionTransformer
     # timm's deit_* entry points pass nothing else that matters; eps is DeiT's own.
-    return family(**arguments, norm_layer=partial(torch.nn.LayerNorm, eps=1e-6))
+    return family(**own, norm_layer=partial(torch.nn.LayerNorm, eps=1e-6))
 
 
 def run(config, attention, seed):
     tensors, gap = evaluate(build, config, attention, seed)
-    # The input's gradient alone: it needs all the others.
-    return {n: t for n, t in tensors.items() if n == "grad.images" or not n.startswith("grad.")}, gap
+    return sketched(tensors), gap
 
 
 def models():

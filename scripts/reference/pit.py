@@ -10,7 +10,7 @@ Otherwise as in `deit.py`.
 import torch
 from timm.models.pit import PoolingVisionTransformer
 
-from common import DENSE, KNN, evaluate, patch_attention, write_cases
+from common import DENSE, KNN, arguments, evaluate, patch_attention, write_cases
 
 # Grids of 5x5, 3x3 and 2x2.
 SMALL = dict(img_size=20, patch_size=4, stride=4, in_chans=3, num_classes=5, base_dims=[8, 8, 8],
@@ -30,11 +30,12 @@ CASES = {
     "in_chans_1": ({**SMALL, "in_chans": 1}, KNN),
     "mlp_ratio": ({**SMALL, "mlp_ratio": 2.5}, DENSE),
     "temperature": ({**SMALL}, {**KNN, "temperature": 0.5}),
+    "small_activations": ({**SMALL, "img_size": 12, "base_dims": [4, 4, 4], "mlp_ratio": 1.0, "small_activations": True}, DENSE),
 }
 
 
 def build(config):
-    return PoolingVisionTransformer(**config)
+    return PoolingVisionTransformer(**arguments(config))
 
 
 def run(config, attention, seed):

@@ -19,7 +19,7 @@ import torch
 from timm.layers import resize_rel_pos_bias_table
 from timm.models.swin_transformer import SwinTransformer
 
-from common import DENSE, KNN, evaluate, golden, save, write_cases
+from common import DENSE, KNN, arguments, evaluate, golden, save, write_cases
 
 # Maps of 8x8, then 4x4: four windows, then one, which is not shifted.
 SMALL = dict(img_size=16, patch_size=2, in_chans=3, num_classes=5, embed_dim=8, depths=[2, 1],
@@ -30,6 +30,8 @@ DEEP = {**SMALL, "img_size": 24, "embed_dim": 6, "depths": [2, 2, 1], "num_heads
 # Maps of 10x10, 5x5 and 3x3: odd ones are padded to be merged, and all but the last for the windows.
 PADDED = {**SMALL, "img_size": 20, "embed_dim": 6, "depths": [2, 2, 1], "num_heads": [1, 2, 2],
           "mlp_ratio": 1.0}
+# Maps of 4x4, in four windows, and of 2x2.
+TINY = {**SMALL, "img_size": 8, "embed_dim": 4, "num_heads": [1, 2], "window_size": 2, "mlp_ratio": 1.0}
 
 CASES = {
     "dense": ({**DEEP}, DENSE),
@@ -45,12 +47,14 @@ CASES = {
     "mlp_ratio": ({**SMALL, "mlp_ratio": 2.5}, DENSE),
     "no_qkv_bias": ({**SMALL, "qkv_bias": False}, KNN),
     "temperature": ({**SMALL}, {**KNN, "temperature": 0.5}),
+    "small_activations": ({**TINY, "small_activations": True}, DENSE),
+    "large_scores": ({**TINY, "large_scores": True}, DENSE),  # a mask of -20 would hide nothing
 }
 
 
 def build(config):
     # swin_tiny_patch4_window7_224 passes nothing else; every LayerNorm has eps 1e-5.
-    return SwinTransformer(**config, drop_path_rate=0.0)
+    return SwinTransformer(**arguments(config), drop_path_rate=0.0)
 
 
 def run(config, attention, seed):

@@ -1,13 +1,18 @@
 """Golden training runs: 20 steps of a small DeiT, dense and k-NN, in f32 on the CPU.
 
-Writes `crates/kvt-train/tests/golden/trajectory_{dense,knn}.safetensors`:
+Writes to `crates/kvt-train/tests/golden/` what both runs start from:
 
-  weights.<timm name>  initial weights (timm's initialisation)
-  pixels [40,32,32,3] uint8 (rows, columns, RGB), labels [40] int64, contiguous by class
-  order [20,8] int64   images of each step: 0..39 in file order, four times
-  losses, grad_norms (before clipping), lrs [20]; logits [5,8,5] before the updates of the last epoch
+  trajectory.safetensors
+    weights.<timm name>  initial weights (timm's initialisation)
+    pixels [40,32,32,3] uint8 (rows, columns, RGB), labels [40] int64, contiguous by class
+    order [20,8] int64   images of each step: 0..39 in file order, four times
 
-Metadata: `config` (every hyper-parameter), `checksum` ({name: {sum, abs_sum, f64_sum, f64_abs_sum}}
+and what comes of it:
+
+  trajectory_{dense,knn}.safetensors
+    losses, grad_norms (before clipping), lrs [20]; logits [5,8,5] before the updates of the last epoch
+
+Metadata of the latter: `config` (every hyper-parameter), `checksum` ({name: {sum, abs_sum, f64_sum, f64_abs_sum}}
 of the final weights) and `f64` (largest differences between this run and the same run in f64,
 starting with the same weights: how far rounding alone carries). The gradient of the keys' bias is zero
 but for rounding (softmax ignores a shift), and AdamW magnifies it: its third of
@@ -106,6 +111,9 @@ def main():
     order = torch.arange(STEPS * BATCH).remainder(IMAGES).reshape(STEPS, BATCH)
     seed = max(range(SEEDS), key=lambda seed: train(*prepare(seed), order, 0.5, torch.float32)[2])
     model, pixels, labels = prepare(seed)
+    start = {f"weights.{name}": p for name, p in model.state_dict().items()}
+    start |= {"pixels": pixels, "labels": labels, "order": order}
+    save(golden("kvt-train") / "trajectory.safetensors", start, MODEL, seed)
     for kind, neighbors in (("dense", None), ("knn", 0.5)):
         record, final, gap = train(model, pixels, labels, order, neighbors, torch.float32)
         wide, wide_final, wide_gap = train(model, pixels, labels, order, neighbors, torch.float64)
@@ -123,11 +131,9 @@ def main():
         print(kind, "seed", seed, "smallest gap", gap, wide_gap, "f64 differences", f64)
         print("  loss", [round(x, 4) for x in record["losses"].tolist()])
         print("  norm", [round(x, 3) for x in record["grad_norms"].tolist()])
-        tensors = {f"weights.{name}": p for name, p in model.state_dict().items()}
-        tensors |= {"pixels": pixels, "labels": labels, "order": order, **record}
         attention = {"kind": kind, "neighbors": neighbors, "temperature": 1.0}
         config = {**TRAIN, "model": {**MODEL, "attention": attention}}
-        save(golden("kvt-train") / f"trajectory_{kind}.safetensors", tensors, config, seed, checksum=checksum, f64=f64)
+        save(golden("kvt-train") / f"trajectory_{kind}.safetensors", record, config, seed, checksum=checksum, f64=f64)
 
 
 if __name__ == "__main__":

@@ -107,6 +107,24 @@ mod tests {
         }
     }
 
+    /// Otherwise all layers would drop the same.
+    #[test]
+    fn every_part_of_a_model_has_its_own_phase() {
+        let train = Phase::Train(Key::new(7));
+        let parts = [
+            train,
+            train.child(0),
+            train.child(1),
+            train.named("a"),
+            train.named("b"),
+        ];
+        for (i, part) in parts.iter().enumerate() {
+            assert!(!parts[..i].contains(part), "{i}");
+        }
+        assert_eq!(Phase::Eval.child(1), Phase::Eval);
+        assert_eq!(Phase::Eval.named("a"), Phase::Eval);
+    }
+
     #[test]
     fn a_generator_starts_anew() {
         let key = Key::new(7).child(1);

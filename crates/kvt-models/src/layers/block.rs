@@ -191,4 +191,51 @@ mod tests {
             }
         }
     }
+
+    /// Samples that leave the blocks as they came: all of their branches were dropped.
+    fn untouched(depth: usize, phase: Phase) -> usize {
+        let device = Device::flex();
+        let init = Init::new(&device, Key::new(1));
+        let size = BlockSize {
+            dim: 4,
+            hidden: 8,
+            qkv_bias: true,
+        };
+        let kind = BlockKind {
+            norm_epsilon: 1e-6,
+            activation: Activation::Gelu,
+        };
+        let block = || {
+            let attn = multi_head_attention(&init, size, 1, Attention::dense(), 0.0);
+            Block::new(&init, kind, size, attn, 0.5)
+        };
+        let blocks: Vec<_> = (0..depth).map(|_| block()).collect();
+        let x: Vec<f32> = (0..SAMPLES * 2 * 4)
+            .map(|i| (i * 29 % 97) as f32 / 48.0)
+            .collect();
+        let x = Tensor::<1>::from_data(x.as_slice(), &device).reshape([SAMPLES, 2, 4]);
+        let out = forward_blocks(&blocks, x.clone(), phase);
+        let [x, out] = [x, out].map(|x| x.into_data().try_to_vec::<f32>().unwrap());
+        let samples = x.chunks(2 * 4).zip(out.chunks(2 * 4));
+        samples.filter(|(x, out)| x == out).count()
+    }
+
+    const SAMPLES: usize = 4096;
+
+    /// One branch in two is dropped: both of a block in a quarter of the samples, and all four of two
+    /// blocks in a sixteenth. Were two dropped together, it would be twice as many.
+    #[test]
+    fn every_branch_is_dropped_on_its_own() {
+        for (depth, share) in [(1, 0.25), (2, 0.0625)] {
+            let count = untouched(depth, Phase::Train(Key::new(depth as u64))) as f64;
+            let samples = SAMPLES as f64;
+            // Six standard deviations of a binomial.
+            let deviation = 6.0 * (samples * share * (1.0 - share)).sqrt();
+            assert!(
+                (count - samples * share).abs() < deviation,
+                "{count} of {samples} after {depth} blocks"
+            );
+        }
+        assert_eq!(untouched(1, Phase::Eval), 0);
+    }
 }

@@ -62,6 +62,10 @@ mod tests {
         assert_eq!(drop_path(ones(16), 0.9, Phase::Eval).into_data(), expected);
         let train = Phase::Train(Key::new(1));
         assert_eq!(drop_path(ones(16), 0.0, train).into_data(), expected);
+        for (rate, phase) in [(0.9, Phase::Eval), (0.0, train)] {
+            assert!(!drops_paths(rate, phase));
+        }
+        assert!(drops_paths(0.9, train));
     }
 
     #[test]

@@ -131,37 +131,48 @@ mod tests {
     use crate::stages::StagesConfig;
     use crate::swin::SwinConfig;
 
+    /// The attention of a shifted block, on maps of 4 x 4 tokens of 8 channels.
+    fn shifted(attention: Attention, device: &Device) -> WindowAttention {
+        let config = SwinConfig {
+            common: CommonConfig::imagenet(8),
+            patch_size: 2,
+            embed_dim: 8,
+            window_size: 2,
+            stages: StagesConfig {
+                depth: vec![2],
+                num_heads: vec![2],
+                attention: vec![attention],
+            },
+        };
+        let size = config.stages().next().unwrap();
+        let init = Init::new(device, Key::new(3));
+        WindowAttention::new(&init, &size, size.windows.shifted())
+    }
+
+    /// A map whose first row has something added.
+    fn map(first: f32, device: &Device) -> Tensor<4> {
+        let map: Vec<f32> = (0..4 * 4 * 8)
+            .map(|i| (i * 29 % 97) as f32 / 48.0 - 1.0 + if i < 32 { first } else { 0.0 })
+            .collect();
+        Tensor::from_data(TensorData::new(map, [1, 4, 4, 8]), device)
+    }
+
     /// In a shifted block the last row of a map shares windows with the first, but is no neighbour of
     /// it: what is in the first row does not change the last, by whatever the keys are ranked.
     #[test]
     fn nothing_crosses_the_seam() {
         let device = Device::flex();
         for selection in [Selection::DotProduct, Selection::Euclidean] {
-            let attention = Attention {
-                selection,
-                ..Attention::knn(Neighbors::count(1).unwrap())
-            };
-            let config = SwinConfig {
-                common: CommonConfig::imagenet(8),
-                patch_size: 2,
-                embed_dim: 8,
-                window_size: 2,
-                stages: StagesConfig {
-                    depth: vec![2],
-                    num_heads: vec![2],
-                    attention: vec![attention],
+            let attention = shifted(
+                Attention {
+                    selection,
+                    ..Attention::knn(Neighbors::count(1).unwrap())
                 },
-            };
-            let size = config.stages().next().unwrap();
-            let init = Init::new(&device, Key::new(3));
-            let attention = WindowAttention::new(&init, &size, size.windows.shifted());
+                &device,
+            );
             let values = |first: f32| {
-                let map: Vec<f32> = (0..4 * 4 * 8)
-                    .map(|i| (i * 29 % 97) as f32 / 48.0 - 1.0 + if i < 32 { first } else { 0.0 })
-                    .collect();
-                let map = Tensor::from_data(TensorData::new(map, [1, 4, 4, 8]), &device);
                 let out: Vec<f32> = attention
-                    .forward(map, Phase::Eval)
+                    .forward(map(first, &device), Phase::Eval)
                     .into_data()
                     .try_to_vec()
                     .unwrap();
@@ -171,5 +182,19 @@ mod tests {
             assert_ne!(before[..32], after[..32]);
             assert_eq!(before[96..], after[96..], "{selection:?}");
         }
+    }
+
+    /// Also where all keys are kept, a hidden one has no weight, and not only a small one.
+    #[test]
+    fn no_gradient_crosses_the_seam() {
+        let device = Device::flex().autodiff();
+        let attention = shifted(Attention::dense(), &device);
+        let map = map(0.0, &device).require_grad();
+        let out = attention.forward(map.clone(), Phase::Eval);
+        let last = out.narrow(1, 3, 1).powi_scalar(2).sum();
+        let grad = map.grad(&last.backward()).unwrap().into_data();
+        let grad: Vec<f32> = grad.try_to_vec().unwrap();
+        assert!(grad[..32].iter().all(|x| *x == 0.0), "{:?}", &grad[..32]);
+        assert!(grad[96..].iter().all(|x| *x != 0.0), "{:?}", &grad[96..]);
     }
 }

@@ -2,19 +2,21 @@
 //!
 //! Each file of `scripts/reference` has weights under timm's names (CvT's own for CvT) behind
 //! `weights.`, `images`, `logits`, a `probe`, and gradients of `sum(logits * probe)` behind
-//! `grad.`: of the images, and of the parameters. Models with batch norms have `train.` too, for a
-//! step of training from the same weights: logits, gradients, and the running statistics after it.
+//! `grad.`: of the images, and of every parameter. A large gradient is behind `grad_sketch.` instead,
+//! as its norm and its products with some vectors. Models with batch norms have `train.` too, for a step
+//! of training from the same weights: logits, gradients, and the running statistics after it.
 
 use std::path::{Path, PathBuf};
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use kvt_attention::{Implementation, Key, Phase};
-use kvt_models::Model;
 use kvt_models::weights::{LoadOptions, Outcome, StateDict, read};
+use kvt_models::{Model, Parameter};
 
 use crate::cases::{config, file_name, files, folder};
 use crate::gpu::gpu;
+use crate::sketch::sketch;
 
 /// Largest difference, relative to the largest magnitude.
 const TOLERANCE: f32 = 1e-4;
@@ -161,14 +163,41 @@ impl Golden<'_> {
         let probe = self.tensors.get("probe").unwrap().clone();
         let probe = Tensor::from_data(probe, self.device);
         let grads = (logits * probe).sum().backward();
-        let expected = behind(&self.tensors, &format!("{prefix}grad."));
-        assert!(!expected.is_empty(), "{}: no gradients", self.case);
-        for (name, _) in expected.iter() {
-            let grad = match name {
-                "images" => images.grad(&grads).unwrap().into_data(),
-                name => gradient(model, name, &grads),
-            };
-            self.compare(&format!("{prefix}grad.{name}"), grad);
+        let of_images = images.grad(&grads).unwrap().into_data();
+        let scale = largest(&of_images);
+        self.compare(&format!("{prefix}grad.images"), of_images);
+        for Parameter { name, .. } in model.parameters() {
+            let grad = gradient(model, &name, &grads);
+            let sketched = format!("{prefix}grad_sketch.{name}");
+            let stored = format!("{prefix}grad.{name}");
+            if self.tensors.get(&sketched).is_some() {
+                self.compare_sketch(&sketched, &grad.unwrap());
+            } else if self.tensors.get(&stored).is_some() {
+                self.compare(&stored, grad.unwrap());
+            } else if prefix.is_empty() {
+                // Python leaves out what is zero but for rounding.
+                let largest = grad.as_ref().map_or(0.0, largest);
+                if largest.is_nan() || largest > TOLERANCE * scale {
+                    self.differences
+                        .push(format!("{stored}: up to {largest} for nothing"));
+                }
+            }
+        }
+    }
+
+    /// Each number of a sketch is as exact as the norm of the gradient.
+    fn compare_sketch(&mut self, name: &str, actual: &TensorData) {
+        let expected: Vec<f32> = self.tensors.get(name).unwrap().try_to_vec().unwrap();
+        let actual = sketch(&actual.try_to_vec::<f32>().unwrap());
+        let norm = f64::from(expected[0]);
+        assert!(norm > 0.0, "{}: {name} is all zeros", self.case);
+        let close = actual
+            .iter()
+            .zip(&expected)
+            .all(|(a, &e)| (a - f64::from(e)).abs() < f64::from(TOLERANCE) * norm);
+        if !close {
+            self.differences
+                .push(format!("{name}: {actual:?} for {expected:?}"));
         }
     }
 
@@ -177,7 +206,7 @@ impl Golden<'_> {
         assert_eq!(actual.shape(), expected.shape(), "{}: {name}", self.case);
         let actual: Vec<f32> = actual.try_into_vec().unwrap();
         let expected: Vec<f32> = expected.clone().try_into_vec().unwrap();
-        let largest = expected.iter().map(|value| value.abs()).fold(0.0, f32::max);
+        let largest = largest(self.tensors.get(name).unwrap());
         assert!(largest > 0.0, "{}: {name} is all zeros", self.case);
         let pairs = actual.iter().zip(&expected);
         let wrong = |(actual, expected): &(&f32, &f32)| {
@@ -203,8 +232,15 @@ fn behind(tensors: &StateDict, prefix: &str) -> StateDict {
         .collect()
 }
 
-/// The gradient of a parameter in PyTorch's layout.
-fn gradient(model: &Model, name: &str, grads: &Gradients) -> TensorData {
+/// The largest magnitude; NaN if there is one.
+fn largest(tensor: &TensorData) -> f32 {
+    let values: Vec<f32> = tensor.try_to_vec().unwrap();
+    let larger = |a: f32, b: f32| if a.is_nan() || a > b { a } else { b };
+    values.iter().map(|value| value.abs()).fold(0.0, larger)
+}
+
+/// The gradient of a parameter in PyTorch's layout, if it has one.
+fn gradient(model: &Model, name: &str, grads: &Gradients) -> Option<TensorData> {
     let parameters = model.parameters();
     let parameter = parameters.iter().find(|parameter| parameter.name == name);
     let parameter = parameter.unwrap_or_else(|| panic!("there is no `{name}`"));
@@ -216,9 +252,7 @@ fn gradient(model: &Model, name: &str, grads: &Gradients) -> TensorData {
         gradient: None,
     };
     model.visit(&mut found);
-    found
-        .gradient
-        .unwrap_or_else(|| panic!("`{name}` has no gradient"))
+    found.gradient
 }
 
 /// Looks for the gradient of one parameter.

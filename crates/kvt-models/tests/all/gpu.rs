@@ -5,24 +5,21 @@ use burn::tensor::Device;
 /// `None` where there is no adapter; `KVT_REQUIRE_GPU=1` makes that a failure.
 #[cfg(feature = "wgpu")]
 #[expect(clippy::print_stderr, reason = "says what was tested")]
+#[track_caller]
 pub(crate) fn gpu() -> Option<Device> {
     use burn::tensor::DeviceType;
     let device = Device::enumerate(DeviceType::Wgpu).into_iter().next();
     match &device {
         // Without a Vulkan driver wgpu falls back to OpenGL: say what this run tested.
         Some(device) => eprintln!("wgpu adapter: {:?}", device.identity()),
-        None => {
-            assert!(
-                std::env::var_os("KVT_REQUIRE_GPU").is_none(),
-                "KVT_REQUIRE_GPU is set, but there is no wgpu adapter"
-            );
-            eprintln!("SKIPPED on wgpu: no adapter");
-        }
+        None => kvt_testing::no_gpu(),
     }
     device
 }
 
 #[cfg(not(feature = "wgpu"))]
+#[track_caller]
 pub(crate) fn gpu() -> Option<Device> {
+    kvt_testing::skipped("built without wgpu");
     None
 }

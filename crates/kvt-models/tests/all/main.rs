@@ -4,6 +4,7 @@
 
 mod cases;
 mod counts;
-mod dropout;
+mod dropping;
 mod golden;
 mod gpu;
+mod sketch;

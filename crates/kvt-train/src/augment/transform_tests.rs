@@ -1,6 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use image::imageops;
+
 use super::*;
+use crate::augment::Crop;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/augment/");
 
@@ -68,9 +71,7 @@ fn resize_and_crop_agree_with_torchvision() {
             width: 20,
             height: 10,
         };
-        let image = transform
-            .resize(cut(load("source"), crop), (16, 16))
-            .unwrap();
+        let image = resize(cut(load("source"), crop), (16, 16), transform.filter).unwrap();
         let difference = worst(&image, &load(&format!("crop_{name}")));
         assert!(difference <= 2, "crop {name}: {difference}");
     }
@@ -201,4 +202,37 @@ fn senseless_plans_are_refused() {
             expected: 768
         }
     ));
+}
+
+/// Crop and flip come from draws of their own: of the images cut far left, or far up, half are flipped.
+#[test]
+fn the_flip_does_not_follow_the_crop() {
+    // Each pixel has its place.
+    let image = RgbImage::from_fn(16, 16, |x, y| Rgb([x as u8, y as u8, 0]));
+    let mut flipping = plan(Preset::Cifar, (16, 16));
+    flipping.hflip = 0.5;
+    let transform = Transform::train(flipping).unwrap();
+    // Images and flips, of those cut left of the middle, and of those cut above it.
+    let mut counts = [[0.0; 2]; 2];
+    for key in 0..2000 {
+        let out = apply(&transform, image.clone(), key);
+        let level =
+            |channel: usize, column: usize| (out[(channel * 16 + 8) * 16 + column] * 255.0).round();
+        let flipped = level(0, 7) > level(0, 8);
+        // Without a crop column 7 is in its place, or in that of column 8, and so is row 8.
+        let left = level(0, if flipped { 8 } else { 7 }) < 7.0;
+        let up = level(1, 8) < 8.0;
+        for (count, counts_here) in counts.iter_mut().zip([left, up]) {
+            count[0] += f64::from(u8::from(counts_here));
+            count[1] += f64::from(u8::from(counts_here && flipped));
+        }
+    }
+    for [images, flips] in counts {
+        // Four of nine places, and one in two; six standard deviations.
+        assert!((images - 2000.0 * 4.0 / 9.0).abs() < 6.0 * 22.3, "{images}");
+        assert!(
+            (flips - images / 2.0).abs() < 6.0 * images.sqrt() / 2.0,
+            "{flips} of {images}"
+        );
+    }
 }

@@ -18,7 +18,7 @@ use crate::bench::{
 use crate::config::Document;
 use crate::device::{self, Found};
 use crate::engine::model_config;
-use crate::fs::write_atomic;
+use crate::fs::{check_writable, write_atomic};
 
 /// `kvt bench attention` and `kvt bench step`
 #[derive(Debug, clap::Args)]
@@ -80,7 +80,7 @@ struct StepArgs {
     #[command(flatten)]
     overrides: Overrides,
     /// Images of a step.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_536))]
     batch: usize,
     /// Which attention; both take turns by default.
     #[arg(long, value_delimiter = ',', default_value = "dense,knn")]
@@ -121,6 +121,12 @@ struct Report<'a, R> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (What::Attention(AttentionArgs { common, .. }) | What::Step(StepArgs { common, .. })) =
+        &args.what;
+    // Not only when all is measured.
+    if let Some(path) = &common.json {
+        check_writable(path)?;
+    }
     match &args.what {
         What::Attention(args) => attention(args)?,
         What::Step(args) => step(args)?,

@@ -20,6 +20,8 @@ const HARMLESS: &[&str] = &[
     "data.prefetch",
     "data.on_error",
     "data.max_skipped",
+    "data.max_pixels",
+    "data.check_sizes",
     "eval.batch_size",
     "train.device",
     "train.max_steps",

@@ -109,6 +109,8 @@ pub struct DataPlan {
     pub workers: Workers,
     pub prefetch: usize,
     pub on_error: OnErrorSetting,
+    pub max_pixels: u64,
+    pub check_sizes: bool,
 }
 
 /// `data.kind`, with the keys that matter for it.

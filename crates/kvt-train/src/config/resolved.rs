@@ -147,6 +147,8 @@ fn add_data(entries: &mut Entries, plan: &Plan) {
             entries.add("data.max_skipped", size(max));
         }
     }
+    entries.add("data.max_pixels", int(data.max_pixels));
+    entries.add("data.check_sizes", data.check_sizes);
     if let DataKind::Shapes(shapes) = &data.kind {
         entries.add("data.shapes.image_size", size(shapes.image_size));
         entries.add("data.shapes.classes", size(shapes.classes));

@@ -59,6 +59,8 @@ workers = 3
 prefetch = 9
 on_error = "skip"
 max_skipped = 5
+max_pixels = 1000
+check_sizes = false
 [data.shapes]
 image_size = 48
 classes = 4

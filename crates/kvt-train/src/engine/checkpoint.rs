@@ -44,6 +44,18 @@ pub struct DataState {
     pub val: usize,
     /// BLAKE3 of their relative paths and labels in order, cut to 64 bits.
     pub listing: u64,
+    /// The same of the sizes of their files; `None` in checkpoints of older versions and with `data.check_sizes = false`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<u64>,
+}
+
+impl DataState {
+    /// Whether both are of the same images, by all that both know.
+    pub fn agrees(&self, other: &Self) -> bool {
+        let known = |state: &Self| (state.train, state.val, state.listing);
+        let sizes = self.sizes.zip(other.sizes);
+        known(self) == known(other) && sizes.is_none_or(|(a, b)| a == b)
+    }
 }
 
 /// Saves a run's state.
@@ -142,7 +154,7 @@ impl Checkpointer {
         let mut recovered = self.checkpoints.recover(which)?;
         let checkpoint = &recovered.checkpoint;
         let mut state: State = checkpoint.state()?;
-        if state.data != self.data {
+        if !state.data.agrees(&self.data) {
             return Err(TrainError::DataChanged {
                 run: self.run.clone(),
                 old: state.data,

@@ -58,6 +58,17 @@ pub enum TrainError {
         /// Its classes.
         found: usize,
     },
+    /// Data of one class, which every model tells apart from nothing.
+    #[error(
+        "`{}` has one class only, `{class}`: there is nothing to learn; it takes a folder for each of two classes or more",
+        .data.display()
+    )]
+    OneClass {
+        /// The data's folder.
+        data: PathBuf,
+        /// Its class.
+        class: String,
+    },
     /// The loss or the gradient is no number any more.
     #[error(
         "step {step} (epoch {}): loss {loss}, gradient norm {grad_norm}: training cannot go on; {dump}",
@@ -109,10 +120,8 @@ pub enum TrainError {
     },
     /// The images of a resumed run are other ones.
     #[error(
-        "the data of run `{}` has changed: it was trained on {} and validated on {} images, now there are {} and {}{}: \
-         restore the data to resume, or use another `run.dir` to start anew",
-        .run.display(), .old.train, .old.val, .new.train, .new.val,
-        if (.old.train, .old.val) == (.new.train, .new.val) { " with other names" } else { "" }
+        "the data of run `{}` has changed: {}, or use another `run.dir` to start anew",
+        .run.display(), changed(.old, .new)
     )]
     DataChanged {
         /// The run's folder.
@@ -191,4 +200,22 @@ fn chain(error: &TrainError) -> String {
         source = cause.source();
     }
     text
+}
+
+/// How the images of a run differ from those of its checkpoint, and what to do.
+fn changed(old: &DataState, new: &DataState) -> String {
+    let counts = |state: &DataState| (state.train, state.val);
+    if counts(old) == counts(new) && old.listing == new.listing {
+        return "files have the same names but other sizes: restore the data to resume, or use `--set data.check_sizes=false` \
+                if they were changed on purpose"
+            .to_owned();
+    }
+    let names = match counts(old) == counts(new) {
+        true => " with other names",
+        false => "",
+    };
+    format!(
+        "it was trained on {} and validated on {} images, now there are {} and {}{names}: restore the data to resume",
+        old.train, old.val, new.train, new.val
+    )
 }

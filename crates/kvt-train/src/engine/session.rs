@@ -92,6 +92,8 @@ impl Session {
             classes = Some(started.read_classes());
         }
         let (splits, class_list) = open_splits(&plan, size, classes, generating)?;
+        let warnings = splits.warnings().into_iter();
+        notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
         let config = for_data(&plan, &splits)?;
         let autodiff = device.device.clone().autodiff();
         let model = build_model(&plan, &config, &autodiff)?;

@@ -167,6 +167,9 @@ mod tests {
         assert!((values(clipped, ids[1])[0] - 6.0).abs() < 1e-5);
         // Below the limit nothing changes.
         assert_eq!(values(make().clip(norm, 14.0), ids[0]), [3.0, 4.0]);
+        // PyTorch's 1e-6 in the denominator, where it counts: 1e-6 / (3e-6 + 1e-6).
+        let tiny = gradients(&ids, &[&[4.0], &[0.0]]).clip(3e-6, 1e-6);
+        assert!((values(tiny, ids[0])[0] - 1.0).abs() < 1e-5);
     }
 
     /// Means over 4 and over 2 images: the mean over 6, not the mean of the means.
@@ -174,12 +177,15 @@ mod tests {
     fn accumulation_is_the_mean_over_images() {
         let id = [ParamId::new()];
         let mut window = Accumulator::default();
-        window.add(gradients(&id, &[&[3.0, -6.0]]), 4);
-        window.add(gradients(&id, &[&[9.0, 0.0]]), 2);
-        let mean = values(window.finish().unwrap(), id[0]);
-        for (actual, expected) in mean.iter().zip([5.0, -4.0]) {
-            assert!((actual - expected).abs() < 1e-6);
+        // The second window knows nothing of the first.
+        for _ in 0..2 {
+            window.add(gradients(&id, &[&[3.0, -6.0]]), 4);
+            window.add(gradients(&id, &[&[9.0, 0.0]]), 2);
+            let mean = values(window.finish().unwrap(), id[0]);
+            for (actual, expected) in mean.iter().zip([5.0, -4.0]) {
+                assert!((actual - expected).abs() < 1e-6);
+            }
+            assert!(window.finish().is_none());
         }
-        assert!(window.finish().is_none());
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod accumulate;
+mod bad_data;
 mod bad_input;
 mod bench;
 mod compare;
@@ -11,8 +12,10 @@ mod damage;
 mod documents;
 mod dropout;
 mod ema;
+mod epochs;
 mod evaluation;
 mod families;
+mod foreign;
 mod predict_logits;
 #[cfg(unix)]
 mod resume;

@@ -1,7 +1,7 @@
 //! Twenty steps of training as PyTorch and timm take them.
 //!
-//! The files are written by `scripts/reference/trajectory.py`: initial weights, images, the order of
-//! the images, and what came of them.
+//! The files are written by `scripts/reference/trajectory.py`: initial weights, images and the order
+//! of the images, which both runs share, and what came of them.
 
 use std::path::{Path, PathBuf};
 
@@ -52,8 +52,9 @@ pub(crate) fn expected(golden: &Golden) -> Trajectory {
 /// Takes the steps of a golden file with this engine.
 pub(crate) fn retrace(golden: &Golden, overrides: &[&str]) -> Trajectory {
     let workspace = Workspace::empty();
-    write_images(golden, &workspace.path("data"));
-    golden.write_weights(&workspace.path("init.safetensors"));
+    let start = Golden::read("tests/golden/trajectory.safetensors");
+    write_images(&start, &workspace.path("data"));
+    start.write_weights(&workspace.path("init.safetensors"));
     workspace.write("golden.toml", config(&golden.config));
     let mut all = vec![
         set("data.path", &workspace.path("data")),

@@ -12,14 +12,7 @@ fn the_first_steps_on_wgpu_are_pytorchs() {
     match device::resolve("wgpu") {
         // Without a Vulkan driver wgpu falls back to OpenGL: say what this run tested.
         Ok(found) => eprintln!("wgpu adapter: {}", found.description),
-        Err(error) => {
-            assert!(
-                std::env::var_os("KVT_REQUIRE_GPU").is_none(),
-                "KVT_REQUIRE_GPU is set, but {error}"
-            );
-            eprintln!("SKIPPED on wgpu: {error}");
-            return;
-        }
+        Err(_) => return kvt_testing::no_gpu(),
     }
     for kind in ["dense", "knn"] {
         let golden = golden(kind);

@@ -1,5 +1,5 @@
 //! A GPU for the tests of the kernels.
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::TensorData;
@@ -12,6 +12,7 @@ use super::launch::{Launch, Wanted, asked_for};
 pub(in crate::ops) struct Gpu(CubeDevice);
 
 /// The first adapter of wgpu, often a software driver.
+#[track_caller]
 pub(in crate::ops) fn device() -> Option<Gpu> {
     use burn::tensor::{Device, DeviceType};
     if Device::enumerate(DeviceType::Wgpu)
@@ -21,15 +22,12 @@ pub(in crate::ops) fn device() -> Option<Gpu> {
     {
         return Some(Gpu(CubeDevice::Wgpu(Default::default())));
     }
-    assert!(
-        std::env::var_os("KVT_REQUIRE_GPU").is_none(),
-        "KVT_REQUIRE_GPU is set, but there is no wgpu adapter"
-    );
-    eprintln!("SKIPPED on wgpu: no adapter");
+    kvt_testing::no_gpu();
     None
 }
 
 /// The ways to share a row that the device can go.
+#[track_caller]
 pub(in crate::ops) fn ways(gpu: &Gpu) -> Vec<Wanted> {
     let mut ways = vec![Wanted::Unit, Wanted::Cube];
     let client = gpu.0.client();
@@ -39,6 +37,8 @@ pub(in crate::ops) fn ways(gpu: &Gpu) -> Vec<Wanted> {
     let of_one_size = hardware.plane_size_min == hardware.plane_size_max;
     if (trusted || asked_for() == Some(Wanted::Plane)) && of_one_size {
         ways.push(Wanted::Plane);
+    } else {
+        kvt_testing::skipped("the GPU adapter has no planes that can be trusted");
     }
     ways
 }

@@ -1,0 +1,79 @@
+//! What a run draws and counts within an epoch.
+
+use kvt_train::run::Event;
+
+use crate::support::{Workspace, assert_each_close, steps};
+
+/// Nothing changes from step to step but the paths that are dropped.
+const STANDING_STILL: [&str; 6] = [
+    "data.shuffle=false",
+    "optim.lr=1e-12",
+    "optim.weight_decay=0",
+    "schedule.warmup_epochs=0",
+    "schedule.min_lr=0",
+    "model.drop_path=0",
+];
+
+/// Steps on the same images, with the same weights: what is dropped comes from the place in the epoch.
+#[test]
+fn each_step_drops_other_paths() {
+    let workspace = Workspace::with_data(12, 1);
+    for class in ["a", "b", "c"] {
+        let image = |index: usize| workspace.path(&format!("data/train/{class}/{index:03}.png"));
+        for index in 1..12 {
+            fs_err::copy(image(0), image(index)).unwrap();
+        }
+    }
+    let losses = |run: &str, drop_path: &str| -> Vec<f64> {
+        let mut overrides = STANDING_STILL.to_vec();
+        overrides.extend(["train.epochs=1", drop_path]);
+        let events = workspace.train(run, &overrides);
+        steps(&events).iter().map(|step| step.loss).collect()
+    };
+    // Two steps of each class.
+    let still = losses("still", "model.drop_path=0");
+    assert_eq!(still.len(), 6);
+    let dropping = losses("dropping", "model.drop_path=0.5");
+    for (still, dropping) in still.chunks(2).zip(dropping.chunks(2)) {
+        assert_each_close("without", &still[..1], &still[1..], 1e-6);
+        assert!(
+            (dropping[0] - dropping[1]).abs() > 1e-5,
+            "twice the same: {dropping:?}"
+        );
+    }
+}
+
+/// An epoch as good as the best one is not a better one.
+#[test]
+fn of_epochs_that_are_as_good_the_first_is_the_best() {
+    let workspace = Workspace::with_data(6, 2);
+    let mut overrides = STANDING_STILL.to_vec();
+    overrides.push("train.epochs=3");
+    workspace.train("run", &overrides);
+    assert_eq!(
+        workspace.read("run/checkpoints/best").trim(),
+        "step-00000003"
+    );
+    assert!(workspace.last_checkpoint("run").ends_with("step-00000009"));
+}
+
+/// The last update of an epoch may have fewer images: the loss of the epoch is the mean over all images.
+#[test]
+fn the_loss_of_an_epoch_is_the_mean_over_its_images() {
+    let workspace = Workspace::with_data(6, 1);
+    let events = workspace.train(
+        "run",
+        &["train.accumulate=2", "train.epochs=1", "optim.lr=0.1"],
+    );
+    let losses: Vec<f64> = steps(&events).iter().map(|step| step.loss).collect();
+    let [twelve, six] = losses[..] else {
+        panic!("{losses:?}")
+    };
+    let epoch = events.iter().find_map(|event| match event {
+        Event::Epoch(epoch) => Some(epoch.train_loss),
+        _ => None,
+    });
+    let expected = (12.0 * twelve + 6.0 * six) / 18.0;
+    assert!((twelve - six).abs() > 1e-3, "{losses:?}");
+    assert_each_close("loss", &[epoch.unwrap()], &[expected], 1e-9);
+}

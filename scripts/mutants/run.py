@@ -1,0 +1,271 @@
+#!/usr/bin/env python3
+"""Breaks the code on purpose, in the ways of `mutants.toml`, and looks which test notices.
+
+    scripts/mutants/run.py [--scratch FOLDER] [--only 3,17] [--again] [--check]
+
+Building once per mutant would take days. So a copy of the tree gets all of them at once, each behind a
+switch (mutant schemata, Untch et al. 1993):
+
+    original   becomes   (if crate::mutant(17) { replacement } else { original })
+
+is built once, and the test binaries are run with `KVT_MUTANT=17`. Without it they must pass. A mutant meets the
+tests that the list names, then those of its crate, then those of the crates above, until one fails, crashes,
+or takes five times as long as it should. No GPU driver is visible to them: what survives would also survive on
+a machine without one.
+
+The results are `results.tsv` in the scratch folder. A second call goes on where the first one ended; after a
+change of the tests, `--only` with the survivors repeats these. Copy a target folder to `FOLDER/target` to save
+the time that the dependencies take. Python 3.11 or later, nothing else.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CRATES = ["kvt-attention", "kvt-models", "kvt-train"]  # each knows those before it
+SWITCH = """
+/// Which mutant is on.
+fn mutant(number: u32) -> bool {
+    static ON: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    let chosen = || std::env::var("KVT_MUTANT").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    *ON.get_or_init(chosen) == number
+}
+"""
+HIDDEN = "/nonexistent"
+SKIPPED = "no GPU adapter"
+
+
+class Mutant:
+    def __init__(self, file, number, original, replacement, more=None):
+        more = more or {}
+        self.path, self.number, self.original, self.replacement = file["path"], number, original, replacement
+        self.nth, self.test = more.get("nth"), more.get("test", file["test"])
+        self.crate = self.path.split("/")[0]
+
+    def span(self, text):
+        """Where the original is, before the tests of its file."""
+        text = text.split("\n#[cfg(test)]\n")[0]
+        places = [found.start() for found in re.finditer(re.escape(self.original), text)]
+        if self.nth is None and len(places) != 1 or len(places) < (self.nth or 1):
+            raise ValueError(f"{self.number}: `{self.original}` occurs {len(places)} times in {self.path}")
+        start = places[(self.nth or 1) - 1]
+        return start, start + len(self.original)
+
+
+def read_list():
+    with open(ROOT / "scripts/mutants/mutants.toml", "rb") as file:
+        files = tomllib.load(file)["file"]
+    mutants = [Mutant(file, *entry) for file in files for entry in file["mutants"]]
+    numbers = [mutant.number for mutant in mutants]
+    if len(set(numbers)) != len(numbers):
+        raise ValueError("a number occurs twice")
+    return mutants
+
+
+def mutate(text, mutants):
+    """The text with all the mutants in it, behind their switches."""
+    spans = {}
+    for mutant in mutants:
+        spans.setdefault(mutant.span(text), []).append(mutant)
+    ordered = sorted(spans.items())
+    for ((_, end), before), ((start, _), after) in zip(ordered, ordered[1:]):
+        if start < end:
+            raise ValueError(f"{before[0].number} and {after[0].number} overlap in {after[0].path}")
+    for (start, end), group in reversed(ordered):
+        original = text[start:end]
+        chain = "".join(f"if crate::mutant({m.number}) {{ {m.replacement} }} else " for m in group)
+        code = f"{chain}{{ {original} }}"
+        text = text[:start] + (code if original.endswith(";") else f"({code})") + text[end:]
+    return text
+
+
+def write_tree(tree, mutants):
+    """Copies the files of the repository, mutated; what is the same keeps its time, for Cargo."""
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True,
+                           capture_output=True, text=True).stdout.split("\0")
+    by_path = {}
+    for mutant in mutants:
+        by_path.setdefault(f"crates/{mutant.path}", []).append(mutant)
+    wanted = {name for name in names if name and (ROOT / name).is_file()}
+    for name in sorted(wanted):
+        content = (ROOT / name).read_bytes()
+        if name in by_path:
+            content = mutate(content.decode(), by_path[name]).encode()
+        if name in {f"crates/{crate}/src/lib.rs" for crate in CRATES}:
+            content += SWITCH.encode()
+        target = tree / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists() or target.read_bytes() != content:
+            target.write_bytes(content)
+            shutil.copymode(ROOT / name, target)
+    for path in [path for path in tree.rglob("*") if path.is_file()]:
+        if str(path.relative_to(tree)) not in wanted:
+            path.unlink()
+
+
+def build(tree, target):
+    """The test binaries: `models-lib` of a crate's own tests, `models` of its `tests/all`."""
+    command = ["cargo", "test", "--workspace", "--no-run", "-j2", "--message-format=json-render-diagnostics"]
+    env = {**os.environ, "CARGO_TARGET_DIR": str(target), "RUSTFLAGS": os.environ.get("RUSTFLAGS", "")}
+    if not env["RUSTFLAGS"]:
+        del env["RUSTFLAGS"]
+    output = subprocess.run(command, cwd=tree, env=env, stdout=subprocess.PIPE, text=True)
+    if output.returncode != 0:
+        sys.exit("the mutated tree does not build")
+    binaries = {}
+    for line in output.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("reason") != "compiler-artifact" or not message.get("executable"):
+            continue
+        crate = Path(message["manifest_path"]).parent.name
+        kinds = message["target"]["kind"]
+        if crate in CRATES and message["profile"]["test"] and ("lib" in kinds or "test" in kinds):
+            name = crate.removeprefix("kvt-") + ("-lib" if "lib" in kinds else "")
+            binaries[name] = (Path(message["executable"]), tree / "crates" / crate)
+    return binaries
+
+
+def run(binary, filters, number, limit):
+    """What ended it: the first failed test, a crash or a time-out; `None` if all passed. And its output."""
+    executable, folder = binary
+    env = {name: value for name, value in os.environ.items() if not name.startswith("KVT_")}
+    env |= {
+        "KVT_MUTANT": str(number), "INSTA_UPDATE": "no", "RUST_BACKTRACE": "0", "VK_ICD_FILENAMES": HIDDEN,
+        "VK_DRIVER_FILES": HIDDEN, "__EGL_VENDOR_LIBRARY_DIRS": HIDDEN, "LIBGL_DRIVERS_PATH": HIDDEN,
+    }
+    process = subprocess.Popen([executable, *filters, "--test-threads=2"], cwd=folder, env=env, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                               errors="replace")
+    expired = threading.Event()
+
+    def stop():
+        expired.set()
+        kill(process)
+
+    timer = threading.Timer(limit, stop)
+    timer.start()
+    lines, failed = [], None
+    try:
+        for line in process.stdout:
+            lines.append(line)
+            if found := re.match(r"test (.*?)(?: - should panic)? \.\.\. FAILED", line):
+                failed = found[1]
+                break
+    finally:
+        timer.cancel()
+        kill(process)
+        process.stdout.close()
+        process.wait()
+    output = "".join(lines)
+    if failed is None and expired.is_set():
+        failed = "(time-out)"
+    elif failed is None and "test result: ok" not in output:
+        failed = "(crash)"
+    return failed, output
+
+
+def kill(process):
+    """The process and those that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def baseline(binaries, file):
+    """Seconds of each binary without a mutant, which must pass."""
+    key = {name: [str(path), path.stat().st_mtime] for name, (path, _) in binaries.items()}
+    if file.exists():
+        known = json.loads(file.read_text())
+        if known["binaries"] == key:
+            return known["seconds"]
+    seconds, skips = {}, 0
+    for name, binary in binaries.items():
+        start = time.monotonic()
+        failed, output = run(binary, [], 0, 3600)
+        seconds[name] = time.monotonic() - start
+        print(f"{name}: {seconds[name]:.0f} s without a mutant", flush=True)
+        if failed:
+            print(output[-4000:])
+            sys.exit(f"`{name}` fails without a mutant: {failed}")
+        skips += output.count(SKIPPED)
+    if skips == 0:
+        sys.exit("a GPU adapter was found, although its drivers were hidden: it would notice mutants too")
+    file.write_text(json.dumps({"binaries": key, "seconds": seconds}))
+    return seconds
+
+
+def plan(mutant, binaries):
+    """(binary, filters) in the order in which they are tried."""
+    name, *filters = mutant.test.split()
+    own = CRATES.index(mutant.crate)
+    wide = [n + suffix for n in (c.removeprefix("kvt-") for c in CRATES[own:]) for suffix in ("-lib", "")]
+    return [(name, filters), *((name, []) for name in wide if name in binaries)]
+
+
+def try_mutant(mutant, binaries, seconds):
+    for name, filters in plan(mutant, binaries):
+        failed, output = run(binaries[name], filters, mutant.number, 60 + 5 * seconds[name])
+        if failed:
+            return f"{name} {failed}"
+        if "running 0 tests" in output:
+            print(f"{mutant.number}: no test of `{name}` has a name like {filters}")
+    return "survived"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scratch", type=Path, default=ROOT / "target" / "mutants", help="where it works")
+    parser.add_argument("--only", help="numbers of mutants, also of those that have a result")
+    parser.add_argument("--again", action="store_true", help="forget the results")
+    parser.add_argument("--check", action="store_true", help="only look whether every original is there")
+    arguments = parser.parse_args()
+    os.nice(10)
+    mutants = read_list()
+    scratch = arguments.scratch.resolve()
+    tree, file = scratch / "tree", scratch / "results.tsv"
+    if arguments.check:
+        texts = {path: (ROOT / "crates" / path).read_text() for path in {m.path for m in mutants}}
+        for path, text in sorted(texts.items()):
+            mutate(text, [m for m in mutants if m.path == path])
+        print(f"{len(mutants)} mutants in {len(texts)} files")
+        return
+    tree.mkdir(parents=True, exist_ok=True)
+    write_tree(tree, mutants)
+    binaries = build(tree, scratch / "target")
+    seconds = baseline(binaries, scratch / "baseline.json")
+
+    results = {}
+    if file.exists() and not arguments.again:
+        results = dict(line.split("\t")[:2] for line in file.read_text().splitlines())
+    only = set(arguments.only.split(",")) if arguments.only else None
+    for mutant in mutants:
+        number = str(mutant.number)
+        if number not in only if only else number in results:
+            continue
+        start = time.monotonic()
+        results[number] = try_mutant(mutant, binaries, seconds)
+        print(f"{number} {mutant.path}: {results[number]} ({time.monotonic() - start:.0f} s)", flush=True)
+        known = [(m, results[str(m.number)]) for m in mutants if str(m.number) in results]
+        file.write_text("".join(
+            f"{m.number}\t{result}\t{m.path}\t{m.original}\t{m.replacement}\n" for m, result in known))
+    outcome = [results.get(str(m.number)) for m in mutants]
+    survived = [m for m, result in zip(mutants, outcome) if result == "survived"]
+    for mutant in survived:
+        print(f"survived: {mutant.number} {mutant.path}: {mutant.original} -> {mutant.replacement}")
+    killed = sum(result is not None for result in outcome) - len(survived)
+    print(f"{len(mutants)} mutants: {killed} killed, {len(survived)} survived, {outcome.count(None)} not tried")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+//! What the tests of all crates share: a skip that is seen.
+//!
+//! libtest calls a test that returns early `ok`, and keeps to itself what it printed. So a test that
+//! cannot run, or not on every device, says so past libtest, on the process's own standard error, in one
+//! form: `SKIPPED: <test>: <reason>`. `.ci/run` counts these lines.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::panic::Location;
+use std::sync::{Mutex, PoisonError};
+
+/// Says that the test at hand, or a part of it, did not run; once for each test and reason.
+#[track_caller]
+pub fn skipped(reason: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let line = format!("SKIPPED: {}: {reason}\n", test());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if !said.contains(&line) {
+        // Not `eprintln`, which libtest captures. There is nobody to tell that this failed.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        said.insert(line);
+    }
+}
+
+/// [`skipped`] for want of a GPU and of the software Vulkan driver.
+///
+/// # Panics
+/// If the environment variable `KVT_REQUIRE_GPU` is set.
+#[track_caller]
+pub fn no_gpu() {
+    assert!(
+        std::env::var_os("KVT_REQUIRE_GPU").is_none(),
+        "KVT_REQUIRE_GPU is set, but there is no GPU adapter"
+    );
+    skipped("no GPU adapter");
+}
+
+/// The name of the test at hand, which is that of its thread; in a thread that a test started, the place of
+/// the call.
+#[track_caller]
+fn test() -> String {
+    match std::thread::current().name() {
+        Some(name) if name != "main" => name.to_owned(),
+        _ => Location::caller().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    #[ignore = "run by `a_skip_is_seen_although_its_test_passes`"]
+    fn skips() {
+        skipped("for the test");
+        skipped("for the test");
+        skipped("twice");
+        no_gpu();
+        std::thread::spawn(|| skipped("elsewhere")).join().unwrap();
+    }
+
+    fn run(require_gpu: bool) -> (bool, String) {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--ignored", "--exact", "tests::skips"])
+            .env_remove("KVT_REQUIRE_GPU")
+            .env_remove("RUST_TEST_NOCAPTURE");
+        if require_gpu {
+            command.env("KVT_REQUIRE_GPU", "1");
+        }
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        (output.status.success(), stderr)
+    }
+
+    #[test]
+    fn a_skip_is_seen_although_its_test_passes() {
+        let (passed, stderr) = run(false);
+        assert!(passed, "{stderr}");
+        let (lines, elsewhere) = stderr.trim_end().rsplit_once('\n').unwrap();
+        let expected = "SKIPPED: tests::skips: for the test\n\
+                        SKIPPED: tests::skips: twice\n\
+                        SKIPPED: tests::skips: no GPU adapter";
+        assert_eq!(lines, expected);
+        assert!(elsewhere.starts_with("SKIPPED: "), "{elsewhere}");
+        assert!(elsewhere.contains("lib.rs:"), "{elsewhere}");
+        assert!(elsewhere.ends_with(": elsewhere"), "{elsewhere}");
+    }
+
+    #[test]
+    fn a_missing_gpu_is_a_failure_where_one_is_required() {
+        assert!(!run(true).0);
+    }
+}
