@@ -19,3 +19,4 @@ mod lemmas;
 mod operation;
 mod optimizer;
 mod semantics;
+mod views;

@@ -12,6 +12,7 @@ mod epochs;
 mod evaluation;
 mod families;
 mod predict_logits;
+mod restore;
 #[cfg(unix)]
 mod resume;
 mod schedule;
