@@ -6,12 +6,13 @@
 use burn::nn::{LayerNormConfig, LinearConfig};
 use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{Device, Tensor, TensorData};
 use divan::{Bencher, black_box};
 use kvt_attention::{
-    Attention, Neighbors, Score, attend, depthwise_conv2d, gelu, knn_softmax, layer_norm, linear,
-    linear_add, square_sum,
+    Attention, Key, Neighbors, Score, attend, depthwise_conv2d, gelu, knn_softmax, layer_norm,
+    linear, linear_add, square_sum,
 };
+use rand::RngExt;
 
 const BATCH: usize = 16;
 const TOKENS: usize = 197;
@@ -23,12 +24,17 @@ fn main() {
     divan::main();
 }
 
+/// Numbers around 0 that nothing but their count decides.
 fn random<const D: usize>(shape: [usize; D]) -> Tensor<D> {
-    Tensor::random(
-        shape,
-        Distribution::Normal(0.0, 1.0),
-        &Device::flex().autodiff(),
-    )
+    let data = TensorData::new(numbers(shape.iter().product()), shape);
+    Tensor::from_data(data, &Device::flex().autodiff())
+}
+
+/// Of variance 1, near enough to normal: sums of four.
+fn numbers(count: usize) -> Vec<f32> {
+    let mut rng = Key::new(0).rng();
+    let mut draw = || (0..4).map(|_| rng.random::<f32>() - 0.5).sum::<f32>() * 3f32.sqrt();
+    (0..count).map(|_| draw()).collect()
 }
 
 /// Times a function of a tensor and its gradient.
@@ -64,6 +70,26 @@ fn softmax(bencher: Bencher<'_, '_>, kept: usize) {
     });
 }
 
+/// From scores to probabilities, forward alone, 100 keys kept: scores that all differ, with one per row
+/// that is far above the others (a key that nearly all queries like most), and of eight levels (keys that
+/// are alike). How long the selection takes depends on them.
+#[divan::bench(args = ["normal", "sink", "equal"])]
+fn selection(bencher: Bencher<'_, '_>, scores: &str) {
+    let shape = [BATCH, HEADS, TOKENS, TOKENS];
+    let mut values = numbers(shape.iter().product());
+    match scores {
+        "sink" => values.iter_mut().step_by(TOKENS).for_each(|x| *x = 20.0),
+        "equal" => values
+            .iter_mut()
+            .for_each(|x| *x = (x.clamp(-1.9, 1.9) * 2.0).floor()),
+        _ => {}
+    }
+    let data = TensorData::new(values, shape);
+    bencher
+        .with_inputs(|| Tensor::<4>::from_data(data.clone(), &Device::flex()))
+        .bench_local_values(|x| knn_softmax(x, 100));
+}
+
 /// The GELU between the layers of the MLP.
 #[divan::bench]
 fn gelu_of_the_mlp(bencher: Bencher<'_, '_>) {
@@ -96,7 +122,6 @@ fn linear_layer_and_residual(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// The squared norm of a gradient as large as the MLP's weights.
 /// Filters of 3 x 3 on 192 maps of 28 x 28, at stride 1 for queries and 2 for keys and values.
 #[divan::bench(args = [1, 2])]
 fn depthwise(bencher: Bencher<'_, '_>, stride: usize) {
@@ -116,6 +141,7 @@ fn depthwise_of_burn(bencher: Bencher<'_, '_>, stride: usize) {
     });
 }
 
+/// The squared norm of a gradient as large as the MLP's weights.
 #[divan::bench]
 fn square(bencher: Bencher<'_, '_>) {
     let gradient = random([DIM * HIDDEN]).inner();

@@ -1,15 +1,18 @@
 //! k-NN scaled dot-product attention on `[batch, heads, tokens, head_dim]`: the front door.
 
-use burn::tensor::{Bool, DType, Distribution, Int, Tensor};
+use burn::tensor::{Bool, DType, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::ops::{AttentionSettings, attention as ops, knn_softmax, portable};
-use crate::{Key, Neighbors};
+use crate::Neighbors;
+use crate::ops::{AttentionSettings, attention as ops};
 
 mod check;
+mod dropout;
+mod stored;
 
 pub use check::AttentionError;
 use check::check;
+pub use dropout::Dropout;
 
 /// By what a query ranks its keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,8 +38,8 @@ pub enum Implementation {
     Fused,
     /// The same, but where there is neither bias, mask nor dropout a GPU never writes a score to its
     /// memory. What its cores cannot do (rows of scores that do not fit into their memory, vectors of
-    /// more than 512 numbers, f64) is composed of matrix products; the CPU, which stores no scores
-    /// anyway, does as for `Fused`. Dot products only.
+    /// more than 512 numbers) is composed of matrix products; the CPU, which stores no scores anyway,
+    /// does as for `Fused`. Dot products only.
     Flash,
     /// Burn's own operations: a threshold, a mask, a dense softmax (Algorithm 1).
     Masked,
@@ -166,15 +169,6 @@ impl Score {
     }
 }
 
-/// Attention dropout: a weight is zeroed with `probability`, else divided by `1 - probability`.
-#[derive(Clone, Copy, Debug)]
-pub struct Dropout {
-    /// In `[0, 1)`.
-    pub probability: f64,
-    /// Where the draw comes from.
-    pub key: Key,
-}
-
 /// `softmax(top_k(scale / temperature * q k^T + bias)) v`
 ///
 /// # Shapes
@@ -183,9 +177,13 @@ pub struct Dropout {
 /// - `v`: `[batch, heads, key, value_dim]`
 /// - output: `[batch, heads, query, value_dim]`
 ///
+/// # Types
+/// All of one type: f32, or a half type, which is widened first, so that scores are made, ranked and
+/// weighed in f32 whatever the implementation. The output has the type of the inputs.
+///
 /// # Errors
-/// If shapes or types disagree, the temperature or dropout is out of range, or the fused implementation is
-/// asked to rank by distance.
+/// If shapes or types disagree, the type is f64, the temperature or dropout is out of range, or the fused
+/// implementation is asked to rank by distance.
 pub fn attend(
     q: Tensor<4>,
     k: Tensor<4>,
@@ -205,7 +203,7 @@ pub fn attend(
 /// Those of [`attend`].
 ///
 /// # Panics
-/// On shapes that do not fit, as Burn's operations do.
+/// On shapes that do not fit, as Burn's operations do, and on f64.
 pub fn attend_unchecked(
     q: Tensor<4>,
     k: Tensor<4>,
@@ -215,70 +213,22 @@ pub fn attend_unchecked(
     attention: &Attention,
     dropout: Option<Dropout>,
 ) -> Tensor<4> {
+    assert_not_f64(q.dtype());
     let keys = k.dims()[2];
-    let kept = attention.neighbors.resolve(keys).max(1);
     let empty = |x: &Tensor<4>| x.shape().num_elements() == 0;
     let ordinary = score.is_plain() && dropout.is_none() && ![&q, &k, &v].into_iter().any(empty);
     if attention.is_fused(keys) && ordinary {
         return ops::attention(q, k, v, attention.settings(scale, keys));
     }
-    let distance = match attention.selection {
-        Selection::Euclidean if kept < keys => Some(negative_distance(q.clone(), k.clone())),
-        _ => None,
-    };
-    // Scaling q costs head_dim products per query, scaling the scores would cost one per key.
-    let q = q * (scale / attention.temperature);
-    let mut scores = q.matmul(k.swap_dims(2, 3));
-    if let Some(bias) = score.bias {
-        scores = scores + bias;
-    }
-    let scores = hide(scores, score.mask.clone());
-    if attention.is_fused(keys) {
-        return drop_out(knn_softmax(scores, kept), dropout).matmul(v);
-    }
-    let ranking = match distance {
-        Some(distance) => hide(distance, score.mask),
-        None => scores.clone(),
-    };
-    let selected = portable::select(widen(ranking), kept);
-    if attention.implementation == Implementation::Gathered {
-        let indices = portable::indices(selected, kept);
-        // A NaN ranks nowhere, so it may not be among the gathered keys: it still spoils its row.
-        let [batch, heads, queries, _] = scores.dims();
-        let spoilt = scores.clone().is_nan().int().sum_dim(3).greater_elem(0);
-        let scores = scores
-            .gather(3, indices.clone())
-            .mask_fill(spoilt.expand([batch, heads, queries, kept]), f32::NAN);
-        let probabilities = drop_out(knn_softmax(scores, kept), dropout);
-        gather_values(v, indices)
-            .mul(probabilities.unsqueeze_dim::<5>(4))
-            .sum_dim(3)
-            .squeeze_dim(3)
-    } else {
-        let scores = hide(scores, Some(selected.bool_not()));
-        drop_out(knn_softmax(scores, keys), dropout).matmul(v)
-    }
+    stored::attend(q, k, v, score, scale, attention, dropout)
 }
 
-/// `q.k - |k|^2 / 2`, which orders the keys as `-|q - k|` does, `[batch, heads, query, key]`.
-/// A constant: it only ranks.
-fn negative_distance(q: Tensor<4>, k: Tensor<4>) -> Tensor<4> {
-    let (q, k) = (q.detach(), k.detach());
-    let norms = (k.clone() * k.clone()).sum_dim(3).swap_dims(2, 3);
-    q.matmul(k.swap_dims(2, 3)) - norms * 0.5
-}
-
-/// The values of the kept keys, `[batch, heads, query, k, value_dim]`.
-fn gather_values(v: Tensor<4>, indices: Tensor<4, Int>) -> Tensor<5> {
-    let [batch, heads, keys, value_dim] = v.dims();
-    let [_, _, queries, kept] = indices.dims();
-    let v = v
-        .unsqueeze_dim::<5>(2)
-        .expand([batch, heads, queries, keys, value_dim]);
-    let indices = indices
-        .unsqueeze_dim::<5>(4)
-        .expand([batch, heads, queries, kept, value_dim]);
-    v.gather(3, indices)
+/// In f32 more would be lost than who asks for f64 expects.
+fn assert_not_f64(dtype: DType) {
+    assert!(
+        dtype != DType::F64,
+        "attention is computed in f32: cast f64 first"
+    );
 }
 
 /// [`attend`] of the tokens with each other, from the packed projection `qkv`
@@ -290,6 +240,7 @@ pub(crate) fn self_attend(
     attention: &Attention,
     dropout: Option<Dropout>,
 ) -> Tensor<3> {
+    assert_not_f64(qkv.dtype());
     let [batch, tokens, width] = qkv.dims();
     let dim = width / 3;
     // What does not fit is for the checks of Burn's operations below.
@@ -306,35 +257,4 @@ pub(crate) fn self_attend(
     attend_unchecked(q, k, v, Score::default(), scale, attention, dropout)
         .swap_dims(1, 2)
         .reshape([batch, tokens, dim])
-}
-
-fn hide(scores: Tensor<4>, mask: Option<Tensor<4, Bool>>) -> Tensor<4> {
-    match mask {
-        Some(mask) => {
-            let shape = scores.dims();
-            scores.mask_fill(mask.expand(shape), f32::NEG_INFINITY)
-        }
-        None => scores,
-    }
-}
-
-/// Half types are ranked in f32, as everywhere.
-fn widen(ranking: Tensor<4>) -> Tensor<4> {
-    match ranking.dtype() {
-        DType::F32 | DType::F64 => ranking,
-        _ => ranking.cast(DType::F32),
-    }
-}
-
-fn drop_out(probabilities: Tensor<4>, dropout: Option<Dropout>) -> Tensor<4> {
-    let Some(Dropout { probability, key }) = dropout else {
-        return probabilities;
-    };
-    let kept = 1.0 - probability;
-    let device = probabilities.device();
-    // A mask of this size is drawn on the device. Its generator is one per process, so it is set
-    // from our key right before the draw.
-    device.seed(key.value());
-    let mask = Tensor::random(probabilities.dims(), Distribution::Bernoulli(kept), &device);
-    probabilities * mask * (1.0 / kept)
 }

@@ -13,13 +13,16 @@
 //!
 //! # Semantics of the selection
 //! Of a row of `n` scores exactly `min(k, n)` survive; of equal scores the lower index does, and
-//! -0 equals +0. The selection is made on f32 values. A hidden key ranks below every visible
+//! -0 equals +0. The selection is made on f32 values: half types are widened before scores are made. A hidden key ranks below every visible
 //! one, and its weight is zero even if it fills up a row with fewer than k visible keys. `k >= n`
 //! gives bit for bit the dense result of that implementation: it is the same code. A row that
 //! holds a NaN or +inf, or that has no visible key, gives NaN throughout. Gradients flow through the survivors only.
 
 mod attention;
 mod module;
+#[cfg(test)]
+#[path = "../tests/all/naive.rs"]
+mod naive;
 mod neighbors;
 mod ops;
 mod random;

@@ -23,19 +23,6 @@ pub struct MultiHeadAttention {
     attn_drop: f64,
 }
 
-impl Dropout {
-    /// The attention dropout of a module: none in evaluation, and none at probability 0.
-    pub fn in_phase(phase: Phase, probability: f64) -> Option<Self> {
-        let Phase::Train(key) = phase else {
-            return None;
-        };
-        (probability > 0.0).then(|| Self {
-            probability,
-            key: key.named("attn_drop"),
-        })
-    }
-}
-
 impl MultiHeadAttention {
     /// Puts the module together from its projections.
     pub fn new(

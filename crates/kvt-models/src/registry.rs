@@ -19,6 +19,9 @@ const NEAR: f64 = 0.8;
 /// How many names are suggested at most.
 const SUGGESTIONS: usize = 3;
 
+/// Parameters of the largest model that is taken for meant: 16 GiB of weights, and four times that to train.
+const MOST_PARAMS: usize = 1 << 32;
+
 /// The configuration of any backbone.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelConfig {
@@ -98,6 +101,14 @@ impl ModelConfig {
         config.validate()?;
         let given = overrides.attention.len();
         let summary = config.summary();
+        // Each size in its range, their product may be larger than any machine.
+        if summary.params > MOST_PARAMS {
+            return Err(ModelError::OutOfRange {
+                field: "parameters of the model",
+                value: summary.params as f64,
+                expected: "at most 4294967296: take fewer blocks or channels",
+            });
+        }
         if given > 1 && given != summary.stages.len() {
             return Err(ModelError::AttentionCount {
                 given,

@@ -81,6 +81,9 @@ impl fmt::Display for Kind {
     }
 }
 
+/// What a device may be called.
+pub(crate) const NAMES: &str = "`auto`, `cpu`, `wgpu`, `vulkan`, `metal`, `cuda` or `rocm`, a GPU with an index up to 255 as in `cuda:1`";
+
 /// A device by name: `auto`, a kind, or a kind with an index (`cuda:1`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
@@ -94,9 +97,7 @@ pub enum Wanted {
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// No device name.
-    #[error(
-        "`{0}` is no device: use `auto`, `cpu`, `wgpu`, `vulkan`, `metal`, `cuda` or `rocm`, with an index as in `cuda:1`"
-    )]
+    #[error("`{0}` is no device: use {names}", names = NAMES)]
     Name(String),
     /// A kind that this binary was built without.
     #[error("this build has no `{kind}`: build with `--features {kind}`; there is {available}")]
@@ -126,13 +127,21 @@ impl FromStr for Wanted {
         let invalid = || DeviceError::Name(text.to_owned());
         let (kind, index) = match text.split_once(':') {
             None => (text, 0),
-            Some((kind, index)) => (kind, index.parse().map_err(|_| invalid())?),
+            // A number may have a sign, but not here.
+            Some((kind, index)) if index.starts_with(|first: char| first.is_ascii_digit()) => {
+                (kind, index.parse::<u8>().map_err(|_| invalid())?)
+            }
+            Some(_) => return Err(invalid()),
         };
         let kind = Kind::ALL
             .into_iter()
             .find(|known| known.name() == kind)
             .ok_or_else(invalid)?;
-        Ok(Self::Exactly(kind, index))
+        // The CPU is one device, whatever it is made of.
+        if kind == Kind::Cpu && index > 0 {
+            return Err(invalid());
+        }
+        Ok(Self::Exactly(kind, index.into()))
     }
 }
 
@@ -272,4 +281,43 @@ fn adapter(device: &Device) -> (String, bool) {
 #[cfg(not(feature = "gpu"))]
 fn adapter(_device: &Device) -> (String, bool) {
     ("unknown adapter".to_owned(), false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_some_machine_may_have() {
+        let wanted = |text: &str| text.parse::<Wanted>().ok();
+        assert_eq!(wanted("auto"), Some(Wanted::Auto));
+        for (text, kind, index) in [
+            ("cpu", Kind::Cpu, 0),
+            ("cpu:0", Kind::Cpu, 0),
+            ("wgpu", Kind::Wgpu, 0),
+            ("cuda:7", Kind::Cuda, 7),
+            ("rocm:255", Kind::Rocm, 255),
+        ] {
+            assert_eq!(wanted(text), Some(Wanted::Exactly(kind, index)), "{text}");
+        }
+        for text in [
+            "",
+            "gpu",
+            "CPU",
+            " cpu",
+            "cpu:3",
+            "cpu:",
+            "cuda:",
+            "cuda:-1",
+            "cuda:+1",
+            "cuda:0x1",
+            "cuda:1:2",
+            "cuda:256",
+            "cuda:99999999999",
+            "wgpu:...",
+            "auto:0",
+        ] {
+            assert_eq!(wanted(text), None, "{text}");
+        }
+    }
 }

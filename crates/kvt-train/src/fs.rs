@@ -4,7 +4,7 @@
 //! through [`write_atomic`] leaves behind either the old content or the new, never a half.
 
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
@@ -45,6 +45,26 @@ pub fn write_atomic(
     sync_folder(folder)
 }
 
+/// Finds out whether [`write_atomic`] could write `path`, for those who work for long before they do.
+///
+/// # Errors
+/// If its folder is missing or may not be written to, or `path` is a folder; the message names it.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    let refuse = |error: &dyn std::fmt::Display, kind| {
+        let message = format!("could not write `{}`: {error}", path.display());
+        Err(io::Error::new(kind, message))
+    };
+    if path.is_dir() {
+        return refuse(&"it is a folder", io::ErrorKind::IsADirectory);
+    }
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(TEMPORARY_PREFIX);
+    match builder.tempfile_in(parent(path)) {
+        Ok(_) => Ok(()),
+        Err(error) => refuse(&error, error.kind()),
+    }
+}
+
 /// Makes the names inside `folder` (creations, renames) durable, where the platform can do that.
 ///
 /// # Errors
@@ -56,8 +76,21 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The first of `path.1`, `path.2`, ... that does not exist: where a file is kept that a new one replaces.
+pub(crate) fn free_path(path: &Path) -> PathBuf {
+    let mut number = 1_u64;
+    loop {
+        let mut free = path.as_os_str().to_owned();
+        free.push(format!(".{number}"));
+        if !Path::new(&free).exists() {
+            return free.into();
+        }
+        number += 1;
+    }
+}
+
 /// The folder that holds `path`; `.` for a bare file name.
-fn parent(path: &Path) -> &Path {
+pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -102,6 +135,26 @@ mod tests {
         let path = folder.path().join("none").join("a.txt");
         let error = write_atomic(&path, |_| Ok(())).unwrap_err();
         assert!(error.to_string().contains("a.txt"), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        check_writable(&path).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        fs::write(&path, "old").unwrap();
+        check_writable(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        for path in [
+            folder.path().to_owned(),
+            folder.path().join("none").join("a.txt"),
+            path.join("a.txt"),
+        ] {
+            let error = check_writable(&path).unwrap_err().to_string();
+            assert!(error.contains(&path.display().to_string()), "{error}");
+            assert!(write_atomic(&path, |_| Ok(())).is_err());
+        }
     }
 
     #[cfg(unix)]

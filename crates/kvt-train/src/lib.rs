@@ -15,6 +15,7 @@
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
 //! - [`mod@bench`]: how long an attention operation or a training step takes.
 //! - [`device`]: device names.
+//! - [`fs`], [`text`]: files that are written whole or not at all; text that people hand over.
 //! - [`cli`]: the `kvt` binary, the only part that prints.
 
 pub mod augment;
@@ -28,3 +29,4 @@ pub mod fs;
 pub mod recipe;
 pub mod report;
 pub mod run;
+pub mod text;

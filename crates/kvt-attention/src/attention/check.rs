@@ -42,6 +42,9 @@ pub enum AttentionError {
         /// The type of q.
         expected: DType,
     },
+    /// A type that is more exact than what attention computes in.
+    #[error("`q` is {0:?}, but attention is computed in f32: cast `q`, `k` and `v` to f32")]
+    Precision(DType),
     /// A setting out of its range.
     #[error("{0}")]
     Setting(&'static str),
@@ -74,7 +77,12 @@ pub(super) fn check(
     };
     expect("k", k.dims(), [batch, heads, keys, head_dim])?;
     expect("v", v.dims(), [batch, heads, keys, v.dims()[3]])?;
-    for (name, x) in [("k", k), ("v", v)] {
+    let others = [
+        ("k", Some(k)),
+        ("v", Some(v)),
+        ("bias", score.bias.as_ref()),
+    ];
+    for (name, x) in others.into_iter().filter_map(|(name, x)| Some((name, x?))) {
         if x.dtype() != q.dtype() {
             return Err(AttentionError::Type {
                 name,
@@ -82,6 +90,9 @@ pub(super) fn check(
                 expected: q.dtype(),
             });
         }
+    }
+    if q.dtype() == DType::F64 {
+        return Err(AttentionError::Precision(q.dtype()));
     }
     let scores = [batch, heads, queries, keys];
     let broadcast = |name, actual: [usize; 4]| {

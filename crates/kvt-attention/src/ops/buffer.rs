@@ -1,8 +1,8 @@
 //! Buffers of results on the CPU. Burn's are filled with zeros by one thread before anything is
 //! written to them, which costs as much as writing the result.
 
-use burn::backend::{Flex, ops::FloatTensorOps, tensor::FloatTensor};
-use burn::tensor::{DType, FloatDType, Shape, TensorData};
+use burn::backend::{Flex, tensor::FloatTensor};
+use burn::tensor::{Shape, TensorData};
 use rayon::prelude::*;
 
 /// A copy of `values`, changed block by block while a block is in the cache. `change` gets the values
@@ -78,22 +78,6 @@ pub(crate) fn values_of(tensor: &FloatTensor<Flex>) -> &[f32] {
 /// A tensor of values, without a copy.
 pub(crate) fn tensor(values: Vec<f32>, shape: Shape) -> FloatTensor<Flex> {
     FloatTensor::<Flex>::from_data(TensorData::new(values, shape))
-}
-
-/// In f32, in which everything is computed.
-pub(crate) fn widen(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
-    match x.dtype() {
-        DType::F32 => x,
-        _ => Flex::float_cast(x, FloatDType::F32),
-    }
-}
-
-/// In the type that the caller came with.
-pub(crate) fn narrow(x: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
-    match dtype {
-        DType::F32 => x,
-        dtype => Flex::float_cast(x, dtype.into()),
-    }
 }
 
 #[cfg(test)]

@@ -33,10 +33,11 @@ pub use linear::{LinearOps, linear, linear_add};
 pub use optimizer::{AdamWStep, OptimizerOps, adamw, square_sum};
 
 use burn::backend::{
-    Backend,
+    Backend, TensorMetadata,
     autodiff::{NodeId, grads::Gradients},
     tensor::FloatTensor,
 };
+use burn::tensor::{DType, FloatDType};
 
 /// Hands the parents of an operation, those that want one, their gradients.
 fn register<B: Backend, const N: usize>(
@@ -48,5 +49,21 @@ fn register<B: Backend, const N: usize>(
         if let Some(parent) = parent {
             grads.register::<B>(parent, value);
         }
+    }
+}
+
+/// In f32, in which everything is computed.
+fn widen<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
+    match x.dtype() {
+        DType::F32 => x,
+        _ => B::float_cast(x, FloatDType::F32),
+    }
+}
+
+/// In the type that the caller came with.
+fn narrow<B: Backend>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
+    match dtype {
+        DType::F32 => x,
+        dtype => B::float_cast(x, dtype.into()),
     }
 }

@@ -6,9 +6,9 @@ use pulp::Simd;
 
 use super::math::{SMALLEST_EXPONENT, dot, exp};
 
-/// Rounds of the search for the threshold before it gives up and partitions the row instead. Scores
-/// of different keys are told apart in about ten; only ties, or scores of very different size, take more.
-const ROUNDS: usize = 24;
+mod select;
+
+use select::select;
 
 /// What turns a row of scores into probabilities. A score `x` at index `i` survives if
 /// `x > threshold`, or if `x == threshold` and `i < bound`.
@@ -43,7 +43,7 @@ pub(crate) fn weigh<S: Simd>(
         };
     }
     let (threshold, bound) = if k < row.len() {
-        select(row, k, low, max, scratch)
+        select(simd, row, k, low, max, scratch)
     } else {
         (f32::NEG_INFINITY, row.len())
     };
@@ -122,65 +122,6 @@ fn load<S: Simd>(simd: S, rest: &[f32], fill: f32) -> S::f32s {
     simd.select_f32s(mask, simd.partial_load_f32s(rest), simd.splat_f32s(fill))
 }
 
-/// Threshold and bound that keep exactly `k` of a NaN-free row of more than `k` values, whose least
-/// and largest values are `low` and `high`.
-///
-/// The number of values above a level is counted, and the level moved by bisection and by
-/// interpolation in turn, until it is `k`: no copy, no branch that depends on a single value.
-#[inline(always)]
-fn select(row: &[f32], k: usize, low: f32, high: f32, scratch: &mut Vec<f32>) -> (f32, usize) {
-    let (mut low, mut high) = (low, high);
-    // How many are at least `low`, and how many at least `high` (none is counted before it is
-    // known to be fewer than k).
-    let (mut many, mut few) = (row.len(), 0);
-    for round in 0..ROUNDS {
-        let share = if round % 2 == 0 {
-            ((many - k) as f32 + 0.5) / (many - few) as f32
-        } else {
-            0.5
-        };
-        let level = low + (high - low) * share;
-        if !(level > low && level < high) {
-            break;
-        }
-        let count = count_from(row, level);
-        if count == k {
-            return (level, row.len());
-        }
-        if count > k {
-            (low, many) = (level, count);
-        } else {
-            (high, few) = (level, count);
-        }
-    }
-    partition(row, k, scratch)
-}
-
-/// How many values are at least `level`.
-#[inline(always)]
-fn count_from(row: &[f32], level: f32) -> usize {
-    // The one loop that the compiler does best by itself.
-    row.iter().map(|x| u32::from(*x >= level)).sum::<u32>() as usize
-}
-
-/// As [`select`], by partitioning a copy: for ties at the threshold and for infinities.
-#[inline(never)]
-fn partition(row: &[f32], k: usize, scratch: &mut Vec<f32>) -> (f32, usize) {
-    scratch.clear();
-    // Adding +0 turns -0 into +0: `total_cmp` would tell the two apart.
-    scratch.extend(row.iter().map(|x| x + 0.0));
-    let at = row.len() - k;
-    let (_, &mut threshold, larger) = scratch.select_nth_unstable_by(at, f32::total_cmp);
-    let above = larger.iter().filter(|x| **x > threshold).count();
-    // The k-th survivor in the order of ties: the last of the places that are left.
-    let last = row
-        .iter()
-        .enumerate()
-        .filter(|(_, x)| **x == threshold)
-        .nth(k - above - 1);
-    (threshold, last.map_or(row.len(), |(index, _)| index + 1))
-}
-
 /// Replaces scores by their weights and gives the sum.
 #[inline(always)]
 fn weigh_survivors<S: Simd>(simd: S, row: &mut [f32], state: &RowState) -> f32 {
@@ -221,6 +162,7 @@ fn weight<S: Simd>(simd: S, x: S::f32s, max: S::f32s, least: S::f32s) -> S::f32s
 mod tests {
     use pulp::{Arch, WithSimd};
 
+    use super::select::testing::best;
     use super::*;
 
     /// With the widest registers of this CPU.
@@ -251,15 +193,6 @@ mod tests {
             x > state.threshold || (x == state.threshold && (i as f32) < state.bound)
         };
         (0..row.len()).filter(keeps).collect()
-    }
-
-    /// Sorted by score, then by index.
-    fn best(row: &[f32], k: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..row.len()).collect();
-        order.sort_by(|&a, &b| (row[b] + 0.0).total_cmp(&(row[a] + 0.0)).then(a.cmp(&b)));
-        order.truncate(k);
-        order.sort_unstable();
-        order
     }
 
     #[test]

@@ -8,14 +8,20 @@
     reason = "tests"
 )]
 
+mod compare;
 mod contiguous;
 mod depthwise;
 mod devices;
+mod dropout;
 mod gelu;
 mod golden;
+mod half;
+mod images;
 mod implementations;
 mod layers;
 mod lemmas;
+mod module;
+mod naive;
 mod operation;
 mod optimizer;
 mod semantics;

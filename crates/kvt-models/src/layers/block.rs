@@ -135,10 +135,62 @@ pub(crate) fn multi_head_attention(
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::sync::{Arc, Mutex};
+
     use burn::tensor::Device;
     use kvt_attention::Key;
 
     use super::*;
+
+    /// An attention that only writes down its phases.
+    #[derive(Module, Debug)]
+    struct Recorder {
+        #[module(skip)]
+        phases: Arc<Mutex<Vec<Phase>>>,
+    }
+
+    impl SelfAttention<3> for Recorder {
+        fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
+            self.phases.lock().unwrap().push(phase);
+            x
+        }
+    }
+
+    /// What a block drops is no other block's, and another step's is another.
+    #[test]
+    fn every_block_and_step_has_a_phase_of_its_own() {
+        let device = Device::flex();
+        let init = Init::new(&device, Key::new(0));
+        let phases = Arc::new(Mutex::new(Vec::new()));
+        let kind = BlockKind {
+            norm_epsilon: 1e-6,
+            activation: Activation::Gelu,
+        };
+        let size = BlockSize {
+            dim: 4,
+            hidden: 8,
+            qkv_bias: true,
+        };
+        for rate in [0.0, 0.5] {
+            let block = |_| {
+                let phases = phases.clone();
+                Block::new(&init, kind, size, Recorder { phases }, rate)
+            };
+            let blocks: Vec<_> = (0..3).map(block).collect();
+            let run = |phase| {
+                phases.lock().unwrap().clear();
+                let _ = forward_blocks(&blocks, Tensor::<3>::ones([2, 3, 4], &device), phase);
+                phases.lock().unwrap().clone()
+            };
+            assert_eq!(run(Phase::Eval), [Phase::Eval; 3]);
+            let steps = [1, 2].map(|step| run(Phase::Train(Key::new(step))));
+            let mut all: Vec<Phase> = steps.concat();
+            assert_eq!(all.len(), 6);
+            while let Some(phase) = all.pop() {
+                assert!(phase != Phase::Eval && !all.contains(&phase), "{phase:?}");
+            }
+        }
+    }
 
     /// Samples that leave the blocks as they came: all of their branches were dropped.
     fn untouched(depth: usize, phase: Phase) -> usize {

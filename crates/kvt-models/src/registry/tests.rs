@@ -257,3 +257,38 @@ fn sizes_whose_cost_is_no_number_are_refused() {
     };
     assert!(with("deit_tiny_patch16_224", list).contains("give one number"));
 }
+
+/// Each size is in its range, and their product is more than any machine has.
+#[test]
+fn a_model_larger_than_any_machine_is_refused() {
+    let with = |name: &str, embed_dim: &[usize], depth: &[usize]| {
+        let overrides = ModelOverrides {
+            embed_dim: embed_dim.to_vec(),
+            depth: depth.to_vec(),
+            num_heads: vec![1],
+            ..ModelOverrides::default()
+        };
+        ModelConfig::by_name(name).unwrap().with(&overrides)
+    };
+    for (name, embed_dim, depth) in [
+        ("deit_tiny_patch16_224", &[65_536][..], &[4096][..]),
+        ("swin_tiny_patch4_window7_224", &[8192], &[2, 2, 6, 2]),
+        ("pit_ti_224", &[4096, 8192, 16_384], &[6]),
+        ("cvt_13", &[65_536], &[4096]),
+    ] {
+        let error = with(name, embed_dim, depth).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                ModelError::OutOfRange {
+                    field: "parameters of the model",
+                    ..
+                }
+            ),
+            "{name}: {error}"
+        );
+    }
+    // ViT-G, the largest that anybody trained on images, has 1.8 billion.
+    let giant = with("deit_tiny_patch16_224", &[1664], &[48]).unwrap();
+    assert!(giant.summary().params > 1_500_000_000);
+}

@@ -22,6 +22,47 @@ pub enum WeightsError {
         /// The file.
         path: PathBuf,
     },
+    /// A folder, a pipe or a device.
+    #[error("`{}` is no regular file: weights are read from files alone", path.display())]
+    NotAFile {
+        /// What is there.
+        path: PathBuf,
+    },
+    /// What Git keeps in place of a file that is stored elsewhere.
+    #[error(
+        "`{}` is a Git LFS pointer, not the weights: run `git lfs pull` in its repository",
+        path.display()
+    )]
+    LfsPointer {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An archive that unpacks to more than it is.
+    #[error(
+        "`{}` has {size} bytes but unpacks to {unpacked}: PyTorch does not compress checkpoints; save it again with `torch.save`",
+        path.display()
+    )]
+    Packed {
+        /// The file.
+        path: PathBuf,
+        /// Bytes of its entries.
+        unpacked: u64,
+        /// Bytes of the file.
+        size: u64,
+    },
+    /// Tensors that are larger together than the file allows.
+    #[error(
+        "the tensors of `{}` stand for {claimed} bytes, more than 16 times the {size} of the file: save each of them with its own numbers",
+        path.display()
+    )]
+    Claims {
+        /// The file.
+        path: PathBuf,
+        /// Bytes of its tensors.
+        claimed: u64,
+        /// Bytes of the file.
+        size: u64,
+    },
     /// The file is not a valid safetensors file, or cannot become one.
     #[error("`{}` is no valid safetensors file", path.display())]
     Safetensors {
@@ -68,6 +109,16 @@ pub enum WeightsError {
         name: String,
         /// Its type.
         dtype: DType,
+    },
+    /// A weight that has become NaN or infinite.
+    #[error(
+        "`{name}` holds NaN or infinite numbers ({count}): such a model predicts nothing; take other weights, such as those of an earlier checkpoint"
+    )]
+    NotFinite {
+        /// The first of them.
+        name: String,
+        /// How many of its numbers.
+        count: usize,
     },
     /// Keys are missing or have another shape.
     #[error("the weights do not fit the model: {}", report.problems())]

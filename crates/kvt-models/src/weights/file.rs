@@ -1,17 +1,20 @@
 //! State dicts in files.
 
-use std::collections::BTreeMap;
-use std::io::Write as _;
+mod pytorch;
+mod safetensors;
+
+use std::io::{Read as _, Seek as _};
 use std::path::Path;
 
-use burn::tensor::{BoolStore, DType, TensorData};
-use burn_store::bridge;
-use burn_store::pytorch::PytorchReader;
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
+use burn::tensor::{DType, TensorData};
+use fs_err::File;
 
+pub use self::safetensors::write;
 use super::error::WeightsError;
 use super::state_dict::StateDict;
+
+/// How the file begins that Git keeps in place of one that is stored elsewhere.
+const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
 /// Keys under which checkpoints nest a state dict, the one to prefer first: averaged weights are
 /// the ones that were published.
@@ -28,11 +31,13 @@ const WRAPPERS: [&str; 3] = ["module", "_orig_mod", "model"];
 /// Reads the weights of a `.safetensors` file, or of a PyTorch checkpoint (`.pth`, `.pt`, `.bin`).
 ///
 /// A state dict nested in a checkpoint (under `model`, `state_dict`, ...) is found. Half precision
-/// is widened to 32 bits, double precision narrowed.
+/// is widened to 32 bits, double precision narrowed. What a file claims to hold is compared with its
+/// size before memory is taken for it.
 ///
 /// # Errors
 ///
-/// The file cannot be read, is of no known format, or has no tensors.
+/// The file cannot be read, is no regular one or of no known format, claims more than it can hold, or
+/// has no tensors.
 pub fn read(path: &Path) -> Result<StateDict, WeightsError> {
     let stored = read_as_stored(path)?;
     Ok(stored
@@ -48,15 +53,17 @@ pub fn read(path: &Path) -> Result<StateDict, WeightsError> {
 /// As [`read`].
 pub fn read_as_stored(path: &Path) -> Result<StateDict, WeightsError> {
     let ending = path.extension().and_then(|ending| ending.to_str());
-    let weights = match ending {
-        Some("safetensors") => read_safetensors(path)?,
-        Some("pth" | "pt" | "bin") => read_pytorch(path)?,
+    let read = match ending {
+        Some("safetensors") => safetensors::read,
+        Some("pth" | "pt" | "bin") => pytorch::read,
         _ => {
             return Err(WeightsError::UnknownFormat {
                 path: path.to_owned(),
             });
         }
     };
+    let (file, size) = open(path)?;
+    let weights = read(path, file, size)?;
     if weights.is_empty() {
         return Err(WeightsError::Empty {
             path: path.to_owned(),
@@ -65,94 +72,27 @@ pub fn read_as_stored(path: &Path) -> Result<StateDict, WeightsError> {
     Ok(weights)
 }
 
-/// Writes weights as a `.safetensors` file that Python reads under the same names. The file is
-/// written whole or not at all.
-///
-/// # Errors
-///
-/// The file cannot be written, or a weight has a type the format lacks.
-pub fn write(
-    path: &Path,
-    weights: &StateDict,
-    metadata: &BTreeMap<String, String>,
-) -> Result<(), WeightsError> {
-    let invalid = |source| WeightsError::Safetensors {
-        path: path.to_owned(),
-        source,
-    };
-    let views = weights
-        .iter()
-        .map(|(name, data)| {
-            let dtype = safetensors_dtype(data.dtype()).ok_or_else(|| WeightsError::NotFloat {
-                name: name.to_owned(),
-                dtype: data.dtype(),
-            })?;
-            let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
-            Ok((name, view.map_err(invalid)?))
-        })
-        .collect::<Result<Vec<_>, WeightsError>>()?;
-    let metadata = (!metadata.is_empty()).then(|| metadata.clone().into_iter().collect());
-    let bytes = safetensors::serialize(views, metadata).map_err(invalid)?;
-
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let in_path = |error: std::io::Error| {
-        std::io::Error::new(
-            error.kind(),
-            format!("failed to write `{}`: {error}", path.display()),
-        )
-    };
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        // A temporary file is private by default; weights get what the umask leaves.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
+/// Opens a regular file and tells its size: a pipe may wait for ever, and a device has no end.
+fn open(path: &Path) -> Result<(File, u64), WeightsError> {
+    // What is not there is best told by opening it.
+    if fs_err::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(WeightsError::NotAFile {
+            path: path.to_owned(),
+        });
     }
-    let mut file = builder.tempfile_in(folder).map_err(in_path)?;
-    file.write_all(&bytes).map_err(in_path)?;
-    file.as_file().sync_all().map_err(in_path)?;
-    file.persist(path).map_err(|error| in_path(error.error))?;
-    Ok(())
-}
-
-fn read_safetensors(path: &Path) -> Result<StateDict, WeightsError> {
-    let bytes = fs_err::read(path)?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|source| WeightsError::Safetensors {
-        path: path.to_owned(),
-        source,
-    })?;
-    unwrap_names(file.iter())
-        .into_iter()
-        .map(|(name, view)| {
-            let unreadable = |reason| tensor_error(path, &name, reason);
-            let dtype = burn_dtype(view.dtype())
-                .ok_or_else(|| unreadable(format!("its type {} is not supported", view.dtype())))?;
-            let data = TensorData::try_from_bytes_vec(view.data().to_vec(), view.shape(), dtype)
-                .map_err(|error| unreadable(error.to_string()))?;
-            Ok((name, data))
-        })
-        .collect()
-}
-
-fn read_pytorch(path: &Path) -> Result<StateDict, WeightsError> {
-    fs_err::metadata(path)?;
-    let reader = PytorchReader::new(path).map_err(|source| WeightsError::Pytorch {
-        path: path.to_owned(),
-        source: Box::new(source),
-    })?;
-    // In a fixed order, so that what is chosen does not depend on a hash map.
-    let tensors: BTreeMap<_, _> = reader.into_tensors().into_iter().collect();
-    unwrap_names(tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)))
-        .into_iter()
-        .map(|(name, tensor)| {
-            let data = bridge::into_data(bridge::from_pytorch(tensor.clone()))
-                .map_err(|error| tensor_error(path, &name, error.to_string()))?;
-            Ok((name, data))
-        })
-        .collect()
+    let mut file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut start = Vec::new();
+    (&mut file)
+        .take(LFS_POINTER.len() as u64)
+        .read_to_end(&mut start)?;
+    if start == LFS_POINTER {
+        return Err(WeightsError::LfsPointer {
+            path: path.to_owned(),
+        });
+    }
+    file.rewind()?;
+    Ok((file, size))
 }
 
 /// The tensors of the nested state dict, where there is one, under the names of the bare model.
@@ -199,35 +139,6 @@ fn tensor_error(path: &Path, name: &str, reason: String) -> WeightsError {
         name: name.to_owned(),
         reason,
     }
-}
-
-/// The types both sides have.
-const DTYPES: [(DType, Dtype); 14] = [
-    (DType::F64, Dtype::F64),
-    (DType::F32, Dtype::F32),
-    (DType::F16, Dtype::F16),
-    (DType::BF16, Dtype::BF16),
-    (DType::I64, Dtype::I64),
-    (DType::I32, Dtype::I32),
-    (DType::I16, Dtype::I16),
-    (DType::I8, Dtype::I8),
-    (DType::U64, Dtype::U64),
-    (DType::U32, Dtype::U32),
-    (DType::U16, Dtype::U16),
-    (DType::U8, Dtype::U8),
-    // One byte each, whatever is in it.
-    (DType::Bool(BoolStore::U8), Dtype::BOOL),
-    (DType::Bool(BoolStore::Native), Dtype::BOOL),
-];
-
-fn burn_dtype(dtype: Dtype) -> Option<DType> {
-    let pair = DTYPES.into_iter().find(|(_, theirs)| *theirs == dtype);
-    pair.map(|(ours, _)| ours)
-}
-
-fn safetensors_dtype(dtype: DType) -> Option<Dtype> {
-    let pair = DTYPES.into_iter().find(|(ours, _)| *ours == dtype);
-    pair.map(|(_, theirs)| theirs)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! mixes several images of a batch belongs on the device, not here.
 
 mod crop;
+mod resize;
 mod transform;
 
 pub use crop::{Crop, center_crop, random_resized_crop};

@@ -1,10 +1,11 @@
 //! The steps of one image, as one value that is made once from the plan and shared by the workers.
 
-use fast_image_resize::{FilterType, ResizeAlg, ResizeError, ResizeOptions, Resizer};
-use image::{Rgb, RgbImage, imageops};
+use fast_image_resize::{FilterType, ResizeError};
+use image::{Rgb, RgbImage};
 use rand::RngExt;
 
-use crate::augment::crop::{Crop, center_crop, random_resized_crop};
+use crate::augment::crop::{center_crop, random_resized_crop};
+use crate::augment::resize::{cut, resize, resize_part};
 use kvt_attention::Key;
 
 /// Which steps a training image goes through.
@@ -65,7 +66,7 @@ pub struct EvalPlan {
     pub std: [f32; 3],
 }
 
-/// A plan that can not be carried out, or an image that it does not fit.
+/// A plan that cannot be carried out, or an image that it does not fit.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AugmentError {
@@ -249,9 +250,8 @@ impl Transform {
         match &self.steps {
             Steps::Eval { crop_pct } => {
                 let covering = cover(image.dimensions(), size, *crop_pct);
-                let image = self.resize(image, covering)?;
-                let crop = center_crop(image.dimensions(), size);
-                Ok((cut(image, crop), false))
+                let crop = center_crop(covering, size);
+                Ok((resize_part(image, covering, crop, self.filter)?, false))
             }
             Steps::Train(plan) => {
                 let mut rng = key.named("crop").rng();
@@ -264,41 +264,20 @@ impl Transform {
                             &mut rng,
                         );
                         // Cut before the resize: its kernel must not see pixels outside of the crop.
-                        self.resize(cut(image, crop), size)?
+                        resize(cut(image, crop), size, self.filter)?
                     }
                     Preset::Cifar => {
-                        let image = self.resize(image, size)?;
+                        let image = resize(image, size, self.filter)?;
                         let left = rng.random_range(0..=2 * plan.padding);
                         let top = rng.random_range(0..=2 * plan.padding);
                         padded_crop(&image, plan.padding, left, top)
                     }
-                    Preset::None => self.resize(image, size)?,
+                    Preset::None => resize(image, size, self.filter)?,
                 };
                 let flip = key.named("hflip").rng().random::<f64>() < plan.hflip;
                 Ok((image, flip))
             }
         }
-    }
-
-    /// Resizes to (width, height); an image of that size stays as it is.
-    fn resize(
-        &self,
-        image: RgbImage,
-        (width, height): (u32, u32),
-    ) -> Result<RgbImage, AugmentError> {
-        if image.dimensions() == (width, height) {
-            return Ok(image);
-        }
-        let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(self.filter));
-        // Rows first, then columns, as Pillow: the passes round and clip, so their order shows at hard edges.
-        let rows = image.height();
-        let source = image::DynamicImage::ImageRgb8(image);
-        let mut middle = image::DynamicImage::ImageRgb8(RgbImage::new(width, rows));
-        let mut target = image::DynamicImage::ImageRgb8(RgbImage::new(width, height));
-        let mut resizer = Resizer::new();
-        resizer.resize(&source, &mut middle, &options)?;
-        resizer.resize(&middle, &mut target, &options)?;
-        Ok(target.into_rgb8())
     }
 }
 
@@ -319,13 +298,6 @@ fn cover((width, height): (u32, u32), size: (u32, u32), crop_pct: f64) -> (u32, 
             target_height,
         )
     }
-}
-
-fn cut(image: RgbImage, crop: Crop) -> RgbImage {
-    if image.dimensions() == (crop.width, crop.height) {
-        return image;
-    }
-    imageops::crop_imm(&image, crop.left, crop.top, crop.width, crop.height).to_image()
 }
 
 /// The window of the image's own size at (left, top) of the image with a black border of `padding` pixels.

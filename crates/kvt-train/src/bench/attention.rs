@@ -1,11 +1,11 @@
 //! One attention operation, from q, k and v to the output and back.
 
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{Device, Tensor};
 use kvt_attention::{Attention, Score, attend};
 use serde::{Deserialize, Serialize};
 
 use super::timing::{Rounds, Timing, time};
-use super::{BenchError, peak_of};
+use super::{AttentionInput, BenchError, peak_of};
 
 /// Sizes of q, k and v.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +25,8 @@ pub struct AttentionShape {
 pub struct AttentionCase {
     /// The sizes.
     pub shape: AttentionShape,
+    /// What scores it meets.
+    pub input: AttentionInput,
     /// Which attention.
     pub attention: Attention,
 }
@@ -39,6 +41,8 @@ pub struct AttentionRecord {
     /// The sizes.
     #[serde(flatten)]
     pub shape: AttentionShape,
+    /// What scores it met.
+    pub input: AttentionInput,
     /// Keys that a query keeps.
     pub k: usize,
     /// The element type.
@@ -68,16 +72,7 @@ impl AttentionCase {
     }
 
     fn inputs(&self, device: &Device) -> [Tensor<4>; 3] {
-        let AttentionShape {
-            batch,
-            heads,
-            tokens,
-            head_dim,
-        } = self.shape;
-        [0, 1, 2].map(|_| {
-            let normal = Distribution::Normal(0.0, 1.0);
-            Tensor::random([batch, heads, tokens, head_dim], normal, device)
-        })
+        self.input.tensors(self.shape, device)
     }
 
     fn forward(&self, [q, k, v]: [Tensor<4>; 3]) -> Result<Tensor<4>, BenchError> {
@@ -172,6 +167,7 @@ fn record(case: &AttentionCase, forward: Timing, forward_backward: Timing) -> At
         kind: if kept == tokens { "dense" } else { "knn" }.to_owned(),
         implementation: case.attention.implementation.name().to_owned(),
         shape: case.shape,
+        input: case.input,
         k: kept,
         dtype: "f32".to_owned(),
         forward_ms: forward.median,

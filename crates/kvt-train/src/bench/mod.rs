@@ -2,12 +2,14 @@
 //! k-NN, in alternation in one process, so that a machine that slows down slows both.
 
 mod attention;
+mod inputs;
 mod memory;
 mod peak;
 mod step;
 mod timing;
 
 pub use attention::{AttentionCase, AttentionRecord, AttentionShape, attention};
+pub use inputs::AttentionInput;
 pub use memory::peak_of;
 pub use peak::Peak;
 pub use step::{StepCase, StepRecord, step};

@@ -1,10 +1,12 @@
 //! What a device does in one large product and in one large copy: a yardstick for everything else that is
 //! measured on it.
 
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::Device;
+use kvt_attention::Key;
 use serde::{Deserialize, Serialize};
 
 use super::BenchError;
+use super::inputs::normal;
 use super::timing::time;
 
 /// The best of some runs is taken: what disturbs a run only makes it slower.
@@ -43,8 +45,7 @@ fn matmul_gflops(device: &Device) -> Result<f64, BenchError> {
     const ENOUGH_MS: f64 = 5.0;
     let mut side = 1024;
     loop {
-        let random = || Tensor::<2>::random([side, side], Distribution::Default, device);
-        let (a, b) = (random(), random());
+        let [a, b] = ["a", "b"].map(|name| normal(Key::new(0).named(name), [side, side], device));
         let mut best = f64::INFINITY;
         for _ in 0..RUNS {
             best = best.min(time(device, || Ok(a.clone().matmul(b.clone())))?);

@@ -1,10 +1,11 @@
 //! One training step: forward, loss, backward, clipping and the optimizer.
 
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{Device, Tensor};
 use kvt_attention::{Key, Phase};
 use kvt_models::{Model, ModelConfig};
 use serde::{Deserialize, Serialize};
 
+use super::inputs::normal;
 use super::timing::{Rounds, Timing, time};
 use super::{BenchError, peak_of};
 use crate::recipe::{AdamW, AdamWConfig, Gradients, cross_entropy, smooth_targets};
@@ -76,7 +77,7 @@ impl Running {
         let shape = [case.batch, case.config.in_chans(), side, side];
         Ok(Self {
             optimizer: AdamW::new(config, &model),
-            images: Tensor::random(shape, Distribution::Normal(0.0, 1.0), &device),
+            images: normal(Key::new(0).named("images"), shape, &device),
             labels: (0..case.batch)
                 .map(|image| (image % case.config.num_classes()) as u32)
                 .collect(),

@@ -12,11 +12,13 @@ use serde::Serialize;
 use super::common::{ModelArgs, Overrides, bar, model_plan};
 use super::output;
 use super::table::table;
-use crate::bench::{self, AttentionCase, AttentionShape, Peak, Rounds, StepCase, Timing};
+use crate::bench::{
+    self, AttentionCase, AttentionInput, AttentionShape, Peak, Rounds, StepCase, Timing,
+};
 use crate::config::Document;
 use crate::device::{self, Found};
 use crate::engine::model_config;
-use crate::fs::write_atomic;
+use crate::fs::{check_writable, write_atomic};
 
 /// `kvt bench attention` and `kvt bench step`
 #[derive(Debug, clap::Args)]
@@ -63,6 +65,10 @@ struct AttentionArgs {
     /// How k-NN attention is computed; several are measured in turn.
     #[arg(long, value_delimiter = ',', default_value = "auto", value_parser = implementation)]
     implementation: Vec<Implementation>,
+    /// What the scores are like: `normal`, with a `sink` (a key that nearly all queries like most), or many
+    /// `equal` ones; several are measured in turn.
+    #[arg(long, value_delimiter = ',', default_value = "normal", value_parser = input)]
+    input: Vec<AttentionInput>,
     #[command(flatten)]
     common: Common,
 }
@@ -74,7 +80,7 @@ struct StepArgs {
     #[command(flatten)]
     overrides: Overrides,
     /// Images of a step.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_536))]
     batch: usize,
     /// Which attention; both take turns by default.
     #[arg(long, value_delimiter = ',', default_value = "dense,knn")]
@@ -115,6 +121,12 @@ struct Report<'a, R> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (What::Attention(AttentionArgs { common, .. }) | What::Step(StepArgs { common, .. })) =
+        &args.what;
+    // Not only when all is measured.
+    if let Some(path) = &common.json {
+        check_writable(path)?;
+    }
     match &args.what {
         What::Attention(args) => attention(args)?,
         What::Step(args) => step(args)?,
@@ -124,27 +136,31 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn attention(args: &AttentionArgs) -> anyhow::Result<()> {
     let device = device::resolve(&args.device)?;
-    let mut cases = vec![AttentionCase {
-        shape: args.shape,
-        attention: Attention::dense(),
-    }];
     let half = [(args.shape.tokens / 2).max(1)];
-    for &k in if args.k.is_empty() {
-        &half
-    } else {
-        &args.k[..]
-    } {
+    let counts = match args.k.as_slice() {
+        [] => &half,
+        counts => counts,
+    };
+    let mut attentions = vec![Attention::dense()];
+    for &k in counts {
         for &implementation in &args.implementation {
-            let attention = Attention {
+            attentions.push(Attention {
                 implementation,
                 ..Attention::knn(Neighbors::count(k)?)
-            };
-            cases.push(AttentionCase {
-                shape: args.shape,
-                attention,
             });
         }
     }
+    let cases: Vec<AttentionCase> = args
+        .input
+        .iter()
+        .flat_map(|&input| {
+            attentions.iter().map(move |&attention| AttentionCase {
+                shape: args.shape,
+                input,
+                attention,
+            })
+        })
+        .collect();
     if let Some(number) = args.common.peak_of {
         let case = cases.get(number).context("no such case")?;
         return print_peak(case.peak_bytes(&device.device)?);
@@ -156,18 +172,24 @@ fn attention(args: &AttentionArgs) -> anyhow::Result<()> {
     for (record, peak) in records.iter_mut().zip(peaks) {
         record.peak_bytes = peak;
     }
-    let dense = records.first().map_or(f64::NAN, |r| r.forward_backward_ms);
-    let rows = records.iter().map(|r| {
-        vec![
-            format!("{} {}", r.kind, r.implementation),
-            r.k.to_string(),
-            spread(&r.forward),
-            spread(&r.forward_backward),
-            format!("{:.2}", r.forward_backward_ms / dense),
-            format!("{:.0}", r.gflops),
-            format!("{:.1}", r.gbps),
-            mebibytes(r.peak_bytes),
-        ]
+    // The dense one is the first of each input.
+    let rows = records.chunks(attentions.len()).flat_map(|records| {
+        let dense = records.first().map_or(f64::NAN, |r| r.forward_backward_ms);
+        let ahead = records.first().map_or(f64::NAN, |r| r.forward_ms);
+        records.iter().map(move |r| {
+            vec![
+                format!("{} {}", r.kind, r.implementation),
+                r.input.name().to_owned(),
+                r.k.to_string(),
+                spread(&r.forward),
+                format!("{:.2}", r.forward_ms / ahead),
+                spread(&r.forward_backward),
+                format!("{:.2}", r.forward_backward_ms / dense),
+                format!("{:.0}", r.gflops),
+                format!("{:.1}", r.gbps),
+                mebibytes(r.peak_bytes),
+            ]
+        })
     });
     let AttentionShape {
         batch,
@@ -178,8 +200,10 @@ fn attention(args: &AttentionArgs) -> anyhow::Result<()> {
     let title = format!("attention {batch},{heads},{tokens},{head_dim}");
     let header = [
         "kind",
+        "input",
         "k",
         "forward ms",
+        "of dense",
         "forward + backward ms",
         "of dense",
         "GFLOP/s",
@@ -379,6 +403,14 @@ fn shape(text: &str) -> Result<AttentionShape, String> {
 
 fn implementation(text: &str) -> Result<Implementation, String> {
     let all = Implementation::ALL;
+    all.into_iter().find(|i| i.name() == text).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|i| i.name()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
+fn input(text: &str) -> Result<AttentionInput, String> {
+    let all = AttentionInput::ALL;
     all.into_iter().find(|i| i.name() == text).ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|i| i.name()).collect();
         format!("expected one of {}", names.join(", "))

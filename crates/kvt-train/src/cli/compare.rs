@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 
 use super::common::{Overrides, generating};
 use super::{interrupt, output, progress};
-use crate::engine::{End, Session, load_plan};
+use crate::engine::{End, Session, Start, load_plan};
 use crate::fs::write_atomic;
 use crate::report::{Comparison, Curve, read_curve, save_plots};
 use crate::run::RunDir;
@@ -106,8 +106,11 @@ fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve
     let (seed, dir) = (plan.seed, plan.run.dir.clone());
     let name = label(config, args);
     output::status(&format!("{name}, seed {seed}:"));
-    let started = RunDir::open(&dir).is_ok();
-    let session = Session::prepare(plan, started, &mut generating())
+    let start = match RunDir::open(&dir) {
+        Ok(_) => Start::RESUME,
+        Err(_) => Start::New,
+    };
+    let session = Session::prepare(plan, start, &mut generating())
         .with_context(|| format!("`{}`", config.display()))?;
     output::status(&progress::describe(&session));
     let mut listener = progress::listener(session.amount());
@@ -115,7 +118,7 @@ fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve
     drop(listener);
     match end? {
         End::Stopped => Ok(None),
-        End::Finished => Ok(Some(read_curve(&RunDir::open(&dir)?, name, seed)?)),
+        End::Finished => Ok(Some(curve(&RunDir::open(&dir)?, &name, seed)?)),
     }
 }
 
@@ -128,7 +131,15 @@ fn read(path: &Path) -> anyhow::Result<Curve> {
         |n| n.to_string_lossy().into_owned(),
     );
     let label = name.strip_suffix(&format!("-seed{seed}")).unwrap_or(&name);
-    Ok(read_curve(&run, label, seed)?)
+    curve(&run, label, seed)
+}
+
+fn curve(run: &RunDir, label: &str, seed: u64) -> anyhow::Result<Curve> {
+    let (curve, warning) = read_curve(run, label, seed)?;
+    if let Some(warning) = warning {
+        output::warning(&warning.to_string());
+    }
+    Ok(curve)
 }
 
 /// The row of a configuration: its file's name, or its path where two of them have one name.

@@ -9,7 +9,7 @@ use super::common::generating;
 use super::output;
 use super::table::{grouped, table};
 use crate::data::shapes::{ShapesConfig, ensure};
-use crate::data::{Check, ClassOrder, check};
+use crate::data::{Check, ClassOrder, ImageLimits, SplitCheck, check};
 
 /// How many bad files or duplicates are listed.
 const SHOWN: usize = 20;
@@ -32,6 +32,9 @@ enum What {
         /// Names of the splits.
         #[arg(long, value_delimiter = ',', default_value = "train,val")]
         splits: Vec<String>,
+        /// Most pixels of an image, as `data.max_pixels`.
+        #[arg(long, value_name = "N", default_value_t = ImageLimits::default().max_pixels, value_parser = clap::value_parser!(u64).range(1..))]
+        max_pixels: u64,
     },
 }
 
@@ -89,13 +92,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             ))?;
             Ok(ExitCode::SUCCESS)
         }
-        What::Check { dir, splits } => check_folder(dir, splits),
+        What::Check {
+            dir,
+            splits,
+            max_pixels,
+        } => check_folder(dir, splits, *max_pixels),
     }
 }
 
-fn check_folder(dir: &Path, splits: &[String]) -> anyhow::Result<ExitCode> {
+fn check_folder(dir: &Path, splits: &[String], max_pixels: u64) -> anyhow::Result<ExitCode> {
     let splits: Vec<&str> = splits.iter().map(String::as_str).collect();
-    let found = check(dir, &splits, ClassOrder::Byte)?;
+    let limits = ImageLimits { max_pixels };
+    let found = check(dir, &splits, ClassOrder::Byte, limits)?;
     output::print(&describe(&found))?;
     Ok(match found.is_sound() {
         true => ExitCode::SUCCESS,
@@ -122,6 +130,8 @@ fn describe(found: &Check) -> String {
             split.grey.to_string(),
             split.cmyk.to_string(),
             split.unreadable.len().to_string(),
+            (split.dead_links.len() + split.unlisted.len()).to_string(),
+            split.others.count().to_string(),
         ]
     });
     let header = [
@@ -133,6 +143,8 @@ fn describe(found: &Check) -> String {
         "grey",
         "CMYK",
         "unreadable",
+        "bad links",
+        "other formats",
     ];
     let mut text = table(&header, rows);
     let mut say = |line: String| {
@@ -149,13 +161,7 @@ fn describe(found: &Check) -> String {
                 split.name
             ));
         }
-        for bad in split.unreadable.iter().take(SHOWN) {
-            say(format!(
-                "unreadable `{}`: {}",
-                bad.path.display(),
-                bad.reason
-            ));
-        }
+        tell_files(split, &mut say);
     }
     if !found.duplicates.is_empty() {
         say(format!(
@@ -172,4 +178,34 @@ fn describe(found: &Check) -> String {
         }
     }
     text
+}
+
+/// What is wrong with the files of a split.
+fn tell_files(split: &SplitCheck, say: &mut impl FnMut(String)) {
+    let name = &split.name;
+    for (class, _) in split.classes.iter().filter(|(_, images)| *images == 0) {
+        say(format!("class `{class}` of `{name}` has no image"));
+    }
+    for bad in split.unreadable.iter().take(SHOWN) {
+        say(format!(
+            "unreadable `{}`: {}",
+            bad.path.display(),
+            bad.reason
+        ));
+    }
+    for bad in split.dead_links.iter().take(SHOWN) {
+        say(format!("image `{}`: {}", bad.path.display(), bad.reason));
+    }
+    for bad in split.unlisted.iter().take(SHOWN) {
+        say(format!(
+            "could not list `{}`: {}",
+            bad.path.display(),
+            bad.reason
+        ));
+    }
+    if let Some(others) = split.others.describe() {
+        say(format!(
+            "not read in `{name}`: {others}; convert them to JPEG or PNG"
+        ));
+    }
 }

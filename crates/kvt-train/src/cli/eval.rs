@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::bail;
 use clap::ValueEnum;
 use serde_json::json;
 
 use super::common::{Overrides, bar, generating};
 use super::output;
-use super::trained::{Trained, check_classes, open_folder};
-use crate::engine::{ensure_data, eval_batches, eval_transform, evaluate};
+use super::trained::{Trained, open_folder};
+use crate::engine::{check_classes, ensure_data, eval_batches, eval_transform, evaluate};
 
 /// `kvt eval --run RUN`, or `kvt eval --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
@@ -57,7 +58,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     let source = Arc::new(open_folder(&dir, classes.as_deref(), &plan)?);
-    check_classes(&model, &source)?;
+    check_classes(&model.config(), &source)?;
     let mut batches = eval_batches(&plan, &source, &transform)?;
     let progress = bar("evaluating", source.samples.len());
     let evaluation = evaluate(&model, &mut batches, &device.device, |done| {
@@ -72,6 +73,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ));
     }
     let evaluation = evaluation?;
+    // The weights are numbers, but what comes of them may be too large for one.
+    if !evaluation.loss().is_finite() {
+        bail!(
+            "the loss over {} images is {}: the logits are not finite; take other weights",
+            evaluation.images,
+            evaluation.loss()
+        );
+    }
     if args.json {
         output::print(&format!(
             "{:#}",

@@ -1,28 +1,92 @@
-//! Ctrl-C: the first one asks the loop to stop after its step, the second one ends the process.
+//! Signals that ask a run to stop: the loop finishes its step, saves, and the exit code tells which signal it was.
+//!
+//! | signal | sent by | exit code |
+//! |---|---|---|
+//! | `SIGHUP` | a terminal that is closed | 129 |
+//! | `SIGINT` | Ctrl-C; the second one ends the process at once | 130 |
+//! | `SIGUSR1` | Slurm's `--signal=USR1@60`, a minute before the time is over | 138 |
+//! | `SIGTERM` | `kill`, `timeout`, Slurm, Kubernetes | 143 |
+//!
+//! A signal that was ignored when the program started stays ignored: `nohup kvt train ... &` goes on after logout, and
+//! a script's background job does not hear the Ctrl-C of its terminal.
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use super::output;
 
 /// Set once somebody asked to stop.
 pub(super) static STOP: AtomicBool = AtomicBool::new(false);
 
-/// What a shell expects of a program that was interrupted.
-const INTERRUPTED: u8 = 130;
+/// The number of the first signal that asked to stop.
+static SIGNAL: AtomicU8 = AtomicU8::new(SIGINT);
 
-/// Starts to listen for Ctrl-C and for termination.
-pub(super) fn listen() -> anyhow::Result<()> {
-    ctrlc::set_handler(|| {
-        if STOP.swap(true, Ordering::Relaxed) {
-            std::process::exit(INTERRUPTED.into());
-        }
-        output::status("stopping after this step; press Ctrl-C again to stop at once");
-    })?;
-    Ok(())
+/// What a shell expects of a program that a signal ended: this and the number of the signal.
+const BY_SIGNAL: u8 = 128;
+
+/// The same number everywhere.
+const SIGINT: u8 = 2;
+
+/// Asks to stop as Ctrl-C does.
+#[cfg(feature = "tui")]
+pub(super) fn stop() {
+    STOP.store(true, Ordering::Relaxed);
 }
 
 /// The exit code of a run that was stopped.
 pub(super) fn exit_code() -> ExitCode {
-    ExitCode::from(INTERRUPTED)
+    ExitCode::from(BY_SIGNAL + SIGNAL.load(Ordering::Relaxed))
+}
+
+/// Takes note of a signal.
+fn heard(signal: u8) {
+    if !STOP.swap(true, Ordering::Relaxed) {
+        SIGNAL.store(signal, Ordering::Relaxed);
+        output::status("stopping after this step; press Ctrl-C again to stop at once");
+    } else if signal == SIGINT {
+        std::process::exit((BY_SIGNAL + signal).into());
+    }
+}
+
+/// Starts to listen.
+#[cfg(unix)]
+pub(super) fn listen() -> anyhow::Result<()> {
+    use signal_hook::consts::signal;
+
+    let ignored = ignored();
+    let heeded = [
+        signal::SIGHUP,
+        signal::SIGINT,
+        signal::SIGUSR1,
+        signal::SIGTERM,
+    ]
+    .into_iter()
+    .filter(|number| ignored >> (number - 1) & 1 == 0);
+    let mut signals = signal_hook::iterator::Signals::new(heeded)?;
+    std::thread::Builder::new()
+        .name("kvt-signals".to_owned())
+        .spawn(move || {
+            for signal in signals.forever() {
+                heard(u8::try_from(signal).unwrap_or(SIGINT));
+            }
+        })?;
+    Ok(())
+}
+
+/// A bit for each signal that is ignored, the lowest for signal 1. Only Linux tells without unsafe code; elsewhere every
+/// signal is heeded.
+#[cfg(unix)]
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// Starts to listen for Ctrl-C.
+#[cfg(not(unix))]
+pub(super) fn listen() -> anyhow::Result<()> {
+    Ok(ctrlc::set_handler(|| heard(SIGINT))?)
 }

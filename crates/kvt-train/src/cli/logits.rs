@@ -13,6 +13,7 @@ use super::common::{ModelArgs, Overrides, classes, model_plan};
 use super::output;
 use crate::device;
 use crate::engine::model_config;
+use crate::fs::check_writable;
 
 /// Images of one forward pass.
 const BATCH: usize = 16;
@@ -39,6 +40,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    check_writable(&args.output)?;
     let weights = weights::read(&args.weights)?;
     let document = args.model.document(&[], &args.overrides.all())?;
     let config = model_config(&model_plan(&document)?, classes(&weights))?;
@@ -74,6 +76,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .try_to_vec()
             .map_err(|e| anyhow::anyhow!("could not read the logits: {e:?}"))?;
         logits.extend(values);
+    }
+    let broken = logits
+        .chunks(config.num_classes())
+        .filter(|row| !row.iter().all(|x| x.is_finite()))
+        .count();
+    if broken > 0 {
+        output::warning(&format!(
+            "the logits of {broken} of {} images are not finite",
+            shape[0]
+        ));
     }
     let shape_out = [shape[0], config.num_classes()];
     write(&args.output, TensorData::new(logits, shape_out))?;

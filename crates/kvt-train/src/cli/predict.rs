@@ -10,8 +10,12 @@ use super::common::Overrides;
 use super::{output, table, trained::Trained};
 use crate::augment::Transform;
 use crate::data::{Batch, decode};
-use crate::engine::{eval_transform, predict_batch};
+use crate::engine::{eval_transform, image_limits, predict_batch};
+use crate::text::read_text;
 use kvt_attention::Key;
+
+/// Bytes of a file of class names.
+const LARGEST_CLASSES: u64 = 1 << 26;
 
 /// `kvt predict --run RUN FILE...`
 #[derive(Debug, clap::Args)]
@@ -44,7 +48,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let trained = args.trained.load(&args.overrides)?;
     let names: Option<Vec<String>> = match &args.classes {
         Some(path) => Some(
-            fs_err::read_to_string(path)?
+            read_text(path, LARGEST_CLASSES)?
                 .lines()
                 .map(str::to_owned)
                 .collect(),
@@ -120,12 +124,14 @@ fn prepare(
     let mut prepared = Vec::with_capacity(paths.len());
     for path in paths {
         let mut image = vec![0.0; 3 * height * width];
-        let result = decode(path).map_err(anyhow::Error::from).and_then(|raw| {
-            // Evaluation draws nothing, so any key will do.
-            transform
-                .apply(raw, Key::new(0), &mut image)
-                .with_context(|| format!("could not prepare `{}`", path.display()))
-        });
+        let result = decode(path, image_limits(&trained.plan))
+            .map_err(anyhow::Error::from)
+            .and_then(|raw| {
+                // Evaluation draws nothing, so any key will do.
+                transform
+                    .apply(raw, Key::new(0), &mut image)
+                    .with_context(|| format!("could not prepare `{}`", path.display()))
+            });
         match result {
             Ok(()) => prepared.push((path.clone(), image)),
             Err(error) => output::error(&format!("{error:#}")),
@@ -148,6 +154,15 @@ fn predict(
         size: trained.size,
     };
     let (logits, classes) = predict_batch(&trained.model, &batch, &trained.device.device)?;
+    let finite = |row: &[f32]| row.iter().all(|x| x.is_finite());
+    let broken = logits.chunks_exact(classes).filter(|row| !finite(row));
+    match broken.count() {
+        0 => {}
+        count => bail!(
+            "the logits of {count} of {} images are not finite: take other weights",
+            paths.len()
+        ),
+    }
     Ok(paths
         .into_iter()
         .zip(

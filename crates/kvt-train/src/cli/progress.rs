@@ -7,10 +7,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::output;
 use super::table::grouped;
 use crate::engine::{Amount, Session};
-use crate::run::{Event, Listener, RunError, Topic};
+use crate::run::{Event, Listener, RunError, StepRecord, Topic};
 
 /// How often a run that nobody watches says where it is.
-const PLAIN_INTERVAL: Duration = Duration::from_secs(15);
+const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// One line about what is going to be trained, and on what.
 pub(super) fn describe(session: &Session) -> String {
@@ -63,23 +63,20 @@ impl Bar {
 
 impl Listener for Bar {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        match event {
-            Event::Step(step) => {
-                self.0.set_position(step.step);
-                self.0.set_message(format!(
-                    "epoch {}  loss {:.3}  {:.0} images/s",
-                    step.epoch + 1,
-                    step.loss,
-                    step.images_per_second
-                ));
-            }
-            other => {
-                if let Some(line) = line(other) {
-                    self.0.suspend(|| output::status(&line));
-                }
-            }
+        if let Some(line) = line(event) {
+            self.0.suspend(|| output::status(&line));
         }
         Ok(())
+    }
+
+    fn progress(&mut self, update: &StepRecord) {
+        self.0.set_position(update.step);
+        self.0.set_message(format!(
+            "epoch {}  loss {:.3}  {:.0} images/s",
+            update.epoch + 1,
+            update.loss,
+            update.images_per_second
+        ));
     }
 }
 
@@ -89,7 +86,7 @@ impl Drop for Bar {
     }
 }
 
-/// Plain lines: a step now and then, every evaluation, every warning.
+/// Plain lines: the first step, one now and then, the last; every evaluation, every warning.
 struct Lines {
     amount: Amount,
     last: Option<Instant>,
@@ -97,34 +94,31 @@ struct Lines {
 
 impl Listener for Lines {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        match event {
-            Event::Step(step) => {
-                let due = self
-                    .last
-                    .is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL);
-                if due || step.step == self.amount.steps {
-                    self.last = Some(Instant::now());
-                    let left = self.amount.steps.saturating_sub(step.step) as f64;
-                    let per_step = self.amount.images_per_step as f64 / step.images_per_second;
-                    output::status(&format!(
-                        "step {}/{}  epoch {}  loss {:.4}  lr {:.3e}  {:.0} images/s  eta {}",
-                        step.step,
-                        self.amount.steps,
-                        step.epoch + 1,
-                        step.loss,
-                        step.lr,
-                        step.images_per_second,
-                        duration(left * per_step)
-                    ));
-                }
-            }
-            other => {
-                if let Some(line) = line(other) {
-                    output::status(&line);
-                }
-            }
+        if let Some(line) = line(event) {
+            output::status(&line);
         }
         Ok(())
+    }
+
+    fn progress(&mut self, update: &StepRecord) {
+        let due = self
+            .last
+            .is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL);
+        if due || update.step == self.amount.steps {
+            self.last = Some(Instant::now());
+            let left = self.amount.steps.saturating_sub(update.step) as f64;
+            let per_step = self.amount.images_per_step as f64 / update.images_per_second;
+            output::status(&format!(
+                "step {}/{}  epoch {}  loss {:.4}  lr {:.3e}  {:.0} images/s  eta {}",
+                update.step,
+                self.amount.steps,
+                update.epoch + 1,
+                update.loss,
+                update.lr,
+                update.images_per_second,
+                duration(left * per_step)
+            ));
+        }
     }
 }
 

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use super::common::{ConfigArgs, generating};
 use super::{interrupt, output, progress};
-use crate::engine::{End, Session};
-use crate::run::Listener;
+use crate::engine::{End, Session, Start};
+use crate::run::{Listener, Which};
 
-/// `kvt train CONFIG [--set KEY=VALUE]... [--resume]`
+/// `kvt train CONFIG [--set KEY=VALUE]... [--resume | --resume-from CHECKPOINT]`
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -16,6 +16,9 @@ pub(super) struct Args {
     /// Go on with the run in `run.dir` where it was stopped.
     #[arg(long)]
     resume: bool,
+    /// Go on from another checkpoint of the run: `best`, or a name in its `checkpoints`.
+    #[arg(long, value_name = "CHECKPOINT", conflicts_with = "resume")]
+    resume_from: Option<PathBuf>,
     /// The run's folder; short for `--set run.dir=DIR`.
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
@@ -30,7 +33,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(dir) = &args.run_dir {
         plan.run.dir.clone_from(dir);
     }
-    let session = Session::prepare(plan, args.resume, &mut generating())?;
+    let start = match &args.resume_from {
+        Some(checkpoint) => Start::Resume(Which::from(checkpoint.as_path())),
+        None if args.resume => Start::RESUME,
+        None => Start::New,
+    };
+    let session = Session::prepare(plan, start, &mut generating())?;
     interrupt::listen()?;
     let dir = session.plan().run.dir.display().to_string();
     output::status(&progress::describe(&session));

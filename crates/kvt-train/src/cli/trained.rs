@@ -13,8 +13,8 @@ use crate::config::Plan;
 use crate::data::ImageFolder;
 use crate::device::{self, Found};
 use crate::engine::{
-    Head, TrainError, Weights, build_model, class_order, load_checkpoint_model, load_plan,
-    model_config, start_from,
+    Head, Weights, build_model, class_order, load_checkpoint_model, load_plan, model_config,
+    start_from,
 };
 use crate::run::RunDir;
 
@@ -57,12 +57,15 @@ pub(super) struct Trained {
 }
 
 impl Args {
+    /// The model, whose weights are numbers.
     pub(super) fn load(&self, overrides: &Overrides) -> anyhow::Result<Trained> {
-        match (&self.run, &self.config) {
-            (Some(run), _) => self.run(run, overrides),
-            (None, Some(config)) => self.configured(config, overrides),
+        let trained = match (&self.run, &self.config) {
+            (Some(run), _) => self.run(run, overrides)?,
+            (None, Some(config)) => self.configured(config, overrides)?,
             (None, None) => bail!("neither a run nor a configuration"),
-        }
+        };
+        trained.model.check_finite()?;
+        Ok(trained)
     }
 
     fn run(&self, path: &Path, overrides: &Overrides) -> anyhow::Result<Trained> {
@@ -139,18 +142,5 @@ pub(super) fn open_folder(
     Ok(match classes {
         Some(classes) => ImageFolder::open_with_classes(dir, classes)?,
         None => ImageFolder::open(dir, class_order(plan.data.class_order))?,
-    })
-}
-
-/// Refuses labels that the model's head does not have.
-pub(super) fn check_classes(model: &Model, source: &ImageFolder) -> Result<(), TrainError> {
-    let (model, found) = (model.config().num_classes(), source.classes.len());
-    if model == found {
-        return Ok(());
-    }
-    Err(TrainError::Classes {
-        model,
-        data: source.root.clone(),
-        found,
     })
 }

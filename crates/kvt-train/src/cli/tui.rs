@@ -14,7 +14,7 @@ use burn::train::metric::{
 use burn::train::renderer::tui::TuiMetricsRendererWrapper;
 use burn::train::renderer::{MetricState, MetricsRenderer, MetricsRendererTraining};
 
-use super::interrupt::STOP;
+use super::interrupt;
 use crate::engine::Amount;
 use crate::run::{EvalRecord, Event, Listener, RunError, StepRecord};
 
@@ -146,7 +146,8 @@ fn register(
 impl Listener for Dashboard {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
         match event {
-            Event::Step(step) => self.step(step),
+            // Each update is shown by `progress`.
+            Event::Step(_) => {}
             Event::Eval(eval) => self.eval(eval),
             // `update_epoch` takes the epochs that are done.
             Event::Epoch(epoch) if epoch.epoch + 1 < self.amount.epochs => {
@@ -156,9 +157,13 @@ impl Listener for Dashboard {
             Event::Epoch(_) => {}
             Event::Note(note) => self.note(&note.message),
         }
-        if self.interrupter.should_stop() {
-            STOP.store(true, std::sync::atomic::Ordering::Relaxed);
-        }
         Ok(())
+    }
+
+    fn progress(&mut self, update: &StepRecord) {
+        self.step(update);
+        if self.interrupter.should_stop() {
+            interrupt::stop();
+        }
     }
 }

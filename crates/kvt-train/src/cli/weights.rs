@@ -16,6 +16,7 @@ use super::output;
 use super::table::{grouped, table};
 use crate::device;
 use crate::engine::model_config;
+use crate::fs::check_writable;
 
 /// `kvt weights inspect FILE` and `kvt weights convert IN OUT --model NAME`
 #[derive(Debug, clap::Args)]
@@ -104,7 +105,7 @@ fn inspect(args: &Inspect) -> anyhow::Result<ExitCode> {
         ..LoadOptions::default()
     };
     let (_, report) = model.load(&weights, options)?;
-    output::print(&describe(&config, layout, &report, args.all))?;
+    output::print(&describe(&config, layout, &weights, &report, args.all))?;
     Ok(match report.fits() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -125,16 +126,40 @@ fn list(weights: &StateDict) -> String {
         Some(known) => format!("{}, {}", known.family, names(known.layout)),
         None => "of no model known here".to_owned(),
     };
+    let broken = not_finite(weights).map_or_else(String::new, |text| format!("\nnumbers  {text}"));
     format!(
-        "tensors  {}, {} numbers\nnames    {names}\n\n{}",
+        "tensors  {}, {} numbers\nnames    {names}{broken}\n\n{}",
         weights.len(),
         grouped(numbers),
         table(&["name", "shape", "type"], rows)
     )
 }
 
+/// How many numbers are NaN or infinite, and where, if there are any.
+fn not_finite(weights: &StateDict) -> Option<String> {
+    let mut found = weights.not_finite();
+    let (first, mut numbers) = found.next()?;
+    let mut tensors = 1;
+    for (_, count) in found {
+        numbers += count;
+        tensors += 1;
+    }
+    let are = if numbers == 1 { "is" } else { "are" };
+    let plural = if tensors == 1 { "" } else { "s" };
+    Some(format!(
+        "{} {are} NaN or infinite, in {tensors} tensor{plural}, the first of them `{first}`",
+        grouped(numbers)
+    ))
+}
+
 /// How weights fit a model, and the rows that tell why.
-fn describe(config: &ModelConfig, layout: Layout, report: &LoadReport, all: bool) -> String {
+fn describe(
+    config: &ModelConfig,
+    layout: Layout,
+    weights: &StateDict,
+    report: &LoadReport,
+    all: bool,
+) -> String {
     let fit = match report.fits() {
         true => "fit",
         false => "do not fit",
@@ -146,6 +171,7 @@ fn describe(config: &ModelConfig, layout: Layout, report: &LoadReport, all: bool
         config.num_classes(),
         names(layout)
     );
+    text.extend(not_finite(weights).map(|numbers| format!("\nnumbers  {numbers}")));
     let shown: Vec<&LoadRow> = report
         .rows
         .iter()
@@ -191,7 +217,11 @@ fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
     if path.exists() && !args.force {
         bail!("`{}` exists: use `--force` or another name", path.display());
     }
+    check_writable(path)?;
     let weights = weights::read(&args.input)?;
+    if let Some(text) = not_finite(&weights) {
+        output::warning(&format!("of the numbers {text}"));
+    }
     let model = build(&args.model, &args.set, &weights)?;
     let from = model.layout(&weights);
     let (model, report) = model.load(&weights, LoadOptions::default())?;

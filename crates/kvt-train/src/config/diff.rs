@@ -8,16 +8,20 @@ use super::resolved::entries;
 
 /// What may change when a run is resumed; a name with a dot at its end stands for the whole section.
 ///
-/// These only say where and how fast a run is computed, what it writes down, and whether it goes on past a broken file. Everything else is part of the
-/// mathematics of the run or of the data it sees.
+/// These only say where and how fast a run is computed, what it writes down, where its images are, and whether it goes on
+/// past a broken file. Everything else is part of the mathematics of the run or of the data it sees. That the images in
+/// another place are the same is checked by the checkpoint's record of them.
 const HARMLESS: &[&str] = &[
     "run.",
     "log.",
     "checkpoint.",
+    "data.path",
     "data.workers",
     "data.prefetch",
     "data.on_error",
     "data.max_skipped",
+    "data.max_pixels",
+    "data.check_sizes",
     "eval.batch_size",
     "train.device",
     "train.max_steps",

@@ -9,6 +9,10 @@ use super::fields::{Field, Section, sections};
 use super::layers::{Layers, Node, NodeValue, join};
 use super::problem::{ConfigError, Place, Problem};
 use super::raw::RawConfig;
+use crate::text::read_text;
+
+/// Bytes of a file: far more than all keys together take.
+pub(super) const LARGEST_FILE: u64 = 1 << 20;
 
 /// Configuration files and overrides, merged; [`plan`](Document::plan) makes them complete.
 #[derive(Debug)]
@@ -24,7 +28,7 @@ impl Document {
     /// # Errors
     /// If a file cannot be read or is not TOML, if bases go in a circle, or if a key is unknown or has the wrong type.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self, ConfigError> {
-        Self::from_text(path, fs_err::read_to_string(path)?, overrides)
+        Self::from_text(path, read_text(path, LARGEST_FILE)?, overrides)
     }
 
     /// As [`load`](Self::load), with the text of the file at hand; `path` names it in messages and is what its `base` is

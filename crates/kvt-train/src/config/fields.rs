@@ -205,6 +205,14 @@ fn expected(schema: &Value) -> String {
     if parts.is_empty() {
         parts.push(match schema.get("type").and_then(Value::as_str) {
             Some("boolean") => "`true` or `false`".to_owned(),
+            // Larger numbers of the other formats are no integers of TOML.
+            Some("integer")
+                if schema
+                    .get("format")
+                    .is_some_and(|format| format == "uint32") =>
+            {
+                format!("integer from 0 to {}", u32::MAX)
+            }
             Some("integer") if schema.get("minimum").is_some() => "integer >= 0".to_owned(),
             Some("integer") => "integer".to_owned(),
             Some("number") => "float".to_owned(),

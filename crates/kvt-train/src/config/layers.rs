@@ -8,7 +8,12 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use super::document::LARGEST_FILE;
 use super::problem::{ConfigError, Place, Problem};
+use crate::text::read_text;
+
+/// Parts of a key: more than any key has, and few enough to walk through by recursion.
+const DEEPEST_KEY: usize = 16;
 
 /// A value and where it was last set.
 #[derive(Clone, Debug)]
@@ -115,7 +120,7 @@ impl Layers {
                 let message = format!("`base` goes in a circle: {}", names.join(" -> "));
                 return Err(Problem::new(self.value_place(&base.origin), message));
             }
-            text = fs_err::read_to_string(&next).map_err(|error| {
+            text = read_text(&next, LARGEST_FILE).map_err(|error| {
                 let message = format!("cannot read the base: {error}");
                 Problem::new(self.value_place(&base.origin), message)
                     .help("`base` is relative to the file that names it")
@@ -154,14 +159,25 @@ impl Layers {
             ));
         }
 
+        if keys.len() > DEEPEST_KEY {
+            return Err(refuse(
+                "no key has so many parts",
+                "expected `KEY=VALUE`, such as `train.epochs=10`",
+            ));
+        }
+
         // What is no TOML is a word: names and paths need no quotes within the shell's.
-        let value = parse(origin.source, &format!("value = {value}"))
-            .ok()
-            .and_then(|mut table| table.remove("value"))
-            .map_or_else(
-                || NodeValue::Leaf(toml::Value::String(value.trim().to_owned())),
-                |node| node.value,
-            );
+        let value = value.trim();
+        let value = match parse_value(origin.source, value) {
+            Ok(value) => value,
+            Err(_) if value.contains(['\n', '\r']) => {
+                return Err(refuse(
+                    "the value has several lines",
+                    "give each key a `--set` of its own",
+                ));
+            }
+            Err(_) => NodeValue::Leaf(toml::Value::String(value.to_owned())),
+        };
         let mut node = Node {
             origin: origin.clone(),
             value,
@@ -236,6 +252,11 @@ fn syntax(path: &Path, text: &str, error: &toml::de::Error) -> Problem {
 
 fn parse(source: usize, text: &str) -> Result<BTreeMap<String, Node>, toml::de::Error> {
     convert_table(source, DeTable::parse(text)?.into_inner())
+}
+
+/// One value, and nothing after it.
+fn parse_value(source: usize, text: &str) -> Result<NodeValue, toml::de::Error> {
+    convert_value(source, DeValue::parse(text)?)
 }
 
 fn convert_table(

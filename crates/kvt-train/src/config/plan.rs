@@ -109,6 +109,8 @@ pub struct DataPlan {
     pub workers: Workers,
     pub prefetch: usize,
     pub on_error: OnErrorSetting,
+    pub max_pixels: u64,
+    pub check_sizes: bool,
 }
 
 /// `data.kind`, with the keys that matter for it.
@@ -255,6 +257,7 @@ pub struct LogPlan {
 pub struct CheckpointPlan {
     pub every_epochs: u32,
     pub every_steps: u64,
+    pub keep_last: usize,
 }
 
 /// `[run]`.

@@ -110,7 +110,7 @@ pub(super) struct RawAttention {
     pub(super) selection: SelectionSetting,
     /// How k-NN attention is computed. Dense attention has no use for it.
     pub(super) implementation: ImplementationSetting,
-    /// Divisor of the scaled scores before the softmax; greater than 0.
+    /// Divisor of the scaled scores before the softmax, in [1e-6, 1e6].
     pub(super) temperature: f64,
 }
 
@@ -175,12 +175,18 @@ pub(super) struct RawData {
     /// Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread.
     /// The result does not depend on it.
     pub(super) workers: RawWorkers,
-    /// Batches that wait in the queue, at least 1.
+    /// Batches that wait in the queue, 1 to 1024.
     pub(super) prefetch: usize,
     /// What to do with an image that cannot be read.
     pub(super) on_error: RawOnError,
     /// How many unreadable images an epoch may skip; only with `on_error = "skip"`.
     pub(super) max_skipped: usize,
+    /// Most pixels of an image (width times height). A larger one cannot be read, nor can a file of more than 4 bytes per
+    /// pixel of it and 64 MiB, so that no file takes the machine's memory. The default is Pillow's.
+    pub(super) max_pixels: u64,
+    /// Whether the sizes of the image files are noted in checkpoints and compared on resume, so that other contents under
+    /// the same names are noticed.
+    pub(super) check_sizes: bool,
     pub(super) shapes: RawShapes,
 }
 
@@ -211,6 +217,8 @@ impl Default for RawData {
             prefetch: 4,
             on_error: RawOnError::Fail,
             max_skipped: 100,
+            max_pixels: 178_956_970,
+            check_sizes: true,
             shapes: RawShapes::default(),
         }
     }
@@ -220,13 +228,13 @@ impl Default for RawData {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawShapes {
-    /// Height and width of an image in pixels, at least 8.
+    /// Height and width of an image in pixels, 8 to 1024.
     pub(super) image_size: usize,
     /// Number of classes, 2 to 10.
     pub(super) classes: usize,
-    /// Training images of each class.
+    /// Training images of each class, 1 to 100000.
     pub(super) train_per_class: usize,
-    /// Validation images of each class.
+    /// Validation images of each class, 1 to 100000.
     pub(super) val_per_class: usize,
     /// Amount of clutter around the shape, in [0, 1].
     pub(super) clutter: f64,
@@ -263,15 +271,15 @@ pub(super) struct RawAugment {
     /// Probability of a horizontal flip, in [0, 1].
     #[schemars(extend("x-default" = "`0.5`, with none `0.0`"))]
     pub(super) hflip: Option<f64>,
-    /// Pixels of black border that the random crop may reach into; only cifar.
+    /// Pixels of black border that the random crop may reach into, at most 65535; only cifar.
     pub(super) padding: u32,
     /// Filter for resizing.
     pub(super) interpolation: InterpolationSetting,
-    /// Mean of each channel, subtracted from values in [0, 1].
+    /// Mean of each channel, subtracted from values in [0, 1]; between -1e6 and 1e6.
     pub(super) mean: [f64; 3],
-    /// Standard deviation of each channel, divided by after the mean; greater than 0.
+    /// Standard deviation of each channel, divided by after the mean; in [1e-6, 1e6].
     pub(super) std: [f64; 3],
-    /// Evaluation resizes the shorter side to `img_size / crop_pct` and cuts out the centre; in (0, 1].
+    /// Evaluation resizes the shorter side to `img_size / crop_pct` and cuts out the centre; in [0.1, 1].
     #[schemars(extend("x-default" = "`0.875` with imagenet, else `1.0`"))]
     pub(super) crop_pct: Option<f64>,
 }
@@ -298,13 +306,13 @@ impl Default for RawAugment {
 pub(super) struct RawOptim {
     /// The optimizer.
     pub(super) name: OptimName,
-    /// Base learning rate, greater than 0.
+    /// Base learning rate, greater than 0 and at most 1e30.
     pub(super) lr: f64,
     /// The learning rate is `lr * images per update / lr_batch`; 0 leaves `lr` as it is.
     pub(super) lr_batch: usize,
     /// Decay of the first and second moment, each in [0, 1).
     pub(super) betas: [f64; 2],
-    /// Added to the denominator of the update, greater than 0.
+    /// Added to the denominator of the update, in [1e-30, 1e30].
     pub(super) eps: f64,
     /// Decoupled weight decay; biases and other one-dimensional parameters have none.
     pub(super) weight_decay: f64,
@@ -385,9 +393,9 @@ pub(super) struct RawEma {
 pub(super) struct RawTrain {
     /// Times that training goes through the data, at least 1.
     pub(super) epochs: u32,
-    /// Images of one forward pass; an update sees `batch_size * accumulate` images.
+    /// Images of one forward pass, 1 to 65536; an update sees `batch_size * accumulate` images.
     pub(super) batch_size: usize,
-    /// Forward passes whose gradients are averaged into one update.
+    /// Forward passes whose gradients are averaged into one update, 1 to 65536.
     pub(super) accumulate: usize,
     /// Ends the run after this many updates, wherever that is.
     #[schemars(extend("x-default" = "none: all epochs"))]
@@ -415,7 +423,7 @@ impl Default for RawTrain {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawEval {
-    /// Images of one forward pass.
+    /// Images of one forward pass, 1 to 131072.
     #[schemars(extend("x-default" = "2 x `train.batch_size`"))]
     pub(super) batch_size: Option<usize>,
 }
@@ -424,7 +432,7 @@ pub(super) struct RawEval {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawLog {
-    /// Updates from one line of `log.jsonl` to the next, at least 1.
+    /// Updates from one line of `log.jsonl` to the next, at least 1; a line holds their means.
     pub(super) every_steps: u64,
     /// Whether TensorBoard event files are written.
     pub(super) tensorboard: bool,
@@ -447,6 +455,8 @@ pub(super) struct RawCheckpoint {
     pub(super) every_epochs: u32,
     /// Updates from one checkpoint to the next, besides those of the epochs; 0 is off.
     pub(super) every_steps: u64,
+    /// How many of the latest checkpoints are kept, besides the best; at least 1.
+    pub(super) keep_last: usize,
 }
 
 impl Default for RawCheckpoint {
@@ -454,6 +464,7 @@ impl Default for RawCheckpoint {
         Self {
             every_epochs: 1,
             every_steps: 0,
+            keep_last: 2,
         }
     }
 }

@@ -77,6 +77,7 @@ pub(super) fn entries(plan: &Plan) -> Vec<(&'static str, Value)> {
     entries.add("log.tensorboard", plan.log.tensorboard);
     entries.add("checkpoint.every_epochs", plan.checkpoint.every_epochs);
     entries.add("checkpoint.every_steps", int(plan.checkpoint.every_steps));
+    entries.add("checkpoint.keep_last", size(plan.checkpoint.keep_last));
     entries.add("run.dir", path(&plan.run.dir));
     entries.0
 }
@@ -146,6 +147,8 @@ fn add_data(entries: &mut Entries, plan: &Plan) {
             entries.add("data.max_skipped", size(max));
         }
     }
+    entries.add("data.max_pixels", int(data.max_pixels));
+    entries.add("data.check_sizes", data.check_sizes);
     if let DataKind::Shapes(shapes) = &data.kind {
         entries.add("data.shapes.image_size", size(shapes.image_size));
         entries.add("data.shapes.classes", size(shapes.classes));

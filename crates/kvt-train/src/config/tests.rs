@@ -59,6 +59,8 @@ workers = 3
 prefetch = 9
 on_error = "skip"
 max_skipped = 5
+max_pixels = 1000
+check_sizes = false
 [data.shapes]
 image_size = 48
 classes = 4
@@ -110,6 +112,7 @@ tensorboard = false
 [checkpoint]
 every_epochs = 0
 every_steps = 50
+keep_last = 3
 [run]
 dir = "elsewhere"
 "#;

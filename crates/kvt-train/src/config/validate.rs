@@ -14,9 +14,15 @@ use super::plan::{
 };
 use super::problem::{ConfigError, Problem};
 use super::raw::RawSizes;
+use crate::device::{NAMES, Wanted};
 
 const POSITIVE: (Bound<f64>, Bound<f64>) = (Bound::Excluded(0.0), Bound::Unbounded);
 const SHARE: (Bound<f64>, Bound<f64>) = (Bound::Excluded(0.0), Bound::Included(1.0));
+/// The ends of what is computed in 32 bits, with room for a product of a few such numbers.
+const LARGEST: f64 = 1e30;
+const SMALLEST: f64 = 1e-30;
+/// Images of a forward pass, and passes of an update: their product counts the images of an update.
+const LARGEST_BATCH: usize = 1 << 16;
 
 impl Document {
     /// Checks every value and fills in what is missing. `known_models` are the names that `model.name` may have.
@@ -39,10 +45,7 @@ impl Document {
             eval: checks.eval(&train),
             train,
             log: checks.log(),
-            checkpoint: CheckpointPlan {
-                every_epochs: self.raw.checkpoint.every_epochs,
-                every_steps: self.raw.checkpoint.every_steps,
-            },
+            checkpoint: checks.checkpoint(),
             run: checks.run(),
         };
         checks.finish(plan)
@@ -183,11 +186,15 @@ impl<'a> Checks<'a> {
         let raw = &self.document.raw.optim;
         OptimPlan {
             name: raw.name,
-            lr: self.number("optim.lr", raw.lr, POSITIVE),
+            lr: self.number(
+                "optim.lr",
+                raw.lr,
+                (Bound::Excluded(0.0), Bound::Included(LARGEST)),
+            ),
             lr_batch: raw.lr_batch,
             betas: self.numbers("optim.betas", raw.betas, 0.0..1.0),
-            eps: self.number("optim.eps", raw.eps, POSITIVE),
-            weight_decay: self.number("optim.weight_decay", raw.weight_decay, 0.0..),
+            eps: self.number("optim.eps", raw.eps, SMALLEST..=LARGEST),
+            weight_decay: self.number("optim.weight_decay", raw.weight_decay, 0.0..=LARGEST),
             clip_norm: self.number("optim.clip_norm", raw.clip_norm, 0.0..),
         }
     }
@@ -197,8 +204,8 @@ impl<'a> Checks<'a> {
         SchedulePlan {
             kind: raw.kind,
             warmup_epochs: self.number("schedule.warmup_epochs", raw.warmup_epochs, 0.0..),
-            warmup_lr: self.number("schedule.warmup_lr", raw.warmup_lr, 0.0..),
-            min_lr: self.number("schedule.min_lr", raw.min_lr, 0.0..),
+            warmup_lr: self.number("schedule.warmup_lr", raw.warmup_lr, 0.0..=LARGEST),
+            min_lr: self.number("schedule.min_lr", raw.min_lr, 0.0..=LARGEST),
             per: raw.per,
         }
     }
@@ -220,18 +227,29 @@ impl<'a> Checks<'a> {
         let raw = &self.document.raw.train;
         TrainPlan {
             epochs: self.count("train.epochs", raw.epochs, 1..),
-            batch_size: self.count("train.batch_size", raw.batch_size, 1..),
-            accumulate: self.count("train.accumulate", raw.accumulate, 1..),
+            batch_size: self.count("train.batch_size", raw.batch_size, 1..=LARGEST_BATCH),
+            accumulate: self.count("train.accumulate", raw.accumulate, 1..=LARGEST_BATCH),
             max_steps: raw
                 .max_steps
                 .map(|steps| self.count("train.max_steps", steps, 1..)),
-            device: self.text("train.device", &raw.device),
+            device: self.device(&raw.device),
             eval_every: raw.eval_every,
         }
     }
 
+    /// A name that some machine may have; whether this one has it, only those ask who use it.
+    fn device(&mut self, name: &str) -> String {
+        if name.parse::<Wanted>().is_err() {
+            self.refuse("train.device", format_args!("{name:?}"), NAMES);
+        }
+        name.to_owned()
+    }
+
     fn eval(&mut self, train: &TrainPlan) -> EvalPlan {
-        let given = self.size("eval.batch_size", self.document.raw.eval.batch_size);
+        // Without gradients twice as many images fit.
+        let largest = 2 * LARGEST_BATCH;
+        let given = self.document.raw.eval.batch_size;
+        let given = given.map(|size| self.count("eval.batch_size", size, 1..=largest));
         EvalPlan {
             batch_size: given.unwrap_or_else(|| train.batch_size.saturating_mul(2)),
         }
@@ -242,6 +260,15 @@ impl<'a> Checks<'a> {
         LogPlan {
             every_steps: self.count("log.every_steps", raw.every_steps, 1..),
             tensorboard: raw.tensorboard,
+        }
+    }
+
+    fn checkpoint(&mut self) -> CheckpointPlan {
+        let raw = &self.document.raw.checkpoint;
+        CheckpointPlan {
+            every_epochs: raw.every_epochs,
+            every_steps: raw.every_steps,
+            keep_last: self.count("checkpoint.keep_last", raw.keep_last, 1..),
         }
     }
 

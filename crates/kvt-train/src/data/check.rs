@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use crate::data::{ClassOrder, ColorKind, DataError, ImageFolder, decode_bytes};
+use crate::data::source::Survey;
+use crate::data::{
+    ClassOrder, ColorKind, DataError, ImageLimits, OtherFormats, Unlisted, decode_bytes, file,
+};
 
 /// What [`check`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +28,14 @@ pub struct SplitCheck {
     pub name: String,
     /// Classes and their number of images, in label order.
     pub classes: Vec<(String, usize)>,
-    /// Images that can not be decoded.
+    /// Images that cannot be decoded.
     pub unreadable: Vec<Unreadable>,
+    /// Links to images that are not there: they are unreadable too.
+    pub dead_links: Vec<Unreadable>,
+    /// Other links that lead nowhere or in a circle, and folders that cannot be listed.
+    pub unlisted: Vec<Unlisted>,
+    /// Files of picture formats that are not read.
+    pub others: OtherFormats,
     /// Smallest and largest (width, height) by area, in pixels; `None` if no image is readable.
     pub sizes: Option<((u32, u32), (u32, u32))>,
     /// Grey images.
@@ -35,7 +44,7 @@ pub struct SplitCheck {
     pub cmyk: usize,
 }
 
-/// An image that can not be decoded.
+/// An image that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// The file.
@@ -59,13 +68,17 @@ impl SplitCheck {
 }
 
 impl Check {
-    /// Whether training on this data set can work: nothing unreadable, and the same two or more classes everywhere.
+    /// Whether training on this data set can work: nothing unreadable or unlisted, and the same two or more classes
+    /// everywhere, each with an image. Files of other formats are passed over.
     pub fn is_sound(&self) -> bool {
         self.same_classes
-            && self
-                .splits
-                .iter()
-                .all(|split| split.unreadable.is_empty() && split.classes.len() > 1)
+            && self.splits.iter().all(|split| {
+                split.unreadable.is_empty()
+                    && split.dead_links.is_empty()
+                    && split.unlisted.is_empty()
+                    && split.classes.len() > 1
+                    && split.classes.iter().all(|(_, images)| *images > 0)
+            })
     }
 }
 
@@ -78,17 +91,24 @@ struct Seen {
 ///
 /// # Errors
 ///
-/// A split that [`ImageFolder::open`] refuses. Unreadable images are part of the result, not an error.
-pub fn check(root: &Path, splits: &[&str], order: ClassOrder) -> Result<Check, DataError> {
-    let folders = splits
+/// A split without any class folder. Unreadable images, dead links and the like are part of the result, not an error.
+pub fn check(
+    root: &Path,
+    splits: &[&str],
+    order: ClassOrder,
+    limits: ImageLimits,
+) -> Result<Check, DataError> {
+    let surveys = splits
         .iter()
-        .map(|split| ImageFolder::open(root.join(split), order))
+        .map(|split| Survey::of(root.join(split), order))
         .collect::<Result<Vec<_>, _>>()?;
     // By hash, the split's number and path of each file; a tree, so that the result has one order.
     let mut contents: BTreeMap<[u8; 32], Vec<(usize, &Path)>> = BTreeMap::new();
     let mut reports = Vec::new();
-    for (number, (name, folder)) in splits.iter().zip(&folders).enumerate() {
-        let seen: Vec<_> = folder.samples.par_iter().map(|s| look(&s.path)).collect();
+    for (number, (name, survey)) in splits.iter().zip(&surveys).enumerate() {
+        let folder = &survey.folder;
+        let samples = folder.samples.par_iter();
+        let seen: Vec<_> = samples.map(|s| look(&s.path, limits)).collect();
         let mut report = SplitCheck {
             name: (*name).to_owned(),
             classes: folder
@@ -98,6 +118,9 @@ pub fn check(root: &Path, splits: &[&str], order: ClassOrder) -> Result<Check, D
                 .zip(folder.class_counts())
                 .collect(),
             unreadable: Vec::new(),
+            dead_links: Vec::new(),
+            unlisted: survey.unlisted.clone(),
+            others: folder.others.clone(),
             sizes: None,
             grey: 0,
             cmyk: 0,
@@ -119,6 +142,9 @@ pub fn check(root: &Path, splits: &[&str], order: ClassOrder) -> Result<Check, D
                         Err(reason) => report.unreadable.push(unreadable(reason)),
                     }
                 }
+                Err(reason) if file::is_dead_link(path) => {
+                    report.dead_links.push(unreadable(reason));
+                }
                 Err(reason) => report.unreadable.push(unreadable(reason)),
             }
         }
@@ -136,8 +162,8 @@ pub fn check(root: &Path, splits: &[&str], order: ClassOrder) -> Result<Check, D
         })
         .collect();
     duplicates.sort_by(|a, b| a.paths.cmp(&b.paths));
-    let same_classes = folders.windows(2).all(|pair| match pair {
-        [a, b] => a.classes == b.classes,
+    let same_classes = surveys.windows(2).all(|pair| match pair {
+        [a, b] => a.folder.classes == b.folder.classes,
         _ => true,
     });
     Ok(Check {
@@ -171,45 +197,15 @@ impl SplitCheck {
     }
 }
 
-fn look(path: &Path) -> Result<Seen, String> {
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+fn look(path: &Path, limits: ImageLimits) -> Result<Seen, String> {
+    let bytes = file::read(path, limits)?;
     Ok(Seen {
         hash: blake3::hash(&bytes),
-        image: decode_bytes(&bytes).map(|decoded| (decoded.image.dimensions(), decoded.color)),
+        image: decode_bytes(&bytes, limits)
+            .map(|decoded| (decoded.image.dimensions(), decoded.color)),
     })
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
-    use image::{GrayImage, RgbImage};
-
-    use super::*;
-
-    #[test]
-    fn tells_what_is_wrong() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        for class in ["train/a", "train/b", "val/a", "val/c"] {
-            fs_err::create_dir_all(at(class)).unwrap();
-        }
-        let rgb = |level| RgbImage::from_pixel(8, 6, image::Rgb([level; 3]));
-        rgb(1).save(at("train/a/1.png")).unwrap();
-        rgb(2).save(at("train/a/2.png")).unwrap();
-        GrayImage::new(3, 3).save(at("train/b/1.png")).unwrap();
-        fs_err::write(at("train/b/bad.jpg"), b"no image").unwrap();
-        rgb(1).save(at("val/a/copy.png")).unwrap();
-        rgb(3).save(at("val/c/1.png")).unwrap();
-
-        let found = check(dir.path(), &["train", "val"], ClassOrder::Byte).unwrap();
-        let train = &found.splits[0];
-        assert_eq!(train.classes, [("a".to_owned(), 2), ("b".to_owned(), 2)]);
-        assert_eq!((train.images(), train.grey, train.cmyk), (4, 1, 0));
-        assert_eq!(train.sizes, Some(((3, 3), (8, 6))));
-        assert_eq!(train.unreadable[0].path, at("train/b/bad.jpg"));
-        assert!(!found.same_classes && !found.is_sound());
-        let copies = vec![at("train/a/1.png"), at("val/a/copy.png")];
-        assert_eq!(found.duplicates, [Duplicate { paths: copies }]);
-    }
-}
+#[path = "check_tests.rs"]
+mod tests;

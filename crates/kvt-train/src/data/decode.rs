@@ -6,20 +6,23 @@
 //! - The EXIF orientation is applied.
 //! - A truncated file is an error. The JPEG decoder itself paints the missing part grey, so the end marker is looked for here.
 //!   A JPEG with damaged bits in the middle decodes, as in Pillow, to a picture with a damaged part.
-//! - No side above [`MAX_SIDE`] pixels and no more than [`MAX_BYTES`] decoded bytes, so that a small file can not take the memory.
+//! - No side above [`MAX_SIDE`] pixels and no more than [`ImageLimits::max_pixels`] in all, as the header has them: nothing
+//!   is decoded before that is known, so that a small file cannot take the memory.
 
 use std::io::Cursor;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits, RgbImage};
+use image::metadata::Orientation;
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits, RgbImage};
 
+use crate::data::file::{self, ImageLimits};
 use crate::data::ordered::panic_message;
 
 /// The longest side that is decoded, in pixels.
 const MAX_SIDE: u32 = 65_500;
-/// The most memory that decoding one image may take, in bytes.
-const MAX_BYTES: u64 = 1 << 30;
+/// How Git LFS begins the text that it leaves in the place of a file.
+const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
 /// A file that is not a complete image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,18 +58,17 @@ pub struct Decoded {
 ///
 /// # Errors
 ///
-/// [`DecodeError`] with the path and the reason, for a file that can not be read, is empty, truncated, damaged, too large
+/// [`DecodeError`] with the path and the reason, for a file that cannot be read, is empty, truncated, damaged, too large
 /// or in another format.
-pub fn decode(path: &Path) -> Result<RgbImage, DecodeError> {
-    let error = |reason: String| DecodeError {
-        path: path.to_owned(),
-        reason,
-    };
-    // `fs_err` would name the path a second time.
-    let bytes = std::fs::read(path).map_err(|source| error(source.to_string()))?;
-    decode_bytes(&bytes)
-        .map(|decoded| decoded.image)
-        .map_err(error)
+pub fn decode(path: &Path, limits: ImageLimits) -> Result<RgbImage, DecodeError> {
+    let decoded = file::read(path, limits).and_then(|bytes| decode_bytes(&bytes, limits));
+    match decoded {
+        Ok(decoded) => Ok(decoded.image),
+        Err(reason) => Err(DecodeError {
+            path: path.to_owned(),
+            reason,
+        }),
+    }
 }
 
 /// Decodes the bytes of an image file.
@@ -74,51 +76,81 @@ pub fn decode(path: &Path) -> Result<RgbImage, DecodeError> {
 /// # Errors
 ///
 /// The reason, in words.
-pub fn decode_bytes(bytes: &[u8]) -> Result<Decoded, String> {
+pub fn decode_bytes(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
     if bytes.is_empty() {
         return Err("the file is empty".to_owned());
     }
+    if bytes.starts_with(LFS_POINTER) {
+        return Err("a Git LFS pointer, not the image: run `git lfs pull`".to_owned());
+    }
     // The decoders are others' code that reads hostile input: a panic in one is a bad file, not the end of a run.
-    catch_unwind(|| decode_checked(bytes))
+    catch_unwind(|| decode_checked(bytes, limits))
         .unwrap_or_else(|panic| Err(format!("the decoder panicked: {}", panic_message(&*panic))))
 }
 
-fn decode_checked(bytes: &[u8]) -> Result<Decoded, String> {
+fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
     let format =
         image::guess_format(bytes).map_err(|_| "not a JPEG, PNG, WebP or BMP file".to_owned())?;
+    let truncated = "the file is truncated";
     let jpeg_components = match format {
-        ImageFormat::Jpeg => Some(jpeg_components(bytes).ok_or("the file is truncated")?),
+        ImageFormat::Jpeg => Some(jpeg_components(bytes).ok_or(truncated)?),
+        ImageFormat::WebP if !webp_is_whole(bytes) => return Err(truncated.to_owned()),
         ImageFormat::Png | ImageFormat::WebP | ImageFormat::Bmp => None,
         other => return Err(format!("{other:?} files are not read: convert it to PNG")),
     };
-    let image = pixels(bytes, format).map_err(|error| error.to_string())?;
-    if image.width() == 0 || image.height() == 0 {
-        return Err("the image has no pixels".to_owned());
-    }
+    let (image, orientation) = pixels(bytes, format, limits)?;
     let color = match jpeg_components {
         Some(4) => ColorKind::Cmyk,
         _ if image.color().has_color() => ColorKind::Rgb,
         _ => ColorKind::Grey,
     };
+    // First three bytes a pixel, then turned: turning needs a second picture.
+    let mut image = DynamicImage::ImageRgb8(to_rgb(image));
+    image.apply_orientation(orientation);
     Ok(Decoded {
-        image: to_rgb(image),
+        image: image.into_rgb8(),
         color,
     })
 }
 
-fn pixels(bytes: &[u8], format: ImageFormat) -> image::ImageResult<DynamicImage> {
-    let mut limits = Limits::no_limits();
-    limits.max_image_width = Some(MAX_SIDE);
-    limits.max_image_height = Some(MAX_SIDE);
-    limits.max_alloc = Some(MAX_BYTES);
+/// The pixels as they are stored, and how they are to be turned.
+fn pixels(
+    bytes: &[u8],
+    format: ImageFormat,
+    limits: ImageLimits,
+) -> Result<(DynamicImage, Orientation), String> {
+    let words = |error: ImageError| match error {
+        ImageError::Limits(_) => format!(
+            "a side of more than {MAX_SIDE} pixels, or more memory than an image of `data.max_pixels` = {} pixels takes",
+            limits.max_pixels
+        ),
+        other => other.to_string(),
+    };
+    let mut decoder_limits = Limits::no_limits();
+    decoder_limits.max_image_width = Some(MAX_SIDE);
+    decoder_limits.max_image_height = Some(MAX_SIDE);
+    decoder_limits.max_alloc = Some(limits.decoded_bytes());
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
-    reader.limits(limits.clone());
-    let mut decoder = reader.into_decoder()?;
-    limits.reserve(decoder.total_bytes())?;
-    let orientation = decoder.orientation()?;
-    let mut image = DynamicImage::from_decoder(decoder)?;
-    image.apply_orientation(orientation);
-    Ok(image)
+    reader.limits(decoder_limits.clone());
+    // Reads the header; the pixels come with `from_decoder`.
+    let mut decoder = reader.into_decoder().map_err(words)?;
+    let (width, height) = decoder.dimensions();
+    let count = u64::from(width) * u64::from(height);
+    if count == 0 {
+        return Err("the image has no pixels".to_owned());
+    }
+    if count > limits.max_pixels {
+        return Err(format!(
+            "{width} x {height} pixels are more than `data.max_pixels` = {}",
+            limits.max_pixels
+        ));
+    }
+    decoder_limits
+        .reserve(decoder.total_bytes())
+        .map_err(words)?;
+    let orientation = decoder.orientation().map_err(words)?;
+    let image = DynamicImage::from_decoder(decoder).map_err(words)?;
+    Ok((image, orientation))
 }
 
 fn to_rgb(image: DynamicImage) -> RgbImage {
@@ -145,7 +177,7 @@ fn map<P: image::Pixel>(
 
 /// The number of colour components of a JPEG, or `None` if the file ends before its end marker.
 ///
-/// In the entropy-coded data a byte 0xff is always followed by 0 or a restart marker, so the end marker can not
+/// In the entropy-coded data a byte 0xff is always followed by 0 or a restart marker, so the end marker cannot
 /// be met by chance; the thumbnail in an EXIF segment is stepped over with its segment.
 fn jpeg_components(bytes: &[u8]) -> Option<u8> {
     let mut components = 0;
@@ -173,6 +205,22 @@ fn jpeg_components(bytes: &[u8]) -> Option<u8> {
             }
         }
     }
+}
+
+/// Whether every chunk of a WebP file ends within it. The decoder makes room for a chunk at the size that it claims.
+fn webp_is_whole(bytes: &[u8]) -> bool {
+    // `RIFF`, the size, `WEBP`.
+    let mut rest = bytes.get(12..).unwrap_or_default();
+    while let Some((header, body)) = rest.split_first_chunk::<8>() {
+        let [.., a, b, c, d] = *header;
+        let size = u32::from_le_bytes([a, b, c, d]) as usize;
+        if size > body.len() {
+            return false;
+        }
+        // Chunks begin at even places; the last one may lack its byte of padding.
+        rest = body.get(size + size % 2..).unwrap_or_default();
+    }
+    true
 }
 
 #[cfg(test)]

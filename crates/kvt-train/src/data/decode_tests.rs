@@ -10,6 +10,10 @@ fn fixture(name: &str) -> Vec<u8> {
     fs_err::read(format!("{FIXTURES}{name}")).unwrap()
 }
 
+fn decode_all(bytes: &[u8]) -> Result<Decoded, String> {
+    decode_bytes(bytes, ImageLimits::default())
+}
+
 fn encode(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
     let mut bytes = Cursor::new(Vec::new());
     image.into().write_to(&mut bytes, format).unwrap();
@@ -76,7 +80,7 @@ fn agrees_with_pillow() {
         ),
     ];
     for (name, color, tolerance, pixels) in expected {
-        let decoded = decode_bytes(&fixture(name)).unwrap();
+        let decoded = decode_all(&fixture(name)).unwrap();
         assert_eq!(decoded.color, color, "{name}");
         for ((x, y), want) in [(2, 3), (20, 5), (9, 20), (23, 17)].into_iter().zip(pixels) {
             let got = decoded.image.get_pixel(x, y).0;
@@ -124,17 +128,14 @@ fn every_kind_of_pixel_becomes_rgb() {
         ),
     ];
     for (image, want) in cases {
-        let decoded = decode_bytes(&encode(image.clone(), ImageFormat::Png)).unwrap();
+        let decoded = decode_all(&encode(image.clone(), ImageFormat::Png)).unwrap();
         assert_eq!(decoded.image.get_pixel(1, 1).0, want, "{:?}", image.color());
     }
     let bmp = encode(
         ImageBuffer::from_pixel(3, 2, Rgb([9_u8, 8, 7])),
         ImageFormat::Bmp,
     );
-    assert_eq!(
-        decode_bytes(&bmp).unwrap().image.get_pixel(2, 1).0,
-        [9, 8, 7]
-    );
+    assert_eq!(decode_all(&bmp).unwrap().image.get_pixel(2, 1).0, [9, 8, 7]);
 }
 
 #[test]
@@ -161,11 +162,11 @@ fn all_eight_orientations() {
         .position(|w| w == [0x12, 1, 3, 0, 1, 0, 0, 0])
         .map(|i| i + 8);
     let at = big.or(little).unwrap();
-    let upright = decode_bytes(&fixture("rgb.jpg")).unwrap().image;
+    let upright = decode_all(&fixture("rgb.jpg")).unwrap().image;
     for orientation in 1..=8 {
         let mut bytes = stored.clone();
         bytes[at] = orientation;
-        let image = decode_bytes(&bytes).unwrap().image;
+        let image = decode_all(&bytes).unwrap().image;
         for (x, y) in [(0, 0), (5, 20), (31, 3)] {
             let (to_x, to_y) = place(orientation, x, y);
             assert_eq!(
@@ -190,18 +191,18 @@ fn truncated_files_are_errors_everywhere() {
         encode(noise, ImageFormat::Bmp),
     ];
     for (number, bytes) in files.iter().enumerate() {
-        assert!(decode_bytes(bytes).is_ok());
+        assert!(decode_all(bytes).is_ok());
         for percent in [0, 5, 30, 60, 90] {
             let cut = bytes.len() * percent / 100;
             assert!(
-                decode_bytes(&bytes[..cut]).is_err(),
+                decode_all(&bytes[..cut]).is_err(),
                 "file {number} cut at {cut}"
             );
         }
     }
     let jpeg = &files[0];
     for cut in 0..jpeg.len() {
-        assert!(decode_bytes(&jpeg[..cut]).is_err(), "jpeg cut at {cut}");
+        assert!(decode_all(&jpeg[..cut]).is_err(), "jpeg cut at {cut}");
     }
 }
 
@@ -218,7 +219,7 @@ fn damaged_bytes_never_panic() {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x55;
-            if let Err(reason) = decode_bytes(&damaged) {
+            if let Err(reason) = decode_all(&damaged) {
                 assert!(!reason.contains("panicked"), "{name} at {at}: {reason}");
             }
         }
@@ -231,7 +232,9 @@ fn errors_name_the_path_and_the_reason() {
     let check = |bytes: &[u8], words: &str| {
         let path = dir.path().join("x.jpg");
         fs_err::write(&path, bytes).unwrap();
-        let message = decode(&path).unwrap_err().to_string();
+        let message = decode(&path, ImageLimits::default())
+            .unwrap_err()
+            .to_string();
         assert!(
             message.contains("x.jpg") && message.contains(words),
             "{message}"
@@ -240,14 +243,75 @@ fn errors_name_the_path_and_the_reason() {
     check(b"", "the file is empty");
     check(b"hello", "not a JPEG, PNG, WebP or BMP file");
     check(b"GIF89a........", "not read");
-    // A PNG that claims 60000 x 60000 pixels.
-    let mut bomb = encode(image::RgbImage::new(1, 1), ImageFormat::Png);
-    bomb[16..24].copy_from_slice(&[0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60]);
-    let crc = crc(&bomb[12..29]).to_be_bytes();
-    bomb[29..33].copy_from_slice(&crc);
-    check(&bomb, "limit");
-    let missing = decode(&dir.path().join("none.png")).unwrap_err();
+    check(
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
+        "a Git LFS pointer, not the image: run `git lfs pull`",
+    );
+    let path = dir.path().join("none.png");
+    let missing = decode(&path, ImageLimits::default()).unwrap_err();
     assert!(missing.to_string().contains("none.png"));
+}
+
+/// A PNG of one pixel whose header claims `width` x `height`.
+fn claiming(width: u32, height: u32) -> Vec<u8> {
+    let mut png = encode(image::RgbImage::new(1, 1), ImageFormat::Png);
+    png[16..20].copy_from_slice(&width.to_be_bytes());
+    png[20..24].copy_from_slice(&height.to_be_bytes());
+    let crc = crc(&png[12..29]).to_be_bytes();
+    png[29..33].copy_from_slice(&crc);
+    png
+}
+
+#[test]
+fn the_pixels_are_counted_before_they_are_decoded() {
+    let reason =
+        |bytes: &[u8], max_pixels| decode_bytes(bytes, ImageLimits { max_pixels }).unwrap_err();
+    let pillows = ImageLimits::default().max_pixels;
+    for (width, height) in [(32_000, 32_000), (65_500, 2_733), (60_000, 60_000)] {
+        assert_eq!(
+            reason(&claiming(width, height), pillows),
+            format!("{width} x {height} pixels are more than `data.max_pixels` = 178956970")
+        );
+    }
+    // Just within: the file itself is what is wrong.
+    let inside = reason(&claiming(65_500, 2_732), pillows);
+    assert!(!inside.contains("max_pixels"), "{inside}");
+    let long = reason(&claiming(65_501, 1), pillows);
+    assert!(long.contains("more than 65500 pixels"), "{long}");
+
+    let four_by_three = encode(image::RgbImage::new(4, 3), ImageFormat::Bmp);
+    for bytes in [four_by_three, fixture("rgb.jpg"), fixture("lossless.webp")] {
+        let pixels = decode_all(&bytes).unwrap().image.pixels().count() as u64;
+        let limits = ImageLimits { max_pixels: pixels };
+        assert!(decode_bytes(&bytes, limits).is_ok());
+        let less = reason(&bytes, pixels - 1);
+        assert!(less.contains("`data.max_pixels`"), "{less}");
+    }
+}
+
+#[test]
+fn a_chunk_of_a_webp_ends_within_the_file() {
+    let whole = fixture("lossless.webp");
+    assert!(decode_all(&whole).is_ok());
+    let extended = |claimed: u32| {
+        let mut chunk = whole[12..].to_vec();
+        // `VP8X`: 10 bytes, of which the first says that there is EXIF, the last six are the size of the canvas less 1.
+        let size = decode_all(&whole).unwrap().image.dimensions();
+        let mut bytes = b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\x08\0\0\0".to_vec();
+        bytes.extend(&(size.0 - 1).to_le_bytes()[..3]);
+        bytes.extend(&(size.1 - 1).to_le_bytes()[..3]);
+        bytes.append(&mut chunk);
+        bytes.extend(b"EXIF");
+        bytes.extend(claimed.to_le_bytes());
+        bytes.extend(b"MM\0*");
+        let riff = bytes.len() as u32 - 8;
+        bytes[4..8].copy_from_slice(&riff.to_le_bytes());
+        bytes
+    };
+    assert!(decode_all(&extended(4)).is_ok());
+    // 4 GB of metadata in a file of some hundred bytes.
+    let reason = decode_all(&extended(0xffff_fff0)).unwrap_err();
+    assert_eq!(reason, "the file is truncated");
 }
 
 fn crc(bytes: &[u8]) -> u32 {

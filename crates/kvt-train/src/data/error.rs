@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::augment::AugmentError;
 use crate::data::DecodeError;
+use crate::data::listing::{OtherFormats, Unlisted};
 
 /// An error of reading a data set.
 #[derive(Debug, thiserror::Error)]
@@ -22,8 +23,13 @@ pub enum DataError {
     )]
     FlatFolder(PathBuf),
     /// A class folder without a readable kind of image.
-    #[error("class folder `{}` has no image: add a .jpg, .jpeg, .png, .webp or .bmp file, or remove the folder", .0.display())]
-    EmptyClass(PathBuf),
+    #[error("class folder `{}` has no image{}", path.display(), instead(others))]
+    EmptyClass {
+        /// The folder.
+        path: PathBuf,
+        /// The pictures in it that are not read.
+        others: OtherFormats,
+    },
     /// A class folder whose name is not text.
     #[error("the name of class folder `{}` is not valid UTF-8: rename it", .0.display())]
     ClassName(PathBuf),
@@ -40,16 +46,16 @@ pub enum DataError {
     /// More images than a sample index can count.
     #[error("`{}` has more than {} images", .0.display(), u32::MAX)]
     TooManyImages(PathBuf),
-    /// A folder or file that can not be read.
+    /// A folder or file that cannot be read.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// A link that leads back to itself, or a folder that can not be listed.
-    #[error("could not list the images: {0}")]
-    Walk(#[from] walkdir::Error),
-    /// An image that can not be decoded.
+    /// A link that leads nowhere or back to itself, or a folder that cannot be listed: there may be images in it.
+    #[error("could not list `{}`: {}; repair or remove it", .0.path.display(), .0.reason)]
+    Unlisted(Unlisted),
+    /// An image that cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// An image that can not be augmented.
+    /// An image that cannot be augmented.
     #[error("could not augment `{}`", path.display())]
     Augment {
         /// The image.
@@ -71,6 +77,17 @@ pub enum DataError {
         path: PathBuf,
         /// Why it is bad.
         reason: String,
+    },
+    /// `on_error = "skip"`, and nothing is left to train on.
+    #[error(
+        "none of the {images} images in `{}` can be read: run `kvt data check` to see why",
+        path.display()
+    )]
+    NothingReadable {
+        /// The folder.
+        path: PathBuf,
+        /// Its images.
+        images: usize,
     },
     /// The order of the epoch names a sample that the source does not have.
     #[error("the order names sample {index}, but `{}` has {len} images", path.display())]
@@ -115,7 +132,7 @@ pub enum DataError {
     /// The folder for the generated data set holds something else.
     #[error("`{}` is not empty and holds no generated data set: choose another `data.path`", .0.display())]
     NotShapes(PathBuf),
-    /// The manifest of a generated data set that can not be read.
+    /// The manifest of a generated data set that cannot be read.
     #[error("`{}` is not a manifest of a generated data set: {reason}", path.display())]
     Manifest {
         /// The manifest file.
@@ -131,6 +148,14 @@ pub enum DataError {
         /// The encoder's words.
         reason: String,
     },
+}
+
+/// What a class folder without images holds, and what to do.
+fn instead(others: &OtherFormats) -> String {
+    match others.describe() {
+        Some(found) => format!(" that is read, only {found}: convert them to JPEG or PNG"),
+        None => ": add a .jpg, .jpeg, .png, .webp or .bmp file, or remove the folder".to_owned(),
+    }
 }
 
 /// At most five names in back-quotes.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::augment::Transform;
 use crate::data::ordered::Ordered;
-use crate::data::{DataError, ImageFolder, Sample, batch_count, decode};
+use crate::data::{DataError, ImageFolder, ImageLimits, Sample, batch_count, decode};
 use kvt_attention::Key;
 
 /// What the batches are for, which decides about incomplete batches and unreadable images.
@@ -61,6 +61,8 @@ pub struct LoaderConfig {
     pub seed: u64,
     /// What an unreadable image does.
     pub on_error: OnError,
+    /// Beyond them an image is unreadable.
+    pub limits: ImageLimits,
 }
 
 /// A batch on the host.
@@ -88,6 +90,9 @@ pub struct Skipped {
 /// The batches of one epoch. Ends after the last batch or the first error; dropping it stops the workers.
 pub struct Loader {
     batches: Ordered<Result<Made, DataError>>,
+    /// The folder and the images of the epoch.
+    source: (PathBuf, usize),
+    purpose: Purpose,
     on_error: OnError,
     skipped: Vec<Skipped>,
     remaining: usize,
@@ -118,11 +123,15 @@ impl Loader {
         let end = batch_count(config.order.len(), config.batch_size, drop_last);
         let first = config.first_batch.min(end);
         let (workers, prefetch, on_error) = (config.workers, config.prefetch, config.on_error);
+        let source = (config.source.root.clone(), config.order.len());
+        let purpose = config.purpose;
         let batches = Ordered::start(first..end, workers, prefetch, move |number, stop| {
             config.make(number, stop)
         })?;
         Ok(Self {
             batches,
+            source,
+            purpose,
             on_error,
             skipped: Vec::new(),
             remaining: end - first,
@@ -139,6 +148,18 @@ impl Loader {
     /// [`LoaderConfig::first_batch`] on.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
+    }
+
+    /// A training batch is empty only if no image of the whole epoch is readable. Passing over it, as in an evaluation,
+    /// would make an epoch without batches, and training would go from one to the next without end.
+    fn check_readable(&self, batch: &Batch) -> Result<(), DataError> {
+        match self.purpose {
+            Purpose::Train { .. } if batch.labels.is_empty() => Err(DataError::NothingReadable {
+                path: self.source.0.clone(),
+                images: self.source.1,
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn take_skipped(&mut self, skipped: Vec<Skipped>) -> Result<(), DataError> {
@@ -163,6 +184,7 @@ impl Iterator for Loader {
             self.remaining = self.remaining.saturating_sub(1);
             let batch = made.and_then(|made| {
                 self.take_skipped(made.skipped)?;
+                self.check_readable(&made.batch)?;
                 Ok(made.batch)
             });
             self.failed = batch.is_err();
@@ -192,9 +214,14 @@ impl LoaderConfig {
             }
             let done = labels.len() * pixels;
             let out = images.get_mut(done..done + pixels).unwrap_or_default();
-            if let Some((index, label)) = self.fill(place, out, &mut skipped)? {
-                indices.push(index);
-                labels.push(label);
+            match self.fill(place, out, &mut skipped)? {
+                Some((index, label)) => {
+                    indices.push(index);
+                    labels.push(label);
+                }
+                // In training no image at all is readable: the next place would try them all again.
+                None if self.purpose != Purpose::Evaluate => break,
+                None => {}
             }
         }
         images.truncate(labels.len() * pixels);
@@ -231,7 +258,7 @@ impl LoaderConfig {
             let Some((index, sample)) = self.at((place + step) % self.order.len()) else {
                 return Ok(None);
             };
-            let error = match decode(&sample.path) {
+            let error = match decode(&sample.path, self.limits) {
                 Ok(image) => {
                     self.transform
                         .apply(image, key, out)

@@ -42,6 +42,7 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
         epoch: 3,
         seed: 7,
         on_error: OnError::Fail,
+        limits: ImageLimits::default(),
     };
     (dir, config)
 }
@@ -178,6 +179,37 @@ fn bad_files_are_replaced_in_training_and_left_out_in_evaluation() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn an_epoch_without_a_readable_image_is_an_error() {
+    let (_dir, config) = config(&(0..23).collect::<Vec<_>>());
+    for (workers, first_batch) in [(0, 0), (3, 0), (0, 4)] {
+        let config = LoaderConfig {
+            on_error: OnError::Skip { max: 100 },
+            workers,
+            first_batch,
+            ..config.clone()
+        };
+        let mut loader = Loader::start(config.clone()).unwrap();
+        let error = loader.next().unwrap().unwrap_err();
+        assert!(
+            matches!(&error, DataError::NothingReadable { images: 23, path } if *path == config.source.root),
+            "{error}"
+        );
+        assert!(loader.next().is_none());
+        // Who evaluates hears of it by the number of images.
+        let purpose = Purpose::Evaluate;
+        let mut loader = Loader::start(LoaderConfig { purpose, ..config }).unwrap();
+        assert!(loader.next().is_none());
+    }
+    // At the end of an epoch there is nothing left to read.
+    let end = LoaderConfig {
+        on_error: OnError::Skip { max: 100 },
+        first_batch: 5,
+        ..config
+    };
+    assert!(Loader::start(end).unwrap().next().is_none());
 }
 
 #[test]

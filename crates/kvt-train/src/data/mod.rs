@@ -6,6 +6,8 @@
 mod check;
 mod decode;
 mod error;
+mod file;
+mod listing;
 mod loader;
 mod ordered;
 mod sampler;
@@ -15,6 +17,8 @@ mod source;
 pub use check::{Check, Duplicate, SplitCheck, Unreadable, check};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes};
 pub use error::DataError;
+pub use file::ImageLimits;
+pub use listing::{NotRead, OtherFormats, Unlisted};
 pub use loader::{Batch, Loader, LoaderConfig, OnError, Purpose, Skipped};
 pub use sampler::{batch_count, epoch_order};
 pub use source::{ClassOrder, ImageFolder, Sample};

@@ -2,14 +2,10 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-
-use walkdir::WalkDir;
+use std::path::PathBuf;
 
 use crate::data::DataError;
-
-const EXTENSIONS: [&str; 5] = ["jpg", "jpeg", "png", "webp", "bmp"];
+use crate::data::listing::{self, Classes, Listing, OtherFormats, Unlisted};
 
 /// One labelled image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,23 +35,21 @@ pub struct ImageFolder {
     pub classes: Vec<String>,
     /// The images, by class, then by the bytes of the path.
     pub samples: Vec<Sample>,
+    /// What was passed over though it is a picture.
+    pub others: OtherFormats,
 }
 
 impl ImageFolder {
     /// Lists an image folder, classes in the given order. Hidden files and folders, and files with other extensions, are
-    /// passed over; links are followed.
+    /// passed over; links are followed. What has the name of an image but is a dead link, a pipe or a device is listed: it is
+    /// an unreadable image.
     ///
     /// # Errors
     ///
-    /// A folder that is missing or can not be listed, that has no class folders, or a class folder without an image.
+    /// A folder that is missing or cannot be listed, that has no class folders, a class folder without an image, or a link
+    /// to a folder that leads nowhere or in a circle.
     pub fn open(dir: impl Into<PathBuf>, order: ClassOrder) -> Result<Self, DataError> {
-        let root = dir.into();
-        let mut classes = class_names(&root)?;
-        classes.sort_by(|a, b| match order {
-            ClassOrder::Byte => a.cmp(b),
-            ClassOrder::Natural => natural(a, b),
-        });
-        Self::list(root, classes)
+        Survey::of(dir, order)?.strict()
     }
 
     /// Lists an image folder whose classes must be exactly these (in any order); labels follow the given list.
@@ -68,37 +62,22 @@ impl ImageFolder {
         classes: &[String],
     ) -> Result<Self, DataError> {
         let root = dir.into();
-        let found: BTreeSet<String> = class_names(&root)?.into_iter().collect();
+        let mut listed = listing::classes(&root)?;
+        let found: BTreeSet<String> = listed.names.into_iter().collect();
         let expected: BTreeSet<String> = classes.iter().cloned().collect();
         if found != expected {
-            return Err(DataError::ClassesDiffer {
-                path: root,
-                missing: expected.difference(&found).cloned().collect(),
-                extra: found.difference(&expected).cloned().collect(),
+            // A class may be missing because its link leads nowhere.
+            return Err(match listed.unlisted.into_iter().next() {
+                Some(first) => DataError::Unlisted(first),
+                None => DataError::ClassesDiffer {
+                    path: root,
+                    missing: expected.difference(&found).cloned().collect(),
+                    extra: found.difference(&expected).cloned().collect(),
+                },
             });
         }
-        Self::list(root, classes.to_vec())
-    }
-
-    fn list(root: PathBuf, classes: Vec<String>) -> Result<Self, DataError> {
-        let mut samples = Vec::new();
-        for (label, class) in (0..).zip(&classes) {
-            let dir = root.join(class);
-            let mut paths = image_files(&dir)?;
-            if paths.is_empty() {
-                return Err(DataError::EmptyClass(dir));
-            }
-            paths.sort_by(|a, b| bytes(a).cmp(bytes(b)));
-            samples.extend(paths.into_iter().map(|path| Sample { path, label }));
-        }
-        if u32::try_from(samples.len()).is_err() {
-            return Err(DataError::TooManyImages(root));
-        }
-        Ok(Self {
-            root,
-            classes,
-            samples,
-        })
+        listed.names = classes.to_vec();
+        Survey::list(root, listed)?.strict()
     }
 
     /// Images per class, in label order.
@@ -113,65 +92,72 @@ impl ImageFolder {
     }
 }
 
-fn class_names(root: &Path) -> Result<Vec<String>, DataError> {
-    if !root.is_dir() {
-        return Err(DataError::MissingFolder(root.to_owned()));
-    }
-    let mut classes = Vec::new();
-    let mut flat = false;
-    for entry in fs_err::read_dir(root)? {
-        let entry = entry?;
-        let path = entry.path();
-        if is_hidden(&entry.file_name()) {
-            continue;
-        }
-        // Not `entry.file_type()`: a link to a class folder is a class folder.
-        if fs_err::metadata(&path)?.is_dir() {
-            let name = entry.file_name().into_string();
-            classes.push(name.map_err(|_| DataError::ClassName(path))?);
-        } else {
-            flat |= is_image(&path);
-        }
-    }
-    match (classes.is_empty(), flat) {
-        (true, true) => Err(DataError::FlatFolder(root.to_owned())),
-        (true, false) => Err(DataError::NoClasses(root.to_owned())),
-        (false, _) => Ok(classes),
-    }
+/// An image folder, and what is wrong with its listing.
+#[derive(Debug)]
+pub(super) struct Survey {
+    pub(super) folder: ImageFolder,
+    pub(super) unlisted: Vec<Unlisted>,
+    /// Class folders without an image.
+    pub(super) empty: Vec<PathBuf>,
 }
 
-fn image_files(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let mut paths = Vec::new();
-    let entries = WalkDir::new(dir)
-        .follow_links(true)
-        .min_depth(1)
-        .into_iter()
-        .filter_entry(|entry| !is_hidden(entry.file_name()));
-    for entry in entries {
-        let entry = entry?;
-        if entry.file_type().is_file() && is_image(entry.path()) {
-            paths.push(entry.into_path());
-        }
+impl Survey {
+    /// Lists what there is. Only what leaves nothing to list is an error.
+    pub(super) fn of(dir: impl Into<PathBuf>, order: ClassOrder) -> Result<Self, DataError> {
+        let root = dir.into();
+        let mut classes = listing::classes(&root)?;
+        classes.names.sort_by(|a, b| match order {
+            ClassOrder::Byte => a.cmp(b),
+            ClassOrder::Natural => natural(a, b),
+        });
+        Self::list(root, classes)
     }
-    Ok(paths)
-}
 
-fn is_image(path: &Path) -> bool {
-    path.extension()
-        .and_then(OsStr::to_str)
-        .is_some_and(|found| {
-            EXTENSIONS
-                .iter()
-                .any(|known| found.eq_ignore_ascii_case(known))
+    fn list(root: PathBuf, classes: Classes) -> Result<Self, DataError> {
+        let mut samples = Vec::new();
+        let mut empty = Vec::new();
+        let mut rest = Listing {
+            unlisted: classes.unlisted,
+            ..Listing::default()
+        };
+        for (label, class) in (0..).zip(&classes.names) {
+            let dir = root.join(class);
+            let mut found = listing::images(&dir);
+            let images = std::mem::take(&mut found.images);
+            if images.is_empty() {
+                empty.push(dir);
+            }
+            samples.extend(images.into_iter().map(|path| Sample { path, label }));
+            rest.merge_rest(found);
+        }
+        if u32::try_from(samples.len()).is_err() {
+            return Err(DataError::TooManyImages(root));
+        }
+        Ok(Self {
+            folder: ImageFolder {
+                root,
+                classes: classes.names,
+                samples,
+                others: rest.others,
+            },
+            unlisted: rest.unlisted,
+            empty,
         })
-}
+    }
 
-fn is_hidden(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(b".")
-}
-
-fn bytes(path: &Path) -> &[u8] {
-    path.as_os_str().as_encoded_bytes()
+    /// The folder, if nothing is wrong with its listing.
+    fn strict(self) -> Result<ImageFolder, DataError> {
+        if let Some(first) = self.unlisted.into_iter().next() {
+            return Err(DataError::Unlisted(first));
+        }
+        match self.empty.into_iter().next() {
+            Some(path) => Err(DataError::EmptyClass {
+                others: listing::images(&path).others,
+                path,
+            }),
+            None => Ok(self.folder),
+        }
+    }
 }
 
 /// Compares digit runs by value and the rest by bytes; names equal in value (`1`, `01`) by bytes.
@@ -211,6 +197,8 @@ fn is_digit(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::path::Path;
 
     use super::*;
 
@@ -307,6 +295,13 @@ mod tests {
             DataError::NoClasses(_)
         ));
         let dir = folder(&["a/1.png", "b/readme"]);
-        assert!(matches!(open(dir.path()), DataError::EmptyClass(path) if path.ends_with("b")));
+        assert!(
+            matches!(open(dir.path()), DataError::EmptyClass { path, .. } if path.ends_with("b"))
+        );
+        let dir = folder(&["a/1.png", "b/2.HEIC", "b/1.heic"]);
+        let message = open(dir.path()).to_string();
+        let example = dir.path().join("b/1.heic");
+        let words = format!("only 2 .heic, such as `{}`", example.display());
+        assert!(message.contains(&words), "{message}");
     }
 }

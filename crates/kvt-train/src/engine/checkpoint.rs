@@ -12,12 +12,12 @@ use kvt_models::Model;
 use kvt_models::weights::{self, LoadOptions, Outcome, StateDict};
 use serde::{Deserialize, Serialize};
 
-use super::progress::Progress;
+use super::progress::{Best, Progress};
 use super::{Recorder, TrainError};
 use crate::data::Batch;
 use crate::fs::write_atomic;
 use crate::recipe::{AdamW, Ema};
-use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, Warning, Which};
+use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, Stage, Warning, Which};
 
 const MODEL: &str = "model.safetensors";
 const EMA: &str = "ema.safetensors";
@@ -44,6 +44,18 @@ pub struct DataState {
     pub val: usize,
     /// BLAKE3 of their relative paths and labels in order, cut to 64 bits.
     pub listing: u64,
+    /// The same of the sizes of their files; `None` in checkpoints of older versions and with `data.check_sizes = false`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<u64>,
+}
+
+impl DataState {
+    /// Whether both are of the same images, by all that both know.
+    pub fn agrees(&self, other: &Self) -> bool {
+        let known = |state: &Self| (state.train, state.val, state.listing);
+        let sizes = self.sizes.zip(other.sizes);
+        known(self) == known(other) && sizes.is_none_or(|(a, b)| a == b)
+    }
 }
 
 /// Saves a run's state.
@@ -66,21 +78,21 @@ pub struct Restored {
     pub progress: Progress,
     /// Bytes of the log at that point.
     pub log_offset: u64,
-    /// A checkpoint that could not be used.
-    pub warning: Option<Warning>,
+    /// What could not be used, and what was set aside.
+    pub warnings: Vec<Warning>,
 }
 
 impl Checkpointer {
-    /// For the checkpoints of a run on these images.
-    pub fn new(run: &RunDir, data: DataState) -> Self {
+    /// For the checkpoints of a run on these images, of which the `keep_last` latest are kept.
+    pub fn new(run: &RunDir, data: DataState, keep_last: usize) -> Self {
         Self {
-            checkpoints: Checkpoints::new(run.checkpoints()),
+            checkpoints: Checkpoints::new(run.checkpoints()).keep_last(keep_last),
             run: run.path().to_owned(),
             data,
         }
     }
 
-    /// Writes a checkpoint and makes it the last, with `best` also the best.
+    /// Writes a checkpoint and makes it the last; `kind` is its stage, and whether it is also the best.
     ///
     /// # Errors
     /// If anything cannot be read from the device or written; older checkpoints are untouched then.
@@ -91,7 +103,7 @@ impl Checkpointer {
         ema: Option<&Ema>,
         progress: &Progress,
         recorder: &Recorder<'_>,
-        best: bool,
+        (stage, best): (Stage, bool),
     ) -> Result<Vec<Warning>, TrainError> {
         let (moments, updates) = optimizer.state();
         let mut tensors = vec![
@@ -120,32 +132,37 @@ impl Checkpointer {
             .map(|(name, write)| (*name, write as _))
             .collect();
         let step = progress.position.step;
-        let saved = self.checkpoints.save(step, &mut files, &state, best)?;
+        let saved = self
+            .checkpoints
+            .save(step, stage, &mut files, &state, best)?;
         Ok(saved.warnings)
     }
 
-    /// Restores the last checkpoint into a freshly made model, its optimizer and its average.
+    /// Restores a checkpoint into a freshly made model, its optimizer and its average. If it fits, the folder is made
+    /// to agree: it becomes the last one, and those that are in its way are set aside.
     ///
     /// # Errors
     /// If there is none, it is broken, it belongs to another model or other images, or it has no average
     /// where one is asked for.
     pub fn restore(
         &self,
+        which: Which<'_>,
         model: Model,
         mut optimizer: AdamW,
         ema: Option<Ema>,
     ) -> Result<Restored, TrainError> {
-        let (checkpoint, warning) = self.checkpoints.load(Which::Last)?;
-        let state: State = checkpoint.state()?;
-        if state.data != self.data {
+        let mut recovered = self.checkpoints.recover(which)?;
+        let checkpoint = &recovered.checkpoint;
+        let mut state: State = checkpoint.state()?;
+        if !state.data.agrees(&self.data) {
             return Err(TrainError::DataChanged {
                 run: self.run.clone(),
                 old: state.data,
                 new: self.data,
             });
         }
-        let model = load_model(&checkpoint, Weights::Trained, model)?;
-        let load_ema = |model| load_model(&checkpoint, Weights::Ema, model);
+        let model = load_model(checkpoint, Weights::Trained, model)?;
+        let load_ema = |model| load_model(checkpoint, Weights::Ema, model);
         let ema = ema.map(|ema| ema.restore(load_ema)).transpose()?;
         let moments = match state.updates {
             0 => BTreeMap::new(),
@@ -154,23 +171,28 @@ impl Checkpointer {
                 .collect::<BTreeMap<String, TensorData>>(),
         };
         optimizer.load_state(moments, state.updates, &model)?;
+        let mut warnings: Vec<Warning> = recovered.warning.take().into_iter().collect();
+        let best = state.progress.best;
+        let settled = self
+            .checkpoints
+            .settle(&mut recovered, best.map(|best| best.step))?;
+        warnings.extend(settled.warnings);
+        if let (true, Some(Best { epoch, top1, .. })) = (settled.best_is_lost, best) {
+            warnings.push(Warning::BestLost { epoch, top1 });
+            state.progress.best = None;
+        }
         Ok(Restored {
             model,
             optimizer,
             ema,
             progress: state.progress,
             log_offset: state.log_offset,
-            warning,
+            warnings,
         })
     }
 
-    /// Where the evidence of a failed step goes.
-    pub fn dump_path(&self, step: u64) -> PathBuf {
-        self.run.join(format!("nonfinite-step-{step}"))
-    }
-
     /// Writes what led to a non-finite number: the weights before the step, and the batches with
-    /// their files.
+    /// their files. Returns the folder.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -180,8 +202,8 @@ impl Checkpointer {
         window: &[Batch],
         paths: impl Fn(&Batch) -> Vec<PathBuf>,
         model: &Model,
-    ) -> Result<(), TrainError> {
-        let folder = self.dump_path(step);
+    ) -> Result<PathBuf, TrainError> {
+        let folder = self.run.join(format!("nonfinite-step-{step}"));
         fs_err::create_dir_all(&folder)?;
         let metadata = BTreeMap::new();
         weights::write(
@@ -196,13 +218,17 @@ impl Checkpointer {
             let shape = [batch.labels.len(), 3, height, width];
             let data = TensorData::new(batch.images.clone(), shape);
             images.insert(format!("images.{number}"), data);
-            files.extend(paths(batch).into_iter().zip(batch.labels.iter().copied()));
+            // JSON is text: of a name that is not, what can be shown is.
+            let names = paths(batch)
+                .into_iter()
+                .map(|path| path.display().to_string());
+            files.extend(names.zip(batch.labels.iter().copied()));
         }
         weights::write(&folder.join("batch.safetensors"), &images, &metadata)?;
         write_atomic(&folder.join("batch.json"), |file| {
             Ok(serde_json::to_writer_pretty(file, &files)?)
         })?;
-        Ok(())
+        Ok(folder)
     }
 }
 
@@ -228,10 +254,9 @@ pub fn load_checkpoint_model(
 ) -> Result<(Model, Option<Warning>), TrainError> {
     // A bare name is one of the run's own checkpoints.
     let named = run.checkpoints().join(which);
-    let which = match which {
-        "last" | "best" => Which::from(which),
-        _ if named.is_dir() => Which::Path(&named),
-        path => Which::Path(Path::new(path)),
+    let which = match Which::from(Path::new(which)) {
+        Which::Path(_) if named.is_dir() => Which::Path(&named),
+        which => which,
     };
     let (checkpoint, warning) = Checkpoints::new(run.checkpoints()).load(which)?;
     Ok((load_model(&checkpoint, weights, model)?, warning))

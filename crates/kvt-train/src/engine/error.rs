@@ -58,10 +58,21 @@ pub enum TrainError {
         /// Its classes.
         found: usize,
     },
+    /// Data of one class, which every model tells apart from nothing.
+    #[error(
+        "`{}` has one class only, `{class}`: there is nothing to learn; it takes a folder for each of two classes or more",
+        .data.display()
+    )]
+    OneClass {
+        /// The data's folder.
+        data: PathBuf,
+        /// Its class.
+        class: String,
+    },
     /// The loss or the gradient is no number any more.
     #[error(
-        "step {step} (epoch {}): loss {loss}, gradient norm {grad_norm}: training cannot go on; the batch and the weights before it are in `{}`",
-        .epoch + 1, .dump.display()
+        "step {step} (epoch {}): loss {loss}, gradient norm {grad_norm}: training cannot go on; {dump}",
+        .epoch + 1
     )]
     NotFinite {
         /// The update that failed, from 1.
@@ -72,8 +83,18 @@ pub enum TrainError {
         loss: f64,
         /// Its gradient norm.
         grad_norm: f64,
-        /// Where the evidence lies.
-        dump: PathBuf,
+        /// Where the evidence lies, or why there is none.
+        dump: String,
+    },
+    /// An error that somebody may mend before going on.
+    #[error("{}; the state after step {step} {saved}", chain(.cause))]
+    Stopped {
+        /// Updates done.
+        step: u64,
+        /// What happened.
+        cause: Box<TrainError>,
+        /// What became of the state.
+        saved: String,
     },
     /// A resumed configuration that would change the run's mathematics.
     #[error(
@@ -88,10 +109,8 @@ pub enum TrainError {
     },
     /// The images of a resumed run are other ones.
     #[error(
-        "the data of run `{}` has changed: it was trained on {} and validated on {} images, now there are {} and {}{}: \
-         restore the data to resume, or use another `run.dir` to start anew",
-        .run.display(), .old.train, .old.val, .new.train, .new.val,
-        if (.old.train, .old.val) == (.new.train, .new.val) { " with other names" } else { "" }
+        "the data of run `{}` has changed: {}, or use another `run.dir` to start anew",
+        .run.display(), changed(.old, .new)
     )]
     DataChanged {
         /// The run's folder.
@@ -138,7 +157,7 @@ pub enum TrainError {
     /// The model gives no numbers any more.
     #[error(
         "step {step}: the validation loss is {loss}: the weights have diverged; \
-         lower `optim.lr` or set `optim.clip_norm`"
+         start a new run with a lower `optim.lr` or with `optim.clip_norm`, or go back with `--resume-from best`"
     )]
     Diverged {
         /// Updates done.
@@ -149,4 +168,43 @@ pub enum TrainError {
     /// Image folders hold colour images.
     #[error("`model.in_chans` is {0}, but image folders give 3 channels: leave it out")]
     Channels(usize),
+}
+
+impl TrainError {
+    /// Whether weights, moments and position are those after the last update, so that they are worth saving.
+    pub(crate) fn leaves_the_state_whole(&self) -> bool {
+        matches!(
+            self,
+            Self::Data(_) | Self::Augment(_) | Self::NothingEvaluated
+        )
+    }
+}
+
+/// An error and what caused it, in one line.
+fn chain(error: &TrainError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// How the images of a run differ from those of its checkpoint, and what to do.
+fn changed(old: &DataState, new: &DataState) -> String {
+    let counts = |state: &DataState| (state.train, state.val);
+    if counts(old) == counts(new) && old.listing == new.listing {
+        return "files have the same names but other sizes: restore the data to resume, or use `--set data.check_sizes=false` \
+                if they were changed on purpose"
+            .to_owned();
+    }
+    let names = match counts(old) == counts(new) {
+        true => " with other names",
+        false => "",
+    };
+    format!(
+        "it was trained on {} and validated on {} images, now there are {} and {}{names}: restore the data to resume",
+        old.train, old.val, new.train, new.val
+    )
 }

@@ -10,6 +10,7 @@ use crate::config::{
     AttentionKind, ImplementationSetting, InitPlan, ModelPlan, NeighborsSetting, Plan,
     SelectionSetting,
 };
+use crate::data::ImageFolder;
 
 /// The model of a plan, with the number of classes of the data where the plan names none.
 ///
@@ -74,19 +75,36 @@ pub fn model_config(plan: &ModelPlan, classes: Option<usize>) -> Result<ModelCon
 /// # Errors
 /// If there is no such model, or its classes or channels are not those of the images.
 pub(super) fn for_data(plan: &Plan, splits: &Splits) -> Result<ModelConfig, TrainError> {
-    let found = splits.classes().len();
-    let config = model_config(&plan.model, Some(found))?;
-    if config.num_classes() != found {
-        return Err(TrainError::Classes {
-            model: config.num_classes(),
-            data: splits.train.root.clone(),
-            found,
-        });
-    }
+    let config = model_config(&plan.model, Some(splits.classes().len()))?;
+    check_classes(&config, &splits.train)?;
     if config.in_chans() != 3 {
         return Err(TrainError::Channels(config.in_chans()));
     }
     Ok(config)
+}
+
+/// Refuses labels that are not those of the model's head, and those of one class: whatever a model
+/// does, it would be right.
+///
+/// # Errors
+/// [`TrainError::Classes`] or [`TrainError::OneClass`].
+pub fn check_classes(config: &ModelConfig, source: &ImageFolder) -> Result<(), TrainError> {
+    let data = || source.root.clone();
+    if let [class] = source.classes.as_slice() {
+        return Err(TrainError::OneClass {
+            data: data(),
+            class: class.clone(),
+        });
+    }
+    let (model, found) = (config.num_classes(), source.classes.len());
+    if model != found {
+        return Err(TrainError::Classes {
+            model,
+            data: data(),
+            found,
+        });
+    }
+    Ok(())
 }
 
 /// Builds a model with the plan's seed.

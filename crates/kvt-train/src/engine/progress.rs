@@ -18,6 +18,9 @@ pub struct Position {
 pub struct Best {
     /// Its epoch, from 0.
     pub epoch: u32,
+    /// Optimizer updates before it. Checkpoints of kvt 0.1.0 lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
     /// Its top-1 accuracy in percent.
     pub top1: f64,
 }
@@ -35,6 +38,35 @@ pub struct EpochSums {
     pub lr: f64,
 }
 
+/// Sums over the updates since the last line of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LogSums {
+    /// Updates.
+    pub updates: u64,
+    /// Loss of each update.
+    pub loss: f64,
+    /// Gradient norm of each update.
+    pub grad_norm: f64,
+    /// Images trained on.
+    pub images: u64,
+    /// Seconds of training.
+    pub seconds: f64,
+    /// Seconds of it spent waiting for data.
+    pub data_wait: f64,
+}
+
+impl LogSums {
+    /// Adds those of later updates.
+    pub fn add(&mut self, later: Self) {
+        self.updates += later.updates;
+        self.loss += later.loss;
+        self.grad_norm += later.grad_norm;
+        self.images += later.images;
+        self.seconds += later.seconds;
+        self.data_wait += later.data_wait;
+    }
+}
+
 /// The state of a run besides its tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
@@ -44,4 +76,10 @@ pub struct Progress {
     pub best: Option<Best>,
     /// The running epoch.
     pub sums: EpochSums,
+    /// The next line of the log.
+    #[serde(default)]
+    pub log: LogSums,
+    /// Whether the updates of an epoch (or of the run) are done, and what follows them is not.
+    #[serde(default)]
+    pub concluding: bool,
 }

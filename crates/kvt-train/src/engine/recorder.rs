@@ -1,7 +1,8 @@
 //! The files that record a run, as one listener: log, table of epochs, TensorBoard.
 
 use crate::run::{
-    EpochsCsv, Event, JsonlLog, Listener, RunDir, RunError, TensorBoard, Warning, read_events,
+    EpochsCsv, Event, JsonlLog, Listener, Log, RunDir, RunError, StepRecord, TensorBoard, Warning,
+    read_log,
 };
 
 /// Writes every event to the run's folder and passes it on.
@@ -14,8 +15,8 @@ pub struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     /// Opens the files of a run. `resumed` holds the length of the log in bytes and the number of
-    /// steps that the checkpoint stands for: what was logged after it is cut off, as it will happen
-    /// again.
+    /// steps that the checkpoint stands for (both 0 for a run that starts over): what was logged after
+    /// it is cut off, as it will happen again.
     ///
     /// # Errors
     /// If a file cannot be read or written.
@@ -24,23 +25,27 @@ impl<'a> Recorder<'a> {
         resumed: Option<(u64, u64)>,
         tensorboard: bool,
         next: &'a mut dyn Listener,
-    ) -> Result<(Self, Option<Warning>), RunError> {
-        let (log, warning, logged, steps) = match resumed {
-            None => (JsonlLog::create(&run.log())?, None, Vec::new(), 0),
-            Some((offset, steps)) => {
-                let (log, warning) = JsonlLog::resume(&run.log(), offset)?;
-                (log, warning, read_events(&run.log())?, steps)
+    ) -> Result<(Self, Vec<Warning>), RunError> {
+        let mut warnings = Vec::new();
+        let (log, logged) = match resumed {
+            None => (JsonlLog::create(&run.log())?, Vec::new()),
+            Some((offset, _)) => {
+                let (log, torn) = JsonlLog::resume(&run.log(), offset)?;
+                let Log { events, warning } = read_log(&run.log())?;
+                warnings.extend(torn.into_iter().chain(warning));
+                (log, events)
             }
         };
+        let steps = resumed.map(|(_, steps)| steps);
         let recorder = Self {
             log,
             epochs: EpochsCsv::new(&run.epochs_csv(), &logged)?,
             tensorboard: tensorboard
-                .then(|| TensorBoard::new(&run.tensorboard(), steps))
+                .then(|| TensorBoard::new(&run.tensorboard(), steps, &logged))
                 .transpose()?,
             next,
         };
-        Ok((recorder, warning))
+        Ok((recorder, warnings))
     }
 
     /// Bytes in the log: what a checkpoint remembers of it.
@@ -57,6 +62,10 @@ impl Listener for Recorder<'_> {
             tensorboard.event(event)?;
         }
         self.next.event(event)
+    }
+
+    fn progress(&mut self, update: &StepRecord) {
+        self.next.progress(update);
     }
 
     fn sync(&mut self) -> Result<(), RunError> {

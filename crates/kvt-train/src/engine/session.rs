@@ -11,11 +11,12 @@ use super::model::{Head, build_model, for_data, model_config, start_from};
 use super::progress::Progress;
 use super::{End, Recorder, Splits, TrainError, Trainer};
 use crate::config::{Document, Effect, Plan, diff, resolved_toml};
+use crate::data::DataError;
 use crate::device::{self, Found};
 use crate::fs::write_atomic;
 use crate::recipe::{AdamW, AdamWConfig, Ema, Schedule};
 use crate::run::{
-    Environment, Event, Listener, Note, RunDir, RunError, Topic, Versions, read_events,
+    Environment, Event, Listener, Note, RunDir, RunError, Topic, Versions, Warning, Which, read_log,
 };
 
 /// The version of Burn, for the record.
@@ -32,9 +33,23 @@ pub struct Session {
     ema: Option<Ema>,
     schedule: Schedule,
     progress: Progress,
-    /// Log bytes and steps of the checkpoint it goes on from.
+    /// Log bytes and steps of the checkpoint it goes on from; both 0 if there was none.
     resumed: Option<(u64, u64)>,
     notes: Vec<Note>,
+}
+
+/// How a run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start<'a> {
+    /// In a folder that holds none yet.
+    New,
+    /// From a checkpoint of the run that is in the folder.
+    Resume(Which<'a>),
+}
+
+impl Start<'_> {
+    /// Where the run was stopped.
+    pub const RESUME: Self = Self::Resume(Which::Last);
 }
 
 /// How much work a run is, for progress bars.
@@ -53,29 +68,32 @@ pub struct Amount {
 }
 
 impl Session {
-    /// Prepares a run: a new one, or with `resume` the one that is in `run.dir`. `generating` hears
-    /// of the progress of a data set that is made on first use.
+    /// Prepares a run: a new one, or the one that is in `run.dir`. `generating` hears of the progress of
+    /// a data set that is made on first use.
     ///
     /// # Errors
     /// If the folder, the data, the device or the model cannot be had, or a resumed run was started
     /// with another configuration.
     pub fn prepare(
         plan: Plan,
-        resume: bool,
+        start: Start<'_>,
         generating: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, TrainError> {
-        // All that can fail without a trace comes before the folder is made.
+        // Check everything that can fail before creating the run folder.
         let device = device::resolve(&plan.train.device)?;
         let config = model_config(&plan.model, None)?;
         let size = (config.img_size(), config.img_size());
         let mut notes = Vec::new();
+        let resume = start != Start::New;
         let mut classes = None;
         if resume {
             let started = RunDir::open(&plan.run.dir)?;
             notes.extend(compare_with_started(&started, &plan)?);
-            classes = Some(started.read_classes()?);
+            classes = Some(started.read_classes());
         }
-        let splits = Splits::open(&plan, size, classes.as_deref(), generating)?;
+        let (splits, class_list) = open_splits(&plan, size, classes, generating)?;
+        let warnings = splits.warnings().into_iter();
+        notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
         let config = for_data(&plan, &splits)?;
         let autodiff = device.device.clone().autodiff();
         let model = build_model(&plan, &config, &autodiff)?;
@@ -86,17 +104,9 @@ impl Session {
         };
 
         let run = RunDir::create(&plan.run.dir, resume)?;
-        let versions = Versions {
-            kvt: env!("CARGO_PKG_VERSION"),
-            burn: BURN,
-        };
-        let description = format!("{} ({})", device.name, device.description);
-        Environment::collect(versions, description).record(&run.environment())?;
-        run.write_classes(splits.classes())?;
-        // This file makes the folder a run, so it comes last.
-        write_atomic(&run.config(), |file| {
-            std::io::Write::write_all(file, resolved_toml(&plan).as_bytes())
-        })?;
+        if !resume {
+            record_start(&run, &plan, &splits, &device, &mut notes)?;
+        }
 
         let optimizer = AdamW::new(adamw(&plan), &model);
         let steps_per_epoch = steps_per_epoch(&plan, &splits);
@@ -118,27 +128,47 @@ impl Session {
             resumed: None,
             notes,
         };
-        if resume {
-            session.restore()?;
+        if let Start::Resume(which) = start {
+            match session.restore(which) {
+                // Other classes say more of the data than other numbers of images.
+                Err(TrainError::DataChanged { .. }) if class_list.is_some() => {
+                    return class_list.map_or(Ok(session), Err);
+                }
+                restored => restored?,
+            }
+            if let Some(error) = class_list {
+                session.warn(&Warning::ClassList {
+                    path: session.run.classes(),
+                    reason: error.to_string(),
+                });
+            }
+            // Only now is it certain that the run goes on with these.
+            let Self {
+                run,
+                plan,
+                splits,
+                device,
+                notes,
+                ..
+            } = &mut session;
+            record_start(run, plan, splits, device, notes)?;
         }
         Ok(session)
     }
 
-    fn restore(&mut self) -> Result<(), TrainError> {
+    fn restore(&mut self, which: Which<'_>) -> Result<(), TrainError> {
         let optimizer = AdamW::new(adamw(&self.plan), &self.model);
-        let checkpoints = Checkpointer::new(&self.run, self.splits.state());
-        match checkpoints.restore(self.model.clone(), optimizer, self.ema.take()) {
+        let checkpoints = self.checkpointer();
+        match checkpoints.restore(which, self.model.clone(), optimizer, self.ema.take()) {
             Ok(Restored {
                 model,
                 optimizer,
                 ema,
                 progress,
                 log_offset,
-                warning,
+                warnings,
             }) => {
                 let step = progress.position.step;
-                self.notes
-                    .extend(warning.map(|w| Note::new(step, Topic::Warning, w.to_string())));
                 let message = match progress.position.epoch {
                     epoch if epoch < self.plan.train.epochs => {
                         format!("resumed in epoch {}, after step {step}", epoch + 1)
@@ -151,32 +181,63 @@ impl Session {
                 self.ema = ema;
                 self.progress = progress;
                 self.resumed = Some((log_offset, step));
+                warnings.iter().for_each(|warning| self.warn(warning));
+                if which != Which::Last {
+                    // The steps after the chosen checkpoint are cut off the log; the checkpoints set aside have them.
+                    self.run.copy_log()?;
+                }
                 Ok(())
             }
-            // Killed before its first checkpoint: there is nothing to lose by starting over. A log
-            // with a finished epoch says that there was one, and that somebody removed it.
-            Err(TrainError::Run(RunError::NoCheckpoint { .. }))
-                if !self.has_finished_epoch()? =>
-            {
-                let device = self.device.device.clone().autodiff();
-                let model = build_model(&self.plan, &self.model.config(), &device)?;
-                self.model = started_model(&self.plan, model, &mut self.notes)?;
-                self.optimizer = AdamW::new(adamw(&self.plan), &self.model);
-                self.ema = ema(&self.plan, &self.model);
-                let message = "no checkpoint yet: starting from the beginning";
-                self.notes.push(Note::new(0, Topic::Resume, message));
-                Ok(())
+            // Killed before its first checkpoint: there is nothing to lose by starting over.
+            Err(TrainError::Run(RunError::NoCheckpoint { .. })) if which == Which::Last => {
+                self.start_over()
             }
             Err(error) => Err(error),
         }
     }
 
-    fn has_finished_epoch(&self) -> Result<bool, RunError> {
-        let log = self.run.log();
-        Ok(log.exists()
-            && read_events(&log)?
-                .iter()
-                .any(|event| matches!(event, Event::Epoch(_))))
+    fn start_over(&mut self) -> Result<(), TrainError> {
+        let logged = match self.run.log() {
+            log if log.exists() => read_log(&log)?.events,
+            _ => Vec::new(),
+        };
+        let finished = |last: u32| {
+            logged.iter().any(|event| match event {
+                Event::Epoch(epoch) => epoch.epoch >= last,
+                _ => false,
+            })
+        };
+        // The last epoch is logged after it was saved, so somebody has removed its checkpoint.
+        if finished(self.plan.train.epochs - 1) {
+            return Err(TrainError::Run(RunError::CheckpointsGone {
+                path: self.run.path().to_owned(),
+            }));
+        }
+        let mut message = "no checkpoint yet: starting from the beginning".to_owned();
+        if finished(0)
+            && let Some(kept) = self.run.set_log_aside()?
+        {
+            message = format!("{message}; the log so far is kept as `{}`", kept.display());
+        }
+        let device = self.device.device.clone().autodiff();
+        let model = build_model(&self.plan, &self.model.config(), &device)?;
+        self.model = started_model(&self.plan, model, &mut self.notes)?;
+        self.optimizer = AdamW::new(adamw(&self.plan), &self.model);
+        self.ema = ema(&self.plan, &self.model);
+        self.resumed = Some((0, 0));
+        self.notes.push(Note::new(0, Topic::Resume, message));
+        Ok(())
+    }
+
+    fn checkpointer(&self) -> Checkpointer {
+        let keep_last = self.plan.checkpoint.keep_last;
+        Checkpointer::new(&self.run, self.splits.state(), keep_last)
+    }
+
+    fn warn(&mut self, warning: &Warning) {
+        let step = self.progress.position.step;
+        let note = Note::new(step, Topic::Warning, warning.to_string());
+        self.notes.push(note);
     }
 
     /// The plan, as it will be carried out.
@@ -214,11 +275,14 @@ impl Session {
     /// # Errors
     /// If data, device, disk or arithmetic fail. What was saved before stays.
     pub fn train(self, listener: &mut dyn Listener, stop: &AtomicBool) -> Result<End, TrainError> {
-        let (mut recorder, warning) =
+        let checkpoints = self.checkpointer();
+        let (mut recorder, warnings) =
             Recorder::open(&self.run, self.resumed, self.plan.log.tensorboard, listener)?;
         let step = self.progress.position.step;
-        let warning = warning.map(|w| Note::new(step, Topic::Warning, w.to_string()));
-        for note in self.notes.into_iter().chain(warning) {
+        let warnings = warnings
+            .iter()
+            .map(|warning| Note::new(step, Topic::Warning, warning.to_string()));
+        for note in self.notes.into_iter().chain(warnings) {
             recorder.event(&Event::Note(note))?;
         }
         let mut trainer = Trainer {
@@ -230,15 +294,63 @@ impl Session {
             ema: self.ema,
             schedule: self.schedule,
             progress: self.progress,
-            checkpoints: Checkpointer::new(&self.run, self.splits.state()),
+            checkpoints,
+            // A run that starts over has resumed nothing.
+            saved: self.resumed.is_some_and(|(offset, _)| offset > 0),
             recorder: &mut recorder,
             stop,
         };
         let end = trainer.run();
         // Whatever happened: what was heard is on disk before anyone reads it.
-        recorder.sync()?;
-        end
+        let synced = recorder.sync();
+        let end = end?;
+        synced?;
+        Ok(end)
     }
+}
+
+/// The images of a plan, and what is wrong with the class list of the run that is resumed. A list that does not fit may
+/// be what is wrong, not the data: the checkpoint will tell.
+fn open_splits(
+    plan: &Plan,
+    size: (usize, usize),
+    classes: Option<Result<Vec<String>, RunError>>,
+    generating: &mut dyn FnMut(usize, usize),
+) -> Result<(Splits, Option<TrainError>), TrainError> {
+    let error = match classes {
+        None => return Ok((Splits::open(plan, size, None, generating)?, None)),
+        Some(Ok(classes)) => match Splits::open(plan, size, Some(&classes), generating) {
+            Err(error @ TrainError::Data(DataError::ClassesDiffer { .. })) => error,
+            opened => return Ok((opened?, None)),
+        },
+        Some(Err(error)) => error.into(),
+    };
+    match Splits::open(plan, size, None, generating) {
+        Ok(splits) => Ok((splits, Some(error))),
+        Err(_) => Err(error),
+    }
+}
+
+/// Writes what a run is and where it was started. The configuration makes the folder a run, so it comes last.
+fn record_start(
+    run: &RunDir,
+    plan: &Plan,
+    splits: &Splits,
+    device: &Found,
+    notes: &mut Vec<Note>,
+) -> Result<(), TrainError> {
+    let versions = Versions {
+        kvt: env!("CARGO_PKG_VERSION"),
+        burn: BURN,
+    };
+    let description = format!("{} ({})", device.name, device.description);
+    let warning = Environment::collect(versions, description).record(&run.environment())?;
+    notes.extend(warning.map(|warning| Note::new(0, Topic::Warning, warning.to_string())));
+    run.write_classes(splits.classes())?;
+    write_atomic(&run.config(), |file| {
+        std::io::Write::write_all(file, resolved_toml(plan).as_bytes())
+    })?;
+    Ok(())
 }
 
 /// The plan of a configuration file with overrides.

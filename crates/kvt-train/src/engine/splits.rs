@@ -1,7 +1,9 @@
 //! The two splits of a plan's data, and the batches of an epoch.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rayon::prelude::*;
 
 use crate::augment::{self, Interpolation, Preset, Transform};
 use crate::config::{
@@ -10,7 +12,8 @@ use crate::config::{
 };
 use crate::data::shapes::{self, ShapesConfig};
 use crate::data::{
-    ClassOrder, ImageFolder, Loader, LoaderConfig, OnError, Purpose, batch_count, epoch_order,
+    ClassOrder, ImageFolder, ImageLimits, Loader, LoaderConfig, OnError, Purpose, Sample,
+    batch_count, epoch_order,
 };
 
 use super::{DataState, TrainError};
@@ -24,6 +27,7 @@ pub struct Splits {
     pub val: Arc<ImageFolder>,
     train_transform: Arc<Transform>,
     val_transform: Arc<Transform>,
+    state: DataState,
 }
 
 impl Splits {
@@ -49,7 +53,14 @@ impl Splits {
         };
         let val_root = plan.data.path.join(&plan.data.val);
         let val = ImageFolder::open_with_classes(val_root, &train.classes)?;
+        let folders = [&train, &val];
         Ok(Self {
+            state: DataState {
+                train: train.samples.len(),
+                val: val.samples.len(),
+                listing: listing(folders),
+                sizes: plan.data.check_sizes.then(|| sizes(folders)),
+            },
             train: Arc::new(train),
             val: Arc::new(val),
             train_transform: Arc::new(train_transform(plan, size)?),
@@ -59,25 +70,21 @@ impl Splits {
 
     /// What identifies these images.
     pub fn state(&self) -> DataState {
-        let mut hash = blake3::Hasher::new();
-        for folder in [&self.train, &self.val] {
-            for sample in &folder.samples {
-                let path = sample
-                    .path
-                    .strip_prefix(&folder.root)
-                    .unwrap_or(&sample.path);
-                hash.update(path.as_os_str().as_encoded_bytes());
-                hash.update(b"\0");
-                hash.update(&sample.label.to_le_bytes());
-            }
-        }
-        let mut listing = [0; 8];
-        hash.finalize_xof().fill(&mut listing);
-        DataState {
-            train: self.train.samples.len(),
-            val: self.val.samples.len(),
-            listing: u64::from_le_bytes(listing),
-        }
+        self.state
+    }
+
+    /// What was passed over in the folders, in words.
+    pub fn warnings(&self) -> Vec<String> {
+        let folders = [&self.train, &self.val].into_iter();
+        folders
+            .filter_map(|folder| {
+                let others = folder.others.describe()?;
+                let root = folder.root.display();
+                Some(format!(
+                    "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
+                ))
+            })
+            .collect()
     }
 
     /// Class names in label order.
@@ -134,6 +141,48 @@ impl Splits {
     }
 }
 
+/// A hash of the paths, relative to the folders, and labels: the folders may move.
+fn listing(folders: [&ImageFolder; 2]) -> u64 {
+    let mut hash = blake3::Hasher::new();
+    for folder in folders {
+        for sample in &folder.samples {
+            hash.update(relative(folder, sample).as_os_str().as_encoded_bytes());
+            hash.update(b"\0");
+            hash.update(&sample.label.to_le_bytes());
+        }
+    }
+    short(&hash)
+}
+
+/// A hash of the sizes of the files. On many threads: a disk far away takes its time for each.
+fn sizes(folders: [&ImageFolder; 2]) -> u64 {
+    let mut hash = blake3::Hasher::new();
+    for folder in folders {
+        let size = |sample: &Sample| match std::fs::metadata(&sample.path) {
+            Ok(metadata) => metadata.len(),
+            // A dead link: another size than any file.
+            Err(_) => u64::MAX,
+        };
+        let sizes: Vec<u64> = folder.samples.par_iter().map(size).collect();
+        for size in sizes {
+            hash.update(&size.to_le_bytes());
+        }
+    }
+    short(&hash)
+}
+
+fn relative<'a>(folder: &ImageFolder, sample: &'a Sample) -> &'a Path {
+    let path = &sample.path;
+    path.strip_prefix(&folder.root).unwrap_or(path)
+}
+
+/// The first 64 bits of a hash.
+fn short(hash: &blake3::Hasher) -> u64 {
+    let mut bytes = [0; 8];
+    hash.finalize_xof().fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
 /// Makes the data of a plan if it is generated and not there yet.
 ///
 /// # Errors
@@ -178,6 +227,14 @@ fn loading(plan: &Plan, source: &Arc<ImageFolder>, transform: &Arc<Transform>) -
             OnErrorSetting::Fail => OnError::Fail,
             OnErrorSetting::Skip { max } => OnError::Skip { max },
         },
+        limits: image_limits(plan),
+    }
+}
+
+/// How much an image file of a plan may ask for.
+pub fn image_limits(plan: &Plan) -> ImageLimits {
+    ImageLimits {
+        max_pixels: plan.data.max_pixels,
     }
 }
 

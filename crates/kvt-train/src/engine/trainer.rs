@@ -13,11 +13,11 @@ use kvt_models::Model;
 use super::checkpoint::Checkpointer;
 use super::evaluate::{evaluate, upload};
 use super::progress::{Best, EpochSums, Progress};
-use super::{Recorder, Splits, TrainError};
+use super::{Evaluation, Recorder, Splits, TrainError};
 use crate::config::Plan;
 use crate::data::{Batch, Loader};
 use crate::recipe::{Accumulator, AdamW, Ema, Gradients, Schedule, cross_entropy, smooth_targets};
-use crate::run::{EvalRecord, Listener, Topic};
+use crate::run::{EvalRecord, Listener, Stage, Topic};
 
 /// Why the loop returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub struct Trainer<'a, 'r> {
     pub progress: Progress,
     /// Where the state is saved.
     pub checkpoints: Checkpointer,
+    /// Whether the state that is in memory is also the last checkpoint's.
+    pub saved: bool,
     /// Who hears of steps and evaluations.
     pub recorder: &'a mut Recorder<'r>,
     /// Set from outside to stop after the current step.
@@ -63,14 +65,32 @@ struct Update {
 }
 
 impl Trainer<'_, '_> {
-    /// Trains to the end of the plan, or until asked to stop. The state is saved on return.
+    /// Trains to the end of the plan, or until asked to stop. The state is saved on return, and also before an error
+    /// of the data, which somebody may mend and then go on.
     ///
     /// # Errors
     /// If data, device, disk or arithmetic fail. What was saved before stays.
     pub fn run(&mut self) -> Result<End, TrainError> {
-        while self.progress.position.epoch < self.plan.train.epochs && !self.out_of_steps() {
-            if !self.train_epoch()? {
-                self.save(false)?;
+        match self.train() {
+            Err(error) if error.leaves_the_state_whole() => Err(self.save_before(error)),
+            end => end,
+        }
+    }
+
+    fn train(&mut self) -> Result<End, TrainError> {
+        loop {
+            let go_on = if self.progress.concluding {
+                self.conclude()?
+            } else if self.progress.position.epoch < self.plan.train.epochs && !self.out_of_steps()
+            {
+                self.train_epoch()?
+            } else {
+                return Ok(End::Finished);
+            };
+            if !go_on {
+                if !self.saved {
+                    self.save(self.stage(), false)?;
+                }
                 self.note(
                     Topic::Stop,
                     "stopped before the end; resume with `--resume`",
@@ -78,17 +98,16 @@ impl Trainer<'_, '_> {
                 return Ok(End::Stopped);
             }
         }
-        Ok(End::Finished)
     }
 
-    /// One epoch, or what is left of it. `false` if it was asked to stop within.
+    /// The updates of one epoch, or what is left of them. `false` if it was asked to stop within.
     fn train_epoch(&mut self) -> Result<bool, TrainError> {
         let epoch = self.progress.position.epoch;
         let mut loader =
             self.splits
                 .train_batches(self.plan, epoch, self.progress.position.batch)?;
         while !self.out_of_steps() {
-            if self.stop.load(Ordering::Relaxed) {
+            if self.is_stopped() {
                 return Ok(false);
             }
             let start = Instant::now();
@@ -113,13 +132,37 @@ impl Trainer<'_, '_> {
                 self.progress.position.step,
                 self.plan.checkpoint.every_steps,
             ) {
-                self.save(false)?;
+                self.save(Stage::Done, false)?;
             }
         }
+        self.progress.concluding = true;
+        Ok(true)
+    }
+
+    /// What follows the updates of an epoch, or of a run that `train.max_steps` ends within one: evaluation, log and
+    /// checkpoint. `false` if it was asked to stop within; it then begins again when the run is resumed.
+    ///
+    /// Where a checkpoint is due it is also written before the evaluation, which may take long and fail.
+    fn conclude(&mut self) -> Result<bool, TrainError> {
+        let epoch = self.progress.position.epoch;
         let complete = self.progress.position.batch >= self.splits.train_batch_count(self.plan);
+        if !complete && !self.out_of_steps() {
+            // Resumed with a later end.
+            self.progress.concluding = false;
+            return Ok(true);
+        }
         let last = self.out_of_steps() || epoch + 1 == self.plan.train.epochs;
-        let evaluate = last || due(epoch + 1, self.plan.train.eval_every);
-        let improved = evaluate && self.evaluate()?;
+        let save = last || due(epoch + 1, self.plan.checkpoint.every_epochs);
+        let mut improved = false;
+        if last || due(epoch + 1, self.plan.train.eval_every) {
+            if save && !self.saved {
+                self.save(Stage::BeforeEval, false)?;
+            }
+            improved = match self.evaluate()? {
+                Some(improved) => improved,
+                None => return Ok(false),
+            };
+        }
         if complete {
             self.report_epoch()?;
             let position = &mut self.progress.position;
@@ -127,8 +170,10 @@ impl Trainer<'_, '_> {
             position.batch = 0;
             self.progress.sums = EpochSums::default();
         }
-        if last || improved || due(epoch + 1, self.plan.checkpoint.every_epochs) {
-            self.save(improved)?;
+        self.progress.concluding = false;
+        self.saved = false;
+        if save || improved {
+            self.save(Stage::Done, improved)?;
         }
         Ok(true)
     }
@@ -189,6 +234,7 @@ impl Trainer<'_, '_> {
             _ => gradients,
         };
         let model = self.model.clone();
+        self.saved = false;
         self.model = self.optimizer.step(model, gradients, lr);
         self.ema = self.ema.take().map(|ema| ema.update(&self.model));
         Ok(update)
@@ -205,13 +251,15 @@ impl Trainer<'_, '_> {
     }
 
     /// Evaluates on the validation split, the average of the weights too; whether the weights
-    /// themselves are the best so far.
-    fn evaluate(&mut self) -> Result<bool, TrainError> {
+    /// themselves are the best so far. `None` if it was asked to stop within.
+    fn evaluate(&mut self) -> Result<Option<bool>, TrainError> {
         let position = self.progress.position;
         let mut loader = self.splits.val_batches(self.plan)?;
-        let evaluation = evaluate(&self.model.valid(), &mut loader, &self.device, |_| {});
+        let evaluation = self.pass(&self.model.valid(), &mut loader);
         self.report_skipped(&loader, 0)?;
-        let evaluation = evaluation?;
+        let Some(evaluation) = evaluation? else {
+            return Ok(None);
+        };
         let loss = evaluation.loss();
         if !loss.is_finite() {
             return Err(TrainError::Diverged {
@@ -219,25 +267,44 @@ impl Trainer<'_, '_> {
                 loss,
             });
         }
+        let average = match &self.ema {
+            Some(ema) => {
+                // The unreadable images are those of the pass before, where they were reported.
+                let mut loader = self.splits.val_batches(self.plan)?;
+                match self.pass(ema.model(), &mut loader)? {
+                    Some(average) => Some(average),
+                    None => return Ok(None),
+                }
+            }
+            None => None,
+        };
         self.report_eval(EvalRecord::VAL, &evaluation)?;
-        if let Some(ema) = &self.ema {
-            // The unreadable images are those of the pass before, where they were reported.
-            let mut loader = self.splits.val_batches(self.plan)?;
-            let evaluation = evaluate(ema.model(), &mut loader, &self.device, |_| {})?;
-            self.report_eval(EvalRecord::VAL_EMA, &evaluation)?;
+        if let Some(average) = average {
+            self.report_eval(EvalRecord::VAL_EMA, &average)?;
         }
         let top1 = evaluation.top1_percent();
         let improved = self.progress.best.is_none_or(|best| top1 > best.top1);
         if improved {
             self.progress.best = Some(Best {
                 epoch: position.epoch,
+                step: Some(position.step),
                 top1,
             });
         }
-        Ok(improved)
+        Ok(Some(improved))
     }
 
-    fn save(&mut self, best: bool) -> Result<(), TrainError> {
+    /// One pass over a split; `None` if it was asked to stop within.
+    fn pass(&self, model: &Model, loader: &mut Loader) -> Result<Option<Evaluation>, TrainError> {
+        let batches = loader.take_while(|_| !self.is_stopped());
+        let evaluation = evaluate(model, batches, &self.device, |_| {});
+        if self.is_stopped() {
+            return Ok(None);
+        }
+        evaluation.map(Some)
+    }
+
+    fn save(&mut self, stage: Stage, best: bool) -> Result<(), TrainError> {
         self.recorder.sync()?;
         let warnings = self.checkpoints.save(
             &self.model,
@@ -245,29 +312,62 @@ impl Trainer<'_, '_> {
             self.ema.as_ref(),
             &self.progress,
             self.recorder,
-            best,
+            (stage, best),
         )?;
+        self.saved = true;
         for warning in warnings {
             self.note(Topic::Warning, warning.to_string())?;
         }
         Ok(())
     }
 
+    /// What a checkpoint of the state as it is now would be.
+    fn stage(&self) -> Stage {
+        if self.progress.concluding {
+            Stage::BeforeEval
+        } else {
+            Stage::Done
+        }
+    }
+
+    /// Saves the state before an error ends the run. The error stays the first thing that is said.
+    fn save_before(&mut self, error: TrainError) -> TrainError {
+        let saved = match self.saved {
+            true => Ok(()),
+            false => self.save(self.stage(), false),
+        };
+        TrainError::Stopped {
+            step: self.progress.position.step,
+            saved: match saved {
+                Ok(()) => "is saved; `--resume` goes on from there".to_owned(),
+                Err(error) => format!("could not be saved ({error})"),
+            },
+            cause: Box::new(error),
+        }
+    }
+
     fn dump(&self, window: &[Batch], update: &Update) -> TrainError {
         let position = self.progress.position;
         let step = position.step + 1;
-        let dump = self.checkpoints.dump_path(step);
         let paths = |batch: &Batch| self.splits.train_paths(&batch.indices);
-        match self.checkpoints.dump(step, window, paths, &self.model) {
-            Ok(()) => TrainError::NotFinite {
-                step,
-                epoch: position.epoch,
-                loss: update.loss,
-                grad_norm: update.grad_norm,
-                dump,
-            },
-            Err(error) => error,
+        let dump = match self.checkpoints.dump(step, window, paths, &self.model) {
+            Ok(folder) => format!(
+                "the batch and the weights before it are in `{}`",
+                folder.display()
+            ),
+            Err(error) => format!("the batch and the weights before it could not be kept: {error}"),
+        };
+        TrainError::NotFinite {
+            step,
+            epoch: position.epoch,
+            loss: update.loss,
+            grad_norm: update.grad_norm,
+            dump,
         }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     fn out_of_steps(&self) -> bool {

@@ -1,22 +1,28 @@
 //! A run's log as a curve.
 
 use super::{Curve, EpochPoint, ReportError};
-use crate::run::{EpochRow, EpochRows, RunDir, read_events};
+use crate::run::{EpochRow, EpochRows, RunDir, Warning, read_log};
 
-/// Reads the epochs that a finished or running run has logged.
+/// Reads the epochs that a finished or running run has logged; lines that do not parse are left out with a warning.
 ///
 /// # Errors
-/// When the log is missing or a line of it does not parse.
-pub fn read_curve(run: &RunDir, label: impl Into<String>, seed: u64) -> Result<Curve, ReportError> {
+/// When the log is missing.
+pub fn read_curve(
+    run: &RunDir,
+    label: impl Into<String>,
+    seed: u64,
+) -> Result<(Curve, Option<Warning>), ReportError> {
+    let log = read_log(&run.log())?;
     let mut rows = EpochRows::default();
-    for event in read_events(&run.log())? {
-        rows.push(&event);
+    for event in &log.events {
+        rows.push(event);
     }
-    Ok(Curve {
+    let curve = Curve {
         label: label.into(),
         seed,
         epochs: rows.rows.iter().map(point).collect(),
-    })
+    };
+    Ok((curve, log.warning))
 }
 
 fn point(row: &EpochRow) -> EpochPoint {
@@ -62,7 +68,9 @@ mod tests {
         }
         let mut file = fs::OpenOptions::new().append(true).open(run.log()).unwrap();
         file.write_all(b"{\"kind\":\"epo").unwrap();
-        let curve = read_curve(&RunDir::open(folder.path()).unwrap(), "dense", 7).unwrap();
+        let run = RunDir::open(folder.path()).unwrap();
+        let (curve, warning) = read_curve(&run, "dense", 7).unwrap();
+        assert_eq!(warning, None);
         let expected = Curve {
             label: "dense".to_owned(),
             seed: 7,

@@ -6,16 +6,20 @@
 //!     ...               the caller's files (weights, optimizer)
 //!     state.json        the caller's small state
 //!     manifest.json     format version; size and BLAKE3 of every other file; written last
+//!   step-00001234-before-eval/   the same, made before the evaluation after that step; deleted when the other is there
+//!   set-aside-step-00001200/     a checkpoint that was broken, or that a run resumed from an older one left behind
 //!   last, best          text files that hold a folder's name
 //! ```
 //!
 //! A checkpoint grows in a hidden temporary folder, every file is fsynced, and only then is the folder renamed and
-//! the pointer replaced; the previous checkpoint is deleted after that. Whatever instruction the machine dies at,
+//! the pointer replaced; older checkpoints are deleted after that. Whatever instruction the machine dies at,
 //! the pointers name a complete checkpoint.
 
 mod manifest;
+mod name;
+mod prune;
+mod recover;
 
-use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -24,23 +28,26 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::manifest::{Manifest, is_file_name};
+use self::name::Name;
+pub use self::name::Stage;
+pub use self::recover::{Recovered, Settled};
 use super::{RunError, Warning};
-use crate::fs::{TEMPORARY_PREFIX, sync_folder, write_atomic};
+use crate::fs::{parent, sync_folder, write_atomic};
 
 const STATE: &str = "state.json";
 const LAST: &str = "last";
 const BEST: &str = "best";
-const PREFIX: &str = "step-";
-/// Folders that are being written or deleted begin so.
-const HIDDEN: &str = ".step-";
 
 /// A file of a checkpoint: its plain name, and the function that writes it at the path it is given.
 pub type FileWriter<'a, E> = (&'a str, &'a mut dyn FnMut(&Path) -> Result<(), E>);
 
-/// The folder of a run's checkpoints. Only the process that holds the run's lock may [`save`](Self::save).
+/// The folder of a run's checkpoints. Only the process that holds the run's lock may [`save`](Self::save) and
+/// [`recover`](Self::recover).
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
     folder: PathBuf,
+    /// How many of the latest are kept.
+    keep_last: usize,
 }
 
 /// Which checkpoint to load.
@@ -54,13 +61,13 @@ pub enum Which<'a> {
     Path(&'a Path),
 }
 
-impl<'a> From<&'a str> for Which<'a> {
+impl<'a> From<&'a Path> for Which<'a> {
     /// `last`, `best`, or else a path; a folder of one of these names is `./last`.
-    fn from(text: &'a str) -> Self {
-        match text {
-            LAST => Self::Last,
-            BEST => Self::Best,
-            path => Self::Path(Path::new(path)),
+    fn from(path: &'a Path) -> Self {
+        match path.to_str() {
+            Some(LAST) => Self::Last,
+            Some(BEST) => Self::Best,
+            _ => Self::Path(path),
         }
     }
 }
@@ -87,11 +94,21 @@ impl Checkpoints {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
+            keep_last: 1,
+        }
+    }
+
+    /// Keeps the checkpoints of this many of the latest steps, at least one, instead of `last` alone.
+    #[must_use]
+    pub fn keep_last(self, steps: usize) -> Self {
+        Self {
+            keep_last: steps.max(1),
+            ..self
         }
     }
 
     /// Writes a checkpoint after `step` optimizer updates and makes it `last`, with `best` also the best; then
-    /// deletes all others but `last` and `best`.
+    /// deletes all others but `best` and those of the latest steps.
     ///
     /// Each of `files` is a plain file name and the function that writes that file at the path it is given. `state`
     /// is stored as JSON, where a non-finite number would come back as an error: keep those out of it.
@@ -101,11 +118,12 @@ impl Checkpoints {
     pub fn save<E: From<RunError>>(
         &self,
         step: u64,
+        stage: Stage,
         files: &mut [FileWriter<'_, E>],
         state: &impl Serialize,
         best: bool,
     ) -> Result<Saved, E> {
-        let name = self.free_name(step);
+        let name = self.free_name(Name::new(step, stage)).to_string();
         let temporary = self.temporary(&name);
         let written = self.write(&temporary, &name, files, state);
         if written.is_err() {
@@ -143,38 +161,6 @@ impl Checkpoints {
         }
     }
 
-    fn load_last(&self) -> Result<(Checkpoint, Option<Warning>), RunError> {
-        let pointed = self.pointer(LAST);
-        let error = match pointed {
-            Ok(Some(name)) => match Checkpoint::load(&self.folder.join(name)) {
-                Ok(checkpoint) => return Ok((checkpoint, None)),
-                Err(error) => error,
-            },
-            Ok(None) => self.none(LAST),
-            Err(error) => error,
-        };
-        let mut names = self.names()?;
-        let any = !names.is_empty();
-        names.sort_by_key(|name| std::cmp::Reverse(age(name)));
-        for name in names {
-            if let Ok(checkpoint) = Checkpoint::load(&self.folder.join(name)) {
-                let warning = Warning::FellBack {
-                    reason: error.to_string(),
-                    used: checkpoint.path.clone(),
-                };
-                return Ok((checkpoint, Some(warning)));
-            }
-        }
-        match error {
-            // There are some, only none that can be used: not the same as a run that never saved.
-            RunError::NoCheckpoint { .. } if any => Err(RunError::broken(
-                &self.folder,
-                "every checkpoint in it is incomplete or altered",
-            )),
-            error => Err(error),
-        }
-    }
-
     fn none(&self, which: &'static str) -> RunError {
         RunError::NoCheckpoint {
             which,
@@ -190,7 +176,10 @@ impl Checkpoints {
         state: &impl Serialize,
     ) -> Result<(), E> {
         let io = |error: io::Error| E::from(RunError::Io(error));
-        fs::create_dir_all(&self.folder).map_err(io)?;
+        if !self.folder.exists() {
+            fs::create_dir_all(&self.folder).map_err(io)?;
+            sync_folder(parent(&self.folder)).map_err(io)?;
+        }
         // In a container every start may have the same pid, and so find its killed predecessor's folder.
         if temporary.exists() {
             fs::remove_dir_all(temporary).map_err(io)?;
@@ -206,17 +195,13 @@ impl Checkpoints {
         sync_folder(&self.folder).map_err(io)
     }
 
-    /// A name no checkpoint has. A step is saved twice when a run was resumed from before it; the first one is not
-    /// touched until the second is complete.
-    fn free_name(&self, step: u64) -> String {
-        let name = format!("{PREFIX}{step:08}");
-        let mut free = name.clone();
-        let mut attempt = 1;
-        while self.folder.join(&free).exists() {
-            attempt += 1;
-            free = format!("{name}-{attempt}");
+    /// The first of these that no checkpoint has. A checkpoint is not touched until the one that replaces it is
+    /// complete.
+    fn free_name(&self, mut name: Name) -> Name {
+        while self.folder.join(name.to_string()).exists() {
+            name = name.again();
         }
-        free
+        name
     }
 
     fn temporary(&self, name: &str) -> PathBuf {
@@ -249,65 +234,19 @@ impl Checkpoints {
         }
     }
 
-    /// Names of the folders under their final names, complete or not.
-    fn names(&self) -> Result<Vec<String>, RunError> {
-        if !self.folder.exists() {
-            return Ok(Vec::new());
-        }
+    /// The checkpoints that are there, complete or not, newest first.
+    fn names(&self) -> Result<Vec<Name>, RunError> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        };
         let mut names = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
-            if let Ok(name) = entry?.file_name().into_string()
-                && name.starts_with(PREFIX)
-            {
-                names.push(name);
-            }
+        for entry in entries {
+            names.extend(entry?.file_name().to_str().and_then(Name::parse));
         }
+        names.sort_unstable_by(|a, b| b.cmp(a));
         Ok(names)
-    }
-
-    /// Deletes every checkpoint but `last` and `best`, and the left-overs of a killed process.
-    fn prune(&self) -> Vec<Warning> {
-        let mut warnings = Vec::new();
-        let failed = |path: &Path, error: &dyn ToString| Warning::NotDeleted {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        };
-        let kept = match (self.pointer(LAST), self.pointer(BEST)) {
-            (Ok(last), Ok(best)) => last.into_iter().chain(best).collect::<HashSet<_>>(),
-            // Not knowing what to keep, keep everything.
-            (Err(error), _) | (_, Err(error)) => return vec![failed(&self.folder, &error)],
-        };
-        match self.names() {
-            Ok(names) => {
-                for name in names.iter().filter(|name| !kept.contains(*name)) {
-                    let (path, hidden) = (self.folder.join(name), self.temporary(name));
-                    // Hidden first: a half-deleted folder must not look like a checkpoint.
-                    if let Err(error) = fs::rename(&path, &hidden) {
-                        warnings.push(failed(&path, &error));
-                    }
-                }
-            }
-            Err(error) => warnings.push(failed(&self.folder, &error)),
-        }
-        match fs::read_dir(&self.folder) {
-            Ok(entries) => {
-                for path in entries.flatten().map(|entry| entry.path()) {
-                    let name = path.file_name().unwrap_or_default().to_string_lossy();
-                    let removed = if name.starts_with(HIDDEN) {
-                        fs::remove_dir_all(&path)
-                    } else if name.starts_with(TEMPORARY_PREFIX) {
-                        fs::remove_file(&path)
-                    } else {
-                        Ok(())
-                    };
-                    if let Err(error) = removed {
-                        warnings.push(failed(&path, &error));
-                    }
-                }
-            }
-            Err(error) => warnings.push(failed(&self.folder, &error)),
-        }
-        warnings
     }
 }
 
@@ -350,15 +289,6 @@ fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let mut bytes = serde_json::to_vec_pretty(value)?;
     bytes.push(b'\n');
     fs::write(path, bytes)
-}
-
-/// Step and attempt of a checkpoint's name; what is not of that form counts as oldest.
-fn age(name: &str) -> Option<(u64, u64)> {
-    let rest = name.strip_prefix(PREFIX)?;
-    match rest.split_once('-') {
-        Some((step, attempt)) => Some((step.parse().ok()?, attempt.parse().ok()?)),
-        None => Some((rest.parse().ok()?, 1)),
-    }
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
-use super::RunError;
-use crate::fs::write_atomic;
+use super::{RunError, Warning};
+use crate::fs::{free_path, write_atomic};
 
 /// The versions that only the binary knows.
 #[derive(Debug, Clone, Copy)]
@@ -93,18 +93,31 @@ impl Environment {
     }
 
     /// Writes `environment.json`. The starts that are already in it (a resumed run may have moved to another
-    /// machine) are kept under `earlier`, oldest first.
+    /// machine) are kept under `earlier`, oldest first. A file that does not parse is kept beside it: the run does not
+    /// depend on it.
     ///
     /// # Errors
-    /// When the old file does not parse or the new one cannot be written.
-    pub fn record(&self, path: &Path) -> Result<(), RunError> {
-        let earlier = if path.exists() {
-            let mut old: Recorded<serde_json::Value> = parse(path)?;
-            old.earlier.push(old.latest);
-            old.earlier
-        } else {
-            Vec::new()
-        };
+    /// When the new file cannot be written.
+    pub fn record(&self, path: &Path) -> Result<Option<Warning>, RunError> {
+        let mut earlier = Vec::new();
+        let mut warning = None;
+        if path.exists() {
+            match parse::<Recorded<serde_json::Value>>(path) {
+                Ok(old) => {
+                    earlier = old.earlier;
+                    earlier.push(old.latest);
+                }
+                Err(error) => {
+                    let kept = free_path(path);
+                    fs::rename(path, &kept)?;
+                    warning = Some(Warning::Unreadable {
+                        path: path.to_owned(),
+                        reason: error.to_string(),
+                        kept,
+                    });
+                }
+            }
+        }
         let recorded = Recorded {
             latest: self,
             earlier,
@@ -112,7 +125,7 @@ impl Environment {
         write_atomic(path, |file| {
             serde_json::to_writer_pretty(file, &recorded).map_err(Into::into)
         })?;
-        Ok(())
+        Ok(warning)
     }
 
     /// Reads the latest start back from `environment.json`.
@@ -209,7 +222,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("environment.json");
         for device in ["first", "second", "third"] {
-            environment(device).record(&path).unwrap();
+            assert_eq!(environment(device).record(&path).unwrap(), None);
         }
         assert_eq!(Environment::read(&path).unwrap().device, "third");
         let value: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -221,14 +234,22 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_named() {
+    fn a_broken_file_is_kept_and_no_obstacle() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("environment.json");
-        fs::write(&path, "{").unwrap();
-        let error = environment("x").record(&path).unwrap_err();
-        assert!(
-            error.to_string().contains("environment.json`, line 1"),
-            "{error}"
-        );
+        for (broken, kept) in [("", "environment.json.1"), ("{", "environment.json.2")] {
+            fs::write(&path, broken).unwrap();
+            let warning = environment("x").record(&path).unwrap().unwrap();
+            let text = warning.to_string();
+            assert!(
+                text.contains("environment.json`") && text.contains(kept),
+                "{text}"
+            );
+            assert_eq!(
+                fs::read_to_string(folder.path().join(kept)).unwrap(),
+                broken
+            );
+            assert_eq!(Environment::read(&path).unwrap().device, "x");
+        }
     }
 }

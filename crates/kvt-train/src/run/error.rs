@@ -52,15 +52,50 @@ pub enum RunError {
         reason: String,
     },
     /// There is no checkpoint to start from.
-    #[error("no {which} checkpoint in `{}`", .path.display())]
+    #[error(
+        "no {which} checkpoint in `{}`{}", .path.display(),
+        if *.which == "best" { ": use `last`" } else { "" }
+    )]
     NoCheckpoint {
         /// `last` or `best`.
         which: &'static str,
         /// The folder of checkpoints.
         path: PathBuf,
     },
+    /// There are checkpoints, or there were, and none can be used.
+    #[error(
+        "no checkpoint in `{}` can be used: {reason}; restore the folder from a copy, or remove it, and `--resume` starts \
+         from the beginning",
+        .path.display()
+    )]
+    NoUsableCheckpoint {
+        /// The folder of checkpoints.
+        path: PathBuf,
+        /// What is wrong with the one that was asked for.
+        reason: String,
+    },
+    /// All epochs were trained, but the checkpoints are gone.
+    #[error(
+        "run `{}` is finished, but its checkpoints are gone: restore `{}`, or use another `run.dir` to train anew",
+        .path.display(), .path.join("checkpoints").display()
+    )]
+    CheckpointsGone {
+        /// The run's folder.
+        path: PathBuf,
+    },
+    /// A run goes on only from its own checkpoints.
+    #[error(
+        "`{}` is no checkpoint in `{}`: name one that is in it, or start a new run from other weights with `init.weights`",
+        .path.display(), .folder.display()
+    )]
+    ForeignCheckpoint {
+        /// What was asked for.
+        path: PathBuf,
+        /// The folder of the run's checkpoints.
+        folder: PathBuf,
+    },
     /// A checkpoint is incomplete or altered.
-    #[error("checkpoint `{}` is broken: {reason}", .path.display())]
+    #[error("checkpoint `{}` is broken: {reason}; restore it from a copy, or name another one", .path.display())]
     BrokenCheckpoint {
         /// The checkpoint's folder.
         path: PathBuf,
@@ -70,7 +105,7 @@ pub enum RunError {
 }
 
 /// Something the user should know of that does not stop the run.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Warning {
     /// The pointed-to last checkpoint is unusable, an older one is taken.
     #[error("{reason}; falling back to `{}`", .used.display())]
@@ -88,8 +123,71 @@ pub enum Warning {
         /// What the file system says.
         reason: String,
     },
+    /// A checkpoint was taken out of use.
+    #[error("`{}` is now `{}`, and no longer used", .from.display(), .to.display())]
+    SetAside {
+        /// Its path so far.
+        from: PathBuf,
+        /// Where it is now.
+        to: PathBuf,
+    },
+    /// There is no usable checkpoint of the best evaluation any more.
+    #[error(
+        "the best checkpoint ({top1:.2} % after epoch {}) is missing or broken: the next evaluation counts as the best so far",
+        .epoch + 1
+    )]
+    BestLost {
+        /// Its epoch, from 0.
+        epoch: u32,
+        /// Its top-1 accuracy in percent.
+        top1: f64,
+    },
+    /// A record that the run does not depend on cannot be read.
+    #[error("`{}` cannot be read ({reason}): it is kept as `{}`, and a new one is begun", .path.display(), .kept.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+        /// Its new name.
+        kept: PathBuf,
+    },
+    /// The class list of a run does not fit its data, but the checkpoint's own record of the data does.
+    #[error("`{}` is missing or altered ({reason}): written again from the data, which is that of the checkpoint", .path.display())]
+    ClassList {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Lines of the log that do not parse.
+    #[error(
+        "`{}`, line {line}: {reason}; {} left out of tables and curves",
+        .path.display(), if *.count == 1 { "it is".to_owned() } else { format!("{count} such lines are") }
+    )]
+    LogLines {
+        /// The log.
+        path: PathBuf,
+        /// The first of them, counted from 1.
+        line: usize,
+        /// How many there are.
+        count: usize,
+        /// What is wrong with the first.
+        reason: String,
+    },
+    /// What the checkpoint says was logged does not end with a line.
+    #[error(
+        "the last {bytes} bytes of `{}` before the checkpoint are no whole line: the steps in them are missing from the log",
+        .path.display()
+    )]
+    LogTorn {
+        /// The log.
+        path: PathBuf,
+        /// Bytes that were cut off.
+        bytes: u64,
+    },
     /// The log is shorter than the checkpoint remembers it.
-    #[error("`{}` is shorter than the checkpoint recorded ({found} of {expected} bytes): earlier lines are lost", .path.display())]
+    #[error("`{}` is shorter than the checkpoint recorded ({found} of {expected} bytes): the steps in the rest are missing from the log", .path.display())]
     LogTooShort {
         /// The log.
         path: PathBuf,

@@ -24,26 +24,38 @@ pub enum Event {
     Note(Note),
 }
 
-/// One optimizer update.
+impl Event {
+    /// Optimizer updates done when it happened.
+    pub fn step(&self) -> u64 {
+        match self {
+            Self::Step(step) => step.step,
+            Self::Eval(eval) => eval.step,
+            Self::Epoch(epoch) => epoch.step,
+            Self::Note(note) => note.step,
+        }
+    }
+}
+
+/// Optimizer updates: in the log those since the line before, with their means; for progress one of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// Optimizer updates done, this one included: the first is 1.
     pub step: u64,
     /// The epoch it belongs to, from 0.
     pub epoch: u32,
-    /// Training loss, mean over the images of the update.
+    /// Training loss, mean over the images of an update.
     #[serde(with = "number")]
     pub loss: f64,
-    /// Learning rate of the update.
+    /// Learning rate of the last update.
     #[serde(with = "number")]
     pub lr: f64,
     /// Global norm of the gradients before clipping.
     #[serde(with = "number")]
     pub grad_norm: f64,
-    /// Training throughput of this update, the wait for its data included.
+    /// Training throughput, the wait for data included.
     #[serde(with = "number")]
     pub images_per_second: f64,
-    /// Seconds of this step spent waiting for data.
+    /// Seconds of an update spent waiting for data.
     #[serde(with = "number")]
     pub data_wait: f64,
 }
@@ -155,6 +167,9 @@ pub trait Listener {
     /// # Errors
     /// When it cannot be recorded; the loop stops then.
     fn event(&mut self, event: &Event) -> Result<(), RunError>;
+
+    /// Hears of every update, also those that are not logged one by one.
+    fn progress(&mut self, _update: &StepRecord) {}
 
     /// Makes everything heard so far durable; called before a checkpoint is written and at the end.
     ///

@@ -2,13 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs::TryLockError;
-use std::io::{Read, Seek, Write};
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
 use super::RunError;
-use crate::fs::{TEMPORARY_PREFIX, write_atomic};
+use crate::fs::{TEMPORARY_PREFIX, free_path, write_atomic};
 
 const LOCK: &str = "run.lock";
 const ENVIRONMENT: &str = "environment.json";
@@ -18,8 +18,8 @@ const CLASSES: &str = "classes.txt";
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
-    /// Locked as long as it is open; the system lets go of it when the process dies.
-    _lock: Option<fs::File>,
+    /// Locked as long as they are open; the system lets go of them when the process dies.
+    _locks: Vec<fs::File>,
 }
 
 impl RunDir {
@@ -44,15 +44,16 @@ impl RunDir {
             });
         }
         fs::create_dir_all(path)?;
-        let lock = lock(path)?;
+        let locks = lock(path)?;
         if !resume && holds_run(path) {
             return Err(RunError::Exists {
                 path: path.to_owned(),
             });
         }
+        remove_temporary(path)?;
         Ok(Self {
             path: path.to_owned(),
-            _lock: Some(lock),
+            _locks: locks,
         })
     }
 
@@ -68,7 +69,7 @@ impl RunDir {
         }
         Ok(Self {
             path: path.to_owned(),
-            _lock: None,
+            _locks: Vec::new(),
         })
     }
 
@@ -110,6 +111,33 @@ impl RunDir {
     /// The folder of checkpoints.
     pub fn checkpoints(&self) -> PathBuf {
         self.path.join("checkpoints")
+    }
+
+    /// Gives the log another name, so that a run that starts over does not overwrite what it says; `None` if there is
+    /// none.
+    ///
+    /// # Errors
+    /// When it cannot be renamed.
+    pub fn set_log_aside(&self) -> Result<Option<PathBuf>, RunError> {
+        let log = self.log();
+        if !log.exists() {
+            return Ok(None);
+        }
+        let kept = free_path(&log);
+        fs::rename(log, &kept)?;
+        Ok(Some(kept))
+    }
+
+    /// Keeps a copy of the log before a part of it is cut off.
+    ///
+    /// # Errors
+    /// When it cannot be copied.
+    pub fn copy_log(&self) -> Result<(), RunError> {
+        let log = self.log();
+        if log.exists() {
+            fs::copy(&log, free_path(&log))?;
+        }
+        Ok(())
     }
 
     /// Writes `classes.txt`.
@@ -163,29 +191,45 @@ fn is_free(path: &Path) -> Result<bool, RunError> {
     Ok(true)
 }
 
-fn lock(run: &Path) -> Result<fs::File, RunError> {
-    let path = run.join(LOCK);
+/// Deletes what a killed process was writing. Only for the holder of the lock.
+fn remove_temporary(run: &Path) -> Result<(), RunError> {
+    for entry in fs::read_dir(run)? {
+        let entry = entry?;
+        let temporary = entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with(TEMPORARY_PREFIX));
+        if temporary && entry.file_type()?.is_file() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Locks the folder, and a file in it that tells others who holds it.
+///
+/// The folder itself is locked because the file can be deleted. The file is locked too because not every system and
+/// not every network file system can lock a folder.
+fn lock(run: &Path) -> Result<Vec<fs::File>, RunError> {
+    let mut locks = Vec::new();
+    if cfg!(unix) {
+        let folder = fs::File::open(run)?;
+        match folder.file().try_lock() {
+            Ok(()) => locks.push(folder),
+            Err(TryLockError::WouldBlock) => return Err(locked(run)),
+            Err(TryLockError::Error(_)) => {}
+        }
+    }
     // Not truncated on opening: until the lock is ours, the content is the holder's.
     let mut file = fs::OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
-        .open(path)?;
+        .open(run.join(LOCK))?;
     match file.file().try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            // Some systems do not let others read a locked file: then the holder stays unnamed.
-            let read = file.read_to_string(&mut holder);
-            return Err(RunError::Locked {
-                path: run.to_owned(),
-                holder: match holder.trim() {
-                    holder if read.is_ok() && !holder.is_empty() => holder.to_owned(),
-                    _ => "another process".to_owned(),
-                },
-            });
-        }
+        Err(TryLockError::WouldBlock) => return Err(locked(run)),
         Err(TryLockError::Error(error)) => {
             return Err(RunError::Io(std::io::Error::new(
                 error.kind(),
@@ -197,7 +241,20 @@ fn lock(run: &Path) -> Result<fs::File, RunError> {
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "process {} on `{host}`", std::process::id())?;
-    Ok(file)
+    locks.push(file);
+    Ok(locks)
+}
+
+/// Some systems do not let others read a locked file, and it may be gone: then the holder stays unnamed.
+fn locked(run: &Path) -> RunError {
+    let holder = fs::read_to_string(run.join(LOCK)).unwrap_or_default();
+    RunError::Locked {
+        path: run.to_owned(),
+        holder: match holder.trim() {
+            "" => "another process".to_owned(),
+            holder => holder.to_owned(),
+        },
+    }
 }
 
 #[cfg(test)]
@@ -230,6 +287,49 @@ mod tests {
         RunDir::open(&path).unwrap();
         drop(first);
         RunDir::create(&path, true).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn without_its_lock_file_a_run_is_still_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        let first = make(&path);
+        fs::remove_file(path.join(LOCK)).unwrap();
+        let error = RunDir::create(&path, true).unwrap_err();
+        assert!(error.to_string().contains("by another process"), "{error}");
+        drop(first);
+        RunDir::create(&path, true).unwrap();
+    }
+
+    #[test]
+    fn left_over_temporary_files_go_and_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        drop(make(&path));
+        for name in [&format!("{TEMPORARY_PREFIX}a1b2"), "notes.txt"] {
+            fs::write(path.join(name), "half").unwrap();
+        }
+        drop(RunDir::create(&path, true).unwrap());
+        let mut names: Vec<_> = fs::read_dir(&path)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["config.toml", "notes.txt", LOCK]);
+    }
+
+    #[test]
+    fn a_log_is_set_aside_under_a_free_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = make(&folder.path().join("run"));
+        assert_eq!(run.set_log_aside().unwrap(), None);
+        for number in ["1", "2"] {
+            fs::write(run.log(), number).unwrap();
+            let kept = run.set_log_aside().unwrap().unwrap();
+            assert!(kept.ends_with(format!("log.jsonl.{number}")));
+            assert_eq!(fs::read_to_string(kept).unwrap(), number);
+        }
     }
 
     #[test]

@@ -31,8 +31,8 @@ impl JsonlLog {
     /// done again, and are dropped. Offset 0 starts afresh.
     ///
     /// # Errors
-    /// When the file cannot be read or cut. A log that is missing or too short (edited, lost) is only a warning: the
-    /// run does not depend on it.
+    /// When the file cannot be read or cut. A log that is missing, too short or without its last lines (edited, lost) is
+    /// only a warning: the run does not depend on it.
     pub fn resume(path: &Path, offset: u64) -> Result<(Self, Option<Warning>), RunError> {
         let file = fs::OpenOptions::new()
             .read(true)
@@ -41,13 +41,21 @@ impl JsonlLog {
             .truncate(false)
             .open(path)?;
         let found = file.metadata()?.len();
-        let warning = (found < offset).then(|| Warning::LogTooShort {
-            path: path.to_owned(),
-            found,
-            expected: offset,
-        });
         let mut log = Self { file, offset: 0 };
         log.truncate_to(offset)?;
+        let path = || path.to_owned();
+        let warning = if found < offset {
+            Some(Warning::LogTooShort {
+                path: path(),
+                found,
+                expected: offset,
+            })
+        } else {
+            (log.offset < offset).then(|| Warning::LogTorn {
+                path: path(),
+                bytes: offset - log.offset,
+            })
+        };
         Ok((log, warning))
     }
 
@@ -91,24 +99,41 @@ impl Listener for JsonlLog {
     }
 }
 
-/// Reads a log back. A last line without its end is left out: a running process may be writing it.
+/// What a log says.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// The events, in the order in which they happened.
+    pub events: Vec<Event>,
+    /// Lines that do not parse, if there are any.
+    pub warning: Option<Warning>,
+}
+
+/// Reads a log back. A last line without its end is left out: a running process may be writing it. A line that does
+/// not parse (a flipped bit, an edit) is left out with a warning.
 ///
 /// # Errors
-/// When the file cannot be read, or a whole line does not parse (named by its number).
-pub fn read_events(path: &Path) -> Result<Vec<Event>, RunError> {
-    let content = fs::read_to_string(path)?;
-    content
-        .split_inclusive('\n')
-        .enumerate()
-        .filter(|(_, line)| line.ends_with('\n'))
-        .map(|(index, line)| {
-            serde_json::from_str(line).map_err(|error| RunError::Malformed {
-                path: path.to_owned(),
-                line: index + 1,
-                reason: error.to_string(),
-            })
-        })
-        .collect()
+/// When the file cannot be read.
+pub fn read_log(path: &Path) -> Result<Log, RunError> {
+    let content = fs::read(path)?;
+    let mut log = Log::default();
+    let lines = content.split_inclusive(|byte| *byte == b'\n');
+    for (line, text) in (1..).zip(lines.filter(|text| text.ends_with(b"\n"))) {
+        match serde_json::from_slice(text) {
+            Ok(event) => log.events.push(event),
+            Err(error) => match &mut log.warning {
+                Some(Warning::LogLines { count, .. }) => *count += 1,
+                _ => {
+                    log.warning = Some(Warning::LogLines {
+                        path: path.to_owned(),
+                        line,
+                        count: 1,
+                        reason: error.to_string(),
+                    });
+                }
+            },
+        }
+    }
+    Ok(log)
 }
 
 #[cfg(test)]
@@ -142,7 +167,7 @@ mod tests {
         let (_, warning) = JsonlLog::resume(&path, log.offset()).unwrap();
         assert_eq!(warning, None);
         assert_eq!(
-            read_events(&path).unwrap(),
+            read_log(&path).unwrap().events,
             [note(1), note(2), note(3), note(4)]
         );
     }
@@ -182,15 +207,39 @@ mod tests {
     }
 
     #[test]
-    fn reading_tolerates_a_line_in_the_making_and_names_a_bad_one() {
+    fn a_zeroed_tail_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl");
+        let mut log = JsonlLog::create(&path).unwrap();
+        log.event(&note(1)).unwrap();
+        let whole = log.offset();
+        log.event(&note(2)).unwrap();
+        let offset = log.offset();
+        log.file.set_len(whole).unwrap();
+        log.file.set_len(offset).unwrap();
+        let (log, warning) = JsonlLog::resume(&path, offset).unwrap();
+        assert_eq!(log.offset(), whole);
+        let bytes = offset - whole;
+        assert_eq!(warning, Some(Warning::LogTorn { path, bytes }));
+    }
+
+    #[test]
+    fn reading_tolerates_a_line_in_the_making_and_counts_bad_ones() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.jsonl");
         let mut log = JsonlLog::create(&path).unwrap();
         log.event(&note(1)).unwrap();
         log.file.write_all(b"{\"kind\":\"st").unwrap();
-        assert_eq!(read_events(&path).unwrap(), [note(1)]);
-        log.file.write_all(b"\n").unwrap();
-        let error = read_events(&path).unwrap_err();
-        assert!(error.to_string().contains("log.jsonl`, line 2:"), "{error}");
+        assert!(read_log(&path).unwrap().warning.is_none());
+        assert_eq!(read_log(&path).unwrap().events, [note(1)]);
+        log.file.write_all(b"\n\xff\xfe\n").unwrap();
+        log.event(&note(2)).unwrap();
+        let read = read_log(&path).unwrap();
+        assert_eq!(read.events, [note(1), note(2)]);
+        let warning = read.warning.unwrap().to_string();
+        assert!(
+            warning.contains("log.jsonl`, line 2:") && warning.contains("2 such lines"),
+            "{warning}"
+        );
     }
 }

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! runs/name/
-//!   run.lock            held by the process that trains; pid and host inside
+//!   run.lock            pid and host of the process that trains, which holds a lock on the folder itself
 //!   config.toml         the resolved configuration
 //!   environment.json    versions, machine, device, git, of this start and the earlier ones
 //!   classes.txt         class names in label order, one per line
 //!   log.jsonl           one line per logged step, evaluation, epoch and note
 //!   epochs.csv          one row per finished epoch
 //!   tensorboard/        event files
-//!   checkpoints/        step-00001234/, and the pointer files `last` and `best`
+//!   checkpoints/        step-00001234/ and others, and the pointer files `last` and `best`
 //! ```
 //!
 //! The loop emits [`Event`]s; everything here that writes is a [`Listener`]. A checkpoint records how long the log
@@ -24,7 +24,9 @@ mod folder;
 mod jsonl;
 mod tensorboard;
 
-pub use checkpoint::{Checkpoint, Checkpoints, FileWriter, Saved, Which};
+pub use checkpoint::{
+    Checkpoint, Checkpoints, FileWriter, Recovered, Saved, Settled, Stage, Which,
+};
 pub use environment::{Environment, Versions};
 pub use epochs::EpochsCsv;
 #[cfg(test)]
@@ -33,5 +35,5 @@ pub(crate) use epochs::{EpochRow, EpochRows};
 pub use error::{RunError, Warning};
 pub use events::{EpochRecord, EvalRecord, Event, Listener, Note, StepRecord, Topic};
 pub use folder::RunDir;
-pub use jsonl::{JsonlLog, read_events};
+pub use jsonl::{JsonlLog, Log, read_log};
 pub use tensorboard::TensorBoard;

@@ -13,6 +13,8 @@ use fs_err as fs;
 
 use super::{Event, Listener, RunError};
 
+const PREFIX: &str = "events.out.tfevents.";
+
 /// Writes the scalars `train/*` and `<split>/*` of a run, one event file per start. A record is handed to the system
 /// in one write.
 #[derive(Debug)]
@@ -21,33 +23,29 @@ pub struct TensorBoard {
 }
 
 impl TensorBoard {
-    /// Opens a new event file in `folder` (made if absent) for a run with `steps_done` optimizer updates behind it.
-    /// What earlier files hold beyond that, TensorBoard discards.
+    /// Opens a new event file in `folder` (made if absent). A run that is resumed after the step `resumed` has
+    /// TensorBoard discard what earlier files hold from that step on: an evaluation after it may be in them that will
+    /// be made again. What the log keeps of that step (of `logged`) is therefore written once more.
     ///
     /// # Errors
     /// When the folder or the file cannot be written.
-    pub fn new(folder: &Path, steps_done: u64) -> Result<Self, RunError> {
+    pub fn new(folder: &Path, resumed: Option<u64>, logged: &[Event]) -> Result<Self, RunError> {
         fs::create_dir_all(folder)?;
         let now = now();
         let host = sysinfo::System::host_name().unwrap_or_else(|| "localhost".to_owned());
-        let stem = format!(
-            "events.out.tfevents.{:010}.{host}.{}",
-            now as u64,
-            std::process::id()
-        );
-        // Several starts within one second get a counter, as in TensorFlow's own names.
-        let mut attempt = 0;
-        let mut file = loop {
-            match fs::File::create_new(folder.join(format!("{stem}.{attempt}"))) {
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => attempt += 1,
-                other => break other?,
-            }
-        };
+        // TensorBoard reads files in the order of their names: each start must come after those before it.
+        let second = (now as u64).max(latest(folder)?.map_or(0, |second| second + 1));
+        let name = format!("{PREFIX}{second:010}.{host}.{}.0", std::process::id());
+        let mut file = fs::File::create_new(folder.join(name))?;
         file.write_all(&record(&version_event(now)))?;
-        if steps_done > 0 {
-            file.write_all(&record(&restart_event(now, steps_done + 1)))?;
+        if let Some(step) = resumed {
+            file.write_all(&record(&restart_event(now, step)))?;
         }
-        Ok(Self { file })
+        let mut board = Self { file };
+        for event in logged.iter().filter(|event| Some(event.step()) == resumed) {
+            board.event(event)?;
+        }
+        Ok(board)
     }
 
     fn scalars(
@@ -60,6 +58,19 @@ impl TensorBoard {
         self.file.write_all(&record(&event))?;
         Ok(())
     }
+}
+
+/// The second in the name of the latest event file.
+fn latest(folder: &Path) -> Result<Option<u64>, RunError> {
+    let mut latest = None;
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let second = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split('.').next()?.parse().ok());
+        latest = latest.max(second);
+    }
+    Ok(latest)
 }
 
 impl Listener for TensorBoard {
@@ -210,51 +221,119 @@ mod tests {
         assert_eq!(hex, GOLDEN);
     }
 
-    #[test]
-    fn each_start_has_its_own_file_of_whole_records() {
-        let folder = tempfile::tempdir().unwrap();
-        for steps_done in [0, 1] {
-            let mut board =
-                TensorBoard::new(&folder.path().join("tensorboard"), steps_done).unwrap();
-            board
-                .event(&Event::Step(StepRecord {
-                    step: steps_done + 1,
-                    epoch: 0,
-                    loss: 2.0,
-                    lr: 0.1,
-                    grad_norm: 1.0,
-                    images_per_second: 10.0,
-                    data_wait: 0.0,
-                }))
-                .unwrap();
-            board
-                .event(&Event::Eval(EvalRecord {
-                    epoch: 0,
-                    step: steps_done + 1,
-                    split: EvalRecord::VAL.to_owned(),
-                    loss: 1.0,
-                    top1: 50.0,
-                    top5: 100.0,
-                    images: 2,
-                }))
-                .unwrap();
-        }
-        let mut records: Vec<usize> = fs::read_dir(folder.path().join("tensorboard"))
+    fn step(step: u64) -> Event {
+        Event::Step(StepRecord {
+            step,
+            epoch: 0,
+            loss: 2.0,
+            lr: 0.1,
+            grad_norm: 1.0,
+            images_per_second: 10.0,
+            data_wait: 0.0,
+        })
+    }
+
+    fn eval(step: u64) -> Event {
+        Event::Eval(EvalRecord {
+            epoch: 0,
+            step,
+            split: EvalRecord::VAL.to_owned(),
+            loss: 1.0,
+            top1: 50.0,
+            top5: 100.0,
+            images: 2,
+        })
+    }
+
+    /// The payloads of all files, in the order in which TensorBoard reads them.
+    fn payloads(folder: &Path) -> Vec<Vec<u8>> {
+        let mut files: Vec<_> = fs::read_dir(folder)
             .unwrap()
-            .map(|entry| {
-                let bytes = fs::read(entry.unwrap().path()).unwrap();
-                let mut rest = bytes.as_slice();
-                let mut count = 0;
-                while !rest.is_empty() {
-                    let (length, _) = rest.split_first_chunk::<8>().unwrap();
-                    let payload = usize::try_from(u64::from_le_bytes(*length)).unwrap();
-                    rest = &rest[payload + 16..];
-                    count += 1;
-                }
-                count
-            })
+            .map(|entry| entry.unwrap().path())
             .collect();
-        records.sort_unstable();
-        assert_eq!(records, [3, 4]);
+        files.sort();
+        let mut payloads = Vec::new();
+        for file in files {
+            let bytes = fs::read(file).unwrap();
+            let mut rest = bytes.as_slice();
+            while let Some((length, _)) = rest.split_first_chunk::<8>() {
+                let length = usize::try_from(u64::from_le_bytes(*length)).unwrap();
+                payloads.push(rest[12..12 + length].to_vec());
+                rest = &rest[length + 16..];
+            }
+            assert!(rest.is_empty());
+        }
+        payloads
+    }
+
+    /// What is left of (step, `train` or `val`) after TensorBoard's rule for restarts: a start of a session at a step
+    /// discards everything read so far from that step on.
+    fn points(folder: &Path) -> Vec<(u64, &'static str)> {
+        let mut points = Vec::new();
+        for payload in payloads(folder) {
+            // `wall_time` takes nine bytes, then comes the step, below 128 in these tests.
+            let step = match payload[9] {
+                0x10 => u64::from(payload[10]),
+                _ => continue,
+            };
+            let has = |text: &[u8]| payload.windows(text.len()).any(|bytes| bytes == text);
+            match payload[11] {
+                0x3a => points.retain(|(other, _)| *other < step),
+                _ if has(b"train/loss") => points.push((step, "train")),
+                _ if has(b"val/top1") => points.push((step, "val")),
+                _ => {}
+            }
+        }
+        points
+    }
+
+    #[test]
+    fn every_point_is_there_once_after_any_resume() {
+        let whole = [step(1), step(2), eval(2), step(3), step(4), eval(4)];
+        let names = [
+            (1, "train"),
+            (2, "train"),
+            (2, "val"),
+            (3, "train"),
+            (4, "train"),
+            (4, "val"),
+        ];
+        // Killed after `done` events, when the checkpoint was made after `saved` of them: before the first one, in
+        // the middle, between the last step and the evaluation, and after it.
+        for done in 0..=whole.len() {
+            for saved in 0..=done {
+                let folder = tempfile::tempdir().unwrap();
+                let mut board = TensorBoard::new(folder.path(), None, &[]).unwrap();
+                for event in &whole[..done] {
+                    board.event(event).unwrap();
+                }
+                let (logged, rest) = whole.split_at(saved);
+                let at = logged.last().map_or(0, Event::step);
+                let mut board = TensorBoard::new(folder.path(), Some(at), logged).unwrap();
+                for event in rest {
+                    board.event(event).unwrap();
+                }
+                assert_eq!(
+                    points(folder.path()),
+                    names,
+                    "killed at {done}, saved at {saved}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_later_start_comes_after_the_files_of_a_clock_that_was_ahead() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(
+            folder
+                .path()
+                .join("events.out.tfevents.9999999998.host.7.0"),
+            "",
+        )
+        .unwrap();
+        drop(TensorBoard::new(folder.path(), Some(0), &[]).unwrap());
+        let name = latest(folder.path()).unwrap();
+        assert_eq!(name, Some(9_999_999_999));
     }
 }

@@ -43,7 +43,7 @@ fn a_wrong_type() {
         "base = \"tiny.toml\"\n\n[train]\nepochs = \"ten\"\n",
     );
     insta::assert_snapshot!(workspace.error(&["train", "ten.toml"]), @r#"
-    error: ten.toml:4:10: invalid value `"ten"` for `train.epochs`: expected integer >= 0
+    error: ten.toml:4:10: invalid value `"ten"` for `train.epochs`: expected integer from 0 to 4294967295
       |
     4 | epochs = "ten"
       |          ^^^^^
@@ -105,7 +105,7 @@ fn an_absent_device() {
     );
     assert!(!workspace.path("run").exists());
 
-    insta::assert_snapshot!(workspace.error(&["train", "tiny.toml", "--device", "gpu"]), @"error: `gpu` is no device: use `auto`, `cpu`, `wgpu`, `vulkan`, `metal`, `cuda` or `rocm`, with an index as in `cuda:1`");
+    insta::assert_snapshot!(workspace.error(&["train", "tiny.toml", "--device", "gpu"]), @r#"error: --set train.device="gpu": invalid value `"gpu"` for `train.device`: expected `auto`, `cpu`, `wgpu`, `vulkan`, `metal`, `cuda` or `rocm`, a GPU with an index up to 255 as in `cuda:1`"#);
 }
 
 #[test]

@@ -64,6 +64,21 @@ fn attention_has_a_record_for_dense_and_for_each_k_and_implementation() {
     }
 }
 
+/// Every input has its own dense operation to compare with.
+#[test]
+fn attention_is_measured_on_what_is_asked_for() {
+    let workspace = Workspace::empty();
+    let arguments = ["attention", "--device", "cpu", "--shape", "1,2,20,4"];
+    let inputs = ["--k", "3", "--input", "normal,sink,equal"];
+    let records = records(&workspace, &[&arguments[..], &inputs[..]].concat());
+    let found: Vec<(&str, &str)> = records
+        .iter()
+        .map(|r| (r["input"].as_str().unwrap(), r["kind"].as_str().unwrap()))
+        .collect();
+    let expected = ["normal", "sink", "equal"].map(|input| [(input, "dense"), (input, "knn")]);
+    assert_eq!(found, expected.as_flattened());
+}
+
 #[test]
 fn a_step_has_a_record_for_dense_and_for_knn() {
     let workspace = Workspace::empty();
@@ -97,6 +112,7 @@ fn nonsense_is_refused() {
             ["attention", "--implementation", "fast"],
             "auto, fused, flash, masked, gathered",
         ),
+        (["attention", "--input", "odd"], "normal, sink, equal"),
         (["attention", "--k", "0"], "invalid value '0' for '--k"),
         (
             ["attention", "--shape", "4294967296,4294967296,1,1"],

@@ -7,7 +7,7 @@ use burn::module::Module;
 use kvt_models::Model;
 use kvt_train::device;
 use kvt_train::engine::{
-    Checkpointer, End, Progress, Recorder, Session, Splits, Trainer, Weights, build_model,
+    Checkpointer, End, Progress, Recorder, Session, Splits, Start, Trainer, Weights, build_model,
     evaluate, load_checkpoint_model, load_plan, model_config, predict_batch,
 };
 use kvt_train::recipe::{AdamW, AdamWConfig, Ema, Schedule};
@@ -34,7 +34,7 @@ fn what_is_read_back_is_what_was_in_memory() {
     ]);
     let plan = load_plan(&workspace.path("tiny.toml"), &overrides).unwrap();
     // Leaves the run's folder as training finds it.
-    drop(Session::prepare(plan.clone(), false, &mut |_, _| {}).unwrap());
+    drop(Session::prepare(plan.clone(), Start::New, &mut |_, _| {}).unwrap());
     let run = RunDir::create(&plan.run.dir, true).unwrap();
     let device = device::resolve("cpu").unwrap().device;
     let splits = Splits::open(&plan, (16, 16), None, &mut |_, _| {}).unwrap();
@@ -56,7 +56,8 @@ fn what_is_read_back_is_what_was_in_memory() {
         model,
         schedule: Schedule::new(plan.schedule.clone(), plan.optim.lr, 3, plan.train.epochs),
         progress: Progress::default(),
-        checkpoints: Checkpointer::new(&run, splits.state()),
+        checkpoints: Checkpointer::new(&run, splits.state(), 1),
+        saved: false,
         recorder: &mut recorder,
         stop: &AtomicBool::new(false),
     };

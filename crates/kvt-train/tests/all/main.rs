@@ -3,19 +3,26 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod accumulate;
+mod bad_data;
 mod bad_input;
 mod bench;
 mod compare;
+#[cfg(unix)]
+mod damage;
 mod documents;
+mod dropout;
 mod ema;
 mod epochs;
 mod evaluation;
 mod families;
+mod foreign;
 mod predict_logits;
 mod restore;
 #[cfg(unix)]
 mod resume;
 mod schedule;
+#[cfg(unix)]
+mod signals;
 mod support;
 mod trajectory;
 mod weights;

@@ -33,7 +33,7 @@ every_epochs = 0
 every_steps = 5
 "#;
 
-const EPOCH: u64 = 24;
+pub(crate) const EPOCH: u64 = 24;
 const STEPS: u64 = 4 * EPOCH;
 
 /// Update from which on a run is killed or interrupted: the second epoch's, far from its end.
@@ -80,9 +80,7 @@ fn after_ctrl_c() {
     let workspace = workspace();
     let mut child = Running::start(&workspace, &[]);
     child.wait_for_step(&workspace, MIDDLE);
-    let pid = child.0.id().to_string();
-    let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
-    assert!(sent.success());
+    child.signal("INT");
     let status = child.wait();
     assert_eq!(status.code(), Some(130));
     let stderr = workspace.read("stderr.txt");
@@ -152,30 +150,30 @@ fn a_second_process_may_not_write_the_same_run() {
     assert!(child.0.try_wait().unwrap().is_none(), "it goes on");
 }
 
-fn workspace() -> Workspace {
+pub(crate) fn workspace() -> Workspace {
     let workspace = Workspace::with_data(32, 4);
     workspace.write("resume.toml", CONFIG);
     workspace
 }
 
-fn train(workspace: &Workspace, overrides: &[&str]) {
+pub(crate) fn train(workspace: &Workspace, overrides: &[&str]) {
     let arguments = arguments(overrides);
     workspace.kvt(&arguments).assert().success();
 }
 
-fn resume(workspace: &Workspace, overrides: &[&str]) {
+pub(crate) fn resume(workspace: &Workspace, overrides: &[&str]) {
     let mut arguments = arguments(overrides);
     arguments.push("--resume");
     workspace.kvt(&arguments).assert().success();
 }
 
-fn arguments<'a>(overrides: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn arguments<'a>(overrides: &[&'a str]) -> Vec<&'a str> {
     let mut arguments = vec!["train", "resume.toml"];
     arguments.extend(overrides.iter().flat_map(|&text| ["--set", text]));
     arguments
 }
 
-fn assert_same(workspace: &Workspace) {
+pub(crate) fn assert_same(workspace: &Workspace) {
     let found = outcome(workspace);
     let expected = &*UNINTERRUPTED;
     assert_eq!(found.steps, expected.steps);
@@ -216,7 +214,7 @@ fn outcome(workspace: &Workspace) -> Outcome {
 }
 
 /// The step of the last checkpoint.
-fn last_step(workspace: &Workspace) -> u64 {
+pub(crate) fn last_step(workspace: &Workspace) -> u64 {
     let name = workspace.last_checkpoint("run");
     let name = name.file_name().unwrap().to_str().unwrap();
     let step = name.strip_prefix("step-").unwrap();
@@ -224,34 +222,48 @@ fn last_step(workspace: &Workspace) -> u64 {
 }
 
 /// A training process, killed at the latest when the test ends.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    fn start(workspace: &Workspace, overrides: &[&str]) -> Self {
+    pub(crate) fn start(workspace: &Workspace, overrides: &[&str]) -> Self {
+        Self::start_as(Command::new(KVT).args(arguments(overrides)), workspace)
+    }
+
+    /// A command that becomes the program.
+    pub(crate) fn start_as(command: &mut Command, workspace: &Workspace) -> Self {
         let stderr = fs_err::File::create(workspace.path("stderr.txt")).unwrap();
-        let child = Command::new(KVT)
+        let child = command
             .current_dir(workspace.path(""))
-            .args(arguments(overrides))
             .stderr(Stdio::from(stderr.into_file()))
             .spawn();
         Self(child.unwrap())
     }
 
     /// Until there is a checkpoint of this step or a later one.
-    fn wait_for_step(&mut self, workspace: &Workspace, step: u64) {
-        let deadline = Instant::now() + Duration::from_secs(300);
+    pub(crate) fn wait_for_step(&mut self, workspace: &Workspace, step: u64) {
         let last = workspace.path("run/checkpoints/last");
-        while !last.exists() || last_step(workspace) < step {
+        self.wait_until(workspace, || last.exists() && last_step(workspace) >= step);
+    }
+
+    pub(crate) fn wait_until(&mut self, workspace: &Workspace, reached: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(300);
+        while !reached() {
             if let Some(status) = self.0.try_wait().unwrap() {
                 let stderr = workspace.read("stderr.txt");
                 panic!("ended too early, {status}: {stderr}");
             }
-            assert!(Instant::now() < deadline, "no step {step}");
+            assert!(Instant::now() < deadline, "it never came");
             sleep(Duration::from_millis(1));
         }
     }
 
-    fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         self.0.wait().unwrap()
     }
 }

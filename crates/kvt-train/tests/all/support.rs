@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 use assert_cmd::Command;
 use image::{Rgb, RgbImage};
 use kvt_models::weights::{self, StateDict};
-use kvt_train::engine::{End, Session, TrainError, load_plan};
-use kvt_train::run::{Event, Listener, RunError, StepRecord, read_events};
+use kvt_train::engine::{End, Session, Start, TrainError, load_plan};
+use kvt_train::run::{Event, Listener, RunError, StepRecord, read_log};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -128,7 +128,17 @@ impl Workspace {
     }
 
     pub(crate) fn log(&self, run: &str) -> Vec<Event> {
-        read_events(&self.path(run).join("log.jsonl")).unwrap()
+        let log = read_log(&self.path(run).join("log.jsonl")).unwrap();
+        assert_eq!(log.warning, None);
+        log.events
+    }
+
+    /// The names in a folder.
+    pub(crate) fn entries(&self, folder: &str) -> Vec<String> {
+        fs_err::read_dir(self.path(folder))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
     }
 
     /// The folder of a run's last checkpoint.
@@ -157,7 +167,7 @@ pub(crate) fn set(key: &str, path: &Path) -> String {
 /// Trains a configuration to its end, in this process.
 pub(crate) fn train(config: &Path, overrides: &[String]) -> Result<Vec<Event>, TrainError> {
     let plan = load_plan(config, overrides)?;
-    let session = Session::prepare(plan, false, &mut |_, _| {})?;
+    let session = Session::prepare(plan, Start::New, &mut |_, _| {})?;
     let mut heard = Heard::default();
     let end = session.train(&mut heard, &AtomicBool::new(false))?;
     assert_eq!(end, End::Finished);

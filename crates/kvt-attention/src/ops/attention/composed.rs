@@ -4,24 +4,30 @@
 //! Few scores are turned into probabilities once, which the gradient gets. Many are made block of
 //! queries by block of queries, and again for the gradient, which then gets nothing: beside inputs
 //! and outputs the memory is that of one block, whatever the length of the rows.
+//!
+//! Half types are widened first: rounded scores tie where others do not, and other keys would be kept.
 
 use burn::backend::{Backend, Scalar, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{Shape, Slice};
 
 use super::{AttentionSettings, KnnOps};
+use crate::ops::{narrow, widen};
 
 /// Scores that are kept, or made at a time: 128 MiB of them in f32.
 pub(super) const SCORES: usize = 1 << 25;
 
 /// Output, and the probabilities if there are at most `limit` of them; else a single number.
 pub(super) fn forward<B: KnnOps>(
-    [q, k, v]: [FloatTensor<B>; 3],
+    inputs: [FloatTensor<B>; 3],
     settings: AttentionSettings,
     limit: usize,
 ) -> (FloatTensor<B>, FloatTensor<B>) {
+    let dtype = inputs[0].dtype();
+    let [q, k, v] = inputs.map(widen::<B>);
     let Some(block) = block::<B>(&q, &k, limit) else {
         let probabilities = probabilities::<B>(q, k, settings);
-        return (B::float_matmul(probabilities.clone(), v), probabilities);
+        let out = B::float_matmul(probabilities.clone(), v);
+        return (narrow::<B>(out, dtype), probabilities);
     };
     let blocks = blocks::<B>(&q, block);
     // What is saved must exist; nobody looks at it.
@@ -31,11 +37,26 @@ pub(super) fn forward<B: KnnOps>(
         let probabilities = probabilities::<B>(q, k.clone(), settings);
         B::float_matmul(probabilities, v.clone())
     });
-    (B::float_cat(out.collect(), 2), saved)
+    (narrow::<B>(B::float_cat(out.collect(), 2), dtype), saved)
 }
 
 /// The gradients of q, k and v; `saved`, `settings` and `limit` are those of [`forward`].
 pub(super) fn backward<B: KnnOps>(
+    inputs: [FloatTensor<B>; 3],
+    saved: FloatTensor<B>,
+    grad: FloatTensor<B>,
+    settings: AttentionSettings,
+    limit: usize,
+) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    let dtype = inputs[0].dtype();
+    let [q, k, v] = inputs.map(widen::<B>);
+    let (q, k, v) = wide_backward::<B>([q, k, v], saved, widen::<B>(grad), settings, limit);
+    let narrow = |x| narrow::<B>(x, dtype);
+    (narrow(q), narrow(k), narrow(v))
+}
+
+/// [`backward`] in f32.
+fn wide_backward<B: KnnOps>(
     [q, k, v]: [FloatTensor<B>; 3],
     saved: FloatTensor<B>,
     grad: FloatTensor<B>,
@@ -70,7 +91,7 @@ pub(super) fn backward_from_inputs<B: KnnOps>(
     settings: AttentionSettings,
 ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
     let saved = match block::<B>(&q, &k, SCORES) {
-        None => probabilities::<B>(q.clone(), k.clone(), settings),
+        None => probabilities::<B>(widen::<B>(q.clone()), widen::<B>(k.clone()), settings),
         // Not looked at.
         Some(_) => rows::<B>(&q, 0, 1),
     };
@@ -142,65 +163,4 @@ pub(super) fn split<B: Backend>(qkv: &FloatTensor<B>, heads: usize) -> [FloatTen
 }
 
 #[cfg(test)]
-mod tests {
-    use burn::backend::{Flex, tensor::FloatTensor};
-    use burn::tensor::Shape;
-
-    use super::*;
-    use crate::ops::buffer::{tensor, values_of};
-
-    fn input(tokens: usize, seed: usize) -> FloatTensor<Flex> {
-        let shape = Shape::new([2, 3, tokens, 8]);
-        let values = (0..shape.num_elements())
-            .map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1000.0 - 1.0)
-            .collect();
-        tensor(values, shape)
-    }
-
-    fn settings(scale: f64, kept: usize) -> AttentionSettings {
-        AttentionSettings {
-            scale,
-            kept,
-            flash: false,
-        }
-    }
-
-    /// Every block of queries sees all keys, so nothing but the order of sums may differ.
-    #[test]
-    fn blocks_of_queries_give_what_all_queries_at_once_give() {
-        let (q, k, v) = (input(23, 1), input(17, 2), input(17, 3));
-        let grad = input(23, 4);
-        for kept in [1, 5, 17] {
-            let run = |limit| {
-                let inputs = || [q.clone(), k.clone(), v.clone()];
-                let settings = settings(0.3, kept);
-                let (out, saved) = forward::<Flex>(inputs(), settings, limit);
-                let (a, b, c) = backward::<Flex>(inputs(), saved, grad.clone(), settings, limit);
-                [out, a, b, c].map(|x| values_of(&x.to_contiguous()).to_vec())
-            };
-            let whole = run(usize::MAX);
-            // One query at a time, some, and all but one.
-            for limit in [1, 2 * 3 * 17 * 4, 2 * 3 * 17 * 22] {
-                for (blocks, whole) in run(limit).iter().zip(&whole) {
-                    assert_eq!(blocks.len(), whole.len());
-                    for (a, b) in blocks.iter().zip(whole) {
-                        assert!((a - b).abs() < 1e-5, "limit {limit}, k {kept}: {a} and {b}");
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_kept_does_not_grow_with_the_scores() {
-        let (q, k, v) = (input(64, 1), input(64, 2), input(64, 3));
-        let (_, saved) = forward::<Flex>(
-            [q.clone(), k.clone(), v.clone()],
-            settings(1.0, 9),
-            usize::MAX,
-        );
-        assert_eq!(saved.shape().num_elements(), 2 * 3 * 64 * 64);
-        let (_, saved) = forward::<Flex>([q, k, v], settings(1.0, 9), 1000);
-        assert_eq!(saved.shape().num_elements(), 2 * 3 * 8);
-    }
-}
+mod tests;

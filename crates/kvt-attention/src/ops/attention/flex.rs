@@ -5,8 +5,9 @@ use burn::tensor::{DType, Shape};
 
 use super::blocks::{Heads, Place, Problem};
 use super::{AttentionOps, AttentionSettings};
-use crate::ops::buffer::{narrow, tensor, widen};
+use crate::ops::buffer::tensor;
 use crate::ops::rows::RowState;
+use crate::ops::{narrow, widen};
 
 /// Floats of a [`RowState`].
 const STATE: usize = size_of::<RowState>() / size_of::<f32>();
@@ -24,7 +25,7 @@ impl AttentionOps for Flex {
         let problem = problem(&q, &k, &v, settings);
         let (out, saved) = forward(&problem);
         // [batch, query, heads, value_dim] to [batch, heads, query, value_dim], in place.
-        (narrow(out.permute(&[0, 2, 1, 3]), dtype), saved)
+        (narrow::<Flex>(out.permute(&[0, 2, 1, 3]), dtype), saved)
     }
 
     fn knn_attention_backward(
@@ -68,7 +69,7 @@ impl AttentionOps for Flex {
             let heads = place.token / place.dim.max(1);
             let part = out.narrow(1, place.offset, tokens * place.token);
             let part = part.reshape(Shape::new([problem.images, tokens, heads, place.dim]));
-            narrow(part.permute(&[0, 2, 1, 3]), dtype)
+            narrow::<Flex>(part.permute(&[0, 2, 1, 3]), dtype)
         });
         (q, k, v)
     }
@@ -79,7 +80,7 @@ impl AttentionOps for Flex {
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = qkv.dtype();
-        let qkv = widen(qkv).to_contiguous();
+        let qkv = widen::<Flex>(qkv).to_contiguous();
         let problem = packed(&qkv, heads, settings);
         let (out, saved) = forward(&problem);
         let out = out.reshape(Shape::new([
@@ -87,7 +88,7 @@ impl AttentionOps for Flex {
             problem.queries,
             heads * problem.v.place.dim,
         ]));
-        (narrow(out, dtype), saved)
+        (narrow::<Flex>(out, dtype), saved)
     }
 
     fn knn_self_attention_backward(
@@ -98,9 +99,9 @@ impl AttentionOps for Flex {
         settings: AttentionSettings,
     ) -> FloatTensor<Self> {
         let dtype = qkv.dtype();
-        let qkv = widen(qkv).to_contiguous();
+        let qkv = widen::<Flex>(qkv).to_contiguous();
         let problem = packed(&qkv, heads, settings);
-        let grad = widen(grad).to_contiguous();
+        let grad = widen::<Flex>(grad).to_contiguous();
         let [_, tokens, width] = grad.shape().dims();
         let grad_place = Place {
             offset: grad.layout().start_offset(),
@@ -118,7 +119,7 @@ impl AttentionOps for Flex {
         };
         let size = 3 * tokens * width;
         let out = problem.backward(grad, states(&saved), size, places);
-        narrow(tensor(out, qkv.shape()), dtype)
+        narrow::<Flex>(tensor(out, qkv.shape()), dtype)
     }
 }
 
@@ -191,7 +192,7 @@ fn packed(qkv: &FloatTensor<Flex>, heads: usize, settings: AttentionSettings) ->
 
 /// In f32, with the channels of a token side by side.
 fn prepare(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
-    let x = widen(x);
+    let x = widen::<Flex>(x);
     let [_, _, tokens, dim] = x.shape().dims();
     let fits = match *x.layout().strides() {
         // Positive strides, and tokens that do not overlap: no broadcast, no flip.

@@ -5,8 +5,9 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::GeluOps;
-use crate::ops::buffer::{changed_copy, narrow, nothing, tensor, values_of, widen};
+use crate::ops::buffer::{changed_copy, nothing, tensor, values_of};
 use crate::ops::math::exp;
+use crate::ops::{narrow, widen};
 
 /// Values handed to a thread at once.
 const BLOCK: usize = 16 * 1024;
@@ -14,24 +15,24 @@ const BLOCK: usize = 16 * 1024;
 impl GeluOps for Flex {
     fn exact_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
         let (dtype, shape) = (x.dtype(), x.shape());
-        let x = widen(x).to_contiguous();
+        let x = widen::<Self>(x).to_contiguous();
         let x = values_of(&x);
         let arch = Arch::new();
         let out = changed_copy(x, BLOCK, nothing(x.len(), BLOCK), |block, ()| {
             arch.dispatch(Forward(block));
         });
-        narrow(tensor(out, shape), dtype)
+        narrow::<Self>(tensor(out, shape), dtype)
     }
 
     fn exact_gelu_backward(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         let (dtype, shape) = (x.dtype(), x.shape());
-        let [x, grad] = [x, grad].map(|x| widen(x).to_contiguous());
+        let [x, grad] = [x, grad].map(|x| widen::<Self>(x).to_contiguous());
         let arch = Arch::new();
         let x = values_of(&x).par_chunks(BLOCK);
         let out = changed_copy(values_of(&grad), BLOCK, x, |grad, x| {
             arch.dispatch(Backward { grad, x });
         });
-        narrow(tensor(out, shape), dtype)
+        narrow::<Self>(tensor(out, shape), dtype)
     }
 }
 

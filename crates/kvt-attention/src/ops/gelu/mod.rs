@@ -41,7 +41,7 @@ fn cumulative<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
     B::float_mul_scalar(B::float_add_scalar(erf, 1.0.into()), 0.5.into())
 }
 
-/// `x Phi(x)`, GELU with the exact error function, on any device.
+/// `x Phi(x)`, GELU with the exact error function, on any device. The CPU computes in f32, also where x is f64.
 pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::exact_gelu(x.into_dispatch()))
 }

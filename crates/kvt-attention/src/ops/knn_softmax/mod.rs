@@ -36,7 +36,8 @@ pub trait KnnOps: Backend {
 }
 
 /// Softmax over the `k` largest scores of each row (last dimension) and zero elsewhere, on any
-/// device, with its own gradient. The softmax accumulates in f32.
+/// device, with its own gradient. All is computed in f32, also where scores come as f64, and given back in
+/// the type of the scores.
 ///
 /// # Panics
 /// If `k` is zero.

@@ -6,8 +6,9 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::{LayerNormOps, one_each};
-use crate::ops::buffer::{changed_copy, narrow, tensor, values_of, widen};
+use crate::ops::buffer::{changed_copy, tensor, values_of};
 use crate::ops::math::{dot, sum};
+use crate::ops::{narrow, widen};
 
 /// Parts of the sums over the rows: a constant, so that they do not depend on the number of threads.
 const PARTS: usize = 16;
@@ -20,7 +21,7 @@ impl LayerNormOps for Flex {
         epsilon: f64,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = x.dtype();
-        let [x, gamma, beta] = [x, gamma, beta].map(|x| widen(x).to_contiguous());
+        let [x, gamma, beta] = [x, gamma, beta].map(|x| widen::<Self>(x).to_contiguous());
         let shape = x.shape();
         let (width, part) = sizes(&shape);
         let empty = || FloatTensor::<Self>::empty(one_each(&shape), DType::F32);
@@ -42,7 +43,7 @@ impl LayerNormOps for Flex {
                 });
             },
         );
-        (narrow(tensor(out, shape), dtype), mean, inverse)
+        (narrow::<Self>(tensor(out, shape), dtype), mean, inverse)
     }
 
     fn normalize_backward(
@@ -53,7 +54,7 @@ impl LayerNormOps for Flex {
         grad: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = x.dtype();
-        let [x, gamma, mut grad] = [x, gamma, grad].map(|x| widen(x).to_contiguous());
+        let [x, gamma, mut grad] = [x, gamma, grad].map(|x| widen::<Self>(x).to_contiguous());
         let shape = x.shape();
         let (width, part) = sizes(&shape);
         let mut sums = vec![[Vec::new(), Vec::new()]; PARTS];
@@ -85,8 +86,12 @@ impl LayerNormOps for Flex {
                 }
             }
         }
-        let [gamma_grad, beta_grad] = totals.map(|total| narrow(total, dtype));
-        (narrow(tensor(out, shape), dtype), gamma_grad, beta_grad)
+        let [gamma_grad, beta_grad] = totals.map(|total| narrow::<Self>(total, dtype));
+        (
+            narrow::<Self>(tensor(out, shape), dtype),
+            gamma_grad,
+            beta_grad,
+        )
     }
 }
 

@@ -6,8 +6,9 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::{AdamWStep, OptimizerOps};
-use crate::ops::buffer::{changed_copy, narrow, tensor, values_of, widen};
+use crate::ops::buffer::{changed_copy, tensor, values_of};
 use crate::ops::math::dot;
+use crate::ops::{narrow, widen};
 
 /// Values handed to a thread at once: a constant, so that sums do not depend on their number.
 const BLOCK: usize = 16 * 1024;
@@ -15,7 +16,7 @@ const BLOCK: usize = 16 * 1024;
 impl OptimizerOps for Flex {
     fn square_sum(x: FloatTensor<Self>) -> FloatTensor<Self> {
         let dtype = x.dtype();
-        let x = widen(x).to_contiguous();
+        let x = widen::<Self>(x).to_contiguous();
         let arch = Arch::new();
         let sums: Vec<f32> = values_of(&x)
             .par_chunks(BLOCK)
@@ -23,7 +24,7 @@ impl OptimizerOps for Flex {
             .collect();
         // Few numbers of much the same size: in f64 their sum is as good as exact.
         let sum = sums.into_iter().map(f64::from).sum::<f64>() as f32;
-        narrow(tensor(vec![sum], Shape::new([1])), dtype)
+        narrow::<Self>(tensor(vec![sum], Shape::new([1])), dtype)
     }
 
     fn adamw(
@@ -35,7 +36,7 @@ impl OptimizerOps for Flex {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let (dtype, shape) = (weight.dtype(), weight.shape());
         let [weight, grad, mut first, mut second] =
-            [weight, grad, first, second].map(|x| widen(x).to_contiguous());
+            [weight, grad, first, second].map(|x| widen::<Self>(x).to_contiguous());
         let arch = Arch::new();
         let others = values_of(&grad)
             .par_chunks(BLOCK)
@@ -49,8 +50,12 @@ impl OptimizerOps for Flex {
                 arch.dispatch(|| update(weight, grad, first, second, step));
             },
         );
-        let weight = narrow(tensor(weight, shape), dtype);
-        (weight, narrow(first, dtype), narrow(second, dtype))
+        let weight = narrow::<Self>(tensor(weight, shape), dtype);
+        (
+            weight,
+            narrow::<Self>(first, dtype),
+            narrow::<Self>(second, dtype),
+        )
     }
 }
 

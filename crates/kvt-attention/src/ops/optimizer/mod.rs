@@ -82,7 +82,7 @@ pub fn square_sum(x: Tensor<1>) -> Tensor<1> {
 }
 
 /// One update of AdamW: the new weight, and the new first and second moment. All flat, of one length
-/// and type, and without autodiff.
+/// and type, and without autodiff. Computed in f32, also where they are f64.
 ///
 /// # Panics
 /// If the lengths or the types differ.

@@ -1,5 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::BTreeMap;
+
+use ::safetensors::SafeTensors;
+
 use super::*;
 
 fn weights() -> StateDict {
@@ -29,20 +33,6 @@ fn a_written_file_reads_back() {
     assert_eq!(header.metadata().as_ref().unwrap()["model"], "deit");
     // Nothing but the file is left behind.
     assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 1);
-}
-
-/// Swin checkpoints may hold masks: what is no weight does not make the others unreadable.
-#[test]
-fn masks_of_bools_are_read_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("mask.safetensors");
-    let mask = TensorView::new(Dtype::BOOL, vec![3], &[1, 0, 1]).unwrap();
-    let bytes = safetensors::serialize([("attn_mask", mask)], None).unwrap();
-    fs_err::write(&path, bytes).unwrap();
-    let read = read(&path).unwrap();
-    let mask = read.get("attn_mask").unwrap();
-    assert_eq!(mask.shape().to_vec(), [3]);
-    assert_eq!(mask.as_bytes(), [1, 0, 1]);
 }
 
 #[test]
@@ -111,4 +101,41 @@ fn errors_name_the_file() {
     let empty = folder.path().join("empty.safetensors");
     write(&empty, &StateDict::default(), &BTreeMap::new()).unwrap();
     assert!(message(&empty).contains("has no tensors"));
+}
+
+/// What is no weight, although it has its name: said before anything is read for ever.
+#[cfg(unix)]
+#[test]
+fn pipes_folders_and_devices_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for ending in ["safetensors", "pth"] {
+        let pipe = folder.path().join(format!("pipe.{ending}"));
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let device = folder.path().join(format!("device.{ending}"));
+        std::os::unix::fs::symlink("/dev/zero", &device).unwrap();
+        let inner = folder.path().join(format!("folder.{ending}"));
+        fs_err::create_dir(&inner).unwrap();
+        for path in [pipe, device, inner] {
+            let error = read(&path).unwrap_err();
+            assert!(matches!(error, WeightsError::NotAFile { .. }), "{error}");
+            let name = path.display().to_string();
+            assert!(error.to_string().contains(&name), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_pointer_of_git_lfs_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let pointer = "version https://git-lfs.github.com/spec/v1\n\
+                   oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n\
+                   size 22895624\n";
+    for name in ["w.safetensors", "w.pth"] {
+        let path = folder.path().join(name);
+        fs_err::write(&path, pointer).unwrap();
+        let message = read(&path).unwrap_err().to_string();
+        assert!(message.contains(name), "{message}");
+        assert!(message.contains("run `git lfs pull`"), "{message}");
+    }
 }

@@ -32,7 +32,7 @@ fn impossible_values_are_all_reported() {
     10 | betas = [0.9, 1.0]
        |         ^^^^^^^^^^
 
-    configs/x.toml:11:6: invalid value `NaN` for `optim.lr`: expected more than 0.0
+    configs/x.toml:11:6: invalid value `NaN` for `optim.lr`: expected a value in (0.0, 1e30]
        |
     11 | lr = nan
        |      ^^^
@@ -61,34 +61,64 @@ fn every_number_has_a_range() {
         "model.attn_drop=-0.1",
         "model.attention.temperature=0",
         "model.attention.temperature=inf",
+        "model.attention.temperature=1e-300",
+        "model.attention.temperature=1e300",
         "model.attention.neighbors=-1",
         "model.attention.neighbors=0.0",
         "model.attention.neighbors=[]",
         "init.weights=w.bin",
         "data.train=",
         "data.prefetch=0",
+        "data.max_pixels=0",
+        "data.prefetch=1000000000000",
+        "data.workers=1000000000",
         "data.shapes.clutter=1.1",
         "data.shapes.image_size=4",
+        "data.shapes.image_size=1000000",
+        "data.shapes.train_per_class=1000000000000",
         "data.shapes.val_per_class=0",
         "augment.hflip=2",
+        "augment.padding=70000",
         "augment.std=[0, 1, 1]",
+        "augment.std=[1, 1e-300, 1]",
+        "augment.std=[1, 1, inf]",
         "augment.mean=[nan, 1, 1]",
+        "augment.mean=[1e300, 1, 1]",
         "augment.ratio=[2, 1]",
         "augment.crop_pct=0",
+        "augment.crop_pct=1e-6",
+        "optim.lr=inf",
+        "optim.lr=1e300",
         "optim.eps=0",
+        "optim.eps=1e-300",
+        "optim.eps=1e300",
         "optim.weight_decay=-1",
+        "optim.weight_decay=1e300",
         "optim.clip_norm=inf",
         "schedule.warmup_epochs=-1",
+        "schedule.warmup_epochs=inf",
+        "schedule.warmup_lr=1e300",
         "schedule.min_lr=-1",
+        "schedule.min_lr=1e300",
         "loss.label_smoothing=1",
         "ema.decay=1",
         "ema.decay=-0.1",
         "ema.decay=nan",
         "train.batch_size=0",
+        "train.batch_size=4294967296",
         "train.accumulate=0",
+        "train.accumulate=4294967296",
+        "train.epochs=4294967296",
         "train.max_steps=0",
+        "train.device=",
+        "train.device=gpu",
+        "train.device=cuda:99999999999",
+        "train.device=cpu:3",
+        "train.device=wgpu:...",
         "eval.batch_size=0",
+        "eval.batch_size=1000000000000",
         "log.every_steps=0",
+        "checkpoint.keep_last=0",
         "run.dir=",
     ];
     for set in refused {
@@ -113,4 +143,45 @@ fn missing_keys_say_where_to_put_them() {
 
     2 problems in the configuration
     "#);
+}
+
+/// The generator of shapes has ranges of its own, for those who come from elsewhere: `config check` says the same.
+#[test]
+fn shapes_that_the_configuration_allows_are_those_that_can_be_made() {
+    use crate::data::shapes::ShapesConfig;
+    let of = |set: &dyn Fn(&mut ShapesConfig)| {
+        let mut shapes = ShapesConfig::default();
+        set(&mut shapes);
+        shapes.validate().is_ok()
+    };
+    for number in [0, 1, 2, 7, 8, 10, 11, 1024, 1025, 100_000, 100_001] {
+        for (key, made) in [
+            (
+                "image_size",
+                of(&|shapes| shapes.image_size = u32::try_from(number).unwrap()),
+            ),
+            ("classes", of(&|shapes| shapes.classes = number)),
+            (
+                "train_per_class",
+                of(&|shapes| shapes.train_per_class = number),
+            ),
+            ("val_per_class", of(&|shapes| shapes.val_per_class = number)),
+        ] {
+            let set = format!("data.shapes.{key}={number}");
+            assert_eq!(plan_of(SMALL, &[&set]).is_ok(), made, "{set}");
+        }
+    }
+}
+
+/// The largest numbers that are allowed do not wrap when they are multiplied.
+#[test]
+fn the_largest_update_can_be_counted() {
+    let sets = ["train.batch_size=65536", "train.accumulate=65536"];
+    let plan = plan_of(SMALL, &sets).unwrap();
+    let images = plan.train.batch_size.checked_mul(plan.train.accumulate);
+    assert_eq!(images, Some(1 << 32));
+    assert_eq!(plan.eval.batch_size, 131_072);
+    // What the default leads to may also be written.
+    let text = resolved_toml(&plan);
+    assert_eq!(plan_of(&text, &[]).unwrap().eval, plan.eval);
 }

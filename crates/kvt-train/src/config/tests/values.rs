@@ -28,6 +28,8 @@ fn defaults_are_those_of_the_deit_recipe() {
     workers = "auto"
     prefetch = 4
     on_error = "fail"
+    max_pixels = 178956970
+    check_sizes = true
 
     [data.shapes]
     image_size = 32
@@ -88,6 +90,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     [checkpoint]
     every_epochs = 1
     every_steps = 0
+    keep_last = 2
 
     [run]
     dir = "runs/x"
@@ -189,4 +192,41 @@ fn only_the_model_can_be_asked_for() {
     let document = Document::from_text(Path::new("x.toml"), text, &[]).unwrap();
     assert!(document.plan(MODELS).is_err());
     assert_eq!(document.model_plan(MODELS).unwrap().depth, [2]);
+}
+
+#[test]
+fn an_override_is_one_value() {
+    let lines = error_of(SMALL, &["train.epochs=3\ntrain.batch_size=7"]);
+    assert!(
+        lines.starts_with("--set train.epochs=3\ntrain.batch_size=7: the value has several lines"),
+        "{lines}"
+    );
+    assert!(
+        lines.contains("give each key a `--set` of its own"),
+        "{lines}"
+    );
+    for set in ["run.dir=a\nb", "run.dir=a\rb", "seed=1\n[train]\nepochs=3"] {
+        let message = error_of(SMALL, &[set]);
+        assert!(message.contains("several lines"), "{set:?}: {message}");
+    }
+    // A list over several lines is one value all the same, and so is a text that says what it holds.
+    let plan = plan_of(SMALL, &["optim.betas=[0.8,\n 0.9]", "run.dir=\"a\\nb\""]).unwrap();
+    assert_eq!(plan.optim.betas, [0.8, 0.9]);
+    assert_eq!(plan.run.dir, Path::new("a\nb"));
+    // What follows a number makes it a word.
+    for set in ["train.epochs=3 4", "train.epochs=3, train.batch_size=7"] {
+        let message = error_of(SMALL, &[set]);
+        assert!(message.contains("expected integer"), "{set}: {message}");
+    }
+}
+
+#[test]
+fn a_key_of_a_hundred_thousand_parts() {
+    let set = format!("{}a=1", "a.".repeat(100_000));
+    let message = error_of(SMALL, &[&set]);
+    assert!(message.contains("no key has so many parts"));
+    let text = format!("{SMALL}[x]\n{set}\n");
+    assert!(error_of(&text, &[]).contains("not valid TOML"));
+    let text = format!("{SMALL}[x]\na = {}\n", "[".repeat(100_000));
+    assert!(error_of(&text, &[]).contains("not valid TOML"));
 }

@@ -1,6 +1,6 @@
 //! `[model]`.
 
-use std::ops::RangeBounds as _;
+use std::ops::{RangeBounds as _, RangeInclusive};
 
 use super::{Checks, POSITIVE, SHARE};
 use crate::config::choices::RawAttentionKind;
@@ -8,6 +8,9 @@ use crate::config::document::closest;
 use crate::config::plan::{AttentionKind, AttentionPlan, ModelPlan, NeighborsSetting};
 use crate::config::problem::Problem;
 use crate::config::raw::{RawNeighbor, RawNeighbors};
+
+/// Outside of these scores are all the same in 32 bits, or no numbers.
+const TEMPERATURES: RangeInclusive<f64> = 1e-6..=1e6;
 
 impl Checks<'_> {
     pub(super) fn model(&mut self, known_models: &[&str]) -> ModelPlan {
@@ -77,7 +80,7 @@ impl Checks<'_> {
                     implementation: raw.implementation,
                 },
             },
-            temperature: self.number("model.attention.temperature", raw.temperature, POSITIVE),
+            temperature: self.number("model.attention.temperature", raw.temperature, TEMPERATURES),
         }
     }
 

@@ -9,6 +9,7 @@ use image::ImageFormat;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::staging::{self, Staging};
 use super::{Figure, render};
 use crate::data::DataError;
 use kvt_attention::Key;
@@ -202,7 +203,8 @@ impl ShapesConfig {
     }
 }
 
-/// Uses the data set in `dir` if it was generated with these settings, or generates it if there is nothing.
+/// Uses the data set in `dir` if it was generated with these settings, or generates it if there is nothing. Removes what
+/// killed processes left beside it.
 ///
 /// # Errors
 ///
@@ -214,8 +216,14 @@ pub fn ensure(
 ) -> Result<Summary, DataError> {
     config.validate()?;
     if is_vacant(dir)? {
-        return generate(config, dir, progress);
+        return make(config, dir, progress);
     }
+    staging::remove_left_over(parent(dir));
+    found(config, dir)
+}
+
+/// The data set in `dir`, if it was generated with these settings.
+fn found(config: &ShapesConfig, dir: &Path) -> Result<Summary, DataError> {
     let path = dir.join(MANIFEST);
     if !path.is_file() {
         return Err(DataError::NotShapes(dir.to_owned()));
@@ -244,31 +252,35 @@ fn config_differences(found: &Manifest, config: &ShapesConfig) -> Result<String,
 }
 
 /// Writes the data set to `dir`, which must be empty or not exist: `train/<class>/00000.png`, `val/<class>/...`, and
-/// a manifest. The folder appears whole or not at all. `progress` is called with (done, total) images.
+/// a manifest. The folder appears whole or not at all. If another process was faster and made the same, that is taken.
+/// `progress` is called with (done, total) images.
 ///
 /// # Errors
 ///
-/// Settings out of range, a folder that is not empty, or a file that can not be written.
+/// Settings out of range, a folder that is not empty, or a file that cannot be written.
 pub fn generate(
     config: &ShapesConfig,
     dir: &Path,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Summary, DataError> {
     config.validate()?;
-    if !is_vacant(dir)? {
-        return Err(DataError::NotShapes(dir.to_owned()));
+    match is_vacant(dir)? {
+        true => make(config, dir, progress),
+        false => Err(DataError::NotShapes(dir.to_owned())),
     }
-    let parent = match dir.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+}
+
+fn make(
+    config: &ShapesConfig,
+    dir: &Path,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Summary, DataError> {
+    let parent = parent(dir);
     fs_err::create_dir_all(parent)?;
+    staging::remove_left_over(parent);
     // Beside the target, so that the last step is a rename.
-    let staging = tempfile::Builder::new()
-        .prefix(".shapes-")
-        .tempdir_in(parent)?;
-    // A folder in the temporary one, which only its owner may enter.
-    let root = staging.path().join("data");
+    let staging = Staging::create(parent)?;
+    let root = staging.data();
     let mut jobs = Vec::new();
     for split in [Split::Train, Split::Val] {
         for figure in config.figures() {
@@ -294,11 +306,22 @@ pub fn generate(
         reason: error.to_string(),
     })?;
     fs_err::write(&path, text)?;
-    if dir.is_dir() {
-        fs_err::remove_dir(dir)?;
+    // Not all systems rename onto an empty folder; one that is not empty stays.
+    let _ = std::fs::remove_dir(dir);
+    match fs_err::rename(&root, dir) {
+        Ok(()) => Ok(config.summary(dir, true)),
+        // Another process was faster.
+        Err(error) if is_vacant(dir)? => Err(error.into()),
+        Err(_) => found(config, dir),
     }
-    fs_err::rename(&root, dir)?;
-    Ok(config.summary(dir, true))
+}
+
+/// The folder in which `dir` is or will be.
+fn parent(dir: &Path) -> &Path {
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 /// Draws and writes on all cores; `progress` is called on this thread.

@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::data::{ClassOrder, ImageFolder, decode};
+use crate::data::{ClassOrder, ImageFolder, ImageLimits, decode};
 
 fn small() -> ShapesConfig {
     ShapesConfig {
@@ -25,11 +25,76 @@ fn is_made_once_and_reused() {
     let train = ImageFolder::open(dir.join("train"), ClassOrder::Byte).unwrap();
     assert_eq!(train.classes, made.classes);
     assert_eq!(train.class_counts(), [3, 3, 3]);
-    let image = decode(&dir.join("val/square/00001.png")).unwrap();
+    let path = dir.join("val/square/00001.png");
+    let image = decode(&path, ImageLimits::default()).unwrap();
     let key = small().key(Split::Val, Figure::Square, 1);
     assert_eq!(image, render(Figure::Square, 16, 0.5, 0.3, key));
     // Nothing is left beside it.
     assert_eq!(fs_err::read_dir(dir.parent().unwrap()).unwrap().count(), 1);
+}
+
+/// Two that found nothing there and generate at the same time.
+fn at_once(configs: [ShapesConfig; 2], dir: &Path) -> [Result<Summary, DataError>; 2] {
+    let begun = std::sync::Barrier::new(2);
+    let run = |config: ShapesConfig| {
+        let mut first = true;
+        ensure(&config, dir, &mut |_, _| {
+            // Neither is done before both have begun.
+            if std::mem::take(&mut first) {
+                begun.wait();
+            }
+        })
+    };
+    std::thread::scope(|scope| {
+        let threads = configs.map(|config| scope.spawn(|| run(config)));
+        threads.map(|thread| thread.join().unwrap())
+    })
+}
+
+#[test]
+fn two_that_generate_the_same_both_have_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("shapes");
+    for _ in 0..20 {
+        let [a, b] = at_once([small(), small()], &dir).map(Result::unwrap);
+        assert_ne!(a.generated, b.generated, "one is taken");
+        assert_eq!((a.train, a.val), (b.train, b.val));
+        let train = ImageFolder::open(dir.join("train"), ClassOrder::Byte).unwrap();
+        assert_eq!(train.class_counts(), [3, 3, 3]);
+        // Nothing is left beside it.
+        assert_eq!(fs_err::read_dir(temp.path()).unwrap().count(), 1);
+        fs_err::remove_dir_all(&dir).unwrap();
+    }
+}
+
+#[test]
+fn of_two_that_differ_the_slower_one_is_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("shapes");
+    let other = ShapesConfig { seed: 4, ..small() };
+    let [a, b] = at_once([small(), other], &dir);
+    let (made, refused) = match a {
+        Ok(made) => (made, b.unwrap_err()),
+        Err(refused) => (b.unwrap(), refused),
+    };
+    assert!(made.generated);
+    assert!(
+        matches!(refused, DataError::OtherShapes { .. }),
+        "{refused}"
+    );
+}
+
+#[test]
+fn what_killed_processes_left_is_removed() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("shapes");
+    let left = temp.path().join(".shapes-Ab3dE6");
+    // Before it is generated, and once it is there.
+    for generated in [true, false] {
+        fs_err::create_dir_all(left.join("data/train/circle")).unwrap();
+        let made = ensure(&small(), &dir, &mut |_, _| {}).unwrap();
+        assert_eq!((made.generated, left.exists()), (generated, false));
+    }
 }
 
 #[test]

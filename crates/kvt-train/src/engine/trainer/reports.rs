@@ -2,11 +2,11 @@
 
 use super::{Trainer, Update, due};
 use crate::data::Loader;
-use crate::engine::{Evaluation, TrainError};
+use crate::engine::{Evaluation, LogSums, TrainError};
 use crate::run::{EpochRecord, EvalRecord, Event, Listener, Note, StepRecord, Topic};
 
 impl Trainer<'_, '_> {
-    /// Logs an update, if it is one of those to be logged.
+    /// Tells of an update, and logs it with those before it if a line is due.
     pub(super) fn report_step(
         &mut self,
         update: &Update,
@@ -14,18 +14,29 @@ impl Trainer<'_, '_> {
         data_wait: f64,
     ) -> Result<(), TrainError> {
         let position = self.progress.position;
-        if !due(position.step, self.plan.log.every_steps) {
-            return Ok(());
-        }
-        self.recorder.event(&Event::Step(StepRecord {
+        let record = |sums: LogSums| StepRecord {
             step: position.step,
             epoch: position.epoch,
-            loss: update.loss,
+            loss: sums.loss / sums.updates as f64,
             lr: update.lr,
+            grad_norm: sums.grad_norm / sums.updates as f64,
+            images_per_second: sums.images as f64 / sums.seconds,
+            data_wait: sums.data_wait / sums.updates as f64,
+        };
+        let one = LogSums {
+            updates: 1,
+            loss: update.loss,
             grad_norm: update.grad_norm,
-            images_per_second: update.images as f64 / seconds,
+            images: update.images as u64,
+            seconds,
             data_wait,
-        }))?;
+        };
+        self.recorder.progress(&record(one));
+        self.progress.log.add(one);
+        if due(position.step, self.plan.log.every_steps) {
+            let sums = std::mem::take(&mut self.progress.log);
+            self.recorder.event(&Event::Step(record(sums)))?;
+        }
         Ok(())
     }
 

@@ -18,6 +18,7 @@ fn save(checkpoints: &Checkpoints, step: u64, best: bool) -> Saved {
     checkpoints
         .save(
             step,
+            Stage::Done,
             &mut [("model", &mut model), ("optim", &mut optim)],
             &step,
             best,
@@ -57,12 +58,9 @@ fn last_and_best_are_kept_and_the_others_deleted() {
     assert_eq!(load(&checkpoints, Which::Last), (40, None));
     assert_eq!(load(&checkpoints, Which::Best), (20, None));
     let path = checkpoints.folder.join("step-00000020");
+    assert_eq!(load(&checkpoints, Which::from(path.as_path())), (20, None));
     assert_eq!(
-        load(&checkpoints, Which::from(path.to_str().unwrap())),
-        (20, None)
-    );
-    assert_eq!(
-        [Which::from("last"), Which::from("best")],
+        ["last", "best"].map(|name| Which::from(Path::new(name))),
         [Which::Last, Which::Best]
     );
 }
@@ -82,7 +80,7 @@ fn nothing_saved_is_told_apart_from_something_broken() {
     fs::remove_file(checkpoints.folder.join("step-00000001/model")).unwrap();
     let error = checkpoints.load(Which::Last).unwrap_err();
     assert!(
-        matches!(error, RunError::BrokenCheckpoint { .. }),
+        matches!(error, RunError::NoUsableCheckpoint { .. }),
         "{error}"
     );
 }
@@ -237,7 +235,7 @@ fn a_failing_writer_leaves_the_previous_checkpoint_and_no_rest() {
         )))
     };
     let error = checkpoints
-        .save(2, &mut [("model", &mut model)], &2_u64, true)
+        .save(2, Stage::Done, &mut [("model", &mut model)], &2_u64, true)
         .unwrap_err();
     assert_eq!(error.to_string(), "disk full");
     assert_eq!(entries(&checkpoints), before);
@@ -263,10 +261,183 @@ fn a_step_saved_again_replaces_the_first_only_when_complete() {
 }
 
 #[test]
-fn steps_beyond_eight_digits_still_count_as_newer() {
-    assert!(age("step-100000000") > age("step-99999999"));
-    assert!(age("step-00000010") > age("step-00000009-2"));
-    assert!(age("step-x") < age("step-00000000"));
+fn of_the_latest_steps_one_checkpoint_each_is_kept() {
+    let (_folder, checkpoints) = setup();
+    let checkpoints = checkpoints.keep_last(2);
+    let mut none: [FileWriter<'_, RunError>; 0] = [];
+    for step in [10, 20, 30] {
+        for stage in [Stage::BeforeEval, Stage::Done] {
+            let best = step == 10 && stage == Stage::Done;
+            checkpoints
+                .save(step, stage, &mut none, &step, best)
+                .unwrap();
+        }
+    }
+    fs::create_dir(checkpoints.folder.join("step-00000010-mine")).unwrap();
+    checkpoints
+        .save(40, Stage::BeforeEval, &mut none, &40, false)
+        .unwrap();
+    let expected = [
+        "best",
+        "last",
+        // The best, somebody's own folder, and the two latest steps.
+        "step-00000010",
+        "step-00000010-mine",
+        "step-00000030",
+        "step-00000040-before-eval",
+    ];
+    assert_eq!(entries(&checkpoints), expected);
+}
+
+fn settle(
+    checkpoints: &Checkpoints,
+    which: Which<'_>,
+    best: Option<u64>,
+) -> (u64, Vec<String>, bool) {
+    let mut recovered = checkpoints.recover(which).unwrap();
+    let settled = checkpoints.settle(&mut recovered, best.map(Some)).unwrap();
+    let warnings = settled.warnings.iter().map(ToString::to_string).collect();
+    // Whatever was in the way, the next start finds an orderly folder.
+    let step = recovered.checkpoint.state().unwrap();
+    assert_eq!(load(checkpoints, Which::Last), (step, None));
+    (step, warnings, settled.best_is_lost)
+}
+
+/// Steps 1 (the best) to 3, all kept.
+fn three() -> (TempDir, Checkpoints) {
+    let (folder, checkpoints) = setup();
+    let checkpoints = checkpoints.keep_last(9);
+    for step in 1..=3 {
+        save(&checkpoints, step, step == 1);
+    }
+    (folder, checkpoints)
+}
+
+#[test]
+fn a_broken_last_checkpoint_is_set_aside_and_not_deleted() {
+    let (_folder, checkpoints) = three();
+    fs::write(checkpoints.folder.join("step-00000003/model"), "modem 3").unwrap();
+    let (step, warnings, best_is_lost) = settle(&checkpoints, Which::Last, Some(1));
+    assert_eq!((step, best_is_lost), (2, false));
+    assert!(
+        warnings[0].contains("set-aside-step-00000003"),
+        "{warnings:?}"
+    );
+    for _ in 0..2 {
+        save(&checkpoints, 3, false);
+    }
+    let aside = checkpoints.folder.join("set-aside-step-00000003/model");
+    assert_eq!(fs::read_to_string(aside).unwrap(), "modem 3");
+}
+
+#[test]
+fn going_on_from_an_older_checkpoint_keeps_the_newer_ones_aside() {
+    let (_folder, checkpoints) = three();
+    let best = settle(&checkpoints, Which::Best, Some(1));
+    assert_eq!((best.0, best.1.len(), best.2), (1, 2, false));
+    let names = [
+        "best",
+        "last",
+        "set-aside-step-00000002",
+        "set-aside-step-00000003",
+        "step-00000001",
+    ];
+    assert_eq!(entries(&checkpoints), names);
+    // And back again, by any way of naming it.
+    let aside = checkpoints.folder.join("set-aside-step-00000002");
+    assert_eq!(settle(&checkpoints, Which::Path(&aside), Some(1)).0, 2);
+    let name = Path::new("set-aside-step-00000003");
+    assert_eq!(settle(&checkpoints, Which::Path(name), Some(1)).0, 3);
+    assert_eq!(
+        settle(
+            &checkpoints,
+            Which::Path(Path::new("step-00000002")),
+            Some(1)
+        )
+        .0,
+        2
+    );
+}
+
+#[test]
+fn checkpoints_of_other_runs_are_refused() {
+    let (_folder, checkpoints) = three();
+    let (_other, others) = three();
+    for path in [others.folder.join("step-00000001"), "/".into(), "..".into()] {
+        let error = checkpoints.recover(Which::Path(&path)).unwrap_err();
+        assert!(
+            matches!(error, RunError::ForeignCheckpoint { .. }),
+            "{error}"
+        );
+    }
+    let error = checkpoints
+        .recover(Which::Path(Path::new("step-9")))
+        .unwrap_err();
+    assert!(error.to_string().contains("step-9"), "{error}");
+}
+
+#[test]
+fn a_lost_best_is_found_again_or_said_to_be_lost() {
+    // Only the pointer is lost, or garbage, or it names another one: the checkpoint tells.
+    for damage in [None, Some(""), Some("../x"), Some("step-00000002")] {
+        let (_folder, checkpoints) = three();
+        match damage {
+            None => fs::remove_file(checkpoints.folder.join(BEST)).unwrap(),
+            Some(text) => fs::write(checkpoints.folder.join(BEST), text).unwrap(),
+        }
+        assert_eq!(
+            settle(&checkpoints, Which::Last, Some(1)),
+            (3, vec![], false)
+        );
+        assert_eq!(load(&checkpoints, Which::Best), (1, None));
+    }
+    // It is broken.
+    let (_folder, checkpoints) = three();
+    fs::write(checkpoints.folder.join("step-00000001/model"), "").unwrap();
+    let (_, warnings, best_is_lost) = settle(&checkpoints, Which::Last, Some(1));
+    assert!(
+        best_is_lost && warnings[0].contains("set-aside-step-00000001"),
+        "{warnings:?}"
+    );
+    // It is gone.
+    let (_folder, checkpoints) = three();
+    fs::remove_dir_all(checkpoints.folder.join("step-00000001")).unwrap();
+    assert!(settle(&checkpoints, Which::Last, Some(1)).2);
+    assert!(matches!(
+        checkpoints.load(Which::Best),
+        Err(RunError::NoCheckpoint { .. })
+    ));
+    // No evaluation yet at the checkpoint: what is pointed to is of steps that will be done again.
+    let (_folder, checkpoints) = three();
+    assert!(!settle(&checkpoints, Which::Last, None).2);
+    assert!(!checkpoints.folder.join(BEST).exists());
+}
+
+#[test]
+fn a_checkpoint_that_was_not_yet_the_last_is_done_again() {
+    let (_folder, checkpoints) = three();
+    checkpoints.point(LAST, "step-00000002").unwrap();
+    checkpoints.point(BEST, "step-00000003").unwrap();
+    assert_eq!(
+        settle(&checkpoints, Which::Last, Some(1)),
+        (2, vec![], false)
+    );
+    assert_eq!(
+        entries(&checkpoints),
+        ["best", "last", "step-00000001", "step-00000002"]
+    );
+    assert_eq!(load(&checkpoints, Which::Best), (1, None));
+}
+
+#[test]
+fn choosing_changes_nothing() {
+    let (_folder, checkpoints) = three();
+    fs::write(checkpoints.folder.join("step-00000003/model"), "").unwrap();
+    fs::create_dir(checkpoints.folder.join(".step-00000004.tmp-1")).unwrap();
+    let before = entries(&checkpoints);
+    let recovered = checkpoints.recover(Which::Last).unwrap();
+    assert!(recovered.warning.is_some());
+    assert_eq!(entries(&checkpoints), before);
 }
 
 #[test]
@@ -274,7 +445,7 @@ fn every_bit_of_the_state_survives() {
     let (_folder, checkpoints) = setup();
     let state = vec![0.1_f64 + 0.2, 1e300 / 3.0, f64::MIN_POSITIVE, -0.0];
     checkpoints
-        .save::<RunError>(1, &mut [], &state, false)
+        .save::<RunError>(1, Stage::Done, &mut [], &state, false)
         .unwrap();
     let (checkpoint, _) = checkpoints.load(Which::Last).unwrap();
     let back: Vec<f64> = checkpoint.state().unwrap();

@@ -1,0 +1,131 @@
+//! A resized image, or only the part of it that is kept.
+
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
+use image::{RgbImage, imageops};
+
+use crate::augment::AugmentError;
+use crate::augment::crop::Crop;
+
+/// How many times the pixels of the result a resized image may have before only the part that is kept is made. At
+/// `crop_pct = 0.875` this is a picture 24 times as long as wide.
+const WHOLE: u64 = 32;
+
+/// What `crop` cuts out of the image resized to (width, height).
+///
+/// A resized image of up to [`WHOLE`] times the pixels of the result is made and cut, as torchvision does it. Beyond that
+/// (a side some twenty times as long as the other) only the part of the image that the result shows is resized: to
+/// cover a square with one column of pixels would take gigabytes. The result is that of the whole to a level or two,
+/// see [`Part`].
+pub(super) fn resize_part(
+    image: RgbImage,
+    (width, height): (u32, u32),
+    crop: Crop,
+    filter: FilterType,
+) -> Result<RgbImage, AugmentError> {
+    let pixels = |width: u32, height: u32| u64::from(width) * u64::from(height);
+    if pixels(width, height) <= WHOLE * pixels(crop.width, crop.height) {
+        return Ok(cut(resize(image, (width, height), filter)?, crop));
+    }
+    let across = Part::of(image.width(), width, crop.left, crop.width);
+    let down = Part::of(image.height(), height, crop.top, crop.height);
+    let source = Crop {
+        left: across.first,
+        top: down.first,
+        width: across.pixels,
+        height: down.pixels,
+    };
+    let image = cut(image, source);
+    convolve(
+        image,
+        (crop.width, crop.height),
+        (across.offset, across.length),
+        (down.offset, down.length),
+        filter,
+    )
+}
+
+/// Resizes to (width, height); an image of that size stays as it is.
+pub(super) fn resize(
+    image: RgbImage,
+    size: (u32, u32),
+    filter: FilterType,
+) -> Result<RgbImage, AugmentError> {
+    if image.dimensions() == size {
+        return Ok(image);
+    }
+    let across = (0.0, f64::from(image.width()));
+    let down = (0.0, f64::from(image.height()));
+    convolve(image, size, across, down, filter)
+}
+
+/// Resizes the part of an image that is `across` and `down` (offset and length, in pixels) to (width, height). The kernel
+/// sees the pixels around the part.
+fn convolve(
+    image: RgbImage,
+    (width, height): (u32, u32),
+    across: (f64, f64),
+    down: (f64, f64),
+    filter: FilterType,
+) -> Result<RgbImage, AugmentError> {
+    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter));
+    // Rows first, then columns, as Pillow: the passes round and clip, so their order shows at hard edges.
+    let rows = image.height();
+    let source = image::DynamicImage::ImageRgb8(image);
+    let mut middle = image::DynamicImage::ImageRgb8(RgbImage::new(width, rows));
+    let mut target = image::DynamicImage::ImageRgb8(RgbImage::new(width, height));
+    let mut resizer = Resizer::new();
+    let part = options.crop(across.0, 0.0, across.1, f64::from(rows));
+    resizer.resize(&source, &mut middle, &part)?;
+    let part = options.crop(0.0, down.0, f64::from(width), down.1);
+    resizer.resize(&middle, &mut target, &part)?;
+    Ok(target.into_rgb8())
+}
+
+/// The pixels of a crop.
+pub(super) fn cut(image: RgbImage, crop: Crop) -> RgbImage {
+    if image.dimensions() == (crop.width, crop.height) {
+        return image;
+    }
+    imageops::crop_imm(&image, crop.left, crop.top, crop.width, crop.height).to_image()
+}
+
+/// The pixels of one side of an image that a part of its resized side is made of.
+///
+/// The numbers of the kernel are the same as for the whole side but for their last bits: they are computed from another
+/// origin, and rounded to 16 bits by a common scale of the kernels in the part.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Part {
+    /// The first pixel that a kernel touches.
+    first: u32,
+    /// How many pixels the kernels touch.
+    pixels: u32,
+    /// Where the part begins, in pixels after the first one.
+    offset: f64,
+    /// How long the part is, in pixels of the image.
+    length: f64,
+}
+
+impl Part {
+    /// The part that pixels `at .. at + count` show after `side` pixels were resized to `resized`.
+    fn of(side: u32, resized: u32, at: u32, count: u32) -> Self {
+        let scale = f64::from(side) / f64::from(resized);
+        let begin = f64::from(at) * scale;
+        let end = ((f64::from(at) + f64::from(count)) * scale).min(f64::from(side));
+        // A kernel reaches two pixels of the coarser of the two images; one more for the rounding.
+        let reach = 2.0 * scale.max(1.0) + 1.0;
+        let first = (begin - reach).floor().max(0.0);
+        let last = (end + reach).ceil().min(f64::from(side));
+        let (first, pixels) = (first as u32, (last - first) as u32);
+        let offset = begin - f64::from(first);
+        Self {
+            first,
+            pixels,
+            offset,
+            length: (end - begin).min(f64::from(pixels) - offset),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "resize_tests.rs"]
+mod tests;

@@ -1,0 +1,182 @@
+//! The bytes of an image file, read only if it is a regular file of a size that an image may have.
+
+use std::fs::{File, FileType};
+use std::io::Read;
+use std::path::Path;
+
+/// Room for what a file holds beside its pixels: colour profiles, previews, notes of the camera.
+const EXTRA_BYTES: u64 = 64 << 20;
+
+/// How much an image file may ask for, so that a small or a huge file cannot take the machine's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageLimits {
+    /// Most pixels, width times height. The size of a file is bounded by it too, see [`file_bytes`](Self::file_bytes).
+    pub max_pixels: u64,
+}
+
+impl Default for ImageLimits {
+    /// Pillow's: an image of more than `2 * 89_478_485` pixels is an error there.
+    fn default() -> Self {
+        Self {
+            max_pixels: 178_956_970,
+        }
+    }
+}
+
+impl ImageLimits {
+    /// The largest file that is read, in bytes: 8-bit pixels with alpha as they are, and 64 MiB.
+    pub fn file_bytes(self) -> u64 {
+        EXTRA_BYTES.saturating_add(self.max_pixels.saturating_mul(4))
+    }
+
+    /// The most that a decoder may take, in bytes: 16-bit pixels with alpha, and 64 MiB.
+    pub fn decoded_bytes(self) -> u64 {
+        EXTRA_BYTES.saturating_add(self.max_pixels.saturating_mul(8))
+    }
+}
+
+/// The content of an image file.
+///
+/// # Errors
+///
+/// The reason, in words: the file is missing, a link that leads nowhere, no regular file (a pipe would be waited for without
+/// end, a device has none), larger than [`ImageLimits::file_bytes`], or it cannot be read.
+pub(super) fn read(path: &Path, limits: ImageLimits) -> Result<Vec<u8>, String> {
+    let metadata = std::fs::metadata(path).map_err(|error| why(path, &error))?;
+    // Before it is opened: opening a pipe waits for its writer.
+    if !metadata.is_file() {
+        return Err(format!("{}, not a file", kind(metadata.file_type())));
+    }
+    let most = limits.file_bytes();
+    let too_large = |bytes: u64| {
+        format!(
+            "the file has {bytes} bytes, more than the {most} that an image of `data.max_pixels` = {} pixels may have",
+            limits.max_pixels
+        )
+    };
+    if metadata.len() > most {
+        return Err(too_large(metadata.len()));
+    }
+    // `fs_err` would name the path a second time.
+    let words = |error: std::io::Error| error.to_string();
+    let mut bytes = Vec::with_capacity(metadata.len() as usize);
+    // It may grow, and some file systems do not know a size.
+    let mut file = File::open(path)
+        .map_err(words)?
+        .take(most.saturating_add(1));
+    file.read_to_end(&mut bytes).map_err(words)?;
+    if bytes.len() as u64 > most {
+        return Err(too_large(bytes.len() as u64));
+    }
+    Ok(bytes)
+}
+
+/// Why there is nothing at a path: the system's words, and of a link that it is one.
+pub(super) fn why(path: &Path, error: &std::io::Error) -> String {
+    match std::fs::read_link(path) {
+        Ok(target) => format!(
+            "a link to `{}` that leads nowhere: {error}",
+            target.display()
+        ),
+        Err(_) => error.to_string(),
+    }
+}
+
+/// Whether a path is a link whose target is not there.
+pub(super) fn is_dead_link(path: &Path) -> bool {
+    path.is_symlink() && std::fs::metadata(path).is_err()
+}
+
+fn kind(found: FileType) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if found.is_fifo() {
+            return "a named pipe";
+        }
+        if found.is_socket() {
+            return "a socket";
+        }
+        if found.is_char_device() || found.is_block_device() {
+            return "a device";
+        }
+    }
+    if found.is_dir() {
+        "a folder"
+    } else {
+        "something else"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_its_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.png");
+        let limits = ImageLimits { max_pixels: 100 };
+        let most = limits.file_bytes();
+        assert_eq!(most, 67_108_864 + 400);
+        // Holes: they take no room on the disk.
+        let file = fs_err::File::create(&path).unwrap();
+        file.set_len(most).unwrap();
+        assert_eq!(read(&path, limits).unwrap().len() as u64, most);
+        file.set_len(100 << 30).unwrap();
+        let reason = read(&path, limits).unwrap_err();
+        assert!(reason.contains("107374182400 bytes"), "{reason}");
+        assert!(reason.contains("`data.max_pixels` = 100"), "{reason}");
+    }
+
+    #[test]
+    fn a_folder_is_no_image() {
+        let dir = tempfile::tempdir().unwrap();
+        let reason = read(dir.path(), ImageLimits::default()).unwrap_err();
+        assert_eq!(reason, "a folder, not a file");
+    }
+
+    /// The pipe would block for ever, and the device never end.
+    #[cfg(unix)]
+    #[test]
+    fn pipes_sockets_and_devices_are_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let made = std::process::Command::new("mkfifo")
+            .arg(at("pipe.png"))
+            .status();
+        assert!(made.unwrap().success());
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket.png")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", at("zero.png")).unwrap();
+        for (name, reason) in [
+            ("pipe.png", "a named pipe, not a file"),
+            ("socket.png", "a socket, not a file"),
+            ("zero.png", "a device, not a file"),
+        ] {
+            assert_eq!(read(&at(name), ImageLimits::default()).unwrap_err(), reason);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_dead_link_names_its_target() {
+        let dir = tempfile::tempdir().unwrap();
+        let (dead, circle) = (dir.path().join("dead.png"), dir.path().join("circle.png"));
+        std::os::unix::fs::symlink("gone.png", &dead).unwrap();
+        std::os::unix::fs::symlink("circle.png", &circle).unwrap();
+        let missing = dir.path().join("missing.png");
+        for (path, words) in [
+            (&dead, "a link to `gone.png` that leads nowhere"),
+            (&circle, "a link to `circle.png`"),
+        ] {
+            let reason = read(path, ImageLimits::default()).unwrap_err();
+            assert!(reason.contains(words), "{reason}");
+            assert!(is_dead_link(path));
+        }
+        let reason = read(&missing, ImageLimits::default()).unwrap_err();
+        assert!(!reason.contains("link"), "{reason}");
+        assert!(!is_dead_link(&missing));
+    }
+}

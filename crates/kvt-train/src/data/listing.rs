@@ -1,0 +1,223 @@
+//! What lies in the folder of a split: class folders, images, and what looks like an image but is not read.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use walkdir::WalkDir;
+
+use crate::data::{DataError, file};
+
+/// The endings of images that are read.
+const READ: [&str; 5] = ["jpg", "jpeg", "png", "webp", "bmp"];
+
+/// The endings of pictures that are not: other formats, cameras' raw formats, and other names of formats that are read.
+const NOT_READ: [&str; 36] = [
+    "apng", "arw", "avif", "cr2", "cr3", "dib", "dng", "eps", "exr", "gif", "heic", "heif", "hif",
+    "ico", "j2k", "jfif", "jif", "jp2", "jpe", "jxl", "nef", "orf", "pbm", "pcx", "pgm", "pnm",
+    "ppm", "psd", "raf", "raw", "rw2", "svg", "tga", "tif", "tiff", "xcf",
+];
+
+/// Files of picture formats that are not read: how many there are of one ending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotRead {
+    /// The files.
+    pub count: usize,
+    /// The first of them, by path.
+    pub example: PathBuf,
+}
+
+/// Files of picture formats that are not read, by their ending in lower case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OtherFormats(pub BTreeMap<String, NotRead>);
+
+impl OtherFormats {
+    /// The files in all.
+    pub fn count(&self) -> usize {
+        self.0.values().map(|kind| kind.count).sum()
+    }
+
+    fn add(&mut self, ending: String, path: PathBuf) {
+        match self.0.get_mut(&ending) {
+            Some(kind) => {
+                kind.count += 1;
+                if path < kind.example {
+                    kind.example = path;
+                }
+            }
+            None => {
+                let kind = NotRead {
+                    count: 1,
+                    example: path,
+                };
+                self.0.insert(ending, kind);
+            }
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (ending, kind) in other.0 {
+            let more = kind.count - 1;
+            self.add(ending.clone(), kind.example);
+            if let Some(kind) = self.0.get_mut(&ending) {
+                kind.count += more;
+            }
+        }
+    }
+
+    /// The endings with their counts and an example each; `None` if there are no such files.
+    pub fn describe(&self) -> Option<String> {
+        let kinds = self.0.iter().map(|(ending, kind)| {
+            let example = kind.example.display();
+            format!("{} .{ending}, such as `{example}`", kind.count)
+        });
+        let kinds: Vec<_> = kinds.collect();
+        (!kinds.is_empty()).then(|| kinds.join("; "))
+    }
+}
+
+/// A link that leads nowhere or in a circle, or a folder that cannot be listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unlisted {
+    /// The link or folder.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+/// The class folders of a split.
+#[derive(Debug, Default)]
+pub(super) struct Classes {
+    pub(super) names: Vec<String>,
+    /// What may be a class folder.
+    pub(super) unlisted: Vec<Unlisted>,
+}
+
+/// Lists the class folders of a split; hidden ones are passed over.
+pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
+    if !root.is_dir() {
+        return Err(DataError::MissingFolder(root.to_owned()));
+    }
+    let mut found = Classes::default();
+    let mut flat = false;
+    for entry in fs_err::read_dir(root)? {
+        let entry = entry?;
+        let path = entry.path();
+        if is_hidden(&entry.file_name()) {
+            continue;
+        }
+        // Not `entry.file_type()`: a link to a class folder is a class folder.
+        match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => {
+                let name = entry.file_name().into_string();
+                found
+                    .names
+                    .push(name.map_err(|_| DataError::ClassName(path))?);
+            }
+            Ok(_) => flat |= is_image(&path),
+            // Beside class folders an image is no image of the split, whether it is there or not.
+            Err(_) if is_image(&path) => flat = true,
+            Err(error) => found.unlisted.push(Unlisted {
+                reason: file::why(&path, &error),
+                path,
+            }),
+        }
+    }
+    found.unlisted.sort_by(|a, b| a.path.cmp(&b.path));
+    match (found.names.is_empty(), found.unlisted.first(), flat) {
+        (true, Some(first), _) => Err(DataError::Unlisted(first.clone())),
+        (true, None, true) => Err(DataError::FlatFolder(root.to_owned())),
+        (true, None, false) => Err(DataError::NoClasses(root.to_owned())),
+        (false, ..) => Ok(found),
+    }
+}
+
+/// What lies in a class folder and the folders in it.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// What has the name of an image, whatever it is: what is no readable file is an unreadable image.
+    pub(super) images: Vec<PathBuf>,
+    pub(super) others: OtherFormats,
+    pub(super) unlisted: Vec<Unlisted>,
+}
+
+impl Listing {
+    /// Takes up what was passed over in another class.
+    pub(super) fn merge_rest(&mut self, other: Self) {
+        self.others.merge(other.others);
+        self.unlisted.extend(other.unlisted);
+    }
+}
+
+/// Lists a class folder. Links are followed; hidden files and folders, and files with other endings, are passed over.
+pub(super) fn images(dir: &Path) -> Listing {
+    let mut listing = Listing::default();
+    let entries = WalkDir::new(dir)
+        .follow_links(true)
+        .min_depth(1)
+        .into_iter()
+        .filter_entry(|entry| !is_hidden(entry.file_name()));
+    for entry in entries {
+        match entry {
+            Ok(entry) if entry.file_type().is_dir() => {}
+            Ok(entry) => {
+                let path = entry.into_path();
+                if is_image(&path) {
+                    listing.images.push(path);
+                } else if let Some(ending) = other_format(&path) {
+                    listing.others.add(ending, path);
+                }
+            }
+            Err(error) => match error.path() {
+                // Links that lead nowhere come here before they are filtered.
+                Some(path) if path.file_name().is_some_and(is_hidden) => {}
+                Some(path) if is_image(path) && file::is_dead_link(path) => {
+                    listing.images.push(path.to_owned());
+                }
+                path => {
+                    let path = path.unwrap_or(dir).to_owned();
+                    listing.unlisted.push(match error.loop_ancestor() {
+                        Some(ancestor) => Unlisted {
+                            reason: format!(
+                                "a link in a circle, to the folder `{}` in which it lies",
+                                ancestor.display()
+                            ),
+                            path,
+                        },
+                        None => Unlisted {
+                            reason: match error.io_error() {
+                                Some(error) => file::why(&path, error),
+                                None => error.to_string(),
+                            },
+                            path,
+                        },
+                    });
+                }
+            },
+        }
+    }
+    listing.images.sort_by(|a, b| bytes(a).cmp(bytes(b)));
+    listing.unlisted.sort_by(|a, b| a.path.cmp(&b.path));
+    listing
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_encoded_bytes()
+}
+
+fn is_image(path: &Path) -> bool {
+    ending(path).is_some_and(|found| READ.contains(&found.as_str()))
+}
+
+fn other_format(path: &Path) -> Option<String> {
+    ending(path).filter(|found| NOT_READ.contains(&found.as_str()))
+}
+
+/// What comes after the last dot of a name, in lower case.
+fn ending(path: &Path) -> Option<String> {
+    Some(path.extension()?.to_str()?.to_ascii_lowercase())
+}
+
+fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
+}

@@ -1,0 +1,193 @@
+//! Where a data set grows before it is renamed to its place: a hidden folder beside it, owned by one living process.
+//!
+//! The owner holds a lock on a file in the folder. The system lets go of it when the process dies, however it dies, so a
+//! folder whose lock can be taken is a left-over one.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use tempfile::TempDir;
+
+const PREFIX: &str = ".shapes-";
+const LOCK: &str = "lock";
+const DATA: &str = "data";
+/// Random characters behind the prefix.
+const RANDOM: usize = 6;
+/// What the name of a folder that is being removed ends with.
+const REMOVED: &str = "-old";
+
+/// A folder of this process's own; removed when dropped.
+pub(super) struct Staging {
+    folder: TempDir,
+    /// Held until the folder is gone.
+    _lock: File,
+}
+
+impl Staging {
+    /// Makes one in `parent`.
+    ///
+    /// # Errors
+    /// A folder or file that cannot be made.
+    pub(super) fn create(parent: &Path) -> io::Result<Self> {
+        loop {
+            let folder = tempfile::Builder::new()
+                .prefix(PREFIX)
+                .rand_bytes(RANDOM)
+                .tempdir_in(parent)?;
+            if let Some(lock) = own(folder.path())? {
+                return Ok(Self {
+                    folder,
+                    _lock: lock,
+                });
+            }
+            // Another process took the new folder for a left-over one before it was locked.
+        }
+    }
+
+    /// Where the data set is to be made. In the temporary folder, because only its owner may enter that.
+    pub(super) fn data(&self) -> PathBuf {
+        self.folder.path().join(DATA)
+    }
+}
+
+/// Locks a new folder; `None` if somebody else is removing it.
+fn own(folder: &Path) -> io::Result<Option<File>> {
+    let file = match open(folder) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(folder.join(LOCK).exists().then_some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        // A file system without locks: nobody can take this one for a left-over folder either.
+        Err(TryLockError::Error(_)) => Ok(Some(file)),
+    }
+}
+
+fn open(folder: &Path) -> io::Result<File> {
+    // Not truncated: it stays empty.
+    let mut options = fs::OpenOptions::new();
+    options.create(true).truncate(false).write(true);
+    Ok(options.open(folder.join(LOCK))?.into_file())
+}
+
+/// Removes the folders in `parent` that processes left behind when they were killed.
+///
+/// Whatever hinders it is no reason not to go on: they are in nobody's way.
+pub(super) fn remove_left_over(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else {
+        return;
+    };
+    for folder in entries.flatten().map(|entry| entry.path()) {
+        let Some(name) = staging_name(&folder) else {
+            continue;
+        };
+        if let Ok(lock) = open(&folder)
+            && lock.try_lock().is_ok()
+        {
+            // Out of the way at once: whoever made it a moment ago and has no lock yet finds nothing, and makes another.
+            let removed = folder.with_file_name(match name.ends_with(REMOVED) {
+                true => name,
+                false => name + REMOVED,
+            });
+            if fs::rename(&folder, &removed).is_ok() {
+                let _ = fs::remove_dir_all(&removed);
+            }
+        }
+    }
+}
+
+/// The name of a folder that is one of these, by its form and by holding nothing that these do not.
+fn staging_name(folder: &Path) -> Option<String> {
+    let name = folder.file_name()?.to_str()?;
+    let random = name.strip_prefix(PREFIX)?;
+    let random = random.strip_suffix(REMOVED).unwrap_or(random);
+    if random.len() != RANDOM || folder.is_symlink() {
+        return None;
+    }
+    let entries: io::Result<Vec<_>> = fs::read_dir(folder).ok()?.collect();
+    let ours = entries.ok()?.iter().all(|entry| {
+        let name = entry.file_name();
+        name == DATA || name == LOCK
+    });
+    ours.then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn left_over_folders_are_removed_and_no_others() {
+        let parent = tempfile::tempdir().unwrap();
+        let at = |name: &str| parent.path().join(name);
+        let living = Staging::create(parent.path()).unwrap();
+        // Killed at different moments; the first is that of a version that did not lock.
+        fs::create_dir_all(at(".shapes-a1B2c3/data/train/circle")).unwrap();
+        fs::write(at(".shapes-a1B2c3/data/train/circle/00000.png"), "x").unwrap();
+        fs::create_dir_all(at(".shapes-dddddd/data")).unwrap();
+        fs::write(at(".shapes-dddddd/lock"), "").unwrap();
+        fs::create_dir(at(".shapes-eeeeee")).unwrap();
+        fs::create_dir_all(at(".shapes-ffffff-old/data")).unwrap();
+        // Others'.
+        for other in [
+            ".shapes-photos",
+            ".shapes-longer-name/data",
+            "shapes-ffffff/data",
+        ] {
+            fs::create_dir_all(at(other)).unwrap();
+        }
+        fs::write(at(".shapes-photos/mine.png"), "x").unwrap();
+
+        remove_left_over(parent.path());
+        let mut left: Vec<_> = fs::read_dir(parent.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        left.sort();
+        let mut expected = vec![
+            living.folder.path().to_owned(),
+            at(".shapes-longer-name"),
+            at(".shapes-photos"),
+            at("shapes-ffffff"),
+        ];
+        expected.sort();
+        assert_eq!(left, expected);
+
+        // A missing folder is not an error.
+        remove_left_over(&at("none"));
+    }
+
+    #[test]
+    fn a_dropped_folder_is_gone() {
+        let parent = tempfile::tempdir().unwrap();
+        let staging = Staging::create(parent.path()).unwrap();
+        fs::create_dir(staging.data()).unwrap();
+        drop(staging);
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn many_that_clean_up_leave_each_other_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        remove_left_over(parent.path());
+                        let staging = Staging::create(parent.path()).unwrap();
+                        fs::create_dir(staging.data()).unwrap();
+                        remove_left_over(parent.path());
+                        assert!(staging.data().is_dir());
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+}

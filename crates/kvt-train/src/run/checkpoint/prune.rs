@@ -1,0 +1,87 @@
+//! Deleting what is no longer needed.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::Path;
+
+use fs_err as fs;
+
+use super::name::Name;
+use super::{BEST, Checkpoints, LAST};
+use crate::fs::TEMPORARY_PREFIX;
+use crate::run::{RunError, Warning};
+
+/// Folders that are being written or deleted begin so.
+const HIDDEN: &str = ".step-";
+
+impl Checkpoints {
+    /// Deletes every checkpoint but `last`, `best` and the newest of each of the latest steps, and the left-overs of
+    /// a killed process.
+    pub(super) fn prune(&self) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        if let Err(error) = self.hide_old(&mut warnings) {
+            warnings.push(not_deleted(&self.folder, &error));
+        }
+        warnings.extend(self.remove_leftovers());
+        warnings
+    }
+
+    fn hide_old(&self, warnings: &mut Vec<Warning>) -> Result<(), RunError> {
+        // Not knowing what to keep, an unreadable pointer keeps everything.
+        let pointed: HashSet<String> = [self.pointer(LAST)?, self.pointer(BEST)?]
+            .into_iter()
+            .flatten()
+            .collect();
+        let mut steps = Vec::new();
+        for name in self.names()? {
+            let newest_of_step = !steps.contains(&name.step);
+            if newest_of_step {
+                steps.push(name.step);
+            }
+            let kept = newest_of_step && steps.len() <= self.keep_last;
+            if !kept
+                && !pointed.contains(&name.to_string())
+                && let Err(error) = self.hide(name)
+            {
+                warnings.push(not_deleted(&self.folder.join(name.to_string()), &error));
+            }
+        }
+        Ok(())
+    }
+
+    /// The first half of a deletion: a half-deleted folder must not look like a checkpoint.
+    pub(super) fn hide(&self, name: Name) -> io::Result<()> {
+        let name = name.to_string();
+        fs::rename(self.folder.join(&name), self.temporary(&name))
+    }
+
+    /// Deletes what a killed process was writing or deleting.
+    pub(super) fn remove_leftovers(&self) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) => return vec![not_deleted(&self.folder, &error)],
+        };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let removed = if name.starts_with(HIDDEN) {
+                fs::remove_dir_all(&path)
+            } else if name.starts_with(TEMPORARY_PREFIX) {
+                fs::remove_file(&path)
+            } else {
+                Ok(())
+            };
+            if let Err(error) = removed {
+                warnings.push(not_deleted(&path, &error));
+            }
+        }
+        warnings
+    }
+}
+
+fn not_deleted(path: &Path, error: &dyn ToString) -> Warning {
+    Warning::NotDeleted {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    }
+}

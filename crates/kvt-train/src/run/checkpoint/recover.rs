@@ -1,0 +1,213 @@
+//! Which checkpoint a run goes on from, and what becomes of those that stand in its way.
+//!
+//! Choosing changes nothing, so that a resume that is refused leaves the folder as it was. [`Checkpoints::settle`]
+//! then makes the folder agree with the choice.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+
+use super::manifest::is_file_name;
+use super::name::{Name, Stage};
+use super::{BEST, Checkpoint, Checkpoints, LAST, Which};
+use crate::run::{RunError, Warning};
+
+/// What the name of a checkpoint that was taken out of use begins with.
+const SET_ASIDE: &str = "set-aside-";
+
+/// The checkpoint to go on from.
+#[derive(Debug)]
+pub struct Recovered {
+    /// It.
+    pub checkpoint: Checkpoint,
+    /// Said if it is not the one that was asked for.
+    pub warning: Option<Warning>,
+    /// Whether `last` pointed to it, and nobody asked for another one.
+    is_last: bool,
+}
+
+/// What a folder of checkpoints looked like when a run went on.
+#[derive(Debug, Default)]
+pub struct Settled {
+    /// What was set aside or lost.
+    pub warnings: Vec<Warning>,
+    /// Whether there is no usable best checkpoint, though there should be one.
+    pub best_is_lost: bool,
+}
+
+impl Checkpoints {
+    /// Loads the checkpoint to go on from. A bare name is one in this folder; one that was set aside will do.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and [`RunError::ForeignCheckpoint`] for one of another folder.
+    pub fn recover(&self, which: Which<'_>) -> Result<Recovered, RunError> {
+        let (checkpoint, warning) = match which {
+            Which::Path(path) => {
+                let path = self.own(path)?;
+                (Checkpoint::load(&path)?, None)
+            }
+            which => self.load(which)?,
+        };
+        Ok(Recovered {
+            is_last: which == Which::Last && warning.is_none(),
+            checkpoint,
+            warning,
+        })
+    }
+
+    /// Makes `recovered` the last checkpoint. Newer ones are set aside: they are broken, or the run leaves them
+    /// behind. `best` is there if there was an evaluation, and holds the step of the best one, where it is known; the
+    /// pointer `best` is made to name its checkpoint.
+    ///
+    /// # Errors
+    /// When the file system fails.
+    pub fn settle(
+        &self,
+        recovered: &mut Recovered,
+        best: Option<Option<u64>>,
+    ) -> Result<Settled, RunError> {
+        let mut settled = Settled::default();
+        let name = self.readmit(&mut recovered.checkpoint)?;
+        self.settle_best(best, &mut settled)?;
+        let best = self.pointer(BEST)?;
+        for newer in self.names()?.into_iter().filter(|other| *other > name) {
+            if best == Some(newer.to_string()) {
+                continue;
+            }
+            if recovered.is_last {
+                // Complete, but its process died before it was made the last: its steps will be done again.
+                self.hide(newer)?;
+            } else {
+                settled.warnings.push(self.set_aside(newer)?);
+            }
+        }
+        let text = name.to_string();
+        if !matches!(self.pointer(LAST), Ok(Some(last)) if last == text) {
+            self.point(LAST, &text)?;
+        }
+        settled.warnings.extend(self.remove_leftovers());
+        Ok(settled)
+    }
+
+    /// Makes `best` name the checkpoint of the best evaluation, if it can be used.
+    fn settle_best(
+        &self,
+        best: Option<Option<u64>>,
+        settled: &mut Settled,
+    ) -> Result<(), RunError> {
+        // What the pointer says comes first: several checkpoints may be of one step.
+        let pointed = self.pointer(BEST).ok().flatten();
+        let pointed = pointed.as_deref().and_then(Name::parse);
+        let candidates = match best {
+            None => Vec::new(),
+            Some(None) => pointed.into_iter().collect(),
+            Some(Some(step)) => {
+                let of_step = |name: &Name| name.step == step && name.stage == Stage::Done;
+                let others = self.names()?.into_iter().filter(of_step);
+                pointed.filter(of_step).into_iter().chain(others).collect()
+            }
+        };
+        for name in candidates {
+            let text = name.to_string();
+            let path = self.folder.join(&text);
+            match Checkpoint::load(&path) {
+                Ok(_) if pointed == Some(name) => return Ok(()),
+                Ok(_) => return self.point(BEST, &text),
+                Err(_) if !path.exists() => {}
+                Err(_) => settled.warnings.push(self.set_aside(name)?),
+            }
+        }
+        settled.best_is_lost = best.is_some();
+        match fs::remove_file(self.folder.join(BEST)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The path of a checkpoint of this folder: a bare name, or a path that leads into it.
+    fn own(&self, path: &Path) -> Result<PathBuf, RunError> {
+        let foreign = || RunError::ForeignCheckpoint {
+            path: path.to_owned(),
+            folder: self.folder.clone(),
+        };
+        if path.to_str().is_some_and(is_file_name) {
+            return Ok(self.folder.join(path));
+        }
+        let name = path.file_name().ok_or_else(foreign)?;
+        let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+        if parent.is_none() || parent != self.folder.canonicalize().ok() {
+            return Err(foreign());
+        }
+        Ok(self.folder.join(name))
+    }
+
+    /// Gives a checkpoint that was set aside its name back.
+    fn readmit(&self, checkpoint: &mut Checkpoint) -> Result<Name, RunError> {
+        let text = checkpoint.path.file_name().unwrap_or_default();
+        let text = text.to_string_lossy();
+        if let Some(name) = Name::parse(&text) {
+            return Ok(name);
+        }
+        // `set-aside-<name>`, or `set-aside-<name>.2` where that name was taken.
+        let name = text
+            .strip_prefix(SET_ASIDE)
+            .and_then(|text| Name::parse(text.split_once('.').map_or(text, |(name, _)| name)));
+        let Some(name) = name else {
+            return Err(RunError::ForeignCheckpoint {
+                path: checkpoint.path.clone(),
+                folder: self.folder.clone(),
+            });
+        };
+        let name = self.free_name(name);
+        let path = self.folder.join(name.to_string());
+        fs::rename(&checkpoint.path, &path)?;
+        checkpoint.path = path;
+        Ok(name)
+    }
+
+    /// Takes a checkpoint out of use without deleting it.
+    fn set_aside(&self, name: Name) -> Result<Warning, RunError> {
+        let from = self.folder.join(name.to_string());
+        let base = format!("{SET_ASIDE}{name}");
+        let mut to = self.folder.join(&base);
+        let mut attempt = 1;
+        while to.exists() {
+            attempt += 1;
+            to = self.folder.join(format!("{base}.{attempt}"));
+        }
+        fs::rename(&from, &to)?;
+        Ok(Warning::SetAside { from, to })
+    }
+
+    pub(super) fn load_last(&self) -> Result<(Checkpoint, Option<Warning>), RunError> {
+        let error = match self.pointer(LAST) {
+            Ok(Some(name)) => match Checkpoint::load(&self.folder.join(name)) {
+                Ok(checkpoint) => return Ok((checkpoint, None)),
+                Err(error) => error,
+            },
+            Ok(None) => self.none(LAST),
+            Err(error) => error,
+        };
+        let names = self.names()?;
+        for name in &names {
+            if let Ok(checkpoint) = Checkpoint::load(&self.folder.join(name.to_string())) {
+                let warning = Warning::FellBack {
+                    reason: error.to_string(),
+                    used: checkpoint.path.clone(),
+                };
+                return Ok((checkpoint, Some(warning)));
+            }
+        }
+        match error {
+            // Some were there once: not the same as a run that never saved.
+            error if !names.is_empty() || !matches!(error, RunError::NoCheckpoint { .. }) => {
+                Err(RunError::NoUsableCheckpoint {
+                    path: self.folder.clone(),
+                    reason: error.to_string(),
+                })
+            }
+            error => Err(error),
+        }
+    }
+}

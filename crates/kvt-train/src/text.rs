@@ -1,0 +1,100 @@
+//! Text files that people name: configurations, lists of classes. Read whole, but never without end.
+
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use fs_err as fs;
+
+/// Reads a text file of at most `most` bytes.
+///
+/// Besides regular files only what a shell hands over is read, standard input and `<(...)`: another
+/// pipe may have nobody who writes to it, and a device has no end.
+///
+/// # Errors
+/// If the file cannot be read, is of another kind, is longer, or is no UTF-8; the message names it.
+pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    let refuse = |reason: String| {
+        let message = format!("failed to read `{}`: {reason}", path.display());
+        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+    };
+    // What is not there, and folders, are best told by opening them.
+    let is_special = |kind: std::fs::Metadata| !kind.is_file() && !kind.is_dir();
+    if fs::metadata(path).is_ok_and(is_special) && !is_handed_over(path) {
+        return refuse("it is no regular file, but a pipe or a device".to_owned());
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?
+        .take(most.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return refuse(format!("it is longer than {most} bytes"));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        Err(_) => refuse("it is no text in UTF-8".to_owned()),
+    }
+}
+
+/// Whether the path stands for an open file of this process.
+fn is_handed_over(path: &Path) -> bool {
+    path == Path::new("/dev/stdin")
+        || path.starts_with("/dev/fd")
+        || path.starts_with("/proc/self/fd")
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_file_up_to_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        fs::write(&path, "grün").unwrap();
+        assert_eq!(read_text(&path, 5).unwrap(), "grün");
+        let error = read_text(&path, 4).unwrap_err().to_string();
+        assert!(
+            error.contains("a.txt") && error.contains("4 bytes"),
+            "{error}"
+        );
+        fs::write(&path, [0xff, 0xfe]).unwrap();
+        let error = read_text(&path, 9).unwrap_err().to_string();
+        assert!(
+            error.contains("a.txt") && error.contains("UTF-8"),
+            "{error}"
+        );
+        let error = read_text(folder.path(), 9).unwrap_err().to_string();
+        assert!(error.contains("directory"), "{error}");
+    }
+
+    /// Neither would ever end.
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_that_nobody_writes_to_and_a_device_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        for path in [&pipe, Path::new("/dev/zero")] {
+            let error = read_text(path, 1000).unwrap_err().to_string();
+            let name = path.display().to_string();
+            assert!(
+                error.contains(&name) && error.contains("no regular file"),
+                "{error}"
+            );
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_a_shell_hands_over_is_read() {
+        use std::os::fd::AsRawFd as _;
+        let (reader, mut writer) = io::pipe().unwrap();
+        io::Write::write_all(&mut writer, b"seed = 1").unwrap();
+        drop(writer);
+        let path = format!("/dev/fd/{}", reader.as_raw_fd());
+        assert_eq!(read_text(Path::new(&path), 100).unwrap(), "seed = 1");
+    }
+}

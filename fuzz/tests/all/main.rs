@@ -1,0 +1,12 @@
+//! Everything that is read from files, fed with files that are slightly wrong: an error is an answer, a
+//! panic, an endless loop or memory out of proportion to the file is not.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod checkpoint;
+mod config;
+mod corpus;
+mod edit;
+mod log;
+mod runner;
+mod weights;
