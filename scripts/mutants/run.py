@@ -111,6 +111,10 @@ def write_tree(tree, mutants):
     for path in [path for path in tree.rglob("*") if path.is_file()]:
         if str(path.relative_to(tree)) not in wanted:
             path.unlink()
+    # Cargo would take an empty folder for a crate.
+    for folder in sorted((path for path in tree.rglob("*") if path.is_dir()), reverse=True):
+        if not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def build(tree, target):
