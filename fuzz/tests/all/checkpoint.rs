@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
-use kvt_train::run::{Checkpoints, RunError, Which};
+use kvt_train::run::{Checkpoints, RunError, Stage, Which};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -28,7 +28,9 @@ fn sound(folder: &Path) -> Vec<PathBuf> {
         let state = serde_json::json!({"step": step, "loss": 0.5});
         let files: &mut [(&str, &mut dyn FnMut(&Path) -> Result<(), RunError>)] =
             &mut [("model.safetensors", &mut write)];
-        checkpoints.save(step, files, &state, best).unwrap();
+        checkpoints
+            .save(step, Stage::Done, files, &state, best)
+            .unwrap();
     }
     let mut paths = Vec::new();
     list(folder, &mut paths);
@@ -108,4 +110,21 @@ fn read(folder: &Path) {
             Err(error) => assert!(!error.to_string().is_empty()),
         }
     }
+    settle(&checkpoints);
+}
+
+/// A run that goes on leaves an orderly folder, whatever it found.
+fn settle(checkpoints: &Checkpoints) {
+    let Ok(mut recovered) = checkpoints.recover(Which::Last) else {
+        return;
+    };
+    let path = recovered.checkpoint.path().to_owned();
+    // A folder in the place of a pointer is not deleted, but named.
+    let settled = match checkpoints.settle(&mut recovered, Some(Some(10))) {
+        Ok(settled) => settled,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    let (last, warning) = checkpoints.load(Which::Last).unwrap();
+    assert_eq!((last.path(), warning), (path.as_path(), None));
+    assert_eq!(settled.best_is_lost, checkpoints.load(Which::Best).is_err());
 }

@@ -52,7 +52,7 @@ pub enum WeightsError {
     },
     /// Tensors that are larger together than the file allows.
     #[error(
-        "the tensors of `{}` stand for {claimed} bytes, more than 16 times the {size} of the file: save each of them with its own numbers",
+        "the tensors of `{}` stand for {claimed} bytes, many times the {size} of the file: save each of them with its own numbers",
         path.display()
     )]
     Claims {

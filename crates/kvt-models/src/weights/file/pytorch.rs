@@ -30,11 +30,12 @@ pub(super) fn read(path: &Path, file: File, size: u64) -> Result<StateDict, Weig
         path: path.to_owned(),
         source: Box::new(source),
     };
-    let unpacked = unpacked_size(file).map_err(invalid)?;
-    if unpacked.is_some_and(|unpacked| unpacked > size) {
+    if let Some(unpacked) = unpacked_size(file).map_err(invalid)?
+        && unpacked > size
+    {
         return Err(WeightsError::Packed {
             path: path.to_owned(),
-            unpacked: unpacked.unwrap_or_default(),
+            unpacked,
             size,
         });
     }
