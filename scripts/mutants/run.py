@@ -9,9 +9,9 @@ switch (mutant schemata, Untch et al. 1993):
     original   becomes   (if crate::mutant(17) { replacement } else { original })
 
 is built once, and the test binaries are run with `KVT_MUTANT=17`. Without it they must pass. A mutant meets the
-tests that the list names, then those of its crate, then those of the crates above, until one fails, crashes,
-or takes five times as long as it should. No GPU driver is visible to them: what survives would also survive on
-a machine without one.
+tests that the list names, in a second round those of its crate, in a third those of the crates above, until one
+fails, crashes, or takes five times as long as it should. No GPU driver is visible to them: what survives would
+also survive on a machine without one.
 
 The results are `results.tsv` in the scratch folder. A second call goes on where the first one ended; after a
 change of the tests, `--only` with the survivors repeats these. Copy a target folder to `FOLDER/target` to save
@@ -111,6 +111,10 @@ def write_tree(tree, mutants):
     for path in [path for path in tree.rglob("*") if path.is_file()]:
         if str(path.relative_to(tree)) not in wanted:
             path.unlink()
+    # Cargo would take an empty folder for a crate.
+    for folder in sorted((path for path in tree.rglob("*") if path.is_dir()), reverse=True):
+        if not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def build(tree, target):
@@ -135,17 +139,17 @@ def build(tree, target):
     return binaries
 
 
-def run(binary, filters, number, limit):
+def run(binary, filters, number, limit, stderr=subprocess.DEVNULL):
     """What ended it: the first failed test, a crash or a time-out; `None` if all passed. And its output."""
     executable, folder = binary
     env = {name: value for name, value in os.environ.items() if not name.startswith("KVT_")}
     env |= {
-        "KVT_MUTANT": str(number), "INSTA_UPDATE": "no", "RUST_BACKTRACE": "0", "VK_ICD_FILENAMES": HIDDEN,
-        "VK_DRIVER_FILES": HIDDEN, "__EGL_VENDOR_LIBRARY_DIRS": HIDDEN, "LIBGL_DRIVERS_PATH": HIDDEN,
+        "KVT_MUTANT": str(number), "INSTA_UPDATE": "no", "RUST_BACKTRACE": "0", "PROPTEST_RNG_SEED": "1",
+        "PROPTEST_DISABLE_FAILURE_PERSISTENCE": "true", "VK_ICD_FILENAMES": HIDDEN, "VK_DRIVER_FILES": HIDDEN,
+        "__EGL_VENDOR_LIBRARY_DIRS": HIDDEN, "LIBGL_DRIVERS_PATH": HIDDEN,
     }
     process = subprocess.Popen([executable, *filters, "--test-threads=2"], cwd=folder, env=env, text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-                               errors="replace")
+                               stdout=subprocess.PIPE, stderr=stderr, start_new_session=True, errors="replace")
     expired = threading.Event()
 
     def stop():
@@ -182,45 +186,64 @@ def kill(process):
         pass
 
 
-def baseline(binaries, file):
-    """Seconds of each binary without a mutant, which must pass."""
-    key = {name: [str(path), path.stat().st_mtime] for name, (path, _) in binaries.items()}
-    if file.exists():
-        known = json.loads(file.read_text())
-        if known["binaries"] == key:
-            return known["seconds"]
-    seconds, skips = {}, 0
-    for name, binary in binaries.items():
-        start = time.monotonic()
-        failed, output = run(binary, [], 0, 3600)
-        seconds[name] = time.monotonic() - start
-        print(f"{name}: {seconds[name]:.0f} s without a mutant", flush=True)
-        if failed:
-            print(output[-4000:])
-            sys.exit(f"`{name}` fails without a mutant: {failed}")
-        skips += output.count(SKIPPED)
-    if skips == 0:
-        sys.exit("a GPU adapter was found, although its drivers were hidden: it would notice mutants too")
-    file.write_text(json.dumps({"binaries": key, "seconds": seconds}))
-    return seconds
+class Bench:
+    """The test binaries, and how long their tests take without a mutant."""
+
+    def __init__(self, binaries, file):
+        self.binaries, self.file, self.known = binaries, file, {}
+        key = {name: [str(path), path.stat().st_mtime] for name, (path, _) in binaries.items()}
+        if file.exists() and (saved := json.loads(file.read_text()))["binaries"] == key:
+            self.known = saved["seconds"]
+        self.key = key
+        _, output = run(binaries["models"], ["same_on_a_gpu"], 0, 600, subprocess.STDOUT)
+        if SKIPPED not in output:
+            sys.exit("a GPU adapter was found, although its drivers were hidden: it would notice mutants too")
+
+    def seconds(self, name, filters):
+        """Of tests that must pass without a mutant."""
+        tests = " ".join([name, *filters])
+        if tests not in self.known:
+            start = time.monotonic()
+            failed, output = run(self.binaries[name], filters, 0, 3600)
+            if failed or "running 0 tests" in output:
+                sys.exit(f"{output[-4000:]}\n`{tests}` without a mutant: {failed or 'no such tests'}")
+            self.known[tests] = time.monotonic() - start
+            print(f"without a mutant: `{tests}` takes {self.known[tests]:.1f} s", flush=True)
+            self.file.write_text(json.dumps({"binaries": self.key, "seconds": self.known}))
+        return self.known[tests]
+
+    def notices(self, mutant, name, filters):
+        """The test that notices a mutant; `None` if none does."""
+        limit = 60 + 5 * self.seconds(name, filters)
+        failed, _ = run(self.binaries[name], filters, mutant.number, limit)
+        return failed and f"{name} {failed}"
 
 
-def plan(mutant, binaries):
-    """(binary, filters) in the order in which they are tried."""
+def rounds(mutant):
+    """The tests that the list names, those of its crate, and those of the crates above."""
     name, *filters = mutant.test.split()
     own = CRATES.index(mutant.crate)
-    wide = [n + suffix for n in (c.removeprefix("kvt-") for c in CRATES[own:]) for suffix in ("-lib", "")]
-    return [(name, filters), *((name, []) for name in wide if name in binaries)]
+    names = [[crate.removeprefix("kvt-") + suffix for suffix in ("-lib", "")] for crate in CRATES]
+    above = [(name, []) for pair in names[own + 1 :] for name in pair]
+    return [[(name, filters)], [(name, []) for name in names[own]], above]
 
 
-def try_mutant(mutant, binaries, seconds):
-    for name, filters in plan(mutant, binaries):
-        failed, output = run(binaries[name], filters, mutant.number, 60 + 5 * seconds[name])
-        if failed:
-            return f"{name} {failed}"
-        if "running 0 tests" in output:
-            print(f"{mutant.number}: no test of `{name}` has a name like {filters}")
-    return "survived"
+class Results:
+    """A line for each mutant: the rounds that it survived, and what noticed it."""
+
+    def __init__(self, file, mutants):
+        self.file, self.mutants, self.of = file, mutants, {}
+        if file.exists():
+            for line in file.read_text().splitlines():
+                number, survived, noticed = line.split("\t")[:3]
+                self.of[int(number)] = (int(survived), noticed)
+
+    def set(self, mutant, survived, noticed):
+        self.of[mutant.number] = (survived, noticed)
+        lines = [(m, *self.of[m.number]) for m in self.mutants if m.number in self.of]
+        self.file.write_text("".join(
+            f"{m.number}\t{survived}\t{noticed}\t{m.path}\t{m.original}\t{m.replacement}\n"
+            for m, survived, noticed in lines))
 
 
 def main():
@@ -242,29 +265,31 @@ def main():
         return
     tree.mkdir(parents=True, exist_ok=True)
     write_tree(tree, mutants)
-    binaries = build(tree, scratch / "target")
-    seconds = baseline(binaries, scratch / "baseline.json")
+    bench = Bench(build(tree, scratch / "target"), scratch / "baseline.json")
 
-    results = {}
-    if file.exists() and not arguments.again:
-        results = dict(line.split("\t")[:2] for line in file.read_text().splitlines())
-    only = set(arguments.only.split(",")) if arguments.only else None
+    results = Results(file, mutants)
+    only = {int(number) for number in arguments.only.split(",")} if arguments.only else None
     for mutant in mutants:
-        number = str(mutant.number)
-        if number not in only if only else number in results:
-            continue
-        start = time.monotonic()
-        results[number] = try_mutant(mutant, binaries, seconds)
-        print(f"{number} {mutant.path}: {results[number]} ({time.monotonic() - start:.0f} s)", flush=True)
-        known = [(m, results[str(m.number)]) for m in mutants if str(m.number) in results]
-        file.write_text("".join(
-            f"{m.number}\t{result}\t{m.path}\t{m.original}\t{m.replacement}\n" for m, result in known))
-    outcome = [results.get(str(m.number)) for m in mutants]
-    survived = [m for m, result in zip(mutants, outcome) if result == "survived"]
+        if only and mutant.number in only or arguments.again:
+            results.of.pop(mutant.number, None)
+    chosen = [mutant for mutant in mutants if not only or mutant.number in only]
+    for number in range(3):
+        for mutant in chosen:
+            survived, noticed = results.of.get(mutant.number, (0, ""))
+            if noticed or survived > number:
+                continue
+            start = time.monotonic()
+            tests = rounds(mutant)[number]
+            noticed = next(filter(None, (bench.notices(mutant, *one) for one in tests)), "")
+            results.set(mutant, number + 1, noticed)
+            print(f"{mutant.number} {mutant.path}: {noticed or f'survived round {number + 1}'} "
+                  f"({time.monotonic() - start:.0f} s)", flush=True)
+    survived = [m for m in mutants if results.of.get(m.number) == (3, "")]
     for mutant in survived:
         print(f"survived: {mutant.number} {mutant.path}: {mutant.original} -> {mutant.replacement}")
-    killed = sum(result is not None for result in outcome) - len(survived)
-    print(f"{len(mutants)} mutants: {killed} killed, {len(survived)} survived, {outcome.count(None)} not tried")
+    noticed = sum(noticed != "" for _, noticed in results.of.values())
+    left = len(mutants) - noticed - len(survived)
+    print(f"{len(mutants)} mutants: {noticed} noticed, {len(survived)} survived, {left} not tried with all tests")
 
 
 if __name__ == "__main__":

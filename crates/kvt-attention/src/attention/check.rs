@@ -120,3 +120,30 @@ pub(super) fn check(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::Key;
+
+    #[test]
+    fn a_probability_of_dropout_is_below_one() {
+        let x = Tensor::<4>::ones([1, 1, 2, 3], &Device::flex());
+        let refused = |probability| {
+            let dropout = Dropout {
+                probability,
+                key: Key::new(1),
+            };
+            let attention = Attention::dense();
+            check(&x, &x, &x, &Score::default(), &attention, Some(dropout)).is_err()
+        };
+        for probability in [0.0, 0.5, 0.999] {
+            assert!(!refused(probability), "{probability}");
+        }
+        for probability in [-0.1, 1.0, 2.0, f64::NAN] {
+            assert!(refused(probability), "{probability}");
+        }
+    }
+}

@@ -235,6 +235,12 @@ mod tests {
                     Arch::new().dispatch(Again(&mut again, &state));
                     scale(&mut weights, state.scale);
                     assert_eq!(again, weights, "row {number}, {k} of {n}");
+                    let max = row[best(&row, 1)[0]];
+                    for (i, weight) in weights.iter().enumerate() {
+                        // The weight of others is not small, but nothing.
+                        let kept = expected.contains(&i) && row[i] >= max - 87.0;
+                        assert_eq!(*weight > 0.0, kept, "row {number}, {k} of {n}, key {i}");
+                    }
                 }
             }
         }

@@ -25,3 +25,4 @@ mod naive;
 mod operation;
 mod optimizer;
 mod semantics;
+mod views;

@@ -98,6 +98,18 @@ mod tests {
         }
     }
 
+    /// It has no unbiased variance: what was remembered stays.
+    #[test]
+    fn a_single_value_is_not_remembered() {
+        let device = Device::flex();
+        let norm = Init::new(&device, Key::new(1)).batch_norm(3);
+        let one = input(0, &device).slice([0..1, 0..3, 0..1, 0..1]);
+        norm.forward(one, Phase::Train(Key::new(0)));
+        let [mean, var] = [&norm.running_mean, &norm.running_var]
+            .map(|running| running.value().into_data().try_to_vec::<f32>().unwrap());
+        assert_eq!((mean, var), (vec![0.0; 3], vec![1.0; 3]));
+    }
+
     #[test]
     fn statistics_run_as_pytorchs_do() {
         let device = Device::flex().autodiff();

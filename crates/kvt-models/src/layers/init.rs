@@ -198,6 +198,29 @@ mod tests {
         );
     }
 
+    /// PiT's.
+    #[test]
+    fn uniform_linears_have_weights_and_biases_within_the_bound() {
+        let device = Device::flex();
+        let init = Init::new(&device, Key::new(5)).with_uniform_linears();
+        let linear = init.linear("fc", 64, 100, true);
+        let bound = 1.0 / 8.0;
+        for values in [
+            values(&linear.weight),
+            values(linear.bias.as_ref().unwrap()),
+        ] {
+            let (mean, std) = mean_and_std(&values);
+            let largest = values.iter().fold(0.0f32, |max, v| max.max(v.abs()));
+            assert!(f64::from(largest) <= bound, "{largest}");
+            assert!(f64::from(largest) > 0.9 * bound, "{largest}");
+            assert!(mean.abs() < 0.2 * bound, "mean {mean}");
+            assert!(
+                (std - bound / 3f64.sqrt()).abs() < 0.15 * bound,
+                "std {std}"
+            );
+        }
+    }
+
     #[test]
     fn patch_weights_are_uniform_within_the_bound() {
         let device = Device::flex();
@@ -235,6 +258,8 @@ mod tests {
             weight(init.child("blocks").child("1"), "qkv")
         );
         assert_ne!(weight(init, "fc1"), weight(init, "fc2"));
+        let token = |name| values(&init.token(name, 1, 8));
+        assert_ne!(token("cls_token"), token("dist_token"));
         assert_ne!(
             weight(init, "fc1"),
             weight(Init::new(&device, Key::new(6)), "fc1")

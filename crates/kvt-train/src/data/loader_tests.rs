@@ -250,3 +250,40 @@ fn impossible_settings_are_errors() {
         }
     ));
 }
+
+/// Seed, epoch and sample: each changes what is done to a picture, and nothing else does.
+#[test]
+fn augmentation_is_keyed_by_seed_epoch_and_sample() {
+    let (_dir, config) = config(&[]);
+    let config = LoaderConfig {
+        order: (0..23).collect(),
+        ..config
+    };
+    let images = |seed, epoch, order: Vec<u32>| {
+        let config = LoaderConfig {
+            seed,
+            epoch,
+            order,
+            ..config.clone()
+        };
+        let batches = batches(&config);
+        let images = batches.iter().flat_map(|batch| batch.images.clone());
+        images.collect::<Vec<f32>>()
+    };
+    let order: Vec<u32> = (0..8).collect();
+    let expected = images(7, 3, order.clone());
+    assert_eq!(images(7, 3, order.clone()), expected);
+    assert_ne!(images(8, 3, order.clone()), expected);
+    assert_ne!(images(7, 4, order.clone()), expected);
+    // Elsewhere in the epoch a picture is the same.
+    let turned = images(7, 3, order.into_iter().rev().collect());
+    let picture = 3 * 8 * 8;
+    assert_eq!(turned[7 * picture..], expected[..picture]);
+    // The same file twice, as two samples, is two pictures: green and blue do not tell them apart.
+    let green_and_blue = |images: &[f32]| -> Vec<Vec<f32>> {
+        let pictures = images.chunks(picture);
+        pictures.map(|image| image[64..].to_vec()).collect()
+    };
+    let pictures = green_and_blue(&expected);
+    assert!(pictures[1..].iter().any(|other| *other != pictures[0]));
+}

@@ -200,6 +200,8 @@ impl ModuleMapper for Update<'_> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use burn::tensor::Device;
+    use kvt_attention::Key;
+    use kvt_models::{ModelConfig, ModelOverrides};
     use safetensors::SafeTensors;
 
     use super::*;
@@ -247,5 +249,49 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_state_of_another_model_is_refused() {
+        let overrides = ModelOverrides {
+            img_size: Some(16),
+            patch_size: Some(8),
+            embed_dim: vec![4],
+            depth: vec![1],
+            num_heads: vec![1],
+            num_classes: Some(2),
+            ..ModelOverrides::default()
+        };
+        let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
+        let config = config.with(&overrides).unwrap();
+        let model = config.init(&Device::flex(), Key::new(1)).unwrap();
+        let mut state = BTreeMap::new();
+        for Parameter { name, shape, .. } in model.parameters() {
+            let zeros = || TensorData::zeros::<f32, _>([shape.iter().product::<usize>()]);
+            state.insert(format!("exp_avg.{name}"), zeros());
+            state.insert(format!("exp_avg_sq.{name}"), zeros());
+        }
+        let load = |state: &BTreeMap<String, TensorData>| {
+            let config = AdamWConfig {
+                betas: (0.9, 0.999),
+                eps: 1e-8,
+                weight_decay: 0.05,
+            };
+            AdamW::new(config, &model).load_state(state.clone(), 1, &model)
+        };
+        load(&state).unwrap();
+        let name = "exp_avg_sq.norm.bias";
+        state.insert(name.to_owned(), TensorData::zeros::<f32, _>([5]));
+        let error = load(&state).unwrap_err().to_string();
+        assert!(
+            error.contains("no `exp_avg_sq.norm.bias` of 4 values"),
+            "{error}"
+        );
+        state.remove(name);
+        let error = load(&state).unwrap_err().to_string();
+        assert!(
+            error.contains("no `exp_avg_sq.norm.bias` of 4 values"),
+            "{error}"
+        );
     }
 }

@@ -186,6 +186,23 @@ epoch,train_loss,lr,val_loss,val_top1,val_top5,val_ema_loss,val_ema_top1,val_ema
         assert_eq!(fs::read_to_string(&path).unwrap(), EXPECTED);
     }
 
+    /// One whose own epoch was never finished is not that of the next.
+    #[test]
+    fn an_evaluation_belongs_to_its_epoch() {
+        let mut rows = EpochRows::default();
+        for event in [
+            eval(0, "val", 50.0),
+            eval(0, "val_ema", 50.0),
+            epoch(1, 2.0),
+        ] {
+            rows.push(&event);
+        }
+        let [row] = &rows.rows[..] else {
+            unreachable!("one epoch")
+        };
+        assert_eq!((&row.val, &row.val_ema), (&None, &None));
+    }
+
     #[test]
     fn a_resumed_run_writes_the_same_file() {
         let folder = tempfile::tempdir().unwrap();
@@ -195,6 +212,10 @@ epoch,train_loss,lr,val_loss,val_top1,val_top5,val_ema_loss,val_ema_top1,val_ema
             let events = events();
             let (logged, rest) = events.split_at(resume_at);
             let mut csv = EpochsCsv::new(&path, logged).unwrap();
+            // What was logged is there at once.
+            let epochs = logged.iter().filter(|e| matches!(e, Event::Epoch(_)));
+            let lines = fs::read_to_string(&path).unwrap().lines().count();
+            assert_eq!(lines, 1 + epochs.count());
             for event in rest {
                 csv.event(event).unwrap();
             }

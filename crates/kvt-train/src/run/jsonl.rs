@@ -163,6 +163,9 @@ mod tests {
         log.event(&note(3)).unwrap();
         log.event(&note(4)).unwrap();
         assert_eq!(log.offset(), fs::metadata(&path).unwrap().len());
+        // Nothing is missing from a log that ends where the checkpoint says.
+        let (_, warning) = JsonlLog::resume(&path, log.offset()).unwrap();
+        assert_eq!(warning, None);
         assert_eq!(
             read_log(&path).unwrap().events,
             [note(1), note(2), note(3), note(4)]

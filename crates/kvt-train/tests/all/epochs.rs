@@ -77,3 +77,24 @@ fn the_loss_of_an_epoch_is_the_mean_over_its_images() {
     assert!((twelve - six).abs() > 1e-3, "{losses:?}");
     assert_each_close("loss", &[epoch.unwrap()], &[expected], 1e-9);
 }
+
+/// `lr * images of an update / lr_batch`, and as many updates in an epoch as it takes.
+#[test]
+fn the_rate_follows_the_images_and_the_number_of_updates() {
+    let workspace = Workspace::with_data(6, 1);
+    let overrides = [
+        "optim.lr=1e-3",
+        "optim.lr_batch=24",
+        "train.accumulate=2",
+        "schedule.warmup_epochs=0",
+        "schedule.min_lr=0",
+    ];
+    let events = workspace.train("run", &overrides);
+    let found: Vec<f64> = steps(&events).iter().map(|step| step.lr).collect();
+    // Two epochs of three batches of six, two batches to an update: four updates along half a cosine.
+    let expected = [0, 1, 2, 3].map(|step| {
+        let phase = std::f64::consts::PI * f64::from(step) / 4.0;
+        1e-3 * 12.0 / 24.0 * 0.5 * (1.0 + phase.cos())
+    });
+    assert_each_close("lr", &found, &expected, 1e-9);
+}

@@ -17,6 +17,7 @@ mod evaluation;
 mod families;
 mod foreign;
 mod predict_logits;
+mod restore;
 #[cfg(unix)]
 mod resume;
 mod schedule;

@@ -38,6 +38,12 @@ fn rates_per_step_are_timms() {
         .map(|step| schedule.lr(step, u32::try_from(step / 4).unwrap()))
         .collect();
     assert_each_close("step", &found, &rates, 1e-12);
+    // The cosine would rise again.
+    let min = golden["config"]["min_lr"].as_f64().unwrap();
+    for late in [0, 1, 100] {
+        let step = u64::from(epochs) * 4 + late;
+        assert_each_close("end", &[schedule.lr(step, epochs)], &[min], 1e-12);
+    }
 }
 
 #[test]

@@ -124,3 +124,20 @@ pub(super) fn is_file_name(name: &str) -> bool {
         (Some(Component::Normal(_)), None)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_manifest_that_lacks_what_is_required_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), "1").unwrap();
+        Manifest::seal(folder.path(), ["a"].into_iter()).unwrap();
+        assert!(Manifest::verify(folder.path(), "a").unwrap().lists("a"));
+        let error = Manifest::verify(folder.path(), "b").unwrap_err();
+        assert!(error.to_string().contains("does not list `b`"), "{error}");
+    }
+}
