@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
-use kvt_train::run::{Checkpoints, RunError, Stage, Which};
+use kvt_train::run::{Checkpoints, FileWriter, RunError, Stage, Which};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -26,8 +26,7 @@ fn sound(folder: &Path) -> Vec<PathBuf> {
         let write = |path: &Path| fs::write(path, format!("weights after {step}"));
         let mut write = |path: &Path| write(path).map_err(RunError::from);
         let state = serde_json::json!({"step": step, "loss": 0.5});
-        let files: &mut [(&str, &mut dyn FnMut(&Path) -> Result<(), RunError>)] =
-            &mut [("model.safetensors", &mut write)];
+        let files: &mut [FileWriter<'_, RunError>] = &mut [("model.safetensors", &mut write)];
         checkpoints
             .save(step, Stage::Done, files, &state, best)
             .unwrap();
