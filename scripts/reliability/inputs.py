@@ -382,10 +382,10 @@ def emptied(what: str):
     return prepare
 
 
-def first_image(make):
-    """The first training image, replaced."""
+def first_image(make, split: str = "train"):
+    """The first image of a split, replaced."""
     def prepare(folder: Path) -> None:
-        path = sorted(own(folder, "photos").glob("train/*/*.png"))[0]
+        path = sorted(own(folder, "photos").glob(f"{split}/*/*.png"))[0]
         path.unlink()
         make(path)
     return prepare
@@ -435,7 +435,7 @@ def commands():
         ["models", "show", "deit_tiny_patch16_224", "--set", "model.mlp_ratio=1e300"],
         ["devices", "extra"], ["config"], ["config", "schema", "x"], ["data"], ["data", "check"],
         ["data", "check", "photos", "--splits", ""], ["data", "check", "photos", "--splits", "train,test"],
-        ["data", "check", "photos", "--splits", "../photos/train,/"],
+        ["data", "check", "photos", "--splits", "train,nowhere/x"],
         ["data", "generate", "out", "--classes", "1"], ["data", "generate", "out", "--classes", "11"],
         ["data", "generate", "out", "--classes", "18446744073709551616"], ["data", "generate", "out", "--image-size", "0"],
         ["data", "generate", "out", "--image-size", "4294967295"], ["data", "generate", "out", "--clutter", "nan"],
@@ -574,9 +574,12 @@ def pictures():
     for name in fine:
         for preset in ("none", "imagenet"):
             yield Input(f"train at 224 px on {name}, {preset}", [*PHOTOS, *large, *sets(augment__preset=preset)], EITHER, (".png",),
-                        prepare=first_image(made[name]), memory=GIB)
-        yield Input(f"check and skip at 224 px {name}", [*PHOTOS, *large, *sets(data__on_error="skip")], FINE,
-                    prepare=first_image(made[name]), memory=GIB)
+                        prepare=first_image(made[name]), memory=GIB, limit=120)
+            # Evaluation keeps the centre of what it resizes.
+            yield Input(f"evaluate at 224 px on {name}, {preset}", [*PHOTOS, *large, *sets(augment__preset=preset)], EITHER, (".png",),
+                        prepare=first_image(made[name], "val"), memory=GIB, limit=120)
+        yield Input(f"skip at 224 px {name}", [*PHOTOS, *large, *sets(data__on_error="skip")], FINE,
+                    prepare=first_image(made[name], "val"), memory=GIB, limit=120)
 
 
 def weights():

@@ -1,6 +1,5 @@
 """Accidents with a course of their own: signals, two processes, repaired data, moved folders, lost locks."""
 
-import os
 import shutil
 import signal
 import time
@@ -106,17 +105,6 @@ class Scenarios:
             processes.append(Process(self.context, ["train", "config.toml", "--set", "train.max_steps=2"], folder / name))
         for ended in [process.wait(kill.LIMIT) for process in processes]:
             ended.check_success()
-        if left := record.leftovers(folder):
-            raise Failure(f"left over: {left}")
-
-    def stale_shapes(self, folder: Path, random) -> None:
-        """A killed generation is cleaned up by the next."""
-        stale = folder / "data/.shapes-old"
-        (stale / "shapes/train").mkdir(parents=True)
-        self.references.workspace(folder, "plain", own_data=True)
-        # Old enough not to be another process's work.
-        os.utime(stale, (0, 0))
-        self.kvt(folder, "train", "config.toml", *sets(train__max_steps=2)).check_success()
         if left := record.leftovers(folder):
             raise Failure(f"left over: {left}")
 
@@ -277,7 +265,6 @@ class Scenarios:
             "asked by USR1": self.asked(signal.SIGUSR1),
             "asked during an evaluation": self.during_evaluation,
             "two generate the same shapes": self.same_shapes,
-            "a stale generation": self.stale_shapes,
             "stale temporary files": self.stale_files,
             "a second writer": self.second_writer(False),
             "a second writer without the lock file": self.second_writer(True),

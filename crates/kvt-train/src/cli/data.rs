@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use clap::builder::NonEmptyStringValueParser;
 
 use super::common::generating;
 use super::output;
@@ -30,7 +31,7 @@ enum What {
         /// The folder that holds the splits.
         dir: PathBuf,
         /// Names of the splits.
-        #[arg(long, value_delimiter = ',', default_value = "train,val")]
+        #[arg(long, value_delimiter = ',', default_value = "train,val", value_parser = NonEmptyStringValueParser::new())]
         splits: Vec<String>,
         /// Most pixels of an image, as `data.max_pixels`.
         #[arg(long, value_name = "N", default_value_t = ImageLimits::default().max_pixels, value_parser = clap::value_parser!(u64).range(1..))]

@@ -96,6 +96,17 @@ pub enum TrainError {
         /// What became of the state.
         saved: String,
     },
+    /// The configuration that a run was started with says nothing any more.
+    #[error(
+        "the configuration of run `{}` is damaged: {problem}\nwrite it anew with `kvt config print CONFIG > {}`",
+        .run.display(), .run.join("config.toml").display()
+    )]
+    RunConfig {
+        /// The run's folder.
+        run: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A resumed configuration that would change the run's mathematics.
     #[error(
         "run `{}` was started with another configuration:\n{differences}\nuse the old values to resume, or another `run.dir` to start anew",

@@ -103,9 +103,12 @@ impl Session {
             false => started_model(&plan, model, &mut notes)?,
         };
 
+        // Before the folder is locked: `git` is asked, and the child that becomes it holds every lock for a moment,
+        // also where this process is killed in it.
+        let environment = environment(&device);
         let run = RunDir::create(&plan.run.dir, resume)?;
         if !resume {
-            record_start(&run, &plan, &splits, &device, &mut notes)?;
+            record_start(&run, &plan, &splits, &environment, &mut notes)?;
         }
 
         let optimizer = AdamW::new(adamw(&plan), &model);
@@ -147,11 +150,10 @@ impl Session {
                 run,
                 plan,
                 splits,
-                device,
                 notes,
                 ..
             } = &mut session;
-            record_start(run, plan, splits, device, notes)?;
+            record_start(run, plan, splits, &environment, notes)?;
         }
         Ok(session)
     }
@@ -331,20 +333,27 @@ fn open_splits(
     }
 }
 
+/// Where and with what this start happens.
+fn environment(device: &Found) -> Environment {
+    let versions = Versions {
+        kvt: env!("CARGO_PKG_VERSION"),
+        burn: BURN,
+    };
+    Environment::collect(
+        versions,
+        format!("{} ({})", device.name, device.description),
+    )
+}
+
 /// Writes what a run is and where it was started. The configuration makes the folder a run, so it comes last.
 fn record_start(
     run: &RunDir,
     plan: &Plan,
     splits: &Splits,
-    device: &Found,
+    environment: &Environment,
     notes: &mut Vec<Note>,
 ) -> Result<(), TrainError> {
-    let versions = Versions {
-        kvt: env!("CARGO_PKG_VERSION"),
-        burn: BURN,
-    };
-    let description = format!("{} ({})", device.name, device.description);
-    let warning = Environment::collect(versions, description).record(&run.environment())?;
+    let warning = environment.record(&run.environment())?;
     notes.extend(warning.map(|warning| Note::new(0, Topic::Warning, warning.to_string())));
     run.write_classes(splits.classes())?;
     write_atomic(&run.config(), |file| {
@@ -410,7 +419,10 @@ fn ema(plan: &Plan, model: &Model) -> Option<Ema> {
 /// Refuses to resume with a configuration that would change the run's mathematics; a note for each
 /// difference that does not.
 fn compare_with_started(run: &RunDir, plan: &Plan) -> Result<Vec<Note>, TrainError> {
-    let started = load_plan(&run.config(), &[])?;
+    let started = load_plan(&run.config(), &[]).map_err(|error| TrainError::RunConfig {
+        run: run.path().to_owned(),
+        problem: error.to_string(),
+    })?;
     let differences = diff(&started, plan);
     let refused: Vec<String> = differences
         .iter()

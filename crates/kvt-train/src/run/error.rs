@@ -21,6 +21,15 @@ pub enum RunError {
         /// The folder.
         path: PathBuf,
     },
+    /// A run without its configuration, which its checkpoints say was there.
+    #[error(
+        "run `{}` has lost its `config.toml`: write it anew with `kvt config print CONFIG > {}`",
+        .path.display(), .path.join("config.toml").display()
+    )]
+    ConfigLost {
+        /// The run's folder.
+        path: PathBuf,
+    },
     /// The folder of a new run holds somebody else's files.
     #[error("folder `{}` is not empty and holds no run: choose another `run.dir`", .path.display())]
     Foreign {

@@ -13,6 +13,7 @@ use crate::fs::{TEMPORARY_PREFIX, free_path, write_atomic};
 const LOCK: &str = "run.lock";
 const ENVIRONMENT: &str = "environment.json";
 const CLASSES: &str = "classes.txt";
+const CHECKPOINTS: &str = "checkpoints";
 
 /// A run's folder. Made by [`RunDir::create`] it is this process's alone until dropped; by [`RunDir::open`], to read.
 #[derive(Debug)]
@@ -30,13 +31,11 @@ impl RunDir {
     ///
     /// # Errors
     /// [`RunError::Exists`] for a run that is not to be resumed, [`RunError::NotARun`] when there is nothing to
-    /// resume, [`RunError::Foreign`] for a folder with other files, [`RunError::Locked`] while another process
-    /// writes it.
+    /// resume, [`RunError::ConfigLost`] for a run without its configuration, [`RunError::Foreign`] for a folder with
+    /// other files, [`RunError::Locked`] while another process writes it.
     pub fn create(path: &Path, resume: bool) -> Result<Self, RunError> {
         if resume && !holds_run(path) {
-            return Err(RunError::NotARun {
-                path: path.to_owned(),
-            });
+            return Err(no_run(path));
         }
         if !holds_run(path) && path.exists() && !is_free(path)? {
             return Err(RunError::Foreign {
@@ -60,12 +59,10 @@ impl RunDir {
     /// Opens a run to read it, whether it is finished or still being written.
     ///
     /// # Errors
-    /// [`RunError::NotARun`] when `path` has no `config.toml`.
+    /// [`RunError::NotARun`] when `path` has no `config.toml`, [`RunError::ConfigLost`] where it must have had one.
     pub fn open(path: &Path) -> Result<Self, RunError> {
         if !holds_run(path) {
-            return Err(RunError::NotARun {
-                path: path.to_owned(),
-            });
+            return Err(no_run(path));
         }
         Ok(Self {
             path: path.to_owned(),
@@ -110,7 +107,7 @@ impl RunDir {
 
     /// The folder of checkpoints.
     pub fn checkpoints(&self) -> PathBuf {
-        self.path.join("checkpoints")
+        self.path.join(CHECKPOINTS)
     }
 
     /// Gives the log another name, so that a run that starts over does not overwrite what it says; `None` if there is
@@ -172,6 +169,15 @@ fn config(run: &Path) -> PathBuf {
 
 fn holds_run(path: &Path) -> bool {
     config(path).is_file()
+}
+
+/// What is wrong with a folder that holds no run: there never was one, or its configuration is gone.
+fn no_run(path: &Path) -> RunError {
+    let path = path.to_owned();
+    match path.join(CHECKPOINTS).is_dir() {
+        true => RunError::ConfigLost { path },
+        false => RunError::NotARun { path },
+    }
 }
 
 /// Whether nothing but the remains of a start that died early is in the folder.

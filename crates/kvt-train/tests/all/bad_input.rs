@@ -155,6 +155,18 @@ fn a_run_that_exists() {
     assert_eq!(workspace.read("run/log.jsonl"), log);
 }
 
+/// The folder itself is no split of itself.
+#[test]
+fn a_split_without_a_name() {
+    let workspace = Workspace::with_data(2, 1);
+    for splits in ["", "train,"] {
+        let arguments = ["data", "check", "data", "--splits", splits];
+        let output = workspace.kvt(&arguments).assert().code(2);
+        let error = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+        assert!(error.contains("--splits"), "{error}");
+    }
+}
+
 #[test]
 fn sizes_that_do_not_fit_name_their_stage() {
     let workspace = Workspace::empty();

@@ -302,3 +302,44 @@ fn progress_does_not_wait_for_the_log() {
     let logged = workspace.log("run");
     assert!(!logged.iter().any(|event| matches!(event, Event::Step(_))));
 }
+
+#[test]
+fn a_configuration_that_is_damaged_or_lost_comes_back_from_the_one_it_was_made_from() {
+    let workspace = workspace();
+    train(&workspace, &["train.max_steps=31"]);
+    let way_out = "`kvt config print CONFIG > run/config.toml`";
+    for damage in ["seed = ", "sede = 3\n", ""] {
+        workspace.write("run/config.toml", damage);
+        let error = workspace.error(&["train", "resume.toml", "--resume"]);
+        assert!(error.contains("run `run` is damaged"), "{error}");
+        assert!(error.contains(way_out), "{error}");
+    }
+    fs_err::remove_file(workspace.path("run/config.toml")).unwrap();
+    let error = workspace.error(&["train", "resume.toml", "--resume"]);
+    assert!(error.contains("has lost its `config.toml`"), "{error}");
+    assert!(error.contains(way_out), "{error}");
+
+    let printed = workspace.kvt(&["config", "print", "resume.toml"]).assert();
+    workspace.write("run/config.toml", &printed.success().get_output().stdout);
+    resume(&workspace, &[]);
+    assert_same(&workspace);
+}
+
+/// A child holds the locks of its parent until it becomes another program, also when the parent is killed meanwhile:
+/// the next start would be told that the run is being written.
+#[cfg(unix)]
+#[test]
+fn no_other_program_is_started_while_a_new_folder_is_locked() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let workspace = workspace();
+    workspace.write("bin/git", "#!/bin/sh\n[ -e run ] && : > late\n: > asked\n");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    fs_err::set_permissions(workspace.path("bin/git"), executable).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", workspace.path("bin").display());
+    let mut command = workspace.kvt(&["train", "resume.toml", "--set", "train.max_steps=1"]);
+    command.env("PATH", path).assert().success();
+    assert!(workspace.path("asked").exists());
+    assert!(!workspace.path("late").exists(), "asked under the lock");
+}
