@@ -149,7 +149,8 @@ def run(binary, filters, number, limit, stderr=subprocess.DEVNULL):
         "__EGL_VENDOR_LIBRARY_DIRS": HIDDEN, "LIBGL_DRIVERS_PATH": HIDDEN,
     }
     process = subprocess.Popen([executable, *filters, "--test-threads=2"], cwd=folder, env=env, text=True,
-                               stdout=subprocess.PIPE, stderr=stderr, start_new_session=True, errors="replace")
+                               stdout=subprocess.PIPE, stderr=stderr, start_new_session=True, errors="replace",
+                               preexec_fn=hear)
     expired = threading.Event()
 
     def stop():
@@ -176,6 +177,12 @@ def run(binary, filters, number, limit, stderr=subprocess.DEVNULL):
     elif failed is None and "test result: ok" not in output:
         failed = "(crash)"
     return failed, output
+
+
+def hear():
+    """Who started this in the background had it ignore Ctrl-C, and so would the programs that are tested."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def kill(process):
