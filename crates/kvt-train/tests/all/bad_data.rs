@@ -39,7 +39,7 @@ fn an_epoch_without_a_readable_image_ends_the_run() {
         &workspace,
         &["train", "tiny.toml", "--set", "data.on_error=skip"],
     );
-    insta::assert_snapshot!(error, @"error: none of the 18 images in `data/train` can be read: run `kvt data check` to see why");
+    insta::assert_snapshot!(error, @"error: none of the 18 images in `data/train` can be read: run `kvt data check` to see why; the state after step 0 is saved; `--resume` goes on from there");
     // The log names what was met on the way.
     assert_eq!(
         notes(&workspace, Topic::Skipped)[0].message,
@@ -53,7 +53,7 @@ fn images_may_have_so_many_pixels() {
     let large = RgbImage::from_pixel(20, 20, Rgb([9; 3]));
     save(&workspace.path("data/train/a/large.png"), &large);
     let train = ["train", "tiny.toml", "--set", "data.max_pixels=300"];
-    insta::assert_snapshot!(workspace.error(&train), @"error: could not decode `data/train/a/large.png`: 20 x 20 pixels are more than `data.max_pixels` = 300");
+    insta::assert_snapshot!(workspace.error(&train), @"error: could not decode `data/train/a/large.png`: 20 x 20 pixels are more than `data.max_pixels` = 300; the state after step 0 is saved; `--resume` goes on from there");
     // The same run goes on without it, or with a higher limit.
     let resume = [&train[..], &["--resume", "--set", "data.on_error=skip"]].concat();
     workspace.kvt(&resume).assert().success();
@@ -94,7 +94,7 @@ fn pipes_and_dead_links_are_unreadable_images() {
     let workspace = Workspace::with_data(6, 2);
     let at = |name: &str| workspace.path(name);
     symlink("../gone/1.png", at("data/train/a/dead.png")).unwrap();
-    insta::assert_snapshot!(workspace.error(&["train", "tiny.toml"]), @"error: could not decode `data/train/a/dead.png`: a link to `../gone/1.png` that leads nowhere: No such file or directory (os error 2)");
+    insta::assert_snapshot!(workspace.error(&["train", "tiny.toml"]), @"error: could not decode `data/train/a/dead.png`: a link to `../gone/1.png` that leads nowhere: No such file or directory (os error 2); the state after step 0 is saved; `--resume` goes on from there");
     fs_err::remove_dir_all(at("run")).unwrap();
 
     let made = std::process::Command::new("mkfifo")
