@@ -17,7 +17,7 @@ use super::{Recorder, TrainError};
 use crate::data::Batch;
 use crate::fs::write_atomic;
 use crate::recipe::{AdamW, Ema};
-use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, Stage, Warning, Which};
+use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, RunError, Stage, Warning, Which};
 
 const MODEL: &str = "model.safetensors";
 const EMA: &str = "ema.safetensors";
@@ -92,6 +92,11 @@ impl Checkpointer {
         }
     }
 
+    /// The checkpoints to come do not remember the sizes of the image files.
+    pub fn forget_sizes(&mut self) {
+        self.data.sizes = None;
+    }
+
     /// Writes a checkpoint and makes it the last; `kind` is its stage, and whether it is also the best.
     ///
     /// # Errors
@@ -138,8 +143,8 @@ impl Checkpointer {
         Ok(saved.warnings)
     }
 
-    /// Restores a checkpoint into a freshly made model, its optimizer and its average. If it fits, the folder is made
-    /// to agree: it becomes the last one, and those that are in its way are set aside.
+    /// Restores a checkpoint into a freshly made model, its optimizer and its average. If it fits, `before` is called, and
+    /// then the folder is made to agree: it becomes the last one, and those that are in its way are set aside.
     ///
     /// # Errors
     /// If there is none, it is broken, it belongs to another model or other images, or it has no average
@@ -150,6 +155,7 @@ impl Checkpointer {
         model: Model,
         mut optimizer: AdamW,
         ema: Option<Ema>,
+        before: impl FnOnce() -> Result<(), RunError>,
     ) -> Result<Restored, TrainError> {
         let mut recovered = self.checkpoints.recover(which)?;
         let checkpoint = &recovered.checkpoint;
@@ -171,6 +177,7 @@ impl Checkpointer {
                 .collect::<BTreeMap<String, TensorData>>(),
         };
         optimizer.load_state(moments, state.updates, &model)?;
+        before()?;
         let mut warnings: Vec<Warning> = recovered.warning.take().into_iter().collect();
         let best = state.progress.best;
         let settled = self

@@ -29,8 +29,8 @@ impl<'a> Recorder<'a> {
         let mut warnings = Vec::new();
         let (log, logged) = match resumed {
             None => (JsonlLog::create(&run.log())?, Vec::new()),
-            Some((offset, _)) => {
-                let (log, torn) = JsonlLog::resume(&run.log(), offset)?;
+            Some((offset, step)) => {
+                let (log, torn) = JsonlLog::resume(&run.log(), offset, step)?;
                 let Log { events, warning } = read_log(&run.log())?;
                 warnings.extend(torn.into_iter().chain(warning));
                 (log, events)

@@ -1,6 +1,6 @@
 //! From a validated plan to a trained run: folder, data, device, model, optimizer, loop.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use kvt_models::weights::Outcome;
@@ -11,7 +11,6 @@ use super::model::{Head, build_model, for_data, model_config, start_from};
 use super::progress::Progress;
 use super::{End, Recorder, Splits, TrainError, Trainer};
 use crate::config::{Document, Effect, Plan, diff, resolved_toml};
-use crate::data::DataError;
 use crate::device::{self, Found};
 use crate::fs::write_atomic;
 use crate::recipe::{AdamW, AdamWConfig, Ema, Schedule};
@@ -89,7 +88,7 @@ impl Session {
         if resume {
             let started = RunDir::open(&plan.run.dir)?;
             notes.extend(compare_with_started(&started, &plan)?);
-            classes = Some(started.read_classes());
+            classes = Some((started.classes(), started.read_classes()));
         }
         let (splits, class_list) = open_splits(&plan, size, classes, generating)?;
         let warnings = splits.warnings().into_iter();
@@ -134,7 +133,9 @@ impl Session {
         if let Start::Resume(which) = start {
             match session.restore(which) {
                 // Other classes say more of the data than other numbers of images.
-                Err(TrainError::DataChanged { .. }) if class_list.is_some() => {
+                Err(TrainError::DataChanged { .. })
+                    if matches!(class_list, Some(TrainError::Data(_))) =>
+                {
                     return class_list.map_or(Ok(session), Err);
                 }
                 restored => restored?,
@@ -161,7 +162,13 @@ impl Session {
     fn restore(&mut self, which: Which<'_>) -> Result<(), TrainError> {
         let optimizer = AdamW::new(adamw(&self.plan), &self.model);
         let checkpoints = self.checkpointer();
-        match checkpoints.restore(which, self.model.clone(), optimizer, self.ema.take()) {
+        // The steps after a chosen checkpoint are cut off the log.
+        let keep_log = || match which {
+            Which::Last => Ok(()),
+            _ => self.run.copy_log(),
+        };
+        let (model, ema) = (self.model.clone(), self.ema.take());
+        match checkpoints.restore(which, model, optimizer, ema, keep_log) {
             Ok(Restored {
                 model,
                 optimizer,
@@ -184,10 +191,6 @@ impl Session {
                 self.progress = progress;
                 self.resumed = Some((log_offset, step));
                 warnings.iter().for_each(|warning| self.warn(warning));
-                if which != Which::Last {
-                    // The steps after the chosen checkpoint are cut off the log; the checkpoints set aside have them.
-                    self.run.copy_log()?;
-                }
                 Ok(())
             }
             // Killed before its first checkpoint: there is nothing to lose by starting over.
@@ -311,25 +314,35 @@ impl Session {
     }
 }
 
-/// The images of a plan, and what is wrong with the class list of the run that is resumed. A list that does not fit may
-/// be what is wrong, not the data: the checkpoint will tell.
+/// The images of a plan, with their own classes, and what is wrong with the class list of the run that is resumed. A list
+/// that does not fit may be what is wrong, not the data: the checkpoint will tell.
 fn open_splits(
     plan: &Plan,
     size: (usize, usize),
-    classes: Option<Result<Vec<String>, RunError>>,
+    classes: Option<(PathBuf, Result<Vec<String>, RunError>)>,
     generating: &mut dyn FnMut(usize, usize),
 ) -> Result<(Splits, Option<TrainError>), TrainError> {
-    let error = match classes {
-        None => return Ok((Splits::open(plan, size, None, generating)?, None)),
-        Some(Ok(classes)) => match Splits::open(plan, size, Some(&classes), generating) {
-            Err(error @ TrainError::Data(DataError::ClassesDiffer { .. })) => error,
-            opened => return Ok((opened?, None)),
-        },
-        Some(Err(error)) => error.into(),
+    let splits = Splits::open(plan, size, None, generating);
+    let Some((path, classes)) = classes else {
+        return Ok((splits?, None));
     };
-    match Splits::open(plan, size, None, generating) {
-        Ok(splits) => Ok((splits, Some(error))),
-        Err(_) => Err(error),
+    let error = match classes {
+        Ok(classes) => match &splits {
+            Ok(splits) if splits.classes() == classes => None,
+            _ => match Splits::open(plan, size, Some(&classes), generating) {
+                Ok(_) => Some(TrainError::Run(RunError::Malformed {
+                    path,
+                    line: 1,
+                    reason: "the order of the classes is not that of the data".to_owned(),
+                })),
+                Err(error) => Some(error),
+            },
+        },
+        Err(error) => Some(error.into()),
+    };
+    match (splits, error) {
+        (Ok(splits), error) => Ok((splits, error)),
+        (Err(_), Some(error)) | (Err(error), None) => Err(error),
     }
 }
 

@@ -128,11 +128,11 @@ impl Trainer<'_, '_> {
             sums.seconds += seconds;
             sums.lr = update.lr;
             self.report_step(&update, seconds, data_wait)?;
-            if due(
-                self.progress.position.step,
-                self.plan.checkpoint.every_steps,
-            ) {
-                self.save(Stage::Done, false)?;
+            let position = self.progress.position;
+            if due(position.step, self.plan.checkpoint.every_steps) {
+                let count = self.splits.train_batch_count(self.plan);
+                self.progress.concluding = self.out_of_steps() || position.batch >= count;
+                self.save(self.stage(), false)?;
             }
         }
         self.progress.concluding = true;
@@ -332,10 +332,9 @@ impl Trainer<'_, '_> {
 
     /// Saves the state before an error ends the run. The error stays the first thing that is said.
     fn save_before(&mut self, error: TrainError) -> TrainError {
-        let saved = match self.saved {
-            true => Ok(()),
-            false => self.save(self.stage(), false),
-        };
+        // Mending the data may change the sizes of files.
+        self.checkpoints.forget_sizes();
+        let saved = self.save(self.stage(), false);
         TrainError::Stopped {
             step: self.progress.position.step,
             saved: match saved {

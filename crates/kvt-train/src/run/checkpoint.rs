@@ -42,7 +42,7 @@ const BEST: &str = "best";
 pub type FileWriter<'a, E> = (&'a str, &'a mut dyn FnMut(&Path) -> Result<(), E>);
 
 /// The folder of a run's checkpoints. Only the process that holds the run's lock may [`save`](Self::save) and
-/// [`recover`](Self::recover).
+/// [`settle`](Self::settle).
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
     folder: PathBuf,

@@ -37,7 +37,8 @@ impl EpochRows {
                 false
             }
             Event::Epoch(train) => {
-                let its = |eval: Option<EvalRecord>| eval.filter(|eval| eval.epoch == train.epoch);
+                // Not that of a run that `train.max_steps` once ended within the epoch.
+                let its = |eval: Option<EvalRecord>| eval.filter(|eval| eval.step == train.step);
                 self.rows.push(EpochRow {
                     train: train.clone(),
                     val: its(self.val.take()),

@@ -73,8 +73,7 @@ pub enum RunError {
     },
     /// There are checkpoints, or there were, and none can be used.
     #[error(
-        "no checkpoint in `{}` can be used: {reason}; restore the folder from a copy, or remove it, and `--resume` starts \
-         from the beginning",
+        "no checkpoint in `{}` can be used: {reason}; or restore the folder from a copy, or use another `run.dir` to train anew",
         .path.display()
     )]
     NoUsableCheckpoint {
@@ -184,26 +183,15 @@ pub enum Warning {
         /// What is wrong with the first.
         reason: String,
     },
-    /// What the checkpoint says was logged does not end with a line.
-    #[error(
-        "the last {bytes} bytes of `{}` before the checkpoint are no whole line: the steps in them are missing from the log",
-        .path.display()
-    )]
-    LogTorn {
-        /// The log.
-        path: PathBuf,
-        /// Bytes that were cut off.
-        bytes: u64,
-    },
-    /// The log is shorter than the checkpoint remembers it.
-    #[error("`{}` is shorter than the checkpoint recorded ({found} of {expected} bytes): the steps in the rest are missing from the log", .path.display())]
+    /// The log is not as long as the checkpoint remembers it.
+    #[error("`{}` ends after step {reached}, but the checkpoint was made after step {step}: the lines between are lost", .path.display())]
     LogTooShort {
         /// The log.
         path: PathBuf,
-        /// Bytes found.
-        found: u64,
-        /// Bytes recorded.
-        expected: u64,
+        /// The last step in it.
+        reached: u64,
+        /// The checkpoint's step.
+        step: u64,
     },
 }
 

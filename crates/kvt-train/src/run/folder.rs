@@ -132,7 +132,10 @@ impl RunDir {
     pub fn copy_log(&self) -> Result<(), RunError> {
         let log = self.log();
         if log.exists() {
-            fs::copy(&log, free_path(&log))?;
+            let mut from = fs::File::open(&log)?;
+            write_atomic(&free_path(&log), |to| {
+                std::io::copy(&mut from, to).map(|_| ())
+            })?;
         }
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! `log.jsonl`: every event as a line, cut back on resume.
 
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
 use fs_err as fs;
 
 use super::{Event, Listener, RunError, Warning};
+use crate::fs::write_atomic;
 
 /// Appends events to a log. A line is handed to the system in one write as it happens, so a killed process loses
 /// none; [`Listener::sync`] also protects them from a loss of power.
@@ -27,47 +28,22 @@ impl JsonlLog {
         })
     }
 
-    /// Goes on with a log at the `offset` a checkpoint recorded: the lines after it belong to steps that will be
-    /// done again, and are dropped. Offset 0 starts afresh.
+    /// Goes on with a log at the `offset` in bytes that a checkpoint after `step` recorded: the lines after it belong to
+    /// steps that will be done again, and are dropped. Lines of later steps are dropped wherever they are: in a log that
+    /// was lost and begun again the offset means nothing. Offset 0 starts afresh.
     ///
     /// # Errors
     /// When the file cannot be read or cut. A log that is missing, too short or without its last lines (edited, lost) is
     /// only a warning: the run does not depend on it.
-    pub fn resume(path: &Path, offset: u64) -> Result<(Self, Option<Warning>), RunError> {
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
-        let found = file.metadata()?.len();
-        let mut log = Self { file, offset: 0 };
-        log.truncate_to(offset)?;
-        let path = || path.to_owned();
-        let warning = if found < offset {
-            Some(Warning::LogTooShort {
-                path: path(),
-                found,
-                expected: offset,
-            })
-        } else {
-            (log.offset < offset).then(|| Warning::LogTorn {
-                path: path(),
-                bytes: offset - log.offset,
-            })
+    pub fn resume(
+        path: &Path,
+        offset: u64,
+        step: u64,
+    ) -> Result<(Self, Option<Warning>), RunError> {
+        let content = match fs::read(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            content => content?,
         };
-        Ok((log, warning))
-    }
-
-    /// Length of the log in bytes, which a checkpoint records.
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    /// Drops everything after `offset`, and a line that `offset` cuts in two.
-    fn truncate_to(&mut self, offset: u64) -> Result<(), RunError> {
-        let mut content = Vec::new();
-        self.file.read_to_end(&mut content)?;
         let head = usize::try_from(offset)
             .ok()
             .and_then(|offset| content.get(..offset))
@@ -76,11 +52,56 @@ impl JsonlLog {
             .iter()
             .rposition(|byte| *byte == b'\n')
             .map_or(0, |last| last + 1);
-        self.offset = end as u64;
-        self.file.set_len(self.offset)?;
-        self.file.seek(SeekFrom::End(0))?;
-        self.file.sync_all()?;
-        Ok(())
+        let mut reached = 0;
+        let kept: Vec<&[u8]> = head
+            .get(..end)
+            .unwrap_or_default()
+            .split_inclusive(|byte| *byte == b'\n')
+            .filter(|line| match serde_json::from_slice::<Event>(line) {
+                Ok(event) if event.step() > step => false,
+                Ok(Event::Step(update)) => {
+                    reached = update.step;
+                    true
+                }
+                _ => true,
+            })
+            .collect();
+        let kept = kept.concat();
+        let log = match kept.len() == end {
+            // Nothing but a tail to cut off.
+            true => {
+                let mut file = fs::OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .create(true)
+                    .truncate(false)
+                    .open(path)?;
+                file.set_len(end as u64)?;
+                file.seek(SeekFrom::End(0))?;
+                file.sync_all()?;
+                file
+            }
+            false => {
+                write_atomic(path, |file| file.write_all(&kept))?;
+                fs::OpenOptions::new().append(true).open(path)?
+            }
+        };
+        let kept = kept.len() as u64;
+        let warning = (kept < offset).then(|| Warning::LogTooShort {
+            path: path.to_owned(),
+            reached,
+            step,
+        });
+        let log = Self {
+            file: log,
+            offset: kept,
+        };
+        Ok((log, warning))
+    }
+
+    /// Length of the log in bytes, which a checkpoint records.
+    pub fn offset(&self) -> u64 {
+        self.offset
     }
 }
 
@@ -158,13 +179,13 @@ mod tests {
         assert_eq!(offset, fs::metadata(&path).unwrap().len());
         log.event(&note(3)).unwrap();
         drop(log);
-        let (mut log, warning) = JsonlLog::resume(&path, offset).unwrap();
+        let (mut log, warning) = JsonlLog::resume(&path, offset, 2).unwrap();
         assert_eq!(warning, None);
         log.event(&note(3)).unwrap();
         log.event(&note(4)).unwrap();
         assert_eq!(log.offset(), fs::metadata(&path).unwrap().len());
         // Nothing is missing from a log that ends where the checkpoint says.
-        let (_, warning) = JsonlLog::resume(&path, log.offset()).unwrap();
+        let (_, warning) = JsonlLog::resume(&path, log.offset(), 9).unwrap();
         assert_eq!(warning, None);
         assert_eq!(
             read_log(&path).unwrap().events,
@@ -177,7 +198,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.jsonl");
         fs::write(&path, "anything\n").unwrap();
-        let (log, warning) = JsonlLog::resume(&path, 0).unwrap();
+        let (log, warning) = JsonlLog::resume(&path, 0, 0).unwrap();
         assert_eq!((log.offset(), warning), (0, None));
         assert_eq!(fs::read(&path).unwrap(), b"");
     }
@@ -191,17 +212,17 @@ mod tests {
         let whole = log.offset();
         log.event(&note(2)).unwrap();
         log.file.set_len(whole + 3).unwrap();
-        let (log, warning) = JsonlLog::resume(&path, 10_000).unwrap();
+        let (log, warning) = JsonlLog::resume(&path, 10_000, 7).unwrap();
         assert_eq!(log.offset(), whole);
         let warning = warning.unwrap();
         assert!(
             warning
                 .to_string()
-                .contains(&format!("{} of 10000 bytes", whole + 3)),
+                .contains("ends after step 0, but the checkpoint was made after step 7"),
             "{warning}"
         );
         fs::remove_file(&path).unwrap();
-        let (log, warning) = JsonlLog::resume(&path, 10).unwrap();
+        let (log, warning) = JsonlLog::resume(&path, 10, 7).unwrap();
         assert_eq!(log.offset(), 0);
         assert!(warning.is_some());
     }
@@ -217,10 +238,31 @@ mod tests {
         let offset = log.offset();
         log.file.set_len(whole).unwrap();
         log.file.set_len(offset).unwrap();
-        let (log, warning) = JsonlLog::resume(&path, offset).unwrap();
+        let (log, warning) = JsonlLog::resume(&path, offset, 2).unwrap();
         assert_eq!(log.offset(), whole);
-        let bytes = offset - whole;
-        assert_eq!(warning, Some(Warning::LogTorn { path, bytes }));
+        let (reached, step) = (0, 2);
+        let expected = Warning::LogTooShort {
+            path,
+            reached,
+            step,
+        };
+        assert_eq!(warning, Some(expected));
+    }
+
+    #[test]
+    fn lines_of_later_steps_go_wherever_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl");
+        let mut log = JsonlLog::create(&path).unwrap();
+        // Begun again after the lines before were lost: it is shorter than the checkpoint remembers.
+        for step in [4, 5, 6] {
+            log.event(&note(step)).unwrap();
+        }
+        let (mut log, warning) = JsonlLog::resume(&path, 10_000, 4).unwrap();
+        assert!(warning.is_some());
+        log.event(&note(5)).unwrap();
+        assert_eq!(log.offset(), fs::metadata(&path).unwrap().len());
+        assert_eq!(read_log(&path).unwrap().events, [note(4), note(5)]);
     }
 
     #[test]

@@ -229,6 +229,11 @@ impl Running {
         Self::start_as(Command::new(KVT).args(arguments(overrides)), workspace)
     }
 
+    pub(crate) fn start_resumed(workspace: &Workspace, overrides: &[&str]) -> Self {
+        let arguments = [&arguments(overrides)[..], &["--resume"]].concat();
+        Self::start_as(Command::new(KVT).args(arguments), workspace)
+    }
+
     /// A command that becomes the program.
     pub(crate) fn start_as(command: &mut Command, workspace: &Workspace) -> Self {
         let stderr = fs_err::File::create(workspace.path("stderr.txt")).unwrap();

@@ -101,8 +101,17 @@ fn an_evaluation_that_was_stopped_is_made_when_the_run_goes_on() {
 
 #[test]
 fn so_is_that_at_the_end_of_a_shortened_run() {
+    shortened("checkpoint.every_steps=0");
+}
+
+#[test]
+fn so_is_that_after_a_checkpoint_of_the_same_step() {
+    shortened("checkpoint.every_steps=20");
+}
+
+fn shortened(checkpoints: &str) {
     let workspace = workspace();
-    stop_in_evaluation(&workspace, &["train.max_steps=20"]);
+    stop_in_evaluation(&workspace, &["train.max_steps=20", checkpoints]);
     let name = workspace.last_checkpoint("run");
     assert!(name.ends_with("step-00000020-before-eval"), "{name:?}");
     resume(&workspace, &["train.max_steps=20"]);

@@ -23,8 +23,6 @@ pub struct Recovered {
     pub checkpoint: Checkpoint,
     /// Said if it is not the one that was asked for.
     pub warning: Option<Warning>,
-    /// Whether `last` pointed to it, and nobody asked for another one.
-    is_last: bool,
 }
 
 /// What a folder of checkpoints looked like when a run went on.
@@ -37,7 +35,9 @@ pub struct Settled {
 }
 
 impl Checkpoints {
-    /// Loads the checkpoint to go on from. A bare name is one in this folder; one that was set aside will do.
+    /// Loads the checkpoint to go on from. A bare name is one in this folder; one that was set aside will do. The last
+    /// one is the newest that is complete, also where its process died before `last` pointed to it, or where somebody
+    /// put it back.
     ///
     /// # Errors
     /// As [`load`](Self::load), and [`RunError::ForeignCheckpoint`] for one of another folder.
@@ -47,10 +47,23 @@ impl Checkpoints {
                 let path = self.own(path)?;
                 (Checkpoint::load(&path)?, None)
             }
-            which => self.load(which)?,
+            Which::Last => {
+                let (checkpoint, warning) = self.load_last()?;
+                let name = checkpoint.path.file_name().and_then(|name| name.to_str());
+                let name = name.and_then(Name::parse);
+                let newer = self
+                    .names()?
+                    .into_iter()
+                    .filter(|other| Some(*other) > name);
+                let mut paths = newer.map(|name| self.folder.join(name.to_string()));
+                match paths.find_map(|path| Checkpoint::load(&path).ok()) {
+                    Some(newer) => (newer, None),
+                    None => (checkpoint, warning),
+                }
+            }
+            Which::Best => self.load(which)?,
         };
         Ok(Recovered {
-            is_last: which == Which::Last && warning.is_none(),
             checkpoint,
             warning,
         })
@@ -70,21 +83,12 @@ impl Checkpoints {
         let mut settled = Settled::default();
         let name = self.readmit(&mut recovered.checkpoint)?;
         self.settle_best(best, &mut settled)?;
-        let best = self.pointer(BEST)?;
-        for newer in self.names()?.into_iter().filter(|other| *other > name) {
-            if best == Some(newer.to_string()) {
-                continue;
-            }
-            if recovered.is_last {
-                // Complete, but its process died before it was made the last: its steps will be done again.
-                self.hide(newer)?;
-            } else {
-                settled.warnings.push(self.set_aside(newer)?);
-            }
-        }
         let text = name.to_string();
         if !matches!(self.pointer(LAST), Ok(Some(last)) if last == text) {
             self.point(LAST, &text)?;
+        }
+        for newer in self.names()?.into_iter().filter(|other| *other > name) {
+            settled.warnings.push(self.set_aside(newer)?);
         }
         settled.warnings.extend(self.remove_leftovers());
         Ok(settled)
@@ -131,15 +135,19 @@ impl Checkpoints {
             path: path.to_owned(),
             folder: self.folder.clone(),
         };
-        if path.to_str().is_some_and(is_file_name) {
-            return Ok(self.folder.join(path));
-        }
         let name = path.file_name().ok_or_else(foreign)?;
-        let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
-        if parent.is_none() || parent != self.folder.canonicalize().ok() {
-            return Err(foreign());
+        if !path.to_str().is_some_and(is_file_name) {
+            let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+            if parent.is_none() || parent != self.folder.canonicalize().ok() {
+                return Err(foreign());
+            }
         }
-        Ok(self.folder.join(name))
+        let path = self.folder.join(name);
+        if path.is_dir() {
+            Ok(path)
+        } else {
+            Err(foreign())
+        }
     }
 
     /// Gives a checkpoint that was set aside its name back.
@@ -167,7 +175,7 @@ impl Checkpoints {
     }
 
     /// Takes a checkpoint out of use without deleting it.
-    fn set_aside(&self, name: Name) -> Result<Warning, RunError> {
+    pub(super) fn set_aside(&self, name: Name) -> Result<Warning, RunError> {
         let from = self.folder.join(name.to_string());
         let base = format!("{SET_ASIDE}{name}");
         let mut to = self.folder.join(&base);
@@ -180,6 +188,21 @@ impl Checkpoints {
         Ok(Warning::SetAside { from, to })
     }
 
+    /// Names of the checkpoints that were taken out of use.
+    fn set_aside_names(&self) -> Result<Vec<String>, RunError> {
+        let mut names = Vec::new();
+        if self.folder.exists() {
+            for entry in fs::read_dir(&self.folder)? {
+                let name = entry?.file_name().to_string_lossy().into_owned();
+                if name.starts_with(SET_ASIDE) {
+                    names.push(name);
+                }
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
     pub(super) fn load_last(&self) -> Result<(Checkpoint, Option<Warning>), RunError> {
         let error = match self.pointer(LAST) {
             Ok(Some(name)) => match Checkpoint::load(&self.folder.join(name)) {
@@ -190,6 +213,19 @@ impl Checkpoints {
             Err(error) => error,
         };
         let names = self.names()?;
+        let aside = match names.is_empty() {
+            true => self.set_aside_names()?,
+            false => Vec::new(),
+        };
+        if !aside.is_empty() {
+            return Err(RunError::NoUsableCheckpoint {
+                path: self.folder.clone(),
+                reason: format!(
+                    "what is left was set aside: name one of it with `--resume-from`, as `{}`",
+                    aside.join("`, `")
+                ),
+            });
+        }
         for name in &names {
             if let Ok(checkpoint) = Checkpoint::load(&self.folder.join(name.to_string())) {
                 let warning = Warning::FellBack {

@@ -373,7 +373,10 @@ fn checkpoints_of_other_runs_are_refused() {
     let error = checkpoints
         .recover(Which::Path(Path::new("step-9")))
         .unwrap_err();
-    assert!(error.to_string().contains("step-9"), "{error}");
+    assert!(
+        matches!(error, RunError::ForeignCheckpoint { .. }),
+        "{error}"
+    );
 }
 
 #[test]
@@ -414,19 +417,42 @@ fn a_lost_best_is_found_again_or_said_to_be_lost() {
 }
 
 #[test]
-fn a_checkpoint_that_was_not_yet_the_last_is_done_again() {
+fn a_complete_checkpoint_that_is_not_yet_the_last_is_gone_on_from() {
     let (_folder, checkpoints) = three();
-    checkpoints.point(LAST, "step-00000002").unwrap();
+    checkpoints.point(LAST, "step-00000001").unwrap();
     checkpoints.point(BEST, "step-00000003").unwrap();
     assert_eq!(
         settle(&checkpoints, Which::Last, Some(1)),
-        (2, vec![], false)
-    );
-    assert_eq!(
-        entries(&checkpoints),
-        ["best", "last", "step-00000001", "step-00000002"]
+        (3, vec![], false)
     );
     assert_eq!(load(&checkpoints, Which::Best), (1, None));
+}
+
+#[test]
+fn a_checkpoint_that_was_put_back_is_never_deleted() {
+    let (_folder, checkpoints) = three();
+    let older = Path::new("step-00000001");
+    assert_eq!(settle(&checkpoints, Which::Path(older), Some(1)).0, 1);
+    let folder = &checkpoints.folder;
+    fs::rename(
+        folder.join("set-aside-step-00000003"),
+        folder.join("step-00000003"),
+    )
+    .unwrap();
+    assert_eq!(settle(&checkpoints, Which::Last, Some(1)).0, 3);
+}
+
+#[test]
+fn where_all_were_set_aside_they_are_named() {
+    let (_folder, checkpoints) = three();
+    for step in 1..=3 {
+        checkpoints.set_aside(Name::new(step, Stage::Done)).unwrap();
+    }
+    let error = checkpoints.recover(Which::Last).unwrap_err().to_string();
+    assert!(
+        error.contains("--resume-from") && error.contains("set-aside-step-00000002"),
+        "{error}"
+    );
 }
 
 #[test]
