@@ -35,6 +35,8 @@ pub fn write_atomic(
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     let mut file = builder.tempfile_in(folder).map_err(named)?;
+    // Tells `remove_leftovers` that somebody is at it; a system that cannot lock has nobody who asks.
+    let _ = file.as_file().try_lock();
     let mut writer = BufWriter::new(file.as_file_mut());
     write(&mut writer)
         .and_then(|()| writer.flush())
@@ -63,6 +65,27 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
         Ok(_) => Ok(()),
         Err(error) => refuse(&error, error.kind()),
     }
+}
+
+/// Deletes the temporary files that killed processes left in a folder, and none that is being written.
+///
+/// # Errors
+/// When the folder cannot be read or a file not be deleted.
+pub fn remove_leftovers(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let temporary = entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with(TEMPORARY_PREFIX));
+        if temporary
+            && entry.file_type()?.is_file()
+            && fs::File::open(entry.path())?.file().try_lock().is_ok()
+        {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes the names inside `folder` (creations, renames) durable, where the platform can do that.
@@ -127,6 +150,21 @@ mod tests {
         assert!(error.to_string().contains("a.txt"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn left_over_files_go_but_not_those_in_the_making() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = folder.path().join(format!("{TEMPORARY_PREFIX}a1b2"));
+        fs::write(&left, "half").unwrap();
+        let path = folder.path().join("a.txt");
+        write_atomic(&path, |file| {
+            remove_leftovers(folder.path())?;
+            file.write_all(b"whole")
+        })
+        .unwrap();
+        assert!(!left.exists());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
     }
 
     #[test]

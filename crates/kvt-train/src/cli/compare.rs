@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use super::common::{Overrides, generating};
 use super::{interrupt, output, progress};
 use crate::engine::{End, Session, Start, load_plan};
-use crate::fs::write_atomic;
+use crate::fs::{remove_leftovers, write_atomic};
 use crate::report::{Comparison, Curve, read_curve, save_plots};
 use crate::run::RunDir;
 
@@ -155,6 +155,7 @@ fn label(config: &Path, args: &Args) -> String {
 
 fn save(comparison: &Comparison, curves: &[Curve], args: &Args) -> anyhow::Result<()> {
     fs_err::create_dir_all(&args.output)?;
+    remove_leftovers(&args.output)?;
     for (name, text) in [
         ("table.md", comparison.to_markdown()),
         ("table.csv", comparison.to_csv()),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 
 use super::RunError;
-use crate::fs::{TEMPORARY_PREFIX, free_path, write_atomic};
+use crate::fs::{TEMPORARY_PREFIX, free_path, remove_leftovers, write_atomic};
 
 const LOCK: &str = "run.lock";
 const ENVIRONMENT: &str = "environment.json";
@@ -49,7 +49,7 @@ impl RunDir {
                 path: path.to_owned(),
             });
         }
-        remove_temporary(path)?;
+        remove_leftovers(path)?;
         Ok(Self {
             path: path.to_owned(),
             _locks: locks,
@@ -198,21 +198,6 @@ fn is_free(path: &Path) -> Result<bool, RunError> {
         }
     }
     Ok(true)
-}
-
-/// Deletes what a killed process was writing. Only for the holder of the lock.
-fn remove_temporary(run: &Path) -> Result<(), RunError> {
-    for entry in fs::read_dir(run)? {
-        let entry = entry?;
-        let temporary = entry
-            .file_name()
-            .to_str()
-            .is_some_and(|name| name.starts_with(TEMPORARY_PREFIX));
-        if temporary && entry.file_type()?.is_file() {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 /// Locks the folder, and a file in it that tells others who holds it.
