@@ -221,17 +221,29 @@ pub(crate) fn last_step(workspace: &Workspace) -> u64 {
     step.split('-').next().unwrap().parse().unwrap()
 }
 
+/// The program, with every signal as it is by default: tests that run in the background or under `nohup` ignore some,
+/// and so would their children.
+fn program() -> Command {
+    if cfg!(target_os = "linux") {
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT,TERM,USR1", KVT]);
+        command
+    } else {
+        Command::new(KVT)
+    }
+}
+
 /// A training process, killed at the latest when the test ends.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
     pub(crate) fn start(workspace: &Workspace, overrides: &[&str]) -> Self {
-        Self::start_as(Command::new(KVT).args(arguments(overrides)), workspace)
+        Self::start_as(program().args(arguments(overrides)), workspace)
     }
 
     pub(crate) fn start_resumed(workspace: &Workspace, overrides: &[&str]) -> Self {
         let arguments = [&arguments(overrides)[..], &["--resume"]].concat();
-        Self::start_as(Command::new(KVT).args(arguments), workspace)
+        Self::start_as(program().args(arguments), workspace)
     }
 
     /// A command that becomes the program.
