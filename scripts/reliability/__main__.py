@@ -144,7 +144,8 @@ def main() -> int:
     work = Path(tempfile.mkdtemp(prefix="kvt-reliability-", dir=arguments.work))
     # Another user has to get in.
     work.chmod(0o755)
-    context = Context(kvt, work, arguments.seed, arguments.jobs, time.monotonic() + 60 * arguments.minutes, arguments.short)
+    context = Context(kvt, work, arguments.seed, arguments.jobs, time.monotonic() + 60 * arguments.minutes, arguments.short,
+                      arguments.full)
     context.kvt = shared(kvt, work)
     version = subprocess.run([context.kvt, "--version"], capture_output=True, text=True).stdout.strip()
     say(f"{version} ({kvt}), seed {arguments.seed}, {arguments.jobs} cases at a time")

@@ -43,6 +43,7 @@ class Context:
     jobs: int
     deadline: float
     short: bool
+    full: bool
 
     def random(self, name: str) -> random.Random:
         """The generator of one case: the same for the same seed and name."""

@@ -11,8 +11,12 @@ from common import Case, Context, Failure, Process, run, say
 CONFIGS = Path(__file__).resolve().parents[2] / "configs/quickstart"
 KILLS = 20
 LIMIT = 3600.0
-# A short one has the same parts, in a few seconds.
-SHORT = ["--set", "train.epochs=3", "--set", "data.shapes.train_per_class=60", "--set", "data.shapes.val_per_class=20"]
+
+
+def less(epochs: int, images: int) -> list[str]:
+    """The same parts in less time."""
+    return [item for key, value in [("train.epochs", epochs), ("data.shapes.train_per_class", images), ("data.shapes.val_per_class", 20)]
+            for item in ("--set", f"{key}={value}")]
 
 
 def cases(context: Context):
@@ -20,7 +24,7 @@ def cases(context: Context):
 
 
 def compare(context: Context):
-    more = SHORT if context.short else []
+    more = less(3, 60) if context.short else [] if context.full else less(6, 150)
     kills = 4 if context.short else KILLS
     command = ["compare", CONFIGS / "dense.toml", CONFIGS / "knn.toml", "--output", "table", "--device", "cpu", *more]
 
