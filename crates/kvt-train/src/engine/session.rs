@@ -1,25 +1,22 @@
 //! From a validated plan to a trained run: folder, data, device, model, optimizer, loop.
 
-use std::path::{Path, PathBuf};
+mod start;
+
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use kvt_models::weights::Outcome;
 use kvt_models::{Model, ModelConfig};
 
+use self::start::{compare_with_started, environment, open_splits, record_start};
 use super::checkpoint::{Checkpointer, Restored};
 use super::model::{Head, build_model, for_data, model_config, start_from};
 use super::progress::Progress;
 use super::{End, Recorder, Splits, TrainError, Trainer};
-use crate::config::{Document, Effect, Plan, diff, resolved_toml};
+use crate::config::{Document, Plan};
 use crate::device::{self, Found};
-use crate::fs::write_atomic;
 use crate::recipe::{AdamW, AdamWConfig, Ema, Schedule};
-use crate::run::{
-    Environment, Event, Listener, Note, RunDir, RunError, Topic, Versions, Warning, Which, read_log,
-};
-
-/// The version of Burn, for the record.
-const BURN: &str = "0.22.1";
+use crate::run::{Event, Listener, Note, RunDir, RunError, Topic, Warning, Which, read_log};
 
 /// A run that is ready to train.
 pub struct Session {
@@ -314,67 +311,6 @@ impl Session {
     }
 }
 
-/// The images of a plan, with their own classes, and what is wrong with the class list of the run that is resumed. A list
-/// that does not fit may be what is wrong, not the data: the checkpoint will tell.
-fn open_splits(
-    plan: &Plan,
-    size: (usize, usize),
-    classes: Option<(PathBuf, Result<Vec<String>, RunError>)>,
-    generating: &mut dyn FnMut(usize, usize),
-) -> Result<(Splits, Option<TrainError>), TrainError> {
-    let splits = Splits::open(plan, size, None, generating);
-    let Some((path, classes)) = classes else {
-        return Ok((splits?, None));
-    };
-    let error = match classes {
-        Ok(classes) => match &splits {
-            Ok(splits) if splits.classes() == classes => None,
-            _ => match Splits::open(plan, size, Some(&classes), generating) {
-                Ok(_) => Some(TrainError::Run(RunError::Malformed {
-                    path,
-                    line: 1,
-                    reason: "the order of the classes is not that of the data".to_owned(),
-                })),
-                Err(error) => Some(error),
-            },
-        },
-        Err(error) => Some(error.into()),
-    };
-    match (splits, error) {
-        (Ok(splits), error) => Ok((splits, error)),
-        (Err(_), Some(error)) | (Err(error), None) => Err(error),
-    }
-}
-
-/// Where and with what this start happens.
-fn environment(device: &Found) -> Environment {
-    let versions = Versions {
-        kvt: env!("CARGO_PKG_VERSION"),
-        burn: BURN,
-    };
-    Environment::collect(
-        versions,
-        format!("{} ({})", device.name, device.description),
-    )
-}
-
-/// Writes what a run is and where it was started. The configuration makes the folder a run, so it comes last.
-fn record_start(
-    run: &RunDir,
-    plan: &Plan,
-    splits: &Splits,
-    environment: &Environment,
-    notes: &mut Vec<Note>,
-) -> Result<(), TrainError> {
-    let warning = environment.record(&run.environment())?;
-    notes.extend(warning.map(|warning| Note::new(0, Topic::Warning, warning.to_string())));
-    run.write_classes(splits.classes())?;
-    write_atomic(&run.config(), |file| {
-        std::io::Write::write_all(file, resolved_toml(plan).as_bytes())
-    })?;
-    Ok(())
-}
-
 /// The plan of a configuration file with overrides.
 ///
 /// # Errors
@@ -427,32 +363,4 @@ fn started_model(plan: &Plan, model: Model, notes: &mut Vec<Note>) -> Result<Mod
 fn ema(plan: &Plan, model: &Model) -> Option<Ema> {
     let decay = plan.ema.decay;
     (decay > 0.0).then(|| Ema::new(decay, model))
-}
-
-/// Refuses to resume with a configuration that would change the run's mathematics; a note for each
-/// difference that does not.
-fn compare_with_started(run: &RunDir, plan: &Plan) -> Result<Vec<Note>, TrainError> {
-    let started = load_plan(&run.config(), &[]).map_err(|error| TrainError::RunConfig {
-        run: run.path().to_owned(),
-        problem: error.to_string(),
-    })?;
-    let differences = diff(&started, plan);
-    let refused: Vec<String> = differences
-        .iter()
-        .filter(|d| d.effect == Effect::Refused)
-        .map(|difference| format!("  {difference}"))
-        .collect();
-    if !refused.is_empty() {
-        return Err(TrainError::ConfigChanged {
-            run: run.path().to_owned(),
-            differences: refused.join("\n"),
-        });
-    }
-    Ok(differences
-        .into_iter()
-        .map(|difference| {
-            let message = format!("resumed with another setting: {difference}");
-            Note::new(0, Topic::Resume, message)
-        })
-        .collect())
 }

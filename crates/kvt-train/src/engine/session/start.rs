@@ -1,0 +1,102 @@
+//! What a start finds and leaves in a run's folder: configuration, classes, environment.
+
+use std::path::PathBuf;
+
+use super::load_plan;
+use crate::config::{Effect, Plan, diff, resolved_toml};
+use crate::device::Found;
+use crate::engine::{Splits, TrainError};
+use crate::fs::write_atomic;
+use crate::run::{Environment, Note, RunDir, RunError, Topic, Versions};
+
+/// The version of Burn, for the record.
+const BURN: &str = "0.22.1";
+
+/// The images of a plan, with their own classes, and what is wrong with the class list of the run that is resumed. A list
+/// that does not fit may be what is wrong, not the data: the checkpoint will tell.
+pub(super) fn open_splits(
+    plan: &Plan,
+    size: (usize, usize),
+    classes: Option<(PathBuf, Result<Vec<String>, RunError>)>,
+    generating: &mut dyn FnMut(usize, usize),
+) -> Result<(Splits, Option<TrainError>), TrainError> {
+    let splits = Splits::open(plan, size, None, generating);
+    let Some((path, classes)) = classes else {
+        return Ok((splits?, None));
+    };
+    let error = match classes {
+        Ok(classes) => match &splits {
+            Ok(splits) if splits.classes() == classes => None,
+            _ => match Splits::open(plan, size, Some(&classes), generating) {
+                Ok(_) => Some(TrainError::Run(RunError::Malformed {
+                    path,
+                    line: 1,
+                    reason: "the order of the classes is not that of the data".to_owned(),
+                })),
+                Err(error) => Some(error),
+            },
+        },
+        Err(error) => Some(error.into()),
+    };
+    match (splits, error) {
+        (Ok(splits), error) => Ok((splits, error)),
+        (Err(_), Some(error)) | (Err(error), None) => Err(error),
+    }
+}
+
+/// Where and with what this start happens.
+pub(super) fn environment(device: &Found) -> Environment {
+    let versions = Versions {
+        kvt: env!("CARGO_PKG_VERSION"),
+        burn: BURN,
+    };
+    Environment::collect(
+        versions,
+        format!("{} ({})", device.name, device.description),
+    )
+}
+
+/// Writes what a run is and where it was started. The configuration makes the folder a run, so it comes last.
+pub(super) fn record_start(
+    run: &RunDir,
+    plan: &Plan,
+    splits: &Splits,
+    environment: &Environment,
+    notes: &mut Vec<Note>,
+) -> Result<(), TrainError> {
+    let warning = environment.record(&run.environment())?;
+    notes.extend(warning.map(|warning| Note::new(0, Topic::Warning, warning.to_string())));
+    run.write_classes(splits.classes())?;
+    write_atomic(&run.config(), |file| {
+        std::io::Write::write_all(file, resolved_toml(plan).as_bytes())
+    })?;
+    Ok(())
+}
+
+/// Refuses to resume with a configuration that would change the run's mathematics; a note for each
+/// difference that does not.
+pub(super) fn compare_with_started(run: &RunDir, plan: &Plan) -> Result<Vec<Note>, TrainError> {
+    let started = load_plan(&run.config(), &[]).map_err(|error| TrainError::RunConfig {
+        run: run.path().to_owned(),
+        problem: error.to_string(),
+    })?;
+    let differences = diff(&started, plan);
+    let refused: Vec<String> = differences
+        .iter()
+        .filter(|d| d.effect == Effect::Refused)
+        .map(|difference| format!("  {difference}"))
+        .collect();
+    if !refused.is_empty() {
+        return Err(TrainError::ConfigChanged {
+            run: run.path().to_owned(),
+            differences: refused.join("\n"),
+        });
+    }
+    Ok(differences
+        .into_iter()
+        .map(|difference| {
+            let message = format!("resumed with another setting: {difference}");
+            Note::new(0, Topic::Resume, message)
+        })
+        .collect())
+}
