@@ -131,7 +131,7 @@ impl Checkpoints {
             let _ = fs::remove_dir_all(&temporary);
         }
         written?;
-        // The best first: killed in between, the run repeats its way to it instead of losing it.
+        // The best first: killed in between, the run goes on from this checkpoint, which is the newest complete one.
         if best {
             self.point(BEST, &name)?;
         }
