@@ -32,7 +32,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CRATES = ["kvt-attention", "kvt-models", "kvt-train"]  # each knows those before it
+CRATES = ["kvt-ops", "kvt-attention", "kvt-models", "kvt-train"]  # each knows those before it
 SWITCH = """
 /// Which mutant is on.
 fn mutant(number: u32) -> bool {

@@ -8,9 +8,9 @@ use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, TensorData};
 use divan::{Bencher, black_box};
-use kvt_attention::{
-    Attention, Key, Neighbors, Score, attend, depthwise_conv2d, gelu, knn_softmax, layer_norm,
-    linear, linear_add, square_sum,
+use kvt_attention::{Attention, Neighbors, Score, attend};
+use kvt_ops::{
+    Key, depthwise_conv2d, gelu, knn_softmax, layer_norm, linear, linear_add, square_sum,
 };
 use rand::RngExt;
 

@@ -4,7 +4,7 @@ use burn::tensor::{Bool, DType, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::Neighbors;
-use crate::ops::{AttentionSettings, attention as ops};
+use kvt_ops::AttentionSettings;
 
 mod check;
 mod dropout;
@@ -218,7 +218,7 @@ pub fn attend_unchecked(
     let empty = |x: &Tensor<4>| x.shape().num_elements() == 0;
     let ordinary = score.is_plain() && dropout.is_none() && ![&q, &k, &v].into_iter().any(empty);
     if attention.is_fused(keys) && ordinary {
-        return ops::attention(q, k, v, attention.settings(scale, keys));
+        return kvt_ops::attention(q, k, v, attention.settings(scale, keys));
     }
     stored::attend(q, k, v, score, scale, attention, dropout)
 }
@@ -246,7 +246,7 @@ pub(crate) fn self_attend(
     // What does not fit is for the checks of Burn's operations below.
     let ordinary = batch * tokens * width > 0 && width.is_multiple_of(3 * heads);
     if attention.is_fused(tokens) && dropout.is_none() && ordinary {
-        return ops::self_attention(qkv, heads, attention.settings(scale, tokens));
+        return kvt_ops::self_attention(qkv, heads, attention.settings(scale, tokens));
     }
     // [3, batch, heads, tokens, head_dim]
     let qkv = qkv

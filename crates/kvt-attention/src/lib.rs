@@ -4,12 +4,6 @@
 //! - [`Neighbors`]: how many keys a query keeps.
 //! - [`Attention`], [`attend`] and [`attend_unchecked`]: from q, k, v to an output.
 //! - [`MultiHeadAttention`]: the same as a Burn module with its projections.
-//! - [`knn_softmax`]: from scores to the probabilities of the kept keys, on every backend.
-//! - [`gelu()`], [`linear()`], [`linear_add()`], [`layer_norm()`], [`depthwise_conv2d()`]: what else a vision
-//!   transformer spends its time in.
-//! - [`contiguous_gradient`]: what a convolution of Burn's needs behind it on a GPU.
-//! - [`adamw()`], [`square_sum()`]: what an optimizer does to every parameter.
-//! - [`Key`], [`Phase`]: keyed randomness, so that a seed gives one result.
 //!
 //! # Semantics of the selection
 //! Of a row of `n` scores exactly `min(k, n)` survive; of equal scores the lower index does, and
@@ -20,21 +14,10 @@
 
 mod attention;
 mod module;
-#[cfg(test)]
-#[path = "../tests/all/naive.rs"]
-mod naive;
 mod neighbors;
-mod ops;
-mod random;
 
 pub use attention::{
     Attention, AttentionError, Dropout, Implementation, Score, Selection, attend, attend_unchecked,
 };
 pub use module::MultiHeadAttention;
 pub use neighbors::{Neighbors, NeighborsError};
-pub use ops::{
-    AdamWStep, AttentionOps, AttentionSettings, DepthwiseOps, GeluOps, KnnOps, LayerNormOps,
-    LayoutOps, LinearOps, OptimizerOps, adamw, contiguous_gradient, depthwise_conv2d, gelu,
-    knn_softmax, layer_norm, linear, linear_add, square_sum,
-};
-pub use random::{Key, Phase};

@@ -5,7 +5,9 @@ use burn::nn::Linear;
 use burn::tensor::Tensor;
 
 use crate::attention::self_attend;
-use crate::{Attention, Dropout, Phase, linear, linear_add};
+use kvt_ops::{Phase, linear, linear_add};
+
+use crate::{Attention, Dropout};
 
 /// Multi-head self-attention with timm's parameter names: `qkv` (dim to 3 dim, in the order
 /// `(3, heads, head_dim)`) and `proj`. Scores are scaled by `head_dim^-0.5`.

@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_attention::{Key, Phase};
+use kvt_ops::{Key, Phase};
 
 use crate::common::CommonConfig;
 use crate::error::ModelError;

@@ -4,7 +4,7 @@ use burn::module::{Module, ParamId};
 use burn::nn::Linear;
 use burn::tensor::{Tensor, TensorData};
 use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, burn_pack};
-use kvt_attention::{Phase, linear};
+use kvt_ops::{Phase, linear};
 
 use crate::architecture::{Network, each};
 use crate::cvt::Cvt;

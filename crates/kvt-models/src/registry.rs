@@ -1,7 +1,7 @@
 //! Names to configurations.
 
 use burn::tensor::Device;
-use kvt_attention::Key;
+use kvt_ops::Key;
 
 use crate::architecture::{Architecture, Network, each};
 use crate::common::CommonConfig;

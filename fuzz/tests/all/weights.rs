@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use kvt_attention::Key;
 use kvt_models::weights::{self, Layout, LoadOptions, StateDict, recognise};
 use kvt_models::{Model, ModelConfig, ModelOverrides};
+use kvt_ops::Key;
 use proptest::prelude::any;
 
 use crate::corpus::named_corpus;

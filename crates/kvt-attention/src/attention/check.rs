@@ -126,7 +126,7 @@ mod tests {
     use burn::tensor::Device;
 
     use super::*;
-    use crate::Key;
+    use kvt_ops::Key;
 
     #[test]
     fn a_probability_of_dropout_is_below_one() {

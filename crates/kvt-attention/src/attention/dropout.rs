@@ -4,7 +4,7 @@ use burn::tensor::{Shape, Tensor, TensorData};
 use rand::Rng;
 use rayon::prelude::*;
 
-use crate::{Key, Phase};
+use kvt_ops::{Key, Phase};
 
 /// Weights whose fate one stream of random numbers decides. A constant, so that the draw does not
 /// depend on the number of threads.

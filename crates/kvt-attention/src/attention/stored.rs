@@ -4,7 +4,7 @@
 use burn::tensor::{Bool, DType, Int, Tensor};
 
 use super::{Attention, Dropout, Implementation, Score, Selection};
-use crate::ops::{knn_softmax, portable};
+use kvt_ops::{knn_softmax, portable};
 
 /// [`super::attend_unchecked`] where the scores are stored.
 pub(super) fn attend(

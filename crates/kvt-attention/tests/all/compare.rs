@@ -1,6 +1,6 @@
 //! Problems on devices, beside their naive solutions.
 
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{Bool, DType, Device, Tensor, TensorData};
 use kvt_attention::{Attention, Implementation, Neighbors, Score, attend};
 
 use crate::devices::{tensor, values};
@@ -133,4 +133,12 @@ pub(crate) fn neighbors(keys: usize) -> Vec<usize> {
     all.retain(|k| *k > 0);
     all.dedup();
     all
+}
+
+pub(crate) fn bools<const D: usize>(
+    data: &[bool],
+    shape: [usize; D],
+    device: &Device,
+) -> Tensor<D, Bool> {
+    Tensor::from_data(TensorData::new(data.to_vec(), shape), device)
 }

@@ -1,7 +1,8 @@
 //! Attention dropout in the module: its rate, its key, and nothing else.
 
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Attention, Key, MultiHeadAttention, Phase};
+use kvt_attention::{Attention, MultiHeadAttention};
+use kvt_ops::{Key, Phase};
 
 use crate::devices::{devices, tensor, values};
 use crate::module::{identity, layer};

@@ -8,7 +8,8 @@ use kvt_attention::{Attention, Implementation, Neighbors, Score, Selection, atte
 use safetensors::SafeTensors;
 use serde_json::Value;
 
-use crate::devices::{assert_close, bools, devices, tensor, values};
+use crate::compare::bools;
+use crate::devices::{assert_close, devices, tensor, values};
 
 struct Case {
     name: String,

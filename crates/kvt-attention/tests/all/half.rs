@@ -2,8 +2,9 @@
 
 use burn::tensor::{DType, Device, Tensor};
 use kvt_attention::{
-    Attention, AttentionError, Dropout, Implementation, Key, Neighbors, Score, Selection, attend,
+    Attention, AttentionError, Dropout, Implementation, Neighbors, Score, Selection, attend,
 };
+use kvt_ops::Key;
 
 use crate::compare::{Case, neighbors, rounded};
 use crate::devices::{assert_close, devices, tensor, values};

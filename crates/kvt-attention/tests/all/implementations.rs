@@ -2,10 +2,12 @@
 
 use burn::tensor::{Device, Tensor};
 use kvt_attention::{
-    Attention, AttentionError, Dropout, Implementation, Key, Neighbors, Score, Selection, attend,
+    Attention, AttentionError, Dropout, Implementation, Neighbors, Score, Selection, attend,
 };
+use kvt_ops::Key;
 
-use crate::devices::{assert_close, bools, devices, tensor, values};
+use crate::compare::bools;
+use crate::devices::{assert_close, devices, tensor, values};
 use crate::naive::draw;
 
 fn qkv(queries: usize, keys: usize, device: &Device) -> [Tensor<4>; 3] {

@@ -2,7 +2,8 @@
 //! scaling, redone with our attention on the constructions of `scripts/reference/lemmas.py`.
 
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Attention, Key, Neighbors, Score, attend};
+use kvt_attention::{Attention, Neighbors, Score, attend};
+use kvt_ops::Key;
 use serde_json::Value;
 
 use crate::devices::{assert_close, devices, tensor, values};

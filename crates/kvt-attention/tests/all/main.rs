@@ -9,20 +9,16 @@
 )]
 
 mod compare;
-mod contiguous;
-mod depthwise;
+#[path = "../../../kvt-ops/tests/all/devices.rs"]
 mod devices;
 mod dropout;
-mod gelu;
 mod golden;
 mod half;
 mod images;
 mod implementations;
-mod layers;
 mod lemmas;
 mod module;
+#[path = "../../../kvt-ops/tests/all/naive.rs"]
 mod naive;
 mod operation;
-mod optimizer;
-mod semantics;
 mod views;

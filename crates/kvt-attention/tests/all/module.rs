@@ -3,7 +3,8 @@
 use burn::module::Param;
 use burn::nn::Linear;
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Attention, MultiHeadAttention, Neighbors, Phase};
+use kvt_attention::{Attention, MultiHeadAttention, Neighbors};
+use kvt_ops::Phase;
 
 use crate::devices::{devices, tensor, values};
 use crate::naive::{Inputs, Sizes, draw, worst};

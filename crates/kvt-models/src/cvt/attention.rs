@@ -3,7 +3,8 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_attention::{Attention, Dropout, Phase, Score, attend_unchecked, linear, linear_add};
+use kvt_attention::{Attention, Dropout, Score, attend_unchecked};
+use kvt_ops::{Phase, linear, linear_add};
 
 use super::stage::StageSize;
 use crate::layers::{BatchNorm, Conv2d, ConvSettings, Init, SelfAttention, to_map, to_tokens};

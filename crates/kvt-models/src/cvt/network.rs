@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Key, Phase, layer_norm};
+use kvt_ops::{Key, Phase, layer_norm};
 
 use super::CvtConfig;
 use super::attention::ConvAttention;

@@ -3,7 +3,7 @@
 use burn::module::{Module, Param, RunningState};
 use burn::tensor::Tensor;
 use burn::tensor::module::{batch_norm, batch_norm_train};
-use kvt_attention::Phase;
+use kvt_ops::Phase;
 
 /// PyTorch's epsilon.
 const EPSILON: f64 = 1e-5;
@@ -60,7 +60,7 @@ fn keep(running: &RunningState<Tensor<1>>, new: Tensor<1>) {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use burn::tensor::{Device, TensorData};
-    use kvt_attention::Key;
+    use kvt_ops::Key;
 
     use super::*;
     use crate::layers::Init;

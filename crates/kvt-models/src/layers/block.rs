@@ -3,7 +3,8 @@
 use burn::module::Module;
 use burn::nn::LayerNorm;
 use burn::tensor::Tensor;
-use kvt_attention::{Attention, MultiHeadAttention, Phase, layer_norm};
+use kvt_attention::{Attention, MultiHeadAttention};
+use kvt_ops::{Phase, layer_norm};
 
 use super::{Activation, Init, Mlp, drop_path, drops_paths};
 use crate::summary::BlockSize;
@@ -138,7 +139,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use burn::tensor::Device;
-    use kvt_attention::Key;
+    use kvt_ops::Key;
 
     use super::*;
 

@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
-use kvt_attention::{contiguous_gradient, depthwise_conv2d};
+use kvt_ops::{contiguous_gradient, depthwise_conv2d};
 
 /// A two-dimensional convolution with square kernels.
 #[derive(Module, Debug)]

@@ -1,7 +1,7 @@
 //! Stochastic depth: a residual branch is dropped for some samples (Huang et al., 2016).
 
 use burn::tensor::{Tensor, TensorData};
-use kvt_attention::Phase;
+use kvt_ops::Phase;
 use rand::RngExt;
 
 /// Drops a residual branch per sample with probability `rate` while training, and divides the kept
@@ -48,7 +48,7 @@ pub fn drop_path_rates(rate: f64, depth: usize) -> impl Iterator<Item = f64> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use burn::tensor::{Device, Tensor};
-    use kvt_attention::{Key, Phase};
+    use kvt_ops::{Key, Phase};
 
     use super::*;
 

@@ -6,7 +6,7 @@
 use burn::module::{Param, RunningState};
 use burn::nn::{LayerNorm, LayerNormConfig, Linear};
 use burn::tensor::{Device, Shape, Tensor, TensorData};
-use kvt_attention::Key;
+use kvt_ops::Key;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 

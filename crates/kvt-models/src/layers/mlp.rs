@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::{Tensor, activation};
-use kvt_attention::{Phase, gelu, linear, linear_add};
+use kvt_ops::{Phase, gelu, linear, linear_add};
 
 use super::{Init, drop_path, drops_paths};
 

@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::LayerNorm;
 use burn::tensor::Tensor;
 use burn::tensor::module::linear;
-use kvt_attention::layer_norm;
+use kvt_ops::layer_norm;
 
 use super::{Conv2d, ConvSettings, Init};
 
@@ -78,7 +78,7 @@ impl PatchEmbed {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use burn::tensor::{Device, TensorData};
-    use kvt_attention::Key;
+    use kvt_ops::Key;
 
     use super::*;
 

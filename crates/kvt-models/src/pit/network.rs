@@ -3,7 +3,8 @@
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_attention::{Key, MultiHeadAttention, Phase, layer_norm, linear};
+use kvt_attention::MultiHeadAttention;
+use kvt_ops::{Key, Phase, layer_norm, linear};
 
 use super::PitConfig;
 use super::stage::StageSize;

@@ -3,7 +3,8 @@
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
-use kvt_attention::{Attention, Dropout, Phase, Score, Selection, attend_unchecked, linear};
+use kvt_attention::{Attention, Dropout, Score, Selection, attend_unchecked};
+use kvt_ops::{Phase, linear};
 
 use super::config::StageSize;
 use super::window::Windows;
@@ -124,7 +125,8 @@ impl SelfAttention<4> for WindowAttention {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use burn::tensor::Device;
-    use kvt_attention::{Key, Neighbors};
+    use kvt_attention::Neighbors;
+    use kvt_ops::Key;
 
     use super::*;
     use crate::common::CommonConfig;

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_attention::{Key, Phase, layer_norm, linear};
+use kvt_ops::{Key, Phase, layer_norm, linear};
 
 use super::attention::WindowAttention;
 use super::config::{StageSize, SwinConfig};

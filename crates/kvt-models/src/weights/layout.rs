@@ -106,7 +106,7 @@ impl Model {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use burn::tensor::Device;
-    use kvt_attention::Key;
+    use kvt_ops::Key;
 
     use super::*;
     use crate::{ModelConfig, ModelOverrides};

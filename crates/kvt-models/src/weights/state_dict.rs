@@ -120,7 +120,7 @@ impl IntoIterator for StateDict {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use burn::tensor::Device;
-    use kvt_attention::Key;
+    use kvt_ops::Key;
 
     use super::*;
     use crate::weights::LoadOptions;

@@ -3,8 +3,9 @@
 use std::num::NonZeroUsize;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_attention::{Attention, Implementation, Key, Neighbors, Phase};
+use kvt_attention::{Attention, Implementation, Neighbors};
 use kvt_models::{Model, ModelConfig, ModelOverrides};
+use kvt_ops::{Key, Phase};
 
 const SIDE: usize = 16;
 

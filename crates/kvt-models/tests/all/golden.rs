@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
-use kvt_attention::{Implementation, Key, Phase};
+use kvt_attention::Implementation;
 use kvt_models::weights::{LoadOptions, Outcome, StateDict, read};
 use kvt_models::{Model, Parameter};
+use kvt_ops::{Key, Phase};
 
 use crate::cases::{config, file_name, files, folder};
 use crate::gpu::gpu;

@@ -2,7 +2,8 @@
 
 use anyhow::Context;
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_attention::{Neighbors, knn_softmax};
+use kvt_attention::Neighbors;
+use kvt_ops::knn_softmax;
 use kvt_train::data::shapes::{Figure, ShapesConfig, Split, render};
 use plotters::style::RGBColor;
 

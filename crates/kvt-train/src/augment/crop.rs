@@ -82,7 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use kvt_attention::Key;
+    use kvt_ops::Key;
 
     const SCALE: (f64, f64) = (0.08, 1.0);
     const RATIO: (f64, f64) = (0.75, 4.0 / 3.0);

@@ -1,6 +1,6 @@
 //! What is done to one decoded image on the CPU, from RGB pixels to normalised numbers `[3, height, width]`.
 //!
-//! Each image has its own [`Key`](kvt_attention::Key): what happens to it does not depend on the images before it. What
+//! Each image has its own [`Key`](kvt_ops::Key): what happens to it does not depend on the images before it. What
 //! mixes several images of a batch belongs on the device, not here.
 
 mod crop;

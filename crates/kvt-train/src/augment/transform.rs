@@ -6,7 +6,7 @@ use rand::RngExt;
 
 use crate::augment::crop::{center_crop, random_resized_crop};
 use crate::augment::resize::{cut, resize, resize_part};
-use kvt_attention::Key;
+use kvt_ops::Key;
 
 /// Which steps a training image goes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

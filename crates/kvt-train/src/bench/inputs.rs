@@ -1,7 +1,7 @@
 //! What is measured on: numbers drawn on the host from keys, the same in every process and on every device.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_attention::Key;
+use kvt_ops::Key;
 use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 //! measured on it.
 
 use burn::tensor::Device;
-use kvt_attention::Key;
+use kvt_ops::Key;
 use serde::{Deserialize, Serialize};
 
 use super::BenchError;

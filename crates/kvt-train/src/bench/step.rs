@@ -1,8 +1,8 @@
 //! One training step: forward, loss, backward, clipping and the optimizer.
 
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Key, Phase};
 use kvt_models::{Model, ModelConfig};
+use kvt_ops::{Key, Phase};
 use serde::{Deserialize, Serialize};
 
 use super::inputs::normal;

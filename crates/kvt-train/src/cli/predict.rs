@@ -12,7 +12,7 @@ use crate::augment::Transform;
 use crate::data::{Batch, decode};
 use crate::engine::{eval_transform, image_limits, predict_batch};
 use crate::text::read_text;
-use kvt_attention::Key;
+use kvt_ops::Key;
 
 /// Bytes of a file of class names.
 const LARGEST_CLASSES: u64 = 1 << 26;

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Subcommand, ValueEnum};
-use kvt_attention::Key;
 use kvt_models::weights::{
     self, Layout, LoadOptions, LoadReport, LoadRow, Outcome, StateDict, recognise,
 };
 use kvt_models::{Model, ModelConfig};
+use kvt_ops::Key;
 
 use super::common::{ModelArgs, classes, model_plan};
 use super::output;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::augment::Transform;
 use crate::data::ordered::Ordered;
 use crate::data::{DataError, ImageFolder, ImageLimits, Sample, batch_count, decode};
-use kvt_attention::Key;
+use kvt_ops::Key;
 
 /// What the batches are for, which decides about incomplete batches and unreadable images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use rand::RngExt;
 
-use kvt_attention::Key;
+use kvt_ops::Key;
 
 /// The sample indices of one epoch, each exactly once: `0..len` in order, or shuffled (Fisher-Yates) by a generator
 /// keyed by (seed, epoch).

@@ -2,8 +2,8 @@
 //! log is the number that `kvt eval` prints.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_attention::Phase;
 use kvt_models::Model;
+use kvt_ops::Phase;
 
 use super::TrainError;
 use crate::data::{Batch, DataError};

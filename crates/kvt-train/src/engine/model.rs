@@ -1,9 +1,10 @@
 //! The model of a plan: its configuration, and its weights before training.
 
 use burn::tensor::Device;
-use kvt_attention::{Attention, Implementation, Key, Neighbors, Selection};
+use kvt_attention::{Attention, Implementation, Neighbors, Selection};
 use kvt_models::weights::{self, LoadOptions, LoadReport, WeightsError};
 use kvt_models::{Model, ModelConfig, ModelOverrides};
+use kvt_ops::Key;
 
 use super::{Splits, TrainError};
 use crate::config::{

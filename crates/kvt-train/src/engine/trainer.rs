@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Key, Phase};
 use kvt_models::Model;
+use kvt_ops::{Key, Phase};
 
 use super::checkpoint::Checkpointer;
 use super::evaluate::{evaluate, upload};

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::{Tensor, TensorData};
-use kvt_attention::{AdamWStep, adamw};
 use kvt_models::{Model, Parameter};
+use kvt_ops::{AdamWStep, adamw};
 
 use super::Gradients;
 use super::gradients::flat;
@@ -200,8 +200,8 @@ impl ModuleMapper for Update<'_> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use burn::tensor::Device;
-    use kvt_attention::Key;
     use kvt_models::{ModelConfig, ModelOverrides};
+    use kvt_ops::Key;
     use safetensors::SafeTensors;
 
     use super::*;

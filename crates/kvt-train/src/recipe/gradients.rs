@@ -2,8 +2,8 @@
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{self, Tensor};
-use kvt_attention::square_sum;
 use kvt_models::Model;
+use kvt_ops::square_sum;
 
 /// One flat gradient per parameter, without autodiff.
 #[derive(Clone, Debug)]

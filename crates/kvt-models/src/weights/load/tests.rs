@@ -2,7 +2,7 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor};
-use kvt_attention::{Key, Phase};
+use kvt_ops::{Key, Phase};
 
 use super::*;
 use crate::overrides::ModelOverrides;

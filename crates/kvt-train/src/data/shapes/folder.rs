@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::staging::{self, Staging};
 use super::{Figure, render};
 use crate::data::DataError;
-use kvt_attention::Key;
+use kvt_ops::Key;
 
 const MANIFEST: &str = "dataset.toml";
 /// Raised when the same settings give other pixels.

@@ -2,7 +2,7 @@
 //!
 //! It exists so that a first run needs no download, and so that a small model meets images of which most patches are
 //! irrelevant. The label is the shape and nothing else: colours, place, size, rotation, background, clutter and occluders are
-//! drawn without knowing it. Every image has its own [`Key`](kvt_attention::Key), named by (seed, split, class, index), so a larger
+//! drawn without knowing it. Every image has its own [`Key`](kvt_ops::Key), named by (seed, split, class, index), so a larger
 //! data set begins with the images of the smaller one. Only exactly rounded arithmetic is used (no sine, no logarithm), so
 //! the pixels are the same on every platform.
 

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::canvas::{Canvas, Color};
 use super::figure::Figure;
-use kvt_attention::Key;
+use kvt_ops::Key;
 
 /// The least distance, in RGB of 0..1, between the shape's colour and the background's.
 const CONTRAST: f32 = 0.35;

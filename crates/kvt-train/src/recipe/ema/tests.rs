@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::Device;
-use kvt_attention::{Key, Phase};
 use kvt_models::weights::StateDict;
 use kvt_models::{ModelConfig, ModelOverrides};
+use kvt_ops::{Key, Phase};
 
 use super::*;
 use crate::recipe::{AdamW, AdamWConfig, Gradients, cross_entropy, smooth_targets};

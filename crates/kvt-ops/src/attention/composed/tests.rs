@@ -1,0 +1,153 @@
+//! What GPUs compute, on the CPU.
+
+use burn::backend::Flex;
+use burn::tensor::DType;
+
+use super::*;
+use crate::buffer::{tensor, values_of};
+use crate::naive::{Inputs, NAMES, Sizes, best, dot, draw, worst};
+
+type Floats = FloatTensor<Flex>;
+
+/// `[images, heads, tokens, dim]`
+fn heads(values: &[f32], sizes: Sizes, tokens: usize) -> Floats {
+    let Sizes { images, heads, .. } = sizes;
+    let dim = values.len() / (images * heads * tokens);
+    tensor(values.to_vec(), Shape::new([images, heads, tokens, dim]))
+}
+
+fn tensors(inputs: &Inputs) -> ([Floats; 3], Floats) {
+    let Sizes { queries, keys, .. } = inputs.sizes;
+    let [q, grad] = [&inputs.q, &inputs.probe].map(|x| heads(x, inputs.sizes, queries));
+    let [k, v] = [&inputs.k, &inputs.v].map(|x| heads(x, inputs.sizes, keys));
+    ([q, k, v], grad)
+}
+
+fn numbers(x: Floats) -> Vec<f32> {
+    values_of(&widen::<Flex>(x).to_contiguous()).to_vec()
+}
+
+fn settings(scale: f64, kept: usize) -> AttentionSettings {
+    AttentionSettings {
+        scale,
+        kept,
+        flash: false,
+    }
+}
+
+const SIZES: Sizes = Sizes {
+    images: 2,
+    heads: 3,
+    queries: 23,
+    keys: 17,
+    dim: 8,
+    value_dim: 5,
+};
+
+/// All queries at once, all but one, some, and one at a time; from what was saved, and from nothing.
+#[test]
+fn outputs_and_gradients_agree_with_sorting() {
+    let inputs = Inputs::new(SIZES, 3);
+    let of_a_query = SIZES.images * SIZES.heads * SIZES.keys;
+    let limits = [usize::MAX, of_a_query * 22, of_a_query * 4, 1];
+    for scale in [0.25, 1.0] {
+        for kept in [1, 5, 17] {
+            let expected = inputs.solve(scale, kept);
+            let settings = settings(scale, kept);
+            let check = |what: &str, actual: Vec<Floats>, expected: &[Vec<f32>], names: &[&str]| {
+                assert_eq!(actual.len(), names.len());
+                for ((actual, expected), name) in actual.into_iter().zip(expected).zip(names) {
+                    let worst = worst(&numbers(actual), expected);
+                    assert!(
+                        worst < 2e-5,
+                        "{what}, {scale}, {kept}: {name} is off by {worst}"
+                    );
+                }
+            };
+            for limit in limits {
+                let (inputs, grad) = tensors(&inputs);
+                let (out, saved) = forward::<Flex>(inputs.clone(), settings, limit);
+                let (q, k, v) = backward::<Flex>(inputs, saved, grad, settings, limit);
+                let what = format!("limit {limit}");
+                check(&what, vec![out, q, k, v], &expected[..4], &NAMES[..4]);
+            }
+            let (inputs, grad) = tensors(&inputs);
+            let (q, k, v) = backward_from_inputs::<Flex>(inputs, grad, settings);
+            check("from inputs", vec![q, k, v], &expected[1..4], &NAMES[1..4]);
+        }
+    }
+}
+
+/// Tokens of a batch with queries, keys and values side by side.
+#[test]
+fn packed_tokens_are_split_into_heads() {
+    let (images, tokens, count, dim) = (2, 5, 3, 4);
+    let shape = Shape::new([images, tokens, 3 * count * dim]);
+    let values: Vec<f32> = (0..shape.num_elements()).map(|i| i as f32).collect();
+    let parts = split::<Flex>(&tensor(values, shape), count);
+    for (part, x) in parts.into_iter().enumerate() {
+        assert_eq!(x.shape(), Shape::new([images, count, tokens, dim]));
+        let mut expected = Vec::new();
+        for image in 0..images {
+            for head in 0..count {
+                for token in 0..tokens {
+                    let start = ((image * tokens + token) * 3 + part) * count + head;
+                    expected.extend((0..dim).map(|c| (start * dim + c) as f32));
+                }
+            }
+        }
+        assert_eq!(numbers(x), expected);
+    }
+}
+
+/// Products that f32 holds and half types do not: the keys are those of the exact scores.
+#[test]
+fn half_types_keep_the_keys_of_exact_scores() {
+    let (queries, keys, dim, kept) = (12, 60, 16, 20);
+    let [q, k] = [(1, queries), (2, keys)].map(|(seed, n)| draw(seed, n * dim, 61, 1.0));
+    let mut eye = vec![0.0; keys * keys];
+    eye.iter_mut().step_by(keys + 1).for_each(|x| *x = 1.0);
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        for limit in [usize::MAX, keys * 5] {
+            let inputs = [(&q, queries, dim), (&k, keys, dim), (&eye, keys, keys)];
+            let inputs = inputs.map(|(x, tokens, dim)| {
+                let x = tensor(x.clone(), Shape::new([1, 1, tokens, dim]));
+                narrow::<Flex>(x, dtype)
+            });
+            let settings = settings(f64::from(2.0f32.powi(-12)), kept);
+            let (out, saved) = forward::<Flex>(inputs.clone(), settings, limit);
+            assert_eq!(out.dtype(), dtype);
+            // Some gradient of the right shape and type.
+            let (a, b, c) = backward::<Flex>(inputs, saved, out.clone(), settings, limit);
+            for x in [a, b, c] {
+                assert_eq!(x.dtype(), dtype);
+            }
+            let rows = numbers(out);
+            for (query, row) in rows.chunks(keys).enumerate() {
+                let q = &q[query * dim..][..dim];
+                let scores: Vec<f64> = k.chunks(dim).map(|k| dot(q, k)).collect();
+                let best = best(&scores, kept);
+                for (key, weight) in row.iter().enumerate() {
+                    let is_kept = best.contains(&key);
+                    assert_eq!(*weight > 0.0, is_kept, "{dtype:?} {query} {key}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_does_not_grow_with_the_scores() {
+    let sizes = Sizes {
+        queries: 64,
+        keys: 64,
+        ..SIZES
+    };
+    let saved = |limit| {
+        let (inputs, _) = tensors(&Inputs::new(sizes, 1));
+        let (_, saved) = forward::<Flex>(inputs, settings(1.0, 9), limit);
+        saved.shape().num_elements()
+    };
+    assert_eq!(saved(usize::MAX), 2 * 3 * 64 * 64);
+    assert_eq!(saved(1000), 2 * 3 * 8);
+}

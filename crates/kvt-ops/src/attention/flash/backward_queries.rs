@@ -1,0 +1,186 @@
+//! The gradient of the queries: the scores are made again, tile by tile of keys, and turned into
+//! probabilities by what the forward pass saved of their rows. Nothing is added to memory, so that
+//! the sums have one order.
+
+use cubecl::prelude::*;
+
+use super::plan::Plan;
+use super::row::{probability, saved_words, word_of};
+use super::tile::{Block, Lane, accumulate, clear, load, merge, products};
+use crate::kernels::team::Team;
+
+/// The gradient of the queries, and of every row `sum(dP * P)`, which the kernel of
+/// [`super::backward_keys`] needs.
+///
+/// That sum is known after all keys only. The gradient `sum(P * (dP - sum(dP * P)) * k)` is made of
+/// two sums therefore, of `P * dP * k` and of `P * k`.
+#[cube(launch, address_type = "dynamic")]
+pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
+    q: &Tensor<Vector<F, N>>,
+    k: &Tensor<Vector<F, N>>,
+    v: &Tensor<Vector<F, M>>,
+    grad: &Tensor<Vector<F, M>>,
+    saved: &Tensor<u32>,
+    q_grad: &mut Tensor<Vector<F, N>>,
+    means: &mut Tensor<f32>,
+    heads: u32,
+    queries: u32,
+    keys: u32,
+    scale: f32,
+    #[comptime] plan: Plan,
+    #[define(F)] _dtype: ElemType,
+) {
+    let queries = queries as usize;
+    let keys = keys as usize;
+    let words = saved_words(keys, plan.select);
+    let block = Block::new(queries, plan.rows);
+    if block.head >= heads as usize {
+        terminate!();
+    }
+    let first_row = block.head * queries + block.first;
+    let first_key = block.head * keys;
+    let present = block.present;
+
+    let mut q_tile = Shared::<[Vector<f32, N>]>::new_slice(comptime!(plan.rows * plan.head));
+    let mut grad_tile = Shared::<[Vector<f32, M>]>::new_slice(comptime!(plan.rows * plan.value));
+    load::<F, N>(
+        q,
+        &mut q_tile,
+        first_row,
+        present,
+        scale,
+        plan.rows,
+        plan.head,
+        plan.units,
+    );
+    load::<F, M>(
+        grad,
+        &mut grad_tile,
+        first_row,
+        present,
+        1.0f32,
+        plan.rows,
+        plan.value,
+        plan.units,
+    );
+    // P * dP of a row and then P, for a tile of keys.
+    let mut weights = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.capacity));
+    let spread = comptime!(plan.spread(plan.head));
+    let lane = Lane::new(spread);
+    let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * spread.rows));
+    clear::<N>(&mut sums, comptime!(2 * spread.rows));
+    let mut scores = Array::<f32>::new(plan.rows);
+    let mut gains = Array::<f32>::new(plan.rows);
+    let mut parts = Array::<f32>::new(plan.rows);
+    #[unroll]
+    for row in 0..plan.rows {
+        parts[row] = 0.0f32;
+    }
+
+    let mut start = 0usize;
+    while start < keys {
+        sync_cube();
+        let key = start + UNIT_POS as usize;
+        if key < keys {
+            let at = first_key + key;
+            products::<F, N>(
+                k,
+                at * plan.head,
+                &q_tile,
+                &mut scores,
+                1.0f32,
+                plan.rows,
+                plan.head,
+            );
+            products::<F, M>(
+                v,
+                at * plan.value,
+                &grad_tile,
+                &mut gains,
+                1.0f32,
+                plan.rows,
+                plan.value,
+            );
+            #[unroll]
+            for row in 0..plan.rows {
+                let mut p = 0.0f32;
+                if row < present {
+                    let at = (first_row + row) * words;
+                    let word = word_of(saved, at, key, plan.select);
+                    p = probability(
+                        scores[row],
+                        saved[at],
+                        saved[at + 1],
+                        word,
+                        key,
+                        plan.select,
+                    );
+                }
+                let gain = p * gains[row];
+                parts[row] += gain;
+                let at = row * plan.capacity + UNIT_POS as usize;
+                weights[at] = gain;
+                weights[at + plan.units] = p;
+            }
+        }
+        sync_cube();
+        let count = select(
+            keys - start < plan.units,
+            keys - start,
+            plan.units.runtime(),
+        );
+        let from = first_key + start;
+        accumulate::<F, N>(
+            k,
+            from,
+            count,
+            &weights,
+            &mut sums,
+            &lane,
+            comptime!(plan.layout(0, 2)),
+            spread,
+        );
+        start += plan.units;
+    }
+
+    // The sums over all keys, a row per team.
+    sync_cube();
+    #[unroll]
+    for row in 0..plan.rows {
+        weights[row * plan.capacity + UNIT_POS as usize] = parts[row];
+    }
+    sync_cube();
+    let team_size = comptime!(plan.team());
+    let row = UNIT_POS as usize / team_size;
+    let member = UNIT_POS as usize % team_size;
+    let mut sum = 0.0f32;
+    let mut i = member;
+    while i < plan.units {
+        sum += weights[row * plan.capacity + i];
+        i += team_size;
+    }
+    let mut team = Team::new(comptime!(plan.sharing()));
+    let mean = team.sum(sum);
+    let mut row_means = Shared::<[f32]>::new_slice(plan.rows);
+    if member == 0 {
+        row_means[row] = mean;
+        if row < present {
+            means[first_row + row] = mean;
+        }
+    }
+    sync_cube();
+
+    merge::<N>(&mut sums, &lane, plan.units, 2usize, spread);
+    if lane.busy && lane.slice == 0 {
+        #[unroll]
+        for i in 0..comptime!(spread.rows) {
+            let row = lane.row + i;
+            if row < present {
+                let mean = Vector::new(row_means[row]);
+                let plain = sums[comptime!(spread.rows + i)];
+                let value = (sums[i] - plain * mean) * Vector::new(scale);
+                q_grad[(first_row + row) * plan.head + lane.column] = Vector::cast_from(value);
+            }
+        }
+    }
+}

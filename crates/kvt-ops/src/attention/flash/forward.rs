@@ -1,0 +1,168 @@
+//! The forward kernel: a cube makes the scores of a few queries with all keys, finds which of them
+//! are kept, and sums the values; the scores stay in its shared memory.
+
+use cubecl::prelude::*;
+
+use super::plan::Plan;
+use super::row::saved_words;
+use super::tile::{Block, Lane, accumulate, clear, load, merge, products};
+use crate::kernels::keys::{INFINITY, NEGATIVE_INFINITY, key_value, ordered_key, weight};
+use crate::kernels::select::select_keys;
+use crate::kernels::team::{Part, Team};
+
+#[cube(launch, address_type = "dynamic")]
+pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
+    q: &Tensor<Vector<F, N>>,
+    k: &Tensor<Vector<F, N>>,
+    v: &Tensor<Vector<F, M>>,
+    out: &mut Tensor<Vector<F, M>>,
+    saved: &mut Tensor<u32>,
+    heads: u32,
+    queries: u32,
+    keys: u32,
+    kept: u32,
+    scale: f32,
+    #[comptime] plan: Plan,
+    #[define(F)] _dtype: ElemType,
+) {
+    let queries = queries as usize;
+    let keys = keys as usize;
+    let block = Block::new(queries, plan.rows);
+    if block.head >= heads as usize {
+        terminate!();
+    }
+    let first_row = block.head * queries + block.first;
+    let first_key = block.head * keys;
+    let present = block.present;
+
+    // Scores, a key per unit.
+    let mut tile = Shared::<[Vector<f32, N>]>::new_slice(comptime!(plan.rows * plan.head));
+    load::<F, N>(
+        q, &mut tile, first_row, present, scale, plan.rows, plan.head, plan.units,
+    );
+    sync_cube();
+    let mut scores = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.capacity));
+    let mut row_products = Array::<f32>::new(plan.rows);
+    let mut key = UNIT_POS as usize;
+    while key < keys {
+        let at = (first_key + key) * plan.head;
+        products::<F, N>(
+            k,
+            at,
+            &tile,
+            &mut row_products,
+            1.0f32,
+            plan.rows,
+            plan.head,
+        );
+        #[unroll]
+        for row in 0..plan.rows {
+            scores[row * plan.capacity + key] = row_products[row];
+        }
+        key += plan.units;
+    }
+    sync_cube();
+
+    // The softmax of the kept ones, a row per team.
+    let team_size = comptime!(plan.team());
+    let row = UNIT_POS as usize / team_size;
+    let lane = UNIT_POS as usize % team_size;
+    let part = Part {
+        row,
+        base: row * plan.capacity,
+        width: keys,
+        first: lane,
+        step: team_size,
+    };
+    let mut team = Team::new(comptime!(plan.sharing()));
+    let mut max_key = 0u32;
+    let mut min_key = 0xffff_ffffu32;
+    let mut i = part.first;
+    while i < keys {
+        let key = ordered_key::<f32>(scores[part.base + i]);
+        max_key = select(key > max_key, key, max_key);
+        min_key = select(key < min_key, key, min_key);
+        i += part.step;
+    }
+    let max_key = team.max(max_key);
+    let min_key = 0xffff_ffffu32 - team.max(0xffff_ffffu32 - min_key);
+    // A NaN or +inf in the row, or nothing but -inf: the softmax has no value.
+    let broken = max_key >= INFINITY || max_key <= NEGATIVE_INFINITY;
+    let mut threshold = 0u32;
+    let mut bound = 0u32;
+    if comptime!(plan.select) {
+        let wanted = !broken && row < present;
+        let (found, places) = select_keys::<f32>(
+            &scores, &part, &mut team, kept, min_key, max_key, wanted, 1usize,
+        );
+        threshold = found;
+        bound = places;
+    }
+    let max = key_value(max_key);
+    let mut sum = 0.0f32;
+    let mut i = part.first;
+    while i < keys {
+        let weight = weight::<f32>(scores[part.base + i], i as u32, max, threshold, bound);
+        scores[part.base + i] = weight;
+        sum += weight;
+        i += part.step;
+    }
+    // With a barrier: all weights are written.
+    let sum = team.sum(sum);
+    let nan = f32::reinterpret(max_key | 0x7fff_ffffu32);
+    let mut totals = Shared::<[f32]>::new_slice(plan.rows);
+    if lane == 0 {
+        totals[row] = select(broken, nan, sum);
+    }
+    if row < present {
+        let words = saved_words(keys, plan.select);
+        let at = (first_row + row) * words;
+        if lane == 0 {
+            saved[at] = u32::reinterpret(select(broken, nan, max));
+            saved[at + 1] = u32::reinterpret(sum);
+        }
+        if comptime!(plan.select) {
+            let mut word = lane;
+            while word + 2 < words {
+                let mut bits = 0u32;
+                for bit in 0..32u32 {
+                    let i = word * 32 + bit as usize;
+                    if i < keys {
+                        let is_kept = broken || scores[part.base + i] > 0.0f32;
+                        bits |= select(is_kept, 1u32, 0u32) << bit;
+                    }
+                }
+                saved[at + 2 + word] = bits;
+                word += team_size;
+            }
+        }
+    }
+    sync_cube();
+
+    // Values, a column per unit.
+    let spread = comptime!(plan.spread(plan.value));
+    let lane = Lane::new(spread);
+    let mut sums = Array::<Vector<f32, M>>::new(comptime!(spread.rows));
+    clear::<M>(&mut sums, comptime!(spread.rows));
+    accumulate::<F, M>(
+        v,
+        first_key,
+        keys,
+        &scores,
+        &mut sums,
+        &lane,
+        comptime!(plan.layout(0, 1)),
+        spread,
+    );
+    merge::<M>(&mut sums, &lane, plan.units, 1usize, spread);
+    if lane.busy && lane.slice == 0 {
+        #[unroll]
+        for i in 0..comptime!(spread.rows) {
+            let row = lane.row + i;
+            if row < present {
+                let value = sums[i] / Vector::new(totals[row]);
+                out[(first_row + row) * plan.value + lane.column] = Vector::cast_from(value);
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The gradient of a convolution whose output becomes tokens behind a class token: a slice of the
+//! gradient of all tokens.
+
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Device, Tensor, module::conv2d};
+use kvt_ops::contiguous_gradient;
+
+use crate::devices::{assert_close, devices, tensor, values};
+
+fn input<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> Tensor<D> {
+    let data: Vec<f32> = (0..shape.iter().product())
+        .map(|i: usize| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1000.0 - 1.0)
+        .collect();
+    tensor(&data, shape, device)
+}
+
+/// The gradients of images and weight.
+fn run(device: &Device) -> [Vec<f32>; 2] {
+    let device = device.clone().autodiff();
+    // At this size the tuner chooses `wgrad_im2col` on a software driver, which is wrong by far
+    // where the gradient is the slice.
+    let x = input([4, 64, 16, 16], 1, &device).require_grad();
+    let weight = input([128, 64, 3, 3], 2, &device).require_grad();
+    let options = ConvOptions::new([2, 2], [1, 1], [1, 1], 1);
+    let map = contiguous_gradient(conv2d(x.clone(), weight.clone(), None, options));
+    let tokens = map.reshape([4, 128, 64]).swap_dims(1, 2);
+    let class = Tensor::<3>::zeros([4, 1, 128], &device);
+    let tokens = Tensor::cat(vec![class, tokens], 1);
+    let probe = input([4, 65, 128], 3, &device);
+    let grads = (tokens * probe).sum().backward();
+    [
+        values(x.grad(&grads).unwrap()),
+        values(weight.grad(&grads).unwrap()),
+    ]
+}
+
+#[test]
+fn a_slice_for_a_gradient_is_read_as_one() {
+    let [x, weight] = run(&Device::flex());
+    for (name, device) in devices() {
+        let [dx, dw] = run(&device);
+        assert_close(&format!("{name}: x"), &dx, &x, 1e-5);
+        assert_close(&format!("{name}: weight"), &dw, &weight, 1e-5);
+    }
+}

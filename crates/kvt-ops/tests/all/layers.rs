@@ -1,0 +1,228 @@
+//! The fused linear layer and layer norm against Burn's own, forward and gradients, on every device.
+
+use burn::module::Param;
+use burn::nn::{LayerNormConfig, LinearConfig};
+use burn::tensor::{DType, Device, Tensor};
+use kvt_ops::{gelu, layer_norm, linear, linear_add, square_sum};
+use rayon::ThreadPoolBuilder;
+
+use crate::devices::{assert_close, devices, tensor, values};
+
+fn input(shape: [usize; 3], seed: usize, device: &Device) -> Tensor<3> {
+    let data: Vec<f32> = (0..shape.iter().product())
+        .map(|i: usize| ((i * 7919 + seed * 104_729) % 2003) as f32 / 500.0 - 2.0)
+        .collect();
+    tensor(&data, shape, device)
+}
+
+/// Output and the gradients of `leaves`.
+fn run(x: &Tensor<3>, parameters: [Tensor<1>; 2], out: Tensor<3>) -> Vec<Vec<f32>> {
+    let probe = input(out.dims(), 3, &out.device());
+    let grads = (out.clone() * probe).sum().backward();
+    let mut results = vec![values(out), values(x.grad(&grads).unwrap())];
+    results.extend(parameters.map(|p| values(p.grad(&grads).unwrap())));
+    results
+}
+
+fn compare(what: &str, actual: &[Vec<f32>], expected: &[Vec<f32>]) {
+    for (name, (a, e)) in ["out", "x", "weight", "bias", "residual"]
+        .iter()
+        .zip(actual.iter().zip(expected))
+    {
+        assert_close(&format!("{what}: {name}"), a, e, 1e-5);
+    }
+}
+
+#[test]
+fn a_layer_norm_is_burns() {
+    // Widths that are and are not multiples of a register, more rows than parts, and a single one; and
+    // rows so small that epsilon is half of what is under the root.
+    for (shape, size) in [
+        ([2, 37, 48], 1.0),
+        ([1, 1, 19], 1.0),
+        ([3, 5, 7], 1.0),
+        ([2, 37, 48], 1e-3),
+    ] {
+        for (name, device) in devices() {
+            let device = device.autodiff();
+            let mut layer = LayerNormConfig::new(shape[2])
+                .with_epsilon(1e-6)
+                .init(&device);
+            // Not the ones that it starts with.
+            let shift = input([1, 1, shape[2]], 5, &device).flatten(0, 2);
+            let gamma = (layer.gamma.val() + shift.clone()).detach().require_grad();
+            layer.gamma = Param::from_tensor(gamma);
+            layer.beta = Some(Param::from_tensor((shift * 0.5).detach().require_grad()));
+            let parameters = || [layer.gamma.val(), layer.beta.as_ref().unwrap().val()];
+            let x = || (input(shape, 1, &device) * size).detach().require_grad();
+            let (a, b) = (x(), x());
+            let out = layer_norm(&layer, a.clone(), 1e-6);
+            let actual = run(&a, parameters(), out);
+            let out = layer.forward(b.clone());
+            let expected = run(&b, parameters(), out);
+            compare(&format!("{name} {shape:?}"), &actual, &expected);
+        }
+    }
+}
+
+/// Half types are summed in f32: only what comes and goes is rounded.
+#[test]
+fn a_layer_norm_of_half_types_is_that_of_f32() {
+    for (name, device) in devices() {
+        for (dtype, tolerance) in [(DType::F16, 2e-3), (DType::BF16, 2e-2)] {
+            // WGSL has no bf16.
+            if name == "wgpu" && dtype == DType::BF16 {
+                kvt_testing::skipped("the GPU adapter has no BF16");
+                continue;
+            }
+            let device = device.clone().autodiff();
+            let layer = LayerNormConfig::new(48).init(&device);
+            let run = |dtype: DType| {
+                let half = |x: Tensor<3>| x.cast(dtype);
+                let mut layer = layer.clone();
+                let parameter = |x: Tensor<1>| x.cast(dtype).detach().require_grad();
+                layer.gamma = Param::from_tensor(parameter(layer.gamma.val()));
+                layer.beta = layer.beta.map(|p| Param::from_tensor(parameter(p.val())));
+                // Values that all types hold.
+                let data: Vec<f32> = (0..2 * 37 * 48)
+                    .map(|i| (i * 7919 % 17) as f32 * 0.25)
+                    .collect();
+                let x = half(tensor(&data, [2, 37, 48], &device));
+                let x = x.detach().require_grad();
+                let out = layer_norm(&layer, x.clone(), 1e-5);
+                assert_eq!(out.dtype(), dtype);
+                let probe = half(input([2, 37, 48], 3, &device));
+                let grads = (out.clone() * probe).sum().backward();
+                let parameters = [layer.gamma.val(), layer.beta.unwrap().val()];
+                let mut results = vec![values(out), values(x.grad(&grads).unwrap())];
+                results.extend(parameters.map(|p| values(p.grad(&grads).unwrap())));
+                results
+            };
+            let expected = run(DType::F32);
+            for (what, (a, e)) in ["out", "x", "gamma", "beta"]
+                .iter()
+                .zip(run(dtype).iter().zip(&expected))
+            {
+                assert_close(&format!("{name} {dtype:?} {what}"), a, e, tolerance);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_linear_layer_is_burns() {
+    for ([batch, tokens, inputs], outputs) in [([2, 37, 24], 40), ([1, 1, 5], 3), ([4, 50, 17], 1)]
+    {
+        for (name, device) in devices() {
+            let device = device.autodiff();
+            let layer = LinearConfig::new(inputs, outputs).init(&device);
+            // The weight flat, so that it fits beside the bias.
+            let run = |out: Tensor<3>, x: Tensor<3>| {
+                let probe = input(out.dims(), 3, &device);
+                let grads = (out.clone() * probe).sum().backward();
+                vec![
+                    values(out),
+                    values(x.grad(&grads).unwrap()),
+                    values(layer.weight.val().grad(&grads).unwrap()),
+                    values(layer.bias.as_ref().unwrap().val().grad(&grads).unwrap()),
+                ]
+            };
+            let x = || input([batch, tokens, inputs], 1, &device).require_grad();
+            let (a, b) = (x(), x());
+            let actual = run(linear(&layer, a.clone()), a);
+            let expected = run(layer.forward(b.clone()), b);
+            compare(
+                &format!("{name} {batch} {tokens} {inputs}"),
+                &actual,
+                &expected,
+            );
+        }
+    }
+}
+
+#[test]
+fn a_linear_layer_added_to_a_residual_is_burns() {
+    for (rows, inputs, outputs) in [(37, 24, 40), (1, 5, 3), (50, 17, 1)] {
+        for (name, device) in devices() {
+            let device = device.autodiff();
+            let layer = LinearConfig::new(inputs, outputs).init(&device);
+            let (x, residual) = (
+                input([2, rows, inputs], 1, &device).require_grad(),
+                input([2, rows, outputs], 5, &device).require_grad(),
+            );
+            let run = |out: Tensor<3>| {
+                let probe = input(out.dims(), 3, &device);
+                // The residual goes on to other uses, as in a block.
+                let loss = (out.clone() * probe).sum() + (residual.clone() * 0.5).sum();
+                let grads = loss.backward();
+                vec![
+                    values(out),
+                    values(x.grad(&grads).unwrap()),
+                    values(layer.weight.val().grad(&grads).unwrap()),
+                    values(layer.bias.as_ref().unwrap().val().grad(&grads).unwrap()),
+                    values(residual.grad(&grads).unwrap()),
+                ]
+            };
+            let actual = run(linear_add(&layer, x.clone(), residual.clone()));
+            let expected = run(residual.clone() + layer.forward(x.clone()));
+            compare(&format!("{name} {rows} {inputs}"), &actual, &expected);
+        }
+    }
+}
+
+/// Sums over the rows are taken in parts: always the same ones.
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let device = Device::flex().autodiff();
+    let norm = LayerNormConfig::new(24).init(&device);
+    let layer = LinearConfig::new(24, 40).init(&device);
+    let run = |threads| {
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| {
+            let x = input([5, 300, 24], 1, &device).require_grad();
+            let out = linear(&layer, gelu(layer_norm(&norm, x.clone(), 1e-6)));
+            let grads = (out.clone() * input([5, 300, 40], 3, &device))
+                .sum()
+                .backward();
+            let mut all = vec![values(out), values(x.grad(&grads).unwrap())];
+            all.push(values(norm.gamma.val().grad(&grads).unwrap()));
+            all.push(values(layer.weight.val().grad(&grads).unwrap()));
+            all.push(values(
+                layer.bias.as_ref().unwrap().val().grad(&grads).unwrap(),
+            ));
+            all.push(values(square_sum(x.inner().flatten(0, 2))));
+            all
+        })
+    };
+    assert_eq!(run(1), run(5));
+}
+
+/// A residual of one row for all is added as Burn does, not written over.
+#[test]
+fn a_residual_of_another_shape_is_broadcast() {
+    let device = Device::flex();
+    let layer = LinearConfig::new(4, 3).init(&device);
+    let (x, row) = (input([2, 5, 4], 1, &device), input([1, 1, 3], 2, &device));
+    let actual = values(linear_add(&layer, x.clone(), row.clone()));
+    assert_close("broadcast", &actual, &values(layer.forward(x) + row), 1e-6);
+}
+
+/// A shape that does not fit is Burn's to refuse, not ours to compute with.
+#[test]
+#[should_panic(expected = "assert_shape")]
+fn an_input_of_another_width_is_refused() {
+    let device = Device::flex();
+    let layer = LinearConfig::new(4, 3).init(&device);
+    let _ = linear(&layer, Tensor::<2>::ones([2, 6], &device));
+}
+
+#[test]
+#[should_panic(expected = "assert_shape")]
+fn a_norm_of_another_width_is_refused() {
+    let device = Device::flex();
+    let layer = LayerNormConfig::new(3).init(&device);
+    let _ = layer_norm(&layer, Tensor::<2>::ones([2, 6], &device), 1e-6);
+}
