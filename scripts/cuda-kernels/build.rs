@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::{env, fs};
 
-const ROOT: &str = "../../crates/kvt-attention/src/ops";
+const ROOT: &str = "../../crates/kvt-ops/src";
 
 /// Folders under [`ROOT`], and their files that have kernels or what these call.
 const FOLDERS: [(&[&str], &[&str]); 5] = [
-    (&["kernels"], &["keys", "team", "select"]),
+    (&["gpu"], &["order_key", "row_group", "select"]),
     (&["knn_softmax"], &["kernel"]),
     (&["layer_norm"], &["kernel"]),
-    (&["optimizer"], &["kernel"]),
+    (&["adamw"], &["kernel"]),
     (
         &["attention", "flash"],
         &[
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         text += &"}\n".repeat(folders.len());
     }
-    fs::write(Path::new(&env::var("OUT_DIR")?).join("ops.rs"), text)?;
+    fs::write(Path::new(&env::var("OUT_DIR")?).join("kernels.rs"), text)?;
     Ok(())
 }
 
@@ -50,5 +50,4 @@ fn module(source: &str) -> String {
     let text = body.collect::<Vec<_>>().join("\n");
     let text = text.replace("#[cube(launch,", "#[cube(launch, create_dummy_kernel,");
     text.replace("pub(super)", "pub")
-        .replace("pub(in crate::ops)", "pub")
 }

@@ -115,7 +115,6 @@ impl Attention {
         AttentionSettings {
             scale: scale / self.temperature,
             kept: self.neighbors.resolve(keys).max(1),
-            flash: self.implementation == Implementation::Flash,
         }
     }
 
@@ -218,7 +217,11 @@ pub fn attend_unchecked(
     let empty = |x: &Tensor<4>| x.shape().num_elements() == 0;
     let ordinary = score.is_plain() && dropout.is_none() && ![&q, &k, &v].into_iter().any(empty);
     if attention.is_fused(keys) && ordinary {
-        return kvt_ops::attention(q, k, v, attention.settings(scale, keys));
+        let settings = attention.settings(scale, keys);
+        return match attention.implementation {
+            Implementation::Flash => kvt_ops::flash_attention(q, k, v, settings),
+            _ => kvt_ops::attention(q, k, v, settings),
+        };
     }
     stored::attend(q, k, v, score, scale, attention, dropout)
 }
@@ -246,7 +249,11 @@ pub(crate) fn self_attend(
     // What does not fit is for the checks of Burn's operations below.
     let ordinary = batch * tokens * width > 0 && width.is_multiple_of(3 * heads);
     if attention.is_fused(tokens) && dropout.is_none() && ordinary {
-        return kvt_ops::self_attention(qkv, heads, attention.settings(scale, tokens));
+        let settings = attention.settings(scale, tokens);
+        return match attention.implementation {
+            Implementation::Flash => kvt_ops::flash_self_attention(qkv, heads, settings),
+            _ => kvt_ops::self_attention(qkv, heads, settings),
+        };
     }
     // [3, batch, heads, tokens, head_dim]
     let qkv = qkv

@@ -1,80 +1,55 @@
-//! From tensors to tensors: what a vision transformer spends its time in, as custom operations of Burn.
+//! Custom operations of vision transformers for Burn: tensors to tensors, each with its gradient, on the CPU
+//! and on every GPU runtime.
 //!
-//! - [`attention()`], [`self_attention()`]: `softmax(top_k(scale q k^T)) v` as one operation.
-//! - [`knn_softmax()`]: from scores to the probabilities of the kept keys.
-//! - [`gelu()`], [`linear()`], [`linear_add()`], [`layer_norm()`], [`depthwise_conv2d()`]: the layers around it.
-//! - [`contiguous_gradient`]: works around a bug of Burn's with convolution gradients on GPUs.
-//! - [`adamw()`], [`square_sum()`]: what an optimizer does to every parameter.
-//! - [`Key`], [`Phase`]: keyed randomness, so that a seed gives one result.
+//! | | |
+//! |---|---|
+//! | [`attention()`], [`self_attention()`] | `softmax(top_k(scale q k^T)) v` in one operation |
+//! | [`flash_attention()`], [`flash_self_attention()`] | the same in GPU kernels that never store a score |
+//! | [`knn_softmax()`] | from scores to the probabilities of the kept keys |
+//! | [`portable`] | the same selection, composed of Burn's operations |
+//! | [`linear()`], [`linear_add()`] | a linear layer, alone or added to a residual |
+//! | [`layer_norm()`] | layer normalisation over the last dimension |
+//! | [`gelu()`] | GELU with the exact error function |
+//! | [`depthwise_conv2d()`] | a convolution of each channel by itself |
+//! | [`contiguous_gradient()`] | works around a Burn bug with convolution gradients on GPUs |
+//! | [`adamw()`], [`square_sum()`] | an optimizer's update, and the norm for clipping |
+//! | [`Key`], [`Phase`] | keyed randomness: a seed gives one result |
 //!
-//! Each operation has a folder, in one pattern:
+//! # Layout
+//! Each operation has a folder:
 //!
-//! - `mod.rs`: a trait that every backend implements, its portable default, the public function;
-//! - `flex.rs`: plain Rust for the CPU; `cube.rs`: a kernel for the GPU runtimes;
-//! - `autodiff.rs`: the backward pass.
+//! - `mod.rs`: the public function, and the trait of the backends with a portable default where there is one;
+//!   its implementation for `Autodiff` is the backward pass;
+//! - `cpu.rs`: the implementation for Burn's `Flex` backend;
+//! - `gpu.rs` and `kernel.rs`: the launches and kernels for the CubeCL runtimes, where Burn's operations are
+//!   not enough.
+//!
+//! `cpu/` and `gpu/` hold what several of them use, `autodiff.rs` the one way to register a backward pass.
 
+mod adamw;
 mod attention;
-mod buffer;
+mod autodiff;
+mod cast;
 mod contiguous;
+mod cpu;
 mod depthwise;
 mod gelu;
 #[cfg(feature = "cube")]
-mod kernels;
+mod gpu;
 mod knn_softmax;
 mod layer_norm;
 mod linear;
-mod math;
-mod matrix;
-#[cfg(test)]
-#[path = "../tests/all/naive.rs"]
-mod naive;
-mod optimizer;
 pub mod portable;
 mod random;
-mod rows;
 
-pub use attention::{AttentionOps, AttentionSettings, attention, self_attention};
-pub use contiguous::{LayoutOps, contiguous_gradient};
-pub use depthwise::{DepthwiseOps, depthwise_conv2d};
-pub use gelu::{GeluOps, gelu};
-pub use knn_softmax::{KnnOps, knn_softmax};
-pub use layer_norm::{LayerNormOps, layer_norm};
-pub use linear::{LinearOps, linear, linear_add};
-pub use optimizer::{AdamWStep, OptimizerOps, adamw, square_sum};
-pub use random::{Key, Phase};
-
-use burn::backend::{
-    Backend, TensorMetadata,
-    autodiff::{NodeId, grads::Gradients},
-    tensor::FloatTensor,
+pub use adamw::{AdamWStep, adamw, square_sum};
+pub use attention::{
+    AttentionSettings, attention, flash_attention, flash_self_attention, self_attention,
 };
-use burn::tensor::{DType, FloatDType};
-
-/// Hands the parents of an operation, those that want one, their gradients.
-fn register<B: Backend, const N: usize>(
-    grads: &mut Gradients,
-    parents: [Option<NodeId>; N],
-    values: [FloatTensor<B>; N],
-) {
-    for (parent, value) in parents.into_iter().zip(values) {
-        if let Some(parent) = parent {
-            grads.register::<B>(parent, value);
-        }
-    }
-}
-
-/// In f32, in which everything is computed.
-fn widen<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
-    match x.dtype() {
-        DType::F32 => x,
-        _ => B::float_cast(x, FloatDType::F32),
-    }
-}
-
-/// In the type that the caller came with.
-fn narrow<B: Backend>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
-    match dtype {
-        DType::F32 => x,
-        dtype => B::float_cast(x, dtype.into()),
-    }
-}
+pub use contiguous::contiguous_gradient;
+pub use depthwise::depthwise_conv2d;
+pub use gelu::gelu;
+pub use knn_softmax::knn_softmax;
+pub use layer_norm::layer_norm;
+pub use linear::{linear, linear_add};
+pub use random::{Key, Phase};

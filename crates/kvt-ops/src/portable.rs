@@ -1,17 +1,16 @@
-//! The selection composed from Burn's own operations: the paper's Algorithm 1 step by step. It
-//! runs on every backend, and it is what the fused operation is tested against.
+//! The selection composed of Burn's operations: the paper's Algorithm 1 step by step, on every backend. The
+//! fused operation is tested against it.
 //!
-//! Only operations that stay on the device are used (Burn sorts on the host), and none whose order
-//! of ties depends on the backend.
+//! All operations stay on the device (Burn sorts on the host), and none orders ties differently on some backend.
 
 use burn::tensor::{Bool, Int, Tensor};
 
-/// Which keys survive: exactly `min(k, n)` per row of `ranking` (last dimension), ties by lower
-/// index. A NaN survives too, so that it is not dropped in silence. `k` is at least 1.
+/// Marks the keys that survive: exactly `min(k, n)` per row of `ranking` (last dimension), of equal ones those at
+/// the lower indices. A NaN survives too, so that it is not dropped silently. `k` is at least 1.
 pub fn select<const D: usize>(ranking: Tensor<D>, k: usize) -> Tensor<D, Bool> {
     let last = D - 1;
     let keys = ranking.dims()[last];
-    // Constants of the selection: its gradient is zero almost everywhere.
+    // The gradient of a selection is zero almost everywhere.
     let ranking = ranking.detach();
     let k = k.min(keys);
     let threshold = ranking.clone().topk(k, last).narrow(last, k - 1, 1);

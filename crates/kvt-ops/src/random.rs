@@ -1,8 +1,8 @@
 //! Keyed randomness: every draw has a name, and nothing is remembered between draws.
 //!
 //! A key is a 64-bit hash of the path that led to it: `Key::new(seed).named("augment").child(epoch)`.
-//! Whoever needs random numbers makes a generator from its own key, so the numbers depend neither on
-//! the order of calls, nor on threads, nor on what ran before a resume.
+//! Every user of random numbers makes a generator from a separate key, so the numbers depend neither on the order
+//! of calls, nor on threads, nor on what ran before a resume.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -38,7 +38,7 @@ impl Key {
         ChaCha8Rng::seed_from_u64(self.0)
     }
 
-    /// The key as a number, for a generator that is not ours.
+    /// The key as a number, for another generator.
     pub fn value(self) -> u64 {
         self.0
     }

@@ -9,19 +9,18 @@ use cubecl_core::ir::{AddressType, ElemType, FloatKind, TargetProperties};
 use offline::{properties, tensor, write};
 
 mod offline;
-mod ops {
-    include!(concat!(env!("OUT_DIR"), "/ops.rs"));
-}
-use ops::attention::flash::backward_keys::flash_backward_keys_kernel;
-use ops::attention::flash::backward_queries::flash_backward_queries_kernel;
-use ops::attention::flash::forward::flash_forward_kernel;
-use ops::attention::flash::plan::{Plan, Sizes, width};
-use ops::kernels::team::Sharing;
-use ops::knn_softmax::kernel::{knn_softmax_backward_kernel, knn_softmax_kernel};
-use ops::layer_norm::kernel::{
-    block_sums_kernel, column_sums_kernel, normalize_backward_kernel, normalize_kernel,
+// The kernels of kvt-ops, in modules of the same names.
+include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+use adamw::kernel::{StepLaunch, adamw_kernel, sums_kernel};
+use attention::flash::backward_keys::flash_backward_keys_kernel;
+use attention::flash::backward_queries::flash_backward_queries_kernel;
+use attention::flash::forward::flash_forward_kernel;
+use attention::flash::plan::{Plan, Sizes, width};
+use gpu::row_group::RowStrategy;
+use knn_softmax::kernel::{knn_softmax_backward_kernel, knn_softmax_kernel};
+use layer_norm::kernel::{
+    block_sums_kernel, column_sums_kernel, layer_norm_backward_kernel, layer_norm_kernel,
 };
-use ops::optimizer::kernel::{StepLaunch, adamw_kernel, sums_kernel};
 
 /// Rows and keys of the tensors that the kernels are made for; they decide nothing in the code.
 const SHAPE: [usize; 2] = [64, 197];
@@ -50,25 +49,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("bf16", FloatKind::BF16),
     ];
     let addresses = [("", AddressType::U32), ("_64", AddressType::U64)];
-    let ways = [
-        ("unit", Sharing::Unit, CubeDim::new_1d(64)),
-        ("plane", Sharing::Plane, CubeDim::new_2d(32, 4)),
+    let strategies = [
+        ("unit", RowStrategy::Unit, CubeDim::new_1d(64)),
+        ("plane", RowStrategy::Plane, CubeDim::new_2d(32, 4)),
         (
             "cube",
-            Sharing::Cube { units: 64, size: 8 },
+            RowStrategy::Cube { units: 64, size: 8 },
             CubeDim::new_1d(64),
         ),
     ];
     for (name, kind) in types {
         let kind = ElemType::Float(kind);
         for (wide, address) in addresses {
-            for (way, sharing, dim) in ways {
+            for (label, strategy, dim) in strategies {
                 rows(
                     folder,
-                    &format!("{way}_{name}{wide}"),
+                    &format!("{label}_{name}{wide}"),
                     kind,
                     address,
-                    sharing,
+                    strategy,
                     dim,
                 )?;
             }
@@ -88,13 +87,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The kernels that go over rows.
+/// The row-wise kernels.
 fn rows(
     folder: &Path,
     name: &str,
     kind: ElemType,
     address: AddressType,
-    sharing: Sharing,
+    strategy: RowStrategy,
     dim: CubeDim,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let [rows, width] = SHAPE.map(|size| size as u32);
@@ -109,7 +108,7 @@ fn rows(
         rows,
         width,
         100,
-        sharing,
+        strategy,
         8,
         kind,
     )?;
@@ -124,14 +123,14 @@ fn rows(
         tensor(),
         rows,
         width,
-        sharing,
+        strategy,
         8,
         kind,
     )?;
     kernel!(
         folder,
-        &format!("normalize_{name}"),
-        normalize_kernel,
+        &format!("layer_norm_{name}"),
+        layer_norm_kernel,
         dim,
         address,
         tensor(),
@@ -143,14 +142,14 @@ fn rows(
         rows,
         width,
         1e-6,
-        sharing,
+        strategy,
         8,
         kind,
     )?;
     kernel!(
         folder,
-        &format!("normalize_backward_{name}"),
-        normalize_backward_kernel,
+        &format!("layer_norm_backward_{name}"),
+        layer_norm_backward_kernel,
         dim,
         address,
         tensor(),
@@ -161,7 +160,7 @@ fn rows(
         tensor(),
         rows,
         width,
-        sharing,
+        strategy,
         8,
         kind,
     )
@@ -223,7 +222,7 @@ fn numbers(
         rows * width,
         kind,
     )?;
-    let sharing = Sharing::Cube {
+    let strategy = RowStrategy::Cube {
         units: 64,
         size: 64,
     };
@@ -243,7 +242,7 @@ fn numbers(
             tensor(),
             rows * width,
             square,
-            sharing,
+            strategy,
             from,
             to,
         )?;

@@ -1,28 +1,30 @@
-//! What the tests of all crates share: a skip that is seen.
+//! Shared by the tests of all crates: visible skips, the [`devices`] to test on, and a [`naive`] attention.
 //!
-//! libtest calls a test that returns early `ok`, and keeps to itself what it printed. So a test that
-//! cannot run, or not on every device, says so past libtest, on the process's own standard error, in one
-//! form: `SKIPPED: <test>: <reason>`. `.ci/run` counts these lines.
+//! libtest reports a test that returns early as `ok`, and hides its output. So a test that cannot run, or not on
+//! every device, writes a line directly to standard error: `SKIPPED: <test>: <reason>`. `.ci/run` counts these lines.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
-/// Says that the test at hand, or a part of it, did not run; once for each test and reason.
+pub mod devices;
+pub mod naive;
+
+/// Reports that the current test, or a part of it, did not run; once for each test and reason.
 #[track_caller]
 pub fn skipped(reason: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let line = format!("SKIPPED: {}: {reason}\n", test());
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if !said.contains(&line) {
-        // Not `eprintln`, which libtest captures. There is nobody to tell that this failed.
+        // libtest captures `eprintln`. A failure to write cannot be reported anywhere.
         let _ = std::io::stderr().write_all(line.as_bytes());
         said.insert(line);
     }
 }
 
-/// [`skipped`] for want of a GPU and of the software Vulkan driver.
+/// [`skipped`], since there is neither a GPU nor the software Vulkan driver.
 ///
 /// # Panics
 /// If the environment variable `KVT_REQUIRE_GPU` is set.
@@ -35,8 +37,7 @@ pub fn no_gpu() {
     skipped("no GPU adapter");
 }
 
-/// The name of the test at hand, which is that of its thread; in a thread that a test started, the place of
-/// the call.
+/// The name of the current test, by the name of its thread; in a thread that a test started, the place of the call.
 #[track_caller]
 fn test() -> String {
     match std::thread::current().name() {

@@ -1,37 +1,47 @@
-//! Gradients that lie in memory without gaps.
+//! Works around a Burn bug with non-contiguous convolution gradients on GPUs.
 //!
-//! Burn 0.22.1 takes the gradient of a convolution's output for contiguous on a CubeCL runtime where
-//! only its images are (`is_spatial_contiguous` in burn-cubecl's `kernel/conv/im2col.rs` does not look
-//! at the stride of the batch). The gradient of tokens that were put behind a class token is such a
-//! tensor, a slice of a longer one: if the tuner chose `dgrad_im2col` or `wgrad_im2col`, the gradient of
-//! the images or of the weight was silently wrong.
+//! Burn 0.22.1 takes the gradient of a convolution's output for contiguous on a CubeCL runtime where only
+//! its images are: `is_spatial_contiguous` in burn-cubecl's `kernel/conv/im2col.rs` ignores the stride of
+//! the batch. A slice of a longer tensor is such a gradient, as for tokens behind a class token. If the tuner
+//! chose `dgrad_im2col` or `wgrad_im2col`, the gradient of the images or of the weight was silently wrong.
 
-use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
 use burn::tensor::Tensor;
 
-mod autodiff;
+use crate::autodiff::{record, split};
+
 #[cfg(feature = "cube")]
-mod cube;
+mod gpu;
 
-impl LayoutOps for burn::backend::Flex {}
-
-/// What a backend knows of the layout of its tensors.
+/// The memory layout of a backend's tensors.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
-pub trait LayoutOps: Backend {
-    /// The same numbers, without gaps where the backend's convolutions need that.
+pub(crate) trait LayoutOps: Backend {
+    /// The same values; contiguous where the backend's convolutions need that.
     #[fusion(dtype = x, shape = x)]
     fn contiguous(x: FloatTensor<Self>) -> FloatTensor<Self> {
         x
     }
 
-    /// The same tensor; its gradient is [`Self::contiguous`].
+    /// The same tensor; its gradient goes through [`Self::contiguous`].
     #[fusion(default)]
     fn contiguous_gradient(x: FloatTensor<Self>) -> FloatTensor<Self> {
         x
     }
 }
 
-/// The same tensor, whose gradient has no gaps in memory: to be put behind a convolution of Burn's.
+impl LayoutOps for burn::backend::Flex {}
+
+impl<B: LayoutOps, C: CheckpointStrategy> LayoutOps for Autodiff<B, C> {
+    fn contiguous_gradient(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        let (node, [x]) = split([x]);
+        record::<B, C, _, _>(node, x, (), |(), grad| [B::contiguous(grad)])
+    }
+}
+
+/// The same tensor, with a contiguous gradient: for the output of Burn's convolutions.
+///
+/// Works around a Burn bug with non-contiguous convolution gradients on GPUs.
 pub fn contiguous_gradient<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::contiguous_gradient(x.into_dispatch()))
 }

@@ -1,21 +1,22 @@
-//! Convolution of each channel on its own, with one or more filters per channel.
+//! Depthwise convolution: each channel is convolved by itself, with one or more filters.
 //!
-//! Burn's is as fast on the CPU in one direction with one filter, but its gradients go through a
-//! matrix product per channel. Here they are sums of shifted rows. Elsewhere it is Burn's.
+//! On the CPU the gradients of Burn's own convolution go through a matrix product per channel; here they are
+//! sums of shifted rows. GPUs use Burn's convolution.
 
-use burn::backend::{Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::{
+    Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
+};
 use burn::tensor::Tensor;
 use burn::tensor::ops::ConvOptions;
 
-mod autodiff;
-mod flex;
+use crate::autodiff::{record, split};
 
-#[cfg(feature = "cube")]
-impl DepthwiseOps for burn_cubecl::CubeBackend {}
+mod cpu;
 
-/// What a backend provides for depthwise convolutions.
+/// Depthwise convolutions on a backend; the defaults are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
-pub trait DepthwiseOps: Backend {
+pub(crate) trait DepthwiseOps: Backend {
     /// The convolution of x `[batch, channels, height, width]` with `weight`
     /// `[channels * filters, 1, kernel, kernel]`.
     #[fusion(default)]
@@ -38,25 +39,55 @@ pub trait DepthwiseOps: Backend {
         stride: usize,
         padding: usize,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let options = options(x.shape()[1], stride, padding);
-        (
-            Self::conv2d_x_backward(x.clone(), weight.clone(), grad.clone(), options.clone()),
-            Self::conv2d_weight_backward(x, weight, grad, options),
-        )
+        burn_backward::<Self>(x, weight, grad, stride, padding)
     }
+}
+
+#[cfg(feature = "cube")]
+impl DepthwiseOps for burn_cubecl::CubeBackend {}
+
+impl<B: DepthwiseOps, C: CheckpointStrategy> DepthwiseOps for Autodiff<B, C> {
+    fn depthwise(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        stride: usize,
+        padding: usize,
+    ) -> FloatTensor<Self> {
+        let (nodes, [x, weight]) = split([x, weight]);
+        let out = B::depthwise(x.clone(), weight.clone(), stride, padding);
+        let state = (x, weight, stride, padding);
+        record::<B, C, _, _>(nodes, out, state, |(x, weight, stride, padding), grad| {
+            B::depthwise_backward(x, weight, grad, stride, padding).into()
+        })
+    }
+}
+
+/// The gradients of x and the weight by Burn's own convolutions.
+fn burn_backward<B: Backend>(
+    x: FloatTensor<B>,
+    weight: FloatTensor<B>,
+    grad: FloatTensor<B>,
+    stride: usize,
+    padding: usize,
+) -> (FloatTensor<B>, FloatTensor<B>) {
+    let options = options(x.shape()[1], stride, padding);
+    (
+        B::conv2d_x_backward(x.clone(), weight.clone(), grad.clone(), options.clone()),
+        B::conv2d_weight_backward(x, weight, grad, options),
+    )
 }
 
 fn options(channels: usize, stride: usize, padding: usize) -> ConvOptions<2> {
     ConvOptions::new([stride; 2], [padding; 2], [1, 1], channels)
 }
 
-/// A convolution of each channel on its own, on any device: output channel `o` is made from input
-/// channel `o / filters`.
+/// Depthwise convolution on any device: output channel `o` is computed from input channel `o / filters`.
 ///
 /// # Shapes
 /// - `x`: `[batch, channels, height, width]`
 /// - `weight`: `[channels * filters, 1, kernel, kernel]`
-/// - output: `[batch, channels * filters, rows, columns]`
+/// - output: `[batch, channels * filters, rows, columns]`, with
+///   `rows = (height + 2 padding - kernel) / stride + 1` and `columns` likewise
 ///
 /// # Panics
 /// On a weight of another shape, a stride of 0, or a kernel larger than the padded image.

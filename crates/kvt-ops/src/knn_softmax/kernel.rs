@@ -1,12 +1,13 @@
-//! CubeCL kernels: the units of a plane, or some units of a cube, have a row together. Scores stay where
-//! they are, in the memory of the device and its caches, so rows have any length that a score matrix has.
+//! CubeCL kernels of k-NN softmax: a row group per row. The scores stay in global memory and its caches, so
+//! that rows may have any length.
 
 use cubecl::prelude::*;
 
-use crate::kernels::keys::{INFINITY, NEGATIVE_INFINITY, key_value, ordered_key, weight};
-use crate::kernels::select::select_keys;
-use crate::kernels::team::{Sharing, Team};
+use crate::gpu::order_key::{INFINITY, NEGATIVE_INFINITY, key_value, ordered_key, survivor_exp};
+use crate::gpu::row_group::{RowGroup, RowStrategy};
+use crate::gpu::select::select_keys;
 
+/// Probabilities of the `k` largest of each row of scores, zero elsewhere.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn knn_softmax_kernel<F: Float>(
     scores: &Tensor<F>,
@@ -14,12 +15,12 @@ pub(super) fn knn_softmax_kernel<F: Float>(
     rows: u32,
     keys: u32,
     k: u32,
-    #[comptime] sharing: Sharing,
+    #[comptime] strategy: RowStrategy,
     #[comptime] chunk: usize,
     #[define(F)] _dtype: ElemType,
 ) {
-    let mut team = Team::new(sharing);
-    let part = team.part(rows, keys);
+    let mut group = RowGroup::new(strategy);
+    let part = group.part(rows, keys);
     let mut max_key = 0u32;
     let mut min_key = 0xffff_ffffu32;
     let mut i = part.first;
@@ -35,19 +36,19 @@ pub(super) fn knn_softmax_kernel<F: Float>(
         }
         i += part.step * chunk;
     }
-    let max_key = team.max(max_key);
-    // The smallest is the largest of what is missing.
-    let min_key = 0xffff_ffffu32 - team.max(0xffff_ffffu32 - min_key);
-    // A NaN or +inf in the row, or nothing but -inf: the softmax has no value.
+    let max_key = group.max(max_key);
+    // The minimum, as a maximum of complements.
+    let min_key = 0xffff_ffffu32 - group.max(0xffff_ffffu32 - min_key);
+    // A NaN or +inf in the row, or nothing but -inf: the softmax is undefined.
     let broken = max_key >= INFINITY || max_key <= NEGATIVE_INFINITY;
-    // Below every key, where all survive.
+    // Below every key: all survive.
     let mut threshold = 0u32;
     let mut bound = 0u32;
     if k < keys {
         let (found, places) = select_keys::<F>(
             scores.as_slice(),
             &part,
-            &mut team,
+            &mut group,
             k,
             min_key,
             max_key,
@@ -68,12 +69,12 @@ pub(super) fn knn_softmax_kernel<F: Float>(
             let at = i + j * part.step;
             if at < part.width {
                 let score = scores[part.base + at];
-                sum += weight::<F>(score, at as u32, max, threshold, bound);
+                sum += survivor_exp::<F>(score, at as u32, max, threshold, bound);
             }
         }
         i += part.step * chunk;
     }
-    let total = team.sum(sum);
+    let total = group.sum(sum);
     let nan = f32::reinterpret(max_key | 0x7fff_ffffu32);
     let mut i = part.first;
     while i < part.width {
@@ -82,7 +83,7 @@ pub(super) fn knn_softmax_kernel<F: Float>(
             let at = i + j * part.step;
             if at < part.width {
                 let score = scores[part.base + at];
-                let weight = weight::<F>(score, at as u32, max, threshold, bound);
+                let weight = survivor_exp::<F>(score, at as u32, max, threshold, bound);
                 output[part.base + at] = F::cast_from(select(broken, nan, weight / total));
             }
         }
@@ -90,6 +91,7 @@ pub(super) fn knn_softmax_kernel<F: Float>(
     }
 }
 
+/// The gradient of the scores: `P (dP - sum(P dP))`.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn knn_softmax_backward_kernel<F: Float>(
     probabilities: &Tensor<F>,
@@ -97,12 +99,12 @@ pub(super) fn knn_softmax_backward_kernel<F: Float>(
     output: &mut Tensor<F>,
     rows: u32,
     keys: u32,
-    #[comptime] sharing: Sharing,
+    #[comptime] strategy: RowStrategy,
     #[comptime] chunk: usize,
     #[define(F)] _dtype: ElemType,
 ) {
-    let mut team = Team::new(sharing);
-    let part = team.part(rows, keys);
+    let mut group = RowGroup::new(strategy);
+    let part = group.part(rows, keys);
     let mut sum = 0.0f32;
     let mut i = part.first;
     while i < part.width {
@@ -115,7 +117,7 @@ pub(super) fn knn_softmax_backward_kernel<F: Float>(
         }
         i += part.step * chunk;
     }
-    let dot = team.sum(sum);
+    let dot = group.sum(sum);
     let mut i = part.first;
     while i < part.width {
         #[unroll]

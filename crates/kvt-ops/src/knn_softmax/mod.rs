@@ -1,28 +1,35 @@
 //! k-NN softmax: from scores to the probabilities of the kept keys, in one operation.
+//!
+//! # Semantics of the selection
+//! Of a row of `n` scores exactly `min(k, n)` survive; of equal scores the one at the lower index does, and
+//! -0 equals +0. Half types are selected as f32. `k >= n` keeps all. A row with a NaN or +inf, or with nothing
+//! but -inf, becomes NaN.
 
-use burn::backend::{Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::{
+    Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
+};
 use burn::tensor::Tensor;
 
-mod autodiff;
+use crate::autodiff::{record, split};
+
+mod cpu;
 #[cfg(feature = "cube")]
-mod cube;
-mod flex;
+mod gpu;
 #[cfg(feature = "cube")]
 mod kernel;
 
-/// What a backend provides for k-NN attention.
-///
-/// The macro writes the implementations for `Dispatch` (which routes by the first tensor) and for
-/// `Fusion<B>`. `flex` has plain Rust, every CubeCL runtime a kernel, autodiff a backward pass.
+/// k-NN softmax on a backend.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
-pub trait KnnOps: Backend {
-    /// Softmax over the `k` largest scores of each row (last dimension), zero elsewhere.
-    /// `k` is at least 1; `k >= n` is the plain softmax. Semantics: see the crate's documentation.
+pub(crate) trait KnnSoftmaxOps: Backend {
+    /// Softmax over the `k` largest scores of each row (last dimension), zero elsewhere; `k` is at least 1.
     #[fusion(dtype = scores, shape = scores)]
     fn knn_softmax(scores: FloatTensor<Self>, k: usize) -> FloatTensor<Self>;
 
-    /// Gradient with respect to the scores: `P * (dP - sum(dP * P))` per row. A dropped score has
-    /// `P = 0` and so receives exactly zero: neither a mask nor the scores are needed.
+    /// The gradient of the scores: `P (dP - sum(P dP))` per row. A dropped score has `P = 0` and so gets
+    /// exactly zero: neither a mask nor the scores are needed.
+    ///
+    /// The default body is for `Autodiff`, which must have one, although Burn takes no second derivatives.
     #[fusion(dtype = probabilities, shape = probabilities)]
     fn knn_softmax_backward(
         probabilities: FloatTensor<Self>,
@@ -35,9 +42,24 @@ pub trait KnnOps: Backend {
     }
 }
 
-/// Softmax over the `k` largest scores of each row (last dimension) and zero elsewhere, on any
-/// device, with its own gradient. All is computed in f32, also where scores come as f64, and given back in
-/// the type of the scores.
+impl<B: KnnSoftmaxOps, C: CheckpointStrategy> KnnSoftmaxOps for Autodiff<B, C> {
+    fn knn_softmax(scores: FloatTensor<Self>, k: usize) -> FloatTensor<Self> {
+        let (node, [scores]) = split([scores]);
+        let probabilities = B::knn_softmax(scores, k);
+        let state = probabilities.clone();
+        record::<B, C, _, _>(node, probabilities, state, |probabilities, grad| {
+            [B::knn_softmax_backward(probabilities, grad)]
+        })
+    }
+}
+
+/// Softmax over the `k` largest scores of each row (last dimension) and zero elsewhere, on any device.
+///
+/// Computed in f32, also for half types and f64; the output has the type of the scores. Of equal scores the
+/// one at the lower index is kept. A row with a NaN or +inf, or with nothing but -inf, becomes NaN.
+///
+/// # Shapes
+/// `[.., key]` to the same.
 ///
 /// # Panics
 /// If `k` is zero.

@@ -1,23 +1,22 @@
 //! A linear layer with a bias, `x W + b`, alone or added to a residual, `r + x W + b`.
 //!
-//! Burn's own adds the bias, and sums its gradient, in passes over one thread on the CPU. Here both
-//! are spread over the threads, and so is the sum over the rows in the gradient of the weight; the
-//! product is added to a residual while it is made. Elsewhere it is Burn's.
+//! On the CPU Burn adds the bias, and sums its gradient, on one thread. Here both use all threads, as does the
+//! sum over the rows in the gradient of the weight, and the product is accumulated onto the residual.
+//! GPUs use Burn's linear layer.
 
-use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
 use burn::module::Param;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 
-mod autodiff;
-mod flex;
+use crate::autodiff::{record, split};
 
-#[cfg(feature = "cube")]
-impl LinearOps for burn_cubecl::CubeBackend {}
+mod cpu;
 
-/// What a backend provides for linear layers.
+/// Linear layers on a backend; the defaults are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
-pub trait LinearOps: Backend {
+pub(crate) trait LinearOps: Backend {
     /// `x W + b` of x `[.., input]`, W `[input, output]` and b `[output]`.
     #[fusion(default)]
     fn affine(
@@ -46,24 +45,67 @@ pub trait LinearOps: Backend {
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        (
-            Self::linear_x_backward(weight, grad.clone()),
-            Self::linear_weight_backward(x, grad.clone()),
-            Self::linear_bias_backward(grad),
-        )
+        burn_backward::<Self>(x, weight, grad)
     }
 }
 
-/// A linear layer on any device; one without a bias is Burn's own.
+#[cfg(feature = "cube")]
+impl LinearOps for burn_cubecl::CubeBackend {}
+
+impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
+    fn affine(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let (nodes, [x, weight, bias]) = split([x, weight, bias]);
+        let out = B::affine(x.clone(), weight.clone(), bias);
+        record::<B, C, _, _>(nodes, out, [x, weight], |[x, weight], grad| {
+            B::affine_backward(x, weight, grad).into()
+        })
+    }
+
+    fn affine_add(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        residual: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let (nodes, [x, weight, bias, residual]) = split([x, weight, bias, residual]);
+        let out = B::affine_add(x.clone(), weight.clone(), bias, residual);
+        record::<B, C, _, _>(nodes, out, [x, weight], |[x, weight], grad| {
+            let (x, weight, bias) = B::affine_backward(x, weight, grad.clone());
+            [x, weight, bias, grad]
+        })
+    }
+}
+
+/// The gradients of x, W and b by Burn's own linear layer.
+fn burn_backward<B: Backend>(
+    x: FloatTensor<B>,
+    weight: FloatTensor<B>,
+    grad: FloatTensor<B>,
+) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    (
+        B::linear_x_backward(weight, grad.clone()),
+        B::linear_weight_backward(x, grad.clone()),
+        B::linear_bias_backward(grad),
+    )
+}
+
+/// A linear layer on any device. Burn's own runs where the layer has no bias.
 ///
 /// # Shapes
 /// `[.., input]` to `[.., output]`.
+///
+/// # Panics
+/// As Burn's layer, on an input of another width.
 pub fn linear<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
     let Some(bias) = &layer.bias else {
         return layer.forward(x);
     };
     let (weight, bias) = (layer.weight.val(), bias.val());
-    // Burn says what is wrong with a shape that does not fit.
+    // Burn reports a shape that does not fit.
     if D < 2 || x.dims()[D - 1] != weight.dims()[0] {
         return layer.forward(x);
     }
@@ -71,7 +113,11 @@ pub fn linear<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::affine(x.into_dispatch(), weight, bias))
 }
 
-/// [`linear`] added to `residual`, `[.., output]`.
+/// [`linear`] added to a residual: `residual + x W + b`.
+///
+/// # Shapes
+/// - `x`: `[.., input]`
+/// - `residual` and output: `[.., output]`; a residual of another shape is broadcast
 pub fn linear_add<const D: usize>(layer: &Linear, x: Tensor<D>, residual: Tensor<D>) -> Tensor<D> {
     let fits = |bias: &Tensor<1>| {
         let mut shape = x.dims();

@@ -1,11 +1,11 @@
-//! The gradient of a convolution whose output becomes tokens behind a class token: a slice of the
-//! gradient of all tokens.
+//! The gradient of a convolution whose output becomes tokens behind a class token: a slice of the gradient of all
+//! tokens.
 
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, module::conv2d};
 use kvt_ops::contiguous_gradient;
 
-use crate::devices::{assert_close, devices, tensor, values};
+use kvt_testing::devices::{assert_close, devices, tensor, values};
 
 fn input<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> Tensor<D> {
     let data: Vec<f32> = (0..shape.iter().product())
@@ -17,8 +17,7 @@ fn input<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> Ten
 /// The gradients of images and weight.
 fn run(device: &Device) -> [Vec<f32>; 2] {
     let device = device.clone().autodiff();
-    // At this size the tuner chooses `wgrad_im2col` on a software driver, which is wrong by far
-    // where the gradient is the slice.
+    // At this size the tuner chooses `wgrad_im2col` on a software driver, which is far off for a slice.
     let x = input([4, 64, 16, 16], 1, &device).require_grad();
     let weight = input([128, 64, 3, 3], 2, &device).require_grad();
     let options = ConvOptions::new([2, 2], [1, 1], [1, 1], 1);
@@ -35,7 +34,7 @@ fn run(device: &Device) -> [Vec<f32>; 2] {
 }
 
 #[test]
-fn a_slice_for_a_gradient_is_read_as_one() {
+fn a_gradient_that_is_a_slice_is_read_correctly() {
     let [x, weight] = run(&Device::flex());
     for (name, device) in devices() {
         let [dx, dw] = run(&device);

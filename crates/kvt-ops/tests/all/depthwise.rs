@@ -5,7 +5,7 @@ use burn::tensor::{Device, Tensor, module::conv2d};
 use kvt_ops::depthwise_conv2d;
 use rayon::ThreadPoolBuilder;
 
-use crate::devices::{assert_close, devices, tensor, values};
+use kvt_testing::devices::{assert_close, devices, tensor, values};
 
 fn input(shape: [usize; 4], seed: usize, device: &Device) -> Tensor<4> {
     let data: Vec<f32> = (0..shape.iter().product())

@@ -5,7 +5,7 @@ use std::f64::consts::FRAC_1_SQRT_2;
 use burn::tensor::Tensor;
 use kvt_ops::gelu;
 
-use crate::devices::{assert_close, devices, tensor, values};
+use kvt_testing::devices::{assert_close, devices, tensor, values};
 
 #[test]
 fn forward_and_gradient_match_the_definition() {
@@ -37,7 +37,7 @@ const TABLE: [[f32; 3]; 5] = [
     [2.0, 1.954_499_7, 1.085_231_8],
 ];
 
-/// Burn's own gradient is that of the tanh approximation on GPU runtimes: 1e-3 off.
+/// On GPU runtimes Burn uses the gradient of the tanh approximation, which is off by 1e-3.
 #[test]
 fn the_gradient_is_exact_on_every_device() {
     for (name, device) in devices() {

@@ -6,7 +6,7 @@ use burn::tensor::{DType, Device, Tensor};
 use kvt_ops::{gelu, layer_norm, linear, linear_add, square_sum};
 use rayon::ThreadPoolBuilder;
 
-use crate::devices::{assert_close, devices, tensor, values};
+use kvt_testing::devices::{assert_close, devices, tensor, values};
 
 fn input(shape: [usize; 3], seed: usize, device: &Device) -> Tensor<3> {
     let data: Vec<f32> = (0..shape.iter().product())
@@ -34,9 +34,9 @@ fn compare(what: &str, actual: &[Vec<f32>], expected: &[Vec<f32>]) {
 }
 
 #[test]
-fn a_layer_norm_is_burns() {
-    // Widths that are and are not multiples of a register, more rows than parts, and a single one; and
-    // rows so small that epsilon is half of what is under the root.
+fn a_layer_norm_matches_burn() {
+    // Widths that are and are not multiples of a register, more rows than parts, a single row, and values so small
+    // that epsilon is half of the number under the root.
     for (shape, size) in [
         ([2, 37, 48], 1.0),
         ([1, 1, 19], 1.0),
@@ -48,7 +48,7 @@ fn a_layer_norm_is_burns() {
             let mut layer = LayerNormConfig::new(shape[2])
                 .with_epsilon(1e-6)
                 .init(&device);
-            // Not the ones that it starts with.
+            // Other parameters than the initial ones.
             let shift = input([1, 1, shape[2]], 5, &device).flatten(0, 2);
             let gamma = (layer.gamma.val() + shift.clone()).detach().require_grad();
             layer.gamma = Param::from_tensor(gamma);
@@ -65,9 +65,9 @@ fn a_layer_norm_is_burns() {
     }
 }
 
-/// Half types are summed in f32: only what comes and goes is rounded.
+/// Half types are summed in f32: only inputs and outputs are rounded.
 #[test]
-fn a_layer_norm_of_half_types_is_that_of_f32() {
+fn a_layer_norm_of_half_types_matches_f32() {
     for (name, device) in devices() {
         for (dtype, tolerance) in [(DType::F16, 2e-3), (DType::BF16, 2e-2)] {
             // WGSL has no bf16.
@@ -110,13 +110,12 @@ fn a_layer_norm_of_half_types_is_that_of_f32() {
 }
 
 #[test]
-fn a_linear_layer_is_burns() {
+fn a_linear_layer_matches_burn() {
     for ([batch, tokens, inputs], outputs) in [([2, 37, 24], 40), ([1, 1, 5], 3), ([4, 50, 17], 1)]
     {
         for (name, device) in devices() {
             let device = device.autodiff();
             let layer = LinearConfig::new(inputs, outputs).init(&device);
-            // The weight flat, so that it fits beside the bias.
             let run = |out: Tensor<3>, x: Tensor<3>| {
                 let probe = input(out.dims(), 3, &device);
                 let grads = (out.clone() * probe).sum().backward();
@@ -141,7 +140,7 @@ fn a_linear_layer_is_burns() {
 }
 
 #[test]
-fn a_linear_layer_added_to_a_residual_is_burns() {
+fn a_linear_layer_added_to_a_residual_matches_burn() {
     for (rows, inputs, outputs) in [(37, 24, 40), (1, 5, 3), (50, 17, 1)] {
         for (name, device) in devices() {
             let device = device.autodiff();
@@ -170,7 +169,7 @@ fn a_linear_layer_added_to_a_residual_is_burns() {
     }
 }
 
-/// Sums over the rows are taken in parts: always the same ones.
+/// Sums over the rows are taken in the same parts, however many threads there are.
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     let device = Device::flex().autodiff();
@@ -200,7 +199,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
     assert_eq!(run(1), run(5));
 }
 
-/// A residual of one row for all is added as Burn does, not written over.
+/// A residual of one row is broadcast, as by Burn, and not overwritten.
 #[test]
 fn a_residual_of_another_shape_is_broadcast() {
     let device = Device::flex();
@@ -210,7 +209,7 @@ fn a_residual_of_another_shape_is_broadcast() {
     assert_close("broadcast", &actual, &values(layer.forward(x) + row), 1e-6);
 }
 
-/// A shape that does not fit is Burn's to refuse, not ours to compute with.
+/// Burn refuses a shape that does not fit.
 #[test]
 #[should_panic(expected = "assert_shape")]
 fn an_input_of_another_width_is_refused() {

@@ -4,7 +4,7 @@ use burn::tensor::{DType, Tensor};
 use kvt_ops::knn_softmax;
 use proptest::prelude::*;
 
-use crate::devices::{assert_close, devices, tensor, values};
+use kvt_testing::devices::{assert_close, devices, tensor, values};
 
 /// Sorts every row by (score descending, index ascending) and takes the softmax in f64.
 fn naive(scores: &[f32], keys: usize, k: usize) -> Vec<f32> {
@@ -46,7 +46,7 @@ fn check(name: &str, scores: &[f32], keys: usize, k: usize, actual: &[f32]) {
     }
 }
 
-/// Scores with everything that has ever gone wrong: few distinct values, both zeros, infinities.
+/// Difficult scores: few distinct values, both zeros, infinities, subnormal numbers.
 fn awkward() -> impl Strategy<Value = f32> {
     prop_oneof![
         4 => (-3i8..4).prop_map(|x| f32::from(x) * 0.5),
@@ -81,7 +81,7 @@ proptest! {
 
 #[test]
 fn every_k_of_long_rows() {
-    // Sizes around the number of units of a workgroup or plane, no multiples of 32, and the longest.
+    // Lengths around the sizes of workgroups and planes, others than multiples of 32, and a long one.
     for keys in [1usize, 2, 31, 33, 197, 255, 257, 784, 3136, 16_384] {
         let scores: Vec<f32> = (0..2 * keys)
             .map(|i| ((i * 7919 % 1009) as f32 - 500.0) / 97.0)

@@ -52,8 +52,8 @@ pub struct AdamW {
 
 #[derive(Clone, Debug)]
 struct Moments {
-    first: Tensor<1>,
-    second: Tensor<1>,
+    exp_avg: Tensor<1>,
+    exp_avg_sq: Tensor<1>,
 }
 
 impl AdamW {
@@ -93,8 +93,8 @@ impl AdamW {
         let mut state = BTreeMap::new();
         for Parameter { name, id, .. } in &self.parameters {
             if let Some(moments) = self.moments.get(id) {
-                state.insert(format!("exp_avg.{name}"), moments.first.to_data());
-                state.insert(format!("exp_avg_sq.{name}"), moments.second.to_data());
+                state.insert(format!("exp_avg.{name}"), moments.exp_avg.to_data());
+                state.insert(format!("exp_avg_sq.{name}"), moments.exp_avg_sq.to_data());
             }
         }
         (state, self.updates)
@@ -130,9 +130,13 @@ impl AdamW {
         };
         for Parameter { name, id, shape } in &self.parameters {
             let elements = shape.iter().product();
-            let first = take(format!("exp_avg.{name}"), elements)?;
-            let second = take(format!("exp_avg_sq.{name}"), elements)?;
-            self.moments.insert(*id, Moments { first, second });
+            let exp_avg = take(format!("exp_avg.{name}"), elements)?;
+            let exp_avg_sq = take(format!("exp_avg_sq.{name}"), elements)?;
+            let moments = Moments {
+                exp_avg,
+                exp_avg_sq,
+            };
+            self.moments.insert(*id, moments);
         }
         Ok(())
     }
@@ -141,7 +145,7 @@ impl AdamW {
         &mut self,
         id: ParamId,
         weight: Tensor<D>,
-        (gradient, factor): (Tensor<1>, f64),
+        (gradient, grad_scale): (Tensor<1>, f64),
         lr: f64,
     ) -> Tensor<D> {
         let AdamWConfig {
@@ -152,26 +156,30 @@ impl AdamW {
         let shape = weight.shape();
         let weight = flat(weight);
         let moments = self.moments.remove(&id).unwrap_or_else(|| Moments {
-            first: weight.zeros_like(),
-            second: weight.zeros_like(),
+            exp_avg: weight.zeros_like(),
+            exp_avg_sq: weight.zeros_like(),
         });
-        let decay = if self.decayed.contains(&id) {
+        let weight_scale = if self.decayed.contains(&id) {
             1.0 - lr * weight_decay
         } else {
             1.0
         };
         let updates = f64::from(self.updates);
         let step = AdamWStep {
-            factor,
-            decay,
+            grad_scale,
+            weight_scale,
             betas,
             eps,
-            size: lr / (1.0 - betas.0.powf(updates)),
-            correction: 1.0 / (1.0 - betas.1.powf(updates)).sqrt(),
+            step_size: lr / (1.0 - betas.0.powf(updates)),
+            inv_sqrt_bias_correction2: 1.0 / (1.0 - betas.1.powf(updates)).sqrt(),
         };
-        let moments = [moments.first, moments.second];
-        let (weight, [first, second]) = adamw(weight, gradient, moments, step);
-        self.moments.insert(id, Moments { first, second });
+        let moments = [moments.exp_avg, moments.exp_avg_sq];
+        let (weight, [exp_avg, exp_avg_sq]) = adamw(weight, gradient, moments, step);
+        let moments = Moments {
+            exp_avg,
+            exp_avg_sq,
+        };
+        self.moments.insert(id, moments);
         weight.reshape(shape)
     }
 }

@@ -1,11 +1,12 @@
-//! What GPUs compute, on the CPU.
+//! The composed attention, which GPUs run, tested on the CPU.
 
 use burn::backend::Flex;
-use burn::tensor::DType;
+use burn::tensor::{DType, Shape};
 
 use super::*;
-use crate::buffer::{tensor, values_of};
-use crate::naive::{Inputs, NAMES, Sizes, best, dot, draw, worst};
+use crate::attention::packed;
+use crate::cpu::buffer::{tensor, values_of};
+use kvt_testing::naive::{Inputs, NAMES, Sizes, best, dot, draw, worst};
 
 type Floats = FloatTensor<Flex>;
 
@@ -24,15 +25,11 @@ fn tensors(inputs: &Inputs) -> ([Floats; 3], Floats) {
 }
 
 fn numbers(x: Floats) -> Vec<f32> {
-    values_of(&widen::<Flex>(x).to_contiguous()).to_vec()
+    values_of(&to_f32::<Flex>(x).to_contiguous()).to_vec()
 }
 
 fn settings(scale: f64, kept: usize) -> AttentionSettings {
-    AttentionSettings {
-        scale,
-        kept,
-        flash: false,
-    }
+    AttentionSettings { scale, kept }
 }
 
 const SIZES: Sizes = Sizes {
@@ -44,7 +41,7 @@ const SIZES: Sizes = Sizes {
     value_dim: 5,
 };
 
-/// All queries at once, all but one, some, and one at a time; from what was saved, and from nothing.
+/// All queries at once, all but one, some, and one at a time; with saved probabilities and without.
 #[test]
 fn outputs_and_gradients_agree_with_sorting() {
     let inputs = Inputs::new(SIZES, 3);
@@ -78,13 +75,13 @@ fn outputs_and_gradients_agree_with_sorting() {
     }
 }
 
-/// Tokens of a batch with queries, keys and values side by side.
+/// Each token holds its query, key and value side by side.
 #[test]
 fn packed_tokens_are_split_into_heads() {
     let (images, tokens, count, dim) = (2, 5, 3, 4);
     let shape = Shape::new([images, tokens, 3 * count * dim]);
     let values: Vec<f32> = (0..shape.num_elements()).map(|i| i as f32).collect();
-    let parts = split::<Flex>(&tensor(values, shape), count);
+    let parts = packed::split::<Flex>(&tensor(values, shape), count);
     for (part, x) in parts.into_iter().enumerate() {
         assert_eq!(x.shape(), Shape::new([images, count, tokens, dim]));
         let mut expected = Vec::new();
@@ -100,7 +97,7 @@ fn packed_tokens_are_split_into_heads() {
     }
 }
 
-/// Products that f32 holds and half types do not: the keys are those of the exact scores.
+/// Products that f32 holds and half types round: the kept keys match the exact scores.
 #[test]
 fn half_types_keep_the_keys_of_exact_scores() {
     let (queries, keys, dim, kept) = (12, 60, 16, 20);
@@ -112,12 +109,12 @@ fn half_types_keep_the_keys_of_exact_scores() {
             let inputs = [(&q, queries, dim), (&k, keys, dim), (&eye, keys, keys)];
             let inputs = inputs.map(|(x, tokens, dim)| {
                 let x = tensor(x.clone(), Shape::new([1, 1, tokens, dim]));
-                narrow::<Flex>(x, dtype)
+                from_f32::<Flex>(x, dtype)
             });
             let settings = settings(f64::from(2.0f32.powi(-12)), kept);
             let (out, saved) = forward::<Flex>(inputs.clone(), settings, limit);
             assert_eq!(out.dtype(), dtype);
-            // Some gradient of the right shape and type.
+            // The gradients have the right type.
             let (a, b, c) = backward::<Flex>(inputs, saved, out.clone(), settings, limit);
             for x in [a, b, c] {
                 assert_eq!(x.dtype(), dtype);
@@ -137,7 +134,7 @@ fn half_types_keep_the_keys_of_exact_scores() {
 }
 
 #[test]
-fn what_is_kept_does_not_grow_with_the_scores() {
+fn saved_memory_does_not_grow_with_the_scores() {
     let sizes = Sizes {
         queries: 64,
         keys: 64,

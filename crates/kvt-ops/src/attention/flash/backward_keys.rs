@@ -1,4 +1,4 @@
-//! The gradients of keys and values: as in [`super::backward_queries`], over tiles of queries.
+//! The gradients of keys and values: as [`super::backward_queries`], over tiles of queries.
 
 use cubecl::prelude::*;
 
@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::row::{probability, saved_words, word_of};
 use super::tile::{Block, Lane, accumulate, clear, load, merge, products};
 
-/// The gradients of keys and values.
+/// `dK = scale dS^T Q` with `dS = P (dP - delta)`, and `dV = P^T dO`.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
     q: &Tensor<Vector<F, N>>,
@@ -14,7 +14,7 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
     v: &Tensor<Vector<F, M>>,
     grad: &Tensor<Vector<F, M>>,
     saved: &Tensor<u32>,
-    means: &Tensor<f32>,
+    delta: &Tensor<f32>,
     k_grad: &mut Tensor<Vector<F, N>>,
     v_grad: &mut Tensor<Vector<F, M>>,
     heads: u32,
@@ -58,7 +58,7 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
         plan.value,
         plan.units,
     );
-    // The gradient of the scores of a key and then P, for a tile of queries.
+    // dS of a key, then P, for a tile of queries.
     let mut weights = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.capacity));
     let k_spread = comptime!(plan.spread(plan.head));
     let v_spread = comptime!(plan.spread(plan.value));
@@ -69,7 +69,7 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
     clear::<N>(&mut k_sums, comptime!(k_spread.rows));
     clear::<M>(&mut v_sums, comptime!(v_spread.rows));
     let mut scores = Array::<f32>::new(plan.rows);
-    let mut gains = Array::<f32>::new(plan.rows);
+    let mut dp = Array::<f32>::new(plan.rows);
 
     let mut start = 0usize;
     while start < queries {
@@ -90,15 +90,15 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
                 grad,
                 at * plan.value,
                 &v_tile,
-                &mut gains,
+                &mut dp,
                 1.0f32,
                 plan.rows,
                 plan.value,
             );
             let (max, sum) = (saved[at * words], saved[at * words + 1]);
-            // The keys of a cube begin at a multiple of their number, a small power of two.
+            // One word is enough: a cube's keys begin at a multiple of their number, a small power of two.
             let word = word_of(saved, at * words, first, plan.select);
-            let mean = means[at];
+            let row_delta = delta[at];
             #[unroll]
             for row in 0..plan.rows {
                 let mut p = 0.0f32;
@@ -106,7 +106,7 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
                     p = probability(scores[row], max, sum, word, first + row, plan.select);
                 }
                 let at = row * plan.capacity + UNIT_POS as usize;
-                weights[at] = p * (gains[row] - mean) * scale;
+                weights[at] = p * (dp[row] - row_delta) * scale;
                 weights[at + plan.units] = p;
             }
         }

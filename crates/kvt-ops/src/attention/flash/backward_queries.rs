@@ -1,19 +1,17 @@
-//! The gradient of the queries: the scores are made again, tile by tile of keys, and turned into
-//! probabilities by what the forward pass saved of their rows. Nothing is added to memory, so that
-//! the sums have one order.
+//! The gradient of the queries: the scores are computed again, tile by tile of keys, and become probabilities
+//! with the help of the saved row statistics. There are no atomic additions, so that the sums have one order.
 
 use cubecl::prelude::*;
 
 use super::plan::Plan;
 use super::row::{probability, saved_words, word_of};
 use super::tile::{Block, Lane, accumulate, clear, load, merge, products};
-use crate::kernels::team::Team;
+use crate::gpu::row_group::RowGroup;
 
-/// The gradient of the queries, and of every row `sum(dP * P)`, which the kernel of
-/// [`super::backward_keys`] needs.
+/// The gradient of the queries, and `delta = sum(P dP)` of every row, which [`super::backward_keys`] needs.
 ///
-/// That sum is known after all keys only. The gradient `sum(P * (dP - sum(dP * P)) * k)` is made of
-/// two sums therefore, of `P * dP * k` and of `P * k`.
+/// `delta` is known only after all keys. So the gradient `dQ = scale (sum(P dP K) - delta sum(P K))` is
+/// computed from two sums.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
     q: &Tensor<Vector<F, N>>,
@@ -22,7 +20,7 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
     grad: &Tensor<Vector<F, M>>,
     saved: &Tensor<u32>,
     q_grad: &mut Tensor<Vector<F, N>>,
-    means: &mut Tensor<f32>,
+    delta: &mut Tensor<f32>,
     heads: u32,
     queries: u32,
     keys: u32,
@@ -63,14 +61,14 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
         plan.value,
         plan.units,
     );
-    // P * dP of a row and then P, for a tile of keys.
+    // P dP of a row, then P, for a tile of keys.
     let mut weights = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.capacity));
     let spread = comptime!(plan.spread(plan.head));
     let lane = Lane::new(spread);
     let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * spread.rows));
     clear::<N>(&mut sums, comptime!(2 * spread.rows));
     let mut scores = Array::<f32>::new(plan.rows);
-    let mut gains = Array::<f32>::new(plan.rows);
+    let mut dp = Array::<f32>::new(plan.rows);
     let mut parts = Array::<f32>::new(plan.rows);
     #[unroll]
     for row in 0..plan.rows {
@@ -96,7 +94,7 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
                 v,
                 at * plan.value,
                 &grad_tile,
-                &mut gains,
+                &mut dp,
                 1.0f32,
                 plan.rows,
                 plan.value,
@@ -116,10 +114,10 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
                         plan.select,
                     );
                 }
-                let gain = p * gains[row];
-                parts[row] += gain;
+                let p_dp = p * dp[row];
+                parts[row] += p_dp;
                 let at = row * plan.capacity + UNIT_POS as usize;
-                weights[at] = gain;
+                weights[at] = p_dp;
                 weights[at + plan.units] = p;
             }
         }
@@ -143,29 +141,29 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
         start += plan.units;
     }
 
-    // The sums over all keys, a row per team.
+    // The sums over all keys, one row per group.
     sync_cube();
     #[unroll]
     for row in 0..plan.rows {
         weights[row * plan.capacity + UNIT_POS as usize] = parts[row];
     }
     sync_cube();
-    let team_size = comptime!(plan.team());
-    let row = UNIT_POS as usize / team_size;
-    let member = UNIT_POS as usize % team_size;
+    let group_size = comptime!(plan.group_size());
+    let row = UNIT_POS as usize / group_size;
+    let member = UNIT_POS as usize % group_size;
     let mut sum = 0.0f32;
     let mut i = member;
     while i < plan.units {
         sum += weights[row * plan.capacity + i];
-        i += team_size;
+        i += group_size;
     }
-    let mut team = Team::new(comptime!(plan.sharing()));
-    let mean = team.sum(sum);
-    let mut row_means = Shared::<[f32]>::new_slice(plan.rows);
+    let mut group = RowGroup::new(comptime!(plan.row_strategy()));
+    let sum = group.sum(sum);
+    let mut row_delta = Shared::<[f32]>::new_slice(plan.rows);
     if member == 0 {
-        row_means[row] = mean;
+        row_delta[row] = sum;
         if row < present {
-            means[first_row + row] = mean;
+            delta[first_row + row] = sum;
         }
     }
     sync_cube();
@@ -176,9 +174,9 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
         for i in 0..comptime!(spread.rows) {
             let row = lane.row + i;
             if row < present {
-                let mean = Vector::new(row_means[row]);
-                let plain = sums[comptime!(spread.rows + i)];
-                let value = (sums[i] - plain * mean) * Vector::new(scale);
+                let shift = Vector::new(row_delta[row]);
+                let p_k = sums[comptime!(spread.rows + i)];
+                let value = (sums[i] - p_k * shift) * Vector::new(scale);
                 q_grad[(first_row + row) * plan.head + lane.column] = Vector::cast_from(value);
             }
         }

@@ -1,15 +1,16 @@
-//! The forward kernel: a cube makes the scores of a few queries with all keys, finds which of them
-//! are kept, and sums the values; the scores stay in its shared memory.
+//! The forward kernel: a cube computes the scores of a few queries with all keys in its shared memory, selects
+//! the kept keys, and sums their values.
 
 use cubecl::prelude::*;
 
 use super::plan::Plan;
 use super::row::saved_words;
 use super::tile::{Block, Lane, accumulate, clear, load, merge, products};
-use crate::kernels::keys::{INFINITY, NEGATIVE_INFINITY, key_value, ordered_key, weight};
-use crate::kernels::select::select_keys;
-use crate::kernels::team::{Part, Team};
+use crate::gpu::order_key::{INFINITY, NEGATIVE_INFINITY, key_value, ordered_key, survivor_exp};
+use crate::gpu::row_group::{Part, RowGroup};
+use crate::gpu::select::select_keys;
 
+/// `softmax(top_k(scale Q K^T)) V`, with the row statistics of [`super::saved`].
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     q: &Tensor<Vector<F, N>>,
@@ -35,7 +36,7 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     let first_key = block.head * keys;
     let present = block.present;
 
-    // Scores, a key per unit.
+    // Scores, one key per unit.
     let mut tile = Shared::<[Vector<f32, N>]>::new_slice(comptime!(plan.rows * plan.head));
     load::<F, N>(
         q, &mut tile, first_row, present, scale, plan.rows, plan.head, plan.units,
@@ -63,18 +64,18 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     }
     sync_cube();
 
-    // The softmax of the kept ones, a row per team.
-    let team_size = comptime!(plan.team());
-    let row = UNIT_POS as usize / team_size;
-    let lane = UNIT_POS as usize % team_size;
+    // The softmax of the kept keys, one row per group.
+    let group_size = comptime!(plan.group_size());
+    let row = UNIT_POS as usize / group_size;
+    let lane = UNIT_POS as usize % group_size;
     let part = Part {
         row,
         base: row * plan.capacity,
         width: keys,
         first: lane,
-        step: team_size,
+        step: group_size,
     };
-    let mut team = Team::new(comptime!(plan.sharing()));
+    let mut group = RowGroup::new(comptime!(plan.row_strategy()));
     let mut max_key = 0u32;
     let mut min_key = 0xffff_ffffu32;
     let mut i = part.first;
@@ -84,16 +85,16 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
         min_key = select(key < min_key, key, min_key);
         i += part.step;
     }
-    let max_key = team.max(max_key);
-    let min_key = 0xffff_ffffu32 - team.max(0xffff_ffffu32 - min_key);
-    // A NaN or +inf in the row, or nothing but -inf: the softmax has no value.
+    let max_key = group.max(max_key);
+    let min_key = 0xffff_ffffu32 - group.max(0xffff_ffffu32 - min_key);
+    // A NaN or +inf in the row, or nothing but -inf: the softmax is undefined.
     let broken = max_key >= INFINITY || max_key <= NEGATIVE_INFINITY;
     let mut threshold = 0u32;
     let mut bound = 0u32;
     if comptime!(plan.select) {
         let wanted = !broken && row < present;
         let (found, places) = select_keys::<f32>(
-            &scores, &part, &mut team, kept, min_key, max_key, wanted, 1usize,
+            &scores, &part, &mut group, kept, min_key, max_key, wanted, 1usize,
         );
         threshold = found;
         bound = places;
@@ -102,13 +103,13 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     let mut sum = 0.0f32;
     let mut i = part.first;
     while i < keys {
-        let weight = weight::<f32>(scores[part.base + i], i as u32, max, threshold, bound);
+        let weight = survivor_exp::<f32>(scores[part.base + i], i as u32, max, threshold, bound);
         scores[part.base + i] = weight;
         sum += weight;
         i += part.step;
     }
-    // With a barrier: all weights are written.
-    let sum = team.sum(sum);
+    // This includes a barrier, after which all weights are written.
+    let sum = group.sum(sum);
     let nan = f32::reinterpret(max_key | 0x7fff_ffffu32);
     let mut totals = Shared::<[f32]>::new_slice(plan.rows);
     if lane == 0 {
@@ -133,13 +134,13 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
                     }
                 }
                 saved[at + 2 + word] = bits;
-                word += team_size;
+                word += group_size;
             }
         }
     }
     sync_cube();
 
-    // Values, a column per unit.
+    // Values, one column per unit.
     let spread = comptime!(plan.spread(plan.value));
     let lane = Lane::new(spread);
     let mut sums = Array::<Vector<f32, M>>::new(comptime!(spread.rows));

@@ -1,183 +1,139 @@
-//! Attention in kernels of its own on every CubeCL runtime: the scores are never in the memory of the
-//! device, whatever their number. Of a row remain two numbers and, where keys are dropped, a bit per key.
+//! Attention whose scores never reach the memory of a GPU (after Dao et al., FlashAttention, 2022), with the
+//! selection of the k best keys.
+//!
+//! Of a row remain its maximum, its sum and, where keys are dropped, a bit per key.
 
-use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
-use burn::tensor::{DType, Shape};
-use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
-use cubecl::prelude::*;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::{Autodiff, AutodiffBackend, Flex, backend_extension, tensor::FloatTensor};
 
-use backward_keys::flash_backward_keys_kernel;
-use backward_queries::flash_backward_queries_kernel;
-use forward::flash_forward_kernel;
-use plan::{Plan, Sizes, width};
+use super::fused::FusedAttentionOps;
+use super::{AttentionSettings, packed};
+use crate::autodiff::{record, split};
 
-use super::AttentionSettings;
-use crate::kernels::launch::{address, empty};
-
+#[cfg(feature = "cube")]
 mod backward_keys;
+#[cfg(feature = "cube")]
 mod backward_queries;
+#[cfg(feature = "cube")]
 mod forward;
+#[cfg(feature = "cube")]
+mod gpu;
+#[cfg(feature = "cube")]
 mod plan;
+#[cfg(feature = "cube")]
 mod row;
+#[cfg(feature = "cube")]
+mod saved;
+#[cfg(feature = "cube")]
 mod tile;
 
-/// Three tensors: of queries, keys and values.
-type Three = [FloatTensor<CubeBackend>; 3];
-
-/// What is known of a problem that the kernels can do.
-struct Flash {
-    heads: usize,
-    sizes: Sizes,
-    forward: Plan,
-    backward: Plan,
-}
-
-impl Flash {
-    /// `None` where rows are too long for the shared memory of the device, vectors too long for its
-    /// cubes, numbers more exact than the f32 of the kernels, or the tensors do not fit together.
-    fn new([q, k, v]: [&CubeTensor; 3], kept: usize) -> Option<Self> {
-        let [batch, heads, queries, head_dim] = q.shape().dims();
-        let [_, _, keys, value_dim] = v.shape().dims();
-        let fits = k.shape().dims() == [batch, heads, keys, head_dim]
-            && v.shape().dims() == [batch, heads, keys, value_dim]
-            && q.dtype == k.dtype
-            && q.dtype == v.dtype
-            && matches!(q.dtype, DType::F32 | DType::F16 | DType::BF16);
-        if !fits || batch * heads * queries == 0 {
-            return None;
-        }
-        let sizes = Sizes {
-            keys,
-            head_dim,
-            value_dim,
-        };
-        let hardware = &q.client.properties().hardware;
-        let select = kept < keys;
-        let flash = Self {
-            heads: batch * heads,
-            sizes,
-            forward: Plan::forward(hardware, sizes, select)?,
-            backward: Plan::backward(hardware, sizes, select)?,
-        };
-        // As many cubes as can be counted.
-        u32::try_from(flash.heads * queries.max(keys)).ok()?;
-        Some(flash)
+/// Flash attention on a backend; by default it is the fused attention. The methods correspond to those of
+/// [`FusedAttentionOps`].
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+pub(crate) trait FlashAttentionOps: FusedAttentionOps {
+    /// As [`FusedAttentionOps::fused_attention`]. A fused backend saves `saved::words` of a row, whatever its
+    /// device can run.
+    #[fusion(meta = saved::specs)]
+    fn flash_attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        Self::fused_attention(q, k, v, settings)
     }
 
-    fn cubes(&self, rows: usize, plan: Plan, client: &Client) -> (CubeCount, CubeDim) {
-        let cubes = (self.heads * rows.div_ceil(plan.rows)) as u32;
-        // x alone may be limited to 65535 cubes; surplus cubes end at the first check.
-        let x = cubes.min(client.properties().hardware.max_cube_count.0);
-        let count = CubeCount::Static(x, cubes.div_ceil(x), 1);
-        (count, CubeDim::new_1d(plan.units as u32))
+    /// As [`FusedAttentionOps::fused_attention_backward`].
+    #[fusion(meta = |q, k, v, _saved, _grad, _settings| (q.clone(), k.clone(), v.clone()))]
+    fn flash_attention_backward(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        saved: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        Self::fused_attention_backward(q, k, v, saved, grad, settings)
+    }
+
+    /// As [`FusedAttentionOps::fused_self_attention`].
+    #[fusion(default)]
+    fn flash_self_attention(
+        qkv: FloatTensor<Self>,
+        heads: usize,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let [q, k, v] = packed::split::<Self>(&qkv, heads);
+        let (out, saved) = Self::flash_attention(q, k, v, settings);
+        (packed::merge_heads::<Self>(out), saved)
+    }
+
+    /// As [`FusedAttentionOps::fused_self_attention_backward`].
+    #[fusion(default)]
+    fn flash_self_attention_backward(
+        qkv: FloatTensor<Self>,
+        saved: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        heads: usize,
+        settings: AttentionSettings,
+    ) -> FloatTensor<Self> {
+        let [q, k, v] = packed::split::<Self>(&qkv, heads);
+        let grad = packed::split_heads::<Self>(grad, heads);
+        let (q, k, v) = Self::flash_attention_backward(q, k, v, saved, grad, settings);
+        packed::join::<Self>([q, k, v])
     }
 }
 
-/// The output, with what the gradient needs put into `saved`; `None` where the kernels cannot do it.
-pub(super) fn forward(
-    inputs: &Three,
-    saved: &FloatTensor<CubeBackend>,
-    settings: AttentionSettings,
-) -> Option<FloatTensor<CubeBackend>> {
-    let flash = Flash::new(inputs.each_ref(), settings.kept)?;
-    let [q, k, v] = inputs.clone().map(into_contiguous);
-    let [batch, heads, queries, _] = q.shape().dims();
-    let Sizes {
-        keys,
-        head_dim,
-        value_dim,
-    } = flash.sizes;
-    let out = empty(&q, Shape::new([batch, heads, queries, value_dim]), q.dtype);
-    let (client, dtype) = (q.client.clone(), q.dtype);
-    let (count, dim) = flash.cubes(queries, flash.forward, &client);
-    flash_forward_kernel::launch(
-        &client,
-        count,
-        dim,
-        address(&[&q, &k, &v, saved, &out]),
-        width(head_dim),
-        width(value_dim),
-        q.into_tensor_arg(),
-        k.into_tensor_arg(),
-        v.into_tensor_arg(),
-        out.clone().into_tensor_arg(),
-        saved.clone().into_tensor_arg(),
-        flash.heads as u32,
-        queries as u32,
-        keys as u32,
-        settings.kept as u32,
-        settings.scale as f32,
-        flash.forward,
-        dtype_to_storage_type(dtype),
-    );
-    Some(out)
+/// The fused attention, without taking `qkv` apart.
+impl FlashAttentionOps for Flex {
+    fn flash_self_attention(
+        qkv: FloatTensor<Self>,
+        heads: usize,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        Self::fused_self_attention(qkv, heads, settings)
+    }
+
+    fn flash_self_attention_backward(
+        qkv: FloatTensor<Self>,
+        saved: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        heads: usize,
+        settings: AttentionSettings,
+    ) -> FloatTensor<Self> {
+        Self::fused_self_attention_backward(qkv, saved, grad, heads, settings)
+    }
 }
 
-/// The gradients of queries, keys and values, where [`forward`] could.
-pub(super) fn backward(
-    inputs: &Three,
-    saved: &FloatTensor<CubeBackend>,
-    grad: &FloatTensor<CubeBackend>,
-    settings: AttentionSettings,
-) -> Option<Three> {
-    let flash = Flash::new(inputs.each_ref(), settings.kept)?;
-    let [q, k, v] = inputs.clone().map(into_contiguous);
-    let grad = into_contiguous(grad.clone());
-    let grads = [&q, &k, &v].map(|x| empty(x, x.shape(), x.dtype));
-    let [batch, heads, queries, _] = q.shape().dims();
-    let means = empty(&q, Shape::new([batch, heads, queries, 1]), DType::F32);
-    let Sizes {
-        keys,
-        head_dim,
-        value_dim,
-    } = flash.sizes;
-    let (client, dtype) = (q.client.clone(), q.dtype);
-    let address = address(&[&q, &k, &v, saved, &grad]);
-    let [q_grad, k_grad, v_grad] = grads.clone();
-    let (count, dim) = flash.cubes(queries, flash.backward, &client);
-    flash_backward_queries_kernel::launch(
-        &client,
-        count,
-        dim,
-        address,
-        width(head_dim),
-        width(value_dim),
-        q.clone().into_tensor_arg(),
-        k.clone().into_tensor_arg(),
-        v.clone().into_tensor_arg(),
-        grad.clone().into_tensor_arg(),
-        saved.clone().into_tensor_arg(),
-        q_grad.into_tensor_arg(),
-        means.clone().into_tensor_arg(),
-        flash.heads as u32,
-        queries as u32,
-        keys as u32,
-        settings.scale as f32,
-        flash.backward,
-        dtype_to_storage_type(dtype),
-    );
-    let (count, dim) = flash.cubes(keys, flash.backward, &client);
-    flash_backward_keys_kernel::launch(
-        &client,
-        count,
-        dim,
-        address,
-        width(head_dim),
-        width(value_dim),
-        q.into_tensor_arg(),
-        k.into_tensor_arg(),
-        v.into_tensor_arg(),
-        grad.into_tensor_arg(),
-        saved.clone().into_tensor_arg(),
-        means.into_tensor_arg(),
-        k_grad.into_tensor_arg(),
-        v_grad.into_tensor_arg(),
-        flash.heads as u32,
-        queries as u32,
-        keys as u32,
-        settings.scale as f32,
-        flash.backward,
-        dtype_to_storage_type(dtype),
-    );
-    Some(grads)
+impl<B: FlashAttentionOps, C: CheckpointStrategy> FlashAttentionOps for Autodiff<B, C> {
+    fn flash_attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let (nodes, [q, k, v]) = split([q, k, v]);
+        let (out, saved) = B::flash_attention(q.clone(), k.clone(), v.clone(), settings);
+        let state = ([q, k, v, saved.clone()], settings);
+        let out = record::<B, C, _, _>(nodes, out, state, |([q, k, v, saved], settings), grad| {
+            B::flash_attention_backward(q, k, v, saved, grad, settings).into()
+        });
+        (out, Self::from_inner(saved))
+    }
+
+    fn flash_self_attention(
+        qkv: FloatTensor<Self>,
+        heads: usize,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let (node, [qkv]) = split([qkv]);
+        let (out, saved) = B::flash_self_attention(qkv.clone(), heads, settings);
+        let state = (qkv, saved.clone(), heads, settings);
+        let out = record::<B, C, _, _>(node, out, state, |(qkv, saved, heads, settings), grad| {
+            [B::flash_self_attention_backward(
+                qkv, saved, grad, heads, settings,
+            )]
+        });
+        (out, Self::from_inner(saved))
+    }
 }

@@ -1,22 +1,22 @@
-//! How the work is laid out on a cube: all of it is known when a kernel is compiled.
+//! How the work is laid out on a cube, known when a kernel is compiled.
 
 use cubecl::ir::HardwareProperties;
 
-use crate::kernels::team::Sharing;
+use crate::gpu::row_group::RowStrategy;
 
-/// Units of a cube, where the device has as many.
+/// Units of a cube, if the device has as many.
 const UNITS: usize = 128;
 
 /// Numbers per vector, at most: 16 bytes of f32.
 const WIDTH: usize = 4;
 
-/// Shared memory of a cube, in bytes, where that is enough for a row.
+/// Shared memory of a cube in bytes, if that is enough for a row.
 const SHARED: usize = 48 << 10;
 
-/// Banks of shared memory: words that are this far from each other cannot be read at once.
+/// Banks of shared memory: words at a distance of a multiple of this cannot be read at once.
 const BANKS: usize = 32;
 
-/// Buffers of a kernel, at most.
+/// Buffers of the kernel that has the most.
 const BINDINGS: u32 = 9;
 
 /// Sizes of a problem.
@@ -27,49 +27,49 @@ pub(super) struct Sizes {
     pub value_dim: usize,
 }
 
-/// What a cube does.
+/// The work of a cube.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Plan {
     /// Units of a cube, a power of two.
     pub units: usize,
-    /// Rows of a cube, a power of two: queries, or keys where the gradients of keys are made.
+    /// Rows of a cube, a power of two: queries, or keys in the kernel for the gradients of keys.
     pub rows: usize,
-    /// Vectors of a query.
+    /// Vectors of a query or key.
     pub head: usize,
     /// Vectors of a value.
     pub value: usize,
-    /// Numbers from a row of scores or weights to the next.
+    /// Distance of the rows of scores or weights, in numbers.
     pub capacity: usize,
-    /// Not all keys are kept.
+    /// Whether keys are dropped.
     pub select: bool,
 }
 
 impl Plan {
-    /// A cube of the forward pass: it holds whole rows of scores, as the selection looks at them many
-    /// times. `None` where the device cannot.
+    /// For the forward pass, which holds whole rows of scores, since the selection reads them many times.
+    /// `None` if the device cannot.
     pub(super) fn forward(
         hardware: &HardwareProperties,
         sizes: Sizes,
         select: bool,
     ) -> Option<Self> {
-        // A row, what aligns it, the query, its sum.
+        // A row, its alignment, its query, its sum.
         let of_a_row = sizes.keys + BANKS + sizes.head_dim + 1;
         let plan = Self::with(hardware, sizes, select, of_a_row, 16)?;
-        // Rows begin so that the teams of a plane never wait for the same bank.
-        let past = (sizes.keys + BANKS - plan.team() % BANKS) % BANKS;
+        // Rows begin in banks such that the groups of a plane never wait for the same one.
+        let past = (sizes.keys + BANKS - plan.group_size() % BANKS) % BANKS;
         Some(Self {
             capacity: sizes.keys + (BANKS - past) % BANKS,
             ..plan
         })
     }
 
-    /// A cube of the backward pass, which goes through the scores tile by tile.
+    /// For the backward pass, which goes through the scores tile by tile. `None` if the device cannot.
     pub(super) fn backward(
         hardware: &HardwareProperties,
         sizes: Sizes,
         select: bool,
     ) -> Option<Self> {
-        // Two weights of each pair, and two vectors.
+        // Two weights per pair, and two vectors.
         let capacity = 2 * units(hardware);
         let of_a_row = capacity + sizes.head_dim + sizes.value_dim + 1;
         let plan = Self::with(hardware, sizes, select, of_a_row, 8)?;
@@ -91,14 +91,14 @@ impl Plan {
         if hardware.max_bindings < BINDINGS {
             return None;
         }
-        // What the units tell each other: words, and the parts of two sums.
+        // Exchange among the units: words, and the parts of two sums.
         let of_the_units = units * (2 + 2 * WIDTH);
         let room = |bytes: usize| {
             let free = (bytes / size_of::<f32>()).checked_sub(of_the_units)?;
             (free / of_a_row).min(most).min(units).checked_ilog2()
         };
         let most_bytes = hardware.max_shared_memory_size;
-        // More only where not even one row fits: the cubes of a core share its memory.
+        // More only if not even one row fits: the cubes of a core share its memory.
         let rows = 1 << room(most_bytes.min(SHARED)).or_else(|| room(most_bytes))?;
         Some(Self {
             units,
@@ -110,19 +110,19 @@ impl Plan {
         })
     }
 
-    /// Units that share a row where each looks at some of its keys.
-    pub(super) fn team(self) -> usize {
+    /// Units of a row group, each of which reads some keys of the row.
+    pub(super) fn group_size(self) -> usize {
         self.units / self.rows
     }
 
-    pub(super) fn sharing(self) -> Sharing {
-        Sharing::Cube {
+    pub(super) fn row_strategy(self) -> RowStrategy {
+        RowStrategy::Cube {
             units: self.units,
-            size: self.team(),
+            size: self.group_size(),
         }
     }
 
-    /// Where `kinds` kinds of weights lie, after `first` others.
+    /// The layout of `kinds` kinds of weights, after `first` others.
     pub(super) fn layout(self, first: usize, kinds: usize) -> Layout {
         Layout {
             stride: self.capacity,
@@ -132,7 +132,7 @@ impl Plan {
         }
     }
 
-    /// Who sums which part of the results, whose rows have as many vectors as `columns`.
+    /// Which unit sums which part of a result with rows of `columns` vectors.
     pub(super) fn spread(self, columns: usize) -> Spread {
         let groups = self.units / columns;
         let groups_of_rows = (1 << groups.ilog2()).min(self.rows);
@@ -145,39 +145,39 @@ impl Plan {
     }
 }
 
-/// Weights in shared memory: those of a row and a kind next to each other.
+/// Weights in shared memory; the weights of one row and kind are adjacent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Layout {
-    /// Numbers from a row to the next.
+    /// Distance of the rows, in numbers.
     pub stride: usize,
-    /// Numbers from a kind to the next.
+    /// Distance of the kinds, in numbers.
     pub apart: usize,
     /// The first kind.
     pub first: usize,
-    /// How many.
+    /// Number of kinds.
     pub kinds: usize,
 }
 
-/// A unit sums one column of some rows, over some of the pairs.
+/// The division of sums among units: a unit sums one column of a group of rows, over a slice of the pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Spread {
     /// Vectors of a row.
     pub columns: usize,
     /// Groups of rows.
     pub groups: usize,
-    /// Units that share a sum; where there are more than one, a group is one row.
+    /// Units that share a sum. With more than one, a group is one row.
     pub slices: usize,
     /// Rows of a group.
     pub rows: usize,
 }
 
-/// The largest power of two that there are units for.
+/// Units of a cube: a power of two.
 fn units(hardware: &HardwareProperties) -> usize {
     let most = hardware.max_units_per_cube.min(hardware.max_cube_dim.0);
     most.checked_ilog2().map_or(0, |log| 1 << log).min(UNITS)
 }
 
-/// Numbers per vector of rows of this length.
+/// Numbers per vector, for rows of `dim` numbers.
 pub(super) fn width(dim: usize) -> usize {
     [WIDTH, 2, 1]
         .into_iter()
@@ -219,8 +219,8 @@ mod tests {
         }
     }
 
-    /// 32 KiB are 8192 numbers; 1280 of them are for what 128 units tell each other. A row of 197
-    /// scores takes 294 with its query and the rest.
+    /// 32 KiB are 8192 numbers, of which 128 units need 1280 to exchange results. A row of 197 scores takes 294
+    /// with its query and the rest.
     #[test]
     fn rows_are_as_many_as_fit() {
         let forward = |shared, keys| Plan::forward(&hardware(shared, 1024), sizes(keys, 64), true);
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(forward(32 << 10, 3136).unwrap().rows, 2);
         assert_eq!(forward(32 << 10, 6815).unwrap().rows, 1);
         assert_eq!(forward(32 << 10, 6816), None);
-        // A core with much memory is shared, unless a row needs it.
+        // The memory of a core is shared, unless a row needs it.
         assert_eq!(forward(227 << 10, 3136).unwrap().rows, 2);
         assert_eq!(forward(227 << 10, 16_384).unwrap().rows, 2);
         // The backward pass does not hold rows.
@@ -237,14 +237,14 @@ mod tests {
         assert_eq!(backward.unwrap().rows, 8);
     }
 
-    /// The units of a plane look at neighbours in a few rows.
+    /// The units of a plane read neighbours in a few rows.
     #[test]
     fn the_rows_of_a_plane_lie_in_different_banks() {
         for keys in [1, 31, 32, 196, 197, 256, 784, 3136] {
             let plan = Plan::forward(&hardware(48 << 10, 1024), sizes(keys, 64), true).unwrap();
             assert!((keys..keys + 32).contains(&plan.capacity));
-            let team = plan.team();
-            let bank = |unit: usize| (unit / team * plan.capacity + unit % team) % 32;
+            let group = plan.group_size();
+            let bank = |unit: usize| (unit / group * plan.capacity + unit % group) % 32;
             let banks: std::collections::BTreeSet<usize> = (0..32).map(bank).collect();
             assert_eq!(banks.len(), 32, "{keys} keys, {} rows", plan.rows);
         }
@@ -263,7 +263,7 @@ mod tests {
                 assert_eq!(spread.groups * spread.rows, plan.rows);
                 assert!(spread.columns * spread.groups * spread.slices <= plan.units);
                 assert!(spread.slices == 1 || spread.rows == 1);
-                assert_eq!(plan.team() * plan.rows, plan.units);
+                assert_eq!(plan.group_size() * plan.rows, plan.units);
             }
         }
     }

@@ -1,8 +1,8 @@
-//! What the forward pass saves of a row, and what the backward pass makes of it.
+//! The saved statistics of a row, read in the backward kernels.
 
 use cubecl::prelude::*;
 
-/// [`super::super::saved::words`], in a kernel.
+/// [`super::saved::words`] in a kernel.
 #[cube]
 pub(super) fn saved_words(keys: usize, #[comptime] select: bool) -> usize {
     let mut words = 2usize;
@@ -12,8 +12,8 @@ pub(super) fn saved_words(keys: usize, #[comptime] select: bool) -> usize {
     words
 }
 
-/// The probability of a key from its score and what was saved of the row: largest score, sum, and a
-/// word that has the bit of the key.
+/// The probability of a key from its score, the saved maximum and sum of the row, and the word with the bit of
+/// the key.
 #[cube]
 pub(super) fn probability(
     score: f32,
@@ -33,7 +33,7 @@ pub(super) fn probability(
     probability
 }
 
-/// The word with the bit of a key; none where all are kept.
+/// The word with the bit of a key; unused if all keys are kept.
 #[cube]
 pub(super) fn word_of(
     saved: &Tensor<u32>,

@@ -1,4 +1,4 @@
-//! What the kernels have in common: products of a row with many, and sums over many.
+//! Common to the kernels: products of one row with many, and weighted sums of many rows.
 
 use cubecl::prelude::*;
 
@@ -7,17 +7,17 @@ use super::plan::{Layout, Spread};
 /// The rows of a cube.
 #[derive(CubeType, Clone, Copy)]
 pub(super) struct Block {
-    /// Their head, counted over all images; may be past the last.
+    /// Their head, counted over all images; past the last one in surplus cubes.
     pub head: usize,
-    /// The first, in its head.
+    /// The first row, within the head.
     pub first: usize,
-    /// How many there are from the first to the end of the head.
+    /// Rows from the first to the end of the head.
     pub present: usize,
 }
 
 #[cube]
 impl Block {
-    /// The rows of this cube, where a head has `count`.
+    /// The rows of this cube; a head has `count` of them.
     pub(super) fn new(count: usize, #[comptime] rows: usize) -> Block {
         let blocks = count.div_ceil(rows);
         let first = CUBE_POS % blocks * rows;
@@ -29,16 +29,16 @@ impl Block {
     }
 }
 
-/// The part of the sums that is this unit's.
+/// The part of the sums that belongs to this unit.
 #[derive(CubeType, Clone, Copy)]
 pub(super) struct Lane {
     /// Its column.
     pub column: usize,
     /// Its first row.
     pub row: usize,
-    /// The first pair that it looks at.
+    /// Its first pair.
     pub slice: usize,
-    /// Whether it has a part at all.
+    /// Whether it has a part.
     pub busy: bool,
 }
 
@@ -56,7 +56,7 @@ impl Lane {
     }
 }
 
-/// Reads rows of a tensor into shared memory, times a factor; zeros past the last.
+/// Reads rows of a tensor into shared memory, times a factor; rows past the last become zeros.
 #[cube]
 pub(super) fn load<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
@@ -79,8 +79,8 @@ pub(super) fn load<F: Float, N: Size>(
     }
 }
 
-/// The scalar products of the rows of a tile with the vectors of `x` from `at`, times a factor. The
-/// scale of the scores is put on the queries, in the tile or here, so that all kernels round alike.
+/// The dot products of the rows of a tile with the row of `x` at `at`, times a factor. All kernels scale the
+/// queries, in the tile or here, so that they round alike.
 #[cube]
 pub(super) fn products<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
@@ -114,8 +114,8 @@ pub(super) fn products<F: Float, N: Size>(
     }
 }
 
-/// Adds to the sums of this unit the vectors of `x` from row `first`, each with its weight for the
-/// row of the sum. Weights of more than one kind make as many sums, those of a kind one after the other.
+/// Adds the vectors of `x` from row `first` to the sums of this unit, weighted for the row of the sum. Each
+/// kind of weights has its own sums, kind after kind.
 #[cube]
 pub(super) fn accumulate<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
@@ -147,7 +147,7 @@ pub(super) fn accumulate<F: Float, N: Size>(
     }
 }
 
-/// Puts the sums of the slices together: then those of the first are the whole.
+/// Adds the sums of all slices to the sums of the first slice.
 #[cube]
 pub(super) fn merge<N: Size>(
     sums: &mut Array<Vector<f32, N>>,
@@ -159,7 +159,7 @@ pub(super) fn merge<N: Size>(
     if comptime!(spread.slices > 1) {
         let mut parts = Shared::<[Vector<f32, N>]>::new_slice(comptime!(kinds * units));
         let unit = UNIT_POS as usize;
-        // Where there are slices, a unit has one row.
+        // With several slices, a unit has one row.
         #[unroll]
         for kind in 0..kinds {
             parts[unit + comptime!(kind * units)] = sums[kind];
@@ -178,7 +178,7 @@ pub(super) fn merge<N: Size>(
     }
 }
 
-/// Zeros.
+/// Sets sums to zero.
 #[cube]
 pub(super) fn clear<N: Size>(sums: &mut Array<Vector<f32, N>>, #[comptime] count: usize) {
     #[unroll]

@@ -1,0 +1,108 @@
+//! AdamW on the CPU: one pass on all threads.
+
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::Shape;
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::{AdamWOps, AdamWStep};
+use crate::cast::{from_f32, to_f32};
+use crate::cpu::buffer::{par_map_copy, tensor, values_of};
+use crate::cpu::simd::dot;
+
+/// Values of a block: a constant, so that sums do not depend on the number of threads.
+const BLOCK: usize = 16 * 1024;
+
+impl AdamWOps for Flex {
+    fn square_sum(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        let dtype = x.dtype();
+        let x = to_f32::<Self>(x).to_contiguous();
+        let arch = Arch::new();
+        let sums: Vec<f32> = values_of(&x)
+            .par_chunks(BLOCK)
+            .map(|block| arch.dispatch(SquareSum(block)))
+            .collect();
+        // Few numbers of similar size: their sum is nearly exact in f64.
+        let sum = sums.into_iter().map(f64::from).sum::<f64>() as f32;
+        from_f32::<Self>(tensor(vec![sum], Shape::new([1])), dtype)
+    }
+
+    fn adamw(
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        exp_avg: FloatTensor<Self>,
+        exp_avg_sq: FloatTensor<Self>,
+        step: AdamWStep,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let (dtype, shape) = (weight.dtype(), weight.shape());
+        let [weight, grad, mut exp_avg, mut exp_avg_sq] =
+            [weight, grad, exp_avg, exp_avg_sq].map(|x| to_f32::<Self>(x).to_contiguous());
+        let arch = Arch::new();
+        let others = values_of(&grad)
+            .par_chunks(BLOCK)
+            .zip(exp_avg.storage_mut::<f32>().par_chunks_mut(BLOCK))
+            .zip(exp_avg_sq.storage_mut::<f32>().par_chunks_mut(BLOCK));
+        let weight = par_map_copy(
+            values_of(&weight),
+            BLOCK,
+            others,
+            |weight, ((grad, exp_avg), exp_avg_sq)| {
+                arch.dispatch(|| update(weight, grad, exp_avg, exp_avg_sq, step));
+            },
+        );
+        let weight = from_f32::<Self>(tensor(weight, shape), dtype);
+        (
+            weight,
+            from_f32::<Self>(exp_avg, dtype),
+            from_f32::<Self>(exp_avg_sq, dtype),
+        )
+    }
+}
+
+/// The sum of the squares of a block.
+struct SquareSum<'a>(&'a [f32]);
+
+impl WithSimd for SquareSum<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f32 {
+        dot(simd, self.0, self.0)
+    }
+}
+
+/// [`super::adamw`] of a block.
+#[inline(always)]
+fn update(
+    weight: &mut [f32],
+    grad: &[f32],
+    exp_avg: &mut [f32],
+    exp_avg_sq: &mut [f32],
+    step: AdamWStep,
+) {
+    let (beta1, beta2) = step.betas;
+    let [rest1, rest2] = [1.0 - beta1, 1.0 - beta2].map(|x| x as f32);
+    let [beta1, beta2] = [beta1, beta2].map(|x| x as f32);
+    let [
+        grad_scale,
+        weight_scale,
+        eps,
+        step_size,
+        inv_sqrt_bias_correction2,
+    ] = [
+        step.grad_scale,
+        step.weight_scale,
+        step.eps,
+        step.step_size,
+        step.inv_sqrt_bias_correction2,
+    ]
+    .map(|x| x as f32);
+    let moments = exp_avg.iter_mut().zip(exp_avg_sq);
+    for ((weight, grad), (exp_avg, exp_avg_sq)) in weight.iter_mut().zip(grad).zip(moments) {
+        let grad = grad * grad_scale;
+        *exp_avg = *exp_avg * beta1 + grad * rest1;
+        *exp_avg_sq = *exp_avg_sq * beta2 + grad * grad * rest2;
+        let denominator = exp_avg_sq.sqrt() * inv_sqrt_bias_correction2 + eps;
+        *weight = *weight * weight_scale - *exp_avg / denominator * step_size;
+    }
+}

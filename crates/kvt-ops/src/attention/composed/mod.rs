@@ -1,0 +1,155 @@
+//! Attention composed of matrix products and [`KnnSoftmaxOps::knn_softmax`], for backends without a kernel for it.
+//!
+//! Few scores: the probabilities are computed once and saved for the gradient. Many scores: they are computed
+//! in blocks of queries, and again for the gradient, so that only one block is in memory at a time, however
+//! long the rows.
+//!
+//! Half types are cast to f32 first: rounded scores would tie, and other keys would be kept.
+
+use burn::backend::{Backend, Scalar, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::Slice;
+
+use super::AttentionSettings;
+use crate::cast::{from_f32, to_f32};
+use crate::knn_softmax::KnnSoftmaxOps;
+
+/// Scores in memory at a time, at most: 128 MiB in f32.
+pub(super) const SCORES: usize = 1 << 25;
+
+/// The output, and the probabilities if there are at most `limit` of them, else a placeholder.
+pub(super) fn forward<B: KnnSoftmaxOps>(
+    inputs: [FloatTensor<B>; 3],
+    settings: AttentionSettings,
+    limit: usize,
+) -> (FloatTensor<B>, FloatTensor<B>) {
+    let dtype = inputs[0].dtype();
+    let [q, k, v] = inputs.map(to_f32::<B>);
+    let Some(block) = block::<B>(&q, &k, limit) else {
+        let probabilities = probabilities::<B>(q, k, settings);
+        let out = B::float_matmul(probabilities.clone(), v);
+        return (from_f32::<B>(out, dtype), probabilities);
+    };
+    let blocks = blocks::<B>(&q, block);
+    // Placeholder: this path recomputes everything in backward.
+    let saved = rows::<B>(&q, 0, 1);
+    let out = blocks.map(|(start, end)| {
+        let q = rows::<B>(&q, start, end);
+        let probabilities = probabilities::<B>(q, k.clone(), settings);
+        B::float_matmul(probabilities, v.clone())
+    });
+    (from_f32::<B>(B::float_cat(out.collect(), 2), dtype), saved)
+}
+
+/// The gradients of q, k and v. `saved` comes from [`forward`] with the same `settings` and `limit`.
+pub(super) fn backward<B: KnnSoftmaxOps>(
+    inputs: [FloatTensor<B>; 3],
+    saved: FloatTensor<B>,
+    grad: FloatTensor<B>,
+    settings: AttentionSettings,
+    limit: usize,
+) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    let dtype = inputs[0].dtype();
+    let [q, k, v] = inputs.map(to_f32::<B>);
+    let (q, k, v) = backward_f32::<B>([q, k, v], saved, to_f32::<B>(grad), settings, limit);
+    let cast = |x| from_f32::<B>(x, dtype);
+    (cast(q), cast(k), cast(v))
+}
+
+/// [`backward`] in f32.
+fn backward_f32<B: KnnSoftmaxOps>(
+    [q, k, v]: [FloatTensor<B>; 3],
+    saved: FloatTensor<B>,
+    grad: FloatTensor<B>,
+    settings: AttentionSettings,
+    limit: usize,
+) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    let Some(block) = block::<B>(&q, &k, limit) else {
+        return gradients::<B>([q, k, v], saved, grad, settings.scale);
+    };
+    let mut q_grads = Vec::new();
+    let mut sums: Option<(FloatTensor<B>, FloatTensor<B>)> = None;
+    for (start, end) in blocks::<B>(&q, block) {
+        let [q, grad] = [&q, &grad].map(|x| rows::<B>(x, start, end));
+        let probabilities = probabilities::<B>(q.clone(), k.clone(), settings);
+        let inputs = [q, k.clone(), v.clone()];
+        let (q_grad, k_grad, v_grad) = gradients::<B>(inputs, probabilities, grad, settings.scale);
+        q_grads.push(q_grad);
+        sums = Some(match sums {
+            None => (k_grad, v_grad),
+            Some((k_sum, v_sum)) => (B::float_add(k_sum, k_grad), B::float_add(v_sum, v_grad)),
+        });
+    }
+    let q_grad = B::float_cat(q_grads, 2);
+    let (k_grad, v_grad) = sums.unwrap_or((k, v));
+    (q_grad, k_grad, v_grad)
+}
+
+/// [`backward`] without anything saved.
+pub(super) fn backward_from_inputs<B: KnnSoftmaxOps>(
+    [q, k, v]: [FloatTensor<B>; 3],
+    grad: FloatTensor<B>,
+    settings: AttentionSettings,
+) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    let saved = match block::<B>(&q, &k, SCORES) {
+        None => probabilities::<B>(to_f32::<B>(q.clone()), to_f32::<B>(k.clone()), settings),
+        // Placeholder: blocks are recomputed.
+        Some(_) => rows::<B>(&q, 0, 1),
+    };
+    backward::<B>([q, k, v], saved, grad, settings, SCORES)
+}
+
+/// `softmax(top_k(scale q k^T))`
+fn probabilities<B: KnnSoftmaxOps>(
+    q: FloatTensor<B>,
+    k: FloatTensor<B>,
+    settings: AttentionSettings,
+) -> FloatTensor<B> {
+    let q = B::float_mul_scalar(q, Scalar::from(settings.scale));
+    B::knn_softmax(
+        B::float_matmul(q, B::float_swap_dims(k, 2, 3)),
+        settings.kept,
+    )
+}
+
+/// The gradients of q, k and v from the probabilities and the gradient of the output.
+fn gradients<B: KnnSoftmaxOps>(
+    [q, k, v]: [FloatTensor<B>; 3],
+    probabilities: FloatTensor<B>,
+    grad: FloatTensor<B>,
+    scale: f64,
+) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    let transposed = |x| B::float_swap_dims(x, 2, 3);
+    let v_grad = B::float_matmul(transposed(probabilities.clone()), grad.clone());
+    let weights = B::float_matmul(grad, transposed(v));
+    let scores = B::knn_softmax_backward(probabilities, weights);
+    let scores = B::float_mul_scalar(scores, Scalar::from(scale));
+    let k_grad = B::float_matmul(transposed(scores.clone()), q);
+    (B::float_matmul(scores, k), k_grad, v_grad)
+}
+
+/// Queries per block; `None` if the scores are few enough for one block.
+fn block<B: Backend>(q: &FloatTensor<B>, k: &FloatTensor<B>, limit: usize) -> Option<usize> {
+    let [batch, heads, queries, _] = q.shape().dims();
+    let of_a_query = batch * heads * k.shape()[2];
+    (of_a_query * queries > limit).then(|| (limit / of_a_query.max(1)).max(1))
+}
+
+/// First query and end of each block.
+fn blocks<B: Backend>(q: &FloatTensor<B>, block: usize) -> impl Iterator<Item = (usize, usize)> {
+    let queries = q.shape()[2];
+    let starts = (0..queries).step_by(block);
+    starts.map(move |start| (start, (start + block).min(queries)))
+}
+
+/// A range of tokens of `[batch, heads, tokens, head_dim]`.
+fn rows<B: Backend>(x: &FloatTensor<B>, start: usize, end: usize) -> FloatTensor<B> {
+    let all = |size: usize| Slice::from(0..size);
+    let [batch, heads, _, dim] = x.shape().dims();
+    B::float_slice(
+        x.clone(),
+        &[all(batch), all(heads), Slice::from(start..end), all(dim)],
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Flash attention on the CubeCL runtimes: the launches of its kernels.
+
+use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
+use burn::tensor::{DType, Shape};
+use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
+use cubecl::prelude::*;
+
+use super::backward_keys::flash_backward_keys_kernel;
+use super::backward_queries::flash_backward_queries_kernel;
+use super::forward::flash_forward_kernel;
+use super::plan::{Plan, Sizes, width};
+use super::{FlashAttentionOps, saved};
+use crate::attention::{AttentionSettings, composed};
+use crate::gpu::launch::{address, empty};
+
+impl FlashAttentionOps for CubeBackend {
+    fn flash_attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let [batch, heads, queries, _] = q.shape().dims();
+        let words = saved::words(k.shape()[2], settings.kept);
+        let saved = empty(&q, Shape::new([batch, heads, queries, words]), DType::F32);
+        let inputs = [q, k, v];
+        let out = forward(&inputs, &saved, settings)
+            .unwrap_or_else(|| composed::forward::<Self>(inputs, settings, composed::SCORES).0);
+        (out, saved)
+    }
+
+    fn flash_attention_backward(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        saved: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let inputs = [q, k, v];
+        match backward(&inputs, &saved, &grad, settings) {
+            Some(gradients) => gradients.into(),
+            None => composed::backward_from_inputs::<Self>(inputs, grad, settings),
+        }
+    }
+}
+
+/// Queries, keys and values, or their gradients.
+type Three = [CubeTensor; 3];
+
+/// A problem that the kernels can solve.
+struct Flash {
+    heads: usize,
+    sizes: Sizes,
+    forward: Plan,
+    backward: Plan,
+}
+
+impl Flash {
+    /// `None` if rows are too long for the shared memory of the device, vectors too long for its cubes, the
+    /// type is not f32 or a half type, or the tensors do not fit together.
+    fn new([q, k, v]: [&CubeTensor; 3], kept: usize) -> Option<Self> {
+        let [batch, heads, queries, head_dim] = q.shape().dims();
+        let [_, _, keys, value_dim] = v.shape().dims();
+        let fits = k.shape().dims() == [batch, heads, keys, head_dim]
+            && v.shape().dims() == [batch, heads, keys, value_dim]
+            && q.dtype == k.dtype
+            && q.dtype == v.dtype
+            && matches!(q.dtype, DType::F32 | DType::F16 | DType::BF16);
+        if !fits || batch * heads * queries == 0 {
+            return None;
+        }
+        let sizes = Sizes {
+            keys,
+            head_dim,
+            value_dim,
+        };
+        let hardware = &q.client.properties().hardware;
+        let select = kept < keys;
+        let flash = Self {
+            heads: batch * heads,
+            sizes,
+            forward: Plan::forward(hardware, sizes, select)?,
+            backward: Plan::backward(hardware, sizes, select)?,
+        };
+        // The number of cubes must fit a u32.
+        u32::try_from(flash.heads * queries.max(keys)).ok()?;
+        Some(flash)
+    }
+
+    /// The cubes for so many rows per head.
+    fn cubes(&self, rows: usize, plan: Plan, client: &Client) -> (CubeCount, CubeDim) {
+        let cubes = (self.heads * rows.div_ceil(plan.rows)) as u32;
+        // One dimension may be limited to 65,535 cubes. Surplus cubes end at the first check.
+        let x = cubes.min(client.properties().hardware.max_cube_count.0);
+        let count = CubeCount::Static(x, cubes.div_ceil(x), 1);
+        (count, CubeDim::new_1d(plan.units as u32))
+    }
+}
+
+/// The output, with the row statistics written to `saved`; `None` if the kernels cannot run.
+fn forward(inputs: &Three, saved: &CubeTensor, settings: AttentionSettings) -> Option<CubeTensor> {
+    let flash = Flash::new(inputs.each_ref(), settings.kept)?;
+    let [q, k, v] = inputs.clone().map(into_contiguous);
+    let [batch, heads, queries, _] = q.shape().dims();
+    let Sizes {
+        keys,
+        head_dim,
+        value_dim,
+    } = flash.sizes;
+    let out = empty(&q, Shape::new([batch, heads, queries, value_dim]), q.dtype);
+    let (client, dtype) = (q.client.clone(), q.dtype);
+    let (count, dim) = flash.cubes(queries, flash.forward, &client);
+    flash_forward_kernel::launch(
+        &client,
+        count,
+        dim,
+        address(&[&q, &k, &v, saved, &out]),
+        width(head_dim),
+        width(value_dim),
+        q.into_tensor_arg(),
+        k.into_tensor_arg(),
+        v.into_tensor_arg(),
+        out.clone().into_tensor_arg(),
+        saved.clone().into_tensor_arg(),
+        flash.heads as u32,
+        queries as u32,
+        keys as u32,
+        settings.kept as u32,
+        settings.scale as f32,
+        flash.forward,
+        dtype_to_storage_type(dtype),
+    );
+    Some(out)
+}
+
+/// The gradients of queries, keys and values, if [`forward`] ran its kernels.
+fn backward(
+    inputs: &Three,
+    saved: &CubeTensor,
+    grad: &CubeTensor,
+    settings: AttentionSettings,
+) -> Option<Three> {
+    let flash = Flash::new(inputs.each_ref(), settings.kept)?;
+    let [q, k, v] = inputs.clone().map(into_contiguous);
+    let grad = into_contiguous(grad.clone());
+    let grads = [&q, &k, &v].map(|x| empty(x, x.shape(), x.dtype));
+    let [batch, heads, queries, _] = q.shape().dims();
+    let delta = empty(&q, Shape::new([batch, heads, queries, 1]), DType::F32);
+    let Sizes {
+        keys,
+        head_dim,
+        value_dim,
+    } = flash.sizes;
+    let (client, dtype) = (q.client.clone(), q.dtype);
+    let address = address(&[&q, &k, &v, saved, &grad]);
+    let [q_grad, k_grad, v_grad] = grads.clone();
+    let (count, dim) = flash.cubes(queries, flash.backward, &client);
+    flash_backward_queries_kernel::launch(
+        &client,
+        count,
+        dim,
+        address,
+        width(head_dim),
+        width(value_dim),
+        q.clone().into_tensor_arg(),
+        k.clone().into_tensor_arg(),
+        v.clone().into_tensor_arg(),
+        grad.clone().into_tensor_arg(),
+        saved.clone().into_tensor_arg(),
+        q_grad.into_tensor_arg(),
+        delta.clone().into_tensor_arg(),
+        flash.heads as u32,
+        queries as u32,
+        keys as u32,
+        settings.scale as f32,
+        flash.backward,
+        dtype_to_storage_type(dtype),
+    );
+    let (count, dim) = flash.cubes(keys, flash.backward, &client);
+    flash_backward_keys_kernel::launch(
+        &client,
+        count,
+        dim,
+        address,
+        width(head_dim),
+        width(value_dim),
+        q.into_tensor_arg(),
+        k.into_tensor_arg(),
+        v.into_tensor_arg(),
+        grad.into_tensor_arg(),
+        saved.clone().into_tensor_arg(),
+        delta.into_tensor_arg(),
+        k_grad.into_tensor_arg(),
+        v_grad.into_tensor_arg(),
+        flash.heads as u32,
+        queries as u32,
+        keys as u32,
+        settings.scale as f32,
+        flash.backward,
+        dtype_to_storage_type(dtype),
+    );
+    Some(grads)
+}

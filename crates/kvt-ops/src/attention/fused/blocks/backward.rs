@@ -1,0 +1,174 @@
+//! The gradients of one image, in blocks of queries.
+
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::{Buffers, HeadLayout, Heads, Problem, grown};
+use crate::cpu::gemm::{Matrix, Write, multiply};
+use crate::cpu::softmax_row::{RowState, softmax_gradient, softmax_row_again};
+
+/// The gradients of one image.
+pub(super) struct Backward<'a> {
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) image: usize,
+    /// Queries of a block.
+    pub(super) block: usize,
+    pub(super) grad: Heads<'a>,
+    pub(super) states: &'a [RowState],
+}
+
+impl Backward<'_> {
+    /// Splits the blocks among parts, which run in parallel. A part writes the gradients of its queries, and
+    /// sums the gradients of keys and values in a copy. The copies are added in the order of the parts, so that
+    /// the result does not depend on the number of threads.
+    pub(super) fn in_parts(
+        &self,
+        out: &mut [f32],
+        layouts: [HeadLayout; 3],
+        parts: usize,
+        blocks: usize,
+    ) {
+        let [q, k, v] = layouts;
+        let (keys, heads) = (self.problem.keys, self.problem.heads);
+        let width = heads * (k.dim + v.dim);
+        let copied = |offset, dim| HeadLayout {
+            offset,
+            image: 0,
+            head: dim,
+            token: width,
+            dim,
+        };
+        let copies = [copied(0, k.dim), copied(heads * k.dim, v.dim)];
+        let threads = rayon::current_num_threads().clamp(1, parts);
+        // Reused from part to part: memory that one thread allocates and another frees piles up.
+        let mut slots: Vec<(Vec<f32>, Buffers)> = Vec::new();
+        slots.resize_with(threads, || (vec![0.0; keys * width], Buffers::default()));
+        for first in (0..parts).step_by(threads) {
+            let mut tasks: Vec<Vec<(usize, &mut [f32])>> = Vec::new();
+            tasks.resize_with(threads.min(parts - first), Vec::new);
+            let queries = out[q.offset..].chunks_mut(self.block * q.token);
+            for (number, queries) in queries.take(blocks).enumerate() {
+                let part = number % parts;
+                if let Some(task) = part.checked_sub(first).and_then(|part| tasks.get_mut(part)) {
+                    task.push((number, queries));
+                }
+            }
+            let count = tasks.len();
+            let used = slots.par_iter_mut().zip(tasks);
+            used.for_each(|((sum, buffers), task)| {
+                let layouts = [q, copies[0], copies[1]];
+                // Every part has a first block, which overwrites: there are at least as many blocks as parts.
+                for (index, (number, queries)) in task.into_iter().enumerate() {
+                    self.block(number, index == 0, Some(queries), sum, layouts, buffers);
+                }
+            });
+            for (sum, _) in &slots[..count] {
+                for (layout, copy) in [k, v].iter().zip(&copies) {
+                    add(out, layout, sum, copy, keys, heads);
+                }
+            }
+        }
+    }
+
+    /// The block `number`: adds the gradients of keys and values to `out`, or overwrites what is there if it is
+    /// the `first`. The gradients of the block's queries go to the beginning of `queries`, or without it into
+    /// `out`.
+    pub(super) fn block(
+        &self,
+        number: usize,
+        first: bool,
+        mut queries: Option<&mut [f32]>,
+        out: &mut [f32],
+        [q_layout, k_layout, v_layout]: [HeadLayout; 3],
+        buffers: &mut Buffers,
+    ) {
+        let Problem {
+            heads,
+            keys,
+            queries: all,
+            scale,
+            ..
+        } = *self.problem;
+        let (image, start) = (self.image, number * self.block);
+        let range = start..(start + self.block).min(all);
+        let rows = range.len();
+        let write = if first { Write::Replace } else { Write::Add };
+        for head in 0..heads {
+            let q = self.problem.q(image, head).rows(range.clone());
+            let (k, v) = (self.problem.k(image, head), self.problem.v(image, head));
+            let grad = self.grad.layout.head(self.grad.data, image, head, all);
+            let grad = grad.rows(range.clone());
+            let scores = grown(&mut buffers.scores, rows * keys);
+            let grads = grown(&mut buffers.grads, rows * keys);
+            self.problem.score(scores, q, image, head);
+            multiply(grads, keys, Write::Replace, 1.0, grad, v.t());
+            let state = (image * all + start) * heads + head;
+            Arch::new().dispatch(Gradient {
+                scores,
+                grads,
+                states: self.states.iter().skip(state).step_by(heads),
+                problem: self.problem,
+            });
+            let weights = Matrix::new(scores, [rows, keys], keys);
+            let grads = Matrix::new(grads, [rows, keys], keys);
+            let at = |layout: HeadLayout| layout.offset + head * layout.head;
+            let stride = q_layout.token;
+            let q_out = match &mut queries {
+                Some(queries) => &mut queries[head * q_layout.head..],
+                None => &mut out[at(q_layout) + start * stride..],
+            };
+            multiply(q_out, stride, Write::Replace, scale, grads, k);
+            let (k_out, stride) = (&mut out[at(k_layout)..], k_layout.token);
+            multiply(k_out, stride, write, scale, grads.t(), q);
+            let (v_out, stride) = (&mut out[at(v_layout)..], v_layout.token);
+            multiply(v_out, stride, write, 1.0, weights.t(), grad);
+        }
+    }
+}
+
+/// Adds the heads of one tensor to the heads of another.
+fn add(
+    to: &mut [f32],
+    to_layout: &HeadLayout,
+    from: &[f32],
+    from_layout: &HeadLayout,
+    tokens: usize,
+    heads: usize,
+) {
+    let start = |layout: &HeadLayout, token: usize, head: usize| {
+        layout.offset + token * layout.token + head * layout.head
+    };
+    for token in 0..tokens {
+        for head in 0..heads {
+            let to = &mut to[start(to_layout, token, head)..][..to_layout.dim];
+            let from = &from[start(from_layout, token, head)..][..to_layout.dim];
+            for (to, from) in to.iter_mut().zip(from) {
+                *to += from;
+            }
+        }
+    }
+}
+
+/// Turns the scores of a block into probabilities, and the gradients of the probabilities into gradients of the
+/// scores.
+struct Gradient<'a, I> {
+    scores: &'a mut [f32],
+    grads: &'a mut [f32],
+    states: I,
+    problem: &'a Problem<'a>,
+}
+
+impl<'a, I: Iterator<Item = &'a RowState>> WithSimd for Gradient<'_, I> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let keys = self.problem.keys;
+        let scores = self.scores.chunks_exact_mut(keys);
+        let rows = scores.zip(self.grads.chunks_exact_mut(keys));
+        for ((row, grad), state) in rows.zip(self.states) {
+            softmax_row_again(simd, row, state);
+            softmax_gradient(simd, grad, row);
+        }
+    }
+}

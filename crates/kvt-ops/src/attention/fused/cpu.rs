@@ -1,0 +1,227 @@
+//! Attention on the CPU: the memory layout of the tensors, for [`super::blocks`].
+
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::{DType, Shape};
+
+use super::blocks::{HeadLayout, Heads, Problem};
+use super::{AttentionSettings, FusedAttentionOps};
+use crate::cast::{from_f32, to_f32};
+use crate::cpu::buffer::tensor;
+use crate::cpu::softmax_row::RowState;
+
+/// Numbers of a [`RowState`].
+const STATE: usize = size_of::<RowState>() / size_of::<f32>();
+
+impl FusedAttentionOps for Flex {
+    /// Saves the state of every row, `[batch, query, heads, 4]`.
+    fn fused_attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let dtype = q.dtype();
+        let [q, k, v] = [q, k, v].map(prepare);
+        let problem = problem(&q, &k, &v, settings);
+        let (out, saved) = forward(&problem);
+        // [batch, query, heads, value_dim] to [batch, heads, query, value_dim], as a view.
+        (from_f32::<Flex>(out.permute(&[0, 2, 1, 3]), dtype), saved)
+    }
+
+    fn fused_attention_backward(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        saved: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let dtype = q.dtype();
+        let [q, k, v, grad] = [q, k, v, grad].map(prepare);
+        let problem = problem(&q, &k, &v, settings);
+        // Per image the gradients of q, k and v one after another, each [tokens, heads, dim].
+        let mut offset = 0;
+        let parts = [
+            (problem.queries, &q),
+            (problem.keys, &k),
+            (problem.keys, &v),
+        ]
+        .map(|(tokens, x)| {
+            let [_, heads, _, dim] = x.shape().dims();
+            let layout = HeadLayout {
+                offset,
+                image: 0,
+                head: dim,
+                token: heads * dim,
+                dim,
+            };
+            offset += tokens * heads * dim;
+            (layout, tokens)
+        });
+        let grad = Heads {
+            data: grad.storage(),
+            layout: layout(&grad),
+        };
+        let layouts = parts.map(|(layout, _)| layout);
+        let out = problem.backward(grad, states(&saved), offset, layouts);
+        let out = tensor(out, Shape::new([problem.images, offset]));
+        let [q, k, v] = parts.map(|(layout, tokens)| {
+            let heads = layout.token / layout.dim.max(1);
+            let part = out.narrow(1, layout.offset, tokens * layout.token);
+            let part = part.reshape(Shape::new([problem.images, tokens, heads, layout.dim]));
+            from_f32::<Flex>(part.permute(&[0, 2, 1, 3]), dtype)
+        });
+        (q, k, v)
+    }
+
+    fn fused_self_attention(
+        qkv: FloatTensor<Self>,
+        heads: usize,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let dtype = qkv.dtype();
+        let qkv = to_f32::<Flex>(qkv).to_contiguous();
+        let problem = packed(&qkv, heads, settings);
+        let (out, saved) = forward(&problem);
+        let out = out.reshape(Shape::new([
+            problem.images,
+            problem.queries,
+            heads * problem.v.layout.dim,
+        ]));
+        (from_f32::<Flex>(out, dtype), saved)
+    }
+
+    fn fused_self_attention_backward(
+        qkv: FloatTensor<Self>,
+        saved: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        heads: usize,
+        settings: AttentionSettings,
+    ) -> FloatTensor<Self> {
+        let dtype = qkv.dtype();
+        let qkv = to_f32::<Flex>(qkv).to_contiguous();
+        let problem = packed(&qkv, heads, settings);
+        let grad = to_f32::<Flex>(grad).to_contiguous();
+        let [_, tokens, width] = grad.shape().dims();
+        let grad_layout = HeadLayout {
+            offset: grad.layout().start_offset(),
+            image: tokens * width,
+            token: width,
+            ..problem.v.layout
+        };
+        let layouts = [problem.q, problem.k, problem.v].map(|x| HeadLayout {
+            offset: x.layout.offset - problem.q.layout.offset,
+            ..x.layout
+        });
+        let grad = Heads {
+            data: grad.storage(),
+            layout: grad_layout,
+        };
+        let size = 3 * tokens * width;
+        let out = problem.backward(grad, states(&saved), size, layouts);
+        from_f32::<Flex>(tensor(out, qkv.shape()), dtype)
+    }
+}
+
+/// The output `[batch, query, heads, value_dim]` and the row states.
+fn forward(problem: &Problem<'_>) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
+    let Problem {
+        images,
+        queries,
+        heads,
+        ..
+    } = *problem;
+    let shape = |last| Shape::new([images, queries, heads, last]);
+    let mut saved = FloatTensor::<Flex>::empty(shape(STATE), DType::F32);
+    let states = bytemuck::cast_slice_mut(saved.storage_mut::<f32>());
+    let out = tensor(problem.forward(states), shape(problem.v.layout.dim));
+    (out, saved)
+}
+
+fn problem<'a>(
+    q: &'a FloatTensor<Flex>,
+    k: &'a FloatTensor<Flex>,
+    v: &'a FloatTensor<Flex>,
+    settings: AttentionSettings,
+) -> Problem<'a> {
+    let [images, heads, queries, _] = q.shape().dims();
+    let [_, _, keys, _] = k.shape().dims();
+    let [q, k, v] = [q, k, v].map(|x| Heads {
+        data: x.storage(),
+        layout: layout(x),
+    });
+    Problem {
+        images,
+        heads,
+        queries,
+        keys,
+        q,
+        k,
+        v,
+        scale: settings.scale as f32,
+        kept: settings.kept,
+    }
+}
+
+/// The problem of a contiguous packed projection.
+fn packed(qkv: &FloatTensor<Flex>, heads: usize, settings: AttentionSettings) -> Problem<'_> {
+    let [images, tokens, width] = qkv.shape().dims();
+    let dim = width / 3 / heads;
+    let [q, k, v] = [0, 1, 2].map(|part| Heads {
+        data: qkv.storage(),
+        layout: HeadLayout {
+            offset: qkv.layout().start_offset() + part * heads * dim,
+            image: tokens * width,
+            head: dim,
+            token: width,
+            dim,
+        },
+    });
+    Problem {
+        images,
+        heads,
+        queries: tokens,
+        keys: tokens,
+        q,
+        k,
+        v,
+        scale: settings.scale as f32,
+        kept: settings.kept,
+    }
+}
+
+/// As f32, with the channels of a token adjacent.
+fn prepare(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
+    let x = to_f32::<Flex>(x);
+    let [_, _, tokens, dim] = x.shape().dims();
+    let fits = match *x.layout().strides() {
+        // Neither broadcast nor flipped: positive strides, tokens that do not overlap.
+        [image, head, token, channel] => {
+            channel == 1 && image > 0 && head > 0 && (token >= dim as isize || tokens == 1)
+        }
+        _ => false,
+    };
+    if fits { x } else { x.to_contiguous() }
+}
+
+/// The layout of a tensor from [`prepare`].
+fn layout(x: &FloatTensor<Flex>) -> HeadLayout {
+    let stride = |axis: usize| {
+        x.layout()
+            .strides()
+            .get(axis)
+            .map_or(0, |s| s.unsigned_abs())
+    };
+    let [_, _, _, dim] = x.shape().dims();
+    HeadLayout {
+        offset: x.layout().start_offset(),
+        image: stride(0),
+        head: stride(1),
+        token: stride(2),
+        dim,
+    }
+}
+
+fn states(saved: &FloatTensor<Flex>) -> &[RowState] {
+    bytemuck::cast_slice(saved.storage::<f32>())
+}

@@ -1,0 +1,105 @@
+//! Attention in one operation: on the CPU block by block, elsewhere composed.
+
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::{Autodiff, AutodiffBackend, backend_extension, tensor::FloatTensor};
+
+use super::{AttentionSettings, composed, packed};
+use crate::autodiff::{record, split};
+use crate::knn_softmax::KnnSoftmaxOps;
+
+mod blocks;
+mod cpu;
+
+/// Attention on a backend; the defaults are composed.
+///
+/// The forward methods return the output and a tensor for the backward method, whose content is up to the backend.
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+pub(crate) trait FusedAttentionOps: KnnSoftmaxOps {
+    /// `softmax(top_k(scale q k^T)) v` of q, k, v `[batch, heads, tokens, head_dim]`.
+    #[fusion(default)]
+    fn fused_attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        composed::forward::<Self>([q, k, v], settings, composed::SCORES)
+    }
+
+    /// The gradients of q, k and v from the gradient of the output.
+    #[fusion(default)]
+    fn fused_attention_backward(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        saved: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        composed::backward::<Self>([q, k, v], saved, grad, settings, composed::SCORES)
+    }
+
+    /// [`Self::fused_attention`] of the tokens with each other, from the packed projection `[batch, tokens, 3 *
+    /// dim]` to `[batch, tokens, dim]`.
+    #[fusion(default)]
+    fn fused_self_attention(
+        qkv: FloatTensor<Self>,
+        heads: usize,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let [q, k, v] = packed::split::<Self>(&qkv, heads);
+        let (out, saved) = Self::fused_attention(q, k, v, settings);
+        (packed::merge_heads::<Self>(out), saved)
+    }
+
+    /// The gradient of `qkv` from the gradient of the output.
+    #[fusion(default)]
+    fn fused_self_attention_backward(
+        qkv: FloatTensor<Self>,
+        saved: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        heads: usize,
+        settings: AttentionSettings,
+    ) -> FloatTensor<Self> {
+        let [q, k, v] = packed::split::<Self>(&qkv, heads);
+        let grad = packed::split_heads::<Self>(grad, heads);
+        let (q, k, v) = Self::fused_attention_backward(q, k, v, saved, grad, settings);
+        packed::join::<Self>([q, k, v])
+    }
+}
+
+#[cfg(feature = "cube")]
+impl FusedAttentionOps for burn_cubecl::CubeBackend {}
+
+impl<B: FusedAttentionOps, C: CheckpointStrategy> FusedAttentionOps for Autodiff<B, C> {
+    fn fused_attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let (nodes, [q, k, v]) = split([q, k, v]);
+        let (out, saved) = B::fused_attention(q.clone(), k.clone(), v.clone(), settings);
+        let state = ([q, k, v, saved.clone()], settings);
+        let out = record::<B, C, _, _>(nodes, out, state, |([q, k, v, saved], settings), grad| {
+            B::fused_attention_backward(q, k, v, saved, grad, settings).into()
+        });
+        (out, Self::from_inner(saved))
+    }
+
+    fn fused_self_attention(
+        qkv: FloatTensor<Self>,
+        heads: usize,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let (node, [qkv]) = split([qkv]);
+        let (out, saved) = B::fused_self_attention(qkv.clone(), heads, settings);
+        let state = (qkv, saved.clone(), heads, settings);
+        let out = record::<B, C, _, _>(node, out, state, |(qkv, saved, heads, settings), grad| {
+            [B::fused_self_attention_backward(
+                qkv, saved, grad, heads, settings,
+            )]
+        });
+        (out, Self::from_inner(saved))
+    }
+}

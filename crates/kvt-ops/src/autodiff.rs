@@ -1,0 +1,64 @@
+//! One way to give a custom operation a backward pass.
+//!
+//! An operation implements its trait for `Autodiff<B, C>` in three steps: [`split`] the inputs, run the
+//! forward pass of the inner backend, and [`record`] what the backward pass needs.
+
+use burn::backend::autodiff::{
+    checkpoint::{base::Checkpointer, strategy::CheckpointStrategy},
+    grads,
+    ops::{Backward, NodeGuard, Ops, OpsKind},
+};
+use burn::backend::{Autodiff, Backend, tensor::FloatTensor};
+
+/// From the saved state and the gradient of the output to the gradients of the inputs.
+type GradientFn<B, S, const N: usize> = fn(S, FloatTensor<B>) -> [FloatTensor<B>; N];
+
+#[derive(Debug)]
+struct Step<F>(F);
+
+impl<B: Backend, S, const N: usize> Backward<B, N> for Step<GradientFn<B, S, N>>
+where
+    S: Clone + Send + std::fmt::Debug + 'static,
+{
+    type State = S;
+
+    fn backward(self, ops: Ops<S, N>, grads: &mut grads::Gradients, _: &mut Checkpointer) {
+        let gradients = (self.0)(ops.state, grads.consume::<B>(&ops.node));
+        for (parent, gradient) in ops.parents.into_iter().zip(gradients) {
+            if let Some(parent) = parent {
+                grads.register::<B>(parent.id, gradient);
+            }
+        }
+    }
+}
+
+/// The places of the inputs in the graph, for [`record`], and the tensors of the inner backend.
+///
+/// The type of the inputs does not depend on the checkpoint strategy.
+pub(crate) fn split<B: Backend, const N: usize>(
+    inputs: [FloatTensor<Autodiff<B>>; N],
+) -> ([NodeGuard; N], [FloatTensor<B>; N]) {
+    let nodes = inputs.each_ref().map(|input| input.node());
+    (nodes, inputs.map(|input| input.into_primitive()))
+}
+
+/// Puts an output into the graph, behind the inputs at `nodes`. `state` is dropped if none of them needs
+/// a gradient.
+pub(crate) fn record<B: Backend, C: CheckpointStrategy, S, const N: usize>(
+    nodes: [NodeGuard; N],
+    output: FloatTensor<B>,
+    state: S,
+    gradients: GradientFn<B, S, N>,
+) -> FloatTensor<Autodiff<B>>
+where
+    S: Clone + Send + std::fmt::Debug + 'static,
+{
+    match Step(gradients)
+        .prepare::<C>(nodes)
+        .compute_bound()
+        .stateful()
+    {
+        OpsKind::Tracked(prep) => prep.finish(state, output),
+        OpsKind::UnTracked(prep) => prep.finish(output),
+    }
+}

@@ -1,0 +1,12 @@
+//! The contiguous layout on the CubeCL runtimes: a copy if there are gaps.
+
+use burn::backend::tensor::FloatTensor;
+use burn_cubecl::{CubeBackend, kernel::into_contiguous};
+
+use super::LayoutOps;
+
+impl LayoutOps for CubeBackend {
+    fn contiguous(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        into_contiguous(x)
+    }
+}

@@ -1,0 +1,116 @@
+//! New buffers, filled on all threads. Burn fills new buffers with zeros on one thread first, which costs as much
+//! as writing the result.
+
+use burn::backend::{Flex, tensor::FloatTensor};
+use burn::tensor::{Shape, TensorData};
+use rayon::prelude::*;
+
+/// A copy of `values`, changed block by block while the block is in the cache. `change` gets the values of a block
+/// and the block's item of `others`.
+pub(crate) fn par_map_copy<T: Send>(
+    values: &[f32],
+    block: usize,
+    others: impl IndexedParallelIterator<Item = T>,
+    change: impl Fn(&mut [f32], T) + Sync + Send,
+) -> Vec<f32> {
+    let block = block.max(1);
+    let mut copy = Vec::with_capacity(values.len());
+    let spare = &mut copy.spare_capacity_mut()[..values.len()];
+    assert!(
+        others.len() >= values.len().div_ceil(block),
+        "fewer items than blocks"
+    );
+    spare
+        .par_chunks_mut(block)
+        .zip(values.par_chunks(block))
+        .zip(others)
+        .for_each(|((spare, values), other)| change(spare.write_copy_of_slice(values), other));
+    #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
+    // SAFETY: the chunks of both slices, which are equally long, cover every value, and each has an item.
+    unsafe {
+        copy.set_len(values.len());
+    }
+    copy
+}
+
+/// `len` new values, built part by part. `build` gets a part, filled with zeros on the same thread, and the part's
+/// item of `others`.
+pub(crate) fn par_build<T: Send>(
+    len: usize,
+    part: usize,
+    others: impl IndexedParallelIterator<Item = T>,
+    build: impl Fn(&mut [f32], T) + Sync + Send,
+) -> Vec<f32> {
+    let part = part.max(1);
+    let mut values = Vec::with_capacity(len);
+    let spare = &mut values.spare_capacity_mut()[..len];
+    assert!(others.len() >= len.div_ceil(part), "fewer items than parts");
+    spare
+        .par_chunks_mut(part)
+        .zip(others)
+        .for_each(|(spare, other)| {
+            for value in spare.iter_mut() {
+                value.write(0.0);
+            }
+            #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
+            // SAFETY: every value of the part has just been written.
+            build(unsafe { spare.assume_init_mut() }, other);
+        });
+    #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
+    // SAFETY: the chunks cover every value, and each has an item.
+    unsafe {
+        values.set_len(len);
+    }
+    values
+}
+
+/// An empty item for every block of [`par_map_copy`].
+pub(crate) fn nothing(len: usize, block: usize) -> impl IndexedParallelIterator<Item = ()> {
+    rayon::iter::repeat_n((), len.div_ceil(block.max(1)))
+}
+
+/// The values of a contiguous tensor.
+pub(crate) fn values_of(tensor: &FloatTensor<Flex>) -> &[f32] {
+    tensor.as_slice().unwrap_or(&[])
+}
+
+/// A tensor that takes over the values.
+pub(crate) fn tensor(values: Vec<f32>, shape: Shape) -> FloatTensor<Flex> {
+    FloatTensor::<Flex>::from_data(TensorData::new(values, shape))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_built_once_from_zeros() {
+        for len in [0_usize, 1, 7, 64, 65, 1000] {
+            let numbers = (0..len.div_ceil(64)).into_par_iter();
+            let values = par_build(len, 64, numbers, |part, number| {
+                for x in part {
+                    *x += number as f32;
+                }
+            });
+            let expected: Vec<f32> = (0..len).map(|i| (i / 64) as f32).collect();
+            assert_eq!(values, expected);
+        }
+    }
+
+    #[test]
+    fn every_value_is_copied_and_every_block_changed_once() {
+        for len in [0, 1, 7, 64, 65, 1000] {
+            let values: Vec<f32> = (0..len).map(|i| i as f32).collect();
+            let mut seen = vec![0; values.len().div_ceil(64)];
+            let copy = par_map_copy(&values, 64, seen.par_iter_mut(), |block, seen| {
+                *seen += block.len();
+                for x in block {
+                    *x += 0.5;
+                }
+            });
+            let expected: Vec<f32> = values.iter().map(|x| x + 0.5).collect();
+            assert_eq!(copy, expected);
+            assert_eq!(seen.iter().sum::<usize>(), len);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Matrix products of strided views, by the `gemm` crate.
+
+use std::ops::Range;
+
+use gemm::Parallelism;
+use rayon::prelude::*;
+
+/// A matrix in a slice: element `(i, j)` is at `i * strides[0] + j * strides[1]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'a> {
+    data: &'a [f32],
+    shape: [usize; 2],
+    strides: [usize; 2],
+}
+
+impl<'a> Matrix<'a> {
+    /// Rows of adjacent values, whose starts are `stride` apart.
+    ///
+    /// # Panics
+    /// If the matrix does not lie within the slice.
+    pub(crate) fn new(data: &'a [f32], shape: [usize; 2], stride: usize) -> Self {
+        assert_fits(data.len(), shape, stride);
+        Self {
+            data,
+            shape,
+            strides: [stride, 1],
+        }
+    }
+
+    /// The transpose, as a view.
+    pub(crate) fn t(self) -> Self {
+        let ([rows, columns], [row, column]) = (self.shape, self.strides);
+        Self {
+            data: self.data,
+            shape: [columns, rows],
+            strides: [column, row],
+        }
+    }
+
+    /// A range of rows, as a view.
+    pub(crate) fn rows(self, range: Range<usize>) -> Self {
+        assert!(range.end <= self.shape[0], "rows out of range");
+        Self {
+            data: self
+                .data
+                .get(range.start * self.strides[0]..)
+                .unwrap_or(&[]),
+            shape: [range.len(), self.shape[1]],
+            strides: self.strides,
+        }
+    }
+}
+
+/// How a product is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// Over the old values.
+    Replace,
+    /// Added to the old values.
+    Add,
+}
+
+/// `out = factor * a b` or `out += factor * a b` on this thread; the rows of `out` start `stride` apart.
+///
+/// # Panics
+/// If the shapes do not fit, or the product does not lie within `out`.
+pub(crate) fn multiply(
+    out: &mut [f32],
+    stride: usize,
+    write: Write,
+    factor: f32,
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+) {
+    assert_fits(out.len(), [a.shape[0], b.shape[1]], stride);
+    #[expect(unsafe_code, reason = "`gemm` takes pointers")]
+    // SAFETY: checked above; `out` is borrowed mutably and initialised.
+    unsafe {
+        gemm(
+            out.as_mut_ptr(),
+            stride,
+            write,
+            factor,
+            a,
+            b,
+            Parallelism::None,
+        );
+    }
+}
+
+/// `a b` in a new vector, row by row, on all threads. A sum stays on one thread, so that the result does not
+/// depend on their number.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub(crate) fn product(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
+    product_by(a, b, Parallelism::Rayon(0))
+}
+
+/// `out += a b` on all threads, as [`product`]; `out` is row by row.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub(crate) fn add_product(out: &mut [f32], a: Matrix<'_>, b: Matrix<'_>) {
+    let columns = b.shape[1];
+    assert_fits(out.len(), [a.shape[0], columns], columns);
+    let threads = Parallelism::Rayon(0);
+    #[expect(unsafe_code, reason = "`gemm` takes pointers")]
+    // SAFETY: checked above; `out` is borrowed mutably and initialised.
+    unsafe {
+        gemm(out.as_mut_ptr(), columns, Write::Add, 1.0, a, b, threads);
+    }
+}
+
+fn product_by(a: Matrix<'_>, b: Matrix<'_>, threads: Parallelism) -> Vec<f32> {
+    let [rows, columns] = [a.shape[0], b.shape[1]];
+    if rows == 1 || columns == 1 {
+        // A product with a vector reads the values that it replaces.
+        let mut out = vec![0.0; rows * columns];
+        multiply(&mut out, columns, Write::Replace, 1.0, a, b);
+        return out;
+    }
+    let mut out: Vec<f32> = Vec::with_capacity(rows * columns);
+    let values = out.as_mut_ptr();
+    #[expect(unsafe_code, reason = "`gemm` takes pointers")]
+    // SAFETY: the vector has room for all rows, and the product writes every value and reads none.
+    unsafe {
+        gemm(values, columns, Write::Replace, 1.0, a, b, threads);
+        out.set_len(rows * columns);
+    }
+    out
+}
+
+/// `a^T b` in a new vector, row by row, for matrices of many more rows than columns. The sum over the rows is
+/// taken in parts, whose number depends on the rows alone.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub(crate) fn product_over_rows(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
+    const ROWS: usize = 512;
+    let rows = a.shape[0];
+    let parts = (rows / ROWS).clamp(1, 16);
+    let part = rows.div_ceil(parts).max(1);
+    let parts: Vec<usize> = (0..rows).step_by(part).collect();
+    let threads = if parts.len() < rayon::current_num_threads() {
+        Parallelism::Rayon(0)
+    } else {
+        Parallelism::None
+    };
+    parts
+        .into_par_iter()
+        .map(|start| {
+            let range = start..(start + part).min(rows);
+            product_by(a.rows(range.clone()).t(), b.rows(range), threads)
+        })
+        .collect::<Vec<_>>()
+        .into_iter()
+        .reduce(|mut sum, part| {
+            for (sum, x) in sum.iter_mut().zip(part) {
+                *sum += x;
+            }
+            sum
+        })
+        .unwrap_or_else(|| vec![0.0; a.shape[1] * b.shape[1]])
+}
+
+/// # Safety
+/// `out` points to memory for the product with rows `stride` apart; nothing else refers to it, and with
+/// [`Write::Add`] it is initialised.
+#[expect(unsafe_code, reason = "`gemm` takes pointers")]
+unsafe fn gemm(
+    out: *mut f32,
+    stride: usize,
+    write: Write,
+    factor: f32,
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    parallelism: Parallelism,
+) {
+    let ([m, inner], [b_rows, n]) = (a.shape, b.shape);
+    assert_eq!(inner, b_rows, "matrices that do not fit");
+    let [a_row, a_column] = a.strides.map(|s| s as isize);
+    let [b_row, b_column] = b.strides.map(|s| s as isize);
+    // SAFETY: the caller answers for `out`; `Matrix::new` checked that every element of `a` and `b` lies in its
+    // slice.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            inner,
+            out,
+            1,
+            stride as isize,
+            write == Write::Add,
+            a.data.as_ptr(),
+            a_column,
+            a_row,
+            b.data.as_ptr(),
+            b_column,
+            b_row,
+            1.0,
+            factor,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+fn assert_fits(len: usize, [rows, columns]: [usize; 2], stride: usize) {
+    let end = match rows {
+        0 => 0,
+        rows => (rows - 1) * stride + columns,
+    };
+    assert!(
+        end <= len && (columns <= stride || rows <= 1),
+        "a matrix of {rows} x {columns} with stride {stride} in {len} values"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(len: usize, seed: usize) -> Vec<f32> {
+        // Small whole numbers: sums are exact in any order.
+        (0..len)
+            .map(|i| ((i * 7919 + seed) % 7) as f32 - 3.0)
+            .collect()
+    }
+
+    #[test]
+    fn products_match_the_definition() {
+        for (rows, m, n) in [(1, 1, 1), (3, 2, 5), (1500, 17, 4), (2049, 3, 33)] {
+            let (a, b) = (values(rows * m, 1), values(rows * n, 2));
+            let naive = |i: usize, j: usize| -> f32 {
+                (0..rows).map(|r| a[r * m + i] * b[r * n + j]).sum()
+            };
+            let expected: Vec<f32> = (0..m * n).map(|at| naive(at / n, at % n)).collect();
+            let (a, b) = (Matrix::new(&a, [rows, m], m), Matrix::new(&b, [rows, n], n));
+            assert_eq!(product_over_rows(a, b), expected);
+            assert_eq!(product(a.t(), b), expected);
+            let mut sum = vec![0.5; m * n];
+            add_product(&mut sum, a.t(), b);
+            assert!(sum.iter().zip(&expected).all(|(sum, x)| *sum == 0.5 + x));
+            // Into the middle columns of wider rows; the others keep their values.
+            let mut wide = vec![0.5; m * (n + 3)];
+            multiply(&mut wide[2..], n + 3, Write::Replace, 2.0, a.t(), b);
+            multiply(&mut wide[2..], n + 3, Write::Add, 1.0, a.t(), b);
+            for (i, row) in wide.chunks(n + 3).enumerate() {
+                assert_eq!([row[0], row[1], row[n + 2]], [0.5; 3]);
+                for (j, x) in row[2..n + 2].iter().enumerate() {
+                    assert_eq!(*x, 3.0 * expected[i * n + j]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The exponential, sums and dot products in explicit SIMD.
+
+use pulp::Simd;
+
+/// The argument below which [`exp`] is constant: the true value would be subnormal.
+pub(crate) const SMALLEST_EXPONENT: f32 = -87.3;
+
+/// `e^x` for x <= 0 to within 2 units in the last place; `e^-87.3` for x below -87.3.
+///
+/// `x = n ln 2 + r` with `|r| <= ln 2 / 2`: a Taylor polynomial in r, times `2^n` made from bits.
+#[inline(always)]
+pub(crate) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    let all = |value: f32| simd.splat_f32s(value);
+    // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits.
+    let round = all(12_582_912.0);
+    let x = simd.max_f32s(x, all(SMALLEST_EXPONENT));
+    let shifted = simd.mul_add_f32s(x, all(std::f32::consts::LOG2_E), round);
+    let n = simd.sub_f32s(shifted, round);
+    // ln 2 in two parts, so that no bits of r are lost.
+    let r = simd.mul_add_f32s(n, all(-0.693_359_4), x);
+    let r = simd.mul_add_f32s(n, all(2.121_944_4e-4), r);
+    let mut p = all(1.0 / 5040.0);
+    for coefficient in [
+        1.0 / 720.0,
+        1.0 / 120.0,
+        1.0 / 24.0,
+        1.0 / 6.0,
+        0.5,
+        1.0,
+        1.0,
+    ] {
+        p = simd.mul_add_f32s(p, r, all(coefficient));
+    }
+    let bits = simd.add_u32s(simd.transmute_u32s_f32s(shifted), simd.splat_u32s(127));
+    let power = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(23));
+    simd.mul_f32s(p, simd.transmute_f32s_u32s(power))
+}
+
+/// The sum of a row.
+#[inline(always)]
+pub(crate) fn sum<S: Simd>(simd: S, row: &[f32]) -> f32 {
+    let (main, rest) = S::as_simd_f32s(row);
+    let mut sum = simd.partial_load_f32s(rest);
+    for x in main {
+        sum = simd.add_f32s(sum, *x);
+    }
+    simd.reduce_sum_f32s(sum)
+}
+
+/// The dot product of two rows of one length.
+#[inline(always)]
+pub(crate) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
+    let ((a, a_rest), (b, b_rest)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
+    let (a_rest, b_rest) = (
+        simd.partial_load_f32s(a_rest),
+        simd.partial_load_f32s(b_rest),
+    );
+    let mut sum = simd.mul_f32s(a_rest, b_rest);
+    for (a, b) in a.iter().zip(b) {
+        sum = simd.mul_add_f32s(*a, *b, sum);
+    }
+    simd.reduce_sum_f32s(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use pulp::Scalar;
+
+    use super::*;
+
+    #[test]
+    fn exp_is_accurate() {
+        let mut worst = 0.0f64;
+        for i in 0..=873_000 {
+            let x = -(i as f32) * 1e-4;
+            let expected = f64::from(x).exp();
+            worst = worst.max((f64::from(exp(Scalar, x)) - expected).abs() / expected);
+        }
+        assert!(worst < 2.4e-7, "relative error {worst}");
+        assert_eq!(exp(Scalar, 0.0), 1.0);
+        assert_eq!(
+            exp(Scalar, f32::NEG_INFINITY),
+            exp(Scalar, SMALLEST_EXPONENT)
+        );
+    }
+}

@@ -1,0 +1,272 @@
+//! Depthwise convolution on the CPU: every element of a kernel adds a shifted, scaled image to the output.
+
+use burn::backend::{Flex, TensorMetadata, ops::ModuleOps, tensor::FloatTensor};
+use burn::tensor::{DType, Shape};
+use pulp::Arch;
+use rayon::prelude::*;
+
+use super::{DepthwiseOps, burn_backward, options};
+use crate::cpu::buffer::{par_build, tensor, values_of};
+
+impl DepthwiseOps for Flex {
+    fn depthwise(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        stride: usize,
+        padding: usize,
+    ) -> FloatTensor<Self> {
+        if x.dtype() != DType::F32 || x.shape().num_elements() == 0 {
+            let options = options(x.shape()[1], stride, padding);
+            return Self::conv2d(x, weight, None, options);
+        }
+        let [x, weight] = [x, weight].map(|tensor| tensor.to_contiguous());
+        let geometry = Geometry::new(&x, &weight, stride, padding);
+        let kernels = values_of(&weight);
+        let images = values_of(&x).par_chunks(geometry.input()).enumerate();
+        let len = images.len() * geometry.filters * geometry.output();
+        let out = par_build(
+            len,
+            geometry.filters * geometry.output(),
+            images,
+            |out, (number, image)| {
+                let channel = number % geometry.channels;
+                Arch::new().dispatch(|| {
+                    for (filter, out) in out.chunks_exact_mut(geometry.output()).enumerate() {
+                        let kernel = geometry.kernel(kernels, channel, filter);
+                        geometry.for_each(|at, span| {
+                            let row = &image[span.input..span.input_end(stride)];
+                            let out = &mut out[span.output..span.output + span.len];
+                            add(out, row, stride, kernel[at]);
+                        });
+                    }
+                });
+            },
+        );
+        let outputs = geometry.channels * geometry.filters;
+        let shape = [x.shape()[0], outputs, geometry.rows, geometry.columns];
+        tensor(out, Shape::new(shape))
+    }
+
+    fn depthwise_backward(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        stride: usize,
+        padding: usize,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        if x.dtype() != DType::F32 || x.shape().num_elements() == 0 {
+            return burn_backward::<Self>(x, weight, grad, stride, padding);
+        }
+        let [x, weight, grad] = [x, weight, grad].map(|tensor| tensor.to_contiguous());
+        let geometry = Geometry::new(&x, &weight, stride, padding);
+        let (images, grads) = (values_of(&x), values_of(&grad));
+        (
+            tensor(
+                geometry.image_gradient(values_of(&weight), grads),
+                x.shape(),
+            ),
+            tensor(geometry.kernel_gradient(images, grads), weight.shape()),
+        )
+    }
+}
+
+/// The sizes of a convolution.
+#[derive(Clone, Copy)]
+struct Geometry {
+    batch: usize,
+    channels: usize,
+    /// Filters per channel.
+    filters: usize,
+    height: usize,
+    width: usize,
+    /// Rows of a kernel, and columns.
+    size: usize,
+    stride: usize,
+    padding: usize,
+    /// Rows of an output.
+    rows: usize,
+    /// Columns of an output.
+    columns: usize,
+}
+
+/// The part of a row that one element of a kernel sees: the `len` outputs from `output` on get the inputs from
+/// `input` on, a stride apart.
+#[derive(Clone, Copy)]
+struct Span {
+    input: usize,
+    output: usize,
+    len: usize,
+}
+
+impl Span {
+    #[inline(always)]
+    fn input_end(self, stride: usize) -> usize {
+        self.input + (self.len - 1) * stride + 1
+    }
+}
+
+impl Geometry {
+    fn new(
+        x: &FloatTensor<Flex>,
+        weight: &FloatTensor<Flex>,
+        stride: usize,
+        padding: usize,
+    ) -> Self {
+        let [batch, channels, height, width] = x.shape().dims();
+        let [outputs, _, size, _] = weight.shape().dims();
+        let steps = |length: usize| (length + 2 * padding - size) / stride + 1;
+        Self {
+            batch,
+            channels,
+            filters: outputs / channels,
+            height,
+            width,
+            size,
+            stride,
+            padding,
+            rows: steps(height),
+            columns: steps(width),
+        }
+    }
+
+    /// Values of an input channel.
+    fn input(&self) -> usize {
+        self.height * self.width
+    }
+
+    /// Values of an output channel.
+    fn output(&self) -> usize {
+        self.rows * self.columns
+    }
+
+    #[inline(always)]
+    fn kernel<'a>(&self, kernels: &'a [f32], channel: usize, filter: usize) -> &'a [f32] {
+        let area = self.size * self.size;
+        let number = channel * self.filters + filter;
+        &kernels[number * area..(number + 1) * area]
+    }
+
+    /// Calls `visit` with every element of a kernel and every span that it sees.
+    #[inline(always)]
+    fn for_each(&self, mut visit: impl FnMut(usize, Span)) {
+        for at in 0..self.size * self.size {
+            let (first_row, rows) = self.visible(at / self.size, self.height, self.rows);
+            let (first, len) = self.visible(at % self.size, self.width, self.columns);
+            if len == 0 {
+                continue;
+            }
+            let column = first * self.stride + at % self.size - self.padding;
+            for row in first_row..first_row + rows {
+                let input = row * self.stride + at / self.size - self.padding;
+                let span = Span {
+                    input: input * self.width + column,
+                    output: row * self.columns + first,
+                    len,
+                };
+                visit(at, span);
+            }
+        }
+    }
+
+    /// Along one direction, the outputs for which element `at` of the kernel lies in the image: the first, and
+    /// their number.
+    #[inline(always)]
+    fn visible(&self, at: usize, length: usize, outputs: usize) -> (usize, usize) {
+        let first = self.padding.saturating_sub(at).div_ceil(self.stride);
+        let end = match (length + self.padding).checked_sub(at + 1) {
+            Some(room) => (room / self.stride + 1).min(outputs),
+            None => 0,
+        };
+        (first, end.saturating_sub(first))
+    }
+
+    /// The gradient of x.
+    fn image_gradient(&self, kernels: &[f32], grads: &[f32]) -> Vec<f32> {
+        let grads = grads.par_chunks(self.filters * self.output()).enumerate();
+        let len = self.batch * self.channels * self.input();
+        par_build(len, self.input(), grads, |out, (number, grads)| {
+            let channel = number % self.channels;
+            Arch::new().dispatch(|| {
+                for (filter, grad) in grads.chunks_exact(self.output()).enumerate() {
+                    let kernel = self.kernel(kernels, channel, filter);
+                    self.for_each(|at, span| {
+                        let out = &mut out[span.input..span.input_end(self.stride)];
+                        let grad = &grad[span.output..span.output + span.len];
+                        add_back(out, grad, self.stride, kernel[at]);
+                    });
+                }
+            });
+        })
+    }
+
+    /// The gradient of the weight. One thread sums the gradient of a filter over the whole batch, so that the
+    /// result does not depend on the number of threads.
+    fn kernel_gradient(&self, images: &[f32], grads: &[f32]) -> Vec<f32> {
+        let outputs = self.channels * self.filters;
+        let area = self.size * self.size;
+        let numbers = (0..outputs).into_par_iter();
+        par_build(outputs * area, area, numbers, |out, number| {
+            Arch::new().dispatch(|| {
+                for image in 0..self.batch {
+                    let input = (image * self.channels + number / self.filters) * self.input();
+                    let input = &images[input..input + self.input()];
+                    let grad = (image * outputs + number) * self.output();
+                    let grad = &grads[grad..grad + self.output()];
+                    self.for_each(|at, span| {
+                        let row = &input[span.input..span.input_end(self.stride)];
+                        let grad = &grad[span.output..span.output + span.len];
+                        out[at] += strided_dot(row, grad, self.stride);
+                    });
+                }
+            });
+        })
+    }
+}
+
+/// Adds every `stride`-th value of `row`, times a factor.
+#[inline(always)]
+fn add(out: &mut [f32], row: &[f32], stride: usize, factor: f32) {
+    if stride == 1 {
+        for (out, x) in out.iter_mut().zip(row) {
+            *out += factor * x;
+        }
+    } else {
+        for (out, x) in out.iter_mut().zip(row.iter().step_by(stride)) {
+            *out += factor * x;
+        }
+    }
+}
+
+/// Adds `grad`, times a factor, to every `stride`-th value of `out`.
+#[inline(always)]
+fn add_back(out: &mut [f32], grad: &[f32], stride: usize, factor: f32) {
+    if stride == 1 {
+        for (out, x) in out.iter_mut().zip(grad) {
+            *out += factor * x;
+        }
+    } else {
+        for (out, x) in out.iter_mut().step_by(stride).zip(grad) {
+            *out += factor * x;
+        }
+    }
+}
+
+/// The dot product of every `stride`-th value of `row` with `grad`: at stride 1 in eight partial sums, since a
+/// single one could not be vectorised.
+#[inline(always)]
+fn strided_dot(row: &[f32], grad: &[f32], stride: usize) -> f32 {
+    if stride > 1 {
+        let pairs = row.iter().step_by(stride).zip(grad);
+        return pairs.map(|(x, grad)| x * grad).sum();
+    }
+    let mut sums = [0.0; 8];
+    let (rows, grads) = (row.chunks_exact(8), grad.chunks_exact(8));
+    let rest = rows.remainder().iter().zip(grads.remainder());
+    let rest: f32 = rest.map(|(x, grad)| x * grad).sum();
+    for (row, grad) in rows.zip(grads) {
+        for ((sum, x), grad) in sums.iter_mut().zip(row).zip(grad) {
+            *sum += x * grad;
+        }
+    }
+    sums.iter().sum::<f32>() + rest
+}

@@ -1,0 +1,127 @@
+//! How row-wise kernels are launched.
+
+use std::sync::OnceLock;
+
+use burn::backend::TensorMetadata;
+use burn::tensor::{DType, Shape};
+use burn_cubecl::{ops::numeric::empty_device_contiguous_dtype, tensor::CubeTensor};
+use cubecl::features::Plane;
+use cubecl::prelude::*;
+
+use super::row_group::RowStrategy;
+
+/// Iterations of a loop over a row, at most. A software driver (llvmpipe) silently ends all loops of a unit after
+/// 65,535 iterations in total, and a selection reads its row up to seventy times.
+const ITERATIONS: usize = 512;
+
+/// Threads per workgroup, unless rows are split by subgroup.
+const UNITS: u32 = 64;
+
+/// How a kernel covers the rows (last dimension) of a tensor.
+pub(crate) struct Launch {
+    pub rows: u32,
+    pub width: u32,
+    pub strategy: RowStrategy,
+    /// Numbers that a unit reads in one iteration.
+    pub chunk: usize,
+    pub count: CubeCount,
+    pub dim: CubeDim,
+}
+
+/// A [`RowStrategy`] before its sizes are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StrategyKind {
+    Unit,
+    /// On a device whose planes differ in size, [`Self::Cube`] runs instead.
+    Plane,
+    Cube,
+}
+
+impl Launch {
+    /// For a tensor that is not empty, with the fastest strategy of its device.
+    pub(crate) fn new(tensor: &CubeTensor) -> Self {
+        let kind = strategy_from_env().unwrap_or_else(|| {
+            let properties = tensor.client.properties();
+            if properties.features.plane.contains(Plane::Ops) {
+                StrategyKind::Plane
+            } else if properties.identity.physical.is_some() {
+                StrategyKind::Cube
+            } else {
+                StrategyKind::Unit
+            }
+        });
+        Self::with(tensor, kind)
+    }
+
+    /// For a tensor that is not empty.
+    pub(crate) fn with(tensor: &CubeTensor, kind: StrategyKind) -> Self {
+        let shape = tensor.shape();
+        let width = shape[shape.num_dims() - 1];
+        let rows = (shape.num_elements() / width) as u32;
+        let properties = tensor.client.properties();
+        let hardware = &properties.hardware;
+        let plane = hardware.plane_size_max;
+        let most = hardware.max_units_per_cube.min(hardware.max_cube_dim.0);
+        let units = 1 << most.clamp(1, UNITS).ilog2();
+        let (strategy, step, rows_per_cube, dim) = match kind {
+            StrategyKind::Plane if plane > 1 && hardware.plane_size_min == plane => {
+                // The planes of a cube take different branches, if the device lets them.
+                let free = properties.features.plane;
+                let rows = if free.contains(Plane::NonUniformControlFlow) {
+                    4
+                } else {
+                    1
+                };
+                let dim = CubeDim::new_2d(plane, rows);
+                (RowStrategy::Plane, plane as usize, rows, dim)
+            }
+            StrategyKind::Unit => (RowStrategy::Unit, 1, units, CubeDim::new_1d(units)),
+            StrategyKind::Plane | StrategyKind::Cube => {
+                let (units, size) = (units as usize, group_size(width).min(units as usize));
+                let strategy = RowStrategy::Cube { units, size };
+                let dim = CubeDim::new_1d(units as u32);
+                (strategy, size, (units / size) as u32, dim)
+            }
+        };
+        let cubes = rows.div_ceil(rows_per_cube);
+        // One dimension may be limited to 65,535 cubes. Surplus cubes find no row.
+        let x = cubes.min(hardware.max_cube_count.0);
+        Self {
+            rows,
+            width: width as u32,
+            strategy,
+            chunk: width.div_ceil(step * ITERATIONS).next_power_of_two().max(8),
+            count: CubeCount::Static(x, cubes.div_ceil(x), 1),
+            dim,
+        }
+    }
+}
+
+/// Units of a row group in shared memory. Each reads some numbers of the row, and the result of every other
+/// unit: a few times more numbers than results.
+fn group_size(width: usize) -> usize {
+    (width.isqrt() / 2).max(1).next_power_of_two()
+}
+
+/// The strategy in the environment variable `KVT_ROWS`: for drivers with broken plane operations, and for
+/// tests. See docs/guide/devices.md.
+pub(super) fn strategy_from_env() -> Option<StrategyKind> {
+    static KIND: OnceLock<Option<StrategyKind>> = OnceLock::new();
+    *KIND.get_or_init(|| match std::env::var("KVT_ROWS").ok()?.as_str() {
+        "unit" => Some(StrategyKind::Unit),
+        "plane" => Some(StrategyKind::Plane),
+        "cube" => Some(StrategyKind::Cube),
+        _ => None,
+    })
+}
+
+/// An uninitialised tensor on the same device.
+pub(crate) fn empty(like: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor {
+    empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape, dtype)
+}
+
+/// The address type that reaches every element of every tensor.
+pub(crate) fn address(tensors: &[&CubeTensor]) -> AddressType {
+    let types = tensors.iter().map(|x| x.required_address_type());
+    types.max().unwrap_or_default()
+}

@@ -1,0 +1,46 @@
+//! Order keys: scores as unsigned numbers of the same order, and the weight of a kept score.
+
+use cubecl::prelude::*;
+
+/// The order key of -inf.
+pub(crate) const NEGATIVE_INFINITY: u32 = 0x007f_ffff;
+/// The order key of +inf; only the key of NaN is larger.
+pub(crate) const INFINITY: u32 = 0xff80_0000;
+
+/// A u32 whose order is the order of the floats. Both zeros have one key, and every NaN has the largest one.
+/// NaNs are found by their bits, since shader compilers may assume that there are none.
+#[cube]
+pub(crate) fn ordered_key<F: Float>(value: F) -> u32 {
+    let value = f32::cast_from(value);
+    let bits = u32::reinterpret(value);
+    let bits = select(bits & 0x7fff_ffffu32 > 0x7f80_0000u32, 0x7fff_ffffu32, bits);
+    let bits = select(bits == 0x8000_0000u32, 0u32, bits);
+    let mask = select(bits >> 31u32 == 1u32, 0xffff_ffffu32, 0x8000_0000u32);
+    bits ^ mask
+}
+
+/// The inverse of [`ordered_key`].
+#[cube]
+pub(crate) fn key_value(key: u32) -> f32 {
+    let mask = select(key >> 31u32 == 1u32, 0x8000_0000u32, 0xffff_ffffu32);
+    f32::reinterpret(key ^ mask)
+}
+
+/// `exp(score - max)` of a survivor, else 0. A key survives above the threshold, or equal to it at an index
+/// below the bound.
+#[cube]
+pub(crate) fn survivor_exp<F: Float>(
+    score: F,
+    index: u32,
+    max: f32,
+    threshold: u32,
+    bound: u32,
+) -> f32 {
+    let key = ordered_key::<F>(score);
+    let kept = key > threshold || (key == threshold && index < bound);
+    let mut weight = 0.0f32;
+    if kept && key > NEGATIVE_INFINITY {
+        weight = (f32::cast_from(score) - max).exp();
+    }
+    weight
+}

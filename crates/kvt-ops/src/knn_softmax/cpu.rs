@@ -1,0 +1,113 @@
+//! k-NN softmax on the CPU: blocks of rows on all threads.
+
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::KnnSoftmaxOps;
+use crate::cast::{from_f32, to_f32};
+use crate::cpu::softmax_row::{scale, softmax_gradient, softmax_row};
+
+/// Scores of a block of rows, about.
+const BLOCK: usize = 16 * 1024;
+
+impl KnnSoftmaxOps for Flex {
+    fn knn_softmax(scores: FloatTensor<Self>, k: usize) -> FloatTensor<Self> {
+        let shape = scores.shape();
+        if shape.num_elements() == 0 {
+            return scores;
+        }
+        let dtype = scores.dtype();
+        let keys = shape[shape.num_dims() - 1];
+        // In place if nothing else holds the scores; `storage_mut` copies otherwise.
+        let mut scores = into_contiguous(to_f32::<Self>(scores));
+        let rows = (BLOCK / keys).max(1);
+        let arch = Arch::new();
+        scores
+            .storage_mut::<f32>()
+            .par_chunks_mut(rows * keys)
+            .for_each_init(Vec::new, |scratch, rows| {
+                arch.dispatch(Softmax {
+                    rows,
+                    keys,
+                    k,
+                    scratch,
+                });
+            });
+        from_f32::<Self>(scores, dtype)
+    }
+
+    fn knn_softmax_backward(
+        probabilities: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let shape = probabilities.shape();
+        if shape.num_elements() == 0 {
+            return probabilities;
+        }
+        let dtype = probabilities.dtype();
+        let keys = shape[shape.num_dims() - 1];
+        let probabilities = to_f32::<Self>(probabilities).to_contiguous();
+        // The gradient may be a broadcast or permuted view.
+        let mut grad = into_contiguous(to_f32::<Self>(grad));
+        let rows = (BLOCK / keys).max(1);
+        let arch = Arch::new();
+        grad.storage_mut::<f32>()
+            .par_chunks_mut(rows * keys)
+            .zip(probabilities.storage::<f32>().par_chunks(rows * keys))
+            .for_each(|(grad, probabilities)| {
+                arch.dispatch(Gradient {
+                    grad,
+                    probabilities,
+                    keys,
+                });
+            });
+        from_f32::<Self>(grad, dtype)
+    }
+}
+
+/// The contiguous tensor; the only owner of its storage if `tensor` was.
+fn into_contiguous(tensor: FloatTensor<Flex>) -> FloatTensor<Flex> {
+    let copy = tensor.to_contiguous();
+    drop(tensor);
+    copy
+}
+
+/// Rows of scores become rows of probabilities.
+struct Softmax<'a> {
+    rows: &'a mut [f32],
+    keys: usize,
+    k: usize,
+    scratch: &'a mut Vec<f32>,
+}
+
+impl WithSimd for Softmax<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        for row in self.rows.chunks_exact_mut(self.keys) {
+            let state = softmax_row(simd, row, self.k, self.scratch);
+            scale(row, state.scale);
+        }
+    }
+}
+
+/// Rows of gradients of probabilities become rows of gradients of scores.
+struct Gradient<'a> {
+    grad: &'a mut [f32],
+    probabilities: &'a [f32],
+    keys: usize,
+}
+
+impl WithSimd for Gradient<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let rows = self.grad.chunks_exact_mut(self.keys);
+        for (grad, p) in rows.zip(self.probabilities.chunks_exact(self.keys)) {
+            softmax_gradient(simd, grad, p);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! k-NN softmax on the CubeCL runtimes: the launches of its kernels.
+
+use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
+use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
+
+use super::KnnSoftmaxOps;
+use super::kernel::{knn_softmax_backward_kernel, knn_softmax_kernel};
+use crate::gpu::launch::{Launch, empty};
+
+impl KnnSoftmaxOps for CubeBackend {
+    fn knn_softmax(scores: FloatTensor<Self>, k: usize) -> FloatTensor<Self> {
+        if scores.shape().num_elements() == 0 {
+            return scores;
+        }
+        let launch = Launch::new(&scores);
+        forward(scores, k, launch)
+    }
+
+    fn knn_softmax_backward(
+        probabilities: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        if probabilities.shape().num_elements() == 0 {
+            return probabilities;
+        }
+        let launch = Launch::new(&probabilities);
+        backward(probabilities, grad, launch)
+    }
+}
+
+fn forward(scores: CubeTensor, k: usize, launch: Launch) -> CubeTensor {
+    let scores = into_contiguous(scores);
+    let output = empty(&scores, scores.shape(), scores.dtype);
+    let (client, dtype) = (scores.client.clone(), scores.dtype);
+    knn_softmax_kernel::launch(
+        &client,
+        launch.count,
+        launch.dim,
+        scores.required_address_type(),
+        scores.into_tensor_arg(),
+        output.clone().into_tensor_arg(),
+        launch.rows,
+        launch.width,
+        k.min(launch.width as usize) as u32,
+        launch.strategy,
+        launch.chunk,
+        dtype_to_storage_type(dtype),
+    );
+    output
+}
+
+fn backward(probabilities: CubeTensor, grad: CubeTensor, launch: Launch) -> CubeTensor {
+    let probabilities = into_contiguous(probabilities);
+    let grad = into_contiguous(grad);
+    let output = empty(&probabilities, probabilities.shape(), probabilities.dtype);
+    let (client, dtype) = (probabilities.client.clone(), probabilities.dtype);
+    knn_softmax_backward_kernel::launch(
+        &client,
+        launch.count,
+        launch.dim,
+        probabilities.required_address_type(),
+        probabilities.into_tensor_arg(),
+        grad.into_tensor_arg(),
+        output.clone().into_tensor_arg(),
+        launch.rows,
+        launch.width,
+        launch.strategy,
+        launch.chunk,
+        dtype_to_storage_type(dtype),
+    );
+    output
+}
+
+#[cfg(all(test, feature = "wgpu"))]
+mod tests {
+    use super::*;
+    use crate::gpu::testing::{device, folded, strategies};
+
+    /// Probabilities by sorting every row, in f64.
+    fn sorted(scores: &[f32], width: usize, k: usize) -> Vec<f32> {
+        let row = |row: &[f32]| {
+            let best = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            if row.iter().any(|x| x.is_nan()) || !best.is_finite() {
+                return vec![f32::NAN; width];
+            }
+            let mut order: Vec<usize> = (0..width).collect();
+            order.sort_by(|&a, &b| row[b].total_cmp(&row[a]).then(a.cmp(&b)));
+            order.truncate(k);
+            let weight = |i: usize| (f64::from(row[i]) - f64::from(best)).exp();
+            let sum: f64 = order.iter().map(|&i| weight(i)).sum();
+            let mut out = vec![0.0; width];
+            for i in order {
+                out[i] = (weight(i) / sum) as f32;
+            }
+            out
+        };
+        scores.chunks(width).flat_map(row).collect()
+    }
+
+    #[track_caller]
+    fn assert_close(actual: &[f32], expected: &[f32], least: f32, what: &str) {
+        assert_eq!(actual.len(), expected.len(), "{what}");
+        for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
+            let same = (a.is_nan() && e.is_nan()) || (a - e).abs() <= 2e-5 * e.abs().max(least);
+            assert!(same, "{what}: {i} is {a}, not {e}");
+        }
+    }
+
+    /// Few levels, so that scores tie. The last four rows: all scores equal, all -inf, one +inf, one NaN.
+    fn scores(rows: usize, width: usize) -> Vec<f32> {
+        let mut scores: Vec<f32> = (0..rows * width)
+            .map(|i| ((i * 7919 + i / 13) % 37) as f32 * 0.25 - 4.0)
+            .collect();
+        let at = |from_the_end: usize| (rows - from_the_end) * width;
+        scores[at(4)..at(3)].fill(1.5);
+        scores[at(3)..at(2)].fill(f32::NEG_INFINITY);
+        scores[at(2) + width / 2] = f32::INFINITY;
+        scores[at(1) + width / 3] = f32::NAN;
+        scores
+    }
+
+    #[test]
+    fn every_row_strategy_keeps_the_best() {
+        let Some(device) = device() else { return };
+        for (rows, width) in [(5, 1), (133, 6), (9, 197), (6, 3136), (5, 20_000)] {
+            let data = scores(rows, width);
+            for k in [1, 2, width / 2, width - 1, width] {
+                if k == 0 {
+                    continue;
+                }
+                let expected = sorted(&data, width, k);
+                for kind in strategies(&device) {
+                    let scores = device.tensor(&data, [rows, width]);
+                    let launch = folded(Launch::with(&scores, kind));
+                    let actual = device.values(forward(scores, k, launch));
+                    let what = format!("{kind:?} [{rows}, {width}], k = {k}");
+                    assert_close(&actual, &expected, 1e-3, &what);
+                }
+            }
+        }
+    }
+
+    /// `P (dP - sum(P dP))` of rows that keep half of their keys.
+    #[test]
+    fn every_row_strategy_has_the_same_gradient() {
+        let Some(device) = device() else { return };
+        for (rows, width) in [(133, 6), (9, 197), (5, 20_000)] {
+            let mut data = scores(rows, width);
+            data.truncate((rows - 3) * width);
+            let rows = rows - 3;
+            let p = sorted(&data, width, width.div_ceil(2));
+            let grad: Vec<f32> = (0..rows * width).map(|i| (i % 11) as f32 - 5.0).collect();
+            let row = |(p, g): (&[f32], &[f32])| -> Vec<f32> {
+                let pairs = || p.iter().zip(g).map(|(p, g)| (f64::from(*p), f64::from(*g)));
+                let mean: f64 = pairs().map(|(p, g)| p * g).sum();
+                pairs().map(|(p, g)| (p * (g - mean)) as f32).collect()
+            };
+            let expected: Vec<f32> = p
+                .chunks(width)
+                .zip(grad.chunks(width))
+                .flat_map(row)
+                .collect();
+            for kind in strategies(&device) {
+                let p = device.tensor(&p, [rows, width]);
+                let launch = folded(Launch::with(&p, kind));
+                let actual =
+                    device.values(backward(p, device.tensor(&grad, [rows, width]), launch));
+                // P multiplies a difference of numbers up to 5.
+                assert_close(
+                    &actual,
+                    &expected,
+                    0.1,
+                    &format!("{kind:?} [{rows}, {width}]"),
+                );
+            }
+        }
+    }
+}

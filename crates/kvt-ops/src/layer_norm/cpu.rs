@@ -1,0 +1,174 @@
+//! Layer normalisation on the CPU: blocks of rows on all threads.
+
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::{DType, Shape};
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::{LayerNormOps, one_per_row};
+use crate::cast::{from_f32, to_f32};
+use crate::cpu::buffer::{par_map_copy, tensor, values_of};
+use crate::cpu::simd::{dot, sum};
+
+/// Parts of the sums over the rows: a constant, so that the result does not depend on the number of threads.
+const PARTS: usize = 16;
+
+impl LayerNormOps for Flex {
+    fn fused_layer_norm(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let dtype = x.dtype();
+        let [x, gamma, beta] = [x, gamma, beta].map(|x| to_f32::<Self>(x).to_contiguous());
+        let shape = x.shape();
+        let (width, part) = width_and_part(&shape);
+        let empty = || FloatTensor::<Self>::empty(one_per_row(&shape), DType::F32);
+        let (mut mean, mut rstd) = (empty(), empty());
+        let means = mean.storage_mut::<f32>().par_chunks_mut(part);
+        let rstds = rstd.storage_mut::<f32>().par_chunks_mut(part);
+        let out = par_map_copy(
+            values_of(&x),
+            part * width,
+            means.zip(rstds),
+            |out, (mean, rstd)| {
+                Arch::new().dispatch(Forward {
+                    out,
+                    gamma: values_of(&gamma),
+                    beta: values_of(&beta),
+                    epsilon: epsilon as f32,
+                    mean,
+                    rstd,
+                });
+            },
+        );
+        (from_f32::<Self>(tensor(out, shape), dtype), mean, rstd)
+    }
+
+    fn fused_layer_norm_backward(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        rstd: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let dtype = x.dtype();
+        let [x, gamma, mut grad] = [x, gamma, grad].map(|x| to_f32::<Self>(x).to_contiguous());
+        let shape = x.shape();
+        let (width, part) = width_and_part(&shape);
+        let mut sums = vec![[Vec::new(), Vec::new()]; PARTS];
+        let others = sums
+            .par_iter_mut()
+            .zip(grad.storage_mut::<f32>().par_chunks_mut(part * width))
+            .zip(values_of(&mean).par_chunks(part))
+            .zip(values_of(&rstd).par_chunks(part));
+        let out = par_map_copy(
+            values_of(&x),
+            part * width,
+            others,
+            |out, (((sum, grad), mean), rstd)| {
+                *sum = Arch::new().dispatch(Backward {
+                    out,
+                    gamma: values_of(&gamma),
+                    mean,
+                    rstd,
+                    grad,
+                });
+            },
+        );
+        let mut totals =
+            [0, 1].map(|_| FloatTensor::<Self>::zeros(Shape::new([width]), DType::F32));
+        for part in &sums {
+            for (total, part) in totals.iter_mut().zip(part) {
+                for (total, x) in total.storage_mut::<f32>().iter_mut().zip(part) {
+                    *total += x;
+                }
+            }
+        }
+        let [gamma_grad, beta_grad] = totals.map(|total| from_f32::<Self>(total, dtype));
+        let x_grad = from_f32::<Self>(tensor(out, shape), dtype);
+        (x_grad, gamma_grad, beta_grad)
+    }
+}
+
+struct Forward<'a> {
+    /// The input, replaced by the output.
+    out: &'a mut [f32],
+    gamma: &'a [f32],
+    beta: &'a [f32],
+    epsilon: f32,
+    mean: &'a mut [f32],
+    rstd: &'a mut [f32],
+}
+
+impl WithSimd for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let width = self.gamma.len();
+        let inv_width = 1.0 / width as f32;
+        let rows = self.out.chunks_exact_mut(width);
+        for (out, (mean, rstd)) in rows.zip(self.mean.iter_mut().zip(self.rstd)) {
+            *mean = sum(simd, out) * inv_width;
+            for x in out.iter_mut() {
+                *x -= *mean;
+            }
+            *rstd = 1.0 / (dot(simd, out, out) * inv_width + self.epsilon).sqrt();
+            for ((out, gamma), beta) in out.iter_mut().zip(self.gamma).zip(self.beta) {
+                *out = *out * *rstd * gamma + beta;
+            }
+        }
+    }
+}
+
+struct Backward<'a> {
+    /// The input, replaced by its gradient.
+    out: &'a mut [f32],
+    gamma: &'a [f32],
+    mean: &'a [f32],
+    rstd: &'a [f32],
+    /// The gradient of the output, overwritten.
+    grad: &'a mut [f32],
+}
+
+impl WithSimd for Backward<'_> {
+    /// The gradients of gamma and beta over these rows.
+    type Output = [Vec<f32>; 2];
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+        let width = self.gamma.len();
+        let inv_width = 1.0 / width as f32;
+        let (mut gamma_grad, mut beta_grad) = (vec![0.0; width], vec![0.0; width]);
+        let rows = self.out.chunks_exact_mut(width);
+        let rows = rows.zip(self.grad.chunks_exact_mut(width));
+        for ((out, grad), (&mean, &rstd)) in rows.zip(self.mean.iter().zip(self.rstd)) {
+            for x in out.iter_mut() {
+                *x = (*x - mean) * rstd;
+            }
+            let sums = gamma_grad.iter_mut().zip(beta_grad.iter_mut());
+            let scaled = grad.iter_mut().zip(self.gamma);
+            for (((gamma_sum, beta_sum), (grad, gamma)), x_hat) in sums.zip(scaled).zip(out.iter())
+            {
+                *gamma_sum += *grad * x_hat;
+                *beta_sum += *grad;
+                *grad *= gamma;
+            }
+            let mean_g = sum(simd, grad) * inv_width;
+            let mean_g_x_hat = dot(simd, grad, out) * inv_width;
+            for (out, g) in out.iter_mut().zip(grad) {
+                *out = (*g - mean_g - *out * mean_g_x_hat) * rstd;
+            }
+        }
+        [gamma_grad, beta_grad]
+    }
+}
+
+/// Values of a row, and rows of a part.
+fn width_and_part(shape: &Shape) -> (usize, usize) {
+    let width = shape[shape.num_dims() - 1].max(1);
+    let rows = shape.num_elements() / width;
+    (width, rows.div_ceil(PARTS).max(1))
+}

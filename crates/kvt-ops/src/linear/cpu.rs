@@ -1,0 +1,130 @@
+//! Linear layers on the CPU.
+
+use burn::backend::ops::{FloatTensorOps, ModuleOps};
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::{DType, Shape};
+use rayon::prelude::*;
+
+use super::{LinearOps, burn_backward};
+use crate::cpu::buffer::{nothing, par_map_copy, tensor, values_of};
+use crate::cpu::gemm::{Matrix, add_product, product, product_over_rows};
+
+/// Parts of the sum over the rows: a constant, so that the result does not depend on the number of threads.
+const PARTS: usize = 16;
+
+/// Values of a block of rows, about.
+const BLOCK: usize = 64 * 1024;
+
+impl LinearOps for Flex {
+    fn affine(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        if x.dtype() != DType::F32 || is_empty(&x) || is_empty(&weight) {
+            return Self::linear(x, weight, Some(bias));
+        }
+        let [x, weight, bias] = [x, weight, bias].map(|tensor| tensor.to_contiguous());
+        let [inputs, outputs] = weight.shape().dims();
+        let mut shape = x.shape();
+        let rows = shape.num_elements() / inputs;
+        let last = shape.num_dims() - 1;
+        shape[last] = outputs;
+        let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
+        let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
+        let mut out = product(x, weight);
+        out.par_chunks_mut(block_len(outputs)).for_each(|rows| {
+            add_to_rows(rows, values_of(&bias));
+        });
+        tensor(out, shape)
+    }
+
+    fn affine_add(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        residual: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        if x.dtype() != DType::F32 || is_empty(&x) || is_empty(&weight) {
+            return Self::float_add(residual, Self::affine(x, weight, bias));
+        }
+        let [x, weight, bias, residual] =
+            [x, weight, bias, residual].map(|tensor| tensor.to_contiguous());
+        let [inputs, outputs] = weight.shape().dims();
+        let shape = residual.shape();
+        let rows = shape.num_elements() / outputs;
+        let (values, block) = (values_of(&residual), block_len(outputs));
+        let mut out = par_map_copy(values, block, nothing(values.len(), block), |rows, ()| {
+            add_to_rows(rows, values_of(&bias));
+        });
+        let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
+        let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
+        add_product(&mut out, x, weight);
+        tensor(out, shape)
+    }
+
+    fn affine_backward(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        if x.dtype() != DType::F32 || is_empty(&x) || is_empty(&weight) {
+            return burn_backward::<Self>(x, weight, grad);
+        }
+        let shape = x.shape();
+        let [x, weight, grad] = [x, weight, grad].map(|tensor| tensor.to_contiguous());
+        let [inputs, outputs] = weight.shape().dims();
+        let rows = shape.num_elements() / inputs;
+        let grads = Matrix::new(values_of(&grad), [rows, outputs], outputs);
+        let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
+        let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
+        let sum = sum_of_rows(values_of(&grad), outputs);
+        (
+            tensor(product(grads, w.t()), shape),
+            tensor(product_over_rows(x, grads), Shape::new([inputs, outputs])),
+            tensor(sum, Shape::new([outputs])),
+        )
+    }
+}
+
+fn is_empty(tensor: &FloatTensor<Flex>) -> bool {
+    tensor.shape().num_elements() == 0
+}
+
+/// Values of a block, in whole rows of `outputs` values.
+fn block_len(outputs: usize) -> usize {
+    (BLOCK / outputs).max(1) * outputs
+}
+
+fn add_to_rows(rows: &mut [f32], bias: &[f32]) {
+    for row in rows.chunks_exact_mut(bias.len()) {
+        add(row, bias);
+    }
+}
+
+/// The sum over the rows, `[width]`.
+fn sum_of_rows(values: &[f32], width: usize) -> Vec<f32> {
+    let rows = values.len() / width;
+    let part = rows.div_ceil(PARTS).max(1) * width;
+    let sums: Vec<Vec<f32>> = values
+        .par_chunks(part)
+        .map(|rows| {
+            let mut sum = vec![0.0; width];
+            for row in rows.chunks_exact(width) {
+                add(&mut sum, row);
+            }
+            sum
+        })
+        .collect();
+    let mut total = vec![0.0; width];
+    for sum in sums {
+        add(&mut total, &sum);
+    }
+    total
+}
+
+fn add(sum: &mut [f32], row: &[f32]) {
+    for (sum, x) in sum.iter_mut().zip(row) {
+        *sum += x;
+    }
+}

@@ -1,0 +1,102 @@
+//! AdamW against its definition (Loshchilov & Hutter, 2019, algorithm 2) in f64.
+
+use burn::tensor::Tensor;
+use kvt_ops::{AdamWStep, adamw, square_sum};
+
+use kvt_testing::devices::{assert_close, devices, tensor, values};
+
+const LENGTH: usize = 70_001;
+const BETAS: (f64, f64) = (0.9, 0.99);
+const EPS: f64 = 1e-3;
+
+fn numbers(seed: usize, length: usize) -> Vec<f32> {
+    (0..length)
+        .map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 500.0 - 2.0)
+        .collect()
+}
+
+/// Weight and moments after all steps, number by number.
+fn defined(
+    weight: &[f32],
+    grads: &[Vec<f32>],
+    grad_scale: f64,
+    lr: f64,
+    decay: f64,
+) -> [Vec<f32>; 3] {
+    let mut results = [(); 3].map(|()| Vec::with_capacity(weight.len()));
+    for (i, weight) in weight.iter().enumerate() {
+        let (mut weight, mut exp_avg, mut exp_avg_sq) = (f64::from(*weight), 0.0, 0.0);
+        for (step, grad) in grads.iter().enumerate() {
+            let step = (step + 1) as i32;
+            let grad = grad_scale * f64::from(grad[i]);
+            weight -= lr * decay * weight;
+            exp_avg = BETAS.0 * exp_avg + (1.0 - BETAS.0) * grad;
+            exp_avg_sq = BETAS.1 * exp_avg_sq + (1.0 - BETAS.1) * grad * grad;
+            let mean = exp_avg / (1.0 - BETAS.0.powi(step));
+            let square = exp_avg_sq / (1.0 - BETAS.1.powi(step));
+            weight -= lr * mean / (square.sqrt() + EPS);
+        }
+        for (result, x) in results.iter_mut().zip([weight, exp_avg, exp_avg_sq]) {
+            result.push(x as f32);
+        }
+    }
+    results
+}
+
+#[test]
+fn three_steps_of_adamw_match_the_definition() {
+    let (grad_scale, lr, decay) = (0.7, 1e-2, 0.05);
+    let start = numbers(1, LENGTH);
+    let grads: Vec<Vec<f32>> = (2..5).map(|seed| numbers(seed, LENGTH)).collect();
+    let expected = defined(&start, &grads, grad_scale, lr, decay);
+    for (name, device) in devices() {
+        let mut weight: Tensor<1> = tensor(&start, [LENGTH], &device);
+        let mut moments = [weight.zeros_like(), weight.zeros_like()];
+        for (step, grad) in grads.iter().enumerate() {
+            let step = (step + 1) as i32;
+            let grad = tensor(grad, [LENGTH], &device);
+            let step = AdamWStep {
+                grad_scale,
+                weight_scale: 1.0 - lr * decay,
+                betas: BETAS,
+                eps: EPS,
+                step_size: lr / (1.0 - BETAS.0.powi(step)),
+                inv_sqrt_bias_correction2: 1.0 / (1.0 - BETAS.1.powi(step)).sqrt(),
+            };
+            // The old tensors keep their values: a checkpoint may be reading them.
+            let before = values(weight.clone());
+            let (new, new_moments) = adamw(weight.clone(), grad, moments, step);
+            assert_eq!(values(weight), before, "{name}");
+            (weight, moments) = (new, new_moments);
+        }
+        let [exp_avg, exp_avg_sq] = moments;
+        for (what, actual, expected) in [
+            ("weight", weight, &expected[0]),
+            ("first moment", exp_avg, &expected[1]),
+            ("second moment", exp_avg_sq, &expected[2]),
+        ] {
+            assert_close(&format!("{name}: {what}"), &values(actual), expected, 1e-6);
+        }
+    }
+}
+
+/// Lengths for one cube and for several, and one so long that a software driver which silently ends long loops
+/// would lose numbers.
+#[test]
+fn the_sum_of_squares_matches_the_definition() {
+    for length in [1, 3, 4096, 4097, 70_001, 500_000] {
+        let data = numbers(7, length);
+        let expected: f64 = data.iter().map(|x| f64::from(*x).powi(2)).sum();
+        for (name, device) in devices() {
+            let sum = || values(square_sum(tensor(&data, [length], &device)));
+            let actual = sum();
+            assert_close(
+                &format!("{name} {length}"),
+                &actual,
+                &[expected as f32],
+                1e-6,
+            );
+            assert_eq!(actual, sum(), "{name} {length}: to the bit");
+        }
+    }
+}
