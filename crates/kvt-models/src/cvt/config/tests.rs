@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{Attention, Neighbors};
+use kvt_attention::{AttentionConfig, Neighbors};
 
 use super::*;
 use crate::registry::ModelConfig;
@@ -44,7 +44,7 @@ fn sizes_and_costs_are_those_of_the_originals_layers() {
 
 #[test]
 fn every_stage_resolves_its_own_k() {
-    let knn = |k| Attention::knn(Neighbors::count(k).unwrap());
+    let knn = |k| AttentionConfig::knn(Neighbors::count(k).unwrap());
     let config = CvtConfig {
         stages: StagesConfig {
             attention: vec![knn(1600), knn(400), knn(25)],

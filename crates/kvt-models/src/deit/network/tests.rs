@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use burn::tensor::TensorData;
-use kvt_attention::Attention;
+use kvt_attention::AttentionConfig;
 
 use super::*;
 use crate::architecture::Architecture;
@@ -25,7 +25,7 @@ fn small(distilled: bool) -> DeitConfig {
         depth: 3,
         num_heads: 3,
         distilled,
-        attention: Attention::dense(),
+        attention: AttentionConfig::dense(),
     }
 }
 

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{Attention, Neighbors};
+use kvt_attention::{AttentionConfig, Neighbors};
 
 use super::*;
 use crate::registry::ModelConfig;
@@ -55,7 +55,7 @@ fn operations_are_those_of_timms_layers() {
 
 #[test]
 fn every_stage_resolves_its_own_k() {
-    let knn = |neighbors| Attention::knn(neighbors);
+    let knn = |neighbors| AttentionConfig::knn(neighbors);
     let config = PitConfig {
         stages: StagesConfig {
             attention: vec![
@@ -86,7 +86,7 @@ fn overrides_change_the_number_of_stages() {
         embed_dim: vec![32, 64],
         depth: vec![1, 2],
         num_heads: vec![2],
-        attention: vec![Attention::dense(), Attention::dense()],
+        attention: vec![AttentionConfig::dense(), AttentionConfig::dense()],
         ..ModelOverrides::default()
     };
     let config = with("pit_ti_224", &overrides).unwrap();
