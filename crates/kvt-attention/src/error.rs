@@ -52,7 +52,7 @@ pub enum AttentionError {
     Neighbors(#[from] NeighborsError),
     /// A list that fits neither "one for all" nor "one per stage".
     #[error(
-        "`{key}` has {given} entries for {stages} stages: give one entry for all stages, or one per stage"
+        "`{key}` has {given} entries, but the number of stages is {stages}: give one entry for all stages, or one per stage"
     )]
     PerStage {
         /// The key of the configuration.

@@ -15,7 +15,7 @@ pub enum Law {
         /// The largest absolute value.
         bound: f32,
     },
-    /// Normal around 0.
+    /// Normal around 0; the models of `kvt-models` draw again what is beyond 2, as timm does.
     Normal {
         /// The standard deviation.
         std: f32,

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::mechanism::{merge_heads, split_heads};
-use crate::{AttentionError, Context, Dropout, Mechanism, Neighbors, Score};
+use crate::{AttentionError, Context, Cost, Dropout, Macs, Mechanism, Neighbors, Place, Score};
 
 mod check;
 mod stored;
@@ -124,6 +124,15 @@ impl SoftmaxAttention {
             scale: scale / self.temperature,
             kept: self.neighbors.resolve(keys).max(1),
             flash: self.implementation == Implementation::Flash,
+        }
+    }
+
+    /// Two products over all keys, whatever the number that is kept.
+    pub(crate) fn cost(&self, place: &Place) -> Cost {
+        Cost {
+            params: 0,
+            macs: Macs::attention(2 * place.queries * place.keys * place.dim()),
+            kept: self.neighbors.resolve(place.keys),
         }
     }
 

@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::KnnConfig;
-use crate::{AttentionError, Cost, MechanismConfig, Neighbors, ParamInit, Place, SoftmaxAttention};
+use crate::{AttentionError, Cost, MechanismConfig, ParamInit, Place, SoftmaxAttention};
 
 /// Scaled dot-product attention over all keys, `softmax(scale / temperature * q k^T + bias) v`
 /// ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation 1).
@@ -22,13 +21,22 @@ impl Default for DenseConfig {
     }
 }
 
+impl DenseConfig {
+    fn softmax(&self) -> SoftmaxAttention {
+        SoftmaxAttention {
+            temperature: self.temperature,
+            ..SoftmaxAttention::dense()
+        }
+    }
+}
+
 impl MechanismConfig for DenseConfig {
     const KIND: &'static str = "dense";
 
     type Mechanism = SoftmaxAttention;
 
     fn validate(&self) -> Result<(), AttentionError> {
-        KnnConfig::from(*self).validate()
+        self.softmax().validate()
     }
 
     fn fits(&self, _place: &Place) -> Result<(), AttentionError> {
@@ -36,20 +44,10 @@ impl MechanismConfig for DenseConfig {
     }
 
     fn cost(&self, place: &Place) -> Cost {
-        KnnConfig::from(*self).cost(place)
+        self.softmax().cost(place)
     }
 
-    fn init(&self, place: &Place, init: &impl ParamInit) -> SoftmaxAttention {
-        KnnConfig::from(*self).init(place, init)
-    }
-}
-
-/// Dense attention is k-NN attention that keeps all keys.
-impl From<DenseConfig> for KnnConfig {
-    fn from(config: DenseConfig) -> Self {
-        Self {
-            temperature: config.temperature,
-            ..Self::new(Neighbors::All)
-        }
+    fn init(&self, _place: &Place, _init: &impl ParamInit) -> SoftmaxAttention {
+        self.softmax()
     }
 }

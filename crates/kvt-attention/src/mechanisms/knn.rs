@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttentionError, Cost, Implementation, Macs, MechanismConfig, Neighbors, ParamInit, PerStage,
-    Place, Selection, SoftmaxAttention,
+    AttentionError, Cost, Implementation, MechanismConfig, Neighbors, ParamInit, PerStage, Place,
+    Selection, SoftmaxAttention,
 };
 
 /// k-NN attention, `softmax(top_k(scale / temperature * q k^T + bias)) v`
@@ -28,21 +28,14 @@ pub struct KnnConfig {
 impl KnnConfig {
     /// The best `neighbors` by dot product, in all stages.
     pub fn new(neighbors: Neighbors) -> Self {
-        let SoftmaxAttention {
-            selection,
-            implementation,
-            temperature,
-            ..
-        } = SoftmaxAttention::dense();
         Self {
             neighbors: neighbors.into(),
-            selection,
-            implementation,
-            temperature,
+            selection: Selection::default(),
+            implementation: Implementation::default(),
+            temperature: 1.0,
         }
     }
 
-    /// The mechanism of a stage that keeps so many neighbours.
     fn softmax(&self, neighbors: Neighbors) -> SoftmaxAttention {
         SoftmaxAttention {
             neighbors,
@@ -52,10 +45,10 @@ impl KnnConfig {
         }
     }
 
-    /// Of a list that was not split into stages the first entry.
-    fn neighbors(&self) -> Neighbors {
+    /// The mechanism of one stage: of a list that was not split, the first.
+    fn first(&self) -> SoftmaxAttention {
         let first = self.neighbors.values().first();
-        first.copied().unwrap_or(Neighbors::All)
+        self.softmax(first.copied().unwrap_or(Neighbors::All))
     }
 }
 
@@ -93,14 +86,10 @@ impl MechanismConfig for KnnConfig {
     }
 
     fn cost(&self, place: &Place) -> Cost {
-        Cost {
-            params: 0,
-            macs: Macs::attention(2 * place.queries * place.keys * place.dim()),
-            kept: self.neighbors().resolve(place.keys),
-        }
+        self.first().cost(place)
     }
 
     fn init(&self, _place: &Place, _init: &impl ParamInit) -> SoftmaxAttention {
-        self.softmax(self.neighbors())
+        self.first()
     }
 }

@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{
     AttentionError, Context, Cost, Mechanism, MechanismConfig, Neighbors, ParamInit, Place,
@@ -16,8 +16,6 @@ use crate::{
 
 mod dense;
 mod knn;
-#[cfg(test)]
-mod mean;
 
 pub use dense::DenseConfig;
 pub use knn::KnnConfig;
@@ -59,11 +57,8 @@ macro_rules! mechanisms {
 
             /// The value of `kind`.
             pub fn kind(&self) -> &'static str {
-                fn of<C: MechanismConfig>(_: &C) -> &'static str {
-                    C::KIND
-                }
                 match self {
-                    $($(#[$cfg])* Self::$kind(config) => of(config),)+
+                    $($(#[$cfg])* Self::$kind(_) => <$config as MechanismConfig>::KIND,)+
                 }
             }
 
@@ -213,15 +208,25 @@ impl<'de> Deserialize<'de> for AttentionConfig {
     }
 }
 
-/// The union of the keys of all kinds. A test says that a key has one schema in all its kinds.
+/// The union of the keys of all kinds; `x-kinds` lists the kinds that a key belongs to. A test says that
+/// a key has one schema in all its kinds.
 impl JsonSchema for AttentionConfig {
     fn schema_name() -> Cow<'static, str> {
         "AttentionConfig".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut properties: Map<String, Value> =
-            Self::keys(generator).into_iter().flatten().collect();
+        let mut properties = Map::new();
+        for (kind, keys) in Self::KINDS.iter().zip(Self::keys(generator)) {
+            for (key, mut schema) in keys {
+                schema["x-kinds"] = json!([kind]);
+                let known = properties.entry(key).or_insert(json!(null));
+                match known["x-kinds"].as_array_mut() {
+                    Some(kinds) => kinds.push(json!(kind)),
+                    None => *known = schema,
+                }
+            }
+        }
         let kind = json_schema!({
             "description": "The mechanism; keys that it does not have are ignored.",
             "enum": Self::KINDS,
@@ -246,5 +251,7 @@ fn keys_of<C: MechanismConfig>(generator: &mut SchemaGenerator) -> Map<String, V
     }
 }
 
+#[cfg(test)]
+mod mean;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, TensorData};
 use kvt_ops::{Key, Phase};
-use serde_json::json;
 
 use super::mean::MeanConfig;
 use super::*;
@@ -91,7 +90,15 @@ fn a_key_has_one_schema_in_all_its_kinds() {
     }
     let schema = AttentionConfig::json_schema(&mut SchemaGenerator::default()).to_value();
     for (key, value) in &known {
-        assert_eq!(schema["properties"][key], *value);
+        let mut property = schema["properties"][key].clone();
+        let kinds = property.as_object_mut().unwrap().remove("x-kinds").unwrap();
+        assert_eq!(property, *value);
+        let expected = match key.as_str() {
+            "temperature" => json!(["dense", "knn"]),
+            "gain" => json!(["mean"]),
+            _ => json!(["knn"]),
+        };
+        assert_eq!(kinds, expected, "{key}");
     }
     assert_eq!(
         schema["properties"]["kind"]["enum"],
@@ -136,7 +143,7 @@ fn a_list_has_one_entry_per_stage_or_one_for_all() {
     }
     assert_eq!(
         list.at_stage(0, 3).unwrap_err().to_string(),
-        "`neighbors` has 2 entries for 3 stages: give one entry for all stages, or one per stage"
+        "`neighbors` has 2 entries, but the number of stages is 3: give one entry for all stages, or one per stage"
     );
     assert!(list.at_stage(2, 2).is_err());
     // A place is one stage.

@@ -186,3 +186,22 @@ fn sizes_that_describe_no_model_are_refused() {
     // Meaningless, but no panic.
     assert_eq!(empty.summary().stages.len(), 0);
 }
+
+#[test]
+fn attention_knows_where_it_stands() {
+    let mut config = named("pit_b_distilled_224");
+    config.common.attn_drop = 0.25;
+    let places: Vec<_> = config.stages().iter().map(|stage| stage.place).collect();
+    let place = |grid: usize, heads| Place {
+        queries: 2 + grid * grid,
+        keys: 2 + grid * grid,
+        heads,
+        head_dim: 64,
+        prefix: 2,
+        grid: Some([grid, grid]),
+        bias: false,
+        mask: false,
+        dropout: 0.25,
+    };
+    assert_eq!(places, [place(31, 4), place(16, 8), place(8, 16)]);
+}

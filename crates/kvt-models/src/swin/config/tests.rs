@@ -209,3 +209,24 @@ fn overrides_that_do_not_fit_are_refused() {
         .contains("`neighbors` has 2 entries, but the model has 4 stages")
     );
 }
+
+/// In a window, with the table's bias; the last map is a single window, which is not shifted.
+#[test]
+fn attention_knows_where_it_stands() {
+    let mut config = tiny();
+    config.common.attn_drop = 0.25;
+    let places: Vec<_> = config.stages().map(|stage| stage.place()).collect();
+    let place = |heads, mask| Place {
+        queries: 49,
+        keys: 49,
+        heads,
+        head_dim: 32,
+        prefix: 0,
+        grid: Some([7, 7]),
+        bias: true,
+        mask,
+        dropout: 0.25,
+    };
+    let expected = [(3, true), (6, true), (12, true), (24, false)];
+    assert_eq!(places, expected.map(|(heads, mask)| place(heads, mask)));
+}
