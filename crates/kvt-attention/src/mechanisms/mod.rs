@@ -76,9 +76,9 @@ macro_rules! mechanisms {
                 }
             }
 
-            /// The keys of each kind, and the schema of each key.
-            fn keys(generator: &mut SchemaGenerator) -> Vec<Map<String, Value>> {
-                Vec::from([$($(#[$cfg])* keys_of::<$config>(generator)),+])
+            /// The schema of each kind's settings.
+            fn schemas(generator: &mut SchemaGenerator) -> Vec<Schema> {
+                Vec::from([$($(#[$cfg])* <$config>::json_schema(generator)),+])
             }
 
             /// The number of stages that the lists among the settings are for; 1 if there are no lists.
@@ -216,38 +216,33 @@ impl JsonSchema for AttentionConfig {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut properties = Map::new();
-        for (kind, keys) in Self::KINDS.iter().zip(Self::keys(generator)) {
-            for (key, mut schema) in keys {
-                schema["x-kinds"] = json!([kind]);
-                let known = properties.entry(key).or_insert(json!(null));
-                match known["x-kinds"].as_array_mut() {
-                    Some(kinds) => kinds.push(json!(kind)),
-                    None => *known = schema,
+        let (mut kinds, mut properties) = (Vec::new(), Map::new());
+        for (kind, schema) in Self::KINDS.iter().zip(Self::schemas(generator)) {
+            kinds.push(json!({ "const": kind, "description": schema.get("description") }));
+            let keys = schema.get("properties").and_then(Value::as_object);
+            for (key, schema) in keys.into_iter().flatten() {
+                let known = properties.entry(key.clone()).or_insert_with(|| {
+                    let mut schema = schema.clone();
+                    schema["x-kinds"] = json!([]);
+                    schema
+                });
+                if let Some(kinds) = known["x-kinds"].as_array_mut() {
+                    kinds.push(json!(kind));
                 }
             }
         }
-        let kind = json_schema!({
-            "description": "The mechanism; keys that it does not have are ignored.",
-            "enum": Self::KINDS,
+        let kind = json!({
+            "description": "The mechanism. Keys that it does not have are ignored.",
+            "oneOf": kinds,
             "default": DenseConfig::KIND,
         });
-        properties.insert("kind".to_owned(), kind.to_value());
+        properties.insert("kind".to_owned(), kind);
         json_schema!({
             "description": "How every attention layer mixes its tokens.",
             "type": "object",
             "properties": properties,
             "additionalProperties": false,
         })
-    }
-}
-
-/// The keys of one kind, and the schema of each key.
-fn keys_of<C: MechanismConfig>(generator: &mut SchemaGenerator) -> Map<String, Value> {
-    let mut schema = C::json_schema(generator);
-    match schema.remove("properties") {
-        Some(Value::Object(keys)) => keys,
-        _ => Map::new(),
     }
 }
 
