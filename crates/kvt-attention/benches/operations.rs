@@ -8,7 +8,7 @@ use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, TensorData};
 use divan::{Bencher, black_box};
-use kvt_attention::{Attention, Neighbors, Score, attend};
+use kvt_attention::{Neighbors, Score, SoftmaxAttention, attend};
 use kvt_ops::{
     Key, depthwise_conv2d, gelu, knn_softmax, layer_norm, linear, linear_add, square_sum,
 };
@@ -51,7 +51,7 @@ fn both<const D: usize, const O: usize>(
 #[divan::bench(args = [TOKENS, 100])]
 fn attention(bencher: Bencher<'_, '_>, kept: usize) {
     let attention = Neighbors::count(kept)
-        .map(Attention::knn)
+        .map(SoftmaxAttention::knn)
         .unwrap_or_default();
     let [k, v] = [(); 2].map(|()| random([BATCH, HEADS, TOKENS, DIM / HEADS]));
     both(bencher, [BATCH, HEADS, TOKENS, DIM / HEADS], |q| {

@@ -1,23 +1,31 @@
-//! k-NN scaled dot-product attention for Burn: each query keeps only its k best keys
-//! (KVT: k-NN Attention for Boosting Vision Transformers, ECCV 2022).
+#![doc = include_str!("../README.md")]
 //!
+//! # What is where
+//! - [`MultiHeadAttention`]: a Burn module with its projections, made from a [`MultiHeadAttentionConfig`].
+//! - [`AttentionConfig`]: the kinds of attention with their settings, checked at a [`Place`], costed and made
+//!   there. Each kind is a [`MechanismConfig`] that makes a [`Mechanism`]; [`Mixer`] is any of them.
+//! - [`SoftmaxAttention`], [`attend`] and [`attend_unchecked`]: softmax attention from q, k, v to an output.
 //! - [`Neighbors`]: how many keys a query keeps.
-//! - [`Attention`], [`attend`] and [`attend_unchecked`]: from q, k, v to an output.
-//! - [`MultiHeadAttention`]: the same as a Burn module with its projections.
-//!
-//! # Semantics of the selection
-//! Of a row of `n` scores exactly `min(k, n)` survive; of equal scores the lower index does, and
-//! -0 equals +0. The selection is made on f32 values: half types are widened before scores are made. A hidden key ranks below every visible
-//! one, and its weight is zero even if it fills up a row with fewer than k visible keys. `k >= n`
-//! gives bit for bit the dense result of that implementation: it is the same code. A row that
-//! holds a NaN or +inf, or that has no visible key, gives NaN throughout. Gradients flow through the survivors only.
 
-mod attention;
-mod module;
+mod cost;
+mod dropout;
+mod error;
+mod init;
+mod mechanism;
+mod mechanisms;
+mod multi_head;
 mod neighbors;
+mod per_stage;
+mod softmax;
 
-pub use attention::{
-    Attention, AttentionError, Dropout, Implementation, Score, Selection, attend, attend_unchecked,
-};
-pub use module::MultiHeadAttention;
+pub use cost::{Cost, Macs};
+pub use dropout::Dropout;
+pub use error::AttentionError;
+pub use init::{BurnInit, Law, ParamInit};
+pub use kvt_ops::{Key, Phase};
+pub use mechanism::{Context, Mechanism, MechanismConfig, Place, Score};
+pub use mechanisms::{AttentionConfig, DenseConfig, KnnConfig, Mixer};
+pub use multi_head::{MultiHeadAttention, MultiHeadAttentionConfig};
 pub use neighbors::{Neighbors, NeighborsError};
+pub use per_stage::PerStage;
+pub use softmax::{Implementation, Selection, SoftmaxAttention, attend, attend_unchecked};

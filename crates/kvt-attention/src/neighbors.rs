@@ -1,14 +1,18 @@
 //! How many keys a query keeps.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroUsize;
 
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// How many of its keys a query keeps. Resolved against the number of keys when the attention
 /// runs, so that one setting serves every image size and every stage.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+///
+/// In a configuration an integer is a count and a float a share; all keys are the share 1.0.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Neighbors {
     /// All keys: dense attention.
     All,
@@ -74,6 +78,60 @@ impl fmt::Display for Neighbors {
     }
 }
 
+impl Serialize for Neighbors {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::All => serializer.serialize_f64(1.0),
+            Self::Count(count) => count.serialize(serializer),
+            Self::Fraction(share) => serializer.serialize_f64(*share),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Neighbors {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Number;
+
+        impl Visitor<'_> for Number {
+            type Value = Neighbors;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a count of at least 1, or a share of the keys in (0, 1]")
+            }
+
+            fn visit_u64<E: Error>(self, count: u64) -> Result<Neighbors, E> {
+                let count = usize::try_from(count).unwrap_or(usize::MAX);
+                Neighbors::count(count).map_err(E::custom)
+            }
+
+            fn visit_i64<E: Error>(self, count: i64) -> Result<Neighbors, E> {
+                self.visit_u64(u64::try_from(count).unwrap_or(0))
+            }
+
+            fn visit_f64<E: Error>(self, share: f64) -> Result<Neighbors, E> {
+                Neighbors::fraction(share).map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_any(Number)
+    }
+}
+
+impl JsonSchema for Neighbors {
+    fn schema_name() -> Cow<'static, str> {
+        "Neighbors".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [
+                { "type": "integer", "minimum": 1 },
+                { "type": "number", "exclusiveMinimum": 0, "maximum": 1 },
+            ]
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -108,5 +166,29 @@ mod tests {
             );
         }
         assert!(Neighbors::fraction(f64::NAN).is_err());
+    }
+
+    /// As TOML writes them: the type of the number decides.
+    #[test]
+    fn an_integer_is_a_count_and_a_float_a_share() {
+        for (text, neighbors) in [
+            ("1", Neighbors::count(1).unwrap()),
+            ("100", Neighbors::count(100).unwrap()),
+            ("1.0", Neighbors::fraction(1.0).unwrap()),
+            ("0.5", Neighbors::fraction(0.5).unwrap()),
+        ] {
+            assert_eq!(serde_json::from_str::<Neighbors>(text).unwrap(), neighbors);
+            assert_eq!(serde_json::to_string(&neighbors).unwrap(), text);
+        }
+        assert_eq!(serde_json::to_string(&Neighbors::All).unwrap(), "1.0");
+        for (text, message) in [
+            ("0", "keeps no key"),
+            ("-3", "keeps no key"),
+            ("1.5", "no share"),
+            ("\"half\"", "a count of at least 1, or a share"),
+        ] {
+            let error = serde_json::from_str::<Neighbors>(text).unwrap_err();
+            assert!(error.to_string().contains(message), "{text}: {error}");
+        }
     }
 }

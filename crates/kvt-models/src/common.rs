@@ -1,5 +1,7 @@
 //! Sizes and settings that all families have.
 
+use kvt_attention::Place;
+
 use crate::error::ModelError;
 use crate::overrides::ModelOverrides;
 use crate::stages::StageConfig;
@@ -73,8 +75,13 @@ impl CommonConfig {
         }
     }
 
-    /// Refuses stages of `dim` channels whose blocks cannot be made.
-    pub(crate) fn validate_stage(&self, dim: usize, stage: &StageConfig) -> Result<(), ModelError> {
+    /// Refuses stages of `dim` channels whose blocks, with attention at `place`, cannot be made.
+    pub(crate) fn validate_stage(
+        &self,
+        dim: usize,
+        stage: &StageConfig,
+        place: &Place,
+    ) -> Result<(), ModelError> {
         validate::sizes(&[
             ("embed_dim", dim),
             ("depth", stage.depth),
@@ -82,7 +89,7 @@ impl CommonConfig {
         ])?;
         validate::whole_heads(dim, stage.num_heads)?;
         validate::mlp(self.block(dim).hidden, self.mlp_ratio)?;
-        Ok(stage.attention.validate()?)
+        Ok(stage.attention.validate_at(place)?)
     }
 }
 

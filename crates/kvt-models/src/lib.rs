@@ -25,8 +25,9 @@ pub mod weights;
 
 pub use common::CommonConfig;
 pub use error::ModelError;
+pub use kvt_attention::Macs;
 pub use model::{Logits, Model, Parameter};
 pub use overrides::ModelOverrides;
 pub use registry::{ModelConfig, names};
 pub use stages::StagesConfig;
-pub use summary::{Macs, StageSummary, Summary};
+pub use summary::{StageSummary, Summary};

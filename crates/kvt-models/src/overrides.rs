@@ -1,6 +1,6 @@
 //! What a run may change about a named model.
 
-use kvt_attention::Attention;
+use kvt_attention::AttentionConfig;
 
 use crate::error::ModelError;
 
@@ -35,8 +35,9 @@ pub struct ModelOverrides {
     pub drop_path: Option<f64>,
     /// Dropout of the attention weights, in [0, 1).
     pub attn_drop: Option<f64>,
-    /// One attention for all stages, or one per stage; empty keeps the model's own.
-    pub attention: Vec<Attention>,
+    /// One attention for all stages, or one per stage, as [`AttentionConfig::per_stage`] makes them; empty
+    /// keeps the model's own.
+    pub attention: Vec<AttentionConfig>,
 }
 
 impl ModelOverrides {
@@ -70,14 +71,18 @@ impl ModelOverrides {
 
     /// The attention of each stage. A list of another length is refused by
     /// [`ModelConfig::with`](crate::ModelConfig::with), which knows the stages' key counts.
-    pub(crate) fn attentions(&self, own: &[Attention], stages: usize) -> Vec<Attention> {
+    pub(crate) fn attentions(
+        &self,
+        own: &[AttentionConfig],
+        stages: usize,
+    ) -> Vec<AttentionConfig> {
         let given = if self.attention.is_empty() {
             own
         } else {
             &self.attention
         };
         match given.first() {
-            Some(first) if given.len() != stages => vec![*first; stages],
+            Some(first) if given.len() != stages => vec![first.clone(); stages],
             _ => given.to_vec(),
         }
     }

@@ -1,6 +1,6 @@
 //! What the stages of a hierarchical model are told.
 
-use kvt_attention::Attention;
+use kvt_attention::AttentionConfig;
 
 use crate::error::ModelError;
 use crate::overrides::{self, ModelOverrides};
@@ -14,18 +14,18 @@ pub struct StagesConfig {
     /// Attention heads of each stage; each divides the channels.
     pub num_heads: Vec<usize>,
     /// The attention of the blocks of each stage.
-    pub attention: Vec<Attention>,
+    pub attention: Vec<AttentionConfig>,
 }
 
 /// The entries for one stage.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StageConfig {
     /// Blocks.
     pub depth: usize,
     /// Attention heads.
     pub num_heads: usize,
-    /// How a query attends.
-    pub attention: Attention,
+    /// The attention of the blocks.
+    pub attention: AttentionConfig,
 }
 
 impl StagesConfig {
@@ -34,7 +34,7 @@ impl StagesConfig {
         Self {
             depth: depth.to_vec(),
             num_heads: num_heads.to_vec(),
-            attention: vec![Attention::dense(); depth.len()],
+            attention: vec![AttentionConfig::dense(); depth.len()],
         }
     }
 
@@ -46,10 +46,10 @@ impl StagesConfig {
     /// The stages, first to last.
     pub(crate) fn iter(&self) -> impl Iterator<Item = StageConfig> {
         let lists = self.depth.iter().zip(&self.num_heads).zip(&self.attention);
-        lists.map(|((&depth, &num_heads), &attention)| StageConfig {
+        lists.map(|((&depth, &num_heads), attention)| StageConfig {
             depth,
             num_heads,
-            attention,
+            attention: attention.clone(),
         })
     }
 

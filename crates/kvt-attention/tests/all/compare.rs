@@ -1,7 +1,7 @@
 //! Problems on devices, beside their naive solutions.
 
 use burn::tensor::{Bool, DType, Device, Tensor, TensorData};
-use kvt_attention::{Attention, Implementation, Neighbors, Score, attend};
+use kvt_attention::{Implementation, Neighbors, Score, SoftmaxAttention, attend};
 
 use crate::devices::{tensor, values};
 use crate::naive::{Inputs, NAMES, Sizes, worst};
@@ -37,10 +37,10 @@ impl Case {
         Self { dtype, ..self }
     }
 
-    pub(crate) fn attention(&self) -> Attention {
-        Attention {
+    pub(crate) fn attention(&self) -> SoftmaxAttention {
+        SoftmaxAttention {
             implementation: self.implementation,
-            ..Attention::knn(Neighbors::count(self.kept).unwrap())
+            ..SoftmaxAttention::knn(Neighbors::count(self.kept).unwrap())
         }
     }
 

@@ -1,7 +1,7 @@
 //! Attention dropout in the module: its rate, its key, and nothing else.
 
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Attention, MultiHeadAttention};
+use kvt_attention::{MultiHeadAttention, MultiHeadAttentionConfig};
 use kvt_ops::{Key, Phase};
 
 use crate::devices::{devices, tensor, values};
@@ -19,9 +19,11 @@ const RATE: f64 = 0.3;
 fn even(device: &Device, attn_drop: f64) -> MultiHeadAttention {
     let values = [[0.0; 2 * WIDTH].as_slice(), &[1.0; WIDTH]].concat();
     let bias = tensor(&values, [3 * WIDTH], device);
-    let qkv = layer(Tensor::zeros([WIDTH, 3 * WIDTH], device), Some(bias));
-    let proj = identity(WIDTH, device);
-    MultiHeadAttention::new(qkv, proj, HEADS, Attention::dense(), attn_drop)
+    let config = MultiHeadAttentionConfig::new(WIDTH, HEADS).with_dropout(attn_drop);
+    let mut module = config.init(device).unwrap();
+    module.qkv = layer(Tensor::zeros([WIDTH, 3 * WIDTH], device), Some(bias));
+    module.proj = identity(WIDTH, device);
+    module
 }
 
 fn output(device: &Device, attn_drop: f64, phase: Phase) -> Vec<f32> {

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use burn::tensor::{Bool, Device, Tensor};
-use kvt_attention::{Attention, Implementation, Neighbors, Score, Selection, attend};
+use kvt_attention::{Implementation, Neighbors, Score, Selection, SoftmaxAttention, attend};
 use safetensors::SafeTensors;
 use serde_json::Value;
 
@@ -62,14 +62,14 @@ impl Case {
         Some(bools(&data, view.shape().try_into().unwrap(), device))
     }
 
-    fn attention(&self, implementation: Implementation) -> Attention {
+    fn attention(&self, implementation: Implementation) -> SoftmaxAttention {
         let config = &self.config;
         let neighbors = match config["kind"].as_str().unwrap() {
             "dense" => Neighbors::All,
             "knn" => Neighbors::count(config["neighbors"].as_u64().unwrap() as usize).unwrap(),
             other => panic!("{}: kind {other}", self.name),
         };
-        Attention {
+        SoftmaxAttention {
             neighbors,
             selection: serde_json::from_value(config["selection"].clone()).unwrap(),
             implementation,
@@ -107,7 +107,7 @@ fn forward_and_gradients_match_pytorch() {
     }
 }
 
-fn run(case: &Case, attention: &Attention, device_name: &str, device: &Device) {
+fn run(case: &Case, attention: &SoftmaxAttention, device_name: &str, device: &Device) {
     let device = device.clone().autodiff();
     let label = format!("{} {:?} {device_name}", case.name, attention.implementation);
     let input = |name| case.tensor(name, &device).unwrap().require_grad();

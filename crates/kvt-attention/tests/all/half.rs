@@ -2,7 +2,7 @@
 
 use burn::tensor::{DType, Device, Tensor};
 use kvt_attention::{
-    Attention, AttentionError, Dropout, Implementation, Neighbors, Score, Selection, attend,
+    AttentionError, Dropout, Implementation, Neighbors, Score, Selection, SoftmaxAttention, attend,
 };
 use kvt_ops::Key;
 
@@ -101,10 +101,10 @@ fn the_kept_keys_are_those_of_exact_scores() {
             for selection in [Selection::DotProduct, Selection::Euclidean] {
                 let expected = kept_by_sorting(selection);
                 for implementation in Implementation::ALL {
-                    let attention = Attention {
+                    let attention = SoftmaxAttention {
                         selection,
                         implementation,
-                        ..Attention::knn(Neighbors::count(KEPT).unwrap())
+                        ..SoftmaxAttention::knn(Neighbors::count(KEPT).unwrap())
                     };
                     if attention.validate().is_err() {
                         continue;
@@ -186,7 +186,7 @@ fn types_that_do_not_fit_are_named() {
             bias: bias.map(|dtype| make(dtype, [1, 1, 3, 3])),
             mask: None,
         };
-        attend(q, k, v, score, 1.0, &Attention::dense(), None).unwrap_err()
+        attend(q, k, v, score, 1.0, &SoftmaxAttention::dense(), None).unwrap_err()
     };
     let (f16, f32, f64) = (DType::F16, DType::F32, DType::F64);
     for (inputs, bias, expected) in [
@@ -221,6 +221,6 @@ fn types_that_do_not_fit_are_named() {
 fn modules_are_told_that_f64_is_not_computed_in() {
     let x = Tensor::<4>::zeros([1, 1, 2, 4], &Device::flex()).cast(DType::F64);
     let score = Score::default();
-    let dense = Attention::dense();
+    let dense = SoftmaxAttention::dense();
     let _ = kvt_attention::attend_unchecked(x.clone(), x.clone(), x, score, 1.0, &dense, None);
 }

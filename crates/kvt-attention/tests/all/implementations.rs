@@ -2,7 +2,7 @@
 
 use burn::tensor::{Device, Tensor};
 use kvt_attention::{
-    Attention, AttentionError, Dropout, Implementation, Neighbors, Score, Selection, attend,
+    AttentionError, Dropout, Implementation, Neighbors, Score, Selection, SoftmaxAttention, attend,
 };
 use kvt_ops::Key;
 
@@ -20,10 +20,10 @@ fn qkv(queries: usize, keys: usize, device: &Device) -> [Tensor<4>; 3] {
     [make(queries, 1), make(keys, 2), make(keys, 3)]
 }
 
-fn with(implementation: Implementation, neighbors: usize) -> Attention {
-    Attention {
+fn with(implementation: Implementation, neighbors: usize) -> SoftmaxAttention {
+    SoftmaxAttention {
         implementation,
-        ..Attention::knn(Neighbors::count(neighbors).unwrap())
+        ..SoftmaxAttention::knn(Neighbors::count(neighbors).unwrap())
     }
 }
 
@@ -72,7 +72,7 @@ fn hidden_keys_are_never_kept_before_visible_ones() {
             visible(&v),
             Score::default(),
             0.35,
-            &Attention::dense(),
+            &SoftmaxAttention::dense(),
             None,
         );
         let expected = values(expected.unwrap());
@@ -83,7 +83,7 @@ fn hidden_keys_are_never_kept_before_visible_ones() {
                 Implementation::Gathered,
             ] {
                 for neighbors in [4, 6, 10] {
-                    let attention = Attention {
+                    let attention = SoftmaxAttention {
                         selection,
                         ..with(implementation, neighbors)
                     };
@@ -157,7 +157,7 @@ fn a_broken_bias_spoils_its_row_and_no_other() {
                     bias: Some(tensor(&bias, [1, 1, queries, keys], &device)),
                     mask: None,
                 };
-                let attention = Attention {
+                let attention = SoftmaxAttention {
                     selection,
                     ..with(implementation, 2)
                 };
@@ -186,7 +186,7 @@ fn euclidean_selection_is_the_dot_products_where_keys_have_one_norm() {
         let norm = k.clone().powf_scalar(2.0).sum_dim(3).sqrt();
         let k = k / norm;
         let run = |selection| {
-            let attention = Attention {
+            let attention = SoftmaxAttention {
                 selection,
                 ..with(Implementation::Masked, 5)
             };
@@ -223,7 +223,7 @@ fn dropout_is_keyed_and_keeps_the_mean() {
             probability: 0.25,
             key: Key::new(key),
         });
-        let attention = Attention::knn(Neighbors::fraction(0.5).unwrap());
+        let attention = SoftmaxAttention::knn(Neighbors::fraction(0.5).unwrap());
         values(
             attend(
                 q.clone(),
@@ -272,8 +272,8 @@ fn attention_over_strided_views() {
 fn shapes_that_do_not_fit_are_named() {
     let device = Device::flex();
     let zeros = |shape| Tensor::<4>::zeros(shape, &device);
-    let dense = Attention::dense();
-    let run = |q, k, v, score, attention: &Attention| {
+    let dense = SoftmaxAttention::dense();
+    let run = |q, k, v, score, attention: &SoftmaxAttention| {
         attend(zeros(q), zeros(k), zeros(v), score, 1.0, attention, None).unwrap_err()
     };
     let error = run(
@@ -322,11 +322,11 @@ fn shapes_that_do_not_fit_are_named() {
         "{error}"
     );
     for attention in [
-        Attention {
+        SoftmaxAttention {
             temperature: 0.0,
             ..dense
         },
-        Attention {
+        SoftmaxAttention {
             selection: Selection::Euclidean,
             ..with(Implementation::Fused, 2)
         },

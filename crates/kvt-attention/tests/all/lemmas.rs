@@ -2,7 +2,7 @@
 //! scaling, redone with our attention on the constructions of `scripts/reference/lemmas.py`.
 
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Attention, Neighbors, Score, attend};
+use kvt_attention::{Neighbors, Score, SoftmaxAttention, attend};
 use kvt_ops::Key;
 use serde_json::Value;
 
@@ -66,7 +66,7 @@ impl Lemma1 {
             head(v),
             Score::default(),
             (self.d as f64).powf(-0.5),
-            &Attention::knn(kept),
+            &SoftmaxAttention::knn(kept),
             None,
         )
         .unwrap()
@@ -189,7 +189,7 @@ fn lemma_2_the_error_is_smallest_at_the_relevant_count() {
                 x.clone(),
                 Score::default(),
                 (d as f64).powf(-0.5),
-                &Attention::knn(Neighbors::count(k).unwrap()),
+                &SoftmaxAttention::knn(Neighbors::count(k).unwrap()),
                 None,
             );
             let mut out = values(out.unwrap());
@@ -249,7 +249,7 @@ fn needed_share(query: &[f32], keys: &[f32], relevant: usize, device: &Device) -
     // Values that show which keys were kept: one column per key.
     let v = Tensor::<2>::eye(n, device).reshape([1, 1, n, n]);
     let keeps_all = |count: usize| {
-        let attention = Attention::knn(Neighbors::count(count).unwrap());
+        let attention = SoftmaxAttention::knn(Neighbors::count(count).unwrap());
         // A small scale: the weights must not underflow.
         let out = attend(
             q.clone(),

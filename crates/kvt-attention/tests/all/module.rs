@@ -3,7 +3,7 @@
 use burn::module::Param;
 use burn::nn::Linear;
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Attention, MultiHeadAttention, Neighbors};
+use kvt_attention::{AttentionConfig, MultiHeadAttentionConfig, Neighbors};
 use kvt_ops::Phase;
 
 use crate::devices::{devices, tensor, values};
@@ -124,9 +124,11 @@ impl Projected {
         let device = device.clone().autodiff();
         let x = tensor(&self.x, [images, tokens, width], &device).require_grad();
         let weight = tensor(&self.weight, [width, 3 * width], &device).require_grad();
-        let attention = Attention::knn(Neighbors::count(kept).unwrap());
-        let qkv = layer(weight, None);
-        let module = MultiHeadAttention::new(qkv, identity(width, &device), heads, attention, 0.0);
+        let attention = AttentionConfig::knn(Neighbors::count(kept).unwrap());
+        let config = MultiHeadAttentionConfig::new(width, heads).with_attention(attention);
+        let mut module = config.init(&device).unwrap();
+        module.qkv = layer(weight, None);
+        module.proj = identity(width, &device);
         let out = module.forward(x.clone(), Phase::Eval);
         let probe = tensor(&self.probe, [images, tokens, width], &device);
         let grads = (out.clone() * probe).sum().backward();

@@ -2,7 +2,7 @@
 //! shapes, numbers of neighbours and types.
 
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Attention, Implementation, Neighbors, Score, attend, attend_unchecked};
+use kvt_attention::{Implementation, Neighbors, Score, SoftmaxAttention, attend, attend_unchecked};
 use proptest::prelude::*;
 
 use crate::compare::{Case, neighbors};
@@ -106,9 +106,9 @@ fn large_scores_lose_nothing() {
     for (name, device) in devices() {
         let device = device.autodiff();
         for implementation in [Implementation::Fused, Implementation::Flash] {
-            let attention = Attention {
+            let attention = SoftmaxAttention {
                 implementation,
-                ..Attention::knn(Neighbors::count(2).unwrap())
+                ..SoftmaxAttention::knn(Neighbors::count(2).unwrap())
             };
             let q = tensor(&[1000.0], [1, 1, 1, 1], &device).require_grad();
             let k = tensor(&[1000.0, 999.0, 1000.0], [1, 1, 3, 1], &device).require_grad();
@@ -134,9 +134,9 @@ fn broken_rows_spoil_what_they_touch() {
         let device = device.autodiff();
         for implementation in [Implementation::Fused, Implementation::Flash] {
             for bad in [f32::NAN, f32::INFINITY] {
-                let attention = Attention {
+                let attention = SoftmaxAttention {
                     implementation,
-                    ..Attention::knn(Neighbors::count(2).unwrap())
+                    ..SoftmaxAttention::knn(Neighbors::count(2).unwrap())
                 };
                 let q = tensor(&[1.0, bad, 2.0], [1, 1, 3, 1], &device).require_grad();
                 let k = tensor(&[1.0, 2.0, 3.0, 4.0], [1, 1, 4, 1], &device).require_grad();
@@ -184,7 +184,7 @@ fn modules_are_told_what_does_not_fit() {
     let device = Device::flex();
     let q = Tensor::<4>::ones([1, 1, 4, 8], &device);
     let k = Tensor::<4>::ones([1, 1, 6, 4], &device);
-    let attention = Attention::dense();
+    let attention = SoftmaxAttention::dense();
     let _ = attend_unchecked(q, k.clone(), k, Score::default(), 1.0, &attention, None);
 }
 
@@ -200,7 +200,7 @@ fn views_are_read_where_they_lie() {
     let copy = tensor(&values(view.clone()), [2, 3, 9, 8], &device);
     let shared = tensor(&data[..2 * 9 * 8], [2, 1, 9, 8], &device).expand([2, 3, 9, 8]);
     let shared_copy = tensor(&values(shared.clone()), [2, 3, 9, 8], &device);
-    let attention = Attention::knn(Neighbors::count(4).unwrap());
+    let attention = SoftmaxAttention::knn(Neighbors::count(4).unwrap());
     let run = |q: &Tensor<4>, k: &Tensor<4>| {
         let out = attend(
             q.clone(),
@@ -220,7 +220,7 @@ fn views_are_read_where_they_lie() {
 #[test]
 fn one_tensor_may_be_all_three_and_empty() {
     let device = Device::flex().autodiff();
-    let attention = Attention::knn(Neighbors::count(2).unwrap());
+    let attention = SoftmaxAttention::knn(Neighbors::count(2).unwrap());
     let plain = Score::default;
     let x = Tensor::<4>::from_data([[[[1.0f32, -1.0], [0.5, 2.0], [0.0, 1.0]]]], &device);
     let run = |q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>| {

@@ -1,7 +1,7 @@
 //! Inputs whose values do not lie side by side, against copies in which they do.
 
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Attention, Neighbors, Score, attend};
+use kvt_attention::{Neighbors, Score, SoftmaxAttention, attend};
 
 use crate::devices::{tensor, values};
 
@@ -18,7 +18,7 @@ fn input(shape: [usize; 4], seed: usize, device: &Device) -> Tensor<4> {
 /// Output and the gradients of q, k and v as they are given.
 fn run(inputs: [Tensor<4>; 3]) -> Vec<Vec<f32>> {
     let [q, k, v] = inputs.map(|x| x.detach().require_grad());
-    let attention = Attention::knn(Neighbors::count(7).unwrap());
+    let attention = SoftmaxAttention::knn(Neighbors::count(7).unwrap());
     let (a, b, c) = (q.clone(), k.clone(), v.clone());
     let out = attend(a, b, c, Score::default(), 0.3, &attention, None).unwrap();
     let probe = input(out.dims(), 9, &out.device());

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_attention::{Attention, Dropout, Score, attend_unchecked};
+use kvt_attention::{Context, Mechanism, Mixer, Place};
 use kvt_ops::{Phase, linear, linear_add};
 
 use super::stage::StageSize;
@@ -20,15 +20,12 @@ pub(super) struct ConvAttention {
     proj_k: Linear,
     proj_v: Linear,
     proj: Linear,
+    mixer: Mixer,
     /// Tokens along a side of the map.
     #[module(skip)]
     grid: usize,
     #[module(skip)]
-    num_heads: usize,
-    #[module(skip)]
-    attention: Attention,
-    #[module(skip)]
-    attn_drop: f64,
+    place: Place,
 }
 
 /// A convolution of each channel on its own, normalised over the batch.
@@ -56,7 +53,7 @@ impl ConvProjection {
 
 impl ConvAttention {
     pub(super) fn new(init: &Init<'_>, size: &StageSize) -> Self {
-        let dim = size.block.dim;
+        let (dim, place) = (size.block.dim, size.place());
         let conv = |name, stride| ConvProjection::new(&init.child(name), size.projection(stride));
         let linear = |name, bias| init.linear(name, dim, dim, bias);
         Self {
@@ -67,10 +64,9 @@ impl ConvAttention {
             proj_k: linear("proj_k", size.block.qkv_bias),
             proj_v: linear("proj_v", size.block.qkv_bias),
             proj: linear("proj", true),
+            mixer: size.config.attention.init(&place, &init.child("mixer")),
             grid: size.grid,
-            num_heads: size.config.num_heads,
-            attention: size.config.attention,
-            attn_drop: size.attn_drop,
+            place,
         }
     }
 
@@ -94,17 +90,19 @@ impl ConvAttention {
             let projected = linear(layer, all);
             let [_, tokens, _] = projected.dims();
             projected
-                .reshape([batch, tokens, self.num_heads, dim / self.num_heads])
+                .reshape([batch, tokens, self.place.heads, self.place.head_dim])
                 .swap_dims(1, 2)
         };
-        let x = attend_unchecked(
+        // The original scales by all channels, not by those of a head.
+        let context = Context {
+            scale: (dim as f64).powf(-0.5),
+            ..self.place.context(phase)
+        };
+        let x = self.mixer.attend(
             project(&self.conv_proj_q, &self.proj_q),
             project(&self.conv_proj_k, &self.proj_k),
             project(&self.conv_proj_v, &self.proj_v),
-            Score::default(),
-            (dim as f64).powf(-0.5),
-            &self.attention,
-            Dropout::in_phase(phase, self.attn_drop),
+            context,
         );
         x.swap_dims(1, 2).reshape([batch, tokens, dim])
     }

@@ -1,5 +1,7 @@
 //! Sizes of a CvT, and what they cost.
 
+use kvt_attention::Macs;
+
 use super::Cvt;
 use super::stage::StageSize;
 use crate::architecture::Architecture;
@@ -8,7 +10,7 @@ use crate::error::ModelError;
 use crate::layers::ConvSettings;
 use crate::overrides::{self, ModelOverrides};
 use crate::stages::StagesConfig;
-use crate::summary::{Macs, StageSummary, Summary};
+use crate::summary::{StageSummary, Summary};
 use crate::validate;
 
 /// Sizes and settings of a CvT.
@@ -137,7 +139,10 @@ impl Architecture for CvtConfig {
                 });
             }
             validate::tokens(stage.grid)?;
-            let valid = self.common.validate_stage(stage.block.dim, &stage.config);
+            let place = stage.place();
+            let valid = self
+                .common
+                .validate_stage(stage.block.dim, &stage.config, &place);
             valid.map_err(|error| error.in_stage(format!("stage{i}")))?;
         }
         Ok(())

@@ -1,11 +1,13 @@
 //! A stage of a CvT, and what it costs.
 
+use kvt_attention::{Macs, Place};
+
 use crate::layers::ConvSettings;
 use crate::stages::StageConfig;
-use crate::summary::{BlockSize, Macs, StageSummary};
+use crate::summary::{BlockSize, StageSummary};
 
 /// A stage, as its modules and their cost need it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct StageSize {
     pub block: BlockSize,
     pub config: StageConfig,
@@ -35,29 +37,41 @@ impl StageSize {
         }
     }
 
+    /// Where attention stands in the blocks.
+    pub(super) fn place(&self) -> Place {
+        let keys = self.projection(self.kv_stride).output_size(self.grid);
+        let tokens = self.prefix + self.grid.pow(2);
+        Place {
+            keys: self.prefix + keys.pow(2),
+            prefix: self.prefix,
+            grid: Some([self.grid; 2]),
+            dropout: self.attn_drop,
+            ..Place::new(tokens, self.block.dim, self.config.num_heads)
+        }
+    }
+
     /// Size and cost of the blocks and of the embedding before them.
     pub(super) fn summary(&self, stage: usize) -> StageSummary {
         let BlockSize { dim, hidden, .. } = self.block;
         let (queries, keys_and_values) = (self.projection(1), self.projection(self.kv_stride));
-        let tokens = self.prefix + self.grid.pow(2);
-        let keys = self.prefix + keys_and_values.output_size(self.grid).pow(2);
+        let place = self.place();
+        let (tokens, keys) = (place.queries, place.keys);
+        let attention = self.config.attention.cost(&place);
 
         let norm = 2 * dim;
         let projections = 3 * (queries.params() + norm);
         let embed = self.embed.params() + norm + self.prefix * dim;
         let convolutions = queries.macs(self.grid) + 2 * keys_and_values.macs(self.grid);
         let linear = 2 * (tokens + keys) * dim.pow(2) + 2 * tokens * dim * hidden;
-        let block = Macs {
-            linear: (convolutions + linear) as u64,
-            attention: 2 * (tokens * keys * dim) as u64,
-        };
+        let block = Macs::linear(convolutions + linear) + attention.macs;
         StageSummary {
             name: format!("stage{stage}"),
             depth: self.config.depth,
             tokens,
             keys,
-            k: self.config.attention.neighbors.resolve(keys),
-            params: self.config.depth * (self.block.params() + projections) + embed,
+            k: attention.kept,
+            params: self.config.depth * (self.block.params() + projections + attention.params)
+                + embed,
             macs: block * self.config.depth + Macs::linear(self.embed.macs(self.before)),
         }
     }

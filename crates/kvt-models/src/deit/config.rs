@@ -1,6 +1,6 @@
 //! Sizes of a DeiT, and what they cost.
 
-use kvt_attention::Attention;
+use kvt_attention::{AttentionConfig, Macs, Place};
 
 use super::Deit;
 use crate::architecture::Architecture;
@@ -8,7 +8,7 @@ use crate::common::CommonConfig;
 use crate::error::ModelError;
 use crate::overrides::{self, ModelOverrides};
 use crate::stages::StageConfig;
-use crate::summary::{BlockSize, Macs, StageSummary, Summary};
+use crate::summary::{BlockSize, StageSummary, Summary};
 use crate::validate;
 
 /// Sizes and settings of a DeiT.
@@ -27,7 +27,7 @@ pub struct DeitConfig {
     /// Whether there are a distillation token and its head.
     pub distilled: bool,
     /// The attention of all blocks.
-    pub attention: Attention,
+    pub attention: AttentionConfig,
 }
 
 impl DeitConfig {
@@ -53,6 +53,16 @@ impl DeitConfig {
     pub(super) fn block(&self) -> BlockSize {
         self.common.block(self.embed_dim)
     }
+
+    /// Where attention stands in a block.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            prefix: self.num_prefix_tokens(),
+            grid: Some([self.grid_size(); 2]),
+            dropout: self.common.attn_drop,
+            ..Place::new(self.tokens(), self.embed_dim, self.num_heads)
+        }
+    }
 }
 
 impl Architecture for DeitConfig {
@@ -69,7 +79,7 @@ impl Architecture for DeitConfig {
                 depth: 12,
                 num_heads,
                 distilled,
-                attention: Attention::dense(),
+                attention: AttentionConfig::dense(),
             })
         });
         configs.collect()
@@ -77,7 +87,7 @@ impl Architecture for DeitConfig {
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         overrides.refuse("DeiT", &["patch_stride", "window_size", "kv_stride"])?;
-        let attention = overrides.attention.first().copied();
+        let attention = overrides.attention.first().cloned();
         Ok(Self {
             common: self.common.with(overrides),
             patch_size: overrides.patch_size.unwrap_or(self.patch_size),
@@ -97,9 +107,10 @@ impl Architecture for DeitConfig {
         let stage = StageConfig {
             depth: self.depth,
             num_heads: self.num_heads,
-            attention: self.attention,
+            attention: self.attention.clone(),
         };
-        self.common.validate_stage(self.embed_dim, &stage)
+        self.common
+            .validate_stage(self.embed_dim, &stage, &self.place())
     }
 
     fn name(&self) -> String {
@@ -122,15 +133,15 @@ impl Architecture for DeitConfig {
         let (dim, tokens) = (self.embed_dim, self.tokens());
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
         let heads = self.num_prefix_tokens();
-        let block = self.block();
+        let (block, attention) = (self.block(), self.attention.cost(&self.place()));
         let blocks = StageSummary {
             name: "blocks".to_owned(),
             depth: self.depth,
             tokens,
             keys: tokens,
-            k: self.attention.neighbors.resolve(tokens),
-            params: self.depth * block.params(),
-            macs: block.macs(tokens, tokens) * self.depth,
+            k: attention.kept,
+            params: self.depth * (block.params() + attention.params),
+            macs: (block.macs(tokens) + attention.macs) * self.depth,
         };
 
         let patch_embed = (patch_inputs + 1) * dim;

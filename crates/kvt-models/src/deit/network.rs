@@ -10,7 +10,6 @@ use super::DeitConfig;
 use crate::architecture::Network;
 use crate::layers::{
     Activation, Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks,
-    multi_head_attention,
 };
 use crate::model::Logits;
 use crate::weights::pos_embed;
@@ -74,12 +73,11 @@ impl Network for Deit {
             .enumerate()
             .map(|(i, rate)| {
                 let (init, size) = (blocks.child(&i.to_string()), config.block());
-                let attn = multi_head_attention(
+                let attn = MultiHeadAttention::new(
                     &init.child("attn"),
-                    size,
-                    config.num_heads,
-                    config.attention,
-                    config.common.attn_drop,
+                    &config.attention,
+                    config.place(),
+                    size.qkv_bias,
                 );
                 Block::new(&init, BLOCK, size, attn, rate)
             })

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::LayerNorm;
 use burn::tensor::Tensor;
-use kvt_attention::{Attention, MultiHeadAttention};
+use kvt_attention::MultiHeadAttention;
 use kvt_ops::{Phase, layer_norm};
 
 use super::{Activation, Init, Mlp, drop_path, drops_paths};
@@ -116,29 +116,13 @@ pub(crate) fn forward_blocks<const D: usize, A: SelfAttention<D>>(
         .fold(x, |x, (i, block)| block.forward(x, phase.child(i)))
 }
 
-/// The attention of DeiT and PiT: all three projections in one.
-pub(crate) fn multi_head_attention(
-    init: &Init<'_>,
-    size: BlockSize,
-    num_heads: usize,
-    attention: Attention,
-    attn_drop: f64,
-) -> MultiHeadAttention {
-    MultiHeadAttention::new(
-        init.linear("qkv", size.dim, 3 * size.dim, size.qkv_bias),
-        init.linear("proj", size.dim, size.dim, true),
-        num_heads,
-        attention,
-        attn_drop,
-    )
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use std::sync::{Arc, Mutex};
 
     use burn::tensor::Device;
+    use kvt_attention::{AttentionConfig, Place};
     use kvt_ops::Key;
 
     use super::*;
@@ -207,7 +191,8 @@ mod tests {
             activation: Activation::Gelu,
         };
         let block = || {
-            let attn = multi_head_attention(&init, size, 1, Attention::dense(), 0.0);
+            let place = Place::new(2, size.dim, 1);
+            let attn = MultiHeadAttention::new(&init, &AttentionConfig::dense(), place, true);
             Block::new(&init, kind, size, attn, 0.5)
         };
         let blocks: Vec<_> = (0..depth).map(|_| block()).collect();

@@ -6,6 +6,7 @@
 use burn::module::{Param, RunningState};
 use burn::nn::{LayerNorm, LayerNormConfig, Linear};
 use burn::tensor::{Device, Shape, Tensor, TensorData};
+use kvt_attention::{Law, ParamInit};
 use kvt_ops::Key;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
@@ -22,6 +23,8 @@ const CUT: f32 = 2.0;
 pub struct Init<'a> {
     device: &'a Device,
     key: Key,
+    /// As `key`, whatever the seed.
+    path: Key,
     uniform_linears: bool,
 }
 
@@ -31,6 +34,7 @@ impl<'a> Init<'a> {
         Self {
             device,
             key,
+            path: Key::new(0),
             uniform_linears: false,
         }
     }
@@ -53,6 +57,7 @@ impl<'a> Init<'a> {
     pub fn child(&self, name: &str) -> Self {
         Self {
             key: self.key.named(name),
+            path: self.path.named(name),
             ..*self
         }
     }
@@ -124,11 +129,16 @@ impl<'a> Init<'a> {
         name: &str,
         shape: [usize; D],
     ) -> Param<Tensor<D>> {
+        self.normal(name, shape, STD)
+    }
+
+    /// A parameter drawn from a normal distribution that is cut at `CUT`.
+    fn normal<const D: usize>(&self, name: &str, shape: [usize; D], std: f32) -> Param<Tensor<D>> {
         let mut rng = self.key.named(name).rng();
         self.fill(shape, || {
             loop {
                 let draw: f32 = StandardNormal.sample(&mut rng);
-                let value = draw * STD;
+                let value = draw * std;
                 if value.abs() <= CUT {
                     return value;
                 }
@@ -155,6 +165,33 @@ impl<'a> Init<'a> {
         let shape = Shape::from(shape);
         let values: Vec<f32> = (0..shape.num_elements()).map(|_| draw()).collect();
         Param::from_data(TensorData::new(values, shape), self.device)
+    }
+}
+
+/// Parameters of an attention mechanism, by the same rules as those around it.
+impl ParamInit for Init<'_> {
+    fn device(&self) -> &Device {
+        self.device
+    }
+
+    fn child(&self, name: &str) -> Self {
+        self.child(name)
+    }
+
+    fn path(&self) -> Key {
+        self.path
+    }
+
+    fn param<const D: usize>(&self, name: &str, shape: [usize; D], law: Law) -> Param<Tensor<D>> {
+        match law {
+            Law::Constant(value) => self.fill(shape, || value),
+            Law::Uniform { bound } => self.uniform(name, shape, bound),
+            Law::Normal { std } => self.normal(name, shape, std),
+        }
+    }
+
+    fn linear(&self, name: &str, d_input: usize, d_output: usize, bias: bool) -> Linear {
+        self.linear(name, d_input, d_output, bias)
     }
 }
 

@@ -10,7 +10,7 @@ mod patch_embed;
 mod tokens;
 
 pub use batch_norm::BatchNorm;
-pub(crate) use block::{Block, BlockKind, SelfAttention, forward_blocks, multi_head_attention};
+pub(crate) use block::{Block, BlockKind, SelfAttention, forward_blocks};
 pub use conv::{Conv2d, ConvSettings};
 pub use drop_path::{drop_path, drop_path_rates, drops_paths};
 pub use init::Init;

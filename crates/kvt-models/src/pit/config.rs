@@ -1,5 +1,7 @@
 //! Sizes of a PiT, and what they cost.
 
+use kvt_attention::{Macs, Place};
+
 use super::Pit;
 use super::stage::{StageSize, pool};
 use crate::architecture::Architecture;
@@ -8,7 +10,7 @@ use crate::error::ModelError;
 use crate::layers::ConvSettings;
 use crate::overrides::{self, ModelOverrides};
 use crate::stages::StagesConfig;
-use crate::summary::{Macs, StageSummary, Summary};
+use crate::summary::{StageSummary, Summary};
 use crate::validate;
 
 /// Sizes and settings of a PiT.
@@ -73,12 +75,21 @@ impl PitConfig {
         let lists = self.embed_dim.iter().zip(self.stages.iter());
         let stages = lists.map(|(&dim, config)| {
             let pool = channels.map(|channels| pool(channels, dim));
+            let grid = pool.map_or(before, |pool| pool.output_size(before));
+            let prefix = self.num_prefix_tokens();
+            let place = Place {
+                prefix,
+                grid: Some([grid; 2]),
+                dropout: self.common.attn_drop,
+                ..Place::new(prefix + grid.pow(2), dim, config.num_heads)
+            };
             let size = StageSize {
                 block: self.common.block(dim),
                 config,
+                place,
                 pool,
                 before,
-                grid: pool.map_or(before, |pool| pool.output_size(before)),
+                grid,
             };
             (channels, before) = (Some(dim), size.grid);
             size
@@ -143,7 +154,9 @@ impl Architecture for PitConfig {
         for (i, stage) in self.stages().iter().enumerate() {
             let embed_dim = stage.block.dim;
             validate::tokens(stage.grid)?;
-            let valid = self.common.validate_stage(embed_dim, &stage.config);
+            let valid = self
+                .common
+                .validate_stage(embed_dim, &stage.config, &stage.place);
             valid.map_err(|error| error.in_stage(format!("transformers.{i}")))?;
             if let Some(before) = before
                 && !embed_dim.is_multiple_of(before)
@@ -185,7 +198,7 @@ impl Architecture for PitConfig {
         let (prefix, grid) = (self.num_prefix_tokens(), self.grid_size());
         let stages = self.stages();
         let stages = stages.iter().enumerate();
-        let stages: Vec<StageSummary> = stages.map(|(i, stage)| stage.summary(i, prefix)).collect();
+        let stages: Vec<StageSummary> = stages.map(|(i, stage)| stage.summary(i)).collect();
 
         let (patch_embed, features) = (self.patch_embed(), self.num_features());
         let embeddings = (prefix + grid.pow(2)) * patch_embed.out_channels;

@@ -10,8 +10,7 @@ use super::PitConfig;
 use super::stage::StageSize;
 use crate::architecture::Network;
 use crate::layers::{
-    Activation, Block, BlockKind, Conv2d, Init, drop_path_rates, forward_blocks,
-    multi_head_attention, to_map, to_tokens,
+    Activation, Block, BlockKind, Conv2d, Init, drop_path_rates, forward_blocks, to_map, to_tokens,
 };
 use crate::model::Logits;
 use crate::weights::{StateDict, pos_embed};
@@ -84,7 +83,7 @@ impl Pit {
 }
 
 impl Stage {
-    fn new(init: &Init<'_>, size: &StageSize, attn_drop: f64, rates: &[f64]) -> Self {
+    fn new(init: &Init<'_>, size: &StageSize, rates: &[f64]) -> Self {
         let pool = init.child("pool");
         let blocks = init.child("blocks");
         Self {
@@ -97,12 +96,11 @@ impl Stage {
                 .zip(rates)
                 .map(|(i, rate): (usize, _)| {
                     let init = blocks.child(&i.to_string());
-                    let attn = multi_head_attention(
+                    let attn = MultiHeadAttention::new(
                         &init.child("attn"),
-                        size.block,
-                        size.config.num_heads,
-                        size.config.attention,
-                        attn_drop,
+                        &size.config.attention,
+                        size.place,
+                        size.block.qkv_bias,
                     );
                     Block::new(&init, BLOCK, size.block, attn, *rate)
                 })
@@ -153,7 +151,7 @@ impl Network for Pit {
         let stages = stages.iter().enumerate().map(|(s, size)| {
             let rates: Vec<f64> = rates.by_ref().take(size.config.depth).collect();
             let init = transformers.child(&s.to_string());
-            Stage::new(&init, size, config.common.attn_drop, &rates)
+            Stage::new(&init, size, &rates)
         });
         let transformers = stages.collect();
         let (patch_embed, grid) = (config.patch_embed(), config.grid_size());

@@ -1,13 +1,17 @@
 //! A stage of a PiT, and what it costs.
 
+use kvt_attention::{Macs, Place};
+
 use crate::layers::ConvSettings;
 use crate::stages::StageConfig;
-use crate::summary::{BlockSize, Macs, StageSummary};
+use crate::summary::{BlockSize, StageSummary};
 
 /// A stage, as its modules and their cost need it.
 pub(super) struct StageSize {
     pub block: BlockSize,
     pub config: StageConfig,
+    /// Where attention stands in the blocks.
+    pub place: Place,
     /// What makes the map of this stage from that of the stage before.
     pub pool: Option<ConvSettings>,
     /// Tokens along a side of the map before.
@@ -31,9 +35,14 @@ pub(super) fn pool(in_channels: usize, out_channels: usize) -> ConvSettings {
 
 impl StageSize {
     /// Size and cost of the blocks and of the pooling before them.
-    pub(super) fn summary(&self, stage: usize, prefix: usize) -> StageSummary {
+    pub(super) fn summary(&self, stage: usize) -> StageSummary {
+        let Place {
+            queries: tokens,
+            prefix,
+            ..
+        } = self.place;
         let dim = self.block.dim;
-        let tokens = prefix + self.grid.pow(2);
+        let attention = self.config.attention.cost(&self.place);
         let (pool, pool_macs) = self.pool.map_or((0, 0), |pool| {
             let class_tokens = pool.in_channels * dim;
             let params = pool.params() + class_tokens + dim;
@@ -44,9 +53,10 @@ impl StageSize {
             depth: self.config.depth,
             tokens,
             keys: tokens,
-            k: self.config.attention.neighbors.resolve(tokens),
-            params: self.config.depth * self.block.params() + pool,
-            macs: self.block.macs(tokens, tokens) * self.config.depth + Macs::linear(pool_macs),
+            k: attention.kept,
+            params: self.config.depth * (self.block.params() + attention.params) + pool,
+            macs: (self.block.macs(tokens) + attention.macs) * self.config.depth
+                + Macs::linear(pool_macs),
         }
     }
 }

@@ -3,16 +3,12 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
-use kvt_attention::{Attention, Neighbors};
+use kvt_attention::{AttentionConfig, DenseConfig, Macs, Neighbors};
 
 use super::*;
-use crate::summary::Macs;
 
-fn knn(k: usize) -> Attention {
-    Attention {
-        neighbors: Neighbors::Count(NonZeroUsize::new(k).unwrap()),
-        ..Attention::dense()
-    }
+fn knn(k: usize) -> AttentionConfig {
+    AttentionConfig::knn(Neighbors::Count(NonZeroUsize::new(k).unwrap()))
 }
 
 fn summary(name: &str) -> Summary {
@@ -197,10 +193,7 @@ fn sizes_that_describe_no_model_are_refused() {
             }
         ));
     }
-    let attention = Attention {
-        temperature: 0.0,
-        ..Attention::dense()
-    };
+    let attention = AttentionConfig::Dense(DenseConfig { temperature: 0.0 });
     assert!(matches!(
         refuse(ModelOverrides {
             attention: vec![attention],

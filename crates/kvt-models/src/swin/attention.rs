@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
-use kvt_attention::{Attention, Dropout, Score, Selection, attend_unchecked};
+use kvt_attention::{Context, Mechanism, Mixer, Place, Score};
 use kvt_ops::{Phase, linear};
 
 use super::config::StageSize;
@@ -22,18 +22,17 @@ pub(super) struct WindowAttention {
     index: Tensor<1, Int>,
     /// `[1, windows, 1, area * area]`.
     mask: Option<Tensor<4>>,
+    mixer: Mixer,
     #[module(skip)]
     windows: Windows,
     #[module(skip)]
-    attention: Attention,
-    #[module(skip)]
-    attn_drop: f64,
+    place: Place,
 }
 
 impl WindowAttention {
     pub(super) fn new(init: &Init<'_>, size: &StageSize, windows: Windows) -> Self {
-        let (dim, heads) = (size.block.dim, size.config.num_heads);
-        let table = [windows.relative_positions(), heads];
+        let (dim, place) = (size.block.dim, size.place());
+        let table = [windows.relative_positions(), place.heads];
         let pairs = windows.area().pow(2);
         let index = TensorData::new(windows.relative_position_index(), [pairs]);
         let mask = windows.shift_mask().map(|mask| {
@@ -46,23 +45,24 @@ impl WindowAttention {
             relative_position_bias_table: init.trunc_normal("relative_position_bias_table", table),
             index: Tensor::from_data(index, init.device()),
             mask,
+            mixer: size.config.attention.init(&place, &init.child("mixer")),
             windows,
-            attention: size.config.attention,
-            attn_drop: size.attn_drop,
+            place,
         }
     }
 
-    /// The mask for a ranking by distance, which does not see what is added to the scores.
+    /// The mask for a mechanism that ranks keys without the bias.
     ///
     /// # Shapes
     ///
     /// `[1, windows * heads, area, area]`.
     fn hidden(&self) -> Option<Tensor<4, Bool>> {
-        let (Selection::Euclidean, Some(mask)) = (self.attention.selection, &self.mask) else {
-            return None;
-        };
+        let mask = self
+            .mask
+            .as_ref()
+            .filter(|_| !self.mixer.ranks_with_bias())?;
         let (windows, area) = (self.windows.count(), self.windows.area());
-        let heads = self.relative_position_bias_table.dims()[1];
+        let heads = self.place.heads;
         let hidden = mask.clone().lower_elem(0.0);
         let hidden = hidden.expand([1, windows, heads, area * area]);
         Some(hidden.reshape([1, windows * heads, area, area]))
@@ -76,7 +76,7 @@ impl WindowAttention {
     fn bias(&self) -> Tensor<4> {
         let table = self.relative_position_bias_table.val();
         let (windows, area) = (self.windows.count(), self.windows.area());
-        let heads = table.dims()[1];
+        let heads = self.place.heads;
         let bias =
             table
                 .select(0, self.index.clone())
@@ -94,8 +94,9 @@ impl SelfAttention<4> for WindowAttention {
     fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<4> {
         let x = self.windows.cut(map);
         let [batch, windows, area, dim] = x.dims();
-        let heads = self.relative_position_bias_table.dims()[1];
-        let head_dim = dim / heads;
+        let Place {
+            heads, head_dim, ..
+        } = self.place;
 
         // Windows stand beside the heads: all of them attend at once, and what is added to their
         // scores is one tensor for the whole batch. [3, batch, windows, heads, area, head_dim]
@@ -110,10 +111,13 @@ impl SelfAttention<4> for WindowAttention {
             bias: Some(self.bias()),
             mask: self.hidden(),
         };
-        let scale = (head_dim as f64).powf(-0.5);
-        let dropout = Dropout::in_phase(phase, self.attn_drop);
-        let (q, k, v) = (part(0), part(1), part(2));
-        let x = attend_unchecked(q, k, v, score, scale, &self.attention, dropout)
+        let context = Context {
+            score,
+            ..self.place.context(phase)
+        };
+        let x = self
+            .mixer
+            .attend(part(0), part(1), part(2), context)
             .reshape([batch, windows, heads, area, head_dim])
             .swap_dims(2, 3)
             .reshape([batch, windows, area, dim]);
@@ -125,7 +129,7 @@ impl SelfAttention<4> for WindowAttention {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use burn::tensor::Device;
-    use kvt_attention::Neighbors;
+    use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, Selection};
     use kvt_ops::Key;
 
     use super::*;
@@ -134,7 +138,7 @@ mod tests {
     use crate::swin::SwinConfig;
 
     /// The attention of a shifted block, on maps of 4 x 4 tokens of 8 channels.
-    fn shifted(attention: Attention, device: &Device) -> WindowAttention {
+    fn shifted(attention: AttentionConfig, device: &Device) -> WindowAttention {
         let config = SwinConfig {
             common: CommonConfig::imagenet(8),
             patch_size: 2,
@@ -166,10 +170,10 @@ mod tests {
         let device = Device::flex();
         for selection in [Selection::DotProduct, Selection::Euclidean] {
             let attention = shifted(
-                Attention {
+                AttentionConfig::Knn(KnnConfig {
                     selection,
-                    ..Attention::knn(Neighbors::count(1).unwrap())
-                },
+                    ..KnnConfig::new(Neighbors::count(1).unwrap())
+                }),
                 &device,
             );
             let values = |first: f32| {
@@ -190,7 +194,7 @@ mod tests {
     #[test]
     fn no_gradient_crosses_the_seam() {
         let device = Device::flex().autodiff();
-        let attention = shifted(Attention::dense(), &device);
+        let attention = shifted(AttentionConfig::dense(), &device);
         let map = map(0.0, &device).require_grad();
         let out = attention.forward(map.clone(), Phase::Eval);
         let last = out.narrow(1, 3, 1).powi_scalar(2).sum();

@@ -1,5 +1,7 @@
 //! Sizes of a Swin, and what they cost.
 
+use kvt_attention::{Macs, Place};
+
 use super::Swin;
 use super::window::Windows;
 use crate::architecture::Architecture;
@@ -7,7 +9,7 @@ use crate::common::{CommonConfig, joined};
 use crate::error::ModelError;
 use crate::overrides::ModelOverrides;
 use crate::stages::{StageConfig, StagesConfig};
-use crate::summary::{BlockSize, Macs, StageSummary, Summary};
+use crate::summary::{BlockSize, StageSummary, Summary};
 use crate::validate;
 
 /// More stages than that shrink any image to nothing, and their channels could not be counted.
@@ -29,7 +31,7 @@ pub struct SwinConfig {
 }
 
 /// Sizes and settings of one stage.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct StageSize {
     /// What a block is made of, besides its table of relative positions.
     pub block: BlockSize,
@@ -73,23 +75,31 @@ impl SwinConfig {
 }
 
 impl StageSize {
+    /// Where attention stands in the blocks: one window of the map.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            grid: Some([self.windows.side; 2]),
+            bias: true,
+            mask: self.windows.shifted().shift > 0,
+            dropout: self.attn_drop,
+            ..Place::new(self.windows.area(), self.block.dim, self.config.num_heads)
+        }
+    }
+
     /// Size and cost of the blocks, and of the merging of patches before them.
     fn summary(&self, stage: usize) -> StageSummary {
         let Self {
             block,
             windows,
-            config,
+            ref config,
             ..
         } = *self;
+        let attention = config.attention.cost(&self.place());
         let (dim, tokens, keys) = (block.dim, windows.map.pow(2), windows.area());
         let table = windows.relative_positions() * config.num_heads;
         // What pads a map is projected and attends, but does not reach the MLP.
         let padded = windows.count() * keys;
         let padding = Macs::linear((padded - tokens) * 4 * dim * dim);
-        let attention = Macs {
-            linear: 0,
-            attention: 2 * (padded * keys * dim) as u64,
-        };
         // Four tokens of half the channels: `[4 * dim / 2, dim]`.
         let (merging, merging_norm) = match stage {
             0 => (0, 0),
@@ -100,9 +110,11 @@ impl StageSize {
             depth: config.depth,
             tokens,
             keys,
-            k: config.attention.neighbors.resolve(keys),
-            params: config.depth * (block.params() + table) + merging + merging_norm,
-            macs: (block.macs(tokens, 0) + padding + attention) * config.depth
+            k: attention.kept,
+            params: config.depth * (block.params() + table + attention.params)
+                + merging
+                + merging_norm,
+            macs: (block.macs(tokens) + padding + attention.macs * windows.count()) * config.depth
                 + Macs::linear(tokens * merging),
         }
     }
@@ -180,7 +192,10 @@ impl Architecture for SwinConfig {
         validate::tokens(self.grid_size())?;
         for (i, stage) in self.stages().enumerate() {
             // The channels double from stage to stage.
-            let valid = self.common.validate_stage(stage.block.dim, &stage.config);
+            let place = stage.place();
+            let valid = self
+                .common
+                .validate_stage(stage.block.dim, &stage.config, &place);
             valid.map_err(|error| error.in_stage(format!("layers.{i}")))?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use kvt_attention::{Attention, Implementation, Neighbors};
+use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors};
 use kvt_models::cvt::CvtConfig;
 use kvt_models::deit::DeitConfig;
 use kvt_models::pit::PitConfig;
@@ -64,7 +64,7 @@ fn deit(config: &Json) -> DeitConfig {
         depth: config.size("depth"),
         num_heads: config.size("num_heads"),
         distilled: config.flag("distilled"),
-        attention: config.attention(1)[0],
+        attention: config.attention(1)[0].clone(),
     }
 }
 
@@ -162,12 +162,14 @@ impl Json {
     }
 
     /// The attention of each stage: all have their own neighbours, or the same.
-    fn attention(&self, stages: usize) -> Vec<Attention> {
+    fn attention(&self, stages: usize) -> Vec<AttentionConfig> {
         let config = &self.0["attention"];
-        let attention = |neighbors: &Value| Attention {
-            temperature: config["temperature"].as_f64().unwrap(),
-            implementation: self.1,
-            ..Attention::knn(parse(neighbors))
+        let attention = |neighbors: &Value| {
+            AttentionConfig::Knn(KnnConfig {
+                temperature: config["temperature"].as_f64().unwrap(),
+                implementation: self.1,
+                ..KnnConfig::new(parse(neighbors))
+            })
         };
         match config["neighbors"].as_array() {
             Some(list) => list.iter().map(attention).collect(),

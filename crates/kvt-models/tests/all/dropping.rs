@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_attention::{Attention, Implementation, Neighbors};
+use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors};
 use kvt_models::{Model, ModelConfig, ModelOverrides};
 use kvt_ops::{Key, Phase};
 
@@ -83,22 +83,23 @@ fn train(key: u64) -> Phase {
 
 #[test]
 fn attention_dropout_follows_the_key_and_spares_evaluation() {
-    let knn = Attention::knn(Neighbors::Count(NonZeroUsize::new(3).unwrap()));
-    let by = |implementation| Attention {
-        implementation,
-        ..knn
+    let by = |implementation| {
+        AttentionConfig::Knn(KnnConfig {
+            implementation,
+            ..KnnConfig::new(Neighbors::Count(NonZeroUsize::new(3).unwrap()))
+        })
     };
     for (name, overrides) in families() {
         for attention in [
-            Attention::dense(),
-            knn,
+            AttentionConfig::dense(),
+            by(Implementation::Auto),
             by(Implementation::Masked),
             by(Implementation::Gathered),
         ] {
             let model = |attn_drop| {
                 let overrides = ModelOverrides {
                     attn_drop: Some(attn_drop),
-                    attention: vec![attention],
+                    attention: vec![attention.clone()],
                     ..small(overrides.clone())
                 };
                 build(name, &overrides)

@@ -1,7 +1,7 @@
 //! One attention operation, from q, k and v to the output and back.
 
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Attention, Score, attend};
+use kvt_attention::{Score, SoftmaxAttention, attend};
 use serde::{Deserialize, Serialize};
 
 use super::timing::{Rounds, Timing, time};
@@ -28,7 +28,7 @@ pub struct AttentionCase {
     /// What scores it meets.
     pub input: AttentionInput,
     /// Which attention.
-    pub attention: Attention,
+    pub attention: SoftmaxAttention,
 }
 
 /// What was measured. Times in milliseconds.

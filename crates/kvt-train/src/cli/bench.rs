@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum, builder::RangedU64ValueParser};
-use kvt_attention::{Attention, Implementation, Neighbors};
+use kvt_attention::{Implementation, Neighbors, SoftmaxAttention};
 use serde::Serialize;
 
 use super::common::{ModelArgs, Overrides, bar, model_plan};
@@ -141,12 +141,12 @@ fn attention(args: &AttentionArgs) -> anyhow::Result<()> {
         [] => &half,
         counts => counts,
     };
-    let mut attentions = vec![Attention::dense()];
+    let mut attentions = vec![SoftmaxAttention::dense()];
     for &k in counts {
         for &implementation in &args.implementation {
-            attentions.push(Attention {
+            attentions.push(SoftmaxAttention {
                 implementation,
-                ..Attention::knn(Neighbors::count(k)?)
+                ..SoftmaxAttention::knn(Neighbors::count(k)?)
             });
         }
     }

@@ -1,7 +1,9 @@
 //! The model of a plan: its configuration, and its weights before training.
 
 use burn::tensor::Device;
-use kvt_attention::{Attention, Implementation, Neighbors, Selection};
+use kvt_attention::{
+    AttentionConfig, DenseConfig, Implementation, KnnConfig, Neighbors, Selection,
+};
 use kvt_models::weights::{self, LoadOptions, LoadReport, WeightsError};
 use kvt_models::{Model, ModelConfig, ModelOverrides};
 use kvt_ops::Key;
@@ -19,10 +21,9 @@ use crate::data::ImageFolder;
 /// If there is no such model, or the overrides do not fit together.
 pub fn model_config(plan: &ModelPlan, classes: Option<usize>) -> Result<ModelConfig, TrainError> {
     let attention = match &plan.attention.kind {
-        AttentionKind::Dense => vec![Attention {
+        AttentionKind::Dense => vec![AttentionConfig::Dense(DenseConfig {
             temperature: plan.attention.temperature,
-            ..Attention::dense()
-        }],
+        })],
         AttentionKind::Knn {
             neighbors,
             selection,
@@ -30,11 +31,12 @@ pub fn model_config(plan: &ModelPlan, classes: Option<usize>) -> Result<ModelCon
         } => neighbors
             .iter()
             .map(|&neighbors| {
-                Ok(Attention {
-                    neighbors: match neighbors {
-                        NeighborsSetting::Count(count) => Neighbors::count(count)?,
-                        NeighborsSetting::Fraction(share) => Neighbors::fraction(share)?,
-                    },
+                let neighbors = match neighbors {
+                    NeighborsSetting::Count(count) => Neighbors::count(count)?,
+                    NeighborsSetting::Fraction(share) => Neighbors::fraction(share)?,
+                };
+                Ok(AttentionConfig::Knn(KnnConfig {
+                    neighbors: neighbors.into(),
                     selection: match selection {
                         SelectionSetting::DotProduct => Selection::DotProduct,
                         SelectionSetting::Euclidean => Selection::Euclidean,
@@ -47,7 +49,7 @@ pub fn model_config(plan: &ModelPlan, classes: Option<usize>) -> Result<ModelCon
                         ImplementationSetting::Gathered => Implementation::Gathered,
                     },
                     temperature: plan.attention.temperature,
-                })
+                }))
             })
             .collect::<Result<_, TrainError>>()?,
     };

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{Attention, Neighbors};
+use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, PerStage, Place};
 
 use super::*;
 use crate::registry::ModelConfig;
@@ -44,7 +44,7 @@ fn sizes_and_costs_are_those_of_the_originals_layers() {
 
 #[test]
 fn every_stage_resolves_its_own_k() {
-    let knn = |k| Attention::knn(Neighbors::count(k).unwrap());
+    let knn = |k| AttentionConfig::knn(Neighbors::count(k).unwrap());
     let config = CvtConfig {
         stages: StagesConfig {
             attention: vec![knn(1600), knn(400), knn(25)],
@@ -194,4 +194,47 @@ fn sizes_that_describe_no_model_are_refused() {
     let stages = with("cvt_13", &least).unwrap().summary().stages;
     let counts: Vec<_> = stages.iter().map(|s| (s.tokens, s.keys)).collect();
     assert_eq!(counts, [(1, 1), (1, 1), (2, 2)]);
+}
+
+/// One key for four tokens, and the class token in the last stage.
+#[test]
+fn attention_knows_where_it_stands() {
+    let mut config = named("cvt_13");
+    config.common.attn_drop = 0.25;
+    let places: Vec<_> = config.stages().iter().map(StageSize::place).collect();
+    let place = |queries, keys, heads, prefix, grid| Place {
+        queries,
+        keys,
+        heads,
+        head_dim: 64,
+        prefix,
+        grid: Some([grid, grid]),
+        bias: false,
+        mask: false,
+        dropout: 0.25,
+    };
+    assert_eq!(
+        places,
+        [
+            place(3136, 784, 1, 0, 56),
+            place(784, 196, 3, 0, 28),
+            place(197, 50, 6, 1, 14)
+        ]
+    );
+}
+
+/// Lists of settings are for `AttentionConfig::per_stage`: one stage has one entry.
+#[test]
+fn a_list_of_neighbors_does_not_fit_one_stage() {
+    let mut config = named("cvt_13");
+    let list = PerStage::Each(vec![Neighbors::All; 3]);
+    config.stages.attention[1] = AttentionConfig::Knn(KnnConfig {
+        neighbors: list,
+        ..KnnConfig::default()
+    });
+    let error = config.validate().unwrap_err().to_string();
+    assert!(
+        error.starts_with("in `stage1`: `neighbors` has 3 entries, but the number of stages is 1"),
+        "{error}"
+    );
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use burn::module::{Module as _, ModuleMapper};
 use burn::tensor::{Gradients, TensorData};
-use kvt_attention::Attention;
+use kvt_attention::AttentionConfig;
 
 use super::*;
 use crate::architecture::Architecture as _;
@@ -29,7 +29,7 @@ fn small() -> CvtConfig {
         stages: StagesConfig {
             depth: vec![1, 2, 2],
             num_heads: vec![1, 2, 3],
-            attention: vec![Attention::dense(); 3],
+            attention: vec![AttentionConfig::dense(); 3],
         },
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use burn::tensor::TensorData;
-use kvt_attention::Attention;
+use kvt_attention::{AttentionConfig, Place};
 
 use super::*;
 use crate::architecture::Architecture;
@@ -25,7 +25,7 @@ fn small(distilled: bool) -> DeitConfig {
         depth: 3,
         num_heads: 3,
         distilled,
-        attention: Attention::dense(),
+        attention: AttentionConfig::dense(),
     }
 }
 
@@ -176,5 +176,25 @@ fn images_of_another_shape_are_refused() {
                 img_size: 16
             })
         );
+    }
+}
+
+#[test]
+fn attention_knows_where_it_stands() {
+    for (distilled, tokens) in [(false, 17), (true, 18)] {
+        let mut config = small(distilled);
+        config.common.attn_drop = 0.25;
+        let place = Place {
+            queries: tokens,
+            keys: tokens,
+            heads: 3,
+            head_dim: 4,
+            prefix: tokens - 16,
+            grid: Some([4, 4]),
+            bias: false,
+            mask: false,
+            dropout: 0.25,
+        };
+        assert_eq!(config.place(), place);
     }
 }

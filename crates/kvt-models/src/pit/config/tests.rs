@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{Attention, Neighbors};
+use kvt_attention::{AttentionConfig, Neighbors};
 
 use super::*;
 use crate::registry::ModelConfig;
@@ -55,7 +55,7 @@ fn operations_are_those_of_timms_layers() {
 
 #[test]
 fn every_stage_resolves_its_own_k() {
-    let knn = |neighbors| Attention::knn(neighbors);
+    let knn = |neighbors| AttentionConfig::knn(neighbors);
     let config = PitConfig {
         stages: StagesConfig {
             attention: vec![
@@ -86,7 +86,7 @@ fn overrides_change_the_number_of_stages() {
         embed_dim: vec![32, 64],
         depth: vec![1, 2],
         num_heads: vec![2],
-        attention: vec![Attention::dense(), Attention::dense()],
+        attention: vec![AttentionConfig::dense(), AttentionConfig::dense()],
         ..ModelOverrides::default()
     };
     let config = with("pit_ti_224", &overrides).unwrap();
@@ -185,4 +185,23 @@ fn sizes_that_describe_no_model_are_refused() {
     assert_eq!(empty.validate(), Err(ModelError::Zero { field: "depth" }));
     // Meaningless, but no panic.
     assert_eq!(empty.summary().stages.len(), 0);
+}
+
+#[test]
+fn attention_knows_where_it_stands() {
+    let mut config = named("pit_b_distilled_224");
+    config.common.attn_drop = 0.25;
+    let places: Vec<_> = config.stages().iter().map(|stage| stage.place).collect();
+    let place = |grid: usize, heads| Place {
+        queries: 2 + grid * grid,
+        keys: 2 + grid * grid,
+        heads,
+        head_dim: 64,
+        prefix: 2,
+        grid: Some([grid, grid]),
+        bias: false,
+        mask: false,
+        dropout: 0.25,
+    };
+    assert_eq!(places, [place(31, 4), place(16, 8), place(8, 16)]);
 }

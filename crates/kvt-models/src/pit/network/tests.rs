@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use burn::module::Module as _;
-use kvt_attention::Attention;
+use kvt_attention::AttentionConfig;
 
 use super::*;
 use crate::architecture::Architecture as _;
@@ -28,7 +28,7 @@ fn small(distilled: bool) -> PitConfig {
         stages: StagesConfig {
             depth: vec![1, 2, 1],
             num_heads: vec![1, 2, 3],
-            attention: vec![Attention::dense(); 3],
+            attention: vec![AttentionConfig::dense(); 3],
         },
     }
 }

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{Attention, Neighbors};
+use kvt_attention::{AttentionConfig, DenseConfig, Neighbors};
 
 use super::*;
 use crate::registry::ModelConfig;
@@ -29,7 +29,7 @@ fn macs_are_the_published_ones() {
 #[test]
 fn every_stage_is_described() {
     let mut config = tiny();
-    config.stages.attention[1] = Attention::knn(Neighbors::fraction(0.5).unwrap());
+    config.stages.attention[1] = AttentionConfig::knn(Neighbors::fraction(0.5).unwrap());
     let stages = config.summary().stages;
     let sizes: Vec<_> = stages
         .iter()
@@ -62,7 +62,7 @@ fn padding_costs_projections_and_attention() {
         stages: StagesConfig {
             depth: vec![1],
             num_heads: vec![2],
-            attention: vec![Attention::dense()],
+            attention: vec![AttentionConfig::dense()],
         },
     };
     let macs = config.summary().stages[0].macs;
@@ -99,7 +99,7 @@ fn the_number_of_stages_is_free() {
         depth: vec![2, 1, 3],
         num_heads: vec![2],
         embed_dim: vec![16],
-        attention: vec![Attention::knn(Neighbors::count(20).unwrap())],
+        attention: vec![AttentionConfig::knn(Neighbors::count(20).unwrap())],
         ..ModelOverrides::default()
     };
     let config = ModelConfig::from(tiny()).with(&overrides).unwrap();
@@ -162,13 +162,12 @@ fn sizes_that_describe_no_model_are_refused() {
     assert!(refuse(&|config| config.common.mlp_ratio = f64::NAN).contains("`mlp_ratio`"));
     assert!(refuse(&|config| config.common.drop_path = 1.0).contains("`drop_path`"));
     assert!(refuse(&|config| config.common.attn_drop = -0.1).contains("`attn_drop`"));
-    assert!(
-        refuse(&|config| config.stages.attention[3].temperature = 0.0).contains("`temperature`")
-    );
+    let cold = AttentionConfig::Dense(DenseConfig { temperature: 0.0 });
+    assert!(refuse(&|config| config.stages.attention[3] = cold.clone()).contains("`temperature`"));
     let stages = |config: &mut SwinConfig| {
         config.stages.depth = vec![1; 70];
         config.stages.num_heads = vec![1; 70];
-        config.stages.attention = vec![Attention::dense(); 70];
+        config.stages.attention = vec![AttentionConfig::dense(); 70];
     };
     assert!(refuse(&stages).contains("at most 16 entries of `depth`"));
 }
@@ -204,9 +203,30 @@ fn overrides_that_do_not_fit_are_refused() {
     );
     assert!(
         refuse(ModelOverrides {
-            attention: vec![Attention::dense(); 2],
+            attention: vec![AttentionConfig::dense(); 2],
             ..default()
         })
         .contains("`neighbors` has 2 entries, but the model has 4 stages")
     );
+}
+
+/// In a window, with the table's bias; the last map is a single window, which is not shifted.
+#[test]
+fn attention_knows_where_it_stands() {
+    let mut config = tiny();
+    config.common.attn_drop = 0.25;
+    let places: Vec<_> = config.stages().map(|stage| stage.place()).collect();
+    let place = |heads, mask| Place {
+        queries: 49,
+        keys: 49,
+        heads,
+        head_dim: 32,
+        prefix: 0,
+        grid: Some([7, 7]),
+        bias: true,
+        mask,
+        dropout: 0.25,
+    };
+    let expected = [(3, true), (6, true), (12, true), (24, false)];
+    assert_eq!(places, expected.map(|(heads, mask)| place(heads, mask)));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kvt_attention::{Attention, Neighbors};
+use kvt_attention::{AttentionConfig, Neighbors};
 
 use super::*;
 use crate::architecture::Architecture;
@@ -27,7 +27,7 @@ fn small() -> SwinConfig {
         stages: StagesConfig {
             depth: vec![2, 1],
             num_heads: vec![1, 2],
-            attention: vec![Attention::dense(); 2],
+            attention: vec![AttentionConfig::dense(); 2],
         },
     }
 }
@@ -61,7 +61,7 @@ fn the_summary_counts_the_built_modules_parameters() {
         stages: StagesConfig {
             depth: vec![2, 2, 1],
             num_heads: vec![1, 2, 2],
-            attention: vec![Attention::dense(); 3],
+            attention: vec![AttentionConfig::dense(); 3],
         },
         ..small()
     };
@@ -206,7 +206,7 @@ fn every_stage_has_its_own_attention() {
     let run = |neighbors: [Neighbors; 2]| {
         let config = SwinConfig {
             stages: StagesConfig {
-                attention: neighbors.map(Attention::knn).to_vec(),
+                attention: neighbors.map(AttentionConfig::knn).to_vec(),
                 ..small().stages
             },
             ..small()

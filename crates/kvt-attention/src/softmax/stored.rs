@@ -3,8 +3,10 @@
 
 use burn::tensor::{Bool, DType, Int, Tensor};
 
-use super::{Attention, Dropout, Implementation, Score, Selection};
 use kvt_ops::{knn_softmax, portable};
+
+use super::{Implementation, Selection, SoftmaxAttention};
+use crate::{Dropout, Score};
 
 /// [`super::attend_unchecked`] where the scores are stored.
 pub(super) fn attend(
@@ -13,7 +15,7 @@ pub(super) fn attend(
     v: Tensor<4>,
     score: Score,
     scale: f64,
-    attention: &Attention,
+    attention: &SoftmaxAttention,
     dropout: Option<Dropout>,
 ) -> Tensor<4> {
     let dtype = q.dtype();

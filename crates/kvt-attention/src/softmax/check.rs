@@ -2,56 +2,9 @@
 
 use burn::tensor::{DType, Tensor};
 
-use super::{Attention, Dropout, Score};
-use crate::NeighborsError;
-
-/// Shapes or settings that do not fit together.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum AttentionError {
-    /// Two tensors disagree.
-    #[error(
-        "`{name}` has shape {actual:?}, expected {expected:?} ([batch, heads, tokens, head_dim])"
-    )]
-    Shape {
-        /// Which tensor.
-        name: &'static str,
-        /// Its shape.
-        actual: [usize; 4],
-        /// What the others ask for.
-        expected: [usize; 4],
-    },
-    /// A bias or mask that cannot be broadcast to the scores.
-    #[error(
-        "`{name}` has shape {actual:?}, which does not broadcast to {scores:?} ([batch, heads, query, key])"
-    )]
-    Broadcast {
-        /// Which tensor.
-        name: &'static str,
-        /// Its shape.
-        actual: [usize; 4],
-        /// The shape of the scores.
-        scores: [usize; 4],
-    },
-    /// A tensor of another type.
-    #[error("`{name}` is {actual:?}, expected {expected:?} as `q`: cast it first")]
-    Type {
-        /// Which tensor.
-        name: &'static str,
-        /// Its type.
-        actual: DType,
-        /// The type of q.
-        expected: DType,
-    },
-    /// A type that is more exact than what attention computes in.
-    #[error("`q` is {0:?}, but attention is computed in f32: cast `q`, `k` and `v` to f32")]
-    Precision(DType),
-    /// A setting out of its range.
-    #[error("{0}")]
-    Setting(&'static str),
-    /// A number of neighbours that makes no sense.
-    #[error(transparent)]
-    Neighbors(#[from] NeighborsError),
-}
+use super::SoftmaxAttention;
+use crate::error::check_dropout;
+use crate::{AttentionError, Dropout, Score};
 
 /// Refuses what does not fit together.
 pub(super) fn check(
@@ -59,7 +12,7 @@ pub(super) fn check(
     k: &Tensor<4>,
     v: &Tensor<4>,
     score: &Score,
-    attention: &Attention,
+    attention: &SoftmaxAttention,
     dropout: Option<Dropout>,
 ) -> Result<(), AttentionError> {
     let [batch, heads, queries, head_dim] = q.dims();
@@ -113,20 +66,16 @@ pub(super) fn check(
         broadcast("mask", mask.dims())?;
     }
     attention.validate()?;
-    if dropout.is_some_and(|d| !(0.0..1.0).contains(&d.probability)) {
-        return Err(AttentionError::Setting(
-            "attention dropout must be in [0, 1)",
-        ));
-    }
-    Ok(())
+    dropout.map_or(Ok(()), |dropout| check_dropout(dropout.probability))
 }
 
 #[cfg(test)]
 mod tests {
     use burn::tensor::Device;
 
-    use super::*;
     use kvt_ops::Key;
+
+    use super::*;
 
     #[test]
     fn a_probability_of_dropout_is_below_one() {
@@ -136,7 +85,7 @@ mod tests {
                 probability,
                 key: Key::new(1),
             };
-            let attention = Attention::dense();
+            let attention = SoftmaxAttention::dense();
             check(&x, &x, &x, &Score::default(), &attention, Some(dropout)).is_err()
         };
         for probability in [0.0, 0.5, 0.999] {

@@ -1,21 +1,24 @@
-//! k-NN scaled dot-product attention on `[batch, heads, tokens, head_dim]`: the front door.
+//! Softmax attention over all keys or over the best of them, on `[batch, heads, tokens, head_dim]`.
 
-use burn::tensor::{Bool, DType, Tensor};
+use burn::module::Module;
+use burn::tensor::{DType, Tensor};
+use kvt_ops::AttentionSettings;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Neighbors;
-use kvt_ops::AttentionSettings;
+use crate::mechanism::{merge_heads, split_heads};
+use crate::{AttentionError, Context, Cost, Dropout, Macs, Mechanism, Neighbors, Place, Score};
 
 mod check;
-mod dropout;
 mod stored;
 
-pub use check::AttentionError;
 use check::check;
-pub use dropout::Dropout;
+
+/// Temperatures outside of this range make all scores equal in 32 bits, or infinite.
+pub(crate) const TEMPERATURES: [f64; 2] = [1e-6, 1e6];
 
 /// By what a query ranks its keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Selection {
     /// By the score `scale * q.k + bias` (the paper's fast version, Algorithm 1).
@@ -27,7 +30,7 @@ pub enum Selection {
 }
 
 /// How the selection is carried out. All give the same result up to rounding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Implementation {
     /// The best that can do what is asked: fused for dot products, masked for distances.
@@ -70,20 +73,25 @@ impl Implementation {
     }
 }
 
-/// Which attention a stage of a model uses.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Attention {
+/// `softmax(top_k(scale / temperature * q k^T + bias)) v`: the mechanism of dense and of k-NN
+/// attention, which differ in the number of keys that a query keeps.
+#[derive(Module, Copy, Debug, PartialEq)]
+pub struct SoftmaxAttention {
     /// How many keys a query keeps.
+    #[module(skip)]
     pub neighbors: Neighbors,
-    /// By what it ranks them.
+    /// By what a query ranks its keys.
+    #[module(skip)]
     pub selection: Selection,
-    /// How that is carried out.
+    /// How the selection is carried out.
+    #[module(skip)]
     pub implementation: Implementation,
     /// Divides the scaled scores before the softmax (Table 3 of the paper); 1 leaves them alone.
+    #[module(skip)]
     pub temperature: f64,
 }
 
-impl Attention {
+impl SoftmaxAttention {
     /// Attention over all keys.
     pub fn dense() -> Self {
         Self::knn(Neighbors::All)
@@ -118,15 +126,25 @@ impl Attention {
         }
     }
 
+    /// Two products over all keys, whatever the number that is kept.
+    pub(crate) fn cost(&self, place: &Place) -> Cost {
+        Cost {
+            params: 0,
+            macs: Macs::attention(2 * place.queries * place.keys * place.dim()),
+            kept: self.neighbors.resolve(place.keys),
+        }
+    }
+
     /// Refuses settings that make no sense, alone or together.
     ///
     /// # Errors
-    /// If the temperature is not positive, the share of neighbours is none, or the fused
+    /// If the temperature or the share of neighbours is out of its range, or the fused
     /// implementation is asked to rank by distance.
     pub fn validate(&self) -> Result<(), AttentionError> {
-        if !(self.temperature > 0.0 && self.temperature.is_finite()) {
+        let [coldest, hottest] = TEMPERATURES;
+        if !(coldest..=hottest).contains(&self.temperature) {
             return Err(AttentionError::Setting(
-                "`temperature` must be a positive number",
+                "`temperature` must be in [1e-6, 1e6]: outside of it all scores are equal in 32 bits, or infinite",
             ));
         }
         if let Neighbors::Fraction(share) = self.neighbors {
@@ -146,25 +164,43 @@ impl Attention {
     }
 }
 
-impl Default for Attention {
+impl Default for SoftmaxAttention {
     fn default() -> Self {
         Self::dense()
     }
 }
 
-/// What is added to the scores before the selection.
-#[derive(Clone, Debug, Default)]
-pub struct Score {
-    /// An additive bias, broadcastable to `[batch, heads, query, key]`, after scale and temperature.
-    pub bias: Option<Tensor<4>>,
-    /// `true` hides a key; broadcastable to `[batch, heads, query, key]`.
-    pub mask: Option<Tensor<4, Bool>>,
-}
+impl Mechanism for SoftmaxAttention {
+    fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
+        let Context {
+            scale,
+            score,
+            dropout,
+            ..
+        } = context;
+        attend_unchecked(q, k, v, score, scale, self, dropout)
+    }
 
-impl Score {
-    /// Whether nothing is added and nothing hidden.
-    fn is_plain(&self) -> bool {
-        self.bias.is_none() && self.mask.is_none()
+    /// Fused where there is neither bias, mask nor dropout: without a copy of q, k and v.
+    fn attend_packed(&self, qkv: Tensor<3>, heads: usize, context: Context) -> Tensor<3> {
+        assert_not_f64(qkv.dtype());
+        let [batch, tokens, width] = qkv.dims();
+        // Burn's operations check what does not fit.
+        let ordinary = batch * tokens * width > 0 && width.is_multiple_of(3 * heads);
+        let plain = context.score.is_plain() && context.dropout.is_none();
+        if self.is_fused(tokens) && plain && ordinary {
+            let settings = self.settings(context.scale, tokens);
+            return match self.implementation {
+                Implementation::Flash => kvt_ops::flash_self_attention(qkv, heads, settings),
+                _ => kvt_ops::self_attention(qkv, heads, settings),
+            };
+        }
+        let [q, k, v] = split_heads(qkv, heads);
+        merge_heads(self.attend(q, k, v, context))
+    }
+
+    fn ranks_with_bias(&self) -> bool {
+        self.selection != Selection::Euclidean
     }
 }
 
@@ -189,7 +225,7 @@ pub fn attend(
     v: Tensor<4>,
     score: Score,
     scale: f64,
-    attention: &Attention,
+    attention: &SoftmaxAttention,
     dropout: Option<Dropout>,
 ) -> Result<Tensor<4>, AttentionError> {
     check(&q, &k, &v, &score, attention, dropout)?;
@@ -209,7 +245,7 @@ pub fn attend_unchecked(
     v: Tensor<4>,
     score: Score,
     scale: f64,
-    attention: &Attention,
+    attention: &SoftmaxAttention,
     dropout: Option<Dropout>,
 ) -> Tensor<4> {
     assert_not_f64(q.dtype());
@@ -232,36 +268,4 @@ fn assert_not_f64(dtype: DType) {
         dtype != DType::F64,
         "attention is computed in f32: cast f64 first"
     );
-}
-
-/// [`attend`] of the tokens with each other, from the packed projection `qkv`
-/// (`[batch, tokens, 3 * dim]`, in the order `(3, heads, head_dim)`) to `[batch, tokens, dim]`.
-pub(crate) fn self_attend(
-    qkv: Tensor<3>,
-    heads: usize,
-    scale: f64,
-    attention: &Attention,
-    dropout: Option<Dropout>,
-) -> Tensor<3> {
-    assert_not_f64(qkv.dtype());
-    let [batch, tokens, width] = qkv.dims();
-    let dim = width / 3;
-    // What does not fit is for the checks of Burn's operations below.
-    let ordinary = batch * tokens * width > 0 && width.is_multiple_of(3 * heads);
-    if attention.is_fused(tokens) && dropout.is_none() && ordinary {
-        let settings = attention.settings(scale, tokens);
-        return match attention.implementation {
-            Implementation::Flash => kvt_ops::flash_self_attention(qkv, heads, settings),
-            _ => kvt_ops::self_attention(qkv, heads, settings),
-        };
-    }
-    // [3, batch, heads, tokens, head_dim]
-    let qkv = qkv
-        .reshape([batch, tokens, 3, heads, dim / heads])
-        .permute([2, 0, 3, 1, 4]);
-    let part = |i| qkv.clone().narrow(0, i, 1).squeeze_dim::<4>(0);
-    let (q, k, v) = (part(0), part(1), part(2));
-    attend_unchecked(q, k, v, Score::default(), scale, attention, dropout)
-        .swap_dims(1, 2)
-        .reshape([batch, tokens, dim])
 }

@@ -33,7 +33,7 @@ impl Dropout {
 
     /// The weights, `[batch, heads, query, key]`, with some of them dropped: the same ones on every
     /// device, whatever else draws random numbers.
-    pub(super) fn apply(self, weights: Tensor<4>) -> Tensor<4> {
+    pub(crate) fn apply(self, weights: Tensor<4>) -> Tensor<4> {
         let shape = Shape::from(weights.dims());
         let factors = TensorData::new(self.factors(shape.num_elements()), shape);
         let factors = Tensor::<4>::from_data(factors, (&weights.device(), weights.dtype()));

@@ -1,0 +1,110 @@
+//! What attention refuses.
+
+use burn::tensor::DType;
+
+use crate::NeighborsError;
+
+/// Shapes, settings or places that do not fit together.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum AttentionError {
+    /// Two tensors disagree.
+    #[error(
+        "`{name}` has shape {actual:?}, expected {expected:?} ([batch, heads, tokens, head_dim])"
+    )]
+    Shape {
+        /// Which tensor.
+        name: &'static str,
+        /// Its shape.
+        actual: [usize; 4],
+        /// What the others ask for.
+        expected: [usize; 4],
+    },
+    /// A bias or mask that cannot be broadcast to the scores.
+    #[error(
+        "`{name}` has shape {actual:?}, which does not broadcast to {scores:?} ([batch, heads, query, key])"
+    )]
+    Broadcast {
+        /// Which tensor.
+        name: &'static str,
+        /// Its shape.
+        actual: [usize; 4],
+        /// The shape of the scores.
+        scores: [usize; 4],
+    },
+    /// A tensor of another type.
+    #[error("`{name}` is {actual:?}, expected {expected:?} as `q`: cast it first")]
+    Type {
+        /// Which tensor.
+        name: &'static str,
+        /// Its type.
+        actual: DType,
+        /// The type of q.
+        expected: DType,
+    },
+    /// A type that is more exact than what attention computes in.
+    #[error("`q` is {0:?}, but attention is computed in f32: cast `q`, `k` and `v` to f32")]
+    Precision(DType),
+    /// A setting out of its range.
+    #[error("{0}")]
+    Setting(&'static str),
+    /// A number of neighbours that makes no sense.
+    #[error(transparent)]
+    Neighbors(#[from] NeighborsError),
+    /// A list that fits neither "one for all" nor "one per stage".
+    #[error(
+        "`{key}` has {given} entries, but the number of stages is {stages}: give one entry for all stages, or one per stage"
+    )]
+    PerStage {
+        /// The key of the configuration.
+        key: &'static str,
+        /// Entries given.
+        given: usize,
+        /// Stages of the model.
+        stages: usize,
+    },
+    /// A mechanism at a place where it cannot stand.
+    #[error("`kind = \"{kind}\"` {reason}: {help}")]
+    Misplaced {
+        /// The kind of attention.
+        kind: &'static str,
+        /// What does not fit; the sentence goes on from the kind.
+        reason: String,
+        /// A way out.
+        help: String,
+    },
+    /// Channels that do not divide among the heads.
+    #[error(
+        "`d_model` {d_model} is not a multiple of `num_heads` {num_heads}: every head needs the same number of channels"
+    )]
+    Heads {
+        /// Channels of a token.
+        d_model: usize,
+        /// Attention heads.
+        num_heads: usize,
+    },
+}
+
+impl AttentionError {
+    /// A [`Misplaced`](Self::Misplaced) mechanism.
+    pub fn misplaced(
+        kind: &'static str,
+        reason: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Self {
+        Self::Misplaced {
+            kind,
+            reason: reason.into(),
+            help: help.into(),
+        }
+    }
+}
+
+/// Refuses rates of dropout outside of [0, 1).
+pub(crate) fn check_dropout(probability: f64) -> Result<(), AttentionError> {
+    if (0.0..1.0).contains(&probability) {
+        return Ok(());
+    }
+    Err(AttentionError::Setting(
+        "attention dropout must be in [0, 1)",
+    ))
+}

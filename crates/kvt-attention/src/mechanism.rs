@@ -1,0 +1,211 @@
+//! What every attention mechanism provides, and what it is told.
+
+use burn::module::Module;
+use burn::tensor::{Bool, Tensor};
+use kvt_ops::Phase;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{AttentionError, Cost, Dropout, ParamInit};
+
+/// From queries, keys and values to an output.
+pub trait Mechanism: Module {
+    /// # Shapes
+    /// - `q`: `[batch, heads, query, head_dim]`
+    /// - `k`: `[batch, heads, key, head_dim]`
+    /// - `v`: `[batch, heads, key, value_dim]`
+    /// - output: `[batch, heads, query, value_dim]`
+    ///
+    /// Swin's windows stand beside the heads: the second dimension is then `windows * heads`, window by
+    /// window.
+    fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4>;
+
+    /// Self-attention from one projection.
+    ///
+    /// # Shapes
+    /// - `qkv`: `[batch, tokens, 3 * dim]`, in the order `(3, heads, head_dim)`
+    /// - output: `[batch, tokens, dim]`
+    fn attend_packed(&self, qkv: Tensor<3>, heads: usize, context: Context) -> Tensor<3> {
+        let [q, k, v] = split_heads(qkv, heads);
+        merge_heads(self.attend(q, k, v, context))
+    }
+
+    /// Whether the bias takes part in choosing keys. Where it does not, a key that a bias of -100
+    /// hides must be hidden by a mask as well.
+    fn ranks_with_bias(&self) -> bool {
+        true
+    }
+}
+
+/// What is added to the scores before the selection.
+#[derive(Clone, Debug, Default)]
+pub struct Score {
+    /// An additive bias, broadcastable to `[batch, heads, query, key]`, after scale and temperature.
+    pub bias: Option<Tensor<4>>,
+    /// `true` hides a key; broadcastable to `[batch, heads, query, key]`.
+    pub mask: Option<Tensor<4, Bool>>,
+}
+
+impl Score {
+    /// Whether nothing is added and nothing hidden.
+    pub fn is_plain(&self) -> bool {
+        self.bias.is_none() && self.mask.is_none()
+    }
+}
+
+/// What a mechanism is told besides queries, keys and values. [`Place::context`] makes one.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// Multiplies the products of queries and keys.
+    pub scale: f64,
+    /// Bias and mask.
+    pub score: Score,
+    /// Dropout of the attention weights.
+    pub dropout: Option<Dropout>,
+    /// Tokens before the map: class token and distillation token.
+    pub prefix: usize,
+    /// Rows and columns of the map that the queries behind the prefix form, row by row.
+    pub grid: Option<[usize; 2]>,
+    /// Evaluation, or training with the key from which a mechanism draws.
+    pub phase: Phase,
+}
+
+/// Where an attention stands: what a mechanism must know to be checked, costed and made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// Queries of one image; 0 if their number is not known beforehand.
+    pub queries: usize,
+    /// Keys of one image; 0 if their number is not known beforehand.
+    pub keys: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Channels of a head.
+    pub head_dim: usize,
+    /// Tokens before the map: class token and distillation token.
+    pub prefix: usize,
+    /// Rows and columns of the map that the queries behind the prefix form, row by row.
+    pub grid: Option<[usize; 2]>,
+    /// Whether a bias is added to the scores.
+    pub bias: bool,
+    /// Whether keys are hidden from some queries.
+    pub mask: bool,
+    /// Dropout of the attention weights, in [0, 1).
+    pub dropout: f64,
+}
+
+impl Place {
+    /// Self-attention of `tokens` tokens of `dim` channels, with neither bias, mask nor dropout.
+    pub fn new(tokens: usize, dim: usize, heads: usize) -> Self {
+        Self {
+            queries: tokens,
+            keys: tokens,
+            heads,
+            head_dim: dim.checked_div(heads).unwrap_or(0),
+            prefix: 0,
+            grid: None,
+            bias: false,
+            mask: false,
+            dropout: 0.0,
+        }
+    }
+
+    /// Channels of a token.
+    pub fn dim(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// The context of a call at this place: scale `head_dim^-0.5`, neither bias nor mask.
+    pub fn context(&self, phase: Phase) -> Context {
+        Context {
+            scale: (self.head_dim as f64).powf(-0.5),
+            score: Score::default(),
+            dropout: Dropout::in_phase(phase, self.dropout),
+            prefix: self.prefix,
+            grid: self.grid,
+            phase,
+        }
+    }
+
+    /// Refuses a bias, a mask and dropout, for mechanisms that make no scores and would ignore them.
+    ///
+    /// # Errors
+    /// [`AttentionError::Misplaced`].
+    pub fn without_scores(&self, kind: &'static str) -> Result<(), AttentionError> {
+        let (reason, help) = if self.bias || self.mask {
+            (
+                "makes no scores, to which a bias or a mask is added here",
+                "use `dense` or `knn`, or a model without them",
+            )
+        } else if self.dropout > 0.0 {
+            (
+                "makes no attention weights that could be dropped",
+                "set `attn_drop` to 0",
+            )
+        } else {
+            return Ok(());
+        };
+        Err(AttentionError::misplaced(kind, reason, help))
+    }
+}
+
+/// The settings of one kind of attention: the keys of `[model.attention]` that belong to the kind.
+/// Doc comments, defaults and ranges of the fields become the JSON schema and the reference page.
+pub trait MechanismConfig: Clone + Default + Serialize + DeserializeOwned + JsonSchema {
+    /// The value of `kind`.
+    const KIND: &'static str;
+
+    /// What these settings make.
+    type Mechanism: Mechanism;
+
+    /// The number of stages that the lists among the settings are for; 1 if there are no lists.
+    fn stages(&self) -> usize {
+        1
+    }
+
+    /// The settings of stage number `stage` of a model with so many `stages`.
+    ///
+    /// # Errors
+    /// [`AttentionError::PerStage`], if a list fits neither one stage nor all of them.
+    fn at_stage(&self, _stage: usize, _stages: usize) -> Result<Self, AttentionError> {
+        Ok(self.clone())
+    }
+
+    /// Refuses settings that make no sense wherever they stand.
+    ///
+    /// # Errors
+    /// A value out of its range, or values that exclude each other.
+    fn validate(&self) -> Result<(), AttentionError> {
+        Ok(())
+    }
+
+    /// Refuses a place where valid settings cannot stand.
+    ///
+    /// # Errors
+    /// [`AttentionError::Misplaced`].
+    fn fits(&self, place: &Place) -> Result<(), AttentionError>;
+
+    /// What the mechanism costs at a place where it fits.
+    fn cost(&self, place: &Place) -> Cost;
+
+    /// The module for a place where it fits. Names of parameters are given to `init` as the fields of
+    /// the module carry them.
+    fn init(&self, place: &Place, init: &impl ParamInit) -> Self::Mechanism;
+}
+
+/// Queries, keys and values `[batch, heads, tokens, head_dim]` from one projection
+/// `[batch, tokens, 3 * dim]`, in the order `(3, heads, head_dim)`.
+pub(crate) fn split_heads(qkv: Tensor<3>, heads: usize) -> [Tensor<4>; 3] {
+    let [batch, tokens, width] = qkv.dims();
+    // [3, batch, heads, tokens, head_dim]
+    let qkv = qkv
+        .reshape([batch, tokens, 3, heads, width / 3 / heads])
+        .permute([2, 0, 3, 1, 4]);
+    [0, 1, 2].map(|i| qkv.clone().narrow(0, i, 1).squeeze_dim::<4>(0))
+}
+
+/// `[batch, heads, tokens, head_dim]` to `[batch, tokens, heads * head_dim]`.
+pub(crate) fn merge_heads(x: Tensor<4>) -> Tensor<3> {
+    let [batch, heads, tokens, head_dim] = x.dims();
+    x.swap_dims(1, 2).reshape([batch, tokens, heads * head_dim])
+}

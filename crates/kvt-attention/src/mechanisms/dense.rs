@@ -1,0 +1,53 @@
+//! Dense attention: every query sees every key.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{AttentionError, Cost, MechanismConfig, ParamInit, Place, SoftmaxAttention};
+
+/// Scaled dot-product attention over all keys, `softmax(scale / temperature * q k^T + bias) v`
+/// ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation 1).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct DenseConfig {
+    /// Divisor of the scaled scores before the softmax.
+    #[schemars(range(min = 1e-6, max = 1e6))]
+    pub temperature: f64,
+}
+
+impl Default for DenseConfig {
+    fn default() -> Self {
+        Self { temperature: 1.0 }
+    }
+}
+
+impl DenseConfig {
+    fn softmax(&self) -> SoftmaxAttention {
+        SoftmaxAttention {
+            temperature: self.temperature,
+            ..SoftmaxAttention::dense()
+        }
+    }
+}
+
+impl MechanismConfig for DenseConfig {
+    const KIND: &'static str = "dense";
+
+    type Mechanism = SoftmaxAttention;
+
+    fn validate(&self) -> Result<(), AttentionError> {
+        self.softmax().validate()
+    }
+
+    fn fits(&self, _place: &Place) -> Result<(), AttentionError> {
+        Ok(())
+    }
+
+    fn cost(&self, place: &Place) -> Cost {
+        self.softmax().cost(place)
+    }
+
+    fn init(&self, _place: &Place, _init: &impl ParamInit) -> SoftmaxAttention {
+        self.softmax()
+    }
+}

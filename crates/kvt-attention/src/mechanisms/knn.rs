@@ -1,0 +1,95 @@
+//! k-NN attention: each query keeps only its best keys.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AttentionError, Cost, Implementation, MechanismConfig, Neighbors, ParamInit, PerStage, Place,
+    Selection, SoftmaxAttention,
+};
+
+/// k-NN attention, `softmax(top_k(scale / temperature * q k^T + bias)) v`
+/// ([KVT, ECCV 2022](https://arxiv.org/abs/2106.00515), Algorithm 1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct KnnConfig {
+    /// How many keys a query keeps: an integer is a count, a float in (0, 1] a share of the keys; or a list with one
+    /// entry per stage of the model.
+    pub neighbors: PerStage<Neighbors>,
+    /// How keys are ranked.
+    pub selection: Selection,
+    /// How k-NN attention is computed.
+    pub implementation: Implementation,
+    /// Divisor of the scaled scores before the softmax.
+    #[schemars(range(min = 1e-6, max = 1e6))]
+    pub temperature: f64,
+}
+
+impl KnnConfig {
+    /// The best `neighbors` by dot product, in all stages.
+    pub fn new(neighbors: Neighbors) -> Self {
+        Self {
+            neighbors: neighbors.into(),
+            selection: Selection::default(),
+            implementation: Implementation::default(),
+            temperature: 1.0,
+        }
+    }
+
+    fn softmax(&self, neighbors: Neighbors) -> SoftmaxAttention {
+        SoftmaxAttention {
+            neighbors,
+            selection: self.selection,
+            implementation: self.implementation,
+            temperature: self.temperature,
+        }
+    }
+
+    /// The mechanism of one stage: of a list that was not split, the first.
+    fn first(&self) -> SoftmaxAttention {
+        let first = self.neighbors.values().first();
+        self.softmax(first.copied().unwrap_or(Neighbors::All))
+    }
+}
+
+/// Half of the keys.
+impl Default for KnnConfig {
+    fn default() -> Self {
+        Self::new(Neighbors::Fraction(0.5))
+    }
+}
+
+impl MechanismConfig for KnnConfig {
+    const KIND: &'static str = "knn";
+
+    type Mechanism = SoftmaxAttention;
+
+    fn stages(&self) -> usize {
+        self.neighbors.values().len()
+    }
+
+    fn at_stage(&self, stage: usize, stages: usize) -> Result<Self, AttentionError> {
+        Ok(Self {
+            neighbors: self.neighbors.at("neighbors", stage, stages)?.into(),
+            ..self.clone()
+        })
+    }
+
+    fn validate(&self) -> Result<(), AttentionError> {
+        let mut stages = self.neighbors.values().iter();
+        stages.try_for_each(|&neighbors| self.softmax(neighbors).validate())
+    }
+
+    fn fits(&self, _place: &Place) -> Result<(), AttentionError> {
+        // A place is one stage.
+        self.at_stage(0, 1).map(|_| ())
+    }
+
+    fn cost(&self, place: &Place) -> Cost {
+        self.first().cost(place)
+    }
+
+    fn init(&self, _place: &Place, _init: &impl ParamInit) -> SoftmaxAttention {
+        self.first()
+    }
+}

@@ -1,0 +1,252 @@
+//! The closed set of attention mechanisms: one file per kind, one line per kind below.
+
+use std::borrow::Cow;
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    AttentionError, Context, Cost, Mechanism, MechanismConfig, Neighbors, ParamInit, Place,
+    SoftmaxAttention,
+};
+
+mod dense;
+mod knn;
+
+pub use dense::DenseConfig;
+pub use knn::KnnConfig;
+
+/// Makes of lines `Variant: Settings => Module` the enums of settings and of modules, and the
+/// dispatch of what their traits provide.
+macro_rules! mechanisms {
+    ($($(#[$cfg:meta])* $kind:ident: $config:ty => $module:ty;)+) => {
+        /// Which attention a model has, and its settings: the table `[model.attention]`, whose keys stand
+        /// beside `kind`. Keys of other kinds are ignored, and without `kind` attention is dense.
+        ///
+        /// Lists among the settings have one entry per stage; [`per_stage`](Self::per_stage) splits them.
+        #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[serde(tag = "kind", rename_all = "kebab-case")]
+        #[non_exhaustive]
+        pub enum AttentionConfig {
+            $(
+                $(#[$cfg])*
+                #[doc = concat!("[`", stringify!($config), "`].")]
+                $kind($config),
+            )+
+        }
+
+        /// The module of any kind of attention, made by [`AttentionConfig::init`].
+        #[derive(Module, Debug)]
+        #[non_exhaustive]
+        pub enum Mixer {
+            $(
+                $(#[$cfg])*
+                #[doc = concat!("Made from a [`", stringify!($config), "`].")]
+                $kind($module),
+            )+
+        }
+
+        impl AttentionConfig {
+            /// The values of `kind`.
+            pub const KINDS: &'static [&'static str] =
+                &[$($(#[$cfg])* <$config as MechanismConfig>::KIND),+];
+
+            /// The value of `kind`.
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $($(#[$cfg])* Self::$kind(_) => <$config as MechanismConfig>::KIND,)+
+                }
+            }
+
+            /// The settings of a kind from its keys.
+            fn of_kind<E: Error>(kind: &str, keys: Map<String, Value>) -> Result<Self, E> {
+                match kind {
+                    $(
+                        $(#[$cfg])*
+                        <$config as MechanismConfig>::KIND => {
+                            let config = <$config>::deserialize(Value::Object(keys));
+                            config.map(Self::$kind).map_err(E::custom)
+                        }
+                    )+
+                    _ => Err(E::unknown_variant(kind, Self::KINDS)),
+                }
+            }
+
+            /// The schema of each kind's settings.
+            fn schemas(generator: &mut SchemaGenerator) -> Vec<Schema> {
+                Vec::from([$($(#[$cfg])* <$config>::json_schema(generator)),+])
+            }
+
+            /// The number of stages that the lists among the settings are for; 1 if there are no lists.
+            fn stages(&self) -> usize {
+                match self {
+                    $($(#[$cfg])* Self::$kind(config) => config.stages(),)+
+                }
+            }
+
+            /// The settings of stage number `stage` of a model with so many `stages`.
+            ///
+            /// # Errors
+            /// [`AttentionError::PerStage`], if a list fits neither one stage nor all of them.
+            pub fn at_stage(&self, stage: usize, stages: usize) -> Result<Self, AttentionError> {
+                Ok(match self {
+                    $($(#[$cfg])* Self::$kind(config) => Self::$kind(config.at_stage(stage, stages)?),)+
+                })
+            }
+
+            /// Refuses settings that make no sense wherever they stand.
+            ///
+            /// # Errors
+            /// A value out of its range, or values that exclude each other.
+            pub fn validate(&self) -> Result<(), AttentionError> {
+                match self {
+                    $($(#[$cfg])* Self::$kind(config) => config.validate(),)+
+                }
+            }
+
+            /// Refuses settings that make no sense, and a place where the mechanism cannot stand.
+            ///
+            /// # Errors
+            /// As [`validate`](Self::validate), or [`AttentionError::Misplaced`].
+            pub fn validate_at(&self, place: &Place) -> Result<(), AttentionError> {
+                self.validate()?;
+                match self {
+                    $($(#[$cfg])* Self::$kind(config) => config.fits(place),)+
+                }
+            }
+
+            /// What the mechanism costs at a place, for one image.
+            pub fn cost(&self, place: &Place) -> Cost {
+                match self {
+                    $($(#[$cfg])* Self::$kind(config) => config.cost(place),)+
+                }
+            }
+
+            /// The module for a place that [`validate_at`](Self::validate_at) accepts.
+            pub fn init(&self, place: &Place, init: &impl ParamInit) -> Mixer {
+                match self {
+                    $($(#[$cfg])* Self::$kind(config) => Mixer::$kind(config.init(place, init)),)+
+                }
+            }
+        }
+
+        impl Mechanism for Mixer {
+            fn attend(
+                &self,
+                q: Tensor<4>,
+                k: Tensor<4>,
+                v: Tensor<4>,
+                context: Context,
+            ) -> Tensor<4> {
+                match self {
+                    $($(#[$cfg])* Self::$kind(module) => module.attend(q, k, v, context),)+
+                }
+            }
+
+            fn attend_packed(&self, qkv: Tensor<3>, heads: usize, context: Context) -> Tensor<3> {
+                match self {
+                    $($(#[$cfg])* Self::$kind(module) => module.attend_packed(qkv, heads, context),)+
+                }
+            }
+
+            fn ranks_with_bias(&self) -> bool {
+                match self {
+                    $($(#[$cfg])* Self::$kind(module) => module.ranks_with_bias(),)+
+                }
+            }
+        }
+    };
+}
+
+mechanisms! {
+    Dense: DenseConfig => SoftmaxAttention;
+    Knn: KnnConfig => SoftmaxAttention;
+    #[cfg(test)]
+    Mean: mean::MeanConfig => mean::Mean;
+}
+
+impl AttentionConfig {
+    /// Attention over all keys.
+    pub fn dense() -> Self {
+        Self::Dense(DenseConfig::default())
+    }
+
+    /// The paper's attention: the `neighbors` best keys by dot product.
+    pub fn knn(neighbors: Neighbors) -> Self {
+        Self::Knn(KnnConfig::new(neighbors))
+    }
+
+    /// The settings of each stage: one entry where all stages share them.
+    ///
+    /// # Errors
+    /// [`AttentionError::PerStage`], if lists have different lengths, or no entry.
+    pub fn per_stage(&self) -> Result<Vec<Self>, AttentionError> {
+        let stages = self.stages().max(1);
+        let settings = (0..stages).map(|stage| self.at_stage(stage, stages));
+        settings.collect()
+    }
+}
+
+impl Default for AttentionConfig {
+    fn default() -> Self {
+        Self::dense()
+    }
+}
+
+impl<'de> Deserialize<'de> for AttentionConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut keys = Map::deserialize(deserializer)?;
+        match keys.remove("kind") {
+            None => Self::of_kind(DenseConfig::KIND, keys),
+            Some(Value::String(kind)) => Self::of_kind(&kind, keys),
+            Some(other) => Err(D::Error::custom(format!("`kind` is {other}, not a name"))),
+        }
+    }
+}
+
+/// The union of the keys of all kinds; `x-kinds` lists the kinds that a key belongs to. A test says that
+/// a key has one schema in all its kinds.
+impl JsonSchema for AttentionConfig {
+    fn schema_name() -> Cow<'static, str> {
+        "AttentionConfig".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (mut kinds, mut properties) = (Vec::new(), Map::new());
+        for (kind, schema) in Self::KINDS.iter().zip(Self::schemas(generator)) {
+            kinds.push(json!({ "const": kind, "description": schema.get("description") }));
+            let keys = schema.get("properties").and_then(Value::as_object);
+            for (key, schema) in keys.into_iter().flatten() {
+                let known = properties.entry(key.clone()).or_insert_with(|| {
+                    let mut schema = schema.clone();
+                    schema["x-kinds"] = json!([]);
+                    schema
+                });
+                if let Some(kinds) = known["x-kinds"].as_array_mut() {
+                    kinds.push(json!(kind));
+                }
+            }
+        }
+        let kind = json!({
+            "description": "The mechanism. Keys that it does not have are ignored.",
+            "oneOf": kinds,
+            "default": DenseConfig::KIND,
+        });
+        properties.insert("kind".to_owned(), kind);
+        json_schema!({
+            "description": "How every attention layer mixes its tokens.",
+            "type": "object",
+            "properties": properties,
+            "additionalProperties": false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod mean;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Multi-head self-attention as a Burn module.
+
+use burn::config::Config;
+use burn::module::Module;
+use burn::nn::Linear;
+use burn::tensor::{Device, Tensor};
+use kvt_ops::{Phase, linear, linear_add};
+
+use crate::error::check_dropout;
+use crate::{AttentionConfig, AttentionError, BurnInit, Mechanism, Mixer, ParamInit, Place};
+
+/// Makes a [`MultiHeadAttention`].
+#[derive(Config, Debug, PartialEq)]
+pub struct MultiHeadAttentionConfig {
+    /// Channels of a token; a multiple of `num_heads`.
+    pub d_model: usize,
+    /// Attention heads.
+    pub num_heads: usize,
+    /// The mechanism: dense, unless set.
+    #[config(default = "AttentionConfig::dense()")]
+    pub attention: AttentionConfig,
+    /// Dropout of the attention weights, in [0, 1).
+    #[config(default = 0.0)]
+    pub dropout: f64,
+    /// Whether queries, keys and values have a bias.
+    #[config(default = true)]
+    pub qkv_bias: bool,
+    /// Tokens of a sequence. Mechanisms with a weight for every token need their number.
+    pub tokens: Option<usize>,
+    /// Tokens before the map, such as a class token, for mechanisms that look at positions.
+    #[config(default = 0)]
+    pub prefix: usize,
+    /// Rows and columns of the map that the other tokens form, for mechanisms that look at positions.
+    pub grid: Option<[usize; 2]>,
+}
+
+impl MultiHeadAttentionConfig {
+    /// Builds the module with Burn's initialisers.
+    ///
+    /// # Errors
+    /// If channels do not divide among the heads, the dropout is not in [0, 1), or the mechanism does
+    /// not fit.
+    pub fn init(&self, device: &Device) -> Result<MultiHeadAttention, AttentionError> {
+        self.init_with(&BurnInit::new(device))
+    }
+
+    /// Builds the module with an initialiser of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`init`](Self::init).
+    pub fn init_with(&self, init: &impl ParamInit) -> Result<MultiHeadAttention, AttentionError> {
+        let Self {
+            d_model, num_heads, ..
+        } = *self;
+        if num_heads == 0 || d_model == 0 || !d_model.is_multiple_of(num_heads) {
+            return Err(AttentionError::Heads { d_model, num_heads });
+        }
+        check_dropout(self.dropout)?;
+        let place = Place {
+            prefix: self.prefix,
+            grid: self.grid,
+            dropout: self.dropout,
+            ..Place::new(self.tokens.unwrap_or(0), d_model, num_heads)
+        };
+        self.attention.validate_at(&place)?;
+        Ok(MultiHeadAttention::new(
+            init,
+            &self.attention,
+            place,
+            self.qkv_bias,
+        ))
+    }
+}
+
+/// Multi-head self-attention with timm's parameter names: `qkv` (dim to 3 dim, in the order
+/// `(3, heads, head_dim)`) and `proj`. Weights of the mechanism stand below `mixer`. Scores are scaled
+/// by `head_dim^-0.5`.
+#[derive(Module, Debug)]
+pub struct MultiHeadAttention {
+    /// Queries, keys and values in one projection.
+    pub qkv: Linear,
+    /// The output projection.
+    pub proj: Linear,
+    mixer: Mixer,
+    #[module(skip)]
+    place: Place,
+}
+
+impl MultiHeadAttention {
+    /// For callers who have validated `attention` at its place; others use
+    /// [`MultiHeadAttentionConfig`].
+    pub fn new(
+        init: &impl ParamInit,
+        attention: &AttentionConfig,
+        place: Place,
+        qkv_bias: bool,
+    ) -> Self {
+        let dim = place.dim();
+        Self {
+            qkv: init.linear("qkv", dim, 3 * dim, qkv_bias),
+            proj: init.linear("proj", dim, dim, true),
+            mixer: attention.init(&place, &init.child("mixer")),
+            place,
+        }
+    }
+
+    /// # Shapes
+    /// - `x`: `[batch, tokens, dim]`
+    /// - output: `[batch, tokens, dim]`
+    pub fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
+        linear(&self.proj, self.attend(x, phase))
+    }
+
+    /// [`Self::forward`] added to `residual`, `[batch, tokens, dim]`.
+    pub fn forward_add(&self, x: Tensor<3>, residual: Tensor<3>, phase: Phase) -> Tensor<3> {
+        linear_add(&self.proj, self.attend(x, phase), residual)
+    }
+
+    fn attend(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
+        let qkv = linear(&self.qkv, x);
+        self.mixer
+            .attend_packed(qkv, self.place.heads, self.place.context(phase))
+    }
+}
