@@ -223,6 +223,31 @@ pub fn attend_unchecked(
     stored::attend(q, k, v, score, scale, attention, dropout)
 }
 
+/// The attention probabilities, by the operations of [`attend`]: what it gives for values that are the
+/// rows of the identity.
+///
+/// # Shapes
+/// - `q`: `[batch, heads, query, head_dim]`
+/// - `k`: `[batch, heads, key, head_dim]`
+/// - output: `[batch, heads, query, key]`
+///
+/// # Panics
+/// As [`attend_unchecked`].
+pub fn probabilities(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    score: Score,
+    scale: f64,
+    attention: &Attention,
+) -> Tensor<4> {
+    let [batch, heads, keys, _] = k.dims();
+    let identity = Tensor::<2>::eye(keys, &q.device()).cast(q.dtype());
+    let values = identity
+        .reshape([1, 1, keys, keys])
+        .expand([batch, heads, keys, keys]);
+    attend_unchecked(q, k, values, score, scale, attention, None)
+}
+
 /// In f32 more would be lost than who asks for f64 expects.
 fn assert_not_f64(dtype: DType) {
     assert!(

@@ -18,6 +18,7 @@ mod neighbors;
 
 pub use attention::{
     Attention, AttentionError, Dropout, Implementation, Score, Selection, attend, attend_unchecked,
+    probabilities,
 };
 pub use module::MultiHeadAttention;
 pub use neighbors::{Neighbors, NeighborsError};

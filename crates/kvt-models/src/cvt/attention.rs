@@ -3,11 +3,14 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_attention::{Attention, Dropout, Score, attend_unchecked};
-use kvt_ops::{Phase, linear, linear_add};
+use kvt_attention::{Attention, Dropout, Score, attend_unchecked, probabilities};
+use kvt_ops::{Phase, linear};
 
 use super::stage::StageSize;
-use crate::layers::{BatchNorm, Conv2d, ConvSettings, Init, SelfAttention, to_map, to_tokens};
+use crate::layers::{
+    BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, Pass, SelfAttention, project, to_map,
+    to_tokens,
+};
 
 /// Multi-head attention of a map of tokens, and of the class token before it, with the original's
 /// parameter names.
@@ -20,9 +23,6 @@ pub(super) struct ConvAttention {
     proj_k: Linear,
     proj_v: Linear,
     proj: Linear,
-    /// Tokens along a side of the map.
-    #[module(skip)]
-    grid: usize,
     #[module(skip)]
     num_heads: usize,
     #[module(skip)]
@@ -42,7 +42,7 @@ impl ConvProjection {
     fn new(init: &Init<'_>, settings: ConvSettings) -> Self {
         Self {
             conv: init.conv("conv", settings),
-            bn: init.batch_norm(settings.out_channels),
+            bn: init.batch_norm(settings.out_channels, BatchNormSettings::default()),
         }
     }
 
@@ -67,26 +67,22 @@ impl ConvAttention {
             proj_k: linear("proj_k", size.block.qkv_bias),
             proj_v: linear("proj_v", size.block.qkv_bias),
             proj: linear("proj", true),
-            grid: size.grid,
             num_heads: size.config.num_heads,
             attention: size.config.attention,
             attn_drop: size.attn_drop,
         }
     }
+}
 
-    /// What the queries take from the values, before the last projection.
-    ///
-    /// # Shapes
-    ///
-    /// `[batch, prefix + grid * grid, dim]` to the same.
-    fn attend(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
-        let ([batch, tokens, dim], grid) = (x.dims(), self.grid);
-        let prefix = tokens - grid * grid;
+impl SelfAttention<3> for ConvAttention {
+    fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
+        let ([batch, tokens, dim], [rows, columns]) = (x.dims(), pass.grid);
+        let prefix = tokens - rows * columns;
         let class = (prefix > 0).then(|| x.clone().narrow(1, 0, prefix));
-        let map = to_map(x.narrow(1, prefix, grid * grid), [grid, grid]);
+        let map = to_map(x, prefix, pass.grid);
         // The class token has no place in the map, so that no convolution applies to it.
         let project = |conv: &ConvProjection, layer: &Linear| {
-            let convolved = conv.forward(map.clone(), phase);
+            let convolved = conv.forward(map.clone(), pass.phase);
             let all = match &class {
                 Some(class) => Tensor::cat(vec![class.clone(), convolved], 1),
                 None => convolved,
@@ -97,25 +93,21 @@ impl ConvAttention {
                 .reshape([batch, tokens, self.num_heads, dim / self.num_heads])
                 .swap_dims(1, 2)
         };
-        let x = attend_unchecked(
-            project(&self.conv_proj_q, &self.proj_q),
-            project(&self.conv_proj_k, &self.proj_k),
-            project(&self.conv_proj_v, &self.proj_v),
-            Score::default(),
-            (dim as f64).powf(-0.5),
-            &self.attention,
-            Dropout::in_phase(phase, self.attn_drop),
-        );
-        x.swap_dims(1, 2).reshape([batch, tokens, dim])
-    }
-}
-
-impl SelfAttention<3> for ConvAttention {
-    fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
-        linear(&self.proj, self.attend(x, phase))
+        let q = project(&self.conv_proj_q, &self.proj_q);
+        let k = project(&self.conv_proj_k, &self.proj_k);
+        let v = project(&self.conv_proj_v, &self.proj_v);
+        let (score, scale) = (Score::default(), (dim as f64).powf(-0.5));
+        pass.watch.probabilities(|| {
+            let (q, k, score) = (q.clone(), k.clone(), score.clone());
+            probabilities(q, k, score, scale, &self.attention)
+        });
+        let dropout = Dropout::in_phase(pass.phase, self.attn_drop);
+        attend_unchecked(q, k, v, score, scale, &self.attention, dropout)
+            .swap_dims(1, 2)
+            .reshape([batch, tokens, dim])
     }
 
-    fn forward_add(&self, x: Tensor<3>, residual: Tensor<3>, phase: Phase) -> Tensor<3> {
-        linear_add(&self.proj, self.attend(x, phase), residual)
+    fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {
+        project(&self.proj, mixed, residual)
     }
 }

@@ -6,14 +6,19 @@ mod conv;
 mod drop_path;
 mod init;
 mod mlp;
+mod norm;
 mod patch_embed;
 mod tokens;
 
-pub use batch_norm::BatchNorm;
-pub(crate) use block::{Block, BlockKind, SelfAttention, forward_blocks, multi_head_attention};
+pub use batch_norm::{BatchNorm, BatchNormSettings};
+pub(crate) use block::{
+    Block, BlockKind, Pass, SelfAttention, forward_blocks, multi_head_attention, project,
+};
 pub use conv::{Conv2d, ConvSettings};
 pub use drop_path::{drop_path, drop_path_rates, drops_paths};
 pub use init::Init;
 pub use mlp::{Activation, Mlp};
+pub(crate) use norm::Norm;
+pub use norm::NormKind;
 pub use patch_embed::PatchEmbed;
 pub(crate) use tokens::{to_map, to_tokens};

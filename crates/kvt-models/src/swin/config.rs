@@ -1,10 +1,14 @@
 //! Sizes of a Swin, and what they cost.
 
-use super::Swin;
+use burn::tensor::TensorData;
+
+use super::table;
 use super::window::Windows;
-use crate::architecture::Architecture;
 use crate::common::{CommonConfig, joined};
 use crate::error::ModelError;
+use crate::family::FamilyConfig;
+use crate::head::{Classifier, Reads};
+use crate::layers::Init;
 use crate::overrides::ModelOverrides;
 use crate::stages::{StageConfig, StagesConfig};
 use crate::summary::{BlockSize, Macs, StageSummary, Summary};
@@ -81,7 +85,11 @@ impl StageSize {
             config,
             ..
         } = *self;
-        let (dim, tokens, keys) = (block.dim, windows.map.pow(2), windows.area());
+        let (dim, tokens, keys) = (
+            block.dim,
+            windows.map.iter().product::<usize>(),
+            windows.area(),
+        );
         let table = windows.relative_positions() * config.num_heads;
         // What pads a map is projected and attends, but does not reach the MLP.
         let padded = windows.count() * keys;
@@ -108,9 +116,7 @@ impl StageSize {
     }
 }
 
-impl Architecture for SwinConfig {
-    type Network = Swin;
-
+impl FamilyConfig for SwinConfig {
     fn named() -> Vec<Self> {
         let tiny = (96, 6, [3, 6, 12, 24]);
         let small = (96, 18, [3, 6, 12, 24]);
@@ -137,7 +143,6 @@ impl Architecture for SwinConfig {
     }
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
-        overrides.refuse("Swin", &["patch_stride", "kv_stride"])?;
         let stages = self
             .stages
             .with(overrides, overrides.stages(self.stages.count()))?;
@@ -222,6 +227,18 @@ impl Architecture for SwinConfig {
             params: patch_embed + blocks + 2 * features + classifier,
             macs: stages.iter().map(|stage| stage.macs).sum::<Macs>() + Macs::linear(outside),
             stages,
+        }
+    }
+
+    fn classifier(&self, init: &Init<'_>) -> Classifier {
+        let sizes = [self.num_features(), self.common.num_classes];
+        Classifier::init(init, ("head.fc", None), sizes, Reads::Mean)
+    }
+
+    fn resize(&self, name: &str, shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+        match (name.ends_with(".relative_position_bias_table"), shape) {
+            (true, [places, _]) => table::resample(weight, places.isqrt()),
+            _ => None,
         }
     }
 }

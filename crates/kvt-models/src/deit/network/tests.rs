@@ -6,11 +6,11 @@ use burn::tensor::TensorData;
 use kvt_attention::Attention;
 
 use super::*;
-use crate::architecture::Architecture;
 use crate::common::CommonConfig;
 use crate::error::ModelError;
+use crate::families::ModelConfig;
+use crate::family::FamilyConfig as _;
 use crate::model::Model;
-use crate::registry::ModelConfig;
 
 fn small(distilled: bool) -> DeitConfig {
     DeitConfig {

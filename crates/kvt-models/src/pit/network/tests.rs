@@ -6,12 +6,13 @@ use burn::module::Module as _;
 use kvt_attention::Attention;
 
 use super::*;
-use crate::architecture::Architecture as _;
+use crate::checkpoint::{Layout, LoadOptions};
 use crate::common::CommonConfig;
+use crate::families::ModelConfig;
+use crate::family::FamilyConfig as _;
 use crate::model::Model;
-use crate::registry::ModelConfig;
 use crate::stages::StagesConfig;
-use crate::weights::{Layout, LoadOptions, Outcome};
+use crate::weights::{Outcome, StateDict};
 
 fn small(distilled: bool) -> PitConfig {
     PitConfig {
