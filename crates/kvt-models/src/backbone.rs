@@ -10,7 +10,7 @@ use crate::observe::{Observer, Place, Watch};
 
 /// Changes the patch tokens `[batch, rows * columns, dim]` of a map of `[rows, columns]`, as mixing the
 /// patches of two images does.
-pub type TokenMix = dyn Fn(Tensor<3>, [usize; 2]) -> Tensor<3>;
+pub type TokenMix<'a> = dyn Fn(Tensor<3>, [usize; 2]) -> Tensor<3> + 'a;
 
 /// What a backbone is asked for besides its tokens; by default nothing, at no cost.
 #[derive(Clone, Copy, Default)]
@@ -20,7 +20,7 @@ pub struct Ask<'a> {
     /// How many of the last stage's blocks to give the tokens of.
     pub blocks: usize,
     /// Is applied to the patches right after they have become tokens, before they get a position.
-    pub mix: Option<&'a TokenMix>,
+    pub mix: Option<&'a TokenMix<'a>>,
     /// Hears of what the blocks do.
     pub observer: Option<&'a dyn Observer>,
 }

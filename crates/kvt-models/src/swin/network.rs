@@ -97,7 +97,7 @@ impl Backbone for Swin {
                 maps.push(map.clone().permute([0, 3, 1, 2]));
             }
         }
-        let norm = |map| {
+        let norm = |map: Tensor<4>| {
             let map = layer_norm(&self.norm, map, NORM_EPSILON);
             let [batch, rows, columns, dim] = map.dims();
             map.reshape([batch, rows * columns, dim])

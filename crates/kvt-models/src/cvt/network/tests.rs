@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use burn::module::{Module as _, ModuleMapper};
-use burn::tensor::{Gradients, TensorData};
+use burn::tensor::{Device, Gradients, TensorData};
 use kvt_attention::Attention;
+use kvt_ops::Key;
 
 use super::*;
 use crate::checkpoint::LoadOptions;

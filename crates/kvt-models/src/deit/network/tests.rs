@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use burn::tensor::TensorData;
+use burn::tensor::{Device, TensorData};
 use kvt_attention::Attention;
+use kvt_ops::Key;
 
 use super::*;
 use crate::common::CommonConfig;

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use burn::module::Module as _;
+use burn::tensor::{Device, TensorData};
 use kvt_attention::Attention;
+use kvt_ops::Key;
 
 use super::*;
 use crate::checkpoint::{Layout, LoadOptions};

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use burn::tensor::{Device, TensorData};
 use kvt_attention::{Attention, Neighbors};
+use kvt_ops::Key;
 
+use super::super::table;
 use super::*;
 use crate::checkpoint::{Layout, LoadOptions};
 use crate::common::CommonConfig;
