@@ -6,7 +6,7 @@ use kvt_ops::Phase;
 
 use crate::error::ModelError;
 use crate::layers::Pass;
-use crate::observe::{Observer, Place, Watch};
+use crate::observe::{BlockIndex, Observer, Watch};
 
 /// Changes the patch tokens `[batch, rows * columns, dim]` of a map of `[rows, columns]`, as mixing the
 /// patches of two images does.
@@ -41,10 +41,9 @@ impl<'a> Ask<'a> {
 
     /// What the blocks of a stage are told.
     pub(crate) fn pass(&self, stage: usize, grid: [usize; 2], phase: Phase) -> Pass<'a> {
-        let place = Place { stage, block: 0 };
         let watch = Watch {
             observer: self.observer,
-            place,
+            block: BlockIndex { stage, block: 0 },
         };
         Pass { phase, grid, watch }
     }

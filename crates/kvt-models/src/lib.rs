@@ -39,7 +39,7 @@ pub use error::ModelError;
 pub use families::{AnyBackbone, ModelConfig};
 pub use head::{Classifier, Head, Logits, Reads};
 pub use model::{Model, Parameter};
-pub use observe::{Observer, Place, Point};
+pub use observe::{BlockIndex, Observer, Point};
 pub use overrides::ModelOverrides;
 pub use stages::StagesConfig;
 pub use summary::{Macs, StageSummary, Summary};

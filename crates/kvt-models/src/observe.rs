@@ -3,9 +3,9 @@
 
 use burn::tensor::Tensor;
 
-/// A block of a model.
+/// Which block of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct BlockIndex {
     /// The stage, from 0.
     pub stage: usize,
     /// The block of the stage, from 0.
@@ -34,14 +34,14 @@ pub enum Point {
 pub trait Observer {
     /// Whether to hand out a point of a block. Branch outputs and probabilities are computed only for
     /// an observer that wants them, and cost another projection or another attention.
-    fn wants(&self, place: Place, point: Point) -> bool;
+    fn wants(&self, block: BlockIndex, point: Point) -> bool;
 
     /// The stream or the output of a branch at a point.
     ///
     /// # Shapes
     ///
     /// `[batch, tokens, dim]`, prefix tokens first, then the map row by row.
-    fn tokens(&self, place: Place, point: Point, tokens: Tensor<3>);
+    fn tokens(&self, block: BlockIndex, point: Point, tokens: Tensor<3>);
 
     /// The attention probabilities of a block.
     ///
@@ -49,14 +49,14 @@ pub trait Observer {
     ///
     /// `[batch, heads, query, key]`; where attention stays within windows, `heads` counts the heads
     /// of all windows: `[batch, windows * heads, area, area]`.
-    fn probabilities(&self, _place: Place, _probabilities: Tensor<4>) {}
+    fn probabilities(&self, _block: BlockIndex, _probabilities: Tensor<4>) {}
 }
 
 /// An observer, or none, at a block.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Watch<'a> {
     pub(crate) observer: Option<&'a dyn Observer>,
-    pub(crate) place: Place,
+    pub(crate) block: BlockIndex,
 }
 
 impl Watch<'_> {
@@ -66,19 +66,19 @@ impl Watch<'_> {
             let tokens = tokens();
             let (batch, dim) = (tokens.dims()[0], tokens.dims()[D - 1]);
             let tokens = tokens.reshape([batch as i64, -1, dim as i64]);
-            observer.tokens(self.place, point, tokens);
+            observer.tokens(self.block, point, tokens);
         }
     }
 
     /// Hands out attention probabilities, which are made only if they are wanted.
     pub(crate) fn probabilities(&self, probabilities: impl FnOnce() -> Tensor<4>) {
         if let Some(observer) = self.wanting(Point::Probabilities) {
-            observer.probabilities(self.place, probabilities());
+            observer.probabilities(self.block, probabilities());
         }
     }
 
     fn wanting(&self, point: Point) -> Option<&dyn Observer> {
         self.observer
-            .filter(|observer| observer.wants(self.place, point))
+            .filter(|observer| observer.wants(self.block, point))
     }
 }

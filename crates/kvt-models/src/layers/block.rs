@@ -167,7 +167,7 @@ pub(crate) fn forward_blocks<const D: usize, A: SelfAttention<D>>(
     let mut outputs = Vec::new();
     for (i, block) in blocks.iter().enumerate() {
         pass.phase = phase.child(i as u64);
-        pass.watch.place.block = i;
+        pass.watch.block.block = i;
         x = block.forward(x, pass);
         if i + kept >= blocks.len() {
             outputs.push(x.clone());

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use burn::tensor::{Device, Tensor};
 use kvt_attention::{Attention, Neighbors};
 use kvt_models::weights::StateDict;
-use kvt_models::{Ask, Backbone, ModelConfig, ModelOverrides, Observer, Place, Point};
+use kvt_models::{Ask, Backbone, BlockIndex, ModelConfig, ModelOverrides, Observer, Point};
 use kvt_ops::{Key, Phase};
 
 use crate::small::{SIDE, assert_close, configs, images, values};
@@ -21,7 +21,7 @@ const POINTS: [Point; 6] = [
 ];
 
 /// A tensor: where, its shape and its numbers.
-type Seen = (Place, Point, Vec<usize>, Vec<f32>);
+type Seen = (BlockIndex, Point, Vec<usize>, Vec<f32>);
 
 /// Writes down everything, or one point.
 #[derive(Default)]
@@ -31,17 +31,17 @@ struct Recorder {
 }
 
 impl Observer for Recorder {
-    fn wants(&self, _: Place, point: Point) -> bool {
+    fn wants(&self, _: BlockIndex, point: Point) -> bool {
         self.only.is_none_or(|only| only == point)
     }
 
-    fn tokens(&self, place: Place, point: Point, tokens: Tensor<3>) {
+    fn tokens(&self, place: BlockIndex, point: Point, tokens: Tensor<3>) {
         let shape = tokens.dims().to_vec();
         let seen = (place, point, shape, values(tokens));
         self.seen.borrow_mut().push(seen);
     }
 
-    fn probabilities(&self, place: Place, probabilities: Tensor<4>) {
+    fn probabilities(&self, place: BlockIndex, probabilities: Tensor<4>) {
         let shape = probabilities.dims().to_vec();
         let seen = (place, Point::Probabilities, shape, values(probabilities));
         self.seen.borrow_mut().push(seen);
@@ -98,10 +98,10 @@ fn nothing_changes_for_being_observed() {
 #[test]
 fn every_block_shows_its_points_in_order() {
     for config in configs(&ModelOverrides::default()) {
-        let expected: Vec<(Place, Point)> = (0..)
+        let expected: Vec<(BlockIndex, Point)> = (0..)
             .zip(config.summary().stages)
             .flat_map(|(stage, summary)| {
-                let blocks = (0..summary.depth).map(move |block| Place { stage, block });
+                let blocks = (0..summary.depth).map(move |block| BlockIndex { stage, block });
                 blocks.flat_map(|place| POINTS.map(|point| (place, point)))
             })
             .collect();
@@ -117,7 +117,7 @@ fn the_stream_grows_by_the_branches() {
         let name = config.name();
         let stages = config.summary().stages;
         let seen = observe(&config, None);
-        let mut output: Option<(Place, Vec<f32>)> = None;
+        let mut output: Option<(BlockIndex, Vec<f32>)> = None;
         for block in seen.chunks_exact(POINTS.len()) {
             let [input, _, attention, middle, mlp, out] = block else {
                 unreachable!()
