@@ -28,4 +28,6 @@ pub use mechanisms::{AttentionConfig, DenseConfig, KnnConfig, Mixer};
 pub use multi_head::{MultiHeadAttention, MultiHeadAttentionConfig};
 pub use neighbors::{Neighbors, NeighborsError};
 pub use per_stage::PerStage;
-pub use softmax::{Implementation, Selection, SoftmaxAttention, attend, attend_unchecked};
+pub use softmax::{
+    Implementation, Selection, SoftmaxAttention, attend, attend_unchecked, probabilities,
+};

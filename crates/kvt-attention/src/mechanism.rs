@@ -31,6 +31,15 @@ pub trait Mechanism: Module {
         merge_heads(self.attend(q, k, v, context))
     }
 
+    /// The attention probabilities before dropout, for those who look at them; `None` for mechanisms
+    /// that have none.
+    ///
+    /// # Shapes
+    /// Those of [`attend`](Self::attend); output: `[batch, heads, query, key]`
+    fn probabilities(&self, _q: Tensor<4>, _k: Tensor<4>, _context: &Context) -> Option<Tensor<4>> {
+        None
+    }
+
     /// Whether the bias takes part in choosing keys. Where it does not, a key that a bias of -100
     /// hides must be hidden by a mask as well.
     fn ranks_with_bias(&self) -> bool {

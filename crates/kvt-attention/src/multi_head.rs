@@ -7,7 +7,10 @@ use burn::tensor::{Device, Tensor};
 use kvt_ops::{Phase, linear, linear_add};
 
 use crate::error::check_dropout;
-use crate::{AttentionConfig, AttentionError, BurnInit, Mechanism, Mixer, ParamInit, Place};
+use crate::mechanism::split_heads;
+use crate::{
+    AttentionConfig, AttentionError, BurnInit, Context, Mechanism, Mixer, ParamInit, Place,
+};
 
 /// Makes a [`MultiHeadAttention`].
 #[derive(Config, Debug, PartialEq)]
@@ -108,17 +111,36 @@ impl MultiHeadAttention {
     /// - `x`: `[batch, tokens, dim]`
     /// - output: `[batch, tokens, dim]`
     pub fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
-        linear(&self.proj, self.attend(x, phase))
+        linear(&self.proj, self.attend(x, self.context(phase)))
     }
 
     /// [`Self::forward`] added to `residual`, `[batch, tokens, dim]`.
     pub fn forward_add(&self, x: Tensor<3>, residual: Tensor<3>, phase: Phase) -> Tensor<3> {
-        linear_add(&self.proj, self.attend(x, phase), residual)
+        linear_add(&self.proj, self.attend(x, self.context(phase)), residual)
     }
 
-    fn attend(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
+    /// What the mechanism is told where this module stands.
+    pub fn context(&self, phase: Phase) -> Context {
+        self.place.context(phase)
+    }
+
+    /// What every token takes from the others, before the output projection.
+    ///
+    /// # Shapes
+    /// - `x`: `[batch, tokens, dim]`
+    /// - output: `[batch, tokens, dim]`
+    pub fn attend(&self, x: Tensor<3>, context: Context) -> Tensor<3> {
         let qkv = linear(&self.qkv, x);
-        self.mixer
-            .attend_packed(qkv, self.place.heads, self.place.context(phase))
+        self.mixer.attend_packed(qkv, self.place.heads, context)
+    }
+
+    /// The attention probabilities before dropout; `None` for mechanisms that have none.
+    ///
+    /// # Shapes
+    /// - `x`: `[batch, tokens, dim]`
+    /// - output: `[batch, heads, query, key]`
+    pub fn probabilities(&self, x: Tensor<3>, context: &Context) -> Option<Tensor<4>> {
+        let [q, k, _] = split_heads(linear(&self.qkv, x), self.place.heads);
+        self.mixer.probabilities(q, k, context)
     }
 }

@@ -199,6 +199,11 @@ impl Mechanism for SoftmaxAttention {
         merge_heads(self.attend(q, k, v, context))
     }
 
+    fn probabilities(&self, q: Tensor<4>, k: Tensor<4>, context: &Context) -> Option<Tensor<4>> {
+        let score = context.score.clone();
+        Some(probabilities(q, k, score, context.scale, self))
+    }
+
     fn ranks_with_bias(&self) -> bool {
         self.selection != Selection::Euclidean
     }
@@ -260,6 +265,31 @@ pub fn attend_unchecked(
         };
     }
     stored::attend(q, k, v, score, scale, attention, dropout)
+}
+
+/// The attention probabilities, by the operations of [`attend`]: what it gives for values that are the
+/// rows of the identity.
+///
+/// # Shapes
+/// - `q`: `[batch, heads, query, head_dim]`
+/// - `k`: `[batch, heads, key, head_dim]`
+/// - output: `[batch, heads, query, key]`
+///
+/// # Panics
+/// As [`attend_unchecked`].
+pub fn probabilities(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    score: Score,
+    scale: f64,
+    attention: &SoftmaxAttention,
+) -> Tensor<4> {
+    let [batch, heads, keys, _] = k.dims();
+    let identity = Tensor::<2>::eye(keys, &q.device()).cast(q.dtype());
+    let values = identity
+        .reshape([1, 1, keys, keys])
+        .expand([batch, heads, keys, keys]);
+    attend_unchecked(q, k, values, score, scale, attention, None)
 }
 
 /// In f32 more would be lost than who asks for f64 expects.

@@ -6,7 +6,7 @@ use kvt_attention::AttentionError;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// The registry has no model of this name.
+    /// There is no model of this name.
     #[error("no model is called `{name}`: {hint}")]
     UnknownModel {
         /// The name asked for.
@@ -146,6 +146,18 @@ pub enum ModelError {
         family: &'static str,
         /// The least side, in pixels.
         least: usize,
+    },
+    /// Images of a size that the backbone cannot take.
+    #[error("images of {height} x {width} pixels do not fit {family}: expected {expected}")]
+    ImageSize {
+        /// Height of the images in pixels.
+        height: usize,
+        /// Width of the images in pixels.
+        width: usize,
+        /// The family of models.
+        family: &'static str,
+        /// The sizes that it takes, in words.
+        expected: String,
     },
     /// Images of another shape than the model's.
     #[error(

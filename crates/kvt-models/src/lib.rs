@@ -4,30 +4,43 @@
 //! ([`ModelConfig::with`]), and a device and a key make it a [`Model`] ([`ModelConfig::init`]).
 //! What a configuration costs is known without building it ([`ModelConfig::summary`]).
 //!
+//! A model is a [`Backbone`] and a [`Head`]. A backbone can be asked for more than its tokens ([`Ask`]): the
+//! maps of its stages, the tokens after its last blocks, or, by an [`Observer`], what happens in its blocks.
+//!
 //! Parameters carry timm's names and PyTorch's layout wherever they leave the model: in
-//! [`Model::parameters`], in a [`weights::StateDict`] and in files.
+//! [`Model::parameters`], in a [`weights::StateDict`] and in files. [`checkpoint`] brings files and models
+//! together.
 
-mod architecture;
+mod backbone;
+pub mod checkpoint;
 mod common;
+mod config;
 pub mod cvt;
 pub mod deit;
 mod error;
+mod families;
+mod family;
+mod head;
 pub mod layers;
 mod model;
+mod observe;
 mod overrides;
 pub mod pit;
-mod registry;
 mod stages;
 mod summary;
 pub mod swin;
 mod validate;
 pub mod weights;
 
+pub use backbone::{Ask, Backbone, Features, TokenMix};
 pub use common::CommonConfig;
+pub use config::names;
 pub use error::ModelError;
+pub use families::{AnyBackbone, ModelConfig};
+pub use head::{Classifier, Head, Logits, Reads};
 pub use kvt_attention::Macs;
-pub use model::{Logits, Model, Parameter};
+pub use model::{Model, Parameter};
+pub use observe::{BlockIndex, Observer, Point};
 pub use overrides::ModelOverrides;
-pub use registry::{ModelConfig, names};
 pub use stages::StagesConfig;
 pub use summary::{StageSummary, Summary};

@@ -1,93 +1,30 @@
-//! Any of the backbones, as one module.
+//! An image classifier: a backbone and a head.
 
-use burn::module::{Module, ParamId};
-use burn::nn::Linear;
-use burn::tensor::{Tensor, TensorData};
+use std::collections::HashSet;
+
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::tensor::{Device, Tensor};
 use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, burn_pack};
-use kvt_ops::{Phase, linear};
+use kvt_ops::{Key, Phase};
 
-use crate::architecture::{Network, each};
-use crate::cvt::Cvt;
-use crate::deit::Deit;
+use crate::backbone::{Ask, Backbone};
 use crate::error::ModelError;
-use crate::pit::Pit;
-use crate::registry::ModelConfig;
-use crate::swin::Swin;
+use crate::families::{AnyBackbone, ModelConfig};
+use crate::head::{Classifier, Head, Logits};
+use crate::layers::Init;
 
 /// An image classifier.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a handful of models, each of which holds far more memory elsewhere"
-)]
 #[derive(Module, Debug)]
-pub enum Model {
-    /// DeiT.
-    Deit(Deit),
-    /// Swin.
-    Swin(Swin),
-    /// PiT.
-    Pit(Pit),
-    /// CvT.
-    Cvt(Cvt),
+pub struct Model {
+    /// From images to features.
+    pub backbone: AnyBackbone,
+    /// From features to logits.
+    pub head: Classifier,
+    #[module(skip)]
+    pub(crate) config: ModelConfig,
 }
 
-impl From<Deit> for Model {
-    fn from(model: Deit) -> Self {
-        Self::Deit(model)
-    }
-}
-
-impl From<Swin> for Model {
-    fn from(model: Swin) -> Self {
-        Self::Swin(model)
-    }
-}
-
-impl From<Pit> for Model {
-    fn from(model: Pit) -> Self {
-        Self::Pit(model)
-    }
-}
-
-impl From<Cvt> for Model {
-    fn from(model: Cvt) -> Self {
-        Self::Cvt(model)
-    }
-}
-
-/// The logits of a classifier's heads, `[batch, num_classes]` each.
-#[derive(Clone, Debug)]
-pub struct Logits {
-    /// The head on the class token.
-    pub class: Tensor<2>,
-    /// The head on the distillation token, where the model has one.
-    pub distillation: Option<Tensor<2>>,
-}
-
-impl Logits {
-    /// Of a head on the first token, and one on the second where there is one.
-    ///
-    /// # Shapes
-    ///
-    /// `[batch, tokens, num_features]`.
-    pub(crate) fn of_tokens(x: &Tensor<3>, head: &Linear, head_dist: Option<&Linear>) -> Self {
-        let token = |i: usize| x.clone().narrow(1, i, 1).squeeze_dim::<2>(1);
-        Self {
-            class: linear(head, token(0)),
-            distillation: head_dist.map(|head| linear(head, token(1))),
-        }
-    }
-
-    /// The mean over the heads: what a distilled model predicts.
-    pub fn mean(self) -> Tensor<2> {
-        match self.distillation {
-            Some(distillation) => (self.class + distillation) * 0.5,
-            None => self.class,
-        }
-    }
-}
-
-/// A trainable parameter of a model.
+/// A parameter of a model, or a part of its state that is not trained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// timm's name.
@@ -98,8 +35,26 @@ pub struct Parameter {
     pub shape: Vec<usize>,
 }
 
+impl ModelConfig {
+    /// Builds the model with the original's initialisation. The same key gives the same weights on
+    /// every device.
+    ///
+    /// # Errors
+    ///
+    /// The configuration describes no model.
+    pub fn init(&self, device: &Device, key: Key) -> Result<Model, ModelError> {
+        self.validate()?;
+        let init = Init::new(device, key);
+        Ok(Model {
+            backbone: self.backbone(&init),
+            head: self.of_family().classifier(&init),
+            config: self.clone(),
+        })
+    }
+}
+
 impl Model {
-    /// The logits of a batch of images: the mean of both heads where there are two.
+    /// The logits of a batch of images: the mean of both outputs where there are two.
     ///
     /// # Shapes
     ///
@@ -107,64 +62,56 @@ impl Model {
     ///
     /// # Panics
     ///
-    /// On images that [`check_input`](Self::check_input) refuses.
+    /// On images that [`check_input`](Self::check_input) refuses, unless the backbone takes their size.
     pub fn forward(&self, images: Tensor<4>, phase: Phase) -> Tensor<2> {
         self.forward_heads(images, phase).mean()
     }
 
-    /// The logits of each head.
+    /// The logits of each output.
     ///
     /// # Shapes
     ///
-    /// `[batch, in_chans, img_size, img_size]` to `[batch, num_classes]` per head.
+    /// `[batch, in_chans, img_size, img_size]` to `[batch, num_classes]` per output.
     ///
     /// # Panics
     ///
-    /// On images that [`check_input`](Self::check_input) refuses.
+    /// As [`forward`](Self::forward).
     pub fn forward_heads(&self, images: Tensor<4>, phase: Phase) -> Logits {
-        each!(Self, self, model => model.forward_heads(images, phase))
+        let features = self.backbone.features(images, &Ask::default(), phase);
+        self.head.forward(features, phase)
     }
 
-    /// Refuses images the model does not take.
+    /// Refuses images of another shape than the configured one.
     ///
     /// # Errors
     ///
-    /// `dims`, `[batch, channels, height, width]`, are not those of the configuration.
+    /// `dims`, `[batch, channels, height, width]`, differ from the configuration.
     pub fn check_input(&self, dims: [usize; 4]) -> Result<(), ModelError> {
-        self.config().check_input(dims)
+        self.config.check_input(dims)
     }
 
     /// The configuration this model was made from.
     pub fn config(&self) -> ModelConfig {
-        each!(Self, self, model => model.config().clone().into())
+        self.config.clone()
     }
 
     /// Every trainable parameter under timm's name, in the order of the modules.
     pub fn parameters(&self) -> Vec<Parameter> {
+        let mut trained = Trained::default();
+        self.visit(&mut trained);
         let mut state = self.state();
-        state.retain(|entry| !is_statistic(&entry.name));
+        state.retain(|entry| trained.0.contains(&entry.id));
         state
     }
 
     /// Whether weight decay shrinks a parameter: neither biases and other one-dimensional parameters,
     /// nor what the original leaves out (position embeddings, class tokens).
     pub fn decays(&self, parameter: &Parameter) -> bool {
-        let name = parameter.name.as_str();
-        let last = name.rsplit_once('.').map_or(name, |(_, last)| last);
-        parameter.shape.len() > 1
-            && !each!(Self, self, model => no_weight_decay(model)).contains(&last)
+        parameter.shape.len() > 1 && !self.config.family().is_undecayed(&parameter.name)
     }
 
-    /// Names of the layers that turn features into class scores.
-    pub(crate) fn classifiers(&self) -> &'static [&'static str] {
-        fn of<N: Network>(_: &N) -> &'static [&'static str] {
-            N::CLASSIFIERS
-        }
-        each!(Self, self, model => of(model))
-    }
-
-    /// Everything that a file of weights holds: parameters, and the running statistics of batch
-    /// norms.
+    /// Everything that a file of weights holds: the parameters, and what is saved with them but not
+    /// trained, such as the running statistics of batch norms.
     pub(crate) fn state(&self) -> Vec<Parameter> {
         self.pytorch_tensors()
             .into_iter()
@@ -178,43 +125,60 @@ impl Model {
             .collect()
     }
 
-    /// A weight of another image size at the size of the parameter `name`.
-    pub(crate) fn resize(
-        &self,
-        name: &str,
-        shape: &[usize],
-        weight: &TensorData,
-    ) -> Option<TensorData> {
-        each!(Self, self, model => model.resize(name, shape, weight))
-            .filter(|resized| resized.shape().as_slice() == shape)
-    }
-
-    /// The parameters with timm's names and layout, not yet read from the device.
+    /// The state with timm's names and layout, not yet read from the device.
     pub(crate) fn pytorch_tensors(&self) -> Vec<burn_pack::Tensor> {
-        fn name<N: Network>(_: &N, path: &str) -> String {
-            N::parameter_name(path)
-        }
         let mut tensors = self.collect(None, Some(Box::new(BurnToPyTorchAdapter)), true);
         for tensor in &mut tensors {
-            tensor.name = each!(Self, self, model => name(model, &tensor.name));
+            tensor.name = self.name(&tensor.name);
         }
         tensors
     }
 
+    /// The name of the parameter at a path of modules.
+    fn name(&self, path: &str) -> String {
+        let family = self.config.family();
+        if let Some(path) = path.strip_prefix(BACKBONE) {
+            return family.parameter_name(path);
+        }
+        let renamed = outputs(family.outputs).find_map(|(layer, name)| {
+            let part = path.strip_prefix(HEAD)?.strip_prefix(layer)?;
+            Some(format!("{name}{part}"))
+        });
+        renamed.unwrap_or_else(|| path.to_owned())
+    }
+
     /// The path of modules to the parameter of this name.
     pub(crate) fn path(&self, name: &str) -> String {
-        fn path<N: Network>(_: &N, name: &str) -> String {
-            N::parameter_path(name)
-        }
-        each!(Self, self, model => path(model, name))
+        let family = self.config.family();
+        let of_head = outputs(family.outputs).find_map(|(layer, output)| {
+            let part = name.strip_prefix(output)?;
+            part.starts_with('.')
+                .then(|| format!("{HEAD}{layer}{part}"))
+        });
+        of_head.unwrap_or_else(|| format!("{BACKBONE}{}", family.parameter_path(name)))
     }
 }
 
-fn no_weight_decay<N: Network>(_: &N) -> &'static [&'static str] {
-    N::NO_WEIGHT_DECAY
+/// How the paths to the parameters of a model begin.
+const BACKBONE: &str = "backbone.";
+const HEAD: &str = "head.";
+
+/// The layers of the classifier, and their names among the parameters.
+fn outputs(names: &'static [&'static str]) -> impl Iterator<Item = (&'static str, &'static str)> {
+    Classifier::LAYERS.into_iter().zip(names.iter().copied())
 }
 
-/// Whether an entry is a running statistic of a batch norm, which is saved but not trained.
-fn is_statistic(name: &str) -> bool {
-    name.ends_with(".running_mean") || name.ends_with(".running_var")
+/// The parameters that are trained. A running statistic, or a parameter whose gradient was switched
+/// off (`Param::set_require_grad`), is saved with the weights, but not trained.
+#[derive(Default)]
+struct Trained(HashSet<ParamId>);
+
+impl ModuleVisitor for Trained {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        // Burn keeps the setting to itself on devices without autodiff, and restores it for training.
+        let training = param.valid().train();
+        if training.val().is_require_grad() {
+            self.0.insert(param.id);
+        }
+    }
 }

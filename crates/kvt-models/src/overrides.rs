@@ -40,25 +40,59 @@ pub struct ModelOverrides {
     pub attention: Vec<AttentionConfig>,
 }
 
+/// The keys of [`CommonConfig`](crate::CommonConfig).
+pub(crate) const COMMON: &[&str] = &[
+    "img_size",
+    "in_chans",
+    "num_classes",
+    "mlp_ratio",
+    "qkv_bias",
+    "drop_path",
+    "attn_drop",
+];
+/// The keys of blocks: how many, and what is in them.
+pub(crate) const BLOCKS: &[&str] = &["embed_dim", "depth", "num_heads", "attention"];
+
 impl ModelOverrides {
-    /// Refuses changes to fields that a family of models does not have.
-    pub(crate) fn refuse(
-        &self,
-        family: &'static str,
-        fields: &[&'static str],
-    ) -> Result<(), ModelError> {
-        let set = [
-            ("patch_stride", self.patch_stride.is_some()),
-            ("window_size", self.window_size.is_some()),
-            ("kv_stride", self.kv_stride.is_some()),
+    /// The keys that are given, in the order of the fields.
+    pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
+        // Without `..`, so that no new field is forgotten.
+        let Self {
+            img_size,
+            patch_size,
+            patch_stride,
+            window_size,
+            kv_stride,
+            embed_dim,
+            depth,
+            num_heads,
+            mlp_ratio,
+            in_chans,
+            num_classes,
+            qkv_bias,
+            drop_path,
+            attn_drop,
+            attention,
+        } = self;
+        let keys = [
+            ("img_size", img_size.is_some()),
+            ("patch_size", patch_size.is_some()),
+            ("patch_stride", patch_stride.is_some()),
+            ("window_size", window_size.is_some()),
+            ("kv_stride", kv_stride.is_some()),
+            ("embed_dim", !embed_dim.is_empty()),
+            ("depth", !depth.is_empty()),
+            ("num_heads", !num_heads.is_empty()),
+            ("mlp_ratio", mlp_ratio.is_some()),
+            ("in_chans", in_chans.is_some()),
+            ("num_classes", num_classes.is_some()),
+            ("qkv_bias", qkv_bias.is_some()),
+            ("drop_path", drop_path.is_some()),
+            ("attn_drop", attn_drop.is_some()),
+            ("attention", !attention.is_empty()),
         ];
-        match set
-            .iter()
-            .find(|(field, set)| *set && fields.contains(field))
-        {
-            Some((field, _)) => Err(ModelError::NotApplicable { field, family }),
-            None => Ok(()),
-        }
+        keys.into_iter()
+            .filter_map(|(key, given)| given.then_some(key))
     }
 
     /// The number of stages: that of the entries of `depth`, or the model's own.

@@ -2,7 +2,7 @@
 
 use crate::error::ModelError;
 
-/// Refuses sizes of zero, and those that nobody means: what a model costs must be a number.
+/// Rejects zero and implausibly large sizes, so that the arithmetic of costs cannot overflow.
 pub(crate) fn sizes(sizes: &[(&'static str, usize)]) -> Result<(), ModelError> {
     for &(field, size) in sizes {
         if size == 0 {
@@ -24,7 +24,7 @@ pub(crate) fn sizes(sizes: &[(&'static str, usize)]) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// Refuses maps of more tokens than anybody means.
+/// Refuses maps of implausibly many tokens.
 pub(crate) fn tokens(side: usize) -> Result<(), ModelError> {
     const LARGEST: usize = 1 << 10;
     if side <= LARGEST {
@@ -66,6 +66,41 @@ pub(crate) fn whole_patches(img_size: usize, patch_size: usize) -> Result<(), Mo
     })
 }
 
+/// Refuses images whose sides do not divide into patches.
+pub(crate) fn multiples(
+    family: &'static str,
+    [height, width]: [usize; 2],
+    patch_size: usize,
+) -> Result<(), ModelError> {
+    let fits = |side: usize| side > 0 && side.is_multiple_of(patch_size);
+    if fits(height) && fits(width) {
+        return Ok(());
+    }
+    Err(ModelError::ImageSize {
+        height,
+        width,
+        family,
+        expected: format!("multiples of the {patch_size} pixels of a patch"),
+    })
+}
+
+/// Refuses images smaller than the first kernel with its padding.
+pub(crate) fn at_least(
+    family: &'static str,
+    [height, width]: [usize; 2],
+    least: usize,
+) -> Result<(), ModelError> {
+    if height.min(width) >= least {
+        return Ok(());
+    }
+    Err(ModelError::ImageSize {
+        height,
+        width,
+        family,
+        expected: format!("at least {least} pixels on each side"),
+    })
+}
+
 /// Refuses channels that do not divide among the heads.
 pub(crate) fn whole_heads(embed_dim: usize, num_heads: usize) -> Result<(), ModelError> {
     if embed_dim.is_multiple_of(num_heads) {
@@ -77,7 +112,7 @@ pub(crate) fn whole_heads(embed_dim: usize, num_heads: usize) -> Result<(), Mode
     })
 }
 
-/// Refuses an MLP without hidden channels, or with more than anybody means.
+/// Refuses an MLP without hidden channels, or with implausibly many.
 pub(crate) fn mlp(hidden: usize, mlp_ratio: f64) -> Result<(), ModelError> {
     if mlp_ratio.is_finite() && (1..=1 << 20).contains(&hidden) {
         return Ok(());

@@ -153,6 +153,12 @@ macro_rules! mechanisms {
                 }
             }
 
+            fn probabilities(&self, q: Tensor<4>, k: Tensor<4>, context: &Context) -> Option<Tensor<4>> {
+                match self {
+                    $($(#[$cfg])* Self::$kind(module) => module.probabilities(q, k, context),)+
+                }
+            }
+
             fn ranks_with_bias(&self) -> bool {
                 match self {
                     $($(#[$cfg])* Self::$kind(module) => module.ranks_with_bias(),)+

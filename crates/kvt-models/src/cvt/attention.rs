@@ -4,10 +4,13 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::{Context, Mechanism, Mixer, Place};
-use kvt_ops::{Phase, linear, linear_add};
+use kvt_ops::{Phase, linear};
 
 use super::stage::StageSize;
-use crate::layers::{BatchNorm, Conv2d, ConvSettings, Init, SelfAttention, to_map, to_tokens};
+use crate::layers::{
+    BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, Pass, SelfAttention, project, to_map,
+    to_tokens,
+};
 
 /// Multi-head attention of a map of tokens, and of the class token before it, with the original's
 /// parameter names.
@@ -21,9 +24,6 @@ pub(super) struct ConvAttention {
     proj_v: Linear,
     proj: Linear,
     mixer: Mixer,
-    /// Tokens along a side of the map.
-    #[module(skip)]
-    grid: usize,
     #[module(skip)]
     place: Place,
 }
@@ -39,7 +39,7 @@ impl ConvProjection {
     fn new(init: &Init<'_>, settings: ConvSettings) -> Self {
         Self {
             conv: init.conv("conv", settings),
-            bn: init.batch_norm(settings.out_channels),
+            bn: init.batch_norm(settings.out_channels, BatchNormSettings::default()),
         }
     }
 
@@ -65,24 +65,20 @@ impl ConvAttention {
             proj_v: linear("proj_v", size.block.qkv_bias),
             proj: linear("proj", true),
             mixer: size.config.attention.init(&place, &init.child("mixer")),
-            grid: size.grid,
             place,
         }
     }
+}
 
-    /// What the queries take from the values, before the last projection.
-    ///
-    /// # Shapes
-    ///
-    /// `[batch, prefix + grid * grid, dim]` to the same.
-    fn attend(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
-        let ([batch, tokens, dim], grid) = (x.dims(), self.grid);
-        let prefix = tokens - grid * grid;
+impl SelfAttention<3> for ConvAttention {
+    fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
+        let ([batch, tokens, dim], [rows, columns]) = (x.dims(), pass.grid);
+        let prefix = tokens - rows * columns;
         let class = (prefix > 0).then(|| x.clone().narrow(1, 0, prefix));
-        let map = to_map(x.narrow(1, prefix, grid * grid), [grid, grid]);
+        let map = to_map(x, prefix, pass.grid);
         // The class token has no place in the map, so that no convolution applies to it.
         let project = |conv: &ConvProjection, layer: &Linear| {
-            let convolved = conv.forward(map.clone(), phase);
+            let convolved = conv.forward(map.clone(), pass.phase);
             let all = match &class {
                 Some(class) => Tensor::cat(vec![class.clone(), convolved], 1),
                 None => convolved,
@@ -93,27 +89,24 @@ impl ConvAttention {
                 .reshape([batch, tokens, self.place.heads, self.place.head_dim])
                 .swap_dims(1, 2)
         };
+        let q = project(&self.conv_proj_q, &self.proj_q);
+        let k = project(&self.conv_proj_k, &self.proj_k);
+        let v = project(&self.conv_proj_v, &self.proj_v);
         // The original scales by all channels, not by those of a head.
         let context = Context {
             scale: (dim as f64).powf(-0.5),
-            ..self.place.context(phase)
+            grid: Some(pass.grid),
+            ..self.place.context(pass.phase)
         };
-        let x = self.mixer.attend(
-            project(&self.conv_proj_q, &self.proj_q),
-            project(&self.conv_proj_k, &self.proj_k),
-            project(&self.conv_proj_v, &self.proj_v),
-            context,
-        );
-        x.swap_dims(1, 2).reshape([batch, tokens, dim])
-    }
-}
-
-impl SelfAttention<3> for ConvAttention {
-    fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
-        linear(&self.proj, self.attend(x, phase))
+        pass.watch
+            .probabilities(|| self.mixer.probabilities(q.clone(), k.clone(), &context));
+        self.mixer
+            .attend(q, k, v, context)
+            .swap_dims(1, 2)
+            .reshape([batch, tokens, dim])
     }
 
-    fn forward_add(&self, x: Tensor<3>, residual: Tensor<3>, phase: Phase) -> Tensor<3> {
-        linear_add(&self.proj, self.attend(x, phase), residual)
+    fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {
+        project(&self.proj, mixed, residual)
     }
 }

@@ -1,13 +1,14 @@
 //! Sizes of a CvT, and what they cost.
 
+use burn::nn::Linear;
 use kvt_attention::Macs;
 
-use super::Cvt;
 use super::stage::StageSize;
-use crate::architecture::Architecture;
 use crate::common::{CommonConfig, joined};
 use crate::error::ModelError;
-use crate::layers::ConvSettings;
+use crate::family::FamilyConfig;
+use crate::head::{Classifier, Reads};
+use crate::layers::{ConvSettings, Init};
 use crate::overrides::{self, ModelOverrides};
 use crate::stages::StagesConfig;
 use crate::summary::{StageSummary, Summary};
@@ -85,9 +86,7 @@ impl CvtConfig {
     }
 }
 
-impl Architecture for CvtConfig {
-    type Network = Cvt;
-
+impl FamilyConfig for CvtConfig {
     fn named() -> Vec<Self> {
         let configs = [224, 384].into_iter().flat_map(|img_size| {
             SIZES.map(|(_, embed_dim, depth, num_heads)| Self {
@@ -103,7 +102,6 @@ impl Architecture for CvtConfig {
     }
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
-        overrides.refuse("CvT", &["window_size"])?;
         let count = overrides.stages(self.stages.count());
         Ok(Self {
             common: self.common.with(overrides),
@@ -197,6 +195,18 @@ impl Architecture for CvtConfig {
                 + Macs::linear(features * self.common.num_classes),
             stages,
         }
+    }
+
+    fn classifier(&self, init: &Init<'_>) -> Classifier {
+        let (features, classes) = (self.num_features(), self.common.num_classes);
+        let head = init.child("head");
+        // The original leaves this one bias as PyTorch makes it.
+        let bias = head.uniform("bias", [classes], 1.0 / (features as f32).sqrt());
+        let class = Linear {
+            weight: head.trunc_normal("weight", [features, classes]),
+            bias: Some(bias),
+        };
+        Classifier::new(class, None, Reads::Prefix)
     }
 }
 

@@ -9,7 +9,7 @@
 //! halved (`kv_stride`), and keeps as many of these keys as the configured attention of the stage
 //! says. The class token joins in the last stage, as a query and as a key.
 //!
-//! Scores are scaled by the full width `dim^-0.5`, not by that of a head, as in the original. There
+//! As in the original, scores are scaled by the width of the model, `dim^-0.5`, and not of a head. There
 //! are no position embeddings, so that the weights are the same for every image size.
 
 mod attention;
@@ -19,3 +19,31 @@ mod stage;
 
 pub use config::CvtConfig;
 pub use network::Cvt;
+
+use crate::family::{Family, Official, Renaming, Undecayed};
+use crate::overrides::{BLOCKS, COMMON};
+
+pub(crate) static FAMILY: Family = Family {
+    name: "CvT",
+    signature: "stage0.blocks.0.attn.proj_q.weight",
+    overrides: &[COMMON, BLOCKS, &["patch_size", "patch_stride", "kv_stride"]],
+    outputs: &["head"],
+    undecayed: &[Undecayed::Last("cls_token")],
+    paths: Renaming {
+        to_name: |path| renamed(path, "stages.", "stage"),
+        from_name: |name| renamed(name, "stage", "stages."),
+    },
+    // timm has no CvT, so that there are no other names.
+    official: Official {
+        is_official: |_| true,
+        ..Official::TIMM
+    },
+};
+
+/// A name with another beginning.
+fn renamed(name: &str, from: &str, to: &str) -> String {
+    match name.strip_prefix(from) {
+        Some(rest) => format!("{to}{rest}"),
+        None => name.to_owned(),
+    }
+}

@@ -1,37 +1,37 @@
 //! The modules of a CvT, in the order of the paper.
 
 use burn::module::{Module, Param};
-use burn::nn::{LayerNorm, Linear};
-use burn::tensor::{Device, Tensor};
-use kvt_ops::{Key, Phase, layer_norm};
+use burn::nn::LayerNorm;
+use burn::tensor::Tensor;
+use kvt_ops::{Phase, layer_norm};
 
 use super::CvtConfig;
 use super::attention::ConvAttention;
 use super::stage::StageSize;
-use crate::architecture::Network;
+use crate::backbone::{Ask, Backbone, Features};
+use crate::error::ModelError;
 use crate::layers::{
-    Activation, Block, BlockKind, Conv2d, Init, drop_path_rates, forward_blocks, to_map, to_tokens,
+    Activation, Block, BlockKind, Conv2d, Init, NormKind, drop_path_rates, forward_blocks, to_map,
+    to_tokens,
 };
-use crate::model::Logits;
-use crate::weights::StateDict;
+use crate::validate;
 
 /// The original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-5;
 
 const BLOCK: BlockKind = BlockKind {
-    norm_epsilon: NORM_EPSILON,
+    norm: NormKind::Layer {
+        epsilon: NORM_EPSILON,
+    },
     activation: Activation::QuickGelu,
 };
 
-/// A CvT.
+/// The backbone of a CvT.
 #[derive(Module, Debug)]
 pub struct Cvt {
     /// Known outside as `stage0`, `stage1`, ...
     stages: Vec<Stage>,
     norm: LayerNorm,
-    head: Linear,
-    #[module(skip)]
-    config: CvtConfig,
 }
 
 /// Blocks at one resolution, after the embedding that leads to it.
@@ -40,8 +40,6 @@ struct Stage {
     cls_token: Option<Param<Tensor<3>>>,
     patch_embed: ConvEmbed,
     blocks: Vec<Block<ConvAttention>>,
-    #[module(skip)]
-    before: usize,
 }
 
 /// Patches that overlap, as tokens.
@@ -52,20 +50,67 @@ struct ConvEmbed {
 }
 
 impl Cvt {
-    /// The class token after the last block and the norm.
-    ///
-    /// # Shapes
-    ///
-    /// `[batch, in_chans, img_size, img_size]` to `[batch, 1, num_features]`.
-    pub fn forward_features(&self, images: Tensor<4>, phase: Phase) -> Tensor<3> {
-        let phase = phase.named("stages");
+    /// With the original's initialisation.
+    pub(crate) fn new(config: &CvtConfig, init: &Init<'_>) -> Self {
+        let stages = config.stages();
+        let last = stages.len().saturating_sub(1);
+        let stages = stages.iter().enumerate().map(|(s, size)| {
+            let drop_path = if s == last {
+                config.common.drop_path
+            } else {
+                0.0
+            };
+            Stage::new(&init.child(&format!("stage{s}")), size, drop_path)
+        });
+        Self {
+            stages: stages.collect(),
+            norm: init.layer_norm(config.num_features(), NORM_EPSILON),
+        }
+    }
+}
+
+impl Backbone for Cvt {
+    fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
+        let [batch, _, height, width] = images.dims();
         // An image is a map of tokens too, of a pixel each.
-        let x = (0..)
-            .zip(&self.stages)
-            .fold(to_tokens(images), |x, (s, stage)| {
-                stage.forward(x, phase.child(s))
-            });
-        layer_norm(&self.norm, x.narrow(1, 0, 1), NORM_EPSILON)
+        let (mut x, mut grid) = (to_tokens(images), [height, width]);
+
+        let phase = phase.named("stages");
+        let (mut maps, mut blocks, mut prefix) = (Vec::new(), Vec::new(), 0);
+        for (s, stage) in self.stages.iter().enumerate() {
+            (x, grid) = stage.patch_embed.forward(to_map(x, prefix, grid));
+            if s == 0 {
+                x = ask.mixed(x, grid);
+            }
+            if let Some(token) = &stage.cls_token {
+                let class = token.val().expand([batch as i64, -1, -1]);
+                prefix = class.dims()[1];
+                x = Tensor::cat(vec![class, x], 1);
+            }
+            let pass = ask.pass(s, grid, phase.child(s as u64));
+            let kept = ask.blocks_of(s, self.stages.len());
+            (x, blocks) = forward_blocks(&stage.blocks, x, pass, kept);
+            if ask.maps {
+                maps.push(to_map(x.clone(), prefix, grid));
+            }
+        }
+        let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
+        Features {
+            tokens: norm(x.narrow(1, 0, prefix)),
+            prefix,
+            maps,
+            blocks: blocks.into_iter().map(norm).collect(),
+        }
+    }
+
+    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
+        // Only the first map can be too small: the other embeddings make one token of one.
+        let first = self
+            .stages
+            .first()
+            .map(|stage| stage.patch_embed.proj.settings());
+        let least = first.map_or(0, |conv| conv.kernel - 2 * conv.padding);
+        validate::at_least("CvT", size, least)
     }
 }
 
@@ -88,87 +133,21 @@ impl Stage {
                     Block::new(&init, BLOCK, size.block, attn, rate)
                 })
                 .collect(),
-            before: size.before,
         }
-    }
-
-    /// # Shapes
-    ///
-    /// `[batch, before * before, channels]` to `[batch, prefix + grid * grid, dim]`.
-    fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
-        let [batch, ..] = x.dims();
-        let map = to_map(x, [self.before, self.before]);
-        let x = to_tokens(self.patch_embed.proj.forward(map));
-        let x = layer_norm(&self.patch_embed.norm, x, NORM_EPSILON);
-        let x = match &self.cls_token {
-            Some(token) => Tensor::cat(vec![token.val().expand([batch as i64, -1, -1]), x], 1),
-            None => x,
-        };
-        forward_blocks(&self.blocks, x, phase)
     }
 }
 
-impl Network for Cvt {
-    type Config = CvtConfig;
-
-    const FAMILY: &'static str = "CvT";
-    const MARK: &'static str = "stage0.blocks.0.attn.proj_q.weight";
-    const NO_WEIGHT_DECAY: &'static [&'static str] = &["cls_token"];
-    const CLASSIFIERS: &'static [&'static str] = &["head"];
-
-    fn new(config: CvtConfig, device: &Device, key: Key) -> Self {
-        let init = Init::new(device, key);
-        let (features, classes) = (config.num_features(), config.common.num_classes);
-        let stages = config.stages();
-        let last = stages.len().saturating_sub(1);
-        let stages = stages.iter().enumerate().map(|(s, size)| {
-            let drop_path = if s == last {
-                config.common.drop_path
-            } else {
-                0.0
-            };
-            Stage::new(&init.child(&format!("stage{s}")), size, drop_path)
-        });
-        let head = init.child("head");
-        // The original leaves this one bias as PyTorch makes it.
-        let bias = head.uniform("bias", [classes], 1.0 / (features as f32).sqrt());
-        Self {
-            stages: stages.collect(),
-            norm: init.layer_norm(features, NORM_EPSILON),
-            head: Linear {
-                weight: head.trunc_normal("weight", [features, classes]),
-                bias: Some(bias),
-            },
-            config,
-        }
-    }
-
-    fn config(&self) -> &CvtConfig {
-        &self.config
-    }
-
-    fn forward_heads(&self, images: Tensor<4>, phase: Phase) -> Logits {
-        let x = self.forward_features(images, phase);
-        Logits::of_tokens(&x, &self.head, None)
-    }
-
-    /// timm has no CvT, so that there are no other names.
-    fn is_official(_: &StateDict) -> bool {
-        true
-    }
-
-    fn parameter_name(path: &str) -> String {
-        match path.strip_prefix("stages.") {
-            Some(rest) => format!("stage{rest}"),
-            None => path.to_owned(),
-        }
-    }
-
-    fn parameter_path(name: &str) -> String {
-        match name.strip_prefix("stage") {
-            Some(rest) => format!("stages.{rest}"),
-            None => name.to_owned(),
-        }
+impl ConvEmbed {
+    /// The tokens of a map, and the size of the map they form.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, channels, height, width]` to `[batch, rows * columns, dim]`.
+    fn forward(&self, map: Tensor<4>) -> (Tensor<3>, [usize; 2]) {
+        let map = self.proj.forward(map);
+        let [_, _, rows, columns] = map.dims();
+        let x = layer_norm(&self.norm, to_tokens(map), NORM_EPSILON);
+        (x, [rows, columns])
     }
 }
 

@@ -1,15 +1,18 @@
 //! Sizes of a DeiT, and what they cost.
 
+use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
-use super::Deit;
-use crate::architecture::Architecture;
 use crate::common::CommonConfig;
 use crate::error::ModelError;
+use crate::family::FamilyConfig;
+use crate::head::{Classifier, Reads};
+use crate::layers::Init;
 use crate::overrides::{self, ModelOverrides};
 use crate::stages::StageConfig;
 use crate::summary::{BlockSize, StageSummary, Summary};
 use crate::validate;
+use crate::weights::pos_embed;
 
 /// Sizes and settings of a DeiT.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,9 +68,7 @@ impl DeitConfig {
     }
 }
 
-impl Architecture for DeitConfig {
-    type Network = Deit;
-
+impl FamilyConfig for DeitConfig {
     fn named() -> Vec<Self> {
         let sizes = [(192, 3), (384, 6), (768, 12)];
         let kinds = [(false, 224), (false, 384), (true, 224), (true, 384)];
@@ -86,7 +87,6 @@ impl Architecture for DeitConfig {
     }
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
-        overrides.refuse("DeiT", &["patch_stride", "window_size", "kv_stride"])?;
         let attention = overrides.attention.first().cloned();
         Ok(Self {
             common: self.common.with(overrides),
@@ -155,6 +155,21 @@ impl Architecture for DeitConfig {
             params: patch_embed + embeddings + blocks.params + 2 * dim + classifiers,
             macs: blocks.macs + outside,
             stages: vec![blocks],
+        }
+    }
+
+    fn classifier(&self, init: &Init<'_>) -> Classifier {
+        let sizes = [self.embed_dim, self.common.num_classes];
+        let outputs = ("head", self.distilled.then_some("head_dist"));
+        Classifier::init(init, outputs, sizes, Reads::Prefix)
+    }
+
+    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+        match name {
+            "pos_embed" => {
+                pos_embed::resample(weight, [self.grid_size(); 2], self.num_prefix_tokens())
+            }
+            _ => None,
         }
     }
 }

@@ -13,3 +13,20 @@ mod network;
 
 pub use config::DeitConfig;
 pub use network::Deit;
+
+use crate::family::{Family, Official, Renaming, Undecayed};
+use crate::overrides::{BLOCKS, COMMON};
+
+pub(crate) static FAMILY: Family = Family {
+    name: "DeiT",
+    signature: "blocks.0.attn.qkv.weight",
+    overrides: &[COMMON, BLOCKS, &["patch_size"]],
+    outputs: &["head", "head_dist"],
+    undecayed: &[
+        Undecayed::Last("cls_token"),
+        Undecayed::Last("dist_token"),
+        Undecayed::Last("pos_embed"),
+    ],
+    paths: Renaming::NONE,
+    official: Official::TIMM,
+};

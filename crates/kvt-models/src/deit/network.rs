@@ -1,28 +1,32 @@
 //! The modules of a DeiT, in the order of the paper.
 
 use burn::module::{Module, Param};
-use burn::nn::{LayerNorm, Linear};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::nn::LayerNorm;
+use burn::tensor::Tensor;
 use kvt_attention::MultiHeadAttention;
-use kvt_ops::{Key, Phase, layer_norm};
+use kvt_ops::{Phase, layer_norm};
 
 use super::DeitConfig;
-use crate::architecture::Network;
+use crate::backbone::{Ask, Backbone, Features};
+use crate::error::ModelError;
 use crate::layers::{
-    Activation, Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks,
+    Activation, Block, BlockKind, Init, NormKind, PatchEmbed, drop_path_rates, forward_blocks,
+    to_map,
 };
-use crate::model::Logits;
+use crate::validate;
 use crate::weights::pos_embed;
 
 /// timm's epsilon of a vision transformer's layer norms.
 const NORM_EPSILON: f64 = 1e-6;
 
 const BLOCK: BlockKind = BlockKind {
-    norm_epsilon: NORM_EPSILON,
+    norm: NormKind::Layer {
+        epsilon: NORM_EPSILON,
+    },
     activation: Activation::Gelu,
 };
 
-/// A DeiT.
+/// The backbone of a DeiT.
 #[derive(Module, Debug)]
 pub struct Deit {
     cls_token: Param<Tensor<3>>,
@@ -31,42 +35,14 @@ pub struct Deit {
     patch_embed: PatchEmbed,
     blocks: Vec<Block<MultiHeadAttention>>,
     norm: LayerNorm,
-    head: Linear,
-    head_dist: Option<Linear>,
+    /// Patches along a side of an image of the configured size.
     #[module(skip)]
-    config: DeitConfig,
+    grid: usize,
 }
 
 impl Deit {
-    /// The tokens after the last block and its norm.
-    ///
-    /// # Shapes
-    ///
-    /// `[batch, in_chans, img_size, img_size]` to `[batch, tokens, embed_dim]`.
-    pub fn forward_features(&self, images: Tensor<4>, phase: Phase) -> Tensor<3> {
-        let [batch, ..] = images.dims();
-        let prefix = |token: &Param<Tensor<3>>| token.val().expand([batch as i64, -1, -1]);
-
-        let mut tokens = vec![prefix(&self.cls_token)];
-        tokens.extend(self.dist_token.as_ref().map(prefix));
-        tokens.push(self.patch_embed.forward(images));
-        let x = Tensor::cat(tokens, 1) + self.pos_embed.val();
-
-        let x = forward_blocks(&self.blocks, x, phase);
-        layer_norm(&self.norm, x, NORM_EPSILON)
-    }
-}
-
-impl Network for Deit {
-    type Config = DeitConfig;
-
-    const FAMILY: &'static str = "DeiT";
-    const MARK: &'static str = "blocks.0.attn.qkv.weight";
-    const NO_WEIGHT_DECAY: &'static [&'static str] = &["cls_token", "dist_token", "pos_embed"];
-    const CLASSIFIERS: &'static [&'static str] = &["head", "head_dist"];
-
-    fn new(config: DeitConfig, device: &Device, key: Key) -> Self {
-        let init = Init::new(device, key);
+    /// With the original's initialisation.
+    pub(crate) fn new(config: &DeitConfig, init: &Init<'_>) -> Self {
         let dim = config.embed_dim;
         let blocks = init.child("blocks");
         let blocks = drop_path_rates(config.common.drop_path, config.depth)
@@ -94,29 +70,52 @@ impl Network for Deit {
             ),
             blocks,
             norm: init.layer_norm(dim, NORM_EPSILON),
-            head: init.linear("head", dim, config.common.num_classes, true),
-            head_dist: config
-                .distilled
-                .then(|| init.linear("head_dist", dim, config.common.num_classes, true)),
-            config,
+            grid: config.grid_size(),
         }
     }
 
-    fn config(&self) -> &DeitConfig {
-        &self.config
+    fn num_prefix_tokens(&self) -> usize {
+        1 + usize::from(self.dist_token.is_some())
     }
 
-    fn forward_heads(&self, images: Tensor<4>, phase: Phase) -> Logits {
-        let x = self.forward_features(images, phase);
-        Logits::of_tokens(&x, &self.head, self.head_dist.as_ref())
-    }
-
-    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
-        let (grid, prefix) = (self.config.grid_size(), self.config.num_prefix_tokens());
-        match name {
-            "pos_embed" => pos_embed::resample(weight, grid, prefix),
-            _ => None,
+    /// The position embeddings for a map of patches.
+    fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
+        let (embedding, own) = (self.pos_embed.val(), [self.grid; 2]);
+        if grid == own {
+            return embedding;
         }
+        let prefix = self.num_prefix_tokens();
+        let tokens = embedding.clone().narrow(1, 0, prefix);
+        let patches = embedding.narrow(1, prefix, self.grid.pow(2));
+        Tensor::cat(vec![tokens, pos_embed::interpolated(patches, own, grid)], 1)
+    }
+}
+
+impl Backbone for Deit {
+    fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
+        let [batch, _, height, width] = images.dims();
+        let grid = [height, width].map(|side| side / self.patch_embed.patch_size());
+        let prefix = |token: &Param<Tensor<3>>| token.val().expand([batch as i64, -1, -1]);
+
+        let mut tokens = vec![prefix(&self.cls_token)];
+        tokens.extend(self.dist_token.as_ref().map(prefix));
+        tokens.push(ask.mixed(self.patch_embed.forward(images), grid));
+        let x = Tensor::cat(tokens, 1) + self.positions(grid);
+
+        let (x, blocks) = forward_blocks(&self.blocks, x, ask.pass(0, grid, phase), ask.blocks);
+        let prefix = self.num_prefix_tokens();
+        let map = ask.maps.then(|| to_map(x.clone(), prefix, grid));
+        let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
+        Features {
+            tokens: norm(x),
+            prefix,
+            maps: map.into_iter().collect(),
+            blocks: blocks.into_iter().map(norm).collect(),
+        }
+    }
+
+    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
+        validate::multiples("DeiT", size, self.patch_embed.patch_size())
     }
 }
 

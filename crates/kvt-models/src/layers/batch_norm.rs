@@ -5,52 +5,95 @@ use burn::tensor::Tensor;
 use burn::tensor::module::{batch_norm, batch_norm_train};
 use kvt_ops::Phase;
 
-/// PyTorch's epsilon.
-const EPSILON: f64 = 1e-5;
-/// The share of a new batch in the running statistics, as PyTorch has it.
-const MOMENTUM: f64 = 0.1;
+/// How a batch norm computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormSettings {
+    /// Is added to the variance.
+    pub epsilon: f64,
+    /// The share of a new batch in the running statistics.
+    pub momentum: f64,
+}
 
-/// Normalises each channel: in training by the statistics of the batch, of which it keeps a running
-/// mean, in evaluation by these. A clone shares them, as Burn's running states do.
+impl Default for BatchNormSettings {
+    /// PyTorch's.
+    fn default() -> Self {
+        Self {
+            epsilon: 1e-5,
+            momentum: 0.1,
+        }
+    }
+}
+
+/// Normalises each channel: in training by the statistics of the batch, in evaluation by the running
+/// mean of those statistics. The running statistics are saved with the weights, but not trained. A clone
+/// shares them, as Burn's running states do.
 #[derive(Module, Debug)]
 pub struct BatchNorm {
     /// `[channels]`.
     pub weight: Param<Tensor<1>>,
     /// `[channels]`.
     pub bias: Param<Tensor<1>>,
-    /// `[channels]`; saved with the weights, not trained.
+    /// `[channels]`.
     pub running_mean: RunningState<Tensor<1>>,
     /// `[channels]`, of the unbiased variance.
     pub running_var: RunningState<Tensor<1>>,
+    #[module(skip)]
+    settings: BatchNormSettings,
 }
 
 impl BatchNorm {
+    /// Unit weight and variance, zero bias and mean.
+    pub(super) fn new(
+        [weight, bias]: [Param<Tensor<1>>; 2],
+        [mean, var]: [Tensor<1>; 2],
+        settings: BatchNormSettings,
+    ) -> Self {
+        Self {
+            weight,
+            bias,
+            running_mean: RunningState::new(mean),
+            running_var: RunningState::new(var),
+            settings,
+        }
+    }
+
+    /// # Shapes
+    ///
+    /// `[batch, .., channels]` to the same.
+    pub fn forward_tokens<const D: usize>(&self, x: Tensor<D>, phase: Phase) -> Tensor<D> {
+        let shape = x.dims();
+        // Every token is a sample of one pixel.
+        let samples = x.reshape([-1, shape[D - 1] as i64, 1, 1]);
+        self.forward(samples, phase).reshape(shape)
+    }
+
     /// # Shapes
     ///
     /// `[batch, channels, height, width]` to the same.
     pub fn forward(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
+        let BatchNormSettings { epsilon, momentum } = self.settings;
         let (weight, bias) = (self.weight.val(), self.bias.val());
         if phase == Phase::Eval {
             let (mean, var) = (self.running_mean.value(), self.running_var.value());
-            return batch_norm(x, weight, bias, mean, var, EPSILON);
+            return batch_norm(x, weight, bias, mean, var, epsilon);
         }
         let [batch, _, height, width] = x.dims();
         let samples = (batch * height * width) as f64;
-        let result = batch_norm_train(x, weight, bias, EPSILON);
+        let result = batch_norm_train(x, weight, bias, epsilon);
         // A single value has no variance to remember; PyTorch refuses it.
         if samples < 2.0 {
             return result.output;
         }
         // The batch is normalised by the biased variance; PyTorch keeps the unbiased one.
         let unbiased = result.variance.detach() * (samples / (samples - 1.0));
-        keep(&self.running_mean, result.mean.detach());
-        keep(&self.running_var, unbiased);
+        keep(&self.running_mean, result.mean.detach(), momentum);
+        keep(&self.running_var, unbiased, momentum);
         result.output
     }
 }
 
-fn keep(running: &RunningState<Tensor<1>>, new: Tensor<1>) {
-    let value = running.value() * (1.0 - MOMENTUM) + new * MOMENTUM;
+fn keep(running: &RunningState<Tensor<1>>, new: Tensor<1>, momentum: f64) {
+    let value = running.value() * (1.0 - momentum) + new * momentum;
     running.update(value.detach());
     // Burn holds an update back until the next: without this a checkpoint would be one step behind.
     running.value_sync();
@@ -98,11 +141,15 @@ mod tests {
         }
     }
 
-    /// It has no unbiased variance: what was remembered stays.
+    fn batch_norm(device: &Device, settings: BatchNormSettings) -> BatchNorm {
+        Init::new(device, Key::new(1)).batch_norm(3, settings)
+    }
+
+    /// It has no unbiased variance: the running statistics stay.
     #[test]
     fn a_single_value_is_not_remembered() {
         let device = Device::flex();
-        let norm = Init::new(&device, Key::new(1)).batch_norm(3);
+        let norm = batch_norm(&device, BatchNormSettings::default());
         let one = input(0, &device).slice([0..1, 0..3, 0..1, 0..1]);
         norm.forward(one, Phase::Train(Key::new(0)));
         let [mean, var] = [&norm.running_mean, &norm.running_var]
@@ -112,22 +159,57 @@ mod tests {
 
     #[test]
     fn statistics_run_as_pytorchs_do() {
+        for (epsilon, momentum) in [(1e-5, 0.1), (1e-3, 0.01)] {
+            statistics_run(BatchNormSettings { epsilon, momentum });
+        }
+    }
+
+    /// Tokens `[batch, tokens, channels]` are pixels with their channels last.
+    #[test]
+    fn tokens_are_normalised_as_pixels_are() {
+        let device = Device::flex();
+        for phase in [Phase::Train(Key::new(0)), Phase::Eval] {
+            let norms = [(); 2].map(|()| batch_norm(&device, BatchNormSettings::default()));
+            let of_map = norms[0].forward(input(0, &device), phase);
+            let tokens = input(0, &device).reshape([2, 3, 4]).swap_dims(1, 2);
+            let of_tokens = norms[1].forward_tokens(tokens, phase).swap_dims(1, 2);
+            let values = |x: Tensor<4>| x.into_data().try_to_vec::<f32>().unwrap();
+            close(
+                "tokens",
+                &values(of_tokens.reshape([2, 3, 2, 2])),
+                values(of_map).into_iter().map(f64::from),
+            );
+            let [mean, other] = norms.map(|norm| norm.running_mean.value().into_data());
+            close(
+                "mean",
+                &mean.try_to_vec::<f32>().unwrap(),
+                other
+                    .try_to_vec::<f32>()
+                    .unwrap()
+                    .into_iter()
+                    .map(f64::from),
+            );
+        }
+    }
+
+    fn statistics_run(settings: BatchNormSettings) {
+        let BatchNormSettings { epsilon, momentum } = settings;
         let device = Device::flex().autodiff();
-        let norm = Init::new(&device, Key::new(1)).batch_norm(3);
+        let norm = batch_norm(&device, settings);
         let mut running = [(0.0, 1.0); 3];
         for step in 0..3 {
             let output = norm.forward(input(step, &device), Phase::Train(Key::new(0)));
             let normalised = (0..24).map(|i| {
                 let (mean, variance) = statistics(step, i / 4 % 3);
-                (value(step, i / 12, i / 4 % 3, i % 4) - mean) / (variance + EPSILON).sqrt()
+                (value(step, i / 12, i / 4 % 3, i % 4) - mean) / (variance + epsilon).sqrt()
             });
             let output: Vec<f32> = output.into_data().try_to_vec().unwrap();
             close("output", &output, normalised);
 
             for (channel, (mean, variance)) in running.iter_mut().enumerate() {
                 let (new_mean, biased) = statistics(step, channel);
-                *mean = 0.9 * *mean + 0.1 * new_mean;
-                *variance = 0.9 * *variance + 0.1 * biased * 8.0 / 7.0;
+                *mean = (1.0 - momentum) * *mean + momentum * new_mean;
+                *variance = (1.0 - momentum) * *variance + momentum * biased * 8.0 / 7.0;
             }
             let values = |running: &RunningState<Tensor<1>>| -> Vec<f32> {
                 running.value().into_data().try_to_vec().unwrap()
@@ -146,7 +228,7 @@ mod tests {
 
         let evaluated = (0..24).map(|i| {
             let (mean, variance) = running[i / 4 % 3];
-            (value(9, i / 12, i / 4 % 3, i % 4) - mean) / (variance + EPSILON).sqrt()
+            (value(9, i / 12, i / 4 % 3, i % 4) - mean) / (variance + epsilon).sqrt()
         });
         let evaluated: Vec<f64> = evaluated.collect();
         let output = norm.forward(input(9, &device), Phase::Eval);

@@ -1,47 +1,79 @@
 //! The pre-norm transformer block of all families.
 
 use burn::module::Module;
-use burn::nn::LayerNorm;
+use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_attention::MultiHeadAttention;
-use kvt_ops::{Phase, layer_norm};
+use kvt_attention::{Context, MultiHeadAttention};
+use kvt_ops::{Phase, linear, linear_add};
 
-use super::{Activation, Init, Mlp, drop_path, drops_paths};
+use super::{Activation, Init, Mlp, Norm, NormKind, drop_path, drops_paths};
+use crate::observe::{Point, Watch};
 use crate::summary::BlockSize;
+
+/// What blocks are told besides their tokens.
+#[derive(Clone, Copy)]
+pub(crate) struct Pass<'a> {
+    pub phase: Phase,
+    /// Rows and columns of the map of tokens.
+    pub grid: [usize; 2],
+    pub watch: Watch<'a>,
+}
 
 /// What mixes the tokens of a block, of `D - 2` dimensions: 3 for a sequence, 4 for a map.
 pub(crate) trait SelfAttention<const D: usize>: Module {
+    /// What every token takes from the others, before the last projection.
+    ///
     /// # Shapes
     ///
-    /// `[batch, .., dim]` to the same.
-    fn forward(&self, x: Tensor<D>, phase: Phase) -> Tensor<D>;
+    /// `[batch, .., dim]` to what [`project`](Self::project) takes.
+    fn mix(&self, x: Tensor<D>, pass: Pass<'_>) -> Tensor<D>;
 
-    /// `residual` and the output for `x`, in one pass where that can be done.
+    /// The last projection, added to a residual where there is one, in one step if that can be done.
     ///
     /// # Shapes
     ///
-    /// `[batch, .., dim]` each.
-    fn forward_add(&self, x: Tensor<D>, residual: Tensor<D>, phase: Phase) -> Tensor<D> {
-        residual + self.forward(x, phase)
-    }
+    /// What [`mix`](Self::mix) gives to `[batch, .., dim]`.
+    fn project(&self, mixed: Tensor<D>, residual: Option<Tensor<D>>, pass: Pass<'_>) -> Tensor<D>;
 }
 
 impl SelfAttention<3> for MultiHeadAttention {
-    fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
-        self.forward(x, phase)
+    fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
+        let context = Context {
+            grid: Some(pass.grid),
+            ..self.context(pass.phase)
+        };
+        pass.watch
+            .probabilities(|| self.probabilities(x.clone(), &context));
+        self.attend(x, context)
     }
 
-    fn forward_add(&self, x: Tensor<3>, residual: Tensor<3>, phase: Phase) -> Tensor<3> {
-        self.forward_add(x, residual, phase)
+    fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {
+        project(&self.proj, mixed, residual)
     }
 }
 
-/// Self-attention and an MLP, each behind a layer norm and around a residual.
+/// A linear layer, added to a residual where there is one.
+///
+/// # Shapes
+///
+/// `[.., input]` to `[.., output]`.
+pub(crate) fn project<const D: usize>(
+    layer: &Linear,
+    x: Tensor<D>,
+    residual: Option<Tensor<D>>,
+) -> Tensor<D> {
+    match residual {
+        Some(residual) => linear_add(layer, x, residual),
+        None => linear(layer, x),
+    }
+}
+
+/// Self-attention and an MLP, each behind a norm and around a residual.
 #[derive(Module, Debug)]
 pub(crate) struct Block<A: Module> {
-    norm1: LayerNorm,
+    norm1: Norm,
     attn: A,
-    norm2: LayerNorm,
+    norm2: Norm,
     mlp: Mlp,
     #[module(skip)]
     pub(crate) drop_path: f64,
@@ -52,8 +84,8 @@ pub(crate) struct Block<A: Module> {
 /// What the blocks of a family have in common, besides their attention.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockKind {
-    /// Epsilon of the layer norms.
-    pub norm_epsilon: f64,
+    /// The norm before each branch.
+    pub norm: NormKind,
     /// Of the MLP.
     pub activation: Activation,
 }
@@ -69,51 +101,84 @@ impl<A: Module> Block<A> {
     ) -> Self {
         let BlockSize { dim, hidden, .. } = size;
         Self {
-            norm1: init.layer_norm(dim, kind.norm_epsilon),
+            norm1: Norm::new(init, kind.norm, dim),
             attn,
-            norm2: init.layer_norm(dim, kind.norm_epsilon),
+            norm2: Norm::new(init, kind.norm, dim),
             mlp: Mlp::new(&init.child("mlp"), dim, hidden, kind.activation),
             drop_path,
-            norm_epsilon: kind.norm_epsilon,
+            norm_epsilon: kind.norm.epsilon(),
         }
     }
 
     /// # Shapes
     ///
     /// `[batch, .., dim]` to the same.
-    pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>, phase: Phase) -> Tensor<D>
+    pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>, pass: Pass<'_>) -> Tensor<D>
     where
         A: SelfAttention<D>,
     {
-        let (rate, attn) = (self.drop_path, phase.named("attn"));
-        let normed = layer_norm(&self.norm1, x.clone(), self.norm_epsilon);
-        // What is not dropped is added while it is made.
-        let x = if drops_paths(rate, phase) {
-            let branch = self.attn.forward(normed, attn);
-            x + drop_path(branch, rate, phase.named("drop_path1"))
-        } else {
-            self.attn.forward_add(normed, x, attn)
+        let Pass { phase, watch, .. } = pass;
+        watch.tokens(Point::Input, || x.clone());
+        let normed = self.norm1.forward(x.clone(), self.norm_epsilon, phase);
+        let attn = Pass {
+            phase: phase.named("attn"),
+            ..pass
         };
-        let normed = layer_norm(&self.norm2, x.clone(), self.norm_epsilon);
-        let phase = phase.named("drop_path2");
-        self.mlp.forward_add(normed, x, rate, phase)
+        let mixed = self.attn.mix(normed, attn);
+        let project = |mixed, residual| self.attn.project(mixed, residual, attn);
+        watch.tokens(Point::Attention, || project(mixed.clone(), None));
+        let x = self.add(x, mixed, project, phase.named("drop_path1"));
+
+        watch.tokens(Point::Middle, || x.clone());
+        let normed = self.norm2.forward(x.clone(), self.norm_epsilon, phase);
+        let hidden = self.mlp.hidden(normed);
+        let project = |hidden, residual| self.mlp.project(hidden, residual);
+        watch.tokens(Point::Mlp, || project(hidden.clone(), None));
+        let x = self.add(x, hidden, project, phase.named("drop_path2"));
+        watch.tokens(Point::Output, || x.clone());
+        x
+    }
+
+    /// The stream and a branch, of which only the last projection is missing. A branch that is not dropped
+    /// is added while it is made.
+    fn add<const D: usize>(
+        &self,
+        stream: Tensor<D>,
+        branch: Tensor<D>,
+        project: impl Fn(Tensor<D>, Option<Tensor<D>>) -> Tensor<D>,
+        phase: Phase,
+    ) -> Tensor<D> {
+        if drops_paths(self.drop_path, phase) {
+            stream + drop_path(project(branch, None), self.drop_path, phase)
+        } else {
+            project(branch, Some(stream))
+        }
     }
 }
 
-/// All blocks of a stage, one after the other.
+/// All blocks of a stage, one after the other: the stream after the last, and after each of the last
+/// `kept` blocks.
 ///
 /// # Shapes
 ///
 /// `[batch, .., dim]` to the same.
 pub(crate) fn forward_blocks<const D: usize, A: SelfAttention<D>>(
     blocks: &[Block<A>],
-    x: Tensor<D>,
-    phase: Phase,
-) -> Tensor<D> {
-    let phase = phase.named("blocks");
-    (0..)
-        .zip(blocks)
-        .fold(x, |x, (i, block)| block.forward(x, phase.child(i)))
+    mut x: Tensor<D>,
+    mut pass: Pass<'_>,
+    kept: usize,
+) -> (Tensor<D>, Vec<Tensor<D>>) {
+    let phase = pass.phase.named("blocks");
+    let mut outputs = Vec::new();
+    for (i, block) in blocks.iter().enumerate() {
+        pass.phase = phase.child(i as u64);
+        pass.watch.block.block = i;
+        x = block.forward(x, pass);
+        if i + kept >= blocks.len() {
+            outputs.push(x.clone());
+        }
+    }
+    (x, outputs)
 }
 
 #[cfg(test)]
@@ -135,9 +200,29 @@ mod tests {
     }
 
     impl SelfAttention<3> for Recorder {
-        fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
-            self.phases.lock().unwrap().push(phase);
+        fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
+            self.phases.lock().unwrap().push(pass.phase);
             x
+        }
+
+        fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {
+            match residual {
+                Some(residual) => residual + mixed,
+                None => mixed,
+            }
+        }
+    }
+
+    const KIND: BlockKind = BlockKind {
+        norm: NormKind::Layer { epsilon: 1e-6 },
+        activation: Activation::Gelu,
+    };
+
+    fn pass(phase: Phase) -> Pass<'static> {
+        Pass {
+            phase,
+            grid: [1, 1],
+            watch: Watch::default(),
         }
     }
 
@@ -147,10 +232,6 @@ mod tests {
         let device = Device::flex();
         let init = Init::new(&device, Key::new(0));
         let phases = Arc::new(Mutex::new(Vec::new()));
-        let kind = BlockKind {
-            norm_epsilon: 1e-6,
-            activation: Activation::Gelu,
-        };
         let size = BlockSize {
             dim: 4,
             hidden: 8,
@@ -159,12 +240,17 @@ mod tests {
         for rate in [0.0, 0.5] {
             let block = |_| {
                 let phases = phases.clone();
-                Block::new(&init, kind, size, Recorder { phases }, rate)
+                Block::new(&init, KIND, size, Recorder { phases }, rate)
             };
             let blocks: Vec<_> = (0..3).map(block).collect();
             let run = |phase| {
                 phases.lock().unwrap().clear();
-                let _ = forward_blocks(&blocks, Tensor::<3>::ones([2, 3, 4], &device), phase);
+                let _ = forward_blocks(
+                    &blocks,
+                    Tensor::<3>::ones([2, 3, 4], &device),
+                    pass(phase),
+                    0,
+                );
                 phases.lock().unwrap().clone()
             };
             assert_eq!(run(Phase::Eval), [Phase::Eval; 3]);
@@ -186,21 +272,17 @@ mod tests {
             hidden: 8,
             qkv_bias: true,
         };
-        let kind = BlockKind {
-            norm_epsilon: 1e-6,
-            activation: Activation::Gelu,
-        };
         let block = || {
             let place = Place::new(2, size.dim, 1);
             let attn = MultiHeadAttention::new(&init, &AttentionConfig::dense(), place, true);
-            Block::new(&init, kind, size, attn, 0.5)
+            Block::new(&init, KIND, size, attn, 0.5)
         };
         let blocks: Vec<_> = (0..depth).map(|_| block()).collect();
         let x: Vec<f32> = (0..SAMPLES * 2 * 4)
             .map(|i| (i * 29 % 97) as f32 / 48.0)
             .collect();
         let x = Tensor::<1>::from_data(x.as_slice(), &device).reshape([SAMPLES, 2, 4]);
-        let out = forward_blocks(&blocks, x.clone(), phase);
+        let (out, _) = forward_blocks(&blocks, x.clone(), pass(phase), 0);
         let [x, out] = [x, out].map(|x| x.into_data().try_to_vec::<f32>().unwrap());
         let samples = x.chunks(2 * 4).zip(out.chunks(2 * 4));
         samples.filter(|(x, out)| x == out).count()

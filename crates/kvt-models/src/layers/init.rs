@@ -3,7 +3,7 @@
 //! Every parameter has its own random stream, named by its path in the model: a seed gives the same
 //! weights on every backend, and adding a layer changes no other layer's weights.
 
-use burn::module::{Param, RunningState};
+use burn::module::Param;
 use burn::nn::{LayerNorm, LayerNormConfig, Linear};
 use burn::tensor::{Device, Shape, Tensor, TensorData};
 use kvt_attention::{Law, ParamInit};
@@ -11,7 +11,7 @@ use kvt_ops::Key;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 
-use super::{BatchNorm, Conv2d, ConvSettings};
+use super::{BatchNorm, BatchNormSettings, Conv2d, ConvSettings};
 
 /// timm's standard deviation of linear weights, tokens and position embeddings.
 const STD: f32 = 0.02;
@@ -108,14 +108,12 @@ impl<'a> Init<'a> {
     }
 
     /// A batch norm: unit weight and variance, zero bias and mean.
-    pub fn batch_norm(&self, channels: usize) -> BatchNorm {
-        let constant = |value| Tensor::full([channels], value, self.device);
-        BatchNorm {
-            weight: self.fill([channels], || 1.0),
-            bias: self.fill([channels], || 0.0),
-            running_mean: RunningState::new(constant(0.0)),
-            running_var: RunningState::new(constant(1.0)),
-        }
+    pub fn batch_norm(&self, channels: usize, settings: BatchNormSettings) -> BatchNorm {
+        BatchNorm::new(
+            [1.0, 0.0].map(|value| self.fill([channels], || value)),
+            [0.0, 1.0].map(|value| Tensor::full([channels], value, self.device)),
+            settings,
+        )
     }
 
     /// Learned tokens or position embeddings `[1, tokens, dim]`: truncated normal.

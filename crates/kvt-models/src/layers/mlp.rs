@@ -3,9 +3,9 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::{Tensor, activation};
-use kvt_ops::{Phase, gelu, linear, linear_add};
+use kvt_ops::{gelu, linear};
 
-use super::{Init, drop_path, drops_paths};
+use super::{Init, project};
 
 /// What stands between the two layers of an MLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,38 +35,29 @@ impl Mlp {
         }
     }
 
-    /// # Shapes
-    ///
-    /// `[.., dim]` to the same.
-    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        linear(&self.fc2, self.hidden(x))
-    }
-
-    /// `residual` and the output for `x`, whose paths are dropped at a rate while training. What is not
-    /// dropped is added while it is made.
+    /// What stands before the second layer.
     ///
     /// # Shapes
     ///
-    /// `[.., dim]` each.
-    pub fn forward_add<const D: usize>(
-        &self,
-        x: Tensor<D>,
-        residual: Tensor<D>,
-        rate: f64,
-        phase: Phase,
-    ) -> Tensor<D> {
-        if drops_paths(rate, phase) {
-            residual + drop_path(self.forward(x), rate, phase)
-        } else {
-            linear_add(&self.fc2, self.hidden(x), residual)
-        }
-    }
-
-    fn hidden<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+    /// `[.., dim]` to `[.., hidden]`.
+    pub fn hidden<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let x = linear(&self.fc1, x);
         match self.activation {
             Activation::Gelu => gelu(x),
             Activation::QuickGelu => x.clone() * activation::sigmoid(x * 1.702),
         }
+    }
+
+    /// The output from [`hidden`](Self::hidden), added to a residual where there is one.
+    ///
+    /// # Shapes
+    ///
+    /// `[.., hidden]` to `[.., dim]`.
+    pub fn project<const D: usize>(
+        &self,
+        hidden: Tensor<D>,
+        residual: Option<Tensor<D>>,
+    ) -> Tensor<D> {
+        project(&self.fc2, hidden, residual)
     }
 }

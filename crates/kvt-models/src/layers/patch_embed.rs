@@ -47,6 +47,11 @@ impl PatchEmbed {
         }
     }
 
+    /// Side of a patch in pixels.
+    pub fn patch_size(&self) -> usize {
+        self.proj.settings().kernel
+    }
+
     /// Equal to the convolution; since patches do not overlap it is one matrix product, which is
     /// faster than the general kernels in both directions.
     ///

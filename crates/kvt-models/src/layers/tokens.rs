@@ -2,12 +2,18 @@
 
 use burn::tensor::Tensor;
 
+/// The map without the prefix tokens before it.
+///
 /// # Shapes
 ///
-/// `[batch, rows * columns, dim]`, row by row, to `[batch, dim, rows, columns]`.
-pub(crate) fn to_map(tokens: Tensor<3>, [rows, columns]: [usize; 2]) -> Tensor<4> {
+/// `[batch, prefix + rows * columns, dim]`, row by row, to `[batch, dim, rows, columns]`.
+pub(crate) fn to_map(tokens: Tensor<3>, prefix: usize, [rows, columns]: [usize; 2]) -> Tensor<4> {
     let [batch, _, dim] = tokens.dims();
-    tokens.swap_dims(1, 2).reshape([batch, dim, rows, columns])
+    let patches = match prefix {
+        0 => tokens,
+        _ => tokens.narrow(1, prefix, rows * columns),
+    };
+    patches.swap_dims(1, 2).reshape([batch, dim, rows, columns])
 }
 
 /// # Shapes

@@ -1,17 +1,19 @@
 //! Sizes of a PiT, and what they cost.
 
+use burn::tensor::TensorData;
 use kvt_attention::{Macs, Place};
 
-use super::Pit;
 use super::stage::{StageSize, pool};
-use crate::architecture::Architecture;
 use crate::common::{CommonConfig, joined};
 use crate::error::ModelError;
-use crate::layers::ConvSettings;
+use crate::family::FamilyConfig;
+use crate::head::{Classifier, Reads};
+use crate::layers::{ConvSettings, Init};
 use crate::overrides::{self, ModelOverrides};
 use crate::stages::StagesConfig;
 use crate::summary::{StageSummary, Summary};
 use crate::validate;
+use crate::weights::pos_embed;
 
 /// Sizes and settings of a PiT.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,9 +100,7 @@ impl PitConfig {
     }
 }
 
-impl Architecture for PitConfig {
-    type Network = Pit;
-
+impl FamilyConfig for PitConfig {
     fn named() -> Vec<Self> {
         let configs = [false, true].into_iter().flat_map(|distilled| {
             SIZES.map(
@@ -118,7 +118,6 @@ impl Architecture for PitConfig {
     }
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
-        overrides.refuse("PiT", &["window_size", "kv_stride"])?;
         let count = overrides.stages(self.stages.count());
         Ok(Self {
             common: self.common.with(overrides),
@@ -211,6 +210,20 @@ impl Architecture for PitConfig {
             params: patch_embed.params() + embeddings + blocks + 2 * features + classifiers,
             macs: stages.iter().map(|stage| stage.macs).sum::<Macs>() + Macs::linear(outside),
             stages,
+        }
+    }
+
+    fn classifier(&self, init: &Init<'_>) -> Classifier {
+        let init = init.with_uniform_linears();
+        let sizes = [self.num_features(), self.common.num_classes];
+        let outputs = ("head", self.distilled.then_some("head_dist"));
+        Classifier::init(&init, outputs, sizes, Reads::Prefix)
+    }
+
+    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+        match name {
+            "pos_embed" => pos_embed::resample_map(weight, self.grid_size()),
+            _ => None,
         }
     }
 }

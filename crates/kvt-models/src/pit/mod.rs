@@ -1,5 +1,5 @@
-//! PiT: a vision transformer whose map of tokens shrinks by pooling, as that of a convolutional
-//! network does, with and without a distillation token.
+//! PiT: a vision transformer whose map of tokens shrinks by pooling, as in a convolutional network, with and
+//! without a distillation token.
 //!
 //! - Paper: Heo et al., *Rethinking Spatial Dimensions of Vision Transformers*,
 //!   <https://arxiv.org/abs/2103.16302>
@@ -9,13 +9,33 @@
 //! included, and each query keeps as many of these keys as the configured attention of the stage
 //! says. Between stages the map is pooled by a convolution, and the class tokens by a linear layer.
 //!
-//! Position embeddings of another image size are resized as those of a DeiT are; the original and
-//! timm refuse them. Drop path rates rise to the configured rate in the last block, as in timm; the
+//! Position embeddings of another image size are resized as in a DeiT; the original and timm refuse them. Drop path rates rise to the configured rate in the last block, as in timm; the
 //! original's stay one step below it.
 
 mod config;
+mod layout;
 mod network;
 mod stage;
 
 pub use config::PitConfig;
 pub use network::Pit;
+
+use crate::family::{Family, Official, Renaming, Undecayed};
+use crate::overrides::{BLOCKS, COMMON};
+
+pub(crate) static FAMILY: Family = Family {
+    name: "PiT",
+    signature: "transformers.0.blocks.0.attn.qkv.weight",
+    overrides: &[COMMON, BLOCKS, &["patch_size", "patch_stride"]],
+    outputs: &["head", "head_dist"],
+    undecayed: &[Undecayed::Last("pos_embed"), Undecayed::Last("cls_token")],
+    paths: Renaming::NONE,
+    official: Official {
+        is_official: layout::is_official,
+        names: Renaming {
+            to_name: layout::timm_name,
+            from_name: layout::official_name,
+        },
+        is_computed: |_| false,
+    },
+};

@@ -2,13 +2,13 @@
 
 use burn::module::{Module, Param};
 use burn::nn::Linear;
-use burn::tensor::{Bool, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use kvt_attention::{Context, Mechanism, Mixer, Place, Score};
-use kvt_ops::{Phase, linear};
+use kvt_ops::linear;
 
 use super::config::StageSize;
 use super::window::Windows;
-use crate::layers::{Init, SelfAttention};
+use crate::layers::{Init, Pass, SelfAttention};
 
 /// Multi-head self-attention within each window, with a bias for every relative position.
 #[derive(Module, Debug)]
@@ -20,7 +20,7 @@ pub(super) struct WindowAttention {
     /// Rows of the table, `[area * area]`. It follows from the sizes, as the mask does: neither is
     /// saved.
     index: Tensor<1, Int>,
-    /// `[1, windows, 1, area * area]`.
+    /// For maps of the configured size, `[1, windows, 1, area * area]`.
     mask: Option<Tensor<4>>,
     mixer: Mixer,
     #[module(skip)]
@@ -35,19 +35,23 @@ impl WindowAttention {
         let table = [windows.relative_positions(), place.heads];
         let pairs = windows.area().pow(2);
         let index = TensorData::new(windows.relative_position_index(), [pairs]);
-        let mask = windows.shift_mask().map(|mask| {
-            let mask = TensorData::new(mask, [1, windows.count(), 1, pairs]);
-            Tensor::from_data(mask, init.device())
-        });
         Self {
             qkv: init.linear("qkv", dim, 3 * dim, size.block.qkv_bias),
             proj: init.linear("proj", dim, dim, true),
             relative_position_bias_table: init.trunc_normal("relative_position_bias_table", table),
             index: Tensor::from_data(index, init.device()),
-            mask,
+            mask: mask(windows, init.device()),
             mixer: size.config.attention.init(&place, &init.child("mixer")),
             windows,
             place,
+        }
+    }
+
+    /// What the windows of a map add to the scores, `[1, windows, 1, area * area]`.
+    fn mask_of(&self, windows: Windows, device: &Device) -> Option<Tensor<4>> {
+        match windows == self.windows {
+            true => self.mask.clone(),
+            false => mask(windows, device),
         }
     }
 
@@ -56,12 +60,9 @@ impl WindowAttention {
     /// # Shapes
     ///
     /// `[1, windows * heads, area, area]`.
-    fn hidden(&self) -> Option<Tensor<4, Bool>> {
-        let mask = self
-            .mask
-            .as_ref()
-            .filter(|_| !self.mixer.ranks_with_bias())?;
-        let (windows, area) = (self.windows.count(), self.windows.area());
+    fn hidden(&self, windows: Windows, mask: Option<&Tensor<4>>) -> Option<Tensor<4, Bool>> {
+        let mask = mask.filter(|_| !self.mixer.ranks_with_bias())?;
+        let (windows, area) = (windows.count(), windows.area());
         let heads = self.place.heads;
         let hidden = mask.clone().lower_elem(0.0);
         let hidden = hidden.expand([1, windows, heads, area * area]);
@@ -73,16 +74,16 @@ impl WindowAttention {
     /// # Shapes
     ///
     /// `[1, windows * heads, area, area]`.
-    fn bias(&self) -> Tensor<4> {
+    fn bias(&self, windows: Windows, mask: Option<&Tensor<4>>) -> Tensor<4> {
         let table = self.relative_position_bias_table.val();
-        let (windows, area) = (self.windows.count(), self.windows.area());
+        let (windows, area) = (windows.count(), windows.area());
         let heads = self.place.heads;
         let bias =
             table
                 .select(0, self.index.clone())
                 .transpose()
                 .reshape([1, 1, heads, area * area]);
-        let bias = match &self.mask {
+        let bias = match mask {
             Some(mask) => bias + mask.clone(),
             None => bias.expand([1, windows, heads, area * area]),
         };
@@ -90,9 +91,21 @@ impl WindowAttention {
     }
 }
 
+/// What the windows of a shifted map add to the scores, `[1, windows, 1, area * area]`.
+fn mask(windows: Windows, device: &Device) -> Option<Tensor<4>> {
+    let shape = [1, windows.count(), 1, windows.area().pow(2)];
+    let mask = TensorData::new(windows.shift_mask()?, shape);
+    Some(Tensor::from_data(mask, device))
+}
+
 impl SelfAttention<4> for WindowAttention {
-    fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<4> {
-        let x = self.windows.cut(map);
+    /// # Shapes
+    ///
+    /// `[batch, rows, columns, dim]` to `[batch, windows, area, dim]`.
+    fn mix(&self, map: Tensor<4>, pass: Pass<'_>) -> Tensor<4> {
+        let on = self.windows.on(pass.grid);
+        let mask = self.mask_of(on, &map.device());
+        let x = on.cut(map);
         let [batch, windows, area, dim] = x.dims();
         let Place {
             heads, head_dim, ..
@@ -108,31 +121,41 @@ impl SelfAttention<4> for WindowAttention {
             part.reshape([batch, windows * heads, area, head_dim])
         };
         let score = Score {
-            bias: Some(self.bias()),
-            mask: self.hidden(),
+            bias: Some(self.bias(on, mask.as_ref())),
+            mask: self.hidden(on, mask.as_ref()),
         };
         let context = Context {
             score,
-            ..self.place.context(phase)
+            ..self.place.context(pass.phase)
         };
-        let x = self
-            .mixer
-            .attend(part(0), part(1), part(2), context)
+        let (q, k, v) = (part(0), part(1), part(2));
+        pass.watch
+            .probabilities(|| self.mixer.probabilities(q.clone(), k.clone(), &context));
+        self.mixer
+            .attend(q, k, v, context)
             .reshape([batch, windows, heads, area, head_dim])
             .swap_dims(2, 3)
-            .reshape([batch, windows, area, dim]);
-        self.windows.join(linear(&self.proj, x))
+            .reshape([batch, windows, area, dim])
+    }
+
+    fn project(&self, mixed: Tensor<4>, residual: Option<Tensor<4>>, pass: Pass<'_>) -> Tensor<4> {
+        let windows = self.windows.on(pass.grid);
+        let map = windows.join(linear(&self.proj, mixed));
+        match residual {
+            Some(residual) => residual + map,
+            None => map,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
-    use burn::tensor::Device;
     use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, Selection};
-    use kvt_ops::Key;
+    use kvt_ops::{Key, Phase};
 
     use super::*;
+    use crate::backbone::Ask;
     use crate::common::CommonConfig;
     use crate::stages::StagesConfig;
     use crate::swin::SwinConfig;
@@ -153,6 +176,12 @@ mod tests {
         let size = config.stages().next().unwrap();
         let init = Init::new(device, Key::new(3));
         WindowAttention::new(&init, &size, size.windows.shifted())
+    }
+
+    /// The attention on a map of 4 x 4 tokens.
+    fn forward(attention: &WindowAttention, map: Tensor<4>) -> Tensor<4> {
+        let pass = Ask::default().pass(0, [4, 4], Phase::Eval);
+        attention.project(attention.mix(map, pass), None, pass)
     }
 
     /// A map whose first row has something added.
@@ -177,11 +206,8 @@ mod tests {
                 &device,
             );
             let values = |first: f32| {
-                let out: Vec<f32> = attention
-                    .forward(map(first, &device), Phase::Eval)
-                    .into_data()
-                    .try_to_vec()
-                    .unwrap();
+                let out = forward(&attention, map(first, &device)).into_data();
+                let out: Vec<f32> = out.try_to_vec().unwrap();
                 out
             };
             let (before, after) = (values(0.0), values(3.0));
@@ -196,7 +222,7 @@ mod tests {
         let device = Device::flex().autodiff();
         let attention = shifted(AttentionConfig::dense(), &device);
         let map = map(0.0, &device).require_grad();
-        let out = attention.forward(map.clone(), Phase::Eval);
+        let out = forward(&attention, map.clone());
         let last = out.narrow(1, 3, 1).powi_scalar(2).sum();
         let grad = map.grad(&last.backward()).unwrap().into_data();
         let grad: Vec<f32> = grad.try_to_vec().unwrap();

@@ -1,12 +1,15 @@
 //! Sizes of a Swin, and what they cost.
 
+use burn::tensor::TensorData;
 use kvt_attention::{Macs, Place};
 
-use super::Swin;
+use super::table;
 use super::window::Windows;
-use crate::architecture::Architecture;
 use crate::common::{CommonConfig, joined};
 use crate::error::ModelError;
+use crate::family::FamilyConfig;
+use crate::head::{Classifier, Reads};
+use crate::layers::Init;
 use crate::overrides::ModelOverrides;
 use crate::stages::{StageConfig, StagesConfig};
 use crate::summary::{BlockSize, StageSummary, Summary};
@@ -80,7 +83,7 @@ impl StageSize {
         Place {
             grid: Some([self.windows.side; 2]),
             bias: true,
-            mask: self.windows.shifted().shift > 0,
+            mask: self.windows.shifted().shift() != [0; 2],
             dropout: self.attn_drop,
             ..Place::new(self.windows.area(), self.block.dim, self.config.num_heads)
         }
@@ -95,7 +98,11 @@ impl StageSize {
             ..
         } = *self;
         let attention = config.attention.cost(&self.place());
-        let (dim, tokens, keys) = (block.dim, windows.map.pow(2), windows.area());
+        let (dim, tokens, keys) = (
+            block.dim,
+            windows.map.iter().product::<usize>(),
+            windows.area(),
+        );
         let table = windows.relative_positions() * config.num_heads;
         // What pads a map is projected and attends, but does not reach the MLP.
         let padded = windows.count() * keys;
@@ -120,9 +127,7 @@ impl StageSize {
     }
 }
 
-impl Architecture for SwinConfig {
-    type Network = Swin;
-
+impl FamilyConfig for SwinConfig {
     fn named() -> Vec<Self> {
         let tiny = (96, 6, [3, 6, 12, 24]);
         let small = (96, 18, [3, 6, 12, 24]);
@@ -149,7 +154,6 @@ impl Architecture for SwinConfig {
     }
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
-        overrides.refuse("Swin", &["patch_stride", "kv_stride"])?;
         let stages = self
             .stages
             .with(overrides, overrides.stages(self.stages.count()))?;
@@ -237,6 +241,18 @@ impl Architecture for SwinConfig {
             params: patch_embed + blocks + 2 * features + classifier,
             macs: stages.iter().map(|stage| stage.macs).sum::<Macs>() + Macs::linear(outside),
             stages,
+        }
+    }
+
+    fn classifier(&self, init: &Init<'_>) -> Classifier {
+        let sizes = [self.num_features(), self.common.num_classes];
+        Classifier::init(init, ("head.fc", None), sizes, Reads::Mean)
+    }
+
+    fn resize(&self, name: &str, shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+        match (name.ends_with(".relative_position_bias_table"), shape) {
+            (true, [places, _]) => table::resample(weight, places.isqrt()),
+            _ => None,
         }
     }
 }

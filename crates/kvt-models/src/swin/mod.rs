@@ -27,3 +27,23 @@ mod window;
 
 pub use config::SwinConfig;
 pub use network::Swin;
+
+use crate::family::{Family, Official, Renaming, Undecayed};
+use crate::overrides::{BLOCKS, COMMON};
+
+pub(crate) static FAMILY: Family = Family {
+    name: "Swin",
+    signature: "layers.0.blocks.0.attn.qkv.weight",
+    overrides: &[COMMON, BLOCKS, &["patch_size", "window_size"]],
+    outputs: &["head.fc"],
+    undecayed: &[Undecayed::Last("relative_position_bias_table")],
+    paths: Renaming::NONE,
+    official: Official {
+        is_official: layout::is_official,
+        names: Renaming {
+            to_name: layout::timm_name,
+            from_name: layout::official_name,
+        },
+        is_computed: layout::is_computed,
+    },
+};

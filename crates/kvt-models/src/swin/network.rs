@@ -2,37 +2,35 @@
 
 use burn::module::Module;
 use burn::nn::{LayerNorm, Linear};
-use burn::tensor::{Device, Tensor, TensorData};
-use kvt_ops::{Key, Phase, layer_norm, linear};
+use burn::tensor::Tensor;
+use kvt_ops::{Phase, layer_norm, linear};
 
 use super::attention::WindowAttention;
 use super::config::{StageSize, SwinConfig};
 use super::window::pad;
-use super::{layout, table};
-use crate::architecture::Network;
+use crate::backbone::{Ask, Backbone, Features};
+use crate::error::ModelError;
 use crate::layers::{
-    Activation, Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks,
+    Activation, Block, BlockKind, Init, NormKind, PatchEmbed, drop_path_rates, forward_blocks,
 };
-use crate::model::Logits;
-use crate::weights::StateDict;
+use crate::validate;
 
 /// The original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-5;
 
 const BLOCK: BlockKind = BlockKind {
-    norm_epsilon: NORM_EPSILON,
+    norm: NormKind::Layer {
+        epsilon: NORM_EPSILON,
+    },
     activation: Activation::Gelu,
 };
 
-/// A Swin.
+/// The backbone of a Swin.
 #[derive(Module, Debug)]
 pub struct Swin {
     patch_embed: PatchEmbed,
     layers: Vec<Stage>,
     norm: LayerNorm,
-    head: Head,
-    #[module(skip)]
-    config: SwinConfig,
 }
 
 /// Blocks at one resolution; before them, in all stages but the first, a halving of the resolution.
@@ -49,29 +47,71 @@ struct PatchMerging {
     reduction: Linear,
 }
 
-/// The classifier, one level deeper than elsewhere in timm's names.
-#[derive(Module, Debug)]
-struct Head {
-    fc: Linear,
+impl Swin {
+    /// With the original's initialisation.
+    pub(crate) fn new(config: &SwinConfig, init: &Init<'_>) -> Self {
+        let layers = init.child("layers");
+        let rates: Vec<f64> =
+            drop_path_rates(config.common.drop_path, config.stages.depth.iter().sum()).collect();
+        let mut rates = rates.as_slice();
+        let stages = config.stages().enumerate().map(|(s, size)| {
+            let (own, rest) = rates.split_at(size.config.depth);
+            rates = rest;
+            Stage::new(&layers.child(&s.to_string()), &size, s == 0, own)
+        });
+        let layers = stages.collect();
+        Self {
+            patch_embed: PatchEmbed::new(
+                &init.child("patch_embed"),
+                config.common.in_chans,
+                config.embed_dim,
+                config.patch_size,
+            )
+            .with_norm(&init.child("patch_embed"), NORM_EPSILON),
+            layers,
+            norm: init.layer_norm(config.num_features(), NORM_EPSILON),
+        }
+    }
 }
 
-impl Swin {
-    /// The map after the last block and its norm.
-    ///
-    /// # Shapes
-    ///
-    /// `[batch, in_chans, img_size, img_size]` to `[batch, map, map, num_features]`.
-    pub fn forward_features(&self, images: Tensor<4>, phase: Phase) -> Tensor<4> {
-        let grid = self.config.grid_size();
-        let x = self.patch_embed.forward(images);
-        let [batch, _, dim] = x.dims();
-        let map = x.reshape([batch, grid, grid, dim]);
+impl Backbone for Swin {
+    fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
+        let [batch, _, height, width] = images.dims();
+        let grid @ [rows, columns] =
+            [height, width].map(|side| side / self.patch_embed.patch_size());
+        let x = ask.mixed(self.patch_embed.forward(images), grid);
+        let dim = x.dims()[2];
+        let mut map = x.reshape([batch, rows, columns, dim]);
 
         let phase = phase.named("layers");
-        let map = (0..)
-            .zip(&self.layers)
-            .fold(map, |map, (s, stage)| stage.forward(map, phase.child(s)));
-        layer_norm(&self.norm, map, NORM_EPSILON)
+        let (mut maps, mut blocks) = (Vec::new(), Vec::new());
+        for (s, stage) in self.layers.iter().enumerate() {
+            if let Some(downsample) = &stage.downsample {
+                map = downsample.forward(map);
+            }
+            let [_, rows, columns, _] = map.dims();
+            let pass = ask.pass(s, [rows, columns], phase.child(s as u64));
+            let kept = ask.blocks_of(s, self.layers.len());
+            (map, blocks) = forward_blocks(&stage.blocks, map, pass, kept);
+            if ask.maps {
+                maps.push(map.clone().permute([0, 3, 1, 2]));
+            }
+        }
+        let norm = |map: Tensor<4>| {
+            let map = layer_norm(&self.norm, map, NORM_EPSILON);
+            let [batch, rows, columns, dim] = map.dims();
+            map.reshape([batch, rows * columns, dim])
+        };
+        Features {
+            tokens: norm(map),
+            prefix: 0,
+            maps,
+            blocks: blocks.into_iter().map(norm).collect(),
+        }
+    }
+
+    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
+        validate::multiples("Swin", size, self.patch_embed.patch_size())
     }
 }
 
@@ -94,18 +134,6 @@ impl Stage {
                 .collect(),
         }
     }
-
-    /// # Shapes
-    ///
-    /// `[batch, map, map, dim]` to the same in the first stage; in the others from `dim / 2`
-    /// channels and a map of twice the size.
-    fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<4> {
-        let map = match &self.downsample {
-            Some(downsample) => downsample.forward(map),
-            None => map,
-        };
-        forward_blocks(&self.blocks, map, phase)
-    }
 }
 
 impl PatchMerging {
@@ -119,7 +147,7 @@ impl PatchMerging {
 
     /// # Shapes
     ///
-    /// `[batch, map, map, dim / 2]` to `[batch, ceil(map / 2), ceil(map / 2), dim]`.
+    /// `[batch, rows, columns, dim / 2]` to `[batch, ceil(rows / 2), ceil(columns / 2), dim]`.
     fn forward(&self, map: Tensor<4>) -> Tensor<4> {
         let merged = layer_norm(&self.norm, merge(map), NORM_EPSILON);
         linear(&self.reduction, merged)
@@ -127,96 +155,18 @@ impl PatchMerging {
 }
 
 /// The channels of 2 x 2 tokens one after another: top left, bottom left, top right, bottom right.
-/// A map of an odd size is padded with zeros.
+/// An odd number of rows or columns is padded with zeros.
 ///
 /// # Shapes
 ///
-/// `[batch, map, map, dim]` to `[batch, ceil(map / 2), ceil(map / 2), 4 * dim]`.
+/// `[batch, rows, columns, dim]` to `[batch, ceil(rows / 2), ceil(columns / 2), 4 * dim]`.
 fn merge(map: Tensor<4>) -> Tensor<4> {
-    let [batch, size, _, dim] = map.dims();
-    let half = size.div_ceil(2);
-    pad(map, 2 * half - size)
-        .reshape([batch, half, 2, half, 2, dim])
+    let [batch, height, width, dim] = map.dims();
+    let [rows, columns] = [height, width].map(|size| size.div_ceil(2));
+    pad(map, [2 * rows - height, 2 * columns - width])
+        .reshape([batch, rows, 2, columns, 2, dim])
         .permute([0, 1, 3, 4, 2, 5])
-        .reshape([batch, half, half, 4 * dim])
-}
-
-impl Network for Swin {
-    type Config = SwinConfig;
-
-    const FAMILY: &'static str = "Swin";
-    const MARK: &'static str = "layers.0.blocks.0.attn.qkv.weight";
-    const NO_WEIGHT_DECAY: &'static [&'static str] = &["relative_position_bias_table"];
-    const CLASSIFIERS: &'static [&'static str] = &["head.fc"];
-
-    fn new(config: SwinConfig, device: &Device, key: Key) -> Self {
-        let init = Init::new(device, key);
-        let layers = init.child("layers");
-        let rates: Vec<f64> =
-            drop_path_rates(config.common.drop_path, config.stages.depth.iter().sum()).collect();
-        let mut rates = rates.as_slice();
-        let stages = config.stages().enumerate().map(|(s, size)| {
-            let (own, rest) = rates.split_at(size.config.depth);
-            rates = rest;
-            Stage::new(&layers.child(&s.to_string()), &size, s == 0, own)
-        });
-        let layers = stages.collect();
-        let features = config.num_features();
-        Self {
-            patch_embed: PatchEmbed::new(
-                &init.child("patch_embed"),
-                config.common.in_chans,
-                config.embed_dim,
-                config.patch_size,
-            )
-            .with_norm(&init.child("patch_embed"), NORM_EPSILON),
-            layers,
-            norm: init.layer_norm(features, NORM_EPSILON),
-            head: Head {
-                fc: init
-                    .child("head")
-                    .linear("fc", features, config.common.num_classes, true),
-            },
-            config,
-        }
-    }
-
-    fn config(&self) -> &SwinConfig {
-        &self.config
-    }
-
-    fn forward_heads(&self, images: Tensor<4>, phase: Phase) -> Logits {
-        let map = self.forward_features(images, phase);
-        let [batch, rows, columns, dim] = map.dims();
-        let tokens = map.reshape([batch, rows * columns, dim]);
-        Logits {
-            class: linear(&self.head.fc, tokens.mean_dim(1).squeeze_dim::<2>(1)),
-            distillation: None,
-        }
-    }
-
-    fn resize(&self, name: &str, shape: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match (name.ends_with(".relative_position_bias_table"), shape) {
-            (true, [places, _]) => table::resample(weight, places.isqrt()),
-            _ => None,
-        }
-    }
-
-    fn is_official(weights: &StateDict) -> bool {
-        layout::is_official(weights)
-    }
-
-    fn timm_name(official: &str) -> String {
-        layout::timm_name(official)
-    }
-
-    fn official_name(timm: &str) -> String {
-        layout::official_name(timm)
-    }
-
-    fn is_computed(name: &str) -> bool {
-        layout::is_computed(name)
-    }
+        .reshape([batch, rows, columns, 4 * dim])
 }
 
 #[cfg(test)]

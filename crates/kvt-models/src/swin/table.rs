@@ -19,7 +19,8 @@ pub(super) fn resample(table: &TensorData, side: usize) -> Option<TensorData> {
         return None;
     }
     let values = table.as_slice::<f32>().ok()?;
-    let resized = interpolate(&taps(source, side), values, source, heads);
+    let taps = taps(source, side);
+    let resized = interpolate([&taps, &taps], values, source, heads);
     Some(TensorData::new(resized, [side * side, heads]))
 }
 

@@ -9,34 +9,45 @@ const HIDDEN: f32 = -100.0;
 /// The windows of a block: squares of tokens, row by row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Windows {
-    /// Tokens along a side of the map.
-    pub map: usize,
-    /// Tokens along a side of a window; at most `map`.
+    /// Rows and columns of the map.
+    pub map: [usize; 2],
+    /// Tokens along a side of a window.
     pub side: usize,
-    /// How far the map is rolled up and to the left before it is cut.
-    pub shift: usize,
+    /// Whether the map is rolled by half a window before it is cut.
+    shifted: bool,
 }
 
 impl Windows {
-    /// Windows of `window_size` x `window_size` tokens, or a single one of the map's size where
-    /// that is smaller.
+    /// Windows of `window_size` x `window_size` tokens on a square map, or a single one of the map's
+    /// size where that is smaller.
     pub(super) fn new(map: usize, window_size: usize) -> Self {
         Self {
-            map,
+            map: [map; 2],
             side: window_size.min(map),
-            shift: 0,
+            shifted: false,
         }
     }
 
     /// The same windows, shifted by half a window, so that they span the borders of the unshifted
     /// ones. A single window has no borders and stays where it is.
     pub(super) fn shifted(self) -> Self {
-        let shift = if self.side < self.map {
-            self.side / 2
-        } else {
-            0
-        };
-        Self { shift, ..self }
+        Self {
+            shifted: true,
+            ..self
+        }
+    }
+
+    /// Windows of the same size on a map of another size.
+    pub(super) fn on(self, map: [usize; 2]) -> Self {
+        Self { map, ..self }
+    }
+
+    /// How far the map is rolled up and to the left.
+    pub(super) fn shift(self) -> [usize; 2] {
+        self.map.map(|size| match self.shifted && self.side < size {
+            true => self.side / 2,
+            false => 0,
+        })
     }
 
     /// Tokens of a window.
@@ -46,7 +57,7 @@ impl Windows {
 
     /// Windows of a map.
     pub(super) fn count(self) -> usize {
-        self.along().pow(2)
+        self.along().iter().product()
     }
 
     /// Places of one token relative to another in a window.
@@ -58,14 +69,15 @@ impl Windows {
     ///
     /// # Shapes
     ///
-    /// `[batch, map, map, dim]` to `[batch, windows, area, dim]`.
+    /// `[batch, rows, columns, dim]` to `[batch, windows, area, dim]`.
     pub(super) fn cut(self, map: Tensor<4>) -> Tensor<4> {
-        let [batch, _, _, dim] = map.dims();
-        let rolled = roll(map, -(self.shift as isize));
-        let padded = pad(rolled, self.padded() - self.map);
-        let (along, side) = (self.along(), self.side);
+        let [batch, rows, columns, dim] = map.dims();
+        let rolled = roll(map, self.shift().map(|by| -(by as isize)));
+        let [padded_rows, padded_columns] = self.padded();
+        let padded = pad(rolled, [padded_rows - rows, padded_columns - columns]);
+        let ([down, right], side) = (self.along(), self.side);
         padded
-            .reshape([batch, along, side, along, side, dim])
+            .reshape([batch, down, side, right, side, dim])
             .permute([0, 1, 3, 2, 4, 5])
             .reshape([batch, self.count(), self.area(), dim])
     }
@@ -74,15 +86,16 @@ impl Windows {
     ///
     /// # Shapes
     ///
-    /// `[batch, windows, area, dim]` to `[batch, map, map, dim]`.
+    /// `[batch, windows, area, dim]` to `[batch, rows, columns, dim]`.
     pub(super) fn join(self, windows: Tensor<4>) -> Tensor<4> {
         let [batch, _, _, dim] = windows.dims();
-        let (along, side, padded) = (self.along(), self.side, self.padded());
+        let ([down, right], side) = (self.along(), self.side);
+        let [rows, columns] = self.padded();
         let map = windows
-            .reshape([batch, along, along, side, side, dim])
+            .reshape([batch, down, right, side, side, dim])
             .permute([0, 1, 3, 2, 4, 5])
-            .reshape([batch, padded, padded, dim]);
-        roll(crop(map, self.map), self.shift as isize)
+            .reshape([batch, rows, columns, dim]);
+        roll(crop(map, self.map), self.shift().map(|by| by as isize))
     }
 
     /// For each pair of tokens of a window, query by query, the row of the table that holds the
@@ -102,18 +115,27 @@ impl Windows {
     /// What is added to the scores of a shifted map: 0 for a pair of tokens that were neighbours
     /// before the map was rolled, -100 for others, `[windows, area, area]`. `None` without a shift.
     pub(super) fn shift_mask(self) -> Option<Vec<f32>> {
-        if self.shift == 0 {
+        let (shift, side) = (self.shift(), self.side);
+        if shift == [0, 0] {
             return None;
         }
-        let (along, side) = (self.along(), self.side);
         // The last window of a row holds what was there before, and what was rolled in.
-        let (last, rolled_in) = (self.padded() - side, self.padded() - self.shift);
-        let region = move |place| usize::from(place >= last) + usize::from(place >= rolled_in);
+        let padded = self.padded();
+        let region = |axis: usize, place: usize| {
+            let (last, rolled_in) = (padded[axis] - side, padded[axis] - shift[axis]);
+            usize::from(place >= last) + usize::from(place >= rolled_in)
+        };
+        let [_, right] = self.along();
         let mut mask = Vec::with_capacity(self.count() * self.area().pow(2));
         for window in 0..self.count() {
-            let (top, left) = (window / along * side, window % along * side);
+            let (top, left) = (window / right * side, window % right * side);
             let regions: Vec<_> = (0..self.area())
-                .map(|token| (region(top + token / side), region(left + token % side)))
+                .map(|token| {
+                    (
+                        region(0, top + token / side),
+                        region(1, left + token % side),
+                    )
+                })
                 .collect();
             for query in &regions {
                 let hidden = |key| if key == query { 0.0 } else { HIDDEN };
@@ -123,39 +145,39 @@ impl Windows {
         Some(mask)
     }
 
-    /// Windows along a side of the map.
-    fn along(self) -> usize {
-        self.map.div_ceil(self.side)
+    /// Windows from top to bottom and from left to right.
+    fn along(self) -> [usize; 2] {
+        self.map.map(|size| size.div_ceil(self.side))
     }
 
-    /// Tokens along a side of the padded map.
-    fn padded(self) -> usize {
-        self.along() * self.side
+    /// Rows and columns of the padded map.
+    fn padded(self) -> [usize; 2] {
+        self.along().map(|windows| windows * self.side)
     }
 }
 
-fn roll(map: Tensor<4>, by: isize) -> Tensor<4> {
-    map.roll(&[by, by], &[1, 2])
+fn roll(map: Tensor<4>, by: [isize; 2]) -> Tensor<4> {
+    map.roll(&by, &[1, 2])
 }
 
 /// The first rows and columns of a map.
-fn crop(map: Tensor<4>, size: usize) -> Tensor<4> {
-    if map.dims()[1] == size {
+fn crop(map: Tensor<4>, [rows, columns]: [usize; 2]) -> Tensor<4> {
+    if map.dims()[1..3] == [rows, columns] {
         return map;
     }
-    map.narrow(1, 0, size).narrow(2, 0, size)
+    map.narrow(1, 0, rows).narrow(2, 0, columns)
 }
 
 /// Adds rows and columns of zeros at the bottom and at the right of a map.
 ///
 /// # Shapes
 ///
-/// `[batch, rows, columns, dim]` to `[batch, rows + by, columns + by, dim]`.
-pub(super) fn pad(map: Tensor<4>, by: usize) -> Tensor<4> {
-    if by == 0 {
+/// `[batch, height, width, dim]` to `[batch, height + rows, width + columns, dim]`.
+pub(super) fn pad(map: Tensor<4>, [rows, columns]: [usize; 2]) -> Tensor<4> {
+    if [rows, columns] == [0, 0] {
         return map;
     }
-    map.pad([(0, by), (0, by), (0, 0)], PadMode::Constant(0.0))
+    map.pad([(0, rows), (0, columns), (0, 0)], PadMode::Constant(0.0))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use burn::tensor::DType;
 
-use super::load::LoadReport;
+use super::report::LoadReport;
 
 /// Weights that cannot be read, written or loaded.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum WeightsError {
     /// The file cannot be read or written; the source names its path.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// The file's ending is that of no format we read.
+    /// The file has the ending of no format that is read.
     #[error(
         "`{}` has an unknown ending: weights are read from `.safetensors`, `.pth`, `.pt` and `.bin`",
         path.display()
@@ -125,10 +125,9 @@ pub enum WeightsError {
     Incompatible {
         /// What became of every key.
         report: LoadReport,
-        /// Whether everything but the classification head fits: [`LoadOptions::reset_head`] would
-        /// leave that as initialised.
-        ///
-        /// [`LoadOptions::reset_head`]: super::LoadOptions::reset_head
+        /// Whether everything but the classification head fits:
+        /// [`LoadOptions::reset_head`](crate::checkpoint::LoadOptions::reset_head) would leave that as
+        /// initialised.
         only_head: bool,
     },
     /// A parameter cannot be moved between host and device.

@@ -1,4 +1,4 @@
-//! Interpolation of square maps of vectors, on the host.
+//! Interpolation of maps of vectors, on the host.
 
 /// The inputs one output is made of.
 pub(crate) struct Tap {
@@ -22,13 +22,31 @@ impl Tap {
     }
 }
 
-/// Resizes a map of `side` x `side` vectors of `dim` numbers by the same taps in both directions.
-pub(crate) fn interpolate(taps: &[Tap], map: &[f32], side: usize, dim: usize) -> Vec<f32> {
+/// The taps that make `input` values into one each, as rows of a matrix `[taps, input]`.
+pub(crate) fn matrix(taps: &[Tap], input: usize) -> Vec<f32> {
+    let mut matrix = vec![0.0; taps.len() * input];
+    for (row, tap) in matrix.chunks_exact_mut(input.max(1)).zip(taps) {
+        for (place, weight) in row.iter_mut().skip(tap.first).zip(&tap.weights) {
+            *place = *weight as f32;
+        }
+    }
+    matrix
+}
+
+/// Resizes a map of vectors of `dim` numbers, row by row and `width` to a row, by the taps of the new
+/// rows and of the new columns.
+pub(crate) fn interpolate(
+    [rows, columns]: [&[Tap]; 2],
+    map: &[f32],
+    width: usize,
+    dim: usize,
+) -> Vec<f32> {
     // Columns first, then rows, each as a weighted sum of vectors.
-    let rows: Vec<f64> = map
-        .chunks_exact(side * dim)
-        .flat_map(|row| taps.iter().flat_map(move |tap| tap.sum(row, dim)))
+    let map: Vec<f64> = map
+        .chunks_exact(width * dim)
+        .flat_map(|row| columns.iter().flat_map(move |tap| tap.sum(row, dim)))
         .collect();
-    let resized = taps.iter().flat_map(|tap| tap.sum(&rows, taps.len() * dim));
+    let width = columns.len() * dim;
+    let resized = rows.iter().flat_map(|tap| tap.sum(&map, width));
     resized.map(|value| value as f32).collect()
 }

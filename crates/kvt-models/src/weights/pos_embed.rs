@@ -1,14 +1,20 @@
-//! Position embeddings of another image size.
+//! Position embeddings of another image size, as timm's `resample_abs_pos_embed` makes them: antialiased
+//! bicubic, prefix tokens kept as they are. On the host for weights that are loaded, on the device for
+//! images of another size than the model's.
 
-use burn::tensor::TensorData;
+use burn::tensor::{Tensor, TensorData};
 
-use super::interpolate::{Tap, interpolate};
+use super::interpolate::{Tap, interpolate, matrix};
 
-/// Resizes learned position embeddings `[1, prefix + side * side, dim]` to `grid` x `grid` patches,
-/// as timm's `resample_abs_pos_embed`: antialiased bicubic, prefix tokens kept as they are.
+/// Resizes learned position embeddings `[1, prefix + side * side, dim]` to `grid` patches, rows and
+/// columns.
 ///
 /// `None` where the embeddings are not of this form.
-pub(crate) fn resample(embedding: &TensorData, grid: usize, prefix: usize) -> Option<TensorData> {
+pub(crate) fn resample(
+    embedding: &TensorData,
+    [rows, columns]: [usize; 2],
+    prefix: usize,
+) -> Option<TensorData> {
     let [1, tokens, dim] = *embedding.shape().as_slice() else {
         return None;
     };
@@ -20,9 +26,10 @@ pub(crate) fn resample(embedding: &TensorData, grid: usize, prefix: usize) -> Op
     let values = embedding.as_slice::<f32>().ok()?;
     let (prefix_values, patches) = values.split_at_checked(prefix * dim)?;
 
-    let resized = interpolate(&taps(side, grid), patches, side, dim);
+    let (rows_of, columns_of) = (taps(side, rows), taps(side, columns));
+    let resized = interpolate([&rows_of, &columns_of], patches, side, dim);
     let values: Vec<f32> = prefix_values.iter().copied().chain(resized).collect();
-    Some(TensorData::new(values, [1, prefix + grid * grid, dim]))
+    Some(TensorData::new(values, [1, prefix + rows * columns, dim]))
 }
 
 /// Resizes a map of position embeddings `[1, dim, side, side]` to `grid` x `grid` patches in the same
@@ -39,9 +46,36 @@ pub(crate) fn resample_map(embedding: &TensorData, grid: usize) -> Option<Tensor
     let taps = taps(side, grid);
     let channels = embedding.as_slice::<f32>().ok()?.chunks_exact(side * side);
     let values: Vec<f32> = channels
-        .flat_map(|channel| interpolate(&taps, channel, side, 1))
+        .flat_map(|channel| interpolate([&taps, &taps], channel, side, 1))
         .collect();
     Some(TensorData::new(values, [1, dim, grid, grid]))
+}
+
+/// The position embeddings of a map, from those of a map of another size, with gradients: two small matrix
+/// products. The same embeddings where the sizes are equal.
+///
+/// # Shapes
+///
+/// `[1, rows * columns, dim]` of the sizes `from` and `to`.
+pub(crate) fn interpolated(
+    embedding: Tensor<3>,
+    from: [usize; 2],
+    to @ [rows, columns]: [usize; 2],
+) -> Tensor<3> {
+    if from == to {
+        return embedding;
+    }
+    let (dim, device) = (embedding.dims()[2], embedding.device());
+    let weights = |axis: usize| {
+        let (input, output) = (from[axis], to[axis]);
+        let weights = TensorData::new(matrix(&taps(input, output), input), [output, input]);
+        Tensor::<2>::from_data(weights, (&device, embedding.dtype()))
+    };
+    let by_rows = weights(0).matmul(embedding.clone().reshape([from[0], from[1] * dim]));
+    let by_columns = weights(1).unsqueeze::<3>().expand([rows, columns, from[1]]);
+    by_columns
+        .matmul(by_rows.reshape([rows, from[1], dim]))
+        .reshape([1, rows * columns, dim])
 }
 
 /// PyTorch's antialiased bicubic weights from `input` to `output` samples: when shrinking, the
@@ -83,6 +117,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use std::path::Path;
 
+    use burn::tensor::Device;
     use safetensors::SafeTensors;
     use serde_json::Value;
 
@@ -104,22 +139,32 @@ mod tests {
         for (case, config) in config.as_object().unwrap() {
             let size = |value: &Value| value.as_u64().unwrap() as usize;
             let (rows, columns) = (size(&config["grid"][0]), size(&config["grid"][1]));
-            if rows != columns {
-                continue;
-            }
             let tensor = |name| tensors.get(&format!("{case}.{name}")).unwrap();
-            let resized = resample(tensor("input"), rows, size(&config["prefix_tokens"])).unwrap();
+            let prefix = size(&config["prefix_tokens"]);
+            let resized = resample(tensor("input"), [rows, columns], prefix).unwrap();
             assert_eq!(resized.shape(), tensor("output").shape(), "{case}");
             let expected = tensor("output").try_to_vec::<f32>().unwrap();
-            for (value, expected) in resized.try_to_vec::<f32>().unwrap().iter().zip(expected) {
-                assert!(
-                    (value - expected).abs() < 1e-5,
-                    "{case}: {value} != {expected}"
-                );
-            }
-            compared += 1;
+            let close = |resized: Vec<f32>, expected: &[f32]| {
+                assert_eq!(resized.len(), expected.len(), "{case}");
+                for (value, expected) in resized.iter().zip(expected) {
+                    assert!(
+                        (value - expected).abs() < 1e-5,
+                        "{case}: {value} != {expected}"
+                    );
+                }
+            };
+            close(resized.try_to_vec().unwrap(), &expected);
+
+            // The same on the device, which leaves the prefix tokens to the model.
+            let input = Tensor::<3>::from_data(tensor("input").clone(), &Device::flex());
+            let [_, tokens, dim] = input.dims();
+            let side = (tokens - prefix).isqrt();
+            let patches = input.narrow(1, prefix, side * side);
+            let resized = interpolated(patches, [side, side], [rows, columns]).into_data();
+            close(resized.try_to_vec().unwrap(), &expected[prefix * dim..]);
+            compared += usize::from(rows != columns);
         }
-        assert!(compared >= 3, "{compared} cases");
+        assert!(compared >= 1, "no case that is not square");
     }
 
     #[test]
@@ -133,7 +178,12 @@ mod tests {
             .map(|i| value(i % dim, i / dim))
             .collect();
         let map = resample_map(&TensorData::new(map, [1, dim, side, side]), grid).unwrap();
-        let tokens = resample(&TensorData::new(tokens, [1, side * side, dim]), grid, 0).unwrap();
+        let tokens = resample(
+            &TensorData::new(tokens, [1, side * side, dim]),
+            [grid; 2],
+            0,
+        )
+        .unwrap();
         assert_eq!(map.shape().as_slice(), [1, dim, grid, grid]);
         let map = map.try_to_vec::<f32>().unwrap();
         for (i, token) in tokens.try_to_vec::<f32>().unwrap().iter().enumerate() {
@@ -148,9 +198,9 @@ mod tests {
         assert!(resample_map(&TensorData::zeros::<f32, _>([4, 3, 3]), 2).is_none());
 
         let embedding = TensorData::zeros::<f32, _>([1, 10, 4]);
-        assert!(resample(&embedding, 2, 1).is_some());
-        assert!(resample(&embedding, 2, 2).is_none());
-        assert!(resample(&embedding, 2, 11).is_none());
-        assert!(resample(&TensorData::zeros::<f32, _>([10, 4]), 2, 1).is_none());
+        assert!(resample(&embedding, [2, 2], 1).is_some());
+        assert!(resample(&embedding, [2, 2], 2).is_none());
+        assert!(resample(&embedding, [2, 2], 11).is_none());
+        assert!(resample(&TensorData::zeros::<f32, _>([10, 4]), [2, 2], 1).is_none());
     }
 }

@@ -4,68 +4,10 @@ use std::num::NonZeroUsize;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors};
-use kvt_models::{Model, ModelConfig, ModelOverrides};
+use kvt_models::{Model, ModelOverrides};
 use kvt_ops::{Key, Phase};
 
-const SIDE: usize = 16;
-
-fn small(overrides: ModelOverrides) -> ModelOverrides {
-    ModelOverrides {
-        img_size: Some(SIDE),
-        num_classes: Some(3),
-        ..overrides
-    }
-}
-
-/// The smallest of each family.
-fn families() -> [(&'static str, ModelOverrides); 4] {
-    let one = ModelOverrides {
-        patch_size: Some(4),
-        embed_dim: vec![12],
-        depth: vec![1],
-        num_heads: vec![2],
-        ..ModelOverrides::default()
-    };
-    let two = ModelOverrides {
-        embed_dim: vec![4, 8],
-        depth: vec![1, 1],
-        num_heads: vec![1, 2],
-        ..ModelOverrides::default()
-    };
-    [
-        ("deit_tiny_patch16_224", one),
-        (
-            "swin_tiny_patch4_window7_224",
-            ModelOverrides {
-                patch_size: Some(2),
-                window_size: Some(4),
-                embed_dim: vec![4],
-                ..two.clone()
-            },
-        ),
-        (
-            "pit_s_224",
-            ModelOverrides {
-                patch_size: Some(4),
-                patch_stride: Some(4),
-                ..two.clone()
-            },
-        ),
-        (
-            "cvt_13",
-            ModelOverrides {
-                patch_stride: Some(4),
-                ..two
-            },
-        ),
-    ]
-}
-
-fn build(name: &str, overrides: &ModelOverrides) -> Model {
-    let config = ModelConfig::by_name(name).unwrap();
-    let config = config.with(overrides).unwrap();
-    config.init(&Device::flex(), Key::new(1)).unwrap()
-}
+use crate::small::{SIDE, build, families, small};
 
 fn logits(model: &Model, phase: Phase) -> Vec<f32> {
     let pixels: Vec<f32> = (0..2 * 3 * SIDE * SIDE)

@@ -5,6 +5,12 @@
 mod cases;
 mod counts;
 mod dropping;
+mod features;
 mod golden;
 mod gpu;
+mod observer;
+mod overrides;
+mod sizes;
 mod sketch;
+mod small;
+mod state;

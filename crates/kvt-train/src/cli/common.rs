@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use indicatif::{ProgressBar, ProgressStyle};
-use kvt_models::weights::{StateDict, recognise};
+use kvt_models::checkpoint::recognise;
+use kvt_models::weights::StateDict;
 
 use super::output;
 use crate::config::{Document, ModelPlan, Plan};

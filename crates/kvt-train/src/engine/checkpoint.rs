@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::TensorData;
 use kvt_models::Model;
-use kvt_models::weights::{self, LoadOptions, Outcome, StateDict};
+use kvt_models::checkpoint::LoadOptions;
+use kvt_models::weights::{self, Outcome, StateDict};
 use serde::{Deserialize, Serialize};
 
 use super::progress::{Best, Progress};

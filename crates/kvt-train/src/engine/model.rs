@@ -4,7 +4,8 @@ use burn::tensor::Device;
 use kvt_attention::{
     AttentionConfig, DenseConfig, Implementation, KnnConfig, Neighbors, Selection,
 };
-use kvt_models::weights::{self, LoadOptions, LoadReport, WeightsError};
+use kvt_models::checkpoint::LoadOptions;
+use kvt_models::weights::{self, LoadReport, WeightsError};
 use kvt_models::{Model, ModelConfig, ModelOverrides};
 use kvt_ops::Key;
 

@@ -3,7 +3,7 @@
 use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, PerStage, Place};
 
 use super::*;
-use crate::registry::ModelConfig;
+use crate::families::ModelConfig;
 
 fn named(name: &str) -> CvtConfig {
     let config = CvtConfig::named().into_iter().find(|c| c.name() == name);

@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use burn::module::{Module as _, ModuleMapper};
-use burn::tensor::{Gradients, TensorData};
+use burn::tensor::{Device, Gradients, TensorData};
 use kvt_attention::AttentionConfig;
+use kvt_ops::Key;
 
 use super::*;
-use crate::architecture::Architecture as _;
+use crate::checkpoint::LoadOptions;
 use crate::common::CommonConfig;
+use crate::families::{AnyBackbone, ModelConfig};
+use crate::family::FamilyConfig as _;
 use crate::model::Model;
-use crate::registry::ModelConfig;
 use crate::stages::StagesConfig;
-use crate::weights::{self, LoadOptions, Outcome};
+use crate::weights::{self, Outcome, StateDict};
 
 fn small() -> CvtConfig {
     CvtConfig {
@@ -168,14 +170,14 @@ fn drop_path_is_for_training_and_the_last_stage() {
         },
         ..small()
     };
-    let Model::Cvt(cvt) = build(dropping, 1, &Device::flex()) else {
+    let dropping = build(dropping, 1, &Device::flex());
+    let AnyBackbone::Cvt(cvt) = &dropping.backbone else {
         unreachable!()
     };
     let blocks = cvt.stages.iter().flat_map(|stage| &stage.blocks);
     let rates: Vec<f64> = blocks.map(|block| block.drop_path).collect();
     assert_eq!(rates, [0.0, 0.0, 0.0, 0.0, 0.9]);
 
-    let dropping = Model::Cvt(cvt);
     let train = |seed| Phase::Train(Key::new(seed));
     assert_eq!(logits(&dropping, Phase::Eval), logits(&plain, Phase::Eval));
     assert_ne!(logits(&dropping, train(1)), logits(&plain, train(1)));

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use burn::tensor::TensorData;
+use burn::tensor::{Device, TensorData};
 use kvt_attention::{AttentionConfig, Place};
+use kvt_ops::Key;
 
 use super::*;
-use crate::architecture::Architecture;
 use crate::common::CommonConfig;
 use crate::error::ModelError;
+use crate::families::ModelConfig;
+use crate::family::FamilyConfig as _;
 use crate::model::Model;
-use crate::registry::ModelConfig;
 
 fn small(distilled: bool) -> DeitConfig {
     DeitConfig {

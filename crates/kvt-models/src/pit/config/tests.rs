@@ -3,7 +3,7 @@
 use kvt_attention::{AttentionConfig, Neighbors};
 
 use super::*;
-use crate::registry::ModelConfig;
+use crate::families::ModelConfig;
 
 fn named(name: &str) -> PitConfig {
     let config = PitConfig::named().into_iter().find(|c| c.name() == name);

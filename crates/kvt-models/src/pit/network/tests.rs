@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 
 use burn::module::Module as _;
+use burn::tensor::{Device, TensorData};
 use kvt_attention::AttentionConfig;
+use kvt_ops::Key;
 
 use super::*;
-use crate::architecture::Architecture as _;
+use crate::checkpoint::{Layout, LoadOptions};
 use crate::common::CommonConfig;
+use crate::families::ModelConfig;
+use crate::family::FamilyConfig as _;
 use crate::model::Model;
-use crate::registry::ModelConfig;
 use crate::stages::StagesConfig;
-use crate::weights::{Layout, LoadOptions, Outcome};
+use crate::weights::{Outcome, StateDict};
 
 fn small(distilled: bool) -> PitConfig {
     PitConfig {

@@ -3,7 +3,7 @@
 use kvt_attention::{AttentionConfig, DenseConfig, Neighbors};
 
 use super::*;
-use crate::registry::ModelConfig;
+use crate::families::ModelConfig;
 
 fn named(name: &str) -> SwinConfig {
     let find = SwinConfig::named();

@@ -2,15 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use burn::tensor::{Device, TensorData};
 use kvt_attention::{AttentionConfig, Neighbors};
+use kvt_ops::Key;
 
+use super::super::table;
 use super::*;
-use crate::architecture::Architecture;
+use crate::checkpoint::{Layout, LoadOptions};
 use crate::common::CommonConfig;
+use crate::families::ModelConfig;
+use crate::family::FamilyConfig as _;
 use crate::model::Model;
-use crate::registry::ModelConfig;
 use crate::stages::StagesConfig;
-use crate::weights::{Layout, LoadOptions, Outcome};
+use crate::weights::{Outcome, StateDict};
 
 /// Maps of 8 x 8 tokens in four windows, and of 4 x 4 in one.
 fn small() -> SwinConfig {

@@ -29,7 +29,7 @@ fn a_map_is_cut_row_by_row() {
 #[test]
 fn a_shift_rolls_the_map_up_and_to_the_left() {
     let windows = Windows::new(4, 2).shifted();
-    assert_eq!(windows.shift, 1);
+    assert_eq!(windows.shift(), [1, 1]);
     // Rolled by one, the map is 5 6 7 4 / 9 10 11 8 / 13 14 15 12 / 1 2 3 0.
     assert_eq!(
         values(windows.cut(count_up([1, 4, 4, 1]))),
@@ -74,14 +74,35 @@ fn joining_undoes_cutting() {
 }
 
 #[test]
+fn a_map_that_is_not_square_is_cut_and_joined() {
+    // Two rows fit into one window, so that nothing is rolled up; rolled to the left and padded, the
+    // map is 1 2 3 4 0 . / 6 7 8 9 5 . with a window for every two columns.
+    let windows = Windows::new(8, 2).shifted().on([2, 5]);
+    assert_eq!((windows.shift(), windows.count()), ([0, 1], 3));
+    let x = count_up([1, 2, 5, 1]);
+    assert_eq!(
+        values(windows.cut(x.clone())),
+        [1.0, 2.0, 6.0, 7.0, 3.0, 4.0, 8.0, 9.0, 0.0, 0.0, 5.0, 0.0]
+    );
+    assert_eq!(values(windows.join(windows.cut(x.clone()))), values(x));
+    // In the last window stand the first column of the map, which was rolled in, and the padding. The window
+    // before it ends with the last columns of the map, and has no border.
+    let (o, x) = (0.0, -100.0);
+    let apart = [[o, x, o, x], [x, o, x, o], [o, x, o, x], [x, o, x, o]];
+    let mask = windows.shift_mask().unwrap();
+    assert_eq!(mask, [[[o; 4]; 4], [[o; 4]; 4], apart].concat().concat());
+}
+
+#[test]
 fn a_map_that_fits_is_one_window_and_stays() {
     for map in [1, 3, 7] {
         let windows = Windows::new(map, 7).shifted();
-        assert_eq!((windows.side, windows.shift), (map, 0));
+        assert_eq!((windows.side, windows.shift()), (map, [0, 0]));
         assert_eq!((windows.count(), windows.shift_mask()), (1, None));
     }
     let windows = Windows::new(8, 7).shifted();
-    assert_eq!((windows.side, windows.shift, windows.count()), (7, 3, 4));
+    let found = (windows.side, windows.shift(), windows.count());
+    assert_eq!(found, (7, [3, 3], 4));
     assert_eq!(Windows::new(8, 7).shift_mask(), None);
 }
 

@@ -5,8 +5,8 @@ use burn::tensor::{Device, Gradients, Tensor};
 use kvt_ops::{Key, Phase};
 
 use super::*;
+use crate::families::ModelConfig;
 use crate::overrides::ModelOverrides;
-use crate::registry::ModelConfig;
 use crate::weights::pos_embed;
 
 fn config(overrides: &ModelOverrides) -> ModelConfig {
@@ -56,11 +56,8 @@ fn a_model_takes_another_ones_weights() {
 fn linear_weights_leave_in_pytorchs_layout() {
     let source = model(1, &same());
     let weights = StateDict::from_model(&source).unwrap();
-    let Model::Deit(deit) = &source else {
-        unreachable!("a DeiT")
-    };
     let mut visitor = HeadWeight::default();
-    deit.visit(&mut visitor);
+    source.head.visit(&mut visitor);
     let [d_in, d_out] = visitor.dims;
     let head = weights.get("head.weight").unwrap();
     assert_eq!(head.shape().as_slice(), [d_out, d_in]);
@@ -70,7 +67,7 @@ fn linear_weights_leave_in_pytorchs_layout() {
     }
 }
 
-/// The weight of `head` as Burn has it.
+/// The weight of the classifier as Burn has it.
 #[derive(Default)]
 struct HeadWeight {
     path: Vec<String>,
@@ -88,7 +85,7 @@ impl ModuleVisitor for HeadWeight {
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if self.path.join(".") == "head.weight" {
+        if self.path.join(".") == "class.weight" {
             let data = param.val().into_data();
             self.dims = [data.shape()[0], data.shape()[1]];
             self.values = data.try_to_vec().unwrap();
@@ -230,7 +227,7 @@ fn position_embeddings_follow_the_image_size() {
         report.names(Outcome::Resized).collect::<Vec<_>>(),
         ["pos_embed"]
     );
-    let expected = pos_embed::resample(weights.get("pos_embed").unwrap(), 6, 1).unwrap();
+    let expected = pos_embed::resample(weights.get("pos_embed").unwrap(), [6, 6], 1).unwrap();
     let loaded = StateDict::from_model(&loaded).unwrap();
     assert_eq!(loaded.get("pos_embed"), Some(&expected));
 }

@@ -1,19 +1,16 @@
-//! Whose names weights carry.
+//! Whose names weights carry, and which family they are for.
 
-use super::state_dict::StateDict;
-use crate::architecture::{Network, each};
-use crate::cvt::Cvt;
-use crate::deit::Deit;
+use crate::families::FAMILIES;
+use crate::family::Family;
 use crate::model::Model;
-use crate::pit::Pit;
-use crate::swin::Swin;
+use crate::weights::StateDict;
 
 /// Whose names weights carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// timm's.
     Timm,
-    /// Those of the repository the model's authors published.
+    /// The names in the repository of the model's authors.
     Official,
 }
 
@@ -30,75 +27,56 @@ pub struct Recognised {
 
 /// The model that weights are for, as far as their names tell.
 pub fn recognise(weights: &StateDict) -> Option<Recognised> {
-    known::<Deit>(weights)
-        .or_else(|| known::<Swin>(weights))
-        .or_else(|| known::<Pit>(weights))
-        .or_else(|| known::<Cvt>(weights))
-}
-
-fn known<N: Network>(weights: &StateDict) -> Option<Recognised> {
-    weights.get(N::MARK)?;
-    let layout = layout::<N>(weights);
-    let classifier = N::CLASSIFIERS.first().and_then(|name| {
+    let mut families = FAMILIES.iter();
+    let family = families.find(|family| weights.get(family.signature).is_some())?;
+    let layout = layout(family, weights);
+    let classifier = family.outputs.first().and_then(|name| {
         let weight = format!("{name}.weight");
         weights.get(&match layout {
             Layout::Timm => weight,
-            Layout::Official => N::official_name(&weight),
+            Layout::Official => (family.official.names.from_name)(&weight),
         })
     });
     Some(Recognised {
-        family: N::FAMILY,
+        family: family.name,
         layout,
         classes: classifier.and_then(|weight| weight.shape().first().copied()),
     })
 }
 
-fn layout<N: Network>(weights: &StateDict) -> Layout {
-    if N::is_official(weights) {
+fn layout(family: &Family, weights: &StateDict) -> Layout {
+    if (family.official.is_official)(weights) {
         Layout::Official
     } else {
         Layout::Timm
     }
 }
 
-/// The name of a weight in a layout, from that in the other.
-fn renamed<N: Network>(name: &str, layout: Layout) -> String {
-    match layout {
-        Layout::Timm => N::timm_name(name),
-        Layout::Official => N::official_name(name),
-    }
-}
-
 impl Model {
     /// Whose names the weights carry, as far as this model's family tells the two apart.
     pub fn layout(&self, weights: &StateDict) -> Layout {
-        fn of<N: Network>(_: &N, weights: &StateDict) -> Layout {
-            layout::<N>(weights)
-        }
-        each!(Self, self, model => of(model, weights))
+        layout(self.config.family(), weights)
     }
 
     /// The weights of this model's family under the names of a layout.
     pub fn rename(&self, weights: &StateDict, layout: Layout) -> StateDict {
-        fn of<N: Network>(_: &N, name: &str, layout: Layout) -> String {
-            renamed::<N>(name, layout)
-        }
         if self.layout(weights) == layout {
             return weights.clone();
         }
-        let renamed = weights.iter().map(|(name, data)| {
-            let name = each!(Self, self, model => of(model, name, layout));
-            (name, data.clone())
-        });
+        let names = self.config.family().official.names;
+        let rename = match layout {
+            Layout::Timm => names.to_name,
+            Layout::Official => names.from_name,
+        };
+        let renamed = weights
+            .iter()
+            .map(|(name, data)| (rename(name), data.clone()));
         renamed.collect()
     }
 
     /// Whether a file may hold this although it is no weight.
     pub(crate) fn is_computed(&self, name: &str) -> bool {
-        fn of<N: Network>(_: &N, name: &str) -> bool {
-            N::is_computed(name)
-        }
-        name.ends_with(".num_batches_tracked") || each!(Self, self, model => of(model, name))
+        name.ends_with(".num_batches_tracked") || (self.config.family().official.is_computed)(name)
     }
 }
 

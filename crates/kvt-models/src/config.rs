@@ -1,79 +1,23 @@
 //! Names to configurations.
 
-use burn::tensor::Device;
-use kvt_ops::Key;
-
-use crate::architecture::{Architecture, Network, each};
 use crate::common::CommonConfig;
-use crate::cvt::CvtConfig;
-use crate::deit::DeitConfig;
 use crate::error::ModelError;
-use crate::model::Model;
+use crate::families::{ModelConfig, named};
 use crate::overrides::ModelOverrides;
-use crate::pit::PitConfig;
 use crate::summary::Summary;
-use crate::swin::SwinConfig;
 
 /// How alike two names are (Jaro-Winkler, 0 to 1) for one to be suggested for the other.
 const NEAR: f64 = 0.8;
 /// How many names are suggested at most.
 const SUGGESTIONS: usize = 3;
 
-/// Parameters of the largest model that is taken for meant: 16 GiB of weights, and four times that to train.
+/// Parameters of the largest model that is not refused as a mistake: 16 GiB of weights, and four times that
+/// to train.
 const MOST_PARAMS: usize = 1 << 32;
-
-/// The configuration of any backbone.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ModelConfig {
-    /// DeiT.
-    Deit(DeitConfig),
-    /// Swin.
-    Swin(SwinConfig),
-    /// PiT.
-    Pit(PitConfig),
-    /// CvT.
-    Cvt(CvtConfig),
-}
-
-impl From<DeitConfig> for ModelConfig {
-    fn from(config: DeitConfig) -> Self {
-        Self::Deit(config)
-    }
-}
-
-impl From<SwinConfig> for ModelConfig {
-    fn from(config: SwinConfig) -> Self {
-        Self::Swin(config)
-    }
-}
-
-impl From<PitConfig> for ModelConfig {
-    fn from(config: PitConfig) -> Self {
-        Self::Pit(config)
-    }
-}
-
-impl From<CvtConfig> for ModelConfig {
-    fn from(config: CvtConfig) -> Self {
-        Self::Cvt(config)
-    }
-}
 
 /// The names of all models, as timm spells them where it has the model.
 pub fn names() -> Vec<String> {
-    models().iter().map(ModelConfig::name).collect()
-}
-
-/// All named models: 1000 classes, no dropout, dense attention, as timm makes them.
-fn models() -> Vec<ModelConfig> {
-    fn of<A: Architecture>() -> impl Iterator<Item = ModelConfig> {
-        A::named().into_iter().map(Into::into)
-    }
-    let models = of::<DeitConfig>();
-    let models = models.chain(of::<SwinConfig>());
-    let models = models.chain(of::<PitConfig>());
-    let models = models.chain(of::<CvtConfig>());
-    models.collect()
+    named().iter().map(ModelConfig::name).collect()
 }
 
 impl ModelConfig {
@@ -83,7 +27,7 @@ impl ModelConfig {
     ///
     /// There is no such name; the error suggests near ones.
     pub fn by_name(name: &str) -> Result<Self, ModelError> {
-        let known = models().into_iter().find(|config| config.name() == name);
+        let known = named().into_iter().find(|config| config.name() == name);
         known.ok_or_else(|| ModelError::UnknownModel {
             name: name.to_owned(),
             hint: suggest(name),
@@ -97,7 +41,15 @@ impl ModelConfig {
     /// A value the family does not have, a list that fits neither "one for all" nor "one per stage",
     /// or a result that describes no model.
     pub fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
-        let config: Self = each!(Self, self, config => config.with(overrides)?.into());
+        let family = self.family();
+        let takes = |key| family.overrides.iter().any(|keys| keys.contains(&key));
+        if let Some(field) = overrides.given().find(|key| !takes(*key)) {
+            return Err(ModelError::NotApplicable {
+                field,
+                family: family.name,
+            });
+        }
+        let config = self.replace(overrides)?;
         config.validate()?;
         let given = overrides.attention.len();
         let summary = config.summary();
@@ -125,7 +77,7 @@ impl ModelConfig {
     /// Zero sizes, an image that does not divide into patches, an embedding that does not divide
     /// among the heads, rates outside [0, 1), an attention that keeps no keys.
     pub fn validate(&self) -> Result<(), ModelError> {
-        each!(Self, self, config => config.validate())
+        self.of_family().validate()
     }
 
     /// Refuses images the model does not take.
@@ -145,27 +97,9 @@ impl ModelConfig {
         })
     }
 
-    /// Builds the model with the original's initialisation. The same key gives the same weights on
-    /// every device.
-    ///
-    /// # Errors
-    ///
-    /// The configuration describes no model.
-    pub fn init(&self, device: &Device, key: Key) -> Result<Model, ModelError> {
-        fn build<A: Architecture>(
-            config: A,
-            device: &Device,
-            key: Key,
-        ) -> Result<Model, ModelError> {
-            config.validate()?;
-            Ok(A::Network::new(config, device, key).into())
-        }
-        each!(Self, self.clone(), config => build(config, device, key))
-    }
-
     /// timm's name of the architecture; channels x depth stand in for a size it has no name for.
     pub fn name(&self) -> String {
-        each!(Self, self, config => config.name())
+        self.of_family().name()
     }
 
     /// Side of the square input image in pixels.
@@ -184,12 +118,12 @@ impl ModelConfig {
     }
 
     fn common(&self) -> &CommonConfig {
-        each!(Self, self, config => config.common())
+        self.of_family().common()
     }
 
     /// Size and cost, computed without building the model.
     pub fn summary(&self) -> Summary {
-        each!(Self, self, config => config.summary())
+        self.of_family().summary()
     }
 }
 

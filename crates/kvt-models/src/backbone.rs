@@ -1,0 +1,89 @@
+//! From images to features: what every backbone does, and what it can be asked for.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use kvt_ops::Phase;
+
+use crate::error::ModelError;
+use crate::layers::Pass;
+use crate::observe::{BlockIndex, Observer, Watch};
+
+/// Changes the patch tokens `[batch, rows * columns, dim]` of a map of `[rows, columns]`, as mixing the
+/// patches of two images does.
+pub type TokenMix<'a> = dyn Fn(Tensor<3>, [usize; 2]) -> Tensor<3> + 'a;
+
+/// What a backbone is asked for besides its tokens; by default nothing, at no cost.
+#[derive(Clone, Copy, Default)]
+pub struct Ask<'a> {
+    /// Whether to give the map of every stage.
+    pub maps: bool,
+    /// How many of the last stage's blocks to give the tokens of.
+    pub blocks: usize,
+    /// Is applied to the patches right after they have become tokens, before they get a position.
+    pub mix: Option<&'a TokenMix<'a>>,
+    /// Hears of what the blocks do.
+    pub observer: Option<&'a dyn Observer>,
+}
+
+impl<'a> Ask<'a> {
+    /// The patch tokens, mixed if that was asked for.
+    pub(crate) fn mixed(&self, tokens: Tensor<3>, grid: [usize; 2]) -> Tensor<3> {
+        match self.mix {
+            Some(mix) => mix(tokens, grid),
+            None => tokens,
+        }
+    }
+
+    /// Of how many of its last blocks a stage of `stages` keeps the tokens.
+    pub(crate) fn blocks_of(&self, stage: usize, stages: usize) -> usize {
+        if stage + 1 == stages { self.blocks } else { 0 }
+    }
+
+    /// What the blocks of a stage are told.
+    pub(crate) fn pass(&self, stage: usize, grid: [usize; 2], phase: Phase) -> Pass<'a> {
+        let watch = Watch {
+            observer: self.observer,
+            block: BlockIndex { stage, block: 0 },
+        };
+        Pass { phase, grid, watch }
+    }
+}
+
+/// What a backbone makes of images.
+#[derive(Clone, Debug)]
+pub struct Features {
+    /// The tokens after the final norm, `[batch, tokens, num_features]`: first the prefix tokens, then
+    /// the map row by row. PiT and CvT, like their originals, normalise the class tokens alone, and give
+    /// no others.
+    pub tokens: Tensor<3>,
+    /// How many of the tokens come before the map: the class token and the distillation token.
+    pub prefix: usize,
+    /// If asked for, the map of every stage, without prefix tokens and before any final norm,
+    /// `[batch, channels, height, width]`.
+    pub maps: Vec<Tensor<4>>,
+    /// If asked for, all tokens after each of the last stage's last blocks and the final norm,
+    /// `[batch, tokens, num_features]`; fewer where the stage has fewer blocks.
+    pub blocks: Vec<Tensor<3>>,
+}
+
+/// A model without its head.
+pub trait Backbone: Module {
+    /// The features of a batch of images.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, in_chans, height, width]`; see [`Features`].
+    ///
+    /// # Panics
+    ///
+    /// On sizes that [`check_size`](Self::check_size) refuses, and on other channels.
+    fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features;
+
+    /// Refuses images of a size, `[height, width]` in pixels, that the backbone cannot take. It takes
+    /// more sizes than the configured one: position embeddings are interpolated.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError::ImageSize`], which says what sizes are expected.
+    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError>;
+}

@@ -1,0 +1,142 @@
+//! Weights into a model, with an account of every key.
+
+use std::collections::BTreeSet;
+
+use burn::tensor::TensorData;
+use burn_store::{ModuleSnapshot, PyTorchToBurnAdapter, bridge};
+
+use super::Layout;
+use crate::model::{Model, Parameter};
+use crate::weights::{LoadReport, LoadRow, Outcome, StateDict, WeightsError};
+
+/// How weights are loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// Whether a missing key or another shape is an error. Otherwise the parameter stays as
+    /// initialised, and the report says so.
+    pub strict: bool,
+    /// Whether a classification head that is missing or of another size stays as initialised.
+    pub reset_head: bool,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            strict: true,
+            reset_head: false,
+        }
+    }
+}
+
+impl Model {
+    /// This model with the given weights, under timm's names or those of the original repository.
+    ///
+    /// Position embeddings of another image size are resized as timm does. Half-precision weights
+    /// are widened, so that a model is always trained from 32-bit weights.
+    ///
+    /// # Errors
+    ///
+    /// In strict mode, a missing key or another shape; the error lists the first of them. In either mode,
+    /// weights that are not floating point.
+    pub fn load(
+        mut self,
+        weights: &StateDict,
+        options: LoadOptions,
+    ) -> Result<(Self, LoadReport), WeightsError> {
+        let weights = &self.rename(weights, Layout::Timm);
+        let mut report = LoadReport::default();
+        let mut tensors = Vec::new();
+        let mut used = BTreeSet::new();
+        for Parameter { name, shape, .. } in self.state() {
+            let found = weights.get(&name);
+            let (outcome, data) = self.fit(&name, &shape, found, options)?;
+            if let Some(data) = data {
+                tensors.push(bridge::from_data(data, self.path(&name), None));
+            }
+            used.insert(name.clone());
+            report.rows.push(LoadRow {
+                name,
+                expected: Some(shape),
+                found: found.map(|data| data.shape().to_vec()),
+                outcome,
+            });
+        }
+        let others = weights.iter().filter(|(name, _)| !used.contains(*name));
+        report.rows.extend(others.map(|(name, data)| LoadRow {
+            name: name.to_owned(),
+            expected: None,
+            found: Some(data.shape().to_vec()),
+            outcome: if self.is_computed(name) {
+                Outcome::Computed
+            } else {
+                Outcome::Unused
+            },
+        }));
+        if options.strict && !report.fits() {
+            let mut problems = report.rows.iter().filter(|row| row.is_problem());
+            let only_head = problems.all(|row| self.is_of_head(&row.name));
+            return Err(WeightsError::Incompatible { report, only_head });
+        }
+
+        let applied = self.apply(tensors, None, Some(Box::new(PyTorchToBurnAdapter)), true);
+        match applied.errors.first() {
+            Some(error) => Err(WeightsError::Transfer {
+                name: self.config.name(),
+                reason: error.to_string(),
+            }),
+            None => Ok((self, report)),
+        }
+    }
+
+    /// Whether a parameter belongs to a layer that turns features into class scores.
+    fn is_of_head(&self, name: &str) -> bool {
+        let layer = name.rsplit_once('.').map_or(name, |(layer, _)| layer);
+        self.config.family().outputs.contains(&layer)
+    }
+
+    /// A weight of another image size at the size of the parameter `name`.
+    fn resize(&self, name: &str, shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+        let resized = self.config.of_family().resize(name, shape, weight);
+        resized.filter(|resized| resized.shape().as_slice() == shape)
+    }
+
+    /// What becomes of one parameter, and the data it gets.
+    fn fit(
+        &self,
+        name: &str,
+        shape: &[usize],
+        found: Option<&TensorData>,
+        options: LoadOptions,
+    ) -> Result<(Outcome, Option<TensorData>), WeightsError> {
+        let resets = options.reset_head && self.is_of_head(name);
+        let Some(found) = found else {
+            let outcome = if resets {
+                Outcome::Reset
+            } else {
+                Outcome::Missing
+            };
+            return Ok((outcome, None));
+        };
+        let not_float = || WeightsError::NotFloat {
+            name: name.to_owned(),
+            dtype: found.dtype(),
+        };
+        if !found.dtype().is_float() {
+            return Err(not_float());
+        }
+        let widened = || found.clone().try_cast_as::<f32>().map_err(|_| not_float());
+        if found.shape().as_slice() == shape {
+            return Ok((Outcome::Matched, Some(widened()?)));
+        }
+        if resets {
+            return Ok((Outcome::Reset, None));
+        }
+        if let Some(data) = self.resize(name, shape, &widened()?) {
+            return Ok((Outcome::Resized, Some(data)));
+        }
+        Ok((Outcome::Mismatched, None))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! The families of models: one list, from which the enums of configurations and backbones come, the names
+//! of all models, and the recognition of weights.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use kvt_ops::Phase;
+
+use crate::backbone::{Ask, Backbone, Features};
+use crate::error::ModelError;
+use crate::family::{Family, FamilyConfig};
+use crate::layers::Init;
+use crate::overrides::ModelOverrides;
+use crate::{cvt, deit, pit, swin};
+
+/// Each line: module, network, configuration, and the name in the documentation. The module has a
+/// `FAMILY` too.
+macro_rules! families {
+    ($($module:ident: $Network:ident from $Config:ident, $name:literal;)*) => {
+        /// The configuration of any model.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum ModelConfig {
+            $(#[doc = $name] $Network($module::$Config),)*
+        }
+
+        /// Any backbone, as one module.
+        #[expect(
+            clippy::large_enum_variant,
+            reason = "a handful of models, each of which holds far more memory elsewhere"
+        )]
+        #[derive(Module, Debug)]
+        pub enum AnyBackbone {
+            $(#[doc = $name] $Network($module::$Network),)*
+        }
+
+        $(
+            impl From<$module::$Config> for ModelConfig {
+                fn from(config: $module::$Config) -> Self {
+                    Self::$Network(config)
+                }
+            }
+
+            impl From<$module::$Network> for AnyBackbone {
+                fn from(network: $module::$Network) -> Self {
+                    Self::$Network(network)
+                }
+            }
+        )*
+
+        /// All families, in the order of the list.
+        pub(crate) static FAMILIES: &[&Family] = &[$(&$module::FAMILY,)*];
+
+        /// All named models, family by family.
+        pub(crate) fn named() -> Vec<ModelConfig> {
+            let mut all = Vec::new();
+            $(all.extend($module::$Config::named().into_iter().map(ModelConfig::from));)*
+            all
+        }
+
+        impl ModelConfig {
+            /// What is true of all models of the family.
+            pub(crate) fn family(&self) -> &'static Family {
+                match self {
+                    $(Self::$Network(_) => &$module::FAMILY,)*
+                }
+            }
+
+            /// The configuration as its family sees it.
+            pub(crate) fn of_family(&self) -> &dyn FamilyConfig {
+                match self {
+                    $(Self::$Network(config) => config,)*
+                }
+            }
+
+            /// This configuration with some values replaced, each of which the family takes.
+            pub(crate) fn replace(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+                match self {
+                    $(Self::$Network(config) => Ok(config.with(overrides)?.into()),)*
+                }
+            }
+
+            /// The backbone of a valid configuration with the original's initialisation.
+            pub(crate) fn backbone(&self, init: &Init<'_>) -> AnyBackbone {
+                match self {
+                    $(Self::$Network(config) => $module::$Network::new(config, init).into(),)*
+                }
+            }
+        }
+
+        impl Backbone for AnyBackbone {
+            fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
+                match self {
+                    $(Self::$Network(network) => network.features(images, ask, phase),)*
+                }
+            }
+
+            fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
+                match self {
+                    $(Self::$Network(network) => network.check_size(size),)*
+                }
+            }
+        }
+    };
+}
+
+families! {
+    deit: Deit from DeitConfig, "DeiT.";
+    swin: Swin from SwinConfig, "Swin.";
+    pit: Pit from PitConfig, "PiT.";
+    cvt: Cvt from CvtConfig, "CvT.";
+}

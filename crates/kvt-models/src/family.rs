@@ -1,0 +1,156 @@
+//! What a family of models provides. All steps of adding one are in `CONTRIBUTING.md`.
+
+use burn::tensor::TensorData;
+
+use crate::common::CommonConfig;
+use crate::error::ModelError;
+use crate::head::Classifier;
+use crate::layers::Init;
+use crate::overrides::ModelOverrides;
+use crate::summary::Summary;
+use crate::weights::StateDict;
+
+/// What is true of all models of a family.
+pub(crate) struct Family {
+    /// What messages call it.
+    pub name: &'static str,
+    /// A parameter that only models of this family have: by it weights are recognised.
+    pub signature: &'static str,
+    /// The keys of [`ModelOverrides`] that it takes.
+    pub overrides: &'static [&'static [&'static str]],
+    /// Names of the classifier's outputs, the class first.
+    pub outputs: &'static [&'static str],
+    /// Parameters without weight decay, although they are no bias and have more than one dimension.
+    pub undecayed: &'static [Undecayed],
+    /// Parameters whose names are not their paths through the modules.
+    pub paths: Renaming,
+    /// The names of the authors' repository, where these are not timm's.
+    pub official: Official,
+}
+
+/// A rule that names parameters without weight decay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undecayed {
+    /// By the last part of the name.
+    Last(&'static str),
+    /// By the module they are in, or by the whole name.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for families that exclude whole modules")
+    )]
+    Within(&'static str),
+}
+
+/// Two functions from name to name, each the inverse of the other.
+#[derive(Clone, Copy)]
+pub(crate) struct Renaming {
+    /// From the other name to the parameter's.
+    pub to_name: fn(&str) -> String,
+    /// From the parameter's name to the other.
+    pub from_name: fn(&str) -> String,
+}
+
+/// How the weights of the authors' repository are called.
+#[derive(Clone, Copy)]
+pub(crate) struct Official {
+    /// Whether weights carry these names.
+    pub is_official: fn(&StateDict) -> bool,
+    /// Between these names and timm's.
+    pub names: Renaming,
+    /// Whether a file may hold this although it is no weight: a table that the model computes.
+    pub is_computed: fn(&str) -> bool,
+}
+
+impl Renaming {
+    /// The names are the same.
+    pub(crate) const NONE: Self = Self {
+        to_name: str::to_owned,
+        from_name: str::to_owned,
+    };
+}
+
+impl Official {
+    /// The names are timm's.
+    pub(crate) const TIMM: Self = Self {
+        is_official: |_| false,
+        names: Renaming::NONE,
+        is_computed: |_| false,
+    };
+}
+
+impl Undecayed {
+    fn covers(self, name: &str) -> bool {
+        match self {
+            Self::Last(last) => name.rsplit('.').next() == Some(last),
+            Self::Within(module) => name
+                .strip_prefix(module)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.')),
+        }
+    }
+}
+
+impl Family {
+    /// Whether weight decay is kept from a parameter of this name, whatever its shape.
+    pub(crate) fn is_undecayed(&self, name: &str) -> bool {
+        self.undecayed.iter().any(|rule| rule.covers(name))
+    }
+
+    /// The name of the parameter at a path through the modules of a backbone.
+    pub(crate) fn parameter_name(&self, path: &str) -> String {
+        (self.paths.to_name)(path)
+    }
+
+    /// The path through the modules of a backbone to the parameter of this name.
+    pub(crate) fn parameter_path(&self, name: &str) -> String {
+        (self.paths.from_name)(name)
+    }
+}
+
+/// The sizes and settings of a model of a family.
+pub(crate) trait FamilyConfig {
+    /// All named sizes: 1000 classes, no dropout, dense attention, as timm makes them.
+    fn named() -> Vec<Self>
+    where
+        Self: Sized;
+
+    /// This configuration with some values replaced, of which the family takes each; not yet validated.
+    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError>
+    where
+        Self: Sized;
+
+    /// Refuses sizes that describe no model.
+    fn validate(&self) -> Result<(), ModelError>;
+
+    /// timm's name of the architecture; channels x depth stand in for a size it has no name for.
+    fn name(&self) -> String;
+
+    /// What every family has.
+    fn common(&self) -> &CommonConfig;
+
+    /// Size and cost, computed without building the model; meaningful for a valid configuration.
+    fn summary(&self) -> Summary;
+
+    /// The classifier of the model with the original's initialisation.
+    fn classifier(&self, init: &Init<'_>) -> Classifier;
+
+    /// A weight of another image size (position embeddings, tables of relative positions) at the
+    /// size of this model's parameter `name`; `None` where that cannot be done.
+    fn resize(&self, _name: &str, _shape: &[usize], _weight: &TensorData) -> Option<TensorData> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_cover_whole_parts_of_names() {
+        let last = Undecayed::Last("pos_embed");
+        assert!(last.covers("pos_embed") && last.covers("stage1.pos_embed"));
+        assert!(!last.covers("pos_embed.weight") && !last.covers("my_pos_embed"));
+        let within = Undecayed::Within("pos_block");
+        assert!(within.covers("pos_block.0.proj.0.weight") && within.covers("pos_block"));
+        assert!(!within.covers("pos_blocks.0") && !within.covers("stage.pos_block.0"));
+    }
+}

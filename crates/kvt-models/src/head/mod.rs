@@ -1,0 +1,19 @@
+//! From features to what a model is trained for.
+
+mod classify;
+
+use burn::module::Module;
+use kvt_ops::Phase;
+
+pub use classify::{Classifier, Logits, Reads};
+
+use crate::backbone::Features;
+
+/// The part of a model that turns features into its outputs.
+pub trait Head: Module {
+    /// The outputs.
+    type Output;
+
+    /// The outputs for the features of a batch.
+    fn forward(&self, features: Features, phase: Phase) -> Self::Output;
+}

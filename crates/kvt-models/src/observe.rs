@@ -1,0 +1,87 @@
+//! What the blocks of a model hand out on their way to whoever asks: the stream of tokens, the outputs of
+//! the residual branches, and the attention probabilities. Without an observer none of it is computed.
+
+use burn::tensor::Tensor;
+
+/// Which block of a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockIndex {
+    /// The stage, from 0.
+    pub stage: usize,
+    /// The block of the stage, from 0.
+    pub block: usize,
+}
+
+/// A point of a block, in the order in which a block reaches them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Point {
+    /// The stream that enters the block.
+    Input,
+    /// The attention probabilities, before dropout.
+    Probabilities,
+    /// The output of the attention branch, before drop path and before it joins the stream.
+    Attention,
+    /// The stream between attention and MLP.
+    Middle,
+    /// The output of the MLP branch, before drop path and before it joins the stream.
+    Mlp,
+    /// The stream that leaves the block.
+    Output,
+}
+
+/// Hears of tensors while a model runs. They are those of the pass itself, or copies: an observer
+/// changes no result. While training they belong to the graph of the pass; `detach` them to keep them.
+pub trait Observer {
+    /// Whether to hand out a point of a block. Branch outputs and probabilities are computed only for
+    /// an observer that wants them, and cost another projection or another attention.
+    fn wants(&self, block: BlockIndex, point: Point) -> bool;
+
+    /// The stream or the output of a branch at a point.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, tokens, dim]`, prefix tokens first, then the map row by row.
+    fn tokens(&self, block: BlockIndex, point: Point, tokens: Tensor<3>);
+
+    /// The attention probabilities of a block.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, heads, query, key]`; where attention stays within windows, `heads` counts the heads
+    /// of all windows: `[batch, windows * heads, area, area]`.
+    fn probabilities(&self, _block: BlockIndex, _probabilities: Tensor<4>) {}
+}
+
+/// An observer, or none, at a block.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Watch<'a> {
+    pub(crate) observer: Option<&'a dyn Observer>,
+    pub(crate) block: BlockIndex,
+}
+
+impl Watch<'_> {
+    /// Hands out tokens, `[batch, .., dim]`, which are made only if they are wanted.
+    pub(crate) fn tokens<const D: usize>(&self, point: Point, tokens: impl FnOnce() -> Tensor<D>) {
+        if let Some(observer) = self.wanting(point) {
+            let tokens = tokens();
+            let (batch, dim) = (tokens.dims()[0], tokens.dims()[D - 1]);
+            let tokens = tokens.reshape([batch as i64, -1, dim as i64]);
+            observer.tokens(self.block, point, tokens);
+        }
+    }
+
+    /// Hands out attention probabilities, which are made only if they are wanted, and only if the
+    /// mechanism has any.
+    pub(crate) fn probabilities(&self, probabilities: impl FnOnce() -> Option<Tensor<4>>) {
+        if let Some(observer) = self.wanting(Point::Probabilities)
+            && let Some(probabilities) = probabilities()
+        {
+            observer.probabilities(self.block, probabilities);
+        }
+    }
+
+    fn wanting(&self, point: Point) -> Option<&dyn Observer> {
+        self.observer
+            .filter(|observer| observer.wants(self.block, point))
+    }
+}

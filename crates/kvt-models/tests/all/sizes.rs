@@ -1,0 +1,198 @@
+//! Images of another size than the configured one, square or not.
+
+use burn::tensor::{Device, Tensor, TensorData};
+use kvt_models::checkpoint::LoadOptions;
+use kvt_models::weights::StateDict;
+use kvt_models::{Ask, Backbone, Model, ModelConfig, ModelError, ModelOverrides};
+use kvt_ops::{Key, Phase};
+
+use crate::small::{SIDE, assert_close, configs, images, values};
+
+fn models() -> Vec<Model> {
+    let configs = configs(&ModelOverrides::default()).into_iter();
+    let models = configs.map(|config| config.init(&Device::flex(), Key::new(1)).unwrap());
+    models.collect()
+}
+
+/// The numbers of an array with two of its axes exchanged.
+fn swapped(data: &TensorData, shape: &[usize], a: usize, b: usize) -> Vec<f32> {
+    let data: Vec<f32> = data.try_to_vec().unwrap();
+    let mut to = shape.to_vec();
+    to.swap(a, b);
+    let place = |mut index: usize| {
+        let mut places = vec![0; to.len()];
+        for axis in (0..to.len()).rev() {
+            places[axis] = index % to[axis];
+            index /= to[axis];
+        }
+        places.swap(a, b);
+        let steps = places.iter().zip(shape);
+        steps.fold(0, |sum, (place, size)| sum * size + place)
+    };
+    (0..data.len()).map(|i| data[place(i)]).collect()
+}
+
+/// The weights of the model for mirrored images, whose rows are columns: kernels and positions are
+/// mirrored, and what takes 2 x 2 tokens takes the second for the third.
+fn mirrored(weights: &StateDict) -> StateDict {
+    let mirror = |name: &str, data: &TensorData| {
+        let shape = data.shape().to_vec();
+        match *shape.as_slice() {
+            // Kernels `[out, in, rows, columns]`, and PiT's positions.
+            [_, _, _, _] => swapped(data, &shape, 2, 3),
+            [1, tokens, dim] if name == "pos_embed" => {
+                let (side, data) = ((tokens - 1).isqrt(), data.try_to_vec::<f32>().unwrap());
+                let (class, patches) = data.split_at(dim);
+                let patches = TensorData::new(patches.to_vec(), [side, side, dim]);
+                [class.to_vec(), swapped(&patches, &[side, side, dim], 0, 1)].concat()
+            }
+            [places, heads] if name.ends_with("relative_position_bias_table") => {
+                let side = places.isqrt();
+                swapped(data, &[side, side, heads], 0, 1)
+            }
+            // `[out, 4 * in]`: columns of 2, and rows of 2.
+            [out, inputs] if name.ends_with("reduction.weight") => {
+                swapped(data, &[out, 2, 2, inputs / 4], 1, 2)
+            }
+            [inputs] if name.contains("downsample.norm") => {
+                swapped(data, &[2, 2, inputs / 4], 0, 1)
+            }
+            _ => data.try_to_vec().unwrap(),
+        }
+    };
+    let weights = weights.iter().map(|(name, data)| {
+        let shape = data.shape().to_vec();
+        (name.to_owned(), TensorData::new(mirror(name, data), shape))
+    });
+    weights.collect()
+}
+
+/// Rows and columns are nowhere taken for each other: mirrored weights make of mirrored images the same
+/// logits and mirrored maps. Maps and windows that do not divide are among the sizes.
+#[test]
+fn a_mirrored_model_sees_mirrored_images() {
+    let ask = Ask {
+        maps: true,
+        ..Ask::default()
+    };
+    for model in models() {
+        let name = model.config().name();
+        let weights = mirrored(&StateDict::from_model(&model).unwrap());
+        let mirror = model.clone().load(&weights, LoadOptions::default());
+        let (mirror, _) = mirror.unwrap();
+        for size in [[SIDE, SIDE], [16, 24], [32, 16], [8, 20], [12, 8]] {
+            let what = format!("{name} {size:?}");
+            model.backbone.check_size(size).unwrap();
+            let images = images(size, &Device::flex());
+            let upright = model.backbone.features(images.clone(), &ask, Phase::Eval);
+            let images = images.swap_dims(2, 3);
+            let lying = mirror.backbone.features(images.clone(), &ask, Phase::Eval);
+            for (upright, lying) in upright.maps.into_iter().zip(lying.maps) {
+                assert_close(&values(lying.swap_dims(2, 3)), &values(upright), &what);
+            }
+            let logits = values(mirror.forward(images, Phase::Eval));
+            let expected = model.forward(crate::small::images(size, &Device::flex()), Phase::Eval);
+            assert_close(&logits, &values(expected), &what);
+        }
+    }
+}
+
+/// The images decide, and not the configuration: a model that was made for other images sees the same in
+/// them once it has the weights. Positions and tables that depend on the size come from PyTorch's rule.
+#[test]
+fn a_model_takes_the_images_of_another() {
+    for model in models() {
+        let config = model.config();
+        if config.name().starts_with("swin") {
+            continue;
+        }
+        let larger = ModelOverrides {
+            img_size: Some(24),
+            ..ModelOverrides::default()
+        };
+        let larger = config.clone().with(&larger).unwrap();
+        let larger = larger.init(&Device::flex(), Key::new(2)).unwrap();
+        let weights = StateDict::from_model(&model).unwrap();
+        let (larger, _) = larger.load(&weights, LoadOptions::default()).unwrap();
+        let images = || images([24, 24], &Device::flex());
+        let expected = values(larger.forward(images(), Phase::Eval));
+        let found = values(model.forward(images(), Phase::Eval));
+        assert_close(&found, &expected, &config.name());
+    }
+}
+
+/// Swin's windows stay as they are, so that a model for larger images has the same weights.
+#[test]
+fn a_swin_takes_the_images_of_another() {
+    let swin = |img_size| {
+        let overrides = ModelOverrides {
+            img_size: Some(img_size),
+            patch_size: Some(2),
+            window_size: Some(2),
+            embed_dim: vec![4],
+            depth: vec![2, 2],
+            num_heads: vec![1, 2],
+            num_classes: Some(3),
+            ..ModelOverrides::default()
+        };
+        let config = ModelConfig::by_name("swin_tiny_patch4_window7_224").unwrap();
+        let config = config.with(&overrides).unwrap();
+        config.init(&Device::flex(), Key::new(1)).unwrap()
+    };
+    let (small, large) = (swin(16), swin(20));
+    let images = || images([20, 20], &Device::flex());
+    let [small, large] = [small, large].map(|model| values(model.forward(images(), Phase::Eval)));
+    assert_eq!(small, large);
+}
+
+#[test]
+fn gradients_reach_interpolated_positions() {
+    let device = Device::flex().autodiff();
+    for config in configs(&ModelOverrides::default()) {
+        let model = config.init(&device, Key::new(1)).unwrap();
+        let logits = model.forward(images([8, 24], &device), Phase::Eval);
+        let gradients = logits.powi_scalar(2).sum().backward();
+        let mut count = WithGradient(&gradients, 0);
+        burn::module::Module::visit(&model, &mut count);
+        assert_eq!(count.1, model.parameters().len(), "{}", config.name());
+    }
+}
+
+/// Counts the parameters that have a gradient.
+struct WithGradient<'a>(&'a burn::tensor::Gradients, usize);
+
+impl burn::module::ModuleVisitor for WithGradient<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &burn::module::Param<Tensor<D>>) {
+        self.1 += usize::from(param.val().grad(self.0).is_some());
+    }
+}
+
+#[test]
+fn sizes_that_no_map_comes_from_are_refused() {
+    for model in models() {
+        let name = model.config().name();
+        let refuse = |size| model.backbone.check_size(size).unwrap_err();
+        assert!(
+            matches!(
+                refuse([16, 0]),
+                ModelError::ImageSize {
+                    height: 16,
+                    width: 0,
+                    ..
+                }
+            ),
+            "{name}"
+        );
+        let message = refuse([1, 16]).to_string();
+        let expected = match name.split('_').next().unwrap() {
+            "deit" => "DeiT: expected multiples of the 4 pixels of a patch",
+            "swin" => "Swin: expected multiples of the 2 pixels of a patch",
+            "pit" => "PiT: expected at least 4 pixels on each side",
+            _ => "CvT: expected at least 3 pixels on each side",
+        };
+        assert_eq!(
+            message,
+            format!("images of 1 x 16 pixels do not fit {expected}")
+        );
+    }
+}

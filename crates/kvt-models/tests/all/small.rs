@@ -1,0 +1,111 @@
+//! Small models of all families.
+
+use burn::tensor::{Device, Tensor, TensorData};
+use kvt_models::{Model, ModelConfig, ModelOverrides};
+use kvt_ops::Key;
+
+/// Side of their images.
+pub(crate) const SIDE: usize = 16;
+
+/// For small images and a few classes.
+pub(crate) fn small(overrides: ModelOverrides) -> ModelOverrides {
+    ModelOverrides {
+        img_size: Some(SIDE),
+        num_classes: Some(3),
+        ..overrides
+    }
+}
+
+/// The smallest of each family.
+pub(crate) fn families() -> [(&'static str, ModelOverrides); 4] {
+    let one = ModelOverrides {
+        patch_size: Some(4),
+        embed_dim: vec![12],
+        depth: vec![1],
+        num_heads: vec![2],
+        ..ModelOverrides::default()
+    };
+    let two = ModelOverrides {
+        embed_dim: vec![4, 8],
+        depth: vec![1, 1],
+        num_heads: vec![1, 2],
+        ..ModelOverrides::default()
+    };
+    [
+        ("deit_tiny_patch16_224", one),
+        (
+            "swin_tiny_patch4_window7_224",
+            ModelOverrides {
+                patch_size: Some(2),
+                window_size: Some(4),
+                embed_dim: vec![4],
+                ..two.clone()
+            },
+        ),
+        (
+            "pit_s_224",
+            ModelOverrides {
+                patch_size: Some(4),
+                patch_stride: Some(4),
+                ..two.clone()
+            },
+        ),
+        (
+            "cvt_13",
+            ModelOverrides {
+                patch_stride: Some(4),
+                ..two
+            },
+        ),
+    ]
+}
+
+/// A model on the CPU.
+pub(crate) fn build(name: &str, overrides: &ModelOverrides) -> Model {
+    let config = ModelConfig::by_name(name).unwrap();
+    let config = config.with(overrides).unwrap();
+    config.init(&Device::flex(), Key::new(1)).unwrap()
+}
+
+/// All families with `img_size` of [`SIDE`], and with some blocks in each of their stages.
+pub(crate) fn configs(change: &ModelOverrides) -> Vec<ModelConfig> {
+    let configs = families().into_iter().map(|(name, overrides)| {
+        let config = ModelConfig::by_name(name).unwrap();
+        let config = config.with(&small(overrides)).unwrap();
+        let stages = config.summary().stages.len();
+        let deeper = ModelOverrides {
+            depth: (2..2 + stages).collect(),
+            ..change.clone()
+        };
+        config.with(&deeper).unwrap()
+    });
+    configs.collect()
+}
+
+/// Images of any size.
+pub(crate) fn images([height, width]: [usize; 2], device: &Device) -> Tensor<4> {
+    let pixels: Vec<f32> = (0..2 * 3 * height * width)
+        .map(|i| (i * 29 % 97) as f32 / 48.0 - 1.0)
+        .collect();
+    Tensor::from_data(TensorData::new(pixels, [2, 3, height, width]), device)
+}
+
+/// The numbers of a tensor.
+pub(crate) fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().try_to_vec().unwrap()
+}
+
+/// Fails where two tensors are not the same but for rounding.
+#[track_caller]
+pub(crate) fn assert_close(actual: &[f32], expected: &[f32], what: &str) {
+    assert_eq!(actual.len(), expected.len(), "{what}");
+    let largest = expected.iter().fold(0.0f32, |max, x| max.max(x.abs()));
+    assert!(largest > 0.0, "{what}: all zeros");
+    for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
+        let difference = (a - e).abs();
+        assert!(
+            difference < 2e-5 * largest.max(1.0),
+            "{what} {i}: {a} for {e}"
+        );
+    }
+}
