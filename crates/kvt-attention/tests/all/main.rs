@@ -21,4 +21,5 @@ mod module;
 #[path = "../../../kvt-ops/tests/all/naive.rs"]
 mod naive;
 mod operation;
+mod probabilities;
 mod views;

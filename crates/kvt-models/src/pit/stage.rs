@@ -8,7 +8,7 @@ use crate::summary::{BlockSize, Macs, StageSummary};
 pub(super) struct StageSize {
     pub block: BlockSize,
     pub config: StageConfig,
-    /// What makes the map of this stage from that of the stage before.
+    /// Makes the map of this stage from the map of the stage before.
     pub pool: Option<ConvSettings>,
     /// Tokens along a side of the map before.
     pub before: usize,
