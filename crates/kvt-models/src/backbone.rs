@@ -21,7 +21,7 @@ pub struct Ask<'a> {
     pub blocks: usize,
     /// Is applied to the patches right after they have become tokens, before they get a position.
     pub mix: Option<&'a TokenMix<'a>>,
-    /// Hears of what the blocks do.
+    /// Receives what the blocks compute on the way.
     pub observer: Option<&'a dyn Observer>,
 }
 

@@ -1,5 +1,5 @@
-//! What the blocks of a model hand out on their way to whoever asks: the stream of tokens, the outputs of
-//! the residual branches, and the attention probabilities. Without an observer none of it is computed.
+//! What the blocks of a model hand out while they run: the stream of tokens, the outputs of the residual
+//! branches, and the attention probabilities. Without an observer nothing extra is computed.
 
 use burn::tensor::Tensor;
 
@@ -29,8 +29,8 @@ pub enum Point {
     Output,
 }
 
-/// Hears of tensors while a model runs. They are those of the pass itself, or copies: an observer
-/// changes no result. While training they belong to the graph of the pass; `detach` them to keep them.
+/// Receives tensors while a model runs, and cannot change the result. While training the tensors belong to
+/// the graph of the pass: `detach` them to keep them.
 pub trait Observer {
     /// Whether to hand out a point of a block. Branch outputs and probabilities are computed only for
     /// an observer that wants them, and cost another projection or another attention.

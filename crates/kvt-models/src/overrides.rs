@@ -95,7 +95,7 @@ impl ModelOverrides {
             .filter_map(|(key, given)| given.then_some(key))
     }
 
-    /// The number of stages: that of the entries of `depth`, or the model's own.
+    /// The number of stages: as many as `depth` has entries, or the model's own.
     pub(crate) fn stages(&self, own: usize) -> usize {
         match self.depth.len() {
             0 | 1 => own,

@@ -12,6 +12,7 @@ mod implementations;
 mod lemmas;
 mod module;
 mod operation;
+mod probabilities;
 mod views;
 
 use kvt_testing::{devices, naive};

@@ -29,7 +29,7 @@ impl Default for LoadOptions {
 }
 
 impl Model {
-    /// This model with the given weights, under timm's names or those of the original repository.
+    /// This model with the given weights, under timm's names or the names of the original repository.
     ///
     /// Position embeddings of another image size are resized as timm does. Half-precision weights
     /// are widened, so that a model is always trained from 32-bit weights.

@@ -20,7 +20,7 @@ pub struct CvtConfig {
     /// What it shares with the other families.
     pub common: CommonConfig,
     /// Side of a patch in pixels: the kernel of the first embedding, which is padded by a third of
-    /// it. Those of the other stages are 3 wide.
+    /// it. The kernels of the other stages are 3 wide.
     pub patch_size: usize,
     /// Pixels from one patch to the next. The other stages halve the map.
     pub patch_stride: usize,

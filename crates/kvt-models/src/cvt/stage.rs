@@ -12,7 +12,7 @@ pub(super) struct StageSize {
     pub block: BlockSize,
     pub config: StageConfig,
     pub attn_drop: f64,
-    /// What makes the map of this stage from that of the stage before.
+    /// Makes the map of this stage from the map of the stage before.
     pub embed: ConvSettings,
     /// Side of the map that the embedding sees.
     pub before: usize,

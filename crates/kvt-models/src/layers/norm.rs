@@ -62,3 +62,64 @@ impl Norm {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use burn::tensor::{Device, TensorData};
+    use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot};
+    use kvt_ops::Key;
+
+    use super::*;
+
+    #[derive(Module, Debug)]
+    struct Holder {
+        norm1: Norm,
+    }
+
+    const LAYER: NormKind = NormKind::Layer { epsilon: 1e-6 };
+
+    fn batch() -> NormKind {
+        NormKind::Batch(BatchNormSettings::default())
+    }
+
+    fn norm(kind: NormKind, dim: usize) -> Norm {
+        Norm::new(&Init::new(&Device::flex(), Key::new(0)), kind, dim)
+    }
+
+    #[test]
+    fn the_choice_does_not_show_in_the_names() {
+        let names = |kind| {
+            let holder = Holder {
+                norm1: norm(kind, 3),
+            };
+            let adapter = Box::new(BurnToPyTorchAdapter);
+            let tensors = holder.collect(None, Some(adapter), true);
+            tensors.into_iter().map(|x| x.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(LAYER), ["norm1.weight", "norm1.bias"]);
+        let batch = names(batch());
+        let expected = ["weight", "bias", "running_mean", "running_var"];
+        assert_eq!(batch, expected.map(|name| format!("norm1.{name}")));
+    }
+
+    /// Two tokens of two channels, worked by hand: a layer norm sees a token, a batch norm a channel.
+    #[test]
+    fn tokens_or_channels_are_normalised() {
+        let x = [[1.0f32, 3.0], [1.0, 7.0]];
+        let forward = |kind: NormKind| {
+            let x = TensorData::new(x.concat(), [1, 2, 2]);
+            let x = Tensor::<3>::from_data(x, &Device::flex());
+            let phase = Phase::Train(Key::new(0));
+            let out = norm(kind, 2).forward(x, kind.epsilon(), phase);
+            out.into_data().try_to_vec::<f32>().unwrap()
+        };
+        let close = |actual: Vec<f32>, expected: [f32; 4]| {
+            for (a, e) in actual.iter().zip(expected) {
+                assert!((a - e).abs() < 1e-4, "{actual:?}");
+            }
+        };
+        close(forward(LAYER), [-1.0, 1.0, -1.0, 1.0]);
+        close(forward(batch()), [0.0, -1.0, 0.0, 1.0]);
+    }
+}

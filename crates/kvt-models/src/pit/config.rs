@@ -25,7 +25,7 @@ pub struct PitConfig {
     /// Pixels from one patch to the next. What remains of the image at its right and bottom is not
     /// seen.
     pub patch_stride: usize,
-    /// Channels of a token in each stage; a multiple of those of the stage before.
+    /// Channels of a token in each stage; a multiple of the channels of the stage before.
     pub embed_dim: Vec<usize>,
     /// Whether there are a distillation token and its head.
     pub distilled: bool,
@@ -48,7 +48,7 @@ impl PitConfig {
         self.patch_embed().output_size(self.common.img_size)
     }
 
-    /// Tokens before those of the map: the class token, and the distillation token.
+    /// Tokens before the map: the class token, and the distillation token.
     pub fn num_prefix_tokens(&self) -> usize {
         1 + usize::from(self.distilled)
     }

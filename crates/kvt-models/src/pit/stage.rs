@@ -12,7 +12,7 @@ pub(super) struct StageSize {
     pub config: StageConfig,
     /// Where attention stands in the blocks.
     pub place: Place,
-    /// What makes the map of this stage from that of the stage before.
+    /// Makes the map of this stage from the map of the stage before.
     pub pool: Option<ConvSettings>,
     /// Tokens along a side of the map before.
     pub before: usize,

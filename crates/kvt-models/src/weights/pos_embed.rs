@@ -51,8 +51,8 @@ pub(crate) fn resample_map(embedding: &TensorData, grid: usize) -> Option<Tensor
     Some(TensorData::new(values, [1, dim, grid, grid]))
 }
 
-/// The position embeddings of a map, from those of a map of another size, with gradients: two small matrix
-/// products. The same embeddings where the sizes are equal.
+/// The position embeddings of a map, from the embeddings of a map of another size. Gradients reach them
+/// through two small matrix products. Where the sizes are equal, the embeddings are returned as they are.
 ///
 /// # Shapes
 ///
@@ -65,13 +65,13 @@ pub(crate) fn interpolated(
     if from == to {
         return embedding;
     }
-    let (dim, device) = (embedding.dims()[2], embedding.device());
+    let (dim, device, dtype) = (embedding.dims()[2], embedding.device(), embedding.dtype());
     let weights = |axis: usize| {
         let (input, output) = (from[axis], to[axis]);
         let weights = TensorData::new(matrix(&taps(input, output), input), [output, input]);
-        Tensor::<2>::from_data(weights, (&device, embedding.dtype()))
+        Tensor::<2>::from_data(weights, (&device, dtype))
     };
-    let by_rows = weights(0).matmul(embedding.clone().reshape([from[0], from[1] * dim]));
+    let by_rows = weights(0).matmul(embedding.reshape([from[0], from[1] * dim]));
     let by_columns = weights(1).unsqueeze::<3>().expand([rows, columns, from[1]]);
     by_columns
         .matmul(by_rows.reshape([rows, from[1], dim]))

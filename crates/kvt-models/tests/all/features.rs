@@ -36,7 +36,7 @@ fn expected_maps(name: &str) -> Vec<[usize; 3]> {
 }
 
 #[test]
-fn nothing_is_given_that_nobody_asked_for() {
+fn nothing_is_given_unasked() {
     for (name, model) in models() {
         let features = features(&model, &Ask::default());
         assert!(
