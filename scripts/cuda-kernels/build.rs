@@ -12,7 +12,7 @@ const FOLDERS: [(&[&str], &[&str]); 5] = [
     (&["layer_norm"], &["kernel"]),
     (&["adamw"], &["kernel"]),
     (
-        &["attention", "flash"],
+        &["attention", "flash", "gpu"],
         &[
             "plan",
             "tile",
@@ -50,4 +50,5 @@ fn module(source: &str) -> String {
     let text = body.collect::<Vec<_>>().join("\n");
     let text = text.replace("#[cube(launch,", "#[cube(launch, create_dummy_kernel,");
     text.replace("pub(super)", "pub")
+        .replace("pub(crate)", "pub")
 }

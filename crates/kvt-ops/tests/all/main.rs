@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod adamw;
+mod attention;
+mod autodiff;
 mod contiguous;
 mod depthwise;
 mod gelu;

@@ -85,6 +85,7 @@ fn backward_f32<B: KnnSoftmaxOps>(
 }
 
 /// [`backward`] without anything saved.
+#[cfg(any(test, feature = "cube"))]
 pub(super) fn backward_from_inputs<B: KnnSoftmaxOps>(
     [q, k, v]: [FloatTensor<B>; 3],
     grad: FloatTensor<B>,

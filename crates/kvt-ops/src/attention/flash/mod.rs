@@ -11,29 +11,15 @@ use super::{AttentionSettings, packed};
 use crate::autodiff::{record, split};
 
 #[cfg(feature = "cube")]
-mod backward_keys;
-#[cfg(feature = "cube")]
-mod backward_queries;
-#[cfg(feature = "cube")]
-mod forward;
-#[cfg(feature = "cube")]
 mod gpu;
-#[cfg(feature = "cube")]
-mod plan;
-#[cfg(feature = "cube")]
-mod row;
-#[cfg(feature = "cube")]
-mod saved;
-#[cfg(feature = "cube")]
-mod tile;
 
 /// Flash attention on a backend; by default it is the fused attention. The methods correspond to those of
 /// [`FusedAttentionOps`].
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait FlashAttentionOps: FusedAttentionOps {
-    /// As [`FusedAttentionOps::fused_attention`]. A fused backend saves `saved::words` of a row, whatever its
+    /// As [`FusedAttentionOps::fused_attention`]. A fused backend saves `gpu::saved::words` of a row, whatever its
     /// device can run.
-    #[fusion(meta = saved::specs)]
+    #[fusion(meta = gpu::saved::specs)]
     fn flash_attention(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,

@@ -5,13 +5,22 @@ use burn::tensor::{DType, Shape};
 use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::prelude::*;
 
-use super::backward_keys::flash_backward_keys_kernel;
-use super::backward_queries::flash_backward_queries_kernel;
-use super::forward::flash_forward_kernel;
-use super::plan::{Plan, Sizes, width};
-use super::{FlashAttentionOps, saved};
+use backward_keys::flash_backward_keys_kernel;
+use backward_queries::flash_backward_queries_kernel;
+use forward::flash_forward_kernel;
+use plan::{Plan, Sizes, width};
+
+use super::FlashAttentionOps;
 use crate::attention::{AttentionSettings, composed};
 use crate::gpu::launch::{address, empty};
+
+mod backward_keys;
+mod backward_queries;
+mod forward;
+mod plan;
+mod row;
+pub(super) mod saved;
+mod tile;
 
 impl FlashAttentionOps for CubeBackend {
     fn flash_attention(

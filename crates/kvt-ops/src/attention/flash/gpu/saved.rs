@@ -7,12 +7,12 @@ use crate::attention::AttentionSettings;
 
 /// Saved words per row: the maximum, the sum of `exp(score - maximum)`, and, if keys are dropped, a bit per
 /// key. The bits are needed because keys may tie, and another kernel may round a score differently.
-pub(super) fn words(keys: usize, kept: usize) -> usize {
+pub(in crate::attention::flash) fn words(keys: usize, kept: usize) -> usize {
     2 + if kept < keys { keys.div_ceil(32) } else { 0 }
 }
 
 /// The output, and the row statistics `[batch, heads, query, words]`.
-pub(super) fn specs(
+pub(in crate::attention::flash) fn specs(
     q: &TensorSpec,
     k: &TensorSpec,
     v: &TensorSpec,

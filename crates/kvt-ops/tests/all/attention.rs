@@ -1,0 +1,92 @@
+//! Flash attention and packed projections against the fused attention.
+
+use burn::tensor::{Device, Tensor};
+use kvt_ops::{
+    AttentionSettings, attention, flash_attention, flash_self_attention, self_attention,
+};
+use kvt_testing::devices::{assert_close, devices, tensor, values};
+use kvt_testing::naive::draw;
+
+const BATCH: usize = 2;
+const HEADS: usize = 3;
+const TOKENS: usize = 21;
+const DIM: usize = 4;
+const SETTINGS: AttentionSettings = AttentionSettings {
+    scale: 0.5,
+    kept: 7,
+};
+
+/// The packed projection, and a gradient of the output.
+fn inputs(device: &Device) -> (Tensor<3>, Tensor<3>) {
+    let numbers = |seed, width: usize| {
+        let data = draw(seed, BATCH * TOKENS * width, 1001, 0.002);
+        tensor(&data, [BATCH, TOKENS, width], device)
+    };
+    (numbers(1, 3 * HEADS * DIM), numbers(2, HEADS * DIM))
+}
+
+type SelfAttention = fn(Tensor<3>, usize, AttentionSettings) -> Tensor<3>;
+type Attention = fn(Tensor<4>, Tensor<4>, Tensor<4>, AttentionSettings) -> Tensor<4>;
+
+/// Output and gradient of `qkv`.
+fn packed(device: &Device, attend: SelfAttention) -> [Vec<f32>; 2] {
+    let (qkv, probe) = inputs(&device.clone().autodiff());
+    let qkv = qkv.require_grad();
+    let out = attend(qkv.clone(), HEADS, SETTINGS);
+    let grads = (out.clone() * probe).sum().backward();
+    [values(out), values(qkv.grad(&grads).unwrap())]
+}
+
+/// The same from separate queries, keys and values.
+fn separate(device: &Device, attend: Attention) -> [Vec<f32>; 2] {
+    let (qkv, probe) = inputs(&device.clone().autodiff());
+    let qkv = qkv.require_grad();
+    let heads = qkv
+        .clone()
+        .reshape([BATCH, TOKENS, 3, HEADS, DIM])
+        .permute([2, 0, 3, 1, 4]);
+    let [q, k, v] = [0, 1, 2].map(|i| heads.clone().narrow(0, i, 1).squeeze_dim::<4>(0));
+    let out = attend(q, k, v, SETTINGS)
+        .swap_dims(1, 2)
+        .reshape([BATCH, TOKENS, HEADS * DIM]);
+    let grads = (out.clone() * probe).sum().backward();
+    [values(out), values(qkv.grad(&grads).unwrap())]
+}
+
+#[test]
+fn on_the_cpu_flash_is_fused_to_the_bit() {
+    let device = Device::flex();
+    assert_eq!(
+        packed(&device, flash_self_attention),
+        packed(&device, self_attention)
+    );
+    assert_eq!(
+        separate(&device, flash_attention),
+        separate(&device, attention)
+    );
+}
+
+#[test]
+fn packed_and_separate_inputs_give_the_same_on_every_device() {
+    let expected = separate(&Device::flex(), attention);
+    for (name, device) in devices() {
+        let results = [
+            ("fused", packed(&device, self_attention)),
+            ("flash", packed(&device, flash_self_attention)),
+            ("separate flash", separate(&device, flash_attention)),
+        ];
+        for (which, actual) in results {
+            for ((what, a), e) in ["out", "qkv"].iter().zip(&actual).zip(&expected) {
+                assert_close(&format!("{name}, {which}: {what}"), a, e, 1e-5);
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "do not fit together")]
+fn keys_of_another_width_are_refused() {
+    let device = Device::flex();
+    let x = |dim| Tensor::<4>::zeros([1, 1, 2, dim], &device);
+    let _ = attention(x(3), x(4), x(3), SETTINGS);
+}
