@@ -2,16 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A place between two micro-batches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Position {
-    /// The epoch, from 0.
-    pub epoch: u32,
-    /// Micro-batches of it already trained on.
-    pub batch: usize,
-    /// Optimizer updates since the start.
-    pub step: u64,
-}
+use crate::recipe::Position;
 
 /// The best evaluation so far.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,8 +12,10 @@ pub struct Best {
     /// Optimizer updates before it. Checkpoints of kvt 0.1.0 lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
-    /// Its top-1 accuracy in percent.
-    pub top1: f64,
+    /// Its value of the task's metric, [`Task::BEST`](crate::task::Task::BEST). Checkpoints of before tasks call it `top1`,
+    /// which is a classifier's.
+    #[serde(alias = "top1")]
+    pub value: f64,
 }
 
 /// Sums over the updates of the running epoch.
