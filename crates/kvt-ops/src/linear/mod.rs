@@ -3,6 +3,9 @@
 //! Burn's own adds the bias, and sums its gradient, in passes over one thread on the CPU. Here both
 //! are spread over the threads, and so is the sum over the rows in the gradient of the weight; the
 //! product is added to a residual while it is made. Elsewhere it is Burn's.
+//!
+//! [`linear`] and [`linear_add`] are where activations meet weights, so the type of a product is chosen here: mixed precision
+//! casts weight and bias to the type of `x`. Today all of them are f32.
 
 use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
 use burn::module::Param;

@@ -15,7 +15,7 @@ pub use peak::Peak;
 pub use step::{StepCase, StepMeasurement, step};
 pub use timing::{Rounds, Timing};
 
-use burn::tensor::{ExecutionError, TensorReadError};
+use burn::tensor::ExecutionError;
 
 /// A measurement that came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -23,9 +23,6 @@ pub enum BenchError {
     /// The device failed.
     #[error("the device failed")]
     Device(#[from] ExecutionError),
-    /// A value could not be read back.
-    #[error("the device failed")]
-    Read(#[from] TensorReadError),
     /// A step failed.
     #[error(transparent)]
     Update(#[from] crate::engine::UpdateError),

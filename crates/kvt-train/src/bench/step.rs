@@ -71,7 +71,7 @@ const SETTINGS: UpdateSettings = UpdateSettings {
 struct Running {
     state: TrainState<Classify>,
     images: Tensor<4>,
-    labels: Vec<u32>,
+    batch: DeviceBatch,
 }
 
 impl Running {
@@ -85,10 +85,15 @@ impl Running {
         let model = case.config.init(&device, Key::new(0))?;
         let side = case.config.img_size();
         let shape = [case.batch, case.config.in_chans(), side, side];
+        let images = normal(Key::new(0).named("images"), shape, &device);
         let labels = (0..case.batch).map(|image| (image % case.config.num_classes()) as u32);
         Ok(Self {
-            images: normal(Key::new(0).named("images"), shape, &device),
-            labels: labels.collect(),
+            batch: DeviceBatch {
+                views: vec![images.clone()],
+                targets: labels.collect(),
+                indices: (0..u32::MAX).take(case.batch).collect(),
+            },
+            images,
             state: TrainState {
                 optimizer: AdamW::new(config, &model),
                 network: model,
@@ -101,13 +106,8 @@ impl Running {
     }
 
     fn step(&mut self) -> Result<(), BenchError> {
-        let batch = DeviceBatch {
-            views: vec![self.images.clone()],
-            targets: self.labels.clone(),
-            indices: self.labels.clone(),
-        };
+        let (batch, start) = (self.batch.clone(), Position::default());
         let images = batch.len();
-        let start = Position::default();
         self.state.update([batch], images, start, SETTINGS)?;
         Ok(())
     }

@@ -60,7 +60,7 @@ pub enum UpdateError {
 
 impl<T: Task> TrainState<T> {
     /// Forward and backward for each micro-batch, and one step of the optimizer. `images` is the number of images in all
-    /// of them. `at` is the place of the first.
+    /// of them, over which the loss is the mean. `at` is the place of the first.
     ///
     /// # Errors
     /// If loss or gradient are not finite, or the device fails.

@@ -35,3 +35,22 @@ impl Position {
             .child(self.batch as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A change here changes what every seeded run draws.
+    #[test]
+    fn each_micro_batch_has_its_own_key() {
+        let at = Position {
+            epoch: 3,
+            batch: 4,
+            step: 9,
+        };
+        let key = |batch| Key::new(7).named("forward").child(3).child(batch);
+        assert_eq!(at.forward_key(7), key(4));
+        assert_eq!(at.later(2).forward_key(7), key(6));
+        assert_eq!((at.later(2).epoch, at.later(2).step), (3, 9));
+    }
+}

@@ -60,11 +60,6 @@ impl<'a> EvalData<'a> {
             .take_while(move |_| !stop.load(Ordering::Relaxed))
     }
 
-    /// Whether the run was asked to stop.
-    pub fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
     /// The images that could not be read so far, split by split.
     pub fn skipped(&self) -> impl Iterator<Item = &[Skipped]> {
         self.loaders.iter().map(Loader::skipped)

@@ -1,224 +1,30 @@
 //! The engine trains more than classifiers: a small self-supervised task, with a student and a teacher, two views of each
 //! image, a centre, and a layer that is left out of the first epoch.
 
+mod distil;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use burn::module::{Module, Param};
-use burn::tensor::activation::{log_softmax, softmax};
+use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_models::weights::{LoadOptions, Outcome, StateDict, WeightsError};
-use kvt_models::{Model, Parameter};
-use kvt_ops::Phase;
 use kvt_train::augment::{AugmentPlan, Interpolation, Preset, Transform};
 use kvt_train::config::Plan;
-use kvt_train::data::{DeviceBatch, Sample, Splits};
+use kvt_train::data::Splits;
 use kvt_train::device;
 use kvt_train::engine::{
     Checkpointer, End, Progress, Recorder, Restored, Session, Start, TrainError, TrainState,
     Trainer, build_model, load_plan, model_config,
 };
-use kvt_train::recipe::{
-    AdamW, AdamWConfig, Ema, Gradients, Network, Position, Schedule, cross_entropy,
-};
-use kvt_train::run::{Event, Listener, Metrics, RunDir, RunError, Which};
-use kvt_train::task::{BestBy, EvalData, Measured, Task};
+use kvt_train::recipe::{AdamW, AdamWConfig, Schedule};
+use kvt_train::run::{Event, Listener, RunDir, RunError, Which};
 
+use self::distil::{Distil, FEATURES, LAST_LAYER, OUTPUTS, Student};
 use crate::support::{Workspace, read_weights, set, steps};
 
-/// Outputs of the backbone, which is a classifier of three classes, and of the last layer.
-const FEATURES: usize = 3;
-const OUTPUTS: usize = 4;
 /// Updates of an epoch: 18 images, two micro-batches of three at a time.
 const EPOCH: u64 = 3;
-
-/// A backbone and a layer behind it.
-#[derive(Module, Debug)]
-struct Student {
-    backbone: Model,
-    last_layer: Param<Tensor<2>>,
-}
-
-impl Student {
-    fn forward(&self, images: Tensor<4>, phase: Phase) -> Tensor<2> {
-        let features = self.backbone.forward(images, phase);
-        features.matmul(self.last_layer.val())
-    }
-}
-
-const LAST_LAYER: &str = "last_layer.weight";
-
-impl Network for Student {
-    fn parameters(&self) -> Vec<Parameter> {
-        let backbone = self.backbone.parameters().into_iter();
-        let backbone = backbone.map(|parameter| Parameter {
-            name: format!("backbone.{}", parameter.name),
-            ..parameter
-        });
-        let last_layer = Parameter {
-            name: LAST_LAYER.to_owned(),
-            id: self.last_layer.id,
-            shape: vec![FEATURES, OUTPUTS],
-        };
-        backbone.chain([last_layer]).collect()
-    }
-
-    /// As in DINO: whatever has more than one dimension.
-    fn decays(&self, parameter: &Parameter) -> bool {
-        parameter.shape.len() > 1
-    }
-
-    fn state_dict(&self) -> Result<StateDict, WeightsError> {
-        let backbone = StateDict::from_model(&self.backbone)?.into_iter();
-        let backbone = backbone.map(|(name, data)| (format!("backbone.{name}"), data));
-        let last_layer = self.last_layer.val().to_data();
-        Ok(backbone
-            .chain([(LAST_LAYER.to_owned(), last_layer)])
-            .collect())
-    }
-
-    fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
-        let backbone = state.iter().filter_map(|(name, data)| {
-            let name = name.strip_prefix("backbone.")?;
-            Some((name.to_owned(), data.clone()))
-        });
-        let (backbone, report) = self
-            .backbone
-            .load(&backbone.collect(), LoadOptions::default())?;
-        let last_layer = self.last_layer.map(|old| {
-            let trained = old.is_require_grad();
-            let data = state.get(LAST_LAYER).unwrap().clone();
-            Tensor::from_data(data, &old.device()).set_require_grad(trained)
-        });
-        let student = Self {
-            backbone,
-            last_layer,
-        };
-        let unused = report.names(Outcome::Unused).map(str::to_owned).collect();
-        Ok((student, unused))
-    }
-}
-
-/// The student learns what the teacher, an average of it, says of the other view.
-struct Distil {
-    teacher: Option<Ema<Student>>,
-    /// The mean of the teacher's outputs, `[OUTPUTS]`, without autodiff.
-    centre: Tensor<1>,
-    /// The update whose loss is no number, and what it was computed on.
-    fails_at: Option<u64>,
-    seen: Vec<TensorData>,
-}
-
-impl Distil {
-    fn teacher(&self) -> &Student {
-        self.teacher.as_ref().unwrap().network()
-    }
-}
-
-impl Task for Distil {
-    type Network = Student;
-    type Target = ();
-
-    const BEST: BestBy = BestBy {
-        metric: "entropy",
-        higher: false,
-    };
-
-    fn target(_: &Sample) {}
-
-    fn loss(
-        &mut self,
-        student: &Student,
-        batch: DeviceBatch<()>,
-        at: Position,
-        phase: Phase,
-    ) -> Tensor<1> {
-        assert_eq!(batch.views.len(), 2);
-        assert_eq!(batch.targets.len(), batch.indices.len());
-        let outputs = |view: &Tensor<4>| self.teacher().forward(view.clone().inner(), Phase::Eval);
-        let teacher = [outputs(&batch.views[0]), outputs(&batch.views[1])];
-        let centre = self.centre.clone().unsqueeze::<2>();
-        let mut loss = Tensor::zeros([1], &batch.views[0].device());
-        for (number, output) in teacher.iter().enumerate() {
-            let targets = softmax((output.clone() - centre.clone()) / 0.5, 1).autodiff();
-            let other = batch.views[1 - number].clone();
-            let logits = student.forward(other, phase.child(number as u64));
-            loss = loss + cross_entropy(logits, targets);
-        }
-        let [first, second] = teacher;
-        let mean = Tensor::cat(vec![first, second], 0)
-            .mean_dim(0)
-            .squeeze_dim(0);
-        self.centre = self.centre.clone() * 0.9 + mean * 0.1;
-        if self.fails_at == Some(at.step) {
-            let views = batch.views.iter().map(|view| view.to_data());
-            self.seen.extend(views);
-            loss = loss * f64::NAN;
-        }
-        loss
-    }
-
-    fn before_clip(&self, gradients: &mut Gradients, student: &Student, at: Position) {
-        if at.epoch == 0 {
-            gradients.retain(|id| id != student.last_layer.id);
-        }
-    }
-
-    fn after_update(&mut self, student: &Student, at: Position) {
-        let momentum = 0.5 + 0.5 * (at.step as f64 / 9.0);
-        let teacher = self.teacher.take();
-        self.teacher = teacher.map(|teacher| teacher.update(student, momentum));
-    }
-
-    fn state(&self) -> Result<Vec<(&'static str, StateDict)>, TrainError> {
-        let centre = [("centre".to_owned(), self.centre.to_data())];
-        Ok(vec![
-            ("teacher", self.teacher().state_dict()?),
-            ("centre", centre.into_iter().collect()),
-        ])
-    }
-
-    fn load_state(
-        &mut self,
-        read: &dyn Fn(&str) -> Result<StateDict, TrainError>,
-    ) -> Result<(), TrainError> {
-        let state = read("teacher")?;
-        let teacher = self.teacher.take().unwrap();
-        let loaded = teacher.restore(|teacher| teacher.load_state_dict(&state).map(|(t, _)| t))?;
-        self.teacher = Some(loaded);
-        let centre = read("centre")?.get("centre").unwrap().clone();
-        self.centre = Tensor::from_data(centre, &self.centre.device());
-        Ok(())
-    }
-
-    /// The mean entropy of what the teacher says of both splits.
-    fn evaluate(
-        &self,
-        student: &Student,
-        data: &mut EvalData<'_>,
-        device: &Device,
-    ) -> Result<Measured, TrainError> {
-        let mut entropy = 0.0;
-        let mut images = 0;
-        let train: Vec<_> = data.train()?.collect::<Result<_, _>>()?;
-        let val: Vec<_> = data.val()?.collect::<Result<_, _>>()?;
-        for batch in train.into_iter().chain(val) {
-            images += batch.len();
-            let batch = batch.upload(&device.clone().inner());
-            for view in batch.views {
-                assert_eq!(student.last_layer.val().dims(), [FEATURES, OUTPUTS]);
-                let logits = self.teacher().forward(view, Phase::Eval);
-                let p = softmax(logits.clone(), 1) * log_softmax(logits, 1);
-                entropy -= f64::from(p.sum().into_scalar::<f32>());
-            }
-        }
-        Ok(Measured {
-            metrics: Metrics::from([("entropy", entropy / images as f64)]),
-            images,
-        })
-    }
-}
 
 /// Hears of all, and ends the run with an error after some update, as a kill would: nothing is saved then.
 struct Killer {
@@ -271,12 +77,7 @@ fn fresh(plan: &Plan, device: &Device) -> TrainState<Distil> {
         weight_decay: plan.optim.weight_decay,
     };
     TrainState {
-        task: Distil {
-            teacher: Some(Ema::new(&network)),
-            centre: Tensor::zeros([OUTPUTS], &device.clone().inner()),
-            fails_at: None,
-            seen: Vec::new(),
-        },
+        task: Distil::new(&network, device),
         optimizer: AdamW::new(config, &network),
         ema: None,
         network,
@@ -454,26 +255,19 @@ fn its_own_state_and_what_it_leaves_out() {
 #[test]
 fn the_state_of_another_task_is_refused() {
     let workspace = Workspace::with_data(6, 2);
-    let plan = plan(&workspace, "run", &[]);
+    let plan = plan(&workspace, "run", &["train.epochs=1"]);
     train(&plan, false, None, None).end.unwrap();
     let error = workspace.error(&["eval", "--run", "run", "--checkpoint", "last"]);
-    assert!(error.contains("is missing"), "{error}");
-    let checkpoint = workspace.last_checkpoint("run");
-    fs_err::remove_file(checkpoint.join("centre.safetensors")).unwrap();
+    assert!(error.contains("`cls_token` is missing"), "{error}");
+
     let run = RunDir::create(&plan.run.dir, true).unwrap();
-    let splits = splits(&plan);
-    let device = Device::flex().autodiff();
-    let checkpoints = Checkpointer::new(&run, splits.state(), 1);
-    let which = Which::Path(&checkpoint);
-    let error = checkpoints
-        .restore(which, fresh(&plan, &device), || Ok(()))
-        .err()
-        .unwrap();
-    assert!(
-        error
-            .to_string()
-            .contains("`centre.safetensors` is missing")
-    );
+    let checkpoints = Checkpointer::new(&run, splits(&plan).state(), 1);
+    let mut other = fresh(&plan, &Device::flex().autodiff());
+    other.task.centre_file = "queue";
+    let restored = checkpoints.restore(Which::Last, other, || Ok(()));
+    let error = restored.err().unwrap().to_string();
+    assert!(error.contains("has no `queue.safetensors`"), "{error}");
+    assert!(error.contains("another task"), "{error}");
 }
 
 /// What is kept of a step that is not finite is read again, and is what the step was computed on, also where an
