@@ -21,8 +21,8 @@ pub struct Batch<T = u32> {
 }
 
 impl View {
-    /// A black view of `images` images of `size` (height, width).
-    pub fn black(images: usize, size: (usize, usize)) -> Self {
+    /// `images` images of `size` (height, width), all zeros.
+    pub fn zeros(images: usize, size: (usize, usize)) -> Self {
         Self {
             pixels: vec![0.0; images * 3 * size.0 * size.1],
             size,

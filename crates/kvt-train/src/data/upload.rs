@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn numbers_and_their_order_are_kept() {
         let batch = Batch {
-            views: vec![view(), View::black(2, (1, 1))],
+            views: vec![view(), View::zeros(2, (1, 1))],
             targets: vec![7, 8],
             indices: vec![3, 1],
         };

@@ -76,3 +76,29 @@ pub struct Progress {
     #[serde(default)]
     pub concluding: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// As classifiers wrote it before there were tasks, and kvt 0.1.0 before that.
+    #[test]
+    fn the_best_of_older_versions_is_read() {
+        for (text, step) in [
+            (r#"{"epoch": 2, "step": 8, "top1": 12.5}"#, Some(8)),
+            (r#"{"epoch": 2, "top1": 12.5}"#, None),
+        ] {
+            let best: Best = serde_json::from_str(text).unwrap();
+            let expected = Best {
+                epoch: 2,
+                step,
+                value: 12.5,
+            };
+            assert_eq!(best, expected);
+            let again = serde_json::to_string(&best).unwrap();
+            assert_eq!(serde_json::from_str::<Best>(&again).unwrap(), expected);
+        }
+    }
+}

@@ -82,8 +82,8 @@ impl<T: Task> TrainState<T> {
             losses.push(loss.inner() * (count as f64 / images as f64));
         }
         let mut gradients = accumulator.finish().ok_or(UpdateError::NoGradient)?;
-        // With several processes, gradients and losses are summed over them here, and nowhere else: what follows is then
-        // the same in each.
+        // With several processes, gradients and losses are summed over them here, and nowhere else, with `images` those of
+        // all processes: what follows is then the same in each.
         self.task.before_clip(&mut gradients, &self.network, at);
         losses.push(gradients.norm().ok_or(UpdateError::NoGradient)?);
         // The one place where the host waits for the device.

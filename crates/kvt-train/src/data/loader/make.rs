@@ -23,7 +23,7 @@ impl<T> LoaderConfig<T> {
         let views = self.views.iter();
         let mut batch = Batch {
             views: views
-                .map(|transform| View::black(end - start, transform.size()))
+                .map(|transform| View::zeros(end - start, transform.size()))
                 .collect(),
             targets: Vec::with_capacity(end - start),
             indices: Vec::with_capacity(end - start),
