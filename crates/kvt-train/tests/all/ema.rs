@@ -12,10 +12,10 @@ use kvt_train::engine::{
     build_model, load_checkpoint_model, load_plan, model_config,
 };
 use kvt_train::recipe::{AdamW, AdamWConfig, Ema, Schedule};
-use kvt_train::run::{EvalRecord, Event, Metrics, RunDir};
+use kvt_train::run::{EvalRecord, Event, Metrics};
 use kvt_train::task::{Classify, evaluate, predict};
 
-use crate::support::{Heard, Workspace, set, steps};
+use crate::support::{Heard, Workspace, set, steps, take_run};
 
 /// A model with batch norms.
 const CVT: [&str; 4] = [
@@ -37,7 +37,7 @@ fn what_is_read_back_is_what_was_in_memory() {
     let plan = load_plan(&workspace.path("tiny.toml"), &overrides).unwrap();
     // Leaves the run's folder as training finds it.
     drop(Session::prepare(plan.clone(), Start::New, &mut |_, _| {}).unwrap());
-    let run = RunDir::create(&plan.run.dir, true).unwrap();
+    let run = take_run(&plan.run.dir);
     let device = device::resolve("cpu").unwrap().device;
     let splits = Splits::open(&plan, (16, 16), None, &mut |_, _| {}).unwrap();
     let config = model_config(&plan.model, Some(3)).unwrap();

@@ -18,10 +18,10 @@ use kvt_train::engine::{
     Trainer, build_model, load_plan, model_config,
 };
 use kvt_train::recipe::{AdamW, AdamWConfig, Schedule};
-use kvt_train::run::{Event, Listener, RunDir, RunError, Which};
+use kvt_train::run::{Event, Listener, RunError, Which};
 
 use self::distil::{Distil, FEATURES, LAST_LAYER, OUTPUTS, Student};
-use crate::support::{Workspace, read_weights, set, steps};
+use crate::support::{Workspace, read_weights, set, steps, take_run};
 
 /// Updates of an epoch: 18 images, two micro-batches of three at a time.
 const EPOCH: u64 = 3;
@@ -121,7 +121,7 @@ fn train(plan: &Plan, resume: bool, killed_at: Option<u64>, fails_at: Option<u64
         // Leaves the run's folder as training finds it.
         drop(Session::prepare(plan.clone(), Start::New, &mut |_, _| {}).unwrap());
     }
-    let run = RunDir::create(&plan.run.dir, true).unwrap();
+    let run = take_run(&plan.run.dir);
     let device = device::resolve("cpu").unwrap().device.autodiff();
     let splits = splits(plan);
     let checkpoints = Checkpointer::new(&run, splits.state(), plan.checkpoint.keep_last);
@@ -225,12 +225,20 @@ fn its_own_state_and_what_it_leaves_out() {
     assert_eq!((count(EPOCH), count(3 * EPOCH)), (vec![0], vec![6]));
     assert_ne!(floats(3 * EPOCH, "model", LAST_LAYER), start);
 
-    // The teacher lags behind, and the centre moves.
+    // The teacher follows with the momentum of the update that it follows, and the centre moves.
     let name = "backbone.head.weight";
-    assert_ne!(
-        floats(3 * EPOCH, "teacher", name),
-        floats(3 * EPOCH, "model", name)
+    let momentum = (0.5 + 0.5 * (EPOCH as f64 / 9.0)) as f32;
+    let (before, after) = (
+        floats(EPOCH, "teacher", name),
+        floats(EPOCH + 1, "teacher", name),
     );
+    let student = floats(EPOCH + 1, "model", name);
+    assert_ne!(after, student);
+    for ((before, after), student) in before.iter().zip(&after).zip(&student) {
+        let expected = momentum * before + (1.0 - momentum) * student;
+        assert!((after - expected).abs() < 1e-6, "{after}, not {expected}");
+    }
+    assert_ne!(before, after);
     assert_ne!(
         floats(EPOCH, "centre", "centre"),
         floats(3 * EPOCH, "centre", "centre")
@@ -260,7 +268,7 @@ fn the_state_of_another_task_is_refused() {
     let error = workspace.error(&["eval", "--run", "run", "--checkpoint", "last"]);
     assert!(error.contains("`cls_token` is missing"), "{error}");
 
-    let run = RunDir::create(&plan.run.dir, true).unwrap();
+    let run = take_run(&plan.run.dir);
     let checkpoints = Checkpointer::new(&run, splits(&plan).state(), 1);
     let mut other = fresh(&plan, &Device::flex().autodiff());
     other.task.centre_file = "queue";
@@ -289,7 +297,7 @@ fn the_dump_is_what_the_step_saw() {
     let images = read_weights(&dump.join("batch.safetensors"));
     // Two micro-batches of two views.
     let names = ["images.0", "images.0.view.1", "images.1", "images.1.view.1"];
-    assert_eq!(images.len(), names.len());
+    assert_eq!((images.len(), run.seen.len()), (names.len(), names.len()));
     for (name, seen) in names.iter().zip(&run.seen) {
         let found = images.get(name).unwrap();
         assert_eq!(found.shape(), seen.shape(), "{name}");
