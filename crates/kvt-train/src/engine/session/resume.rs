@@ -69,12 +69,13 @@ fn start_over(run: &RunDir, plan: &Plan) -> Result<String, TrainError> {
             path: run.path().to_owned(),
         }));
     }
-    let message = "no checkpoint yet: starting from the beginning".to_owned();
-    match finished(0) {
-        true => Ok(match run.set_log_aside()? {
-            Some(kept) => format!("{message}; the log so far is kept as `{}`", kept.display()),
-            None => message,
-        }),
-        false => Ok(message),
-    }
+    let kept = match finished(0) {
+        true => run.set_log_aside()?,
+        false => None,
+    };
+    let message = "no checkpoint yet: starting from the beginning";
+    Ok(match kept {
+        Some(kept) => format!("{message}; the log so far is kept as `{}`", kept.display()),
+        None => message.to_owned(),
+    })
 }
