@@ -147,7 +147,7 @@ impl FromStr for Wanted {
 
 /// A device that is there.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct ResolvedDevice {
     /// Its name as `--device` takes it.
     pub name: String,
     /// The hardware, or the adapter.
@@ -164,7 +164,7 @@ pub struct Listing {
     /// The kind.
     pub kind: Kind,
     /// The devices, or why there is none.
-    pub devices: Result<Vec<Found>, String>,
+    pub devices: Result<Vec<ResolvedDevice>, String>,
 }
 
 /// Every kind of device, with what this machine has of it or why it has none.
@@ -183,7 +183,7 @@ pub fn list() -> Vec<Listing> {
 /// # Errors
 /// If the name is none, or this build or this machine has no such device; the error lists what is
 /// there.
-pub fn resolve(text: &str) -> Result<Found, DeviceError> {
+pub fn resolve(text: &str) -> Result<ResolvedDevice, DeviceError> {
     let wanted: Wanted = text.parse()?;
     let (kind, index) = match wanted {
         Wanted::Auto => {
@@ -211,7 +211,7 @@ pub fn resolve(text: &str) -> Result<Found, DeviceError> {
 
 /// The device that `auto` stands for, out of a [`list`]: the first that is no software adapter, which
 /// would be slower than the CPU backend.
-pub fn automatic(list: Vec<Listing>) -> Option<Found> {
+pub fn automatic(list: Vec<Listing>) -> Option<ResolvedDevice> {
     list.into_iter()
         .filter_map(|listing| listing.devices.ok())
         .flatten()
@@ -228,16 +228,16 @@ fn available() -> String {
     names.join(", ")
 }
 
-fn find(kind: Kind) -> Result<Vec<Found>, String> {
+fn find(kind: Kind) -> Result<Vec<ResolvedDevice>, String> {
     let Some(device_type) = kind.burn() else {
         return Err(format!("not in this build (needs `--features {kind}`)"));
     };
-    let found: Vec<Found> = Device::enumerate(device_type)
+    let found: Vec<ResolvedDevice> = Device::enumerate(device_type)
         .into_iter()
         .enumerate()
         .map(|(index, device)| {
             let (description, software) = describe(kind, &device);
-            Found {
+            ResolvedDevice {
                 name: match index {
                     0 => kind.to_string(),
                     _ => format!("{kind}:{index}"),

@@ -5,16 +5,18 @@
 //! ```text
 //! config -> engine -> run, report
 //!             ^
-//! data -> augment, recipe
+//! data -> recipe -> task
 //! ```
 //!
 //! - [`config`]: TOML layers become one validated [`config::Plan`].
-//! - [`data`], [`augment`]: image folders, decoding, the loader; what is done to each image.
+//! - [`data`], [`augment`]: image folders, decoding, the loader, upload; what is done to each image.
 //! - [`recipe`]: loss, optimizer, schedule, clipping, accuracy.
-//! - [`engine`]: the loop, evaluation, checkpoints, resume.
+//! - [`task`]: what is trained and how it is judged: classification.
+//! - [`engine`]: the loop, one update, checkpoints, resume.
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
 //! - [`mod@bench`]: how long an attention operation or a training step takes.
 //! - [`device`]: device names.
+//! - [`error`]: what can stop a run.
 //! - [`fs`], [`text`]: files that are written whole or not at all; text that people hand over.
 //! - [`cli`]: the `kvt` binary, the only part that prints.
 
@@ -25,8 +27,10 @@ pub mod config;
 pub mod data;
 pub mod device;
 pub mod engine;
+pub mod error;
 pub mod fs;
 pub mod recipe;
 pub mod report;
 pub mod run;
+pub mod task;
 pub mod text;

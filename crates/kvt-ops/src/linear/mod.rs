@@ -3,6 +3,9 @@
 //! On the CPU Burn adds the bias, and sums its gradient, on one thread. Here both use all threads, as does the
 //! sum over the rows in the gradient of the weight, and the product is accumulated onto the residual.
 //! GPUs use Burn's linear layer.
+//!
+//! [`linear`] and [`linear_add`] are where activations meet weights, so the type of a product is chosen here: mixed precision
+//! casts weight and bias to the type of `x`. Today all of them are f32.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};

@@ -33,7 +33,7 @@ pub struct AttentionCase {
 
 /// What was measured. Times in milliseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct AttentionRecord {
+pub struct AttentionMeasurement {
     /// `dense` or `knn`.
     pub kind: String,
     /// As in a configuration.
@@ -130,7 +130,7 @@ pub fn attention(
     device: &Device,
     rounds: Rounds,
     mut progress: impl FnMut(usize),
-) -> Result<Vec<AttentionRecord>, BenchError> {
+) -> Result<Vec<AttentionMeasurement>, BenchError> {
     let autodiff = device.clone().autodiff();
     let mut forward = vec![Vec::new(); cases.len()];
     let mut both = vec![Vec::new(); cases.len()];
@@ -153,7 +153,7 @@ pub fn attention(
         .collect())
 }
 
-fn record(case: &AttentionCase, forward: Timing, forward_backward: Timing) -> AttentionRecord {
+fn record(case: &AttentionCase, forward: Timing, forward_backward: Timing) -> AttentionMeasurement {
     let AttentionShape {
         batch,
         heads,
@@ -163,7 +163,7 @@ fn record(case: &AttentionCase, forward: Timing, forward_backward: Timing) -> At
     let product = 2.0 * (batch * heads * head_dim) as f64 * (tokens as f64).powi(2);
     let tensor = (size_of::<f32>() * batch * heads * tokens * head_dim) as f64;
     let kept = case.kept();
-    AttentionRecord {
+    AttentionMeasurement {
         kind: if kept == tokens { "dense" } else { "knn" }.to_owned(),
         implementation: case.attention.implementation.name().to_owned(),
         shape: case.shape,

@@ -8,14 +8,14 @@ mod peak;
 mod step;
 mod timing;
 
-pub use attention::{AttentionCase, AttentionRecord, AttentionShape, attention};
+pub use attention::{AttentionCase, AttentionMeasurement, AttentionShape, attention};
 pub use inputs::AttentionInput;
 pub use memory::peak_of;
 pub use peak::Peak;
-pub use step::{StepCase, StepRecord, step};
+pub use step::{StepCase, StepMeasurement, step};
 pub use timing::{Rounds, Timing};
 
-use burn::tensor::{ExecutionError, TensorReadError};
+use burn::tensor::ExecutionError;
 
 /// A measurement that came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -23,9 +23,9 @@ pub enum BenchError {
     /// The device failed.
     #[error("the device failed")]
     Device(#[from] ExecutionError),
-    /// A value could not be read back.
-    #[error("the device failed")]
-    Read(#[from] TensorReadError),
+    /// A step failed.
+    #[error(transparent)]
+    Update(#[from] crate::engine::UpdateError),
     /// The model cannot be built.
     #[error(transparent)]
     Model(#[from] kvt_models::ModelError),

@@ -1,14 +1,18 @@
 //! One training step: forward, loss, backward, clipping and the optimizer.
 
+use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kvt_models::{Model, ModelConfig};
+use kvt_models::ModelConfig;
 use kvt_ops::{Key, Phase};
 use serde::{Deserialize, Serialize};
 
 use super::inputs::normal;
 use super::timing::{Rounds, Timing, time};
 use super::{BenchError, peak_of};
-use crate::recipe::{AdamW, AdamWConfig, Gradients, cross_entropy, smooth_targets};
+use crate::data::DeviceBatch;
+use crate::engine::{TrainState, UpdateSettings};
+use crate::recipe::{AdamW, AdamWConfig, Position};
+use crate::task::Classify;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -23,7 +27,7 @@ pub struct StepCase {
 
 /// What was measured. Times in milliseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct StepRecord {
+pub struct StepMeasurement {
     /// `dense` or `knn`.
     pub kind: String,
     /// The model's name.
@@ -55,13 +59,19 @@ pub struct StepRecord {
     pub peak_bytes: Option<u64>,
 }
 
+/// The numbers of a step, whose size does not matter.
+const SETTINGS: UpdateSettings = UpdateSettings {
+    seed: 1,
+    lr: 1e-4,
+    clip_norm: 1.0,
+    ema_decay: 0.0,
+};
+
 /// A model on its way, with the images it sees again and again.
 struct Running {
-    model: Model,
-    optimizer: AdamW,
+    state: TrainState<Classify>,
     images: Tensor<4>,
-    labels: Vec<u32>,
-    device: Device,
+    batch: DeviceBatch,
 }
 
 impl Running {
@@ -75,28 +85,30 @@ impl Running {
         let model = case.config.init(&device, Key::new(0))?;
         let side = case.config.img_size();
         let shape = [case.batch, case.config.in_chans(), side, side];
+        let images = normal(Key::new(0).named("images"), shape, &device);
+        let labels = (0..case.batch).map(|image| (image % case.config.num_classes()) as u32);
         Ok(Self {
-            optimizer: AdamW::new(config, &model),
-            images: normal(Key::new(0).named("images"), shape, &device),
-            labels: (0..case.batch)
-                .map(|image| (image % case.config.num_classes()) as u32)
-                .collect(),
-            model,
-            device,
+            batch: DeviceBatch {
+                views: vec![images.clone()],
+                targets: labels.collect(),
+                indices: (0..u32::MAX).take(case.batch).collect(),
+            },
+            images,
+            state: TrainState {
+                optimizer: AdamW::new(config, &model),
+                network: model,
+                task: Classify {
+                    label_smoothing: 0.1,
+                },
+                ema: None,
+            },
         })
     }
 
     fn step(&mut self) -> Result<(), BenchError> {
-        let phase = Phase::Train(Key::new(1));
-        let logits = self.model.forward(self.images.clone(), phase);
-        let targets = smooth_targets(&self.labels, logits.dims()[1], 0.1, &self.device);
-        let gradients = Gradients::take(cross_entropy(logits, targets).backward(), &self.model);
-        // As in training, the host waits for the norm.
-        let gradients = match gradients.norm() {
-            Some(norm) => gradients.clip(norm.try_into_scalar()?, 1.0),
-            None => gradients,
-        };
-        self.model = self.optimizer.step(self.model.clone(), gradients, 1e-4);
+        let (batch, start) = (self.batch.clone(), Position::default());
+        let images = batch.len();
+        self.state.update([batch], images, start, SETTINGS)?;
         Ok(())
     }
 }
@@ -121,8 +133,7 @@ pub fn step(
     device: &Device,
     rounds: Rounds,
     mut progress: impl FnMut(usize),
-) -> Result<Vec<StepRecord>, BenchError> {
-    use burn::module::Module;
+) -> Result<Vec<StepMeasurement>, BenchError> {
     let mut running = cases
         .iter()
         .map(|case| Running::new(case, device))
@@ -131,7 +142,8 @@ pub fn step(
     let mut step = vec![Vec::new(); cases.len()];
     for round in 0..rounds.warmup + rounds.timed {
         for (number, running) in running.iter_mut().enumerate() {
-            let (model, images) = (running.model.valid(), running.images.clone().inner());
+            let model = running.state.network.valid();
+            let images = running.images.clone().inner();
             let ahead = time(device, || Ok(model.forward(images, Phase::Eval)))?;
             let whole = time(device, || running.step())?;
             if round >= rounds.warmup {
@@ -147,11 +159,11 @@ pub fn step(
         .collect())
 }
 
-fn record(case: &StepCase, forward: Timing, step: Timing) -> StepRecord {
+fn record(case: &StepCase, forward: Timing, step: Timing) -> StepMeasurement {
     let summary = case.config.summary();
     let images = case.batch as f64;
     let parameters = (size_of::<f32>() * summary.params) as f64;
-    StepRecord {
+    StepMeasurement {
         kind: case.kind.clone(),
         model: case.config.name(),
         batch: case.batch,

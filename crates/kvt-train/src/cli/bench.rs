@@ -16,7 +16,7 @@ use crate::bench::{
     self, AttentionCase, AttentionInput, AttentionShape, Peak, Rounds, StepCase, Timing,
 };
 use crate::config::Document;
-use crate::device::{self, Found};
+use crate::device::{self, ResolvedDevice};
 use crate::engine::model_config;
 use crate::fs::{check_writable, write_atomic};
 
@@ -314,7 +314,7 @@ impl Common {
     fn finish<R: Serialize>(
         &self,
         title: &str,
-        device: &Found,
+        device: &ResolvedDevice,
         table: &str,
         records: &[R],
     ) -> anyhow::Result<()> {

@@ -113,7 +113,7 @@ fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve
     let session = Session::prepare(plan, start, &mut generating())
         .with_context(|| format!("`{}`", config.display()))?;
     output::status(&progress::describe(&session));
-    let mut listener = progress::listener(session.amount());
+    let mut listener = progress::listener(session.workload());
     let end = session.train(listener.as_mut(), &interrupt::STOP);
     drop(listener);
     match end? {

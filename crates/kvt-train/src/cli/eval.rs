@@ -11,7 +11,9 @@ use serde_json::json;
 use super::common::{Overrides, bar, generating};
 use super::output;
 use super::trained::{Trained, open_folder};
-use crate::engine::{check_classes, ensure_data, eval_batches, eval_transform, evaluate};
+use crate::data::{ensure_data, eval_batches, eval_transform};
+use crate::engine::check_classes;
+use crate::task::evaluate;
 
 /// `kvt eval --run RUN`, or `kvt eval --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]

@@ -9,8 +9,8 @@ use serde_json::json;
 use super::common::Overrides;
 use super::{output, table, trained::Trained};
 use crate::augment::Transform;
-use crate::data::{Batch, decode};
-use crate::engine::{eval_transform, image_limits, predict_batch};
+use crate::data::{View, decode, eval_transform, image_limits};
+use crate::task;
 use crate::text::read_text;
 use kvt_ops::Key;
 
@@ -147,13 +147,11 @@ fn predict(
     top: usize,
 ) -> anyhow::Result<Vec<(PathBuf, Vec<Guess>)>> {
     let (paths, images): (Vec<PathBuf>, Vec<Vec<f32>>) = prepared.into_iter().unzip();
-    let batch = Batch {
-        images: images.concat(),
-        labels: vec![0; paths.len()],
-        indices: Vec::new(),
+    let images = View {
+        pixels: images.concat(),
         size: trained.size,
     };
-    let (logits, classes) = predict_batch(&trained.model, &batch, &trained.device.device)?;
+    let (logits, classes) = task::predict(&trained.model, images, &trained.device.device)?;
     let finite = |row: &[f32]| row.iter().all(|x| x.is_finite());
     let broken = logits.chunks_exact(classes).filter(|row| !finite(row));
     match broken.count() {

@@ -6,8 +6,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output;
 use super::table::grouped;
-use crate::engine::{Amount, Session};
-use crate::run::{Event, Listener, RunError, StepRecord, Topic};
+use crate::engine::{Session, Workload};
+use crate::run::{Event, Listener, Metrics, RunError, StepRecord, Topic};
 
 /// How often a run that nobody watches says where it is.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
@@ -22,25 +22,28 @@ pub(super) fn describe(session: &Session) -> String {
         .map(|stage| format!("{} of {}", stage.k, stage.keys))
         .collect();
     let device = session.device();
-    let amount = session.amount();
+    let workload = session.workload();
     format!(
         "{}: {} parameters, {} keys per query, {} epochs of {} steps on {} ({})",
         summary.name,
         grouped(summary.params),
         kept.join(", "),
-        amount.epochs,
-        amount.steps_per_epoch,
+        workload.epochs,
+        workload.steps_per_epoch,
         device.name,
         device.description
     )
 }
 
 /// The listener that suits the terminal.
-pub(super) fn listener(amount: Amount) -> Box<dyn Listener> {
+pub(super) fn listener(workload: Workload) -> Box<dyn Listener> {
     if output::is_watched() {
-        Box::new(Bar::new(amount))
+        Box::new(Bar::new(workload))
     } else {
-        Box::new(Lines { amount, last: None })
+        Box::new(Lines {
+            workload,
+            last: None,
+        })
     }
 }
 
@@ -48,14 +51,14 @@ pub(super) fn listener(amount: Amount) -> Box<dyn Listener> {
 struct Bar(ProgressBar);
 
 impl Bar {
-    fn new(amount: Amount) -> Self {
-        let bar = ProgressBar::new(amount.steps);
+    fn new(workload: Workload) -> Self {
+        let bar = ProgressBar::new(workload.steps);
         if let Ok(style) =
             ProgressStyle::with_template("{wide_bar} step {pos}/{len}  {msg}  eta {eta}")
         {
             bar.set_style(style);
         }
-        bar.set_position(amount.done);
+        bar.set_position(workload.done);
         bar.reset_eta();
         Self(bar)
     }
@@ -88,7 +91,7 @@ impl Drop for Bar {
 
 /// Plain lines: the first step, one now and then, the last; every evaluation, every warning.
 struct Lines {
-    amount: Amount,
+    workload: Workload,
     last: Option<Instant>,
 }
 
@@ -104,14 +107,14 @@ impl Listener for Lines {
         let due = self
             .last
             .is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL);
-        if due || update.step == self.amount.steps {
+        if due || update.step == self.workload.steps {
             self.last = Some(Instant::now());
-            let left = self.amount.steps.saturating_sub(update.step) as f64;
-            let per_step = self.amount.images_per_step as f64 / update.images_per_second;
+            let left = self.workload.steps.saturating_sub(update.step) as f64;
+            let per_step = self.workload.images_per_step as f64 / update.images_per_second;
             output::status(&format!(
                 "step {}/{}  epoch {}  loss {:.4}  lr {:.3e}  {:.0} images/s  eta {}",
                 update.step,
-                self.amount.steps,
+                self.workload.steps,
                 update.epoch + 1,
                 update.loss,
                 update.lr,
@@ -122,16 +125,24 @@ impl Listener for Lines {
     }
 }
 
+/// Metrics in one line.
+fn measured(metrics: &Metrics) -> String {
+    let texts = metrics.iter().map(|(name, value)| match name {
+        Metrics::TOP1 => format!("top-1 {value:.2} %"),
+        Metrics::TOP5 => format!("top-5 {value:.2} %"),
+        _ => format!("{name} {value:.4}"),
+    });
+    texts.collect::<Vec<_>>().join("  ")
+}
+
 fn line(event: &Event) -> Option<String> {
     match event {
         Event::Step(_) => None,
         Event::Eval(eval) => Some(format!(
-            "epoch {}  {} loss {:.4}  top-1 {:.2} %  top-5 {:.2} %  ({} images)",
+            "epoch {}  {} {}  ({} images)",
             eval.epoch + 1,
             eval.split,
-            eval.loss,
-            eval.top1,
-            eval.top5,
+            measured(&eval.metrics),
             eval.images
         )),
         Event::Epoch(epoch) => Some(format!(

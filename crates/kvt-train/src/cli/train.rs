@@ -64,12 +64,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 #[cfg(feature = "tui")]
 fn listener(args: &Args, session: &Session) -> anyhow::Result<Box<dyn Listener>> {
     if args.tui {
-        return Ok(Box::new(super::tui::Dashboard::start(session.amount())?));
+        return Ok(Box::new(super::tui::Dashboard::start(session.workload())?));
     }
-    Ok(progress::listener(session.amount()))
+    Ok(progress::listener(session.workload()))
 }
 
 #[cfg(not(feature = "tui"))]
 fn listener(_args: &Args, session: &Session) -> anyhow::Result<Box<dyn Listener>> {
-    Ok(progress::listener(session.amount()))
+    Ok(progress::listener(session.workload()))
 }

@@ -10,10 +10,10 @@ use kvt_models::weights::Outcome;
 use super::common::Overrides;
 use super::output;
 use crate::config::Plan;
-use crate::data::ImageFolder;
-use crate::device::{self, Found};
+use crate::data::{ImageFolder, class_order};
+use crate::device::{self, ResolvedDevice};
 use crate::engine::{
-    Head, Weights, build_model, class_order, load_checkpoint_model, load_plan, model_config,
+    CheckpointWeights, HeadReset, build_model, load_checkpoint_model, load_plan, model_config,
     start_from,
 };
 use crate::run::RunDir;
@@ -49,7 +49,7 @@ pub(super) struct Args {
 pub(super) struct Trained {
     pub(super) plan: Plan,
     pub(super) model: Model,
-    pub(super) device: Found,
+    pub(super) device: ResolvedDevice,
     /// The class names in label order, where a run knows them.
     pub(super) classes: Option<Vec<String>>,
     /// Height and width of its images.
@@ -76,9 +76,9 @@ impl Args {
         let config = model_config(&plan.model, Some(classes.len()))?;
         let model = build_model(&plan, &config, &inner(&device))?;
         let weights = if self.ema {
-            Weights::Ema
+            CheckpointWeights::Ema
         } else {
-            Weights::Trained
+            CheckpointWeights::Trained
         };
         let (model, warning) = load_checkpoint_model(&run, &self.checkpoint, weights, model)?;
         if let Some(warning) = warning {
@@ -112,7 +112,7 @@ impl Args {
         let config = model_config(&plan.model, classes.as_ref().map(Vec::len))?;
         let model = build_model(&plan, &config, &inner(&device))?;
         // A head that stays random would be evaluated as if it had been trained.
-        let (model, report) = start_from(&plan.init, Head::Kept, model)?;
+        let (model, report) = start_from(&plan.init, HeadReset::Never, model)?;
         for name in report
             .iter()
             .flat_map(|report| report.names(Outcome::Unused))
@@ -129,7 +129,7 @@ impl Args {
     }
 }
 
-fn inner(device: &Found) -> Device {
+fn inner(device: &ResolvedDevice) -> Device {
     device.device.clone().inner()
 }
 

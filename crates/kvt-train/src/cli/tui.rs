@@ -15,8 +15,8 @@ use burn::train::renderer::tui::TuiMetricsRendererWrapper;
 use burn::train::renderer::{MetricState, MetricsRenderer, MetricsRendererTraining};
 
 use super::interrupt;
-use crate::engine::Amount;
-use crate::run::{EvalRecord, Event, Listener, RunError, StepRecord};
+use crate::engine::Workload;
+use crate::run::{EvalRecord, Event, Listener, Metrics, RunError, StepRecord};
 
 const LOSS: &str = "Loss";
 const TOP1: &str = "Top-1 accuracy";
@@ -33,12 +33,12 @@ pub(super) struct Dashboard {
     /// Its key `q` asks to stop through this.
     interrupter: Interrupter,
     metrics: HashMap<&'static str, MetricId>,
-    amount: Amount,
+    workload: Workload,
 }
 
 impl Dashboard {
     /// Takes over the terminal until it is dropped.
-    pub(super) fn start(amount: Amount) -> anyhow::Result<Self> {
+    pub(super) fn start(workload: Workload) -> anyhow::Result<Self> {
         if !std::io::IsTerminal::is_terminal(&std::io::stdout()) {
             bail!("`--tui` needs a terminal: leave it out to get plain lines");
         }
@@ -61,16 +61,16 @@ impl Dashboard {
             metrics.insert(name, register(&mut renderer, name, attributes));
         }
         metrics.insert(NOTE, register(&mut renderer, NOTE, MetricAttributes::None));
-        let per_epoch = amount.steps_per_epoch.max(1);
-        let epoch = usize::try_from(amount.done / per_epoch)?;
+        let per_epoch = workload.steps_per_epoch.max(1);
+        let epoch = usize::try_from(workload.done / per_epoch)?;
         // Burn counts epochs from 1.
-        renderer.start(usize::try_from(amount.epochs)?, epoch + 1, None, None);
+        renderer.start(usize::try_from(workload.epochs)?, epoch + 1, None, None);
         renderer.start_split("train", usize::try_from(per_epoch)?);
         Ok(Self {
             renderer,
             interrupter,
             metrics,
-            amount,
+            workload,
         })
     }
 
@@ -97,7 +97,7 @@ impl Dashboard {
                 self.renderer.update_train(state);
             }
         }
-        let per_epoch = self.amount.steps_per_epoch.max(1);
+        let per_epoch = self.workload.steps_per_epoch.max(1);
         // Steps count from 1: the last one of an epoch is step `per_epoch` of it, not 0.
         let within = (step.step - 1) % per_epoch + 1;
         self.renderer
@@ -114,12 +114,17 @@ impl Dashboard {
     }
 
     fn eval(&mut self, eval: &EvalRecord) {
-        let values: &[_] = match eval.split.as_str() {
-            EvalRecord::VAL_EMA => &[(EMA_LOSS, eval.loss), (EMA_TOP1, eval.top1)],
-            _ => &[(LOSS, eval.loss), (TOP1, eval.top1), (TOP5, eval.top5)],
+        let shown: &[_] = match eval.split.as_str() {
+            EvalRecord::VAL_EMA => &[(EMA_LOSS, Metrics::LOSS), (EMA_TOP1, Metrics::TOP1)],
+            _ => &[
+                (LOSS, Metrics::LOSS),
+                (TOP1, Metrics::TOP1),
+                (TOP5, Metrics::TOP5),
+            ],
         };
-        for &(name, value) in values {
-            if let Some(state) = self.state(name, value) {
+        for &(name, metric) in shown {
+            let value = eval.metrics.get(metric);
+            if let Some(state) = value.and_then(|value| self.state(name, value)) {
                 self.renderer.update_valid(state);
             }
         }
@@ -150,7 +155,7 @@ impl Listener for Dashboard {
             Event::Step(_) => {}
             Event::Eval(eval) => self.eval(eval),
             // `update_epoch` takes the epochs that are done.
-            Event::Epoch(epoch) if epoch.epoch + 1 < self.amount.epochs => {
+            Event::Epoch(epoch) if epoch.epoch + 1 < self.workload.epochs => {
                 let done = usize::try_from(epoch.epoch).unwrap_or(usize::MAX);
                 self.renderer.update_epoch(done.saturating_add(1));
             }

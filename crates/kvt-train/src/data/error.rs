@@ -55,6 +55,9 @@ pub enum DataError {
     /// An image that cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
+    /// A preparation of images that cannot be carried out.
+    #[error(transparent)]
+    Transform(#[from] AugmentError),
     /// An image that cannot be augmented.
     #[error("could not augment `{}`", path.display())]
     Augment {

@@ -3,14 +3,15 @@
 //! A batch depends on its place in the order and on the keys of its samples only: any number of workers gives the same
 //! epoch, and starting at batch `n` gives what a full epoch gives from batch `n` on.
 
+mod make;
+
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use self::make::{Made, too_many};
 use crate::augment::Transform;
 use crate::data::ordered::Ordered;
-use crate::data::{DataError, ImageFolder, ImageLimits, Sample, batch_count, decode};
-use kvt_ops::Key;
+use crate::data::{Batch, DataError, ImageFolder, ImageLimits, Sample, batch_count};
 
 /// What the batches are for, which decides about incomplete batches and unreadable images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +39,13 @@ pub enum OnError {
 
 /// What [`Loader::start`] needs to know.
 #[derive(Debug, Clone)]
-pub struct LoaderConfig {
+pub struct LoaderConfig<T = u32> {
     /// The labelled images.
     pub source: Arc<ImageFolder>,
-    /// What is done to each decoded image.
-    pub transform: Arc<Transform>,
+    /// What is done to each decoded image, for each view of the batch.
+    pub views: Vec<Arc<Transform>>,
+    /// The target of an image.
+    pub target: fn(&Sample) -> T,
     /// Sample indices in the order of the epoch, see [`epoch_order`](crate::data::epoch_order).
     pub order: Vec<u32>,
     /// Images per batch.
@@ -65,19 +68,6 @@ pub struct LoaderConfig {
     pub limits: ImageLimits,
 }
 
-/// A batch on the host.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Batch {
-    /// Normalised pixels, `[n, 3, height, width]`.
-    pub images: Vec<f32>,
-    /// Class of each image, `[n]`.
-    pub labels: Vec<u32>,
-    /// Index of each image in [`ImageFolder::samples`], `[n]`.
-    pub indices: Vec<u32>,
-    /// Height and width of each image, in pixels.
-    pub size: (usize, usize),
-}
-
 /// An image that was passed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
@@ -88,8 +78,8 @@ pub struct Skipped {
 }
 
 /// The batches of one epoch. Ends after the last batch or the first error; dropping it stops the workers.
-pub struct Loader {
-    batches: Ordered<Result<Made, DataError>>,
+pub struct Loader<T = u32> {
+    batches: Ordered<Result<Made<T>, DataError>>,
     /// The folder and the images of the epoch.
     source: (PathBuf, usize),
     purpose: Purpose,
@@ -99,18 +89,13 @@ pub struct Loader {
     failed: bool,
 }
 
-struct Made {
-    batch: Batch,
-    skipped: Vec<Skipped>,
-}
-
-impl Loader {
+impl<T: Send + 'static> Loader<T> {
     /// Starts the workers on the epoch.
     ///
     /// # Errors
     ///
     /// A batch size of 0, an order that names samples the source does not have, or a thread that does not start.
-    pub fn start(config: LoaderConfig) -> Result<Self, DataError> {
+    pub fn start(config: LoaderConfig<T>) -> Result<Self, DataError> {
         if config.batch_size == 0 {
             return Err(DataError::EmptyBatch);
         }
@@ -138,7 +123,9 @@ impl Loader {
             failed: false,
         })
     }
+}
 
+impl<T> Loader<T> {
     /// Batches still to come, if none is empty or an error.
     pub fn remaining(&self) -> usize {
         self.remaining
@@ -152,9 +139,9 @@ impl Loader {
 
     /// A training batch is empty only if no image of the whole epoch is readable. Passing over it, as in an evaluation,
     /// would make an epoch without batches, and training would go from one to the next without end.
-    fn check_readable(&self, batch: &Batch) -> Result<(), DataError> {
+    fn check_readable(&self, batch: &Batch<T>) -> Result<(), DataError> {
         match self.purpose {
-            Purpose::Train { .. } if batch.labels.is_empty() => Err(DataError::NothingReadable {
+            Purpose::Train { .. } if batch.is_empty() => Err(DataError::NothingReadable {
                 path: self.source.0.clone(),
                 images: self.source.1,
             }),
@@ -175,8 +162,8 @@ impl Loader {
     }
 }
 
-impl Iterator for Loader {
-    type Item = Result<Batch, DataError>;
+impl<T: Send + 'static> Iterator for Loader<T> {
+    type Item = Result<Batch<T>, DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.failed {
@@ -189,120 +176,11 @@ impl Iterator for Loader {
             });
             self.failed = batch.is_err();
             // In an evaluation all images of a batch may be unreadable: there is nothing to deliver.
-            if !matches!(&batch, Ok(batch) if batch.labels.is_empty()) {
+            if !matches!(&batch, Ok(batch) if batch.is_empty()) {
                 return Some(batch);
             }
         }
         None
-    }
-}
-
-impl LoaderConfig {
-    /// Makes one batch. Stops early, with what it has, once nobody waits for it.
-    fn make(&self, number: usize, stop: &AtomicBool) -> Result<Made, DataError> {
-        let size = self.transform.size();
-        let start = number * self.batch_size;
-        let end = (start + self.batch_size).min(self.order.len());
-        let pixels = 3 * size.0 * size.1;
-        let mut images = vec![0.0; (end - start) * pixels];
-        let mut labels = Vec::with_capacity(end - start);
-        let mut indices = Vec::with_capacity(end - start);
-        let mut skipped = Vec::new();
-        for place in start..end {
-            if stop.load(Ordering::Relaxed) {
-                break;
-            }
-            let done = labels.len() * pixels;
-            let out = images.get_mut(done..done + pixels).unwrap_or_default();
-            match self.fill(place, out, &mut skipped)? {
-                Some((index, label)) => {
-                    indices.push(index);
-                    labels.push(label);
-                }
-                // In training no image at all is readable: the next place would try them all again.
-                None if self.purpose != Purpose::Evaluate => break,
-                None => {}
-            }
-        }
-        images.truncate(labels.len() * pixels);
-        let batch = Batch {
-            images,
-            labels,
-            indices,
-            size,
-        };
-        Ok(Made { batch, skipped })
-    }
-
-    /// Writes the image of one place of the order and returns its sample index and label, or `None` if the place
-    /// stays empty.
-    ///
-    /// Only an unreadable image in its own place is added to `skipped`: those met while looking for a replacement
-    /// are reported from their own places, so each is counted once whoever meets it first.
-    fn fill(
-        &self,
-        place: usize,
-        out: &mut [f32],
-        skipped: &mut Vec<Skipped>,
-    ) -> Result<Option<(u32, u32)>, DataError> {
-        let mut first_bad = None;
-        // The replacement is augmented with the key of the place that it fills, so that it does not repeat its own picture.
-        let Some((own, _)) = self.at(place) else {
-            return Ok(None);
-        };
-        let key = Key::new(self.seed)
-            .named("augment")
-            .child(self.epoch)
-            .child(u64::from(own));
-        for step in 0..self.order.len() {
-            let Some((index, sample)) = self.at((place + step) % self.order.len()) else {
-                return Ok(None);
-            };
-            let error = match decode(&sample.path, self.limits) {
-                Ok(image) => {
-                    self.transform
-                        .apply(image, key, out)
-                        .map_err(|source| DataError::Augment {
-                            path: sample.path.clone(),
-                            source,
-                        })?;
-                    skipped.extend(first_bad);
-                    return Ok(Some((index, sample.label)));
-                }
-                Err(error) => error,
-            };
-            let OnError::Skip { max } = self.on_error else {
-                return Err(error.into());
-            };
-            let bad = Skipped {
-                path: error.path,
-                reason: error.reason,
-            };
-            // `step + 1` different images are unreadable: past the cap there is no use in looking further.
-            if step + 1 > max {
-                return Err(too_many(step + 1, max, bad));
-            }
-            first_bad.get_or_insert(bad);
-            if self.purpose == Purpose::Evaluate {
-                break;
-            }
-        }
-        skipped.extend(first_bad);
-        Ok(None)
-    }
-
-    fn at(&self, place: usize) -> Option<(u32, &Sample)> {
-        let index = *self.order.get(place)?;
-        Some((index, self.source.samples.get(index as usize)?))
-    }
-}
-
-fn too_many(count: usize, max: usize, last: Skipped) -> DataError {
-    DataError::TooManySkipped {
-        count,
-        max,
-        path: last.path,
-        reason: last.reason,
     }
 }
 

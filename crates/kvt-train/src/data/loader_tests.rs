@@ -6,6 +6,20 @@ use super::*;
 use crate::augment::{AugmentPlan, Interpolation, Preset};
 use crate::data::{ClassOrder, epoch_order};
 
+fn plan() -> AugmentPlan {
+    AugmentPlan {
+        preset: Preset::Cifar,
+        size: (8, 8),
+        mean: [0.0; 3],
+        std: [1.0; 3],
+        interpolation: Interpolation::Bicubic,
+        scale: (0.08, 1.0),
+        ratio: (0.75, 4.0 / 3.0),
+        hflip: 0.5,
+        padding: 2,
+    }
+}
+
 /// 23 images of 8 x 8, `bad` ones of which are no images; the red channel is the sample index.
 fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
     let dir = tempfile::tempdir().unwrap();
@@ -19,20 +33,10 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
             fs_err::write(&path, b"bad").unwrap();
         }
     }
-    let plan = AugmentPlan {
-        preset: Preset::Cifar,
-        size: (8, 8),
-        mean: [0.0; 3],
-        std: [1.0; 3],
-        interpolation: Interpolation::Bicubic,
-        scale: (0.08, 1.0),
-        ratio: (0.75, 4.0 / 3.0),
-        hflip: 0.5,
-        padding: 2,
-    };
     let config = LoaderConfig {
         source: Arc::new(ImageFolder::open(dir.path(), ClassOrder::Byte).unwrap()),
-        transform: Arc::new(Transform::train(plan).unwrap()),
+        views: vec![Arc::new(Transform::train(plan()).unwrap())],
+        target: |sample| sample.label,
         order: epoch_order(23, 3, 7, true),
         batch_size: 4,
         purpose: Purpose::Train { drop_last: true },
@@ -73,8 +77,8 @@ fn the_epoch_does_not_depend_on_the_workers() {
         );
     }
     assert_ne!(
-        batches(&LoaderConfig { epoch: 4, ..config })[0].images,
-        expected[0].images
+        batches(&LoaderConfig { epoch: 4, ..config })[0].views,
+        expected[0].views
     );
 }
 
@@ -88,13 +92,14 @@ fn each_image_once_in_order_with_its_label() {
     let all = batches(&config);
     let indices: Vec<u32> = all.iter().flat_map(|b| b.indices.clone()).collect();
     assert_eq!(indices, config.order);
-    assert_eq!(all.last().unwrap().labels.len(), 3);
+    assert_eq!(all.last().unwrap().targets.len(), 3);
     for batch in &all {
-        assert_eq!(batch.images.len(), batch.labels.len() * 3 * 64);
-        for (n, (&index, &label)) in batch.indices.iter().zip(&batch.labels).enumerate() {
+        let images = &batch.views[0].pixels;
+        assert_eq!(images.len(), batch.targets.len() * 3 * 64);
+        for (n, (&index, &label)) in batch.indices.iter().zip(&batch.targets).enumerate() {
             assert_eq!(label, u32::from(index >= 10));
             // The centre is never padding (2 of 8 pixels).
-            let red = batch.images[n * 192 + 4 * 8 + 4] * 255.0;
+            let red = images[n * 192 + 4 * 8 + 4] * 255.0;
             assert!((red - index as f32).abs() < 1e-3);
         }
     }
@@ -148,7 +153,8 @@ fn bad_files_are_replaced_in_training_and_left_out_in_evaluation() {
             .collect();
         assert_eq!(names, ["22.png", "00.png", "01.png"]);
         // Repeats of sample 2, each augmented by the key of its own place.
-        assert_ne!(all[5].images[..192], all[5].images[192..384]);
+        let images = &all[5].views[0].pixels;
+        assert_ne!(images[..192], images[192..384]);
     }
     config.purpose = Purpose::Evaluate;
     let mut loader = Loader::start(config.clone()).unwrap();
@@ -267,7 +273,9 @@ fn augmentation_is_keyed_by_seed_epoch_and_sample() {
             ..config.clone()
         };
         let batches = batches(&config);
-        let images = batches.iter().flat_map(|batch| batch.images.clone());
+        let images = batches
+            .iter()
+            .flat_map(|batch| batch.views[0].pixels.clone());
         images.collect::<Vec<f32>>()
     };
     let order: Vec<u32> = (0..8).collect();
@@ -286,4 +294,62 @@ fn augmentation_is_keyed_by_seed_epoch_and_sample() {
     };
     let pictures = green_and_blue(&expected);
     assert!(pictures[1..].iter().any(|other| *other != pictures[0]));
+}
+
+/// Each view has its own size and its own draws; the first is what a batch of one view has.
+#[test]
+fn views_are_of_the_same_images() {
+    let (_dir, one) = config(&[]);
+    let small = AugmentPlan {
+        size: (4, 6),
+        ..plan()
+    };
+    let first = Arc::clone(&one.views[0]);
+    let small = Arc::new(Transform::train(small).unwrap());
+    let three = LoaderConfig {
+        views: vec![Arc::clone(&first), first, small],
+        ..one.clone()
+    };
+    for (one, three) in batches(&one).iter().zip(batches(&three)) {
+        let [first, second, small] = &three.views[..] else {
+            unreachable!("three views were asked for");
+        };
+        assert_eq!(*first, one.views[0]);
+        assert_eq!(
+            (&one.indices, &one.targets),
+            (&three.indices, &three.targets)
+        );
+        assert_eq!(small.shape(), [one.len(), 3, 4, 6]);
+        assert_ne!(first, second);
+        // The red channel is the sample's index wherever there is no border.
+        for (n, &index) in three.indices.iter().enumerate() {
+            let red = second.pixels[n * 192 + 4 * 8 + 4] * 255.0;
+            assert!((red - index as f32).abs() < 1e-3);
+        }
+    }
+}
+
+/// Targets are what the loader is told, of any type.
+#[test]
+fn targets_are_of_any_kind() {
+    let (_dir, labels) = config(&[]);
+    let names = LoaderConfig {
+        target: |sample| sample.path.file_name().map(ToOwned::to_owned),
+        source: labels.source,
+        views: labels.views,
+        order: labels.order,
+        batch_size: labels.batch_size,
+        purpose: labels.purpose,
+        first_batch: labels.first_batch,
+        workers: labels.workers,
+        prefetch: labels.prefetch,
+        epoch: labels.epoch,
+        seed: labels.seed,
+        on_error: labels.on_error,
+        limits: labels.limits,
+    };
+    let batch = Loader::start(names).unwrap().next().unwrap().unwrap();
+    for (index, name) in batch.indices.iter().zip(batch.targets) {
+        assert_eq!(name.unwrap(), format!("{index:02}.png").as_str());
+    }
 }

@@ -1,8 +1,9 @@
 //! From files to batches on the host: `source -> sampler -> (decode -> augment) -> loader`.
 //!
-//! Nothing here knows a device: a [`Batch`] is plain numbers, uploaded by the thread that trains. The content and order of
-//! every batch follow from (seed, epoch) alone, whatever the number of workers.
+//! A [`Batch`] is plain numbers; only its upload, by the thread that trains, knows a device. The content and order of every
+//! batch follow from (seed, epoch) alone, whatever the number of workers. [`Splits`] are the images of a plan.
 
+mod batch;
 mod check;
 mod decode;
 mod error;
@@ -13,12 +14,19 @@ mod ordered;
 mod sampler;
 pub mod shapes;
 mod source;
+mod splits;
+mod state;
+mod upload;
 
+pub use batch::{Batch, View};
 pub use check::{Check, Duplicate, SplitCheck, Unreadable, check};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes};
 pub use error::DataError;
 pub use file::ImageLimits;
 pub use listing::{NotRead, OtherFormats, Unlisted};
-pub use loader::{Batch, Loader, LoaderConfig, OnError, Purpose, Skipped};
+pub use loader::{Loader, LoaderConfig, OnError, Purpose, Skipped};
 pub use sampler::{batch_count, epoch_order};
 pub use source::{ClassOrder, ImageFolder, Sample};
+pub use splits::{Splits, class_order, ensure_data, eval_batches, eval_transform, image_limits};
+pub use state::DataState;
+pub use upload::DeviceBatch;

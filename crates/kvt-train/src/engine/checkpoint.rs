@@ -2,25 +2,24 @@
 //!
 //! `model.safetensors` is an ordinary weight file that any tool reads, and so is `ema.safetensors`,
 //! which is there if the run keeps an average; `optimizer.safetensors` holds `exp_avg.<parameter>` and
-//! `exp_avg_sq.<parameter>`. Together with `state.json` they restore a run to the bit.
+//! `exp_avg_sq.<parameter>`. A task may add files of its own state. Together with `state.json` they restore a run to the
+//! bit.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::TensorData;
-use kvt_models::Model;
-use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::{self, Outcome, StateDict};
+use kvt_models::weights;
 use serde::{Deserialize, Serialize};
 
 use super::progress::{Best, Progress};
-use super::{Recorder, TrainError};
-use crate::data::Batch;
-use crate::fs::write_atomic;
-use crate::recipe::{AdamW, Ema};
+use super::{Recorder, TrainError, TrainState};
+use crate::data::DataState;
+use crate::recipe::Network;
 use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, RunError, Stage, Warning, Which};
+use crate::task::Task;
 
-const MODEL: &str = "model.safetensors";
+pub(super) const MODEL: &str = "model.safetensors";
 const EMA: &str = "ema.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 
@@ -28,35 +27,12 @@ const OPTIMIZER: &str = "optimizer.safetensors";
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct State {
     progress: Progress,
-    /// Updates the optimizer has made, for its bias correction.
+    /// Updates the optimizer has made, for its bias correction: of every parameter that has no other count.
     updates: u32,
     /// Bytes of the log that belong to this state.
     log_offset: u64,
     /// The images it was trained and evaluated on.
     data: DataState,
-}
-
-/// What identifies the images of a run: an order of the epoch means something only for these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DataState {
-    /// Training images.
-    pub train: usize,
-    /// Validation images.
-    pub val: usize,
-    /// BLAKE3 of their relative paths and labels in order, cut to 64 bits.
-    pub listing: u64,
-    /// The same of the sizes of their files; `None` in checkpoints of older versions and with `data.check_sizes = false`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sizes: Option<u64>,
-}
-
-impl DataState {
-    /// Whether both are of the same images, by all that both know.
-    pub fn agrees(&self, other: &Self) -> bool {
-        let known = |state: &Self| (state.train, state.val, state.listing);
-        let sizes = self.sizes.zip(other.sizes);
-        known(self) == known(other) && sizes.is_none_or(|(a, b)| a == b)
-    }
 }
 
 /// Saves a run's state.
@@ -68,13 +44,9 @@ pub struct Checkpointer {
 }
 
 /// A restored run.
-pub struct Restored {
-    /// The trained model.
-    pub model: Model,
-    /// Its optimizer.
-    pub optimizer: AdamW,
-    /// The average of its weights.
-    pub ema: Option<Ema>,
+pub struct Restored<T: Task> {
+    /// All that updates change.
+    pub state: TrainState<T>,
     /// How far the run was.
     pub progress: Progress,
     /// Bytes of the log at that point.
@@ -93,6 +65,11 @@ impl Checkpointer {
         }
     }
 
+    /// The run's folder.
+    pub(super) fn run(&self) -> &Path {
+        &self.run
+    }
+
     /// The checkpoints to come do not remember the sizes of the image files.
     pub fn forget_sizes(&mut self) {
         self.data.sizes = None;
@@ -102,23 +79,23 @@ impl Checkpointer {
     ///
     /// # Errors
     /// If anything cannot be read from the device or written; older checkpoints are untouched then.
-    pub fn save(
+    pub fn save<T: Task>(
         &self,
-        model: &Model,
-        optimizer: &AdamW,
-        ema: Option<&Ema>,
+        state: &TrainState<T>,
         progress: &Progress,
         recorder: &Recorder<'_>,
         (stage, best): (Stage, bool),
     ) -> Result<Vec<Warning>, TrainError> {
-        let (moments, updates) = optimizer.state();
+        let (moments, updates) = state.optimizer.state();
         let mut tensors = vec![
-            (MODEL, StateDict::from_model(model)?),
-            (OPTIMIZER, moments.into_iter().collect()),
+            (MODEL.to_owned(), state.network.state_dict()?),
+            (OPTIMIZER.to_owned(), moments.into_iter().collect()),
         ];
-        if let Some(ema) = ema {
-            tensors.push((EMA, StateDict::from_model(ema.model())?));
+        if let Some(ema) = &state.ema {
+            tensors.push((EMA.to_owned(), ema.network().state_dict()?));
         }
+        let own = state.task.state()?;
+        tensors.extend(own.into_iter().map(|(name, state)| (file(name), state)));
         let state = State {
             progress: *progress,
             updates,
@@ -130,7 +107,7 @@ impl Checkpointer {
             .iter()
             .map(|(name, tensors)| {
                 let write = |path: &Path| Ok(weights::write(path, tensors, &metadata)?);
-                (*name, write)
+                (name.as_str(), write)
             })
             .collect();
         let mut files: Vec<FileWriter<'_, TrainError>> = writers
@@ -144,122 +121,74 @@ impl Checkpointer {
         Ok(saved.warnings)
     }
 
-    /// Restores a checkpoint into a freshly made model, its optimizer and its average. If it fits, `before` is called, and
-    /// then the folder is made to agree: it becomes the last one, and those that are in its way are set aside.
+    /// Restores a checkpoint into a freshly made state. If it fits, `before` is called, and then the folder is made to
+    /// agree: it becomes the last one, and those that are in its way are set aside.
     ///
     /// # Errors
-    /// If there is none, it is broken, it belongs to another model or other images, or it has no average
+    /// If there is none, it is broken, it belongs to another model, task or other images, or it has no average
     /// where one is asked for.
-    pub fn restore(
+    pub fn restore<T: Task>(
         &self,
         which: Which<'_>,
-        model: Model,
-        mut optimizer: AdamW,
-        ema: Option<Ema>,
+        fresh: TrainState<T>,
         before: impl FnOnce() -> Result<(), RunError>,
-    ) -> Result<Restored, TrainError> {
+    ) -> Result<Restored<T>, TrainError> {
         let mut recovered = self.checkpoints.recover(which)?;
         let checkpoint = &recovered.checkpoint;
-        let mut state: State = checkpoint.state()?;
-        if !state.data.agrees(&self.data) {
+        let mut saved: State = checkpoint.state()?;
+        if !saved.data.agrees(&self.data) {
             return Err(TrainError::DataChanged {
                 run: self.run.clone(),
-                old: state.data,
+                old: saved.data,
                 new: self.data,
             });
         }
-        let model = load_model(checkpoint, Weights::Trained, model)?;
-        let load_ema = |model| load_model(checkpoint, Weights::Ema, model);
-        let ema = ema.map(|ema| ema.restore(load_ema)).transpose()?;
-        let moments = match state.updates {
-            0 => BTreeMap::new(),
-            _ => weights::read(&checkpoint.file(OPTIMIZER))?
-                .into_iter()
-                .collect::<BTreeMap<String, TensorData>>(),
-        };
-        optimizer.load_state(moments, state.updates, &model)?;
+        let state = load_state(checkpoint, saved.updates, fresh)?;
         before()?;
         let mut warnings: Vec<Warning> = recovered.warning.take().into_iter().collect();
-        let best = state.progress.best;
+        let best = saved.progress.best;
         let settled = self
             .checkpoints
             .settle(&mut recovered, best.map(|best| best.step))?;
         warnings.extend(settled.warnings);
-        if let (true, Some(Best { epoch, top1, .. })) = (settled.best_is_lost, best) {
-            warnings.push(Warning::BestLost { epoch, top1 });
-            state.progress.best = None;
+        if let (true, Some(Best { epoch, value, .. })) = (settled.best_is_lost, best) {
+            let metric = T::BEST.metric;
+            warnings.push(Warning::BestLost {
+                epoch,
+                metric,
+                value,
+            });
+            saved.progress.best = None;
         }
         Ok(Restored {
-            model,
-            optimizer,
-            ema,
-            progress: state.progress,
-            log_offset: state.log_offset,
+            state,
+            progress: saved.progress,
+            log_offset: saved.log_offset,
             warnings,
         })
-    }
-
-    /// Writes what led to a non-finite number: the weights before the step, and the batches with
-    /// their files. Returns the folder.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn dump(
-        &self,
-        step: u64,
-        window: &[Batch],
-        paths: impl Fn(&Batch) -> Vec<PathBuf>,
-        model: &Model,
-    ) -> Result<PathBuf, TrainError> {
-        let folder = self.run.join(format!("nonfinite-step-{step}"));
-        fs_err::create_dir_all(&folder)?;
-        let metadata = BTreeMap::new();
-        weights::write(
-            &folder.join(MODEL),
-            &StateDict::from_model(model)?,
-            &metadata,
-        )?;
-        let mut images = StateDict::default();
-        let mut files = Vec::new();
-        for (number, batch) in window.iter().enumerate() {
-            let (height, width) = batch.size;
-            let shape = [batch.labels.len(), 3, height, width];
-            let data = TensorData::new(batch.images.clone(), shape);
-            images.insert(format!("images.{number}"), data);
-            // JSON is text: of a name that is not, what can be shown is.
-            let names = paths(batch)
-                .into_iter()
-                .map(|path| path.display().to_string());
-            files.extend(names.zip(batch.labels.iter().copied()));
-        }
-        weights::write(&folder.join("batch.safetensors"), &images, &metadata)?;
-        write_atomic(&folder.join("batch.json"), |file| {
-            Ok(serde_json::to_writer_pretty(file, &files)?)
-        })?;
-        Ok(folder)
     }
 }
 
 /// Which of a checkpoint's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weights {
-    /// Those that are trained.
+pub enum CheckpointWeights {
+    /// The trained ones.
     Trained,
     /// Their average.
     Ema,
 }
 
-/// The weights of a run's checkpoint (`last`, `best` or a checkpoint's folder) in a model.
+/// The weights of a run's checkpoint (`last`, `best` or a checkpoint's folder) in a network.
 ///
 /// # Errors
 /// If there is no such checkpoint, it is broken, belongs to another model, or has no average where that
 /// is asked for.
-pub fn load_checkpoint_model(
+pub fn load_checkpoint_model<N: Network>(
     run: &RunDir,
     which: &str,
-    weights: Weights,
-    model: Model,
-) -> Result<(Model, Option<Warning>), TrainError> {
+    weights: CheckpointWeights,
+    network: N,
+) -> Result<(N, Option<Warning>), TrainError> {
     // A bare name is one of the run's own checkpoints.
     let named = run.checkpoints().join(which);
     let which = match Which::from(Path::new(which)) {
@@ -267,32 +196,70 @@ pub fn load_checkpoint_model(
         which => which,
     };
     let (checkpoint, warning) = Checkpoints::new(run.checkpoints()).load(which)?;
-    Ok((load_model(&checkpoint, weights, model)?, warning))
+    Ok((load_network(&checkpoint, weights, network)?, warning))
 }
 
-fn load_model(
+/// A fresh state with all that a checkpoint holds.
+fn load_state<T: Task>(
     checkpoint: &Checkpoint,
-    weights: Weights,
-    model: Model,
-) -> Result<Model, TrainError> {
+    updates: u32,
+    fresh: TrainState<T>,
+) -> Result<TrainState<T>, TrainError> {
+    let network = load_network(checkpoint, CheckpointWeights::Trained, fresh.network)?;
+    let load_ema = |network| load_network(checkpoint, CheckpointWeights::Ema, network);
+    let ema = fresh.ema.map(|ema| ema.restore(load_ema)).transpose()?;
+    let moments: BTreeMap<String, TensorData> = match updates {
+        0 => BTreeMap::new(),
+        _ => weights::read(&checkpoint.file(OPTIMIZER))?
+            .into_iter()
+            .collect(),
+    };
+    let mut optimizer = fresh.optimizer;
+    optimizer.load_state(moments, updates, &network)?;
+    let mut task = fresh.task;
+    task.load_state(&|name| {
+        let name = file(name);
+        // Files that are not the checkpoint's own were not verified.
+        if !checkpoint.has(&name) {
+            let path = checkpoint.path().to_owned();
+            return Err(TrainError::NoTaskState { path, file: name });
+        }
+        Ok(weights::read(&checkpoint.file(&name))?)
+    })?;
+    Ok(TrainState {
+        network,
+        task,
+        optimizer,
+        ema,
+    })
+}
+
+fn load_network<N: Network>(
+    checkpoint: &Checkpoint,
+    weights: CheckpointWeights,
+    network: N,
+) -> Result<N, TrainError> {
     let file = match weights {
-        Weights::Trained => MODEL,
-        Weights::Ema => EMA,
+        CheckpointWeights::Trained => MODEL,
+        CheckpointWeights::Ema => EMA,
     };
     // Files that are not the checkpoint's own were not verified.
-    if weights == Weights::Ema && !checkpoint.has(EMA) {
+    if weights == CheckpointWeights::Ema && !checkpoint.has(EMA) {
         return Err(TrainError::NoEma {
             path: checkpoint.path().to_owned(),
         });
     }
-    let weights = weights::read(&checkpoint.file(file))?;
-    let (model, report) = model.load(&weights, LoadOptions::default())?;
-    let unused: Vec<&str> = report.names(Outcome::Unused).collect();
+    let (network, unused) = network.load_state_dict(&weights::read(&checkpoint.file(file))?)?;
     if unused.is_empty() {
-        return Ok(model);
+        return Ok(network);
     }
     Err(TrainError::Surplus {
         path: checkpoint.path().to_owned(),
         names: unused.join("`, `"),
     })
+}
+
+/// The file of a state dict of the task.
+fn file(name: &str) -> String {
+    format!("{name}.safetensors")
 }

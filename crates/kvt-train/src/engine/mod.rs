@@ -1,25 +1,23 @@
 //! The training loop and what it stands on, readable in one sitting:
 //!
-//! - [`Trainer`]: epochs, steps, evaluation, checkpoints. Its file is the loop.
-//! - [`evaluate()`]: the one evaluation path, for training, `kvt eval` and `kvt predict`.
-//! - [`Session`]: a validated plan becomes a run folder, data, a model and a trainer.
+//! - [`Trainer`]: epochs, updates, evaluation, checkpoints. Its file is the loop.
+//! - [`TrainState`]: what an update changes, and the update itself.
+//! - [`Session`]: a validated plan becomes a run folder, data, a network and a trainer.
 
 mod checkpoint;
-mod error;
-mod evaluate;
+mod dump;
 mod model;
 mod progress;
 mod recorder;
 mod session;
-mod splits;
 mod trainer;
+mod update;
 
-pub use checkpoint::{Checkpointer, DataState, Restored, Weights, load_checkpoint_model};
-pub use error::TrainError;
-pub use evaluate::{Evaluation, evaluate, predict_batch};
-pub use model::{Head, build_model, check_classes, model_config, start_from};
-pub use progress::{Best, EpochSums, LogSums, Position, Progress};
+pub use crate::error::TrainError;
+pub use checkpoint::{CheckpointWeights, Checkpointer, Restored, load_checkpoint_model};
+pub use model::{HeadReset, build_model, check_classes, model_config, start_from};
+pub use progress::{Best, EpochSums, LogSums, Progress};
 pub use recorder::Recorder;
-pub use session::{Amount, Session, Start, load_plan};
-pub use splits::{Splits, class_order, ensure_data, eval_batches, eval_transform, image_limits};
+pub use session::{Session, Start, Workload, load_plan};
 pub use trainer::{End, Trainer};
+pub use update::{TrainState, Update, UpdateError, UpdateSettings};

@@ -9,12 +9,12 @@ use kvt_models::weights::{self, LoadReport, WeightsError};
 use kvt_models::{Model, ModelConfig, ModelOverrides};
 use kvt_ops::Key;
 
-use super::{Splits, TrainError};
+use super::TrainError;
 use crate::config::{
     AttentionKind, ImplementationSetting, InitPlan, ModelPlan, NeighborsSetting, Plan,
     SelectionSetting,
 };
-use crate::data::ImageFolder;
+use crate::data::{ImageFolder, Splits};
 
 /// The model of a plan, with the number of classes of the data where the plan names none.
 ///
@@ -123,12 +123,12 @@ pub fn build_model(
     Ok(config.init(device, Key::new(plan.seed).named("init"))?)
 }
 
-/// What [`start_from`] makes of the classification head.
+/// Whether [`start_from`] may leave the classification head as initialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Head {
-    /// It must fit.
-    Kept,
-    /// It stays as initialised if `init.reset_head` says so.
+pub enum HeadReset {
+    /// No: it must fit.
+    Never,
+    /// If `init.reset_head` says so.
     AsPlanned,
 }
 
@@ -138,14 +138,14 @@ pub enum Head {
 /// If the weights cannot be read or do not fit.
 pub fn start_from(
     plan: &InitPlan,
-    head: Head,
+    head: HeadReset,
     model: Model,
 ) -> Result<(Model, Option<LoadReport>), TrainError> {
     let Some(path) = &plan.weights else {
         return Ok((model, None));
     };
     let options = LoadOptions {
-        reset_head: head == Head::AsPlanned && plan.reset_head,
+        reset_head: head == HeadReset::AsPlanned && plan.reset_head,
         ..LoadOptions::default()
     };
     match model.load(&weights::read(path)?, options) {
@@ -157,7 +157,7 @@ pub fn start_from(
                     WeightsError::Incompatible {
                         only_head: true, ..
                     },
-                    Head::AsPlanned,
+                    HeadReset::AsPlanned,
                 ) => {
                     " (only the classification head does not fit: `init.reset_head = true` starts with a new one)"
                 }

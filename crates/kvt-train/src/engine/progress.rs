@@ -2,16 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A place between two micro-batches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Position {
-    /// The epoch, from 0.
-    pub epoch: u32,
-    /// Micro-batches of it already trained on.
-    pub batch: usize,
-    /// Optimizer updates since the start.
-    pub step: u64,
-}
+use crate::recipe::Position;
 
 /// The best evaluation so far.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,8 +12,10 @@ pub struct Best {
     /// Optimizer updates before it. Checkpoints of kvt 0.1.0 lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
-    /// Its top-1 accuracy in percent.
-    pub top1: f64,
+    /// Its value of the task's metric, [`Task::BEST`](crate::task::Task::BEST). Checkpoints of before tasks call it `top1`,
+    /// which is a classifier's.
+    #[serde(alias = "top1")]
+    pub value: f64,
 }
 
 /// Sums over the updates of the running epoch.
@@ -82,4 +75,30 @@ pub struct Progress {
     /// Whether the updates of an epoch (or of the run) are done, and what follows them is not.
     #[serde(default)]
     pub concluding: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// As classifiers wrote it before there were tasks, and kvt 0.1.0 before that.
+    #[test]
+    fn the_best_of_older_versions_is_read() {
+        for (text, step) in [
+            (r#"{"epoch": 2, "step": 8, "top1": 12.5}"#, Some(8)),
+            (r#"{"epoch": 2, "top1": 12.5}"#, None),
+        ] {
+            let best: Best = serde_json::from_str(text).unwrap();
+            let expected = Best {
+                epoch: 2,
+                step,
+                value: 12.5,
+            };
+            assert_eq!(best, expected);
+            let again = serde_json::to_string(&best).unwrap();
+            assert_eq!(serde_json::from_str::<Best>(&again).unwrap(), expected);
+        }
+    }
 }

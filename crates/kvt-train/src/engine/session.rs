@@ -1,32 +1,34 @@
-//! From a validated plan to a trained run: folder, data, device, model, optimizer, loop.
+//! From a validated plan to a trained run: folder, data, device, network, optimizer, loop.
 
+mod resume;
 mod start;
+mod state;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use kvt_models::weights::Outcome;
-use kvt_models::{Model, ModelConfig};
+use kvt_models::ModelConfig;
 
 use self::start::{compare_with_started, environment, open_splits, record_start};
-use super::checkpoint::{Checkpointer, Restored};
-use super::model::{Head, build_model, for_data, model_config, start_from};
+use self::state::{fresh_state, state_of};
+use super::checkpoint::Checkpointer;
+use super::model::{build_model, for_data, model_config};
 use super::progress::Progress;
-use super::{End, Recorder, Splits, TrainError, Trainer};
+use super::{End, Recorder, TrainError, TrainState, Trainer};
 use crate::config::{Document, Plan};
-use crate::device::{self, Found};
-use crate::recipe::{AdamW, AdamWConfig, Ema, Schedule};
-use crate::run::{Event, Listener, Note, RunDir, RunError, Topic, Warning, Which, read_log};
+use crate::data::Splits;
+use crate::device::{self, ResolvedDevice};
+use crate::recipe::{Schedule, scaled_lr};
+use crate::run::{Event, Listener, Note, RunDir, Topic, Warning, Which};
+use crate::task::Classify;
 
 /// A run that is ready to train.
 pub struct Session {
     plan: Plan,
     run: RunDir,
     splits: Splits,
-    device: Found,
-    model: Model,
-    optimizer: AdamW,
-    ema: Option<Ema>,
+    device: ResolvedDevice,
+    state: TrainState<Classify>,
     schedule: Schedule,
     progress: Progress,
     /// Log bytes and steps of the checkpoint it goes on from; both 0 if there was none.
@@ -50,7 +52,7 @@ impl Start<'_> {
 
 /// How much work a run is, for progress bars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Amount {
+pub struct Workload {
     /// Updates already made.
     pub done: u64,
     /// Updates in all.
@@ -92,11 +94,10 @@ impl Session {
         notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
         let config = for_data(&plan, &splits)?;
         let autodiff = device.device.clone().autodiff();
-        let model = build_model(&plan, &config, &autodiff)?;
-        let model = match resume {
+        let state = match resume {
             // A checkpoint follows.
-            true => model,
-            false => started_model(&plan, model, &mut notes)?,
+            true => state_of(&plan, build_model(&plan, &config, &autodiff)?),
+            false => fresh_state(&plan, &config, &autodiff, &mut notes)?,
         };
 
         // Before the folder is locked: `git` is asked, and the child that becomes it holds every lock for a moment,
@@ -107,36 +108,32 @@ impl Session {
             record_start(&run, &plan, &splits, &environment, &mut notes)?;
         }
 
-        let optimizer = AdamW::new(adamw(&plan), &model);
-        let steps_per_epoch = steps_per_epoch(&plan, &splits);
+        let images = plan.train.batch_size * plan.train.accumulate;
         let mut session = Self {
             schedule: Schedule::new(
                 plan.schedule.clone(),
-                scaled_lr(&plan),
-                steps_per_epoch,
+                scaled_lr(plan.optim.lr, plan.optim.lr_batch, images),
+                steps_per_epoch(&plan, &splits),
                 plan.train.epochs,
             ),
-            ema: ema(&plan, &model),
             plan,
             run,
             splits,
             device,
-            model,
-            optimizer,
+            state,
             progress: Progress::default(),
             resumed: None,
             notes,
         };
         if let Start::Resume(which) = start {
-            match session.restore(which) {
+            let (restored, class_list) = match (session.restored(which), class_list) {
                 // Other classes say more of the data than other numbers of images.
-                Err(TrainError::DataChanged { .. })
-                    if matches!(class_list, Some(TrainError::Data(_))) =>
-                {
-                    return class_list.map_or(Ok(session), Err);
+                (Err(TrainError::DataChanged { .. }), Some(error @ TrainError::Data(_))) => {
+                    return Err(error);
                 }
-                restored => restored?,
-            }
+                both => both,
+            };
+            session = restored?;
             if let Some(error) = class_list {
                 session.warn(&Warning::ClassList {
                     path: session.run.classes(),
@@ -156,81 +153,6 @@ impl Session {
         Ok(session)
     }
 
-    fn restore(&mut self, which: Which<'_>) -> Result<(), TrainError> {
-        let optimizer = AdamW::new(adamw(&self.plan), &self.model);
-        let checkpoints = self.checkpointer();
-        // The steps after a chosen checkpoint are cut off the log.
-        let keep_log = || match which {
-            Which::Last => Ok(()),
-            _ => self.run.copy_log(),
-        };
-        let (model, ema) = (self.model.clone(), self.ema.take());
-        match checkpoints.restore(which, model, optimizer, ema, keep_log) {
-            Ok(Restored {
-                model,
-                optimizer,
-                ema,
-                progress,
-                log_offset,
-                warnings,
-            }) => {
-                let step = progress.position.step;
-                let message = match progress.position.epoch {
-                    epoch if epoch < self.plan.train.epochs => {
-                        format!("resumed in epoch {}, after step {step}", epoch + 1)
-                    }
-                    epoch => format!("all {epoch} epochs are done"),
-                };
-                self.notes.push(Note::new(step, Topic::Resume, message));
-                self.model = model;
-                self.optimizer = optimizer;
-                self.ema = ema;
-                self.progress = progress;
-                self.resumed = Some((log_offset, step));
-                warnings.iter().for_each(|warning| self.warn(warning));
-                Ok(())
-            }
-            // Killed before its first checkpoint: there is nothing to lose by starting over.
-            Err(TrainError::Run(RunError::NoCheckpoint { .. })) if which == Which::Last => {
-                self.start_over()
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn start_over(&mut self) -> Result<(), TrainError> {
-        let logged = match self.run.log() {
-            log if log.exists() => read_log(&log)?.events,
-            _ => Vec::new(),
-        };
-        let finished = |last: u32| {
-            logged.iter().any(|event| match event {
-                Event::Epoch(epoch) => epoch.epoch >= last,
-                _ => false,
-            })
-        };
-        // The last epoch is logged after it was saved, so somebody has removed its checkpoint.
-        if finished(self.plan.train.epochs - 1) {
-            return Err(TrainError::Run(RunError::CheckpointsGone {
-                path: self.run.path().to_owned(),
-            }));
-        }
-        let mut message = "no checkpoint yet: starting from the beginning".to_owned();
-        if finished(0)
-            && let Some(kept) = self.run.set_log_aside()?
-        {
-            message = format!("{message}; the log so far is kept as `{}`", kept.display());
-        }
-        let device = self.device.device.clone().autodiff();
-        let model = build_model(&self.plan, &self.model.config(), &device)?;
-        self.model = started_model(&self.plan, model, &mut self.notes)?;
-        self.optimizer = AdamW::new(adamw(&self.plan), &self.model);
-        self.ema = ema(&self.plan, &self.model);
-        self.resumed = Some((0, 0));
-        self.notes.push(Note::new(0, Topic::Resume, message));
-        Ok(())
-    }
-
     fn checkpointer(&self) -> Checkpointer {
         let keep_last = self.plan.checkpoint.keep_last;
         Checkpointer::new(&self.run, self.splits.state(), keep_last)
@@ -248,21 +170,21 @@ impl Session {
     }
 
     /// The device it runs on.
-    pub fn device(&self) -> &Found {
+    pub fn device(&self) -> &ResolvedDevice {
         &self.device
     }
 
     /// The model's configuration.
     pub fn model_config(&self) -> ModelConfig {
-        self.model.config()
+        self.state.network.config()
     }
 
     /// How much work there is.
-    pub fn amount(&self) -> Amount {
+    pub fn workload(&self) -> Workload {
         let plan = &self.plan.train;
         let steps_per_epoch = steps_per_epoch(&self.plan, &self.splits);
         let steps = steps_per_epoch * u64::from(plan.epochs);
-        Amount {
+        Workload {
             done: self.progress.position.step,
             steps: plan.max_steps.map_or(steps, |max| max.min(steps)),
             steps_per_epoch,
@@ -291,9 +213,7 @@ impl Session {
             plan: &self.plan,
             splits: &self.splits,
             device: self.device.device.clone().autodiff(),
-            model: self.model,
-            optimizer: self.optimizer,
-            ema: self.ema,
+            state: self.state,
             schedule: self.schedule,
             progress: self.progress,
             checkpoints,
@@ -326,41 +246,4 @@ pub fn load_plan(path: &Path, overrides: &[String]) -> Result<Plan, TrainError> 
 fn steps_per_epoch(plan: &Plan, splits: &Splits) -> u64 {
     let batches = splits.train_batch_count(plan);
     batches.div_ceil(plan.train.accumulate) as u64
-}
-
-/// The learning rate after warm-up: `lr * images per update / lr_batch`.
-fn scaled_lr(plan: &Plan) -> f64 {
-    let images = plan.train.batch_size * plan.train.accumulate;
-    match plan.optim.lr_batch {
-        0 => plan.optim.lr,
-        batch => plan.optim.lr * images as f64 / batch as f64,
-    }
-}
-
-fn adamw(plan: &Plan) -> AdamWConfig {
-    AdamWConfig {
-        betas: plan.optim.betas.into(),
-        eps: plan.optim.eps,
-        weight_decay: plan.optim.weight_decay,
-    }
-}
-
-/// A new model with the weights that the plan names; a note says what became of them.
-fn started_model(plan: &Plan, model: Model, notes: &mut Vec<Note>) -> Result<Model, TrainError> {
-    let (model, report) = start_from(&plan.init, Head::AsPlanned, model)?;
-    if let (Some(path), Some(report)) = (&plan.init.weights, report) {
-        let topic = match report.names(Outcome::Unused).next() {
-            Some(_) => Topic::Warning,
-            None => Topic::Start,
-        };
-        let message = format!("weights of `{}`: {}", path.display(), report.summary());
-        notes.push(Note::new(0, topic, message));
-    }
-    Ok(model)
-}
-
-/// The average that a plan asks for, starting from a model's weights.
-fn ema(plan: &Plan, model: &Model) -> Option<Ema> {
-    let decay = plan.ema.decay;
-    (decay > 0.0).then(|| Ema::new(decay, model))
 }

@@ -1,23 +1,23 @@
-//! The loop: `batch -> loss -> gradients -> clip -> optimizer -> ema -> event`, epoch by epoch.
+//! The loop: `batch -> loss -> gradients -> clip -> optimizer -> ema -> event`, epoch by epoch. What is trained and how it
+//! is judged is the [`Task`]'s; one update is [`TrainState::update`].
 
+mod evaluation;
 mod reports;
+mod saving;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
-use kvt_models::Model;
-use kvt_ops::{Key, Phase};
+use burn::tensor::Device;
 
 use super::checkpoint::Checkpointer;
-use super::evaluate::{evaluate, upload};
-use super::progress::{Best, EpochSums, Progress};
-use super::{Evaluation, Recorder, Splits, TrainError};
+use super::progress::{EpochSums, Progress};
+use super::{Recorder, TrainError, TrainState, Update, UpdateError, UpdateSettings};
 use crate::config::Plan;
-use crate::data::{Batch, Loader};
-use crate::recipe::{Accumulator, AdamW, Ema, Gradients, Schedule, cross_entropy, smooth_targets};
-use crate::run::{EvalRecord, Listener, Stage, Topic};
+use crate::data::{Batch, Loader, Splits};
+use crate::recipe::Schedule;
+use crate::run::{Stage, Topic};
+use crate::task::Task;
 
 /// Why the loop returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,20 +28,16 @@ pub enum End {
     Stopped,
 }
 
-/// Everything that training changes, and what it reads.
-pub struct Trainer<'a, 'r> {
+/// A run on its way: what it reads, what it changes, who hears of it.
+pub struct Trainer<'a, 'r, T: Task> {
     /// The validated plan.
     pub plan: &'a Plan,
     /// Where images come from.
     pub splits: &'a Splits,
     /// The device, with autodiff.
     pub device: Device,
-    /// The weights.
-    pub model: Model,
-    /// The optimizer and its moments.
-    pub optimizer: AdamW,
-    /// The average of the weights, if the plan asks for one.
-    pub ema: Option<Ema>,
+    /// What updates change: the weights and all that follows them.
+    pub state: TrainState<T>,
     /// The learning rate.
     pub schedule: Schedule,
     /// How far the run is.
@@ -56,15 +52,7 @@ pub struct Trainer<'a, 'r> {
     pub stop: &'a AtomicBool,
 }
 
-/// One optimizer update: some micro-batches and what came of them.
-struct Update {
-    loss: f64,
-    grad_norm: f64,
-    lr: f64,
-    images: usize,
-}
-
-impl Trainer<'_, '_> {
+impl<T: Task> Trainer<'_, '_, T> {
     /// Trains to the end of the plan, or until asked to stop. The state is saved on return, and also before an error
     /// of the data, which somebody may mend and then go on.
     ///
@@ -102,21 +90,20 @@ impl Trainer<'_, '_> {
 
     /// The updates of one epoch, or what is left of them. `false` if it was asked to stop within.
     fn train_epoch(&mut self) -> Result<bool, TrainError> {
-        let epoch = self.progress.position.epoch;
-        let mut loader =
-            self.splits
-                .train_batches(self.plan, epoch, self.progress.position.batch)?;
+        let mut loader = self.batches()?;
         while !self.out_of_steps() {
             if self.is_stopped() {
                 return Ok(false);
             }
             let start = Instant::now();
-            let (batches, data_wait) = self.next_window(&mut loader)?;
-            if batches.is_empty() {
+            let (micro_batches, data_wait) = self.next_micro_batches(&mut loader)?;
+            if micro_batches.is_empty() {
                 break;
             }
-            let count = batches.len();
-            let update = self.update(&batches)?;
+            let count = micro_batches.len();
+            let position = self.progress.position;
+            let lr = self.schedule.lr(position.step, position.epoch);
+            let update = self.update(micro_batches, lr)?;
 
             let position = &mut self.progress.position;
             position.step += 1;
@@ -126,8 +113,8 @@ impl Trainer<'_, '_> {
             sums.loss += update.loss * update.images as f64;
             sums.images += update.images as u64;
             sums.seconds += seconds;
-            sums.lr = update.lr;
-            self.report_step(&update, seconds, data_wait)?;
+            sums.lr = lr;
+            self.report_step(&update, lr, seconds, data_wait)?;
             let position = self.progress.position;
             if due(position.step, self.plan.checkpoint.every_steps) {
                 let count = self.splits.train_batch_count(self.plan);
@@ -178,190 +165,54 @@ impl Trainer<'_, '_> {
         Ok(true)
     }
 
+    /// The batches of the running epoch, from the present one on.
+    fn batches(&self) -> Result<Loader<T::Target>, TrainError> {
+        let position = self.progress.position;
+        let (epoch, batch) = (position.epoch, position.batch);
+        let target = T::target;
+        Ok(self.splits.train_batches(self.plan, target, epoch, batch)?)
+    }
+
     /// The micro-batches of the next update, and the seconds spent waiting for them.
-    fn next_window(&mut self, loader: &mut Loader) -> Result<(Vec<Batch>, f64), TrainError> {
+    fn next_micro_batches(
+        &mut self,
+        loader: &mut Loader<T::Target>,
+    ) -> Result<(Vec<Batch<T::Target>>, f64), TrainError> {
         let start = Instant::now();
         let known = loader.skipped().len();
-        let window: Result<Vec<Batch>, _> = loader.take(self.plan.train.accumulate).collect();
+        let batches: Result<Vec<_>, _> = loader.take(self.plan.train.accumulate).collect();
         let waited = start.elapsed().as_secs_f64();
-        self.report_skipped(loader, known)?;
-        Ok((window?, waited))
+        self.report_skipped(loader.skipped(), known)?;
+        Ok((batches?, waited))
     }
 
-    /// Forward, backward, and one step of the optimizer.
-    fn update(&mut self, window: &[Batch]) -> Result<Update, TrainError> {
-        let position = self.progress.position;
-        let key = Key::new(self.plan.seed)
-            .named("forward")
-            .child(position.epoch.into());
-        let lr = self.schedule.lr(position.step, position.epoch);
-        let mut accumulator = Accumulator::default();
-        let mut losses = Vec::with_capacity(window.len());
-        let images: usize = window.iter().map(|batch| batch.labels.len()).sum();
-        for (index, batch) in window.iter().enumerate() {
-            let phase = Phase::Train(key.child((position.batch + index) as u64));
-            let loss = self.loss(batch, phase);
-            let gradients = Gradients::take(loss.backward(), &self.model);
-            accumulator.add(gradients, batch.labels.len());
-            losses.push(loss.inner() * (batch.labels.len() as f64 / images as f64));
-        }
-        let gradients = accumulator.finish();
-        let norm = gradients.as_ref().and_then(Gradients::norm);
-        let (Some(gradients), Some(norm)) = (gradients, norm) else {
-            return Err(TrainError::Execution(
-                "no parameter got a gradient".to_owned(),
-            ));
-        };
-        losses.push(norm);
-        // The one place where the host waits for the device.
-        let values = read(Tensor::cat(losses, 0))?;
-        let (grad_norm, losses) = match values.split_last() {
-            Some((norm, losses)) => (*norm, losses),
-            None => (f64::NAN, &[][..]),
-        };
-        let loss = losses.iter().sum();
-        let update = Update {
-            loss,
-            grad_norm,
+    /// One update of the weights.
+    fn update(
+        &mut self,
+        micro_batches: Vec<Batch<T::Target>>,
+        lr: f64,
+    ) -> Result<Update, TrainError> {
+        let settings = UpdateSettings {
+            seed: self.plan.seed,
             lr,
-            images,
+            clip_norm: self.plan.optim.clip_norm,
+            ema_decay: self.plan.ema.decay,
         };
-        if !(loss.is_finite() && grad_norm.is_finite()) {
-            return Err(self.dump(window, &update));
-        }
-        let gradients = match self.plan.optim.clip_norm {
-            max if max > 0.0 => gradients.clip(grad_norm, max),
-            _ => gradients,
-        };
-        let model = self.model.clone();
-        self.saved = false;
-        self.model = self.optimizer.step(model, gradients, lr);
-        self.ema = self.ema.take().map(|ema| ema.update(&self.model));
-        Ok(update)
-    }
-
-    /// The mean loss of a micro-batch.
-    fn loss(&self, batch: &Batch, phase: Phase) -> Tensor<1> {
-        let images = upload(batch, &self.device);
-        let logits = self.model.forward(images, phase);
-        let classes = logits.dims()[1];
-        let smoothing = self.plan.loss.label_smoothing;
-        let targets = smooth_targets(&batch.labels, classes, smoothing, &self.device);
-        cross_entropy(logits, targets)
-    }
-
-    /// Evaluates on the validation split, the average of the weights too; whether the weights
-    /// themselves are the best so far. `None` if it was asked to stop within.
-    fn evaluate(&mut self) -> Result<Option<bool>, TrainError> {
-        let position = self.progress.position;
-        let mut loader = self.splits.val_batches(self.plan)?;
-        let evaluation = self.pass(&self.model.valid(), &mut loader);
-        self.report_skipped(&loader, 0)?;
-        let Some(evaluation) = evaluation? else {
-            return Ok(None);
-        };
-        let loss = evaluation.loss();
-        if !loss.is_finite() {
-            return Err(TrainError::Diverged {
-                step: position.step,
-                loss,
-            });
-        }
-        let average = match &self.ema {
-            Some(ema) => {
-                // The unreadable images are those of the pass before, where they were reported.
-                let mut loader = self.splits.val_batches(self.plan)?;
-                match self.pass(ema.model(), &mut loader)? {
-                    Some(average) => Some(average),
-                    None => return Ok(None),
-                }
+        let count = micro_batches.len();
+        let images = micro_batches.iter().map(Batch::len).sum();
+        // One after the other: only the micro-batch at work is on the device.
+        let uploads = micro_batches
+            .into_iter()
+            .map(|batch| batch.upload(&self.device));
+        let at = self.progress.position;
+        match self.state.update(uploads, images, at, settings) {
+            Ok(update) => {
+                self.saved = false;
+                Ok(update)
             }
-            None => None,
-        };
-        self.report_eval(EvalRecord::VAL, &evaluation)?;
-        if let Some(average) = average {
-            self.report_eval(EvalRecord::VAL_EMA, &average)?;
-        }
-        let top1 = evaluation.top1_percent();
-        let improved = self.progress.best.is_none_or(|best| top1 > best.top1);
-        if improved {
-            self.progress.best = Some(Best {
-                epoch: position.epoch,
-                step: Some(position.step),
-                top1,
-            });
-        }
-        Ok(Some(improved))
-    }
-
-    /// One pass over a split; `None` if it was asked to stop within.
-    fn pass(&self, model: &Model, loader: &mut Loader) -> Result<Option<Evaluation>, TrainError> {
-        let batches = loader.take_while(|_| !self.is_stopped());
-        let evaluation = evaluate(model, batches, &self.device, |_| {});
-        if self.is_stopped() {
-            return Ok(None);
-        }
-        evaluation.map(Some)
-    }
-
-    fn save(&mut self, stage: Stage, best: bool) -> Result<(), TrainError> {
-        self.recorder.sync()?;
-        let warnings = self.checkpoints.save(
-            &self.model,
-            &self.optimizer,
-            self.ema.as_ref(),
-            &self.progress,
-            self.recorder,
-            (stage, best),
-        )?;
-        self.saved = true;
-        for warning in warnings {
-            self.note(Topic::Warning, warning.to_string())?;
-        }
-        Ok(())
-    }
-
-    /// What a checkpoint of the state as it is now would be.
-    fn stage(&self) -> Stage {
-        if self.progress.concluding {
-            Stage::BeforeEval
-        } else {
-            Stage::Done
-        }
-    }
-
-    /// Saves the state before an error ends the run. The error stays the first thing that is said.
-    fn save_before(&mut self, error: TrainError) -> TrainError {
-        // Mending the data may change the sizes of files.
-        self.checkpoints.forget_sizes();
-        let saved = self.save(self.stage(), false);
-        TrainError::Stopped {
-            step: self.progress.position.step,
-            saved: match saved {
-                Ok(()) => "is saved; `--resume` goes on from there".to_owned(),
-                Err(error) => format!("could not be saved ({error})"),
-            },
-            cause: Box::new(error),
-        }
-    }
-
-    fn dump(&self, window: &[Batch], update: &Update) -> TrainError {
-        let position = self.progress.position;
-        let step = position.step + 1;
-        let paths = |batch: &Batch| self.splits.train_paths(&batch.indices);
-        let dump = match self.checkpoints.dump(step, window, paths, &self.model) {
-            Ok(folder) => format!(
-                "the batch and the weights before it are in `{}`",
-                folder.display()
-            ),
-            Err(error) => format!("the batch and the weights before it could not be kept: {error}"),
-        };
-        TrainError::NotFinite {
-            step,
-            epoch: position.epoch,
-            loss: update.loss,
-            grad_norm: update.grad_norm,
-            dump,
+            Err(UpdateError::NotFinite(update)) => Err(self.not_finite(&update, count)),
+            Err(UpdateError::Execution(reason)) => Err(TrainError::Execution(reason)),
+            Err(error @ UpdateError::NoGradient) => Err(TrainError::Execution(error.to_string())),
         }
     }
 
@@ -381,13 +232,4 @@ impl Trainer<'_, '_> {
 fn due(count: impl Into<u64>, every: impl Into<u64>) -> bool {
     let (count, every) = (count.into(), every.into());
     every > 0 && count.is_multiple_of(every)
-}
-
-fn read(values: Tensor<1>) -> Result<Vec<f64>, TrainError> {
-    let data = values
-        .try_into_data()
-        .map_err(|e| TrainError::Execution(e.to_string()))?;
-    data.convert::<f64>()
-        .try_to_vec()
-        .map_err(|e| TrainError::Execution(format!("{e:?}")))
 }

@@ -2,17 +2,17 @@
 
 /// How many images of a batch were classified right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hits {
+pub struct Correct {
     /// The label scores highest.
     pub top1: usize,
     /// The label is among the five highest scores (or all, with fewer classes).
     pub top5: usize,
 }
 
-/// Counts hits in `logits` `[images, classes]`, row by row. Of equal logits the lower class ranks
-/// first, so that a constant output scores as one guess and not as all of them. A NaN row never hits.
-pub fn hits(logits: &[f32], labels: &[u32], classes: usize) -> Hits {
-    let mut hits = Hits::default();
+/// Counts the correct rows of `logits` `[images, classes]`, row by row. Of equal logits the lower class ranks
+/// first, so that a constant output scores as one guess and not as all of them. A NaN row is never correct.
+pub fn correct(logits: &[f32], labels: &[u32], classes: usize) -> Correct {
+    let mut correct = Correct::default();
     for (row, &label) in logits.chunks_exact(classes).zip(labels) {
         let label = label as usize;
         let Some(&score) = row.get(label) else {
@@ -26,10 +26,10 @@ pub fn hits(logits: &[f32], labels: &[u32], classes: usize) -> Hits {
             .enumerate()
             .filter(|&(class, &x)| x > score || (x == score && class < label))
             .count();
-        hits.top1 += usize::from(better < 1);
-        hits.top5 += usize::from(better < 5);
+        correct.top1 += usize::from(better < 1);
+        correct.top5 += usize::from(better < 5);
     }
-    hits
+    correct
 }
 
 #[cfg(test)]
@@ -40,10 +40,14 @@ mod tests {
     fn by_hand() {
         let row = [0.1, 0.9, 0.3, 0.2, 0.8, 0.7, -1.0];
         for (label, top1, top5) in [(1, 1, 1), (4, 0, 1), (3, 0, 1), (0, 0, 0), (6, 0, 0)] {
-            assert_eq!(hits(&row, &[label], 7), Hits { top1, top5 }, "{label}");
+            assert_eq!(
+                correct(&row, &[label], 7),
+                Correct { top1, top5 },
+                "{label}"
+            );
         }
         let both = [row, row].concat();
-        assert_eq!(hits(&both, &[1, 4], 7), Hits { top1: 1, top5: 2 });
+        assert_eq!(correct(&both, &[1, 4], 7), Correct { top1: 1, top5: 2 });
     }
 
     #[test]
@@ -51,12 +55,18 @@ mod tests {
         let constant = [0.5; 70];
         let labels: Vec<u32> = (0..7).collect();
         // One row per label: chance, not 100 %.
-        assert_eq!(hits(&constant[..49], &labels, 7), Hits { top1: 1, top5: 5 });
-        assert_eq!(hits(&[f32::NAN; 7], &[0], 7), Hits::default());
+        assert_eq!(
+            correct(&constant[..49], &labels, 7),
+            Correct { top1: 1, top5: 5 }
+        );
+        assert_eq!(correct(&[f32::NAN; 7], &[0], 7), Correct::default());
     }
 
     #[test]
     fn fewer_than_five_classes() {
-        assert_eq!(hits(&[3.0, 2.0, 1.0], &[2], 3), Hits { top1: 0, top5: 1 });
+        assert_eq!(
+            correct(&[3.0, 2.0, 1.0], &[2], 3),
+            Correct { top1: 0, top5: 1 }
+        );
     }
 }

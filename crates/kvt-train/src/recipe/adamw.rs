@@ -1,18 +1,18 @@
 //! AdamW (Loshchilov & Hutter, Decoupled Weight Decay Regularization, 2019) in PyTorch's order of
-//! operations, over the parameters of a model by name.
+//! operations, over the parameters of a network by name.
 //!
-//! Its state is plain: two flat tensors per parameter, saved under the parameter's timm name. So a
-//! checkpoint does not depend on internal ids, and loading puts the state where the model is.
+//! Its state is plain: two flat tensors per parameter, saved under the parameter's name. So a
+//! checkpoint does not depend on internal ids, and loading puts the state where the network is.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use burn::module::{Module, ModuleMapper, Param, ParamId};
-use burn::tensor::{Tensor, TensorData};
-use kvt_models::{Model, Parameter};
+use burn::tensor::{Device, Tensor, TensorData};
+use kvt_models::Parameter;
 use kvt_ops::{AdamWStep, adamw};
 
-use super::Gradients;
 use super::gradients::flat;
+use super::{Gradients, Network};
 
 /// The constants of the optimizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct AdamWConfig {
     pub weight_decay: f64,
 }
 
-/// An optimizer state that does not belong to the model.
+/// An optimizer state that does not belong to the network.
 #[derive(Debug, thiserror::Error)]
 pub enum AdamWError {
     /// A moment is missing or has another size.
@@ -37,6 +37,12 @@ pub enum AdamWError {
         name: String,
         /// Its expected number of values.
         expected: usize,
+    },
+    /// The number of a parameter's updates is none.
+    #[error("`{name}` of the optimizer state is not one count of updates")]
+    Count {
+        /// Name of the count.
+        name: String,
     },
 }
 
@@ -50,22 +56,25 @@ pub struct AdamW {
     updates: u32,
 }
 
+/// The state of a parameter, under PyTorch's names.
 #[derive(Clone, Debug)]
 struct Moments {
     exp_avg: Tensor<1>,
     exp_avg_sq: Tensor<1>,
+    /// Updates of this parameter. Those that it was left out of do not count.
+    step: u32,
 }
 
 impl AdamW {
-    /// An optimizer for a model, without any moments yet.
+    /// An optimizer for a network, without any moments yet.
     ///
-    /// As in timm, neither tensors of rank 1 (biases, norms) nor what the model excludes (position
-    /// embeddings, class tokens) decay.
-    pub fn new(config: AdamWConfig, model: &Model) -> Self {
-        let parameters = model.parameters();
+    /// What decays is the network's choice; with timm neither tensors of rank 1 (biases, norms) nor what the model
+    /// excludes (position embeddings, class tokens).
+    pub fn new(config: AdamWConfig, network: &impl Network) -> Self {
+        let parameters = network.parameters();
         let decayed = parameters
             .iter()
-            .filter(|parameter| model.decays(parameter))
+            .filter(|parameter| network.decays(parameter))
             .map(|p| p.id)
             .collect();
         Self {
@@ -77,22 +86,29 @@ impl AdamW {
         }
     }
 
-    /// One update: the model with new weights.
-    pub fn step(&mut self, model: Model, gradients: Gradients, lr: f64) -> Model {
+    /// One update: the network with new weights. A parameter without a gradient stays as it is, and so does its state.
+    pub fn step<N: Module>(&mut self, network: N, gradients: Gradients, lr: f64) -> N {
         self.updates += 1;
-        let mut update = Update {
+        let mut step = StepMapper {
             lr,
             optimizer: self,
             gradients,
         };
-        model.map(&mut update)
+        network.map(&mut step)
     }
 
-    /// Moments by name (`exp_avg.<parameter>`, `exp_avg_sq.<parameter>`), and the update count.
+    /// Moments by name (`exp_avg.<parameter>`, `exp_avg_sq.<parameter>`), and the number of updates. A parameter that was
+    /// left out of some of them has its own number, `step.<parameter>`.
     pub fn state(&self) -> (BTreeMap<String, TensorData>, u32) {
         let mut state = BTreeMap::new();
         for Parameter { name, id, .. } in &self.parameters {
-            if let Some(moments) = self.moments.get(id) {
+            let moments = self.moments.get(id);
+            let step = moments.map_or(0, |moments| moments.step);
+            if step != self.updates {
+                let step = TensorData::new(vec![i64::from(step)], [1]);
+                state.insert(format!("step.{name}"), step);
+            }
+            if let Some(moments) = moments {
                 state.insert(format!("exp_avg.{name}"), moments.exp_avg.to_data());
                 state.insert(format!("exp_avg_sq.{name}"), moments.exp_avg_sq.to_data());
             }
@@ -100,7 +116,7 @@ impl AdamW {
         (state, self.updates)
     }
 
-    /// Puts back what [`Self::state`] gave.
+    /// Puts back what [`Self::state`] gave, on the network's device.
     ///
     /// # Errors
     /// If a moment is missing or has another size.
@@ -108,33 +124,33 @@ impl AdamW {
         &mut self,
         mut state: BTreeMap<String, TensorData>,
         updates: u32,
-        model: &Model,
+        network: &impl Module,
     ) -> Result<(), AdamWError> {
         self.updates = updates;
-        if updates == 0 {
+        let Some(device) = network.devices().into_iter().next().map(Device::inner) else {
             return Ok(());
-        }
-        let device = model
-            .devices()
-            .into_iter()
-            .next()
-            .map(burn::tensor::Device::inner);
-        let Some(device) = device else {
-            return Ok(());
-        };
-        let mut take = |name: String, expected: usize| match state.remove(&name) {
-            Some(data) if data.num_elements() == expected => {
-                Ok(Tensor::<1>::from_data(data, &device))
-            }
-            _ => Err(AdamWError::Moment { name, expected }),
         };
         for Parameter { name, id, shape } in &self.parameters {
-            let elements = shape.iter().product();
-            let exp_avg = take(format!("exp_avg.{name}"), elements)?;
-            let exp_avg_sq = take(format!("exp_avg_sq.{name}"), elements)?;
+            let step = match state.remove(&format!("step.{name}")) {
+                Some(step) => count(&step).ok_or_else(|| AdamWError::Count {
+                    name: format!("step.{name}"),
+                })?,
+                None => updates,
+            };
+            if step == 0 {
+                continue;
+            }
+            let expected = shape.iter().product();
+            let mut take = |name: String| match state.remove(&name) {
+                Some(data) if data.num_elements() == expected => {
+                    Ok(Tensor::<1>::from_data(data, &device))
+                }
+                _ => Err(AdamWError::Moment { name, expected }),
+            };
             let moments = Moments {
-                exp_avg,
-                exp_avg_sq,
+                exp_avg: take(format!("exp_avg.{name}"))?,
+                exp_avg_sq: take(format!("exp_avg_sq.{name}"))?,
+                step,
             };
             self.moments.insert(*id, moments);
         }
@@ -148,49 +164,60 @@ impl AdamW {
         (gradient, grad_scale): (Tensor<1>, f64),
         lr: f64,
     ) -> Tensor<D> {
-        let AdamWConfig {
-            betas,
-            eps,
-            weight_decay,
-        } = self.config;
         let shape = weight.shape();
         let weight = flat(weight);
         let moments = self.moments.remove(&id).unwrap_or_else(|| Moments {
             exp_avg: weight.zeros_like(),
             exp_avg_sq: weight.zeros_like(),
+            step: 0,
         });
-        let weight_scale = if self.decayed.contains(&id) {
-            1.0 - lr * weight_decay
-        } else {
-            1.0
-        };
-        let updates = f64::from(self.updates);
-        let step = AdamWStep {
-            grad_scale,
-            weight_scale,
-            betas,
-            eps,
-            step_size: lr / (1.0 - betas.0.powf(updates)),
-            inv_sqrt_bias_correction2: 1.0 / (1.0 - betas.1.powf(updates)).sqrt(),
-        };
+        let step = moments.step + 1;
+        let numbers = self.numbers(step, grad_scale, lr, self.decayed.contains(&id));
         let moments = [moments.exp_avg, moments.exp_avg_sq];
-        let (weight, [exp_avg, exp_avg_sq]) = adamw(weight, gradient, moments, step);
+        let (weight, [exp_avg, exp_avg_sq]) = adamw(weight, gradient, moments, numbers);
         let moments = Moments {
             exp_avg,
             exp_avg_sq,
+            step,
         };
         self.moments.insert(id, moments);
         weight.reshape(shape)
     }
+
+    /// The numbers of a parameter's `step`-th update, from 1.
+    fn numbers(&self, step: u32, grad_scale: f64, lr: f64, decays: bool) -> AdamWStep {
+        let AdamWConfig {
+            betas,
+            eps,
+            weight_decay,
+        } = self.config;
+        let step = f64::from(step);
+        AdamWStep {
+            grad_scale,
+            weight_scale: if decays { 1.0 - lr * weight_decay } else { 1.0 },
+            betas,
+            eps,
+            step_size: lr / (1.0 - betas.0.powf(step)),
+            inv_sqrt_bias_correction2: 1.0 / (1.0 - betas.1.powf(step)).sqrt(),
+        }
+    }
 }
 
-struct Update<'a> {
+/// The one integer of a tensor.
+fn count(data: &TensorData) -> Option<u32> {
+    match data.as_slice::<i64>() {
+        Ok(&[count]) => u32::try_from(count).ok(),
+        _ => None,
+    }
+}
+
+struct StepMapper<'a> {
     lr: f64,
     optimizer: &'a mut AdamW,
     gradients: Gradients,
 }
 
-impl ModuleMapper for Update<'_> {
+impl ModuleMapper for StepMapper<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let Some(gradient) = self.gradients.remove(param.id) else {
             return param;
@@ -205,101 +232,4 @@ impl ModuleMapper for Update<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-    use burn::tensor::Device;
-    use kvt_models::{ModelConfig, ModelOverrides};
-    use kvt_ops::Key;
-    use safetensors::SafeTensors;
-
-    use super::*;
-
-    /// A tensor of the golden file, flat.
-    fn golden(file: &SafeTensors<'_>, name: &str) -> Vec<f32> {
-        let bytes = file.tensor(name).unwrap().data();
-        bytes
-            .chunks_exact(4)
-            .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
-            .collect()
-    }
-
-    /// Ten steps of `torch.optim.AdamW` with decay on one of three tensors.
-    #[test]
-    fn ten_steps_match_pytorch() {
-        let bytes = include_bytes!("../../tests/golden/adamw.safetensors");
-        let file = SafeTensors::deserialize(bytes).unwrap();
-        let device = Device::flex();
-        for (name, decay) in [("matrix", true), ("bias", false), ("cube", false)] {
-            let id = ParamId::new();
-            let mut optimizer = AdamW {
-                config: AdamWConfig {
-                    betas: (0.9, 0.999),
-                    eps: 1e-8,
-                    weight_decay: 0.05,
-                },
-                parameters: Vec::new(),
-                decayed: decay.then_some(id).into_iter().collect(),
-                moments: HashMap::new(),
-                updates: 0,
-            };
-            let params = golden(&file, &format!("{name}.params"));
-            let grads = golden(&file, &format!("{name}.grads"));
-            let size = grads.len() / 10;
-            let tensor = |data: &[f32]| Tensor::<1>::from_data(data, &device);
-            let mut weight = tensor(&params[..size]);
-            for step in 0..10 {
-                optimizer.updates += 1;
-                let gradient = tensor(&grads[step * size..][..size]);
-                weight = optimizer.update(id, weight, (gradient, 1.0), 0.01);
-                let actual: Vec<f32> = weight.to_data().try_to_vec().unwrap();
-                for (a, e) in actual.iter().zip(&params[(step + 1) * size..][..size]) {
-                    assert!((a - e).abs() < 1e-6, "{name}, step {step}: {a} is not {e}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_state_of_another_model_is_refused() {
-        let overrides = ModelOverrides {
-            img_size: Some(16),
-            patch_size: Some(8),
-            embed_dim: vec![4],
-            depth: vec![1],
-            num_heads: vec![1],
-            num_classes: Some(2),
-            ..ModelOverrides::default()
-        };
-        let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
-        let config = config.with(&overrides).unwrap();
-        let model = config.init(&Device::flex(), Key::new(1)).unwrap();
-        let mut state = BTreeMap::new();
-        for Parameter { name, shape, .. } in model.parameters() {
-            let zeros = || TensorData::zeros::<f32, _>([shape.iter().product::<usize>()]);
-            state.insert(format!("exp_avg.{name}"), zeros());
-            state.insert(format!("exp_avg_sq.{name}"), zeros());
-        }
-        let load = |state: &BTreeMap<String, TensorData>| {
-            let config = AdamWConfig {
-                betas: (0.9, 0.999),
-                eps: 1e-8,
-                weight_decay: 0.05,
-            };
-            AdamW::new(config, &model).load_state(state.clone(), 1, &model)
-        };
-        load(&state).unwrap();
-        let name = "exp_avg_sq.norm.bias";
-        state.insert(name.to_owned(), TensorData::zeros::<f32, _>([5]));
-        let error = load(&state).unwrap_err().to_string();
-        assert!(
-            error.contains("no `exp_avg_sq.norm.bias` of 4 values"),
-            "{error}"
-        );
-        state.remove(name);
-        let error = load(&state).unwrap_err().to_string();
-        assert!(
-            error.contains("no `exp_avg_sq.norm.bias` of 4 values"),
-            "{error}"
-        );
-    }
-}
+mod tests;

@@ -1,89 +1,86 @@
 //! An exponential moving average of the weights, as timm's `ModelEmaV2` keeps it: over the whole state
-//! dict, with a constant decay, from a copy of the initial weights on.
+//! dict, from a copy of the initial weights on.
 
 use std::collections::HashMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
-use kvt_models::Model;
 
 use super::gradients::flat;
 
-/// The average of a model over its updates: every parameter, and every running statistic of a batch
+/// The average of a network over its updates: every parameter, and every running statistic of a batch
 /// norm.
 ///
 /// There is no `Clone`: running statistics share their values with their clones.
 #[derive(Debug)]
-pub struct Ema {
-    decay: f64,
-    model: Model,
+pub struct Ema<N> {
+    network: N,
 }
 
-impl Ema {
-    /// An average that starts as the model is. `decay`, in [0, 1), is the share of the average that
-    /// stays at each update.
-    pub fn new(decay: f64, model: &Model) -> Self {
+impl<N: Module> Ema<N> {
+    /// An average that starts as the network is.
+    pub fn new(network: &N) -> Self {
         Self {
-            decay,
-            // Without autodiff, and with running statistics of its own: a clone has neither.
-            model: model.valid(),
+            // Without autodiff, and with running statistics that a clone would share.
+            network: network.valid(),
         }
     }
 
-    /// The average after one more update of the model: `decay * ema + (1 - decay) * model`.
+    /// The average after one more update of the network: `decay * ema + (1 - decay) * network`.
+    ///
+    /// `decay`, in [0, 1], is the share of the average that stays. It may be another one at each update: a schedule is a
+    /// function of the [`Position`](super::Position), kept by whoever calls.
     #[must_use]
-    pub fn update(self, model: &Model) -> Self {
-        let mut weights = Weights(HashMap::new());
-        model.visit(&mut weights);
-        let mut step = Step {
-            weights: weights.0,
-            decay: self.decay,
+    pub fn update(self, network: &N, decay: f64) -> Self {
+        let mut current = State(HashMap::new());
+        network.visit(&mut current);
+        let mut average = Average {
+            current: current.0,
+            decay,
         };
         Self {
-            decay: self.decay,
-            model: self.model.map(&mut step),
+            network: self.network.map(&mut average),
         }
     }
 
-    /// The averaged model, without autodiff.
-    pub fn model(&self) -> &Model {
-        &self.model
+    /// The averaged network, without autodiff.
+    pub fn network(&self) -> &N {
+        &self.network
     }
 
     /// This average with another state, as a checkpoint has it.
     ///
     /// # Errors
     /// What `load` returns.
-    pub fn restore<E>(self, load: impl FnOnce(Model) -> Result<Model, E>) -> Result<Self, E> {
+    pub fn restore<E>(self, load: impl FnOnce(N) -> Result<N, E>) -> Result<Self, E> {
         Ok(Self {
-            decay: self.decay,
-            model: load(self.model)?,
+            network: load(self.network)?,
         })
     }
 }
 
-/// The state of the trained model, flat and without its graphs.
-struct Weights(HashMap<ParamId, Tensor<1>>);
+/// The state of the trained network, flat and without its graphs.
+struct State(HashMap<ParamId, Tensor<1>>);
 
-impl ModuleVisitor for Weights {
+impl ModuleVisitor for State {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         self.0.insert(param.id, flat(param.val().inner()));
     }
 }
 
-struct Step {
-    weights: HashMap<ParamId, Tensor<1>>,
+struct Average {
+    current: HashMap<ParamId, Tensor<1>>,
     decay: f64,
 }
 
-impl ModuleMapper for Step {
+impl ModuleMapper for Average {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(weight) = self.weights.remove(&param.id) else {
+        let Some(current) = self.current.remove(&param.id) else {
             return param;
         };
         param.map(|average| {
-            let weight = weight.reshape(average.shape());
-            average * self.decay + weight * (1.0 - self.decay)
+            let current = current.reshape(average.shape());
+            average * self.decay + current * (1.0 - self.decay)
         })
     }
 }

@@ -2,7 +2,6 @@
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{self, Tensor};
-use kvt_models::Model;
 use kvt_ops::square_sum;
 
 /// One flat gradient per parameter, without autodiff.
@@ -16,8 +15,8 @@ pub struct Gradients {
 }
 
 impl Gradients {
-    /// Takes the gradients of a model out of a backward pass.
-    pub fn take(mut backward: tensor::Gradients, model: &Model) -> Self {
+    /// Takes the gradients of a network out of a backward pass.
+    pub fn take(mut backward: tensor::Gradients, network: &impl Module) -> Self {
         struct Taker<'a> {
             backward: &'a mut tensor::Gradients,
             by_parameter: Vec<(ParamId, Tensor<1>)>,
@@ -33,7 +32,7 @@ impl Gradients {
             backward: &mut backward,
             by_parameter: Vec::new(),
         };
-        model.visit(&mut taker);
+        network.visit(&mut taker);
         Self {
             by_parameter: taker.by_parameter,
             factor: 1.0,
@@ -48,6 +47,12 @@ impl Gradients {
             .iter()
             .position(|(id, _)| *id == parameter)?;
         Some((self.by_parameter.remove(at).1, self.factor))
+    }
+
+    /// Leaves out the parameters that `keep` refuses. The optimizer passes them over wholly: no decay, no moments, no step
+    /// count. A gradient of zeros would not be the same.
+    pub fn retain(&mut self, keep: impl Fn(ParamId) -> bool) {
+        self.by_parameter.retain(|(id, _)| keep(*id));
     }
 
     /// The L2 norm over all parameters together, as a tensor `[1]` on the device.
@@ -99,8 +104,8 @@ pub(crate) fn flat<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {
     tensor.reshape([elements])
 }
 
-/// Gradients of the micro-batches of one update. The result is the mean over the *images* of the
-/// window, so 4 x 8 images give the update of 32, and a short last micro-batch is not favoured.
+/// Gradients of the micro-batches of one update. The result is the mean over the *images* of all of
+/// them, so 4 x 8 images give the update of 32, and a short last micro-batch is not favoured.
 #[derive(Debug, Default)]
 pub struct Accumulator {
     sum: Option<Gradients>,
@@ -172,20 +177,31 @@ mod tests {
         assert!((values(tiny, ids[0])[0] - 1.0).abs() < 1e-5);
     }
 
+    #[test]
+    fn parameters_can_be_left_out() {
+        let ids = [ParamId::new(), ParamId::new()];
+        let mut gradients = gradients(&ids, &[&[3.0, 4.0], &[12.0]]);
+        gradients.retain(|id| id != ids[1]);
+        let norm = gradients.norm().unwrap().into_scalar::<f32>();
+        assert!((norm - 5.0).abs() < 1e-6);
+        assert!(gradients.remove(ids[1]).is_none());
+        assert_eq!(values(gradients, ids[0]), [3.0, 4.0]);
+    }
+
     /// Means over 4 and over 2 images: the mean over 6, not the mean of the means.
     #[test]
     fn accumulation_is_the_mean_over_images() {
         let id = [ParamId::new()];
-        let mut window = Accumulator::default();
-        // The second window knows nothing of the first.
+        let mut accumulator = Accumulator::default();
+        // The second update knows nothing of the first.
         for _ in 0..2 {
-            window.add(gradients(&id, &[&[3.0, -6.0]]), 4);
-            window.add(gradients(&id, &[&[9.0, 0.0]]), 2);
-            let mean = values(window.finish().unwrap(), id[0]);
+            accumulator.add(gradients(&id, &[&[3.0, -6.0]]), 4);
+            accumulator.add(gradients(&id, &[&[9.0, 0.0]]), 2);
+            let mean = values(accumulator.finish().unwrap(), id[0]);
             for (actual, expected) in mean.iter().zip([5.0, -4.0]) {
                 assert!((actual - expected).abs() < 1e-6);
             }
-            assert!(window.finish().is_none());
+            assert!(accumulator.finish().is_none());
         }
     }
 }

@@ -8,11 +8,15 @@ mod adamw;
 mod ema;
 mod gradients;
 mod loss;
+mod network;
+mod position;
 mod schedule;
 
-pub use accuracy::{Hits, hits};
+pub use accuracy::{Correct, correct};
 pub use adamw::{AdamW, AdamWConfig, AdamWError};
 pub use ema::Ema;
 pub use gradients::{Accumulator, Gradients};
 pub use loss::{cross_entropy, smooth_targets};
-pub use schedule::Schedule;
+pub use network::Network;
+pub use position::Position;
+pub use schedule::{Schedule, scaled_lr};

@@ -63,3 +63,12 @@ impl Schedule {
         }
     }
 }
+
+/// The learning rate after warm-up, `lr * images / lr_batch`: proportional to the images of an update, and as it is where
+/// `lr_batch` is 0.
+pub fn scaled_lr(lr: f64, lr_batch: usize, images: usize) -> f64 {
+    match lr_batch {
+        0 => lr,
+        batch => lr * images as f64 / batch as f64,
+    }
+}

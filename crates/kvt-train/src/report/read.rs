@@ -1,7 +1,7 @@
 //! A run's log as a curve.
 
 use super::{Curve, EpochPoint, ReportError};
-use crate::run::{EpochRow, EpochRows, RunDir, Warning, read_log};
+use crate::run::{EpochRow, EpochRows, EvalRecord, Metrics, RunDir, Warning, read_log};
 
 /// Reads the epochs that a finished or running run has logged; lines that do not parse are left out with a warning.
 ///
@@ -28,14 +28,17 @@ pub fn read_curve(
 fn point(row: &EpochRow) -> EpochPoint {
     let finite = |value: f64| Some(value).filter(|value| value.is_finite());
     let train = &row.train;
-    let (val, val_ema) = (row.val.as_ref(), row.val_ema.as_ref());
+    let measured = |eval: &Option<EvalRecord>, name| {
+        let value = eval.as_ref()?.metrics.get(name)?;
+        finite(value)
+    };
     EpochPoint {
         epoch: train.epoch,
         train_loss: finite(train.train_loss),
-        val_loss: val.and_then(|val| finite(val.loss)),
-        top1: val.and_then(|val| finite(val.top1)),
-        top5: val.and_then(|val| finite(val.top5)),
-        ema_top1: val_ema.and_then(|val| finite(val.top1)),
+        val_loss: measured(&row.val, Metrics::LOSS),
+        top1: measured(&row.val, Metrics::TOP1),
+        top5: measured(&row.val, Metrics::TOP5),
+        ema_top1: measured(&row.val_ema, Metrics::TOP1),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::{EpochRecord, EvalRecord, Event, Listener, RunError};
+use super::{EpochRecord, EvalRecord, Event, Listener, Metrics, RunError};
 use crate::fs::write_atomic;
 
 /// A finished epoch and the evaluations of the validation split after it, if there were any.
@@ -109,12 +109,14 @@ impl EpochsCsv {
     }
 }
 
-/// Loss, top-1 and top-5.
+/// Loss, top-1 and top-5, each empty where it was not measured.
 fn cells(eval: Option<&EvalRecord>) -> String {
-    match eval {
-        Some(eval) => format!("{},{},{}", eval.loss, eval.top1, eval.top5),
-        None => ",,".to_owned(),
-    }
+    [Metrics::LOSS, Metrics::TOP1, Metrics::TOP5]
+        .map(|name| match eval.and_then(|eval| eval.metrics.get(name)) {
+            Some(value) => value.to_string(),
+            None => String::new(),
+        })
+        .join(",")
 }
 
 impl Listener for EpochsCsv {
@@ -150,9 +152,7 @@ pub(crate) mod tests {
             epoch,
             step: u64::from(epoch + 1) * 10,
             split: split.to_owned(),
-            loss: 1.25,
-            top1,
-            top5: 90.5,
+            metrics: Metrics::from([("loss", 1.25), ("top1", top1), ("top5", 90.5)]),
             images: 40,
         })
     }

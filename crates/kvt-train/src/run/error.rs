@@ -141,14 +141,16 @@ pub enum Warning {
     },
     /// There is no usable checkpoint of the best evaluation any more.
     #[error(
-        "the best checkpoint ({top1:.2} % after epoch {}) is missing or broken: the next evaluation counts as the best so far",
+        "the best checkpoint ({metric} {value:.2} after epoch {}) is missing or broken: the next evaluation counts as the best so far",
         .epoch + 1
     )]
     BestLost {
         /// Its epoch, from 0.
         epoch: u32,
-        /// Its top-1 accuracy in percent.
-        top1: f64,
+        /// The metric by which it was the best.
+        metric: &'static str,
+        /// Its value.
+        value: f64,
     },
     /// A record that the run does not depend on cannot be read.
     #[error("`{}` cannot be read ({reason}): it is kept as `{}`, and a new one is begun", .path.display(), .kept.display())]

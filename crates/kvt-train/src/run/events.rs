@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::RunError;
+use super::{Metrics, RunError};
 
 /// Something that happened in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,19 +44,19 @@ pub struct StepRecord {
     /// The epoch it belongs to, from 0.
     pub epoch: u32,
     /// Training loss, mean over the images of an update.
-    #[serde(with = "number")]
+    #[serde(with = "super::number")]
     pub loss: f64,
     /// Learning rate of the last update.
-    #[serde(with = "number")]
+    #[serde(with = "super::number")]
     pub lr: f64,
     /// Global norm of the gradients before clipping.
-    #[serde(with = "number")]
+    #[serde(with = "super::number")]
     pub grad_norm: f64,
     /// Training throughput, the wait for data included.
-    #[serde(with = "number")]
+    #[serde(with = "super::number")]
     pub images_per_second: f64,
     /// Seconds of an update spent waiting for data.
-    #[serde(with = "number")]
+    #[serde(with = "super::number")]
     pub data_wait: f64,
 }
 
@@ -69,15 +69,9 @@ pub struct EvalRecord {
     pub step: u64,
     /// What was evaluated: [`EvalRecord::VAL`] or [`EvalRecord::VAL_EMA`].
     pub split: String,
-    /// Mean cross entropy.
-    #[serde(with = "number")]
-    pub loss: f64,
-    /// Percent of images whose best class is right.
-    #[serde(with = "number")]
-    pub top1: f64,
-    /// Percent of images whose class is among the best five.
-    #[serde(with = "number")]
-    pub top5: f64,
+    /// What was measured, each under its own key of the line.
+    #[serde(flatten)]
+    pub metrics: Metrics,
     /// Images evaluated.
     pub images: u64,
 }
@@ -97,16 +91,16 @@ pub struct EpochRecord {
     /// Optimizer updates done.
     pub step: u64,
     /// Training loss, mean over the epoch's updates.
-    #[serde(with = "number")]
+    #[serde(with = "super::number")]
     pub train_loss: f64,
     /// Learning rate of the last update.
-    #[serde(with = "number")]
+    #[serde(with = "super::number")]
     pub lr: f64,
     /// Seconds of training, without the evaluation.
-    #[serde(with = "number")]
+    #[serde(with = "super::number")]
     pub seconds: f64,
     /// Training throughput over the epoch.
-    #[serde(with = "number")]
+    #[serde(with = "super::number")]
     pub images_per_second: f64,
 }
 
@@ -180,43 +174,6 @@ pub trait Listener {
     }
 }
 
-/// Numbers that stay valid JSON when they are not finite.
-mod number {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-        if value.is_finite() {
-            serializer.serialize_f64(*value)
-        } else if value.is_nan() {
-            serializer.serialize_str("NaN")
-        } else if *value > 0.0 {
-            serializer.serialize_str("Infinity")
-        } else {
-            serializer.serialize_str("-Infinity")
-        }
-    }
-
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Raw {
-        Number(f64),
-        Text(String),
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-        match Raw::deserialize(deserializer)? {
-            Raw::Number(value) => Ok(value),
-            Raw::Text(text) => match text.as_str() {
-                "NaN" => Ok(f64::NAN),
-                "Infinity" => Ok(f64::INFINITY),
-                "-Infinity" => Ok(f64::NEG_INFINITY),
-                _ => Err(D::Error::custom(format!("`{text}` is no number"))),
-            },
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -245,9 +202,7 @@ mod tests {
             epoch: 3,
             step: 40,
             split: EvalRecord::VAL.into(),
-            loss: 1.0,
-            top1: 50.0,
-            top5: 90.0,
+            metrics: Metrics::from([("loss", 1.0), ("top1", 50.0), ("top5", 90.0)]),
             images: 10,
         });
         assert_eq!(
@@ -259,6 +214,32 @@ mod tests {
             serde_json::to_string(&note).unwrap(),
             r#"{"kind":"note","step":7,"topic":"skipped","message":"truncated","path":"a/b.jpg"}"#
         );
+    }
+
+    /// The metrics of a line are its keys that no record has; other tasks have other ones.
+    #[test]
+    fn metrics_come_back() {
+        let eval = |metrics| {
+            Event::Eval(EvalRecord {
+                epoch: 3,
+                step: 40,
+                split: EvalRecord::VAL_EMA.into(),
+                metrics,
+                images: 10,
+            })
+        };
+        let other = Metrics::from([("knn_top1", 41.5), ("entropy", f64::INFINITY)]);
+        for metrics in [
+            Metrics::from([("loss", 0.1), ("top1", 50.0)]),
+            other,
+            Metrics::default(),
+        ] {
+            let event = eval(metrics);
+            let line = serde_json::to_string(&event).unwrap();
+            assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), event);
+        }
+        let bad = r#"{"kind":"eval","epoch":3,"step":40,"split":"val","loss":"x","images":10}"#;
+        assert!(serde_json::from_str::<Event>(bad).is_err());
     }
 
     #[test]

@@ -22,6 +22,8 @@ mod error;
 mod events;
 mod folder;
 mod jsonl;
+mod metrics;
+mod number;
 mod tensorboard;
 
 pub use checkpoint::{
@@ -36,4 +38,5 @@ pub use error::{RunError, Warning};
 pub use events::{EpochRecord, EvalRecord, Event, Listener, Note, StepRecord, Topic};
 pub use folder::RunDir;
 pub use jsonl::{JsonlLog, Log, read_log};
+pub use metrics::Metrics;
 pub use tensorboard::TensorBoard;

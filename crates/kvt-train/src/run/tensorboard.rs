@@ -89,11 +89,7 @@ impl Listener for TensorBoard {
             Event::Eval(eval) => self.scalars(
                 eval.step,
                 &eval.split,
-                &[
-                    ("loss", eval.loss),
-                    ("top1", eval.top1),
-                    ("top5", eval.top5),
-                ],
+                &eval.metrics.iter().collect::<Vec<_>>(),
             ),
             Event::Epoch(_) | Event::Note(_) => Ok(()),
         }
@@ -202,7 +198,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::run::{EvalRecord, StepRecord};
+    use crate::run::{EvalRecord, Metrics, StepRecord};
 
     /// Written by TensorBoard 2.21.0 (`RecordWriter` with `event_pb2.Event`): the file version; the start of a
     /// session at step 7; the scalars `val/loss` = 1.25 and `val/top1` = 62.5 at step 300.
@@ -238,9 +234,7 @@ mod tests {
             epoch: 0,
             step,
             split: EvalRecord::VAL.to_owned(),
-            loss: 1.0,
-            top1: 50.0,
-            top5: 100.0,
+            metrics: Metrics::from([("loss", 1.0), ("top1", 50.0), ("top5", 100.0)]),
             images: 2,
         })
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use image::{Rgb, RgbImage};
-use kvt_train::engine::{DataState, Splits, TrainError, load_plan};
+use kvt_train::data::{DataError, DataState, Splits};
+use kvt_train::engine::load_plan;
 use kvt_train::run::{Event, Note, Topic};
 
 use crate::support::{Workspace, save, set};
@@ -234,5 +235,5 @@ fn images_are_known_by_what_does_not_depend_on_their_place() {
     assert!(old.agrees(&here) && here.agrees(&old) && !old.agrees(&renamed));
 
     let missing = state("data", &[]).unwrap_err();
-    assert!(matches!(missing, TrainError::Data(_)), "{missing}");
+    assert!(matches!(missing, DataError::MissingFolder(_)), "{missing}");
 }

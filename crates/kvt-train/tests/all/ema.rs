@@ -5,15 +5,17 @@ use std::sync::atomic::AtomicBool;
 
 use burn::module::Module;
 use kvt_models::Model;
+use kvt_train::data::Splits;
 use kvt_train::device;
 use kvt_train::engine::{
-    Checkpointer, End, Progress, Recorder, Session, Splits, Start, Trainer, Weights, build_model,
-    evaluate, load_checkpoint_model, load_plan, model_config, predict_batch,
+    CheckpointWeights, Checkpointer, End, Progress, Recorder, Session, Start, TrainState, Trainer,
+    build_model, load_checkpoint_model, load_plan, model_config,
 };
 use kvt_train::recipe::{AdamW, AdamWConfig, Ema, Schedule};
-use kvt_train::run::{EvalRecord, Event, RunDir};
+use kvt_train::run::{EvalRecord, Event, Metrics};
+use kvt_train::task::{Classify, evaluate, predict};
 
-use crate::support::{Heard, Workspace, set, steps};
+use crate::support::{Heard, Workspace, set, steps, take_run};
 
 /// A model with batch norms.
 const CVT: [&str; 4] = [
@@ -35,7 +37,7 @@ fn what_is_read_back_is_what_was_in_memory() {
     let plan = load_plan(&workspace.path("tiny.toml"), &overrides).unwrap();
     // Leaves the run's folder as training finds it.
     drop(Session::prepare(plan.clone(), Start::New, &mut |_, _| {}).unwrap());
-    let run = RunDir::create(&plan.run.dir, true).unwrap();
+    let run = take_run(&plan.run.dir);
     let device = device::resolve("cpu").unwrap().device;
     let splits = Splits::open(&plan, (16, 16), None, &mut |_, _| {}).unwrap();
     let config = model_config(&plan.model, Some(3)).unwrap();
@@ -51,9 +53,14 @@ fn what_is_read_back_is_what_was_in_memory() {
         plan: &plan,
         splits: &splits,
         device: device.clone().autodiff(),
-        optimizer: AdamW::new(adamw, &model),
-        ema: Some(Ema::new(plan.ema.decay, &model)),
-        model,
+        state: TrainState {
+            optimizer: AdamW::new(adamw, &model),
+            ema: Some(Ema::new(&model)),
+            network: model,
+            task: Classify {
+                label_smoothing: plan.loss.label_smoothing,
+            },
+        },
         schedule: Schedule::new(plan.schedule.clone(), plan.optim.lr, 3, plan.train.epochs),
         progress: Progress::default(),
         checkpoints: Checkpointer::new(&run, splits.state(), 1),
@@ -62,20 +69,25 @@ fn what_is_read_back_is_what_was_in_memory() {
         stop: &AtomicBool::new(false),
     };
     assert_eq!(trainer.run().unwrap(), End::Finished);
-    let (trained, ema) = (trainer.model.valid(), trainer.ema.take().unwrap());
+    let trained = trainer.state.network.valid();
+    let ema = trainer.state.ema.take().unwrap();
 
     let batch = splits.val_batches(&plan).unwrap().next().unwrap().unwrap();
-    let logits = |model: &Model| predict_batch(model, &batch, &device).unwrap().0;
-    let (of_trained, of_ema) = (logits(&trained), logits(ema.model()));
+    let images = || batch.views[0].clone();
+    let logits = |model: &Model| predict(model, images(), &device).unwrap().0;
+    let (of_trained, of_ema) = (logits(&trained), logits(ema.network()));
     assert!(of_trained != of_ema);
-    for (weights, expected) in [(Weights::Trained, &of_trained), (Weights::Ema, &of_ema)] {
+    for (weights, expected) in [
+        (CheckpointWeights::Trained, &of_trained),
+        (CheckpointWeights::Ema, &of_ema),
+    ] {
         let model = build_model(&plan, &config, &device).unwrap();
         let (model, _) = load_checkpoint_model(&run, "last", weights, model).unwrap();
         assert!(logits(&model) == *expected, "{weights:?}");
     }
 
     let mut batches = splits.val_batches(&plan).unwrap();
-    let evaluation = evaluate(ema.model(), &mut batches, &device, |_| {}).unwrap();
+    let evaluation = evaluate(ema.network(), &mut batches, &device, |_| {}).unwrap();
     let last = ["--run", "run", "--checkpoint", "last", "--ema", "--json"];
     let found = workspace.json(&[&["eval"], &last[..]].concat());
     assert_eq!(found["loss"].as_f64(), Some(evaluation.loss()));
@@ -84,9 +96,9 @@ fn what_is_read_back_is_what_was_in_memory() {
         .iter()
         .map(|&index| splits.val.samples[index as usize].path.as_path())
         .collect();
-    let mut predict = [&["predict"], &last[..]].concat();
-    predict.extend(images.iter().map(|path| path.to_str().unwrap()));
-    let found = workspace.json(&predict);
+    let mut arguments = [&["predict"], &last[..]].concat();
+    arguments.extend(images.iter().map(|path| path.to_str().unwrap()));
+    let found = workspace.json(&arguments);
     for (prediction, logits) in found.as_array().unwrap().iter().zip(of_ema.chunks(3)) {
         let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
         let top = prediction["top"].as_array().unwrap();
@@ -127,7 +139,8 @@ fn training_does_not_feel_it() {
     let steps = |evals: &[EvalRecord]| -> Vec<u64> { evals.iter().map(|eval| eval.step).collect() };
     assert_eq!(steps(&val_ema), steps(&val));
     for (ema, trained) in val_ema.iter().zip(&val) {
-        assert!(ema.loss != trained.loss);
+        let loss = |eval: &EvalRecord| eval.metrics.get(Metrics::LOSS).unwrap();
+        assert!(loss(ema) != loss(trained));
     }
 
     let files = |run: &str| {

@@ -21,6 +21,7 @@ mod restore;
 #[cfg(unix)]
 mod resume;
 mod schedule;
+mod second_task;
 #[cfg(unix)]
 mod signals;
 mod support;

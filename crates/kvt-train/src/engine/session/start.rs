@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use super::load_plan;
 use crate::config::{Effect, Plan, diff, resolved_toml};
-use crate::device::Found;
-use crate::engine::{Splits, TrainError};
+use crate::data::Splits;
+use crate::device::ResolvedDevice;
+use crate::engine::TrainError;
 use crate::fs::write_atomic;
 use crate::run::{Environment, Note, RunDir, RunError, Topic, Versions};
 
-/// The version of Burn, for the record.
+/// The version of Burn, for the record. A test compares it with `Cargo.toml`.
 const BURN: &str = "0.22.1";
 
 /// The images of a plan, with their own classes, and what is wrong with the class list of the run that is resumed. A list
@@ -33,19 +34,20 @@ pub(super) fn open_splits(
                     line: 1,
                     reason: "the order of the classes is not that of the data".to_owned(),
                 })),
-                Err(error) => Some(error),
+                Err(error) => Some(error.into()),
             },
         },
         Err(error) => Some(error.into()),
     };
     match (splits, error) {
         (Ok(splits), error) => Ok((splits, error)),
-        (Err(_), Some(error)) | (Err(error), None) => Err(error),
+        (Err(_), Some(error)) => Err(error),
+        (Err(error), None) => Err(error.into()),
     }
 }
 
 /// Where and with what this start happens.
-pub(super) fn environment(device: &Found) -> Environment {
+pub(super) fn environment(device: &ResolvedDevice) -> Environment {
     let versions = Versions {
         kvt: env!("CARGO_PKG_VERSION"),
         burn: BURN,
@@ -99,4 +101,19 @@ pub(super) fn compare_with_started(run: &RunDir, plan: &Plan) -> Result<Vec<Note
             Note::new(0, Topic::Resume, message)
         })
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn burns_version_is_the_one_that_is_built() {
+        let manifest = include_str!("../../../../../Cargo.toml");
+        let manifest: toml::Table = manifest.parse().unwrap();
+        let version = &manifest["workspace"]["dependencies"]["burn"]["version"];
+        assert_eq!(version.as_str(), Some(format!("={BURN}").as_str()));
+    }
 }

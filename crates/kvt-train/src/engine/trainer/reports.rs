@@ -1,15 +1,17 @@
 //! What the loop tells of itself: updates, evaluations, epochs, unreadable images.
 
-use super::{Trainer, Update, due};
-use crate::data::Loader;
-use crate::engine::{Evaluation, LogSums, TrainError};
+use super::{Trainer, due};
+use crate::data::Skipped;
+use crate::engine::{LogSums, TrainError, Update};
 use crate::run::{EpochRecord, EvalRecord, Event, Listener, Note, StepRecord, Topic};
+use crate::task::{Measured, Task};
 
-impl Trainer<'_, '_> {
+impl<T: Task> Trainer<'_, '_, T> {
     /// Tells of an update, and logs it with those before it if a line is due.
     pub(super) fn report_step(
         &mut self,
         update: &Update,
+        lr: f64,
         seconds: f64,
         data_wait: f64,
     ) -> Result<(), TrainError> {
@@ -18,7 +20,7 @@ impl Trainer<'_, '_> {
             step: position.step,
             epoch: position.epoch,
             loss: sums.loss / sums.updates as f64,
-            lr: update.lr,
+            lr,
             grad_norm: sums.grad_norm / sums.updates as f64,
             images_per_second: sums.images as f64 / sums.seconds,
             data_wait: sums.data_wait / sums.updates as f64,
@@ -44,17 +46,15 @@ impl Trainer<'_, '_> {
     pub(super) fn report_eval(
         &mut self,
         split: &str,
-        evaluation: &Evaluation,
+        measured: Measured,
     ) -> Result<(), TrainError> {
         let position = self.progress.position;
         self.recorder.event(&Event::Eval(EvalRecord {
             epoch: position.epoch,
             step: position.step,
             split: split.to_owned(),
-            loss: evaluation.loss(),
-            top1: evaluation.top1_percent(),
-            top5: evaluation.top5_percent(),
-            images: evaluation.images as u64,
+            metrics: measured.metrics,
+            images: measured.images as u64,
         }))?;
         Ok(())
     }
@@ -73,14 +73,14 @@ impl Trainer<'_, '_> {
         Ok(())
     }
 
-    /// Logs the unreadable images that a loader met after the first `known`.
+    /// Logs the unreadable images of a pass after the first `known`.
     pub(super) fn report_skipped(
         &mut self,
-        loader: &Loader,
+        skipped: &[Skipped],
         known: usize,
     ) -> Result<(), TrainError> {
         let step = self.progress.position.step;
-        for (count, skipped) in loader.skipped().iter().enumerate().skip(known) {
+        for (count, skipped) in skipped.iter().enumerate().skip(known) {
             let reason = format!(
                 "{} (unreadable image {} of this pass)",
                 skipped.reason,

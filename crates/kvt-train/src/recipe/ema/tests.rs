@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::tensor::Device;
 use kvt_models::weights::StateDict;
-use kvt_models::{ModelConfig, ModelOverrides};
+use kvt_models::{Model, ModelConfig, ModelOverrides};
 use kvt_ops::{Key, Phase};
 
 use super::*;
@@ -76,9 +76,9 @@ fn it_is_the_average_of_the_whole_state() {
     const DECAY: f64 = 0.75;
     let mut model = cvt(&Device::flex().autodiff());
     let mut optimizer = adamw(&model);
-    let mut ema = Ema::new(DECAY, &model);
+    let mut ema = Ema::new(&model);
     let start = state(&model);
-    assert_eq!(state(ema.model()), start);
+    assert_eq!(state(ema.network()), start);
     assert!(start.keys().any(|name| is_statistic(name)));
 
     let mut expected: BTreeMap<String, Vec<f64>> = start
@@ -87,7 +87,7 @@ fn it_is_the_average_of_the_whole_state() {
         .collect();
     for step in 0..4 {
         model = train(model, &mut optimizer, step);
-        ema = ema.update(&model);
+        ema = ema.update(&model, DECAY);
         for (name, values) in state(&model) {
             for (e, m) in expected.get_mut(&name).unwrap().iter_mut().zip(values) {
                 *e = DECAY * *e + (1.0 - DECAY) * f64::from(m);
@@ -95,7 +95,7 @@ fn it_is_the_average_of_the_whole_state() {
         }
     }
 
-    let (found, trained) = (state(ema.model()), state(&model));
+    let (found, trained) = (state(ema.network()), state(&model));
     assert!(found.keys().eq(expected.keys()));
     for (name, expected) in &expected {
         let scale = expected.iter().fold(0.0f64, |max, e| max.max(e.abs()));
@@ -119,21 +119,42 @@ fn it_is_the_average_of_the_whole_state() {
 fn training_on_does_not_reach_it() {
     let mut model = cvt(&Device::flex().autodiff());
     let mut optimizer = adamw(&model);
-    let ema = Ema::new(0.5, &model);
+    let ema = Ema::new(&model);
     model = train(model, &mut optimizer, 0);
-    let ema = ema.update(&model);
-    let (averaged, trained) = (state(ema.model()), state(&model));
+    let ema = ema.update(&model, 0.5);
+    let (averaged, trained) = (state(ema.network()), state(&model));
     model = train(model, &mut optimizer, 1);
     for (name, values) in state(&model) {
         let moved = values != trained[&name];
         assert!(moved || !is_statistic(&name), "{name} stayed");
     }
-    assert_eq!(state(ema.model()), averaged);
+    assert_eq!(state(ema.network()), averaged);
 
     // Nor does its evaluation, or its next update, reach the trained model.
     let trained = state(&model);
-    ema.model().forward(images(0, &Device::flex()), Phase::Eval);
-    let ema = ema.update(&model);
-    assert!(state(ema.model()) != averaged);
+    ema.network()
+        .forward(images(0, &Device::flex()), Phase::Eval);
+    let ema = ema.update(&model, 0.5);
+    assert!(state(ema.network()) != averaged);
     assert_eq!(state(&model), trained);
+}
+
+/// A schedule of the decay: each update counts with its own.
+#[test]
+fn the_decay_may_change() {
+    let mut model = cvt(&Device::flex().autodiff());
+    let mut optimizer = adamw(&model);
+    let mut ema = Ema::new(&model);
+    let name = "head.weight";
+    let mut expected = state(&model)[name].clone();
+    for (step, decay) in [0.9, 0.0, 0.25, 1.0].into_iter().enumerate() {
+        model = train(model, &mut optimizer, step);
+        ema = ema.update(&model, decay);
+        for (e, m) in expected.iter_mut().zip(&state(&model)[name]) {
+            *e = *e * decay as f32 + m * (1.0 - decay) as f32;
+        }
+    }
+    for (found, expected) in state(ema.network())[name].iter().zip(&expected) {
+        assert!((found - expected).abs() < 1e-6, "{found} is not {expected}");
+    }
 }

@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::checkpoint::DataState;
 use crate::config::ConfigError;
-use crate::data::DataError;
+use crate::data::{DataError, DataState};
 use crate::device::DeviceError;
 use crate::recipe::AdamWError;
 use crate::run::RunError;
@@ -15,9 +14,6 @@ pub enum TrainError {
     /// The configuration.
     #[error(transparent)]
     Config(#[from] Box<ConfigError>),
-    /// An augmentation.
-    #[error(transparent)]
-    Augment(#[from] crate::augment::AugmentError),
     /// The data.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -152,6 +148,14 @@ pub enum TrainError {
         /// The checkpoint.
         path: PathBuf,
     },
+    /// State of the task that a checkpoint does not have.
+    #[error("checkpoint `{}` has no `{file}`: it was written by a run with another task", .path.display())]
+    NoTaskState {
+        /// The checkpoint.
+        path: PathBuf,
+        /// The file.
+        file: String,
+    },
     /// A weight file that does not fit.
     #[error("could not start from the weights in `{}`{hint}", .path.display())]
     InitWeights {
@@ -167,14 +171,16 @@ pub enum TrainError {
     NothingEvaluated,
     /// The model gives no numbers any more.
     #[error(
-        "step {step}: the validation loss is {loss}: the weights have diverged; \
+        "step {step}: the validation {metric} is {value}: the weights have diverged; \
          start a new run with a lower `optim.lr` or with `optim.clip_norm`, or go back with `--resume-from best`"
     )]
     Diverged {
         /// Updates done.
         step: u64,
-        /// The loss.
-        loss: f64,
+        /// The metric that is not finite.
+        metric: String,
+        /// Its value.
+        value: f64,
     },
     /// Image folders hold colour images.
     #[error("`model.in_chans` is {0}, but image folders give 3 channels: leave it out")]
@@ -184,10 +190,7 @@ pub enum TrainError {
 impl TrainError {
     /// Whether weights, moments and position are those after the last update, so that they are worth saving.
     pub(crate) fn leaves_the_state_whole(&self) -> bool {
-        matches!(
-            self,
-            Self::Data(_) | Self::Augment(_) | Self::NothingEvaluated
-        )
+        matches!(self, Self::Data(_) | Self::NothingEvaluated)
     }
 }
 

@@ -1,9 +1,6 @@
 //! The two splits of a plan's data, and the batches of an epoch.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use rayon::prelude::*;
 
 use crate::augment::{self, Interpolation, Preset, Transform};
 use crate::config::{
@@ -12,11 +9,9 @@ use crate::config::{
 };
 use crate::data::shapes::{self, ShapesConfig};
 use crate::data::{
-    ClassOrder, ImageFolder, ImageLimits, Loader, LoaderConfig, OnError, Purpose, Sample,
-    batch_count, epoch_order,
+    ClassOrder, DataError, DataState, ImageFolder, ImageLimits, Loader, LoaderConfig, OnError,
+    Purpose, Sample, batch_count, epoch_order,
 };
-
-use super::{DataState, TrainError};
 
 /// Training and validation images with their transforms.
 #[derive(Clone, Debug)]
@@ -25,7 +20,7 @@ pub struct Splits {
     pub train: Arc<ImageFolder>,
     /// The validation images, with the training split's labels.
     pub val: Arc<ImageFolder>,
-    train_transform: Arc<Transform>,
+    train_views: Vec<Arc<Transform>>,
     val_transform: Arc<Transform>,
     state: DataState,
 }
@@ -44,7 +39,7 @@ impl Splits {
         size: (usize, usize),
         classes: Option<&[String]>,
         progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<Self, TrainError> {
+    ) -> Result<Self, DataError> {
         ensure_data(plan, progress)?;
         let train_root = plan.data.path.join(&plan.data.train);
         let train = match classes {
@@ -53,19 +48,22 @@ impl Splits {
         };
         let val_root = plan.data.path.join(&plan.data.val);
         let val = ImageFolder::open_with_classes(val_root, &train.classes)?;
-        let folders = [&train, &val];
         Ok(Self {
-            state: DataState {
-                train: train.samples.len(),
-                val: val.samples.len(),
-                listing: listing(folders),
-                sizes: plan.data.check_sizes.then(|| sizes(folders)),
-            },
+            state: DataState::of(&train, &val, plan.data.check_sizes),
             train: Arc::new(train),
             val: Arc::new(val),
-            train_transform: Arc::new(train_transform(plan, size)?),
+            train_views: vec![Arc::new(train_transform(plan, size)?)],
             val_transform: Arc::new(eval_transform(plan, size)?),
         })
+    }
+
+    /// These images with other views of each in training: one per transform, instead of the plan's one.
+    #[must_use]
+    pub fn with_train_views(self, views: Vec<Arc<Transform>>) -> Self {
+        Self {
+            train_views: views,
+            ..self
+        }
     }
 
     /// What identifies these images.
@@ -98,20 +96,19 @@ impl Splits {
         batch_count(images, plan.train.batch_size, plan.data.drop_last)
     }
 
-    /// The batches of a training epoch from `first_batch` on.
+    /// The batches of a training epoch from `first_batch` on; `target` says what is learned from a sample.
     ///
     /// # Errors
     /// If the loader cannot start.
-    pub fn train_batches(
+    pub fn train_batches<T: Send + 'static>(
         &self,
         plan: &Plan,
+        target: fn(&Sample) -> T,
         epoch: u32,
         first_batch: usize,
-    ) -> Result<Loader, TrainError> {
+    ) -> Result<Loader<T>, DataError> {
         let images = self.train.samples.len();
-        Ok(Loader::start(LoaderConfig {
-            source: Arc::clone(&self.train),
-            transform: Arc::clone(&self.train_transform),
+        Loader::start(LoaderConfig {
             order: epoch_order(images, epoch.into(), plan.seed, plan.data.shuffle),
             batch_size: plan.train.batch_size,
             purpose: Purpose::Train {
@@ -119,75 +116,32 @@ impl Splits {
             },
             first_batch,
             epoch: epoch.into(),
-            ..loading(plan, &self.train, &self.train_transform)
-        })?)
+            ..loading(plan, &self.train, self.train_views.clone(), target)
+        })
     }
 
     /// All validation images, in order.
     ///
     /// # Errors
     /// If the loader cannot start.
-    pub fn val_batches(&self, plan: &Plan) -> Result<Loader, TrainError> {
+    pub fn val_batches(&self, plan: &Plan) -> Result<Loader, DataError> {
         eval_batches(plan, &self.val, &self.val_transform)
     }
 
-    /// The files of training samples, by index.
-    pub fn train_paths(&self, indices: &[u32]) -> Vec<PathBuf> {
-        indices
-            .iter()
-            .filter_map(|&index| self.train.samples.get(index as usize))
-            .map(|sample| sample.path.clone())
-            .collect()
+    /// All training images, in order, prepared as those of the validation.
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn train_images(&self, plan: &Plan) -> Result<Loader, DataError> {
+        eval_batches(plan, &self.train, &self.val_transform)
     }
-}
-
-/// A hash of the paths, relative to the folders, and labels: the folders may move.
-fn listing(folders: [&ImageFolder; 2]) -> u64 {
-    let mut hash = blake3::Hasher::new();
-    for folder in folders {
-        for sample in &folder.samples {
-            hash.update(relative(folder, sample).as_os_str().as_encoded_bytes());
-            hash.update(b"\0");
-            hash.update(&sample.label.to_le_bytes());
-        }
-    }
-    short(&hash)
-}
-
-/// A hash of the sizes of the files. On many threads: a disk far away takes its time for each.
-fn sizes(folders: [&ImageFolder; 2]) -> u64 {
-    let mut hash = blake3::Hasher::new();
-    for folder in folders {
-        let size = |sample: &Sample| match std::fs::metadata(&sample.path) {
-            Ok(metadata) => metadata.len(),
-            // A dead link: another size than any file.
-            Err(_) => u64::MAX,
-        };
-        let sizes: Vec<u64> = folder.samples.par_iter().map(size).collect();
-        for size in sizes {
-            hash.update(&size.to_le_bytes());
-        }
-    }
-    short(&hash)
-}
-
-fn relative<'a>(folder: &ImageFolder, sample: &'a Sample) -> &'a Path {
-    let path = &sample.path;
-    path.strip_prefix(&folder.root).unwrap_or(path)
-}
-
-/// The first 64 bits of a hash.
-fn short(hash: &blake3::Hasher) -> u64 {
-    let mut bytes = [0; 8];
-    hash.finalize_xof().fill(&mut bytes);
-    u64::from_le_bytes(bytes)
 }
 
 /// Makes the data of a plan if it is generated and not there yet.
 ///
 /// # Errors
 /// If it cannot be written, or something else is in its place.
-pub fn ensure_data(plan: &Plan, progress: &mut dyn FnMut(usize, usize)) -> Result<(), TrainError> {
+pub fn ensure_data(plan: &Plan, progress: &mut dyn FnMut(usize, usize)) -> Result<(), DataError> {
     if let DataKind::Shapes(shapes) = &plan.data.kind {
         shapes::ensure(&shapes_config(shapes), &plan.data.path, progress)?;
     }
@@ -202,19 +156,26 @@ pub fn eval_batches(
     plan: &Plan,
     source: &Arc<ImageFolder>,
     transform: &Arc<Transform>,
-) -> Result<Loader, TrainError> {
-    Ok(Loader::start(LoaderConfig {
+) -> Result<Loader, DataError> {
+    let views = vec![Arc::clone(transform)];
+    Loader::start(LoaderConfig {
         order: epoch_order(source.samples.len(), 0, plan.seed, false),
         batch_size: plan.eval.batch_size,
-        ..loading(plan, source, transform)
-    })?)
+        ..loading(plan, source, views, |sample| sample.label)
+    })
 }
 
 /// What all loaders of a plan share.
-fn loading(plan: &Plan, source: &Arc<ImageFolder>, transform: &Arc<Transform>) -> LoaderConfig {
+fn loading<T>(
+    plan: &Plan,
+    source: &Arc<ImageFolder>,
+    views: Vec<Arc<Transform>>,
+    target: fn(&Sample) -> T,
+) -> LoaderConfig<T> {
     LoaderConfig {
         source: Arc::clone(source),
-        transform: Arc::clone(transform),
+        views,
+        target,
         order: Vec::new(),
         batch_size: 0,
         purpose: Purpose::Evaluate,
@@ -239,7 +200,7 @@ pub fn image_limits(plan: &Plan) -> ImageLimits {
 }
 
 /// The augmentation of training images of `size` (height, width).
-fn train_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, TrainError> {
+fn train_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, DataError> {
     let settings = &plan.augment;
     Ok(Transform::train(augment::AugmentPlan {
         preset: match settings.preset {
@@ -262,7 +223,7 @@ fn train_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, Train
 ///
 /// # Errors
 /// If the plan's values make no sense together.
-pub fn eval_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, TrainError> {
+pub fn eval_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, DataError> {
     let settings = &plan.augment;
     Ok(Transform::evaluation(&augment::EvalPlan {
         size,

@@ -1,13 +1,13 @@
-//! The one evaluation path: `train`, `eval` and `predict` all come through here, so the number in the
+//! The one evaluation path of classifiers: `train`, `eval` and `predict` all come through here, so the number in the
 //! log is the number that `kvt eval` prints.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::Device;
 use kvt_models::Model;
 use kvt_ops::Phase;
 
-use super::TrainError;
-use crate::data::{Batch, DataError};
-use crate::recipe::{Hits, hits};
+use crate::data::{Batch, DataError, View};
+use crate::error::TrainError;
+use crate::recipe::{Correct, correct};
 
 /// Accuracy and loss over a whole split. Images are counted one by one, so the result does not
 /// depend on the batch size.
@@ -52,17 +52,19 @@ pub fn evaluate(
 ) -> Result<Evaluation, TrainError> {
     let mut total = Evaluation::default();
     for batch in batches {
-        let batch = batch?;
-        let (logits, classes) = predict_batch(model, &batch, device)?;
-        let Hits { top1, top5 } = hits(&logits, &batch.labels, classes);
-        total.top1 += top1;
-        total.top5 += top5;
-        total.images += batch.labels.len();
-        total.loss += logits
-            .chunks_exact(classes)
-            .zip(&batch.labels)
-            .map(|(row, &label)| cross_entropy(row, label))
-            .sum::<f64>();
+        let Batch { views, targets, .. } = batch?;
+        for images in views {
+            let (logits, classes) = predict(model, images, device)?;
+            let Correct { top1, top5 } = correct(&logits, &targets, classes);
+            total.top1 += top1;
+            total.top5 += top5;
+            total.images += targets.len();
+            total.loss += logits
+                .chunks_exact(classes)
+                .zip(&targets)
+                .map(|(row, &label)| cross_entropy(row, label))
+                .sum::<f64>();
+        }
         progress(total.images);
     }
     if total.images == 0 {
@@ -71,16 +73,16 @@ pub fn evaluate(
     Ok(total)
 }
 
-/// The logits of one batch on the host, `[images, classes]` row by row, and the number of classes.
+/// The logits of some images on the host, `[images, classes]` row by row, and the number of classes.
 ///
 /// # Errors
 /// If the images do not fit the model or the device fails.
-pub fn predict_batch(
+pub fn predict(
     model: &Model,
-    batch: &Batch,
+    images: View,
     device: &Device,
 ) -> Result<(Vec<f32>, usize), TrainError> {
-    let images = upload(batch, &device.clone().inner());
+    let images = images.upload(&device.clone().inner());
     model.check_input(images.dims())?;
     let logits = model.forward(images, Phase::Eval);
     let classes = logits.dims()[1];
@@ -92,13 +94,6 @@ pub fn predict_batch(
         .try_to_vec()
         .map_err(|e| TrainError::Execution(format!("{e:?}")))?;
     Ok((logits, classes))
-}
-
-/// A batch as a tensor `[images, channels, height, width]`.
-pub(crate) fn upload(batch: &Batch, device: &Device) -> Tensor<4> {
-    let (height, width) = batch.size;
-    let shape = [batch.labels.len(), 3, height, width];
-    Tensor::from_data(TensorData::new(batch.images.clone(), shape), device)
 }
 
 /// `log sum_c exp(logit_c) - logit_label` in f64.

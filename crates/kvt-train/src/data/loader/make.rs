@@ -1,0 +1,145 @@
+//! One batch of the loader: decoded, augmented, put together.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use image::RgbImage;
+use kvt_ops::Key;
+
+use super::{LoaderConfig, OnError, Purpose, Skipped};
+use crate::augment::AugmentError;
+use crate::data::{Batch, DataError, Sample, View, decode};
+
+/// A batch, and the images that were passed over for it.
+pub(super) struct Made<T> {
+    pub(super) batch: Batch<T>,
+    pub(super) skipped: Vec<Skipped>,
+}
+
+impl<T> LoaderConfig<T> {
+    /// Makes one batch. Stops early, with what it has, once nobody waits for it.
+    pub(super) fn make(&self, number: usize, stop: &AtomicBool) -> Result<Made<T>, DataError> {
+        let start = number * self.batch_size;
+        let end = (start + self.batch_size).min(self.order.len());
+        let views = self.views.iter();
+        let mut batch = Batch {
+            views: views
+                .map(|transform| View::zeros(end - start, transform.size()))
+                .collect(),
+            targets: Vec::with_capacity(end - start),
+            indices: Vec::with_capacity(end - start),
+        };
+        let mut skipped = Vec::new();
+        for place in start..end {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let n = batch.len();
+            match self.fill(place, n, &mut batch.views, &mut skipped)? {
+                Some((index, target)) => {
+                    batch.indices.push(index);
+                    batch.targets.push(target);
+                }
+                // In training no image at all is readable: the next place would try them all again.
+                None if self.purpose != Purpose::Evaluate => break,
+                None => {}
+            }
+        }
+        let images = batch.len();
+        for view in &mut batch.views {
+            view.truncate(images);
+        }
+        Ok(Made { batch, skipped })
+    }
+
+    /// Writes the views of one place of the order as their image `n` and returns its sample index and target, or `None`
+    /// if the place stays empty.
+    ///
+    /// Only an unreadable image in its own place is added to `skipped`: those met while looking for a replacement
+    /// are reported from their own places, so each is counted once whoever meets it first.
+    fn fill(
+        &self,
+        place: usize,
+        n: usize,
+        views: &mut [View],
+        skipped: &mut Vec<Skipped>,
+    ) -> Result<Option<(u32, T)>, DataError> {
+        let mut first_bad = None;
+        // The replacement is augmented with the key of the place that it fills, so that it does not repeat its own picture.
+        let Some((own, _)) = self.at(place) else {
+            return Ok(None);
+        };
+        let key = Key::new(self.seed)
+            .named("augment")
+            .child(self.epoch)
+            .child(u64::from(own));
+        for step in 0..self.order.len() {
+            let Some((index, sample)) = self.at((place + step) % self.order.len()) else {
+                return Ok(None);
+            };
+            let error = match decode(&sample.path, self.limits) {
+                Ok(image) => {
+                    self.augment(image, key, n, views)
+                        .map_err(|source| DataError::Augment {
+                            path: sample.path.clone(),
+                            source,
+                        })?;
+                    skipped.extend(first_bad);
+                    return Ok(Some((index, (self.target)(sample))));
+                }
+                Err(error) => error,
+            };
+            let OnError::Skip { max } = self.on_error else {
+                return Err(error.into());
+            };
+            let bad = Skipped {
+                path: error.path,
+                reason: error.reason,
+            };
+            // `step + 1` different images are unreadable: past the cap there is no use in looking further.
+            if step + 1 > max {
+                return Err(too_many(step + 1, max, bad));
+            }
+            first_bad.get_or_insert(bad);
+            if self.purpose == Purpose::Evaluate {
+                break;
+            }
+        }
+        skipped.extend(first_bad);
+        Ok(None)
+    }
+
+    /// Writes an image as image `n` of each view. The first view draws from the image's own key, the others from
+    /// numbered children of it.
+    fn augment(
+        &self,
+        image: RgbImage,
+        key: Key,
+        n: usize,
+        views: &mut [View],
+    ) -> Result<(), AugmentError> {
+        let mut all = self.views.iter().zip(views);
+        let Some((first, first_view)) = all.next() else {
+            return Ok(());
+        };
+        for (number, (transform, view)) in (1..).zip(all) {
+            let key = key.named("view").child(number);
+            transform.apply(image.clone(), key, view.image_mut(n))?;
+        }
+        // Last, so that a single view needs no copy of the image.
+        first.apply(image, key, first_view.image_mut(n))
+    }
+
+    fn at(&self, place: usize) -> Option<(u32, &Sample)> {
+        let index = *self.order.get(place)?;
+        Some((index, self.source.samples.get(index as usize)?))
+    }
+}
+
+pub(super) fn too_many(count: usize, max: usize, last: Skipped) -> DataError {
+    DataError::TooManySkipped {
+        count,
+        max,
+        path: last.path,
+        reason: last.reason,
+    }
+}

@@ -1,0 +1,84 @@
+//! What identifies the images of a run, so that it is not resumed on other ones.
+
+use std::path::Path;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::data::{ImageFolder, Sample};
+
+/// What identifies the images of a run: an order of the epoch means something only for these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataState {
+    /// Training images.
+    pub train: usize,
+    /// Validation images.
+    pub val: usize,
+    /// BLAKE3 of their relative paths and labels in order, cut to 64 bits.
+    pub listing: u64,
+    /// The same of the sizes of their files; `None` in checkpoints of older versions and with `data.check_sizes = false`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<u64>,
+}
+
+impl DataState {
+    /// Of the images of two splits; of their files' sizes if `check_sizes`.
+    pub fn of(train: &ImageFolder, val: &ImageFolder, check_sizes: bool) -> Self {
+        let folders = [train, val];
+        Self {
+            train: train.samples.len(),
+            val: val.samples.len(),
+            listing: listing(folders),
+            sizes: check_sizes.then(|| sizes(folders)),
+        }
+    }
+
+    /// Whether both are of the same images, by all that both know.
+    pub fn agrees(&self, other: &Self) -> bool {
+        let known = |state: &Self| (state.train, state.val, state.listing);
+        let sizes = self.sizes.zip(other.sizes);
+        known(self) == known(other) && sizes.is_none_or(|(a, b)| a == b)
+    }
+}
+
+/// A hash of the paths, relative to the folders, and labels: the folders may move.
+fn listing(folders: [&ImageFolder; 2]) -> u64 {
+    let mut hash = blake3::Hasher::new();
+    for folder in folders {
+        for sample in &folder.samples {
+            hash.update(relative(folder, sample).as_os_str().as_encoded_bytes());
+            hash.update(b"\0");
+            hash.update(&sample.label.to_le_bytes());
+        }
+    }
+    short(&hash)
+}
+
+/// A hash of the sizes of the files. On many threads: a disk far away takes its time for each.
+fn sizes(folders: [&ImageFolder; 2]) -> u64 {
+    let mut hash = blake3::Hasher::new();
+    for folder in folders {
+        let size = |sample: &Sample| match std::fs::metadata(&sample.path) {
+            Ok(metadata) => metadata.len(),
+            // A dead link: another size than any file.
+            Err(_) => u64::MAX,
+        };
+        let sizes: Vec<u64> = folder.samples.par_iter().map(size).collect();
+        for size in sizes {
+            hash.update(&size.to_le_bytes());
+        }
+    }
+    short(&hash)
+}
+
+fn relative<'a>(folder: &ImageFolder, sample: &'a Sample) -> &'a Path {
+    let path = &sample.path;
+    path.strip_prefix(&folder.root).unwrap_or(path)
+}
+
+/// The first 64 bits of a hash.
+fn short(hash: &blake3::Hasher) -> u64 {
+    let mut bytes = [0; 8];
+    hash.finalize_xof().fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}

@@ -1,0 +1,81 @@
+//! A session goes on from a checkpoint.
+
+use super::Session;
+use super::state::fresh_state;
+use crate::config::Plan;
+use crate::engine::TrainError;
+use crate::engine::checkpoint::Restored;
+use crate::run::{Event, Note, RunDir, RunError, Topic, Which, read_log};
+
+impl Session {
+    /// This session where a checkpoint left it, or at its beginning if it was killed before the first one.
+    pub(super) fn restored(mut self, which: Which<'_>) -> Result<Self, TrainError> {
+        let config = self.model_config();
+        let checkpoints = self.checkpointer();
+        // The steps after a chosen checkpoint are cut off the log.
+        let keep_log = || match which {
+            Which::Last => Ok(()),
+            _ => self.run.copy_log(),
+        };
+        match checkpoints.restore(which, self.state, keep_log) {
+            Ok(Restored {
+                state,
+                progress,
+                log_offset,
+                warnings,
+            }) => {
+                let step = progress.position.step;
+                let message = match progress.position.epoch {
+                    epoch if epoch < self.plan.train.epochs => {
+                        format!("resumed in epoch {}, after step {step}", epoch + 1)
+                    }
+                    epoch => format!("all {epoch} epochs are done"),
+                };
+                self.notes.push(Note::new(step, Topic::Resume, message));
+                self.state = state;
+                self.progress = progress;
+                self.resumed = Some((log_offset, step));
+                warnings.iter().for_each(|warning| self.warn(warning));
+            }
+            // Killed before its first checkpoint: there is nothing to lose by starting over.
+            Err(TrainError::Run(RunError::NoCheckpoint { .. })) if which == Which::Last => {
+                let message = start_over(&self.run, &self.plan)?;
+                let device = self.device.device.clone().autodiff();
+                self.state = fresh_state(&self.plan, &config, &device, &mut self.notes)?;
+                self.resumed = Some((0, 0));
+                self.notes.push(Note::new(0, Topic::Resume, message));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(self)
+    }
+}
+
+/// Makes room for a run that begins again, and says so; refuses where a finished run has lost its checkpoints.
+fn start_over(run: &RunDir, plan: &Plan) -> Result<String, TrainError> {
+    let logged = match run.log() {
+        log if log.exists() => read_log(&log)?.events,
+        _ => Vec::new(),
+    };
+    let finished = |last: u32| {
+        logged.iter().any(|event| match event {
+            Event::Epoch(epoch) => epoch.epoch >= last,
+            _ => false,
+        })
+    };
+    // The last epoch is logged after it was saved, so somebody has removed its checkpoint.
+    if finished(plan.train.epochs - 1) {
+        return Err(TrainError::Run(RunError::CheckpointsGone {
+            path: run.path().to_owned(),
+        }));
+    }
+    let kept = match finished(0) {
+        true => run.set_log_aside()?,
+        false => None,
+    };
+    let message = "no checkpoint yet: starting from the beginning";
+    Ok(match kept {
+        Some(kept) => format!("{message}; the log so far is kept as `{}`", kept.display()),
+        None => message.to_owned(),
+    })
+}

@@ -1,0 +1,72 @@
+//! What the loop leaves on disk: checkpoints, and what led to a step that was not finite.
+
+use super::Trainer;
+use crate::engine::dump::dump;
+use crate::engine::{TrainError, Update};
+use crate::run::{Listener, Stage, Topic};
+use crate::task::Task;
+
+impl<T: Task> Trainer<'_, '_, T> {
+    /// Writes a checkpoint.
+    pub(super) fn save(&mut self, stage: Stage, best: bool) -> Result<(), TrainError> {
+        self.recorder.sync()?;
+        let warnings =
+            self.checkpoints
+                .save(&self.state, &self.progress, self.recorder, (stage, best))?;
+        self.saved = true;
+        for warning in warnings {
+            self.note(Topic::Warning, warning.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// What a checkpoint of the state as it is now would be.
+    pub(super) fn stage(&self) -> Stage {
+        if self.progress.concluding {
+            Stage::BeforeEval
+        } else {
+            Stage::Done
+        }
+    }
+
+    /// Saves the state before an error ends the run. The error stays the first thing that is said.
+    pub(super) fn save_before(&mut self, error: TrainError) -> TrainError {
+        // Mending the data may change the sizes of files.
+        self.checkpoints.forget_sizes();
+        let saved = self.save(self.stage(), false);
+        TrainError::Stopped {
+            step: self.progress.position.step,
+            saved: match saved {
+                Ok(()) => "is saved; `--resume` goes on from there".to_owned(),
+                Err(error) => format!("could not be saved ({error})"),
+            },
+            cause: Box::new(error),
+        }
+    }
+
+    /// The error of an update that is not finite, after `count` micro-batches from the present place on were kept.
+    pub(super) fn not_finite(&self, update: &Update, count: usize) -> TrainError {
+        let position = self.progress.position;
+        let step = position.step + 1;
+        let dumped = self.batches().and_then(|batches| {
+            let (run, network) = (self.checkpoints.run(), &self.state.network);
+            let source = &self.splits.train;
+            dump(run, step, network, source, batches.take(count))
+        });
+        TrainError::NotFinite {
+            step,
+            epoch: position.epoch,
+            loss: update.loss,
+            grad_norm: update.grad_norm,
+            dump: match dumped {
+                Ok(folder) => format!(
+                    "the batch and the weights before it are in `{}`",
+                    folder.display()
+                ),
+                Err(error) => {
+                    format!("the batch and the weights before it could not be kept: {error}")
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What the recipe and a checkpoint need of a module that is trained.
+
+use burn::module::Module;
+use kvt_models::weights::{LoadOptions, Outcome, StateDict, WeightsError};
+use kvt_models::{Model, Parameter};
+
+/// A module that can be trained, averaged, saved and loaded: a classifier, or a backbone with the head of another task.
+pub trait Network: Module {
+    /// Every trainable parameter, under its name in checkpoints, in the order of the modules.
+    fn parameters(&self) -> Vec<Parameter>;
+
+    /// Whether weight decay shrinks a parameter.
+    fn decays(&self, parameter: &Parameter) -> bool;
+
+    /// Everything that a file of weights holds: parameters, and state that is saved but not trained.
+    ///
+    /// # Errors
+    /// If the device cannot be read.
+    fn state_dict(&self) -> Result<StateDict, WeightsError>;
+
+    /// This network with the state of a file, and the names in it that the network lacks.
+    ///
+    /// # Errors
+    /// If something is missing or has another shape.
+    fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError>;
+}
+
+impl Network for Model {
+    fn parameters(&self) -> Vec<Parameter> {
+        Model::parameters(self)
+    }
+
+    fn decays(&self, parameter: &Parameter) -> bool {
+        Model::decays(self, parameter)
+    }
+
+    fn state_dict(&self) -> Result<StateDict, WeightsError> {
+        StateDict::from_model(self)
+    }
+
+    fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
+        let (model, report) = self.load(state, LoadOptions::default())?;
+        let unused = report.names(Outcome::Unused).map(str::to_owned).collect();
+        Ok((model, unused))
+    }
+}
