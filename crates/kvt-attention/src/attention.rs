@@ -1,6 +1,7 @@
 //! k-NN scaled dot-product attention on `[batch, heads, tokens, head_dim]`: the front door.
 
 use burn::tensor::{Bool, DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Neighbors;
@@ -15,7 +16,7 @@ use check::check;
 pub use dropout::Dropout;
 
 /// By what a query ranks its keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Selection {
     /// By the score `scale * q.k + bias` (the paper's fast version, Algorithm 1).
@@ -27,7 +28,7 @@ pub enum Selection {
 }
 
 /// How the selection is carried out. All give the same result up to rounding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Implementation {
     /// The best that can do what is asked: fused for dot products, masked for distances.

@@ -8,7 +8,7 @@
 //! data -> augment, recipe
 //! ```
 //!
-//! - [`config`]: TOML layers become one validated [`config::Plan`].
+//! - [`config`]: TOML layers become one validated [`config::Plan`]; [`schema`]: what its keys may be.
 //! - [`data`], [`augment`]: image folders, decoding, the loader; what is done to each image.
 //! - [`recipe`]: loss, optimizer, schedule, clipping, accuracy.
 //! - [`engine`]: the loop, evaluation, checkpoints, resume.
@@ -29,4 +29,5 @@ pub mod fs;
 pub mod recipe;
 pub mod report;
 pub mod run;
+pub mod schema;
 pub mod text;

@@ -9,7 +9,7 @@ use burn::tensor::{Tensor, TensorData};
 use kvt_models::weights::{self, LoadOptions, StateDict};
 use kvt_ops::{Key, Phase};
 
-use super::common::{ModelArgs, Overrides, classes, model_plan};
+use super::common::{ModelArgs, Overrides, classes};
 use super::output;
 use crate::device;
 use crate::engine::model_config;
@@ -43,8 +43,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check_writable(&args.output)?;
     let weights = weights::read(&args.weights)?;
     let document = args.model.document(&[], &args.overrides.all())?;
-    let config = model_config(&model_plan(&document)?, classes(&weights))?;
-    let device = device::resolve(document.device())?;
+    let config = model_config(&document.model()?, classes(&weights))?;
+    let device = device::resolve(&document.device())?;
     let model = config.init(&device.device, Key::new(0))?;
     let (model, report) = model.load(&weights, LoadOptions::default())?;
     for name in report.names(kvt_models::weights::Outcome::Unused) {

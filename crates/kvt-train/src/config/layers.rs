@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::document::LARGEST_FILE;
 use super::problem::{ConfigError, Place, Problem};
+use super::reference::{join, section as known_section};
 use crate::text::read_text;
 
 /// Parts of a key: more than any key has, and few enough to walk through by recursion.
@@ -50,12 +51,11 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    /// Merges `text`, its bases below it and `overrides` above it; `is_section` tells the dotted names of sections.
+    /// Merges `text`, its bases below it and `overrides` above it.
     pub(super) fn read(
         path: &Path,
         text: String,
         overrides: &[String],
-        is_section: &dyn Fn(&str) -> bool,
     ) -> Result<Self, ConfigError> {
         let mut layers = Self {
             sources: Vec::new(),
@@ -64,12 +64,12 @@ impl Layers {
         let files = layers.read_chain(path, text).map_err(one)?;
         // The chain runs from the file to its last base; the file has the last word.
         for table in files.into_iter().rev() {
-            merge(&mut layers.root, table, "", is_section);
+            merge(&mut layers.root, table, "");
         }
         let mut problems = Vec::new();
         for argument in overrides {
             match layers.read_override(argument) {
-                Ok(table) => merge(&mut layers.root, table, "", is_section),
+                Ok(table) => merge(&mut layers.root, table, ""),
                 Err(problem) => problems.push(problem),
             }
         }
@@ -292,12 +292,8 @@ fn convert_value(source: usize, value: Spanned<DeValue<'_>>) -> Result<NodeValue
 /// Tables merge key by key; everything else is replaced.
 ///
 /// Where a section meets a value, one of them is a mistake: that one stays, so that it is reported.
-fn merge(
-    below: &mut BTreeMap<String, Node>,
-    above: BTreeMap<String, Node>,
-    section: &str,
-    is_section: &dyn Fn(&str) -> bool,
-) {
+fn merge(below: &mut BTreeMap<String, Node>, above: BTreeMap<String, Node>, section: &str) {
+    let is_section = |path: &str| known_section(path).is_some();
     for (key, node) in above {
         let Some(old) = below.get_mut(&key) else {
             below.insert(key, node);
@@ -305,7 +301,7 @@ fn merge(
         };
         let path = join(section, &key);
         match (&mut old.value, node.value) {
-            (NodeValue::Table(old), NodeValue::Table(new)) => merge(old, new, &path, is_section),
+            (NodeValue::Table(old), NodeValue::Table(new)) => merge(old, new, &path),
             (NodeValue::Table(_), NodeValue::Leaf(_)) if !is_section(&path) => {}
             (NodeValue::Leaf(_), NodeValue::Table(_)) if is_section(&path) => {}
             (_, value) => {
@@ -315,13 +311,5 @@ fn merge(
                 };
             }
         }
-    }
-}
-
-/// The dotted name of a key in a section; the top level has no name.
-pub(super) fn join(section: &str, key: &str) -> String {
-    match section {
-        "" => key.to_owned(),
-        section => format!("{section}.{key}"),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::augment::Transform;
 use crate::data::ordered::Ordered;
-use crate::data::{DataError, ImageFolder, ImageLimits, Sample, batch_count, decode};
+use crate::data::{DataError, ImageFolder, ImageLimits, OnError, Sample, batch_count, decode};
 use kvt_ops::Key;
 
 /// What the batches are for, which decides about incomplete batches and unreadable images.
@@ -22,18 +22,6 @@ pub enum Purpose {
     },
     /// Every readable image exactly once: an unreadable one is left out, its batch is smaller.
     Evaluate,
-}
-
-/// What an unreadable image does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnError {
-    /// It ends the epoch with an error that names the file.
-    Fail,
-    /// It is passed over as [`Purpose`] says and listed in [`Loader::skipped`].
-    Skip {
-        /// The most unreadable images of an epoch; one more is an error.
-        max: usize,
-    },
 }
 
 /// What [`Loader::start`] needs to know.
@@ -59,8 +47,10 @@ pub struct LoaderConfig {
     pub epoch: u64,
     /// The seed of the run, for the keys of the augmentation.
     pub seed: u64,
-    /// What an unreadable image does.
+    /// What an unreadable image does; one that is skipped is passed over as [`Purpose`] says.
     pub on_error: OnError,
+    /// The most unreadable images of an epoch that are skipped; one more is an error.
+    pub max_skipped: usize,
     /// Beyond them an image is unreadable.
     pub limits: ImageLimits,
 }
@@ -93,7 +83,7 @@ pub struct Loader {
     /// The folder and the images of the epoch.
     source: (PathBuf, usize),
     purpose: Purpose,
-    on_error: OnError,
+    max_skipped: usize,
     skipped: Vec<Skipped>,
     remaining: usize,
     failed: bool,
@@ -122,7 +112,8 @@ impl Loader {
         let drop_last = config.purpose == Purpose::Train { drop_last: true };
         let end = batch_count(config.order.len(), config.batch_size, drop_last);
         let first = config.first_batch.min(end);
-        let (workers, prefetch, on_error) = (config.workers, config.prefetch, config.on_error);
+        let (workers, prefetch) = (config.workers, config.prefetch);
+        let max_skipped = config.max_skipped;
         let source = (config.source.root.clone(), config.order.len());
         let purpose = config.purpose;
         let batches = Ordered::start(first..end, workers, prefetch, move |number, stop| {
@@ -132,7 +123,7 @@ impl Loader {
             batches,
             source,
             purpose,
-            on_error,
+            max_skipped,
             skipped: Vec::new(),
             remaining: end - first,
             failed: false,
@@ -165,10 +156,8 @@ impl Loader {
     fn take_skipped(&mut self, skipped: Vec<Skipped>) -> Result<(), DataError> {
         for skipped in skipped {
             self.skipped.push(skipped.clone());
-            if let OnError::Skip { max } = self.on_error
-                && self.skipped.len() > max
-            {
-                return Err(too_many(self.skipped.len(), max, skipped));
+            if self.skipped.len() > self.max_skipped {
+                return Err(too_many(self.skipped.len(), self.max_skipped, skipped));
             }
         }
         Ok(())
@@ -271,16 +260,16 @@ impl LoaderConfig {
                 }
                 Err(error) => error,
             };
-            let OnError::Skip { max } = self.on_error else {
+            if self.on_error == OnError::Fail {
                 return Err(error.into());
-            };
+            }
             let bad = Skipped {
                 path: error.path,
                 reason: error.reason,
             };
             // `step + 1` different images are unreadable: past the cap there is no use in looking further.
-            if step + 1 > max {
-                return Err(too_many(step + 1, max, bad));
+            if step + 1 > self.max_skipped {
+                return Err(too_many(step + 1, self.max_skipped, bad));
             }
             first_bad.get_or_insert(bad);
             if self.purpose == Purpose::Evaluate {

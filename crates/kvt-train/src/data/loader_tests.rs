@@ -3,7 +3,7 @@
 use image::{Rgb, RgbImage};
 
 use super::*;
-use crate::augment::{AugmentPlan, Interpolation, Preset};
+use crate::augment::{AugmentConfig, Preset};
 use crate::data::{ClassOrder, epoch_order};
 
 /// 23 images of 8 x 8, `bad` ones of which are no images; the red channel is the sample index.
@@ -19,20 +19,16 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
             fs_err::write(&path, b"bad").unwrap();
         }
     }
-    let plan = AugmentPlan {
+    let augment = AugmentConfig {
         preset: Preset::Cifar,
-        size: (8, 8),
         mean: [0.0; 3],
         std: [1.0; 3],
-        interpolation: Interpolation::Bicubic,
-        scale: (0.08, 1.0),
-        ratio: (0.75, 4.0 / 3.0),
-        hflip: 0.5,
         padding: 2,
+        ..AugmentConfig::default()
     };
     let config = LoaderConfig {
         source: Arc::new(ImageFolder::open(dir.path(), ClassOrder::Byte).unwrap()),
-        transform: Arc::new(Transform::train(plan).unwrap()),
+        transform: Arc::new(Transform::train(&augment, (8, 8)).unwrap()),
         order: epoch_order(23, 3, 7, true),
         batch_size: 4,
         purpose: Purpose::Train { drop_last: true },
@@ -42,6 +38,7 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
         epoch: 3,
         seed: 7,
         on_error: OnError::Fail,
+        max_skipped: 0,
         limits: ImageLimits::default(),
     };
     (dir, config)
@@ -133,7 +130,8 @@ fn bad_files_are_replaced_in_training_and_left_out_in_evaluation() {
     let (_dir, mut config) = config(&[0, 1, 22]);
     // Samples 0 and 1 follow each other; the last place wraps around past them.
     config.order = (2..22).chain([22, 0, 1]).collect();
-    config.on_error = OnError::Skip { max: 3 };
+    config.on_error = OnError::Skip;
+    config.max_skipped = 3;
     config.purpose = Purpose::Train { drop_last: false };
     for workers in [0, 4] {
         config.workers = workers;
@@ -158,7 +156,8 @@ fn bad_files_are_replaced_in_training_and_left_out_in_evaluation() {
 
     for purpose in [Purpose::Evaluate, Purpose::Train { drop_last: true }] {
         let config = LoaderConfig {
-            on_error: OnError::Skip { max: 1 },
+            on_error: OnError::Skip,
+            max_skipped: 1,
             purpose,
             batch_size: 23,
             ..config.clone()
@@ -186,7 +185,8 @@ fn an_epoch_without_a_readable_image_is_an_error() {
     let (_dir, config) = config(&(0..23).collect::<Vec<_>>());
     for (workers, first_batch) in [(0, 0), (3, 0), (0, 4)] {
         let config = LoaderConfig {
-            on_error: OnError::Skip { max: 100 },
+            on_error: OnError::Skip,
+            max_skipped: 100,
             workers,
             first_batch,
             ..config.clone()
@@ -205,7 +205,8 @@ fn an_epoch_without_a_readable_image_is_an_error() {
     }
     // At the end of an epoch there is nothing left to read.
     let end = LoaderConfig {
-        on_error: OnError::Skip { max: 100 },
+        on_error: OnError::Skip,
+        max_skipped: 100,
         first_batch: 5,
         ..config
     };

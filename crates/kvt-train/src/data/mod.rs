@@ -4,6 +4,7 @@
 //! every batch follow from (seed, epoch) alone, whatever the number of workers.
 
 mod check;
+mod config;
 mod decode;
 mod error;
 mod file;
@@ -15,10 +16,11 @@ pub mod shapes;
 mod source;
 
 pub use check::{Check, Duplicate, SplitCheck, Unreadable, check};
+pub use config::{DataConfig, DataKind, OnError, Workers};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes};
 pub use error::DataError;
 pub use file::ImageLimits;
 pub use listing::{NotRead, OtherFormats, Unlisted};
-pub use loader::{Batch, Loader, LoaderConfig, OnError, Purpose, Skipped};
+pub use loader::{Batch, Loader, LoaderConfig, Purpose, Skipped};
 pub use sampler::{batch_count, epoch_order};
 pub use source::{ClassOrder, ImageFolder, Sample};

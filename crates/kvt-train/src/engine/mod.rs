@@ -5,6 +5,7 @@
 //! - [`Session`]: a validated plan becomes a run folder, data, a model and a trainer.
 
 mod checkpoint;
+mod config;
 mod error;
 mod evaluate;
 mod model;
@@ -15,11 +16,12 @@ mod splits;
 mod trainer;
 
 pub use checkpoint::{Checkpointer, DataState, Restored, Weights, load_checkpoint_model};
+pub use config::{EvalConfig, InitConfig, TrainConfig};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, evaluate, predict_batch};
 pub use model::{Head, build_model, check_classes, model_config, start_from};
 pub use progress::{Best, EpochSums, LogSums, Position, Progress};
 pub use recorder::Recorder;
 pub use session::{Amount, Session, Start, load_plan};
-pub use splits::{Splits, class_order, ensure_data, eval_batches, eval_transform, image_limits};
+pub use splits::{Splits, ensure_data, eval_batches, eval_transform, image_limits};
 pub use trainer::{End, Trainer};

@@ -1,74 +1,24 @@
 //! The model of a plan: its configuration, and its weights before training.
 
 use burn::tensor::Device;
-use kvt_attention::{Attention, Implementation, Neighbors, Selection};
 use kvt_models::weights::{self, LoadOptions, LoadReport, WeightsError};
-use kvt_models::{Model, ModelConfig, ModelOverrides};
+use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 
-use super::{Splits, TrainError};
-use crate::config::{
-    AttentionKind, ImplementationSetting, InitPlan, ModelPlan, NeighborsSetting, Plan,
-    SelectionSetting,
-};
+use super::{InitConfig, Splits, TrainError};
+use crate::config::{ModelSection, Plan};
 use crate::data::ImageFolder;
 
 /// The model of a plan, with the number of classes of the data where the plan names none.
 ///
 /// # Errors
 /// If there is no such model, or the overrides do not fit together.
-pub fn model_config(plan: &ModelPlan, classes: Option<usize>) -> Result<ModelConfig, TrainError> {
-    let attention = match &plan.attention.kind {
-        AttentionKind::Dense => vec![Attention {
-            temperature: plan.attention.temperature,
-            ..Attention::dense()
-        }],
-        AttentionKind::Knn {
-            neighbors,
-            selection,
-            implementation,
-        } => neighbors
-            .iter()
-            .map(|&neighbors| {
-                Ok(Attention {
-                    neighbors: match neighbors {
-                        NeighborsSetting::Count(count) => Neighbors::count(count)?,
-                        NeighborsSetting::Fraction(share) => Neighbors::fraction(share)?,
-                    },
-                    selection: match selection {
-                        SelectionSetting::DotProduct => Selection::DotProduct,
-                        SelectionSetting::Euclidean => Selection::Euclidean,
-                    },
-                    implementation: match implementation {
-                        ImplementationSetting::Auto => Implementation::Auto,
-                        ImplementationSetting::Fused => Implementation::Fused,
-                        ImplementationSetting::Flash => Implementation::Flash,
-                        ImplementationSetting::Masked => Implementation::Masked,
-                        ImplementationSetting::Gathered => Implementation::Gathered,
-                    },
-                    temperature: plan.attention.temperature,
-                })
-            })
-            .collect::<Result<_, TrainError>>()?,
-    };
-    let overrides = ModelOverrides {
-        img_size: plan.img_size,
-        patch_size: plan.patch_size,
-        patch_stride: plan.patch_stride,
-        window_size: plan.window_size,
-        kv_stride: plan.kv_stride,
-        embed_dim: plan.embed_dim.clone(),
-        depth: plan.depth.clone(),
-        num_heads: plan.num_heads.clone(),
-        mlp_ratio: plan.mlp_ratio,
-        in_chans: plan.in_chans,
-        num_classes: plan.num_classes.or(classes),
-        qkv_bias: plan.qkv_bias,
-        drop_path: Some(plan.drop_path),
-        attn_drop: Some(plan.attn_drop),
-        attention,
-    };
-    Ok(ModelConfig::by_name(&plan.name)?.with(&overrides)?)
+pub fn model_config(
+    section: &ModelSection,
+    classes: Option<usize>,
+) -> Result<ModelConfig, TrainError> {
+    let overrides = section.overrides(classes)?;
+    Ok(ModelConfig::by_name(&section.name)?.with(&overrides)?)
 }
 
 /// The model of a plan for its data.
@@ -134,7 +84,7 @@ pub enum Head {
 /// # Errors
 /// If the weights cannot be read or do not fit.
 pub fn start_from(
-    plan: &InitPlan,
+    plan: &InitConfig,
     head: Head,
     model: Model,
 ) -> Result<(Model, Option<LoadReport>), TrainError> {

@@ -8,11 +8,13 @@ mod adamw;
 mod ema;
 mod gradients;
 mod loss;
+mod optim;
 mod schedule;
 
 pub use accuracy::{Hits, hits};
 pub use adamw::{AdamW, AdamWConfig, AdamWError};
-pub use ema::Ema;
+pub use ema::{Ema, EmaConfig};
 pub use gradients::{Accumulator, Gradients};
-pub use loss::{cross_entropy, smooth_targets};
-pub use schedule::Schedule;
+pub use loss::{LossConfig, cross_entropy, smooth_targets};
+pub use optim::{OptimConfig, OptimName};
+pub use schedule::{Schedule, ScheduleConfig, ScheduleKind, SchedulePer};

@@ -103,6 +103,13 @@ fn wrong_types_say_what_is_expected() {
     "#);
 }
 
+/// What is wrong in one way does not hide what is wrong in another.
+#[test]
+fn mistakes_of_all_kinds_are_reported_together() {
+    let text = "[model]\nname = \"deit_tinny_patch16_224\"\ndepht = 2\n[model.attention]\nneighbors = 3\n[data]\nkind = \"shapes\"\n[augment]\nratio = [2, 1]\n[train]\nepochs = \"ten\"\ndevice = \"gpu\"\n";
+    assert_snapshot!(error_of(text, &["optim.lr=0"]), @"");
+}
+
 #[test]
 fn an_override_does_not_hide_a_section_written_as_a_value() {
     let text = "model = 3\n[train.epochs]\nx = 1\n";

@@ -182,6 +182,6 @@ fn the_largest_update_can_be_counted() {
     assert_eq!(images, Some(1 << 32));
     assert_eq!(plan.eval.batch_size, 131_072);
     // What the default leads to may also be written.
-    let text = resolved_toml(&plan);
+    let text = resolved_toml(&plan).unwrap();
     assert_eq!(plan_of(&text, &[]).unwrap().eval, plan.eval);
 }

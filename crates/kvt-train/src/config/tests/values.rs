@@ -1,11 +1,13 @@
 //! What a plan is made of: defaults, presets, bases, overrides.
 
+use kvt_attention::{Implementation, Selection};
+
 use super::*;
 
 #[test]
 fn defaults_are_those_of_the_deit_recipe() {
     let plan = plan_of(SMALL, &[]).unwrap();
-    assert_snapshot!(resolved_toml(&plan), @r#"
+    assert_snapshot!(resolved_toml(&plan).unwrap(), @r#"
     seed = 0
 
     [model]
@@ -155,11 +157,16 @@ fn overrides_come_last_and_words_need_no_quotes() {
     assert_eq!(plan.model.name, "deit_small_patch16_224");
     assert_eq!(plan.data.path, Path::new("/some/place with spaces"));
     assert_eq!(
-        plan.model.attention.kind,
-        AttentionKind::Knn {
-            neighbors: vec![NeighborsSetting::Count(7), NeighborsSetting::Fraction(0.5)],
-            selection: SelectionSetting::DotProduct,
-            implementation: ImplementationSetting::Auto,
+        plan.model.attention,
+        AttentionConfig {
+            kind: AttentionKind::Knn,
+            neighbors: Some(PerStage(vec![
+                NeighborCount::Count(7),
+                NeighborCount::Share(0.5)
+            ])),
+            selection: Some(Selection::DotProduct),
+            implementation: Some(Implementation::Auto),
+            temperature: 1.0,
         }
     );
     assert_eq!(plan.train.epochs, 9);
@@ -190,8 +197,8 @@ fn dense_attention_ignores_the_keys_of_knn_only_if_it_is_asked_for() {
 fn only_the_model_can_be_asked_for() {
     let text = "[model]\nname = \"deit_tiny_patch16_224\"\ndepth = 2\n".to_owned();
     let document = Document::from_text(Path::new("x.toml"), text, &[]).unwrap();
-    assert!(document.plan(MODELS).is_err());
-    assert_eq!(document.model_plan(MODELS).unwrap().depth, [2]);
+    assert!(document.plan().is_err());
+    assert_eq!(document.model().unwrap().depth, Some(PerStage(vec![2])));
 }
 
 #[test]
