@@ -1,6 +1,8 @@
 //! The JSON schema of a settings type: what each value may be, in words, and which values it refuses.
 //!
-//! Type, words, meaning, default and range of a key are declared once, at its field in a [`section!`].
+//! Type, words, meaning, default and range of a key are declared once, at its field in a `section!`.
+
+mod value;
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -14,14 +16,14 @@ use serde_json::{Map, Value};
 /// - `"x-default"`: the default in words, where it depends on other keys;
 /// - `"x-resume" = "free"`: a resumed run may change it.
 macro_rules! section {
-    ($(#[$meta:meta])* pub struct $name:ident {
-        $($(#[$doc:meta])* pub $key:ident: $type:ty = $default:expr $(, $attribute:literal = $value:expr)*;)+
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$doc:meta])* $key_vis:vis $key:ident: $type:ty = $default:expr $(, $attribute:literal = $value:expr)*;)+
     }) => {
         #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(default, deny_unknown_fields)]
         $(#[$meta])*
-        pub struct $name {
-            $($(#[$doc])* #[schemars(extend($($attribute = $value),*))] pub $key: $type,)+
+        $vis struct $name {
+            $($(#[$doc])* #[schemars(extend($($attribute = $value),*))] $key_vis $key: $type,)+
         }
 
         impl Default for $name {
@@ -32,6 +34,7 @@ macro_rules! section {
     };
 }
 pub(crate) use section;
+pub(crate) use value::{doc, expected, refusals, words};
 
 /// A value that its schema refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,146 +73,6 @@ pub(crate) fn check<T: JsonSchema + Serialize>(section: &T) -> Result<(), (Strin
         }
     }
     Ok(())
-}
-
-/// What a schema refuses of a value: the value itself, or items of its list.
-pub(crate) fn refusals(schema: &Value, value: &toml::Value) -> Vec<Refusal> {
-    let all: Vec<&Value> = alternatives(schema).collect();
-    if !all.is_empty() {
-        let list = all.iter().find(|schema| kind(schema) == "array");
-        return match (value, list) {
-            _ if all.iter().any(|one| refusals(one, value).is_empty()) => Vec::new(),
-            // Items say more than the whole list.
-            (toml::Value::Array(_), Some(list)) => refusals(list, value),
-            _ => vec![refusal(schema, value)],
-        };
-    }
-    let length = |count: usize, unit| {
-        let end = |name| schema.get(format!("{name}{unit}")).and_then(Value::as_u64);
-        let count = count as u64;
-        end("min").is_none_or(|min| count >= min) && end("max").is_none_or(|max| count <= max)
-    };
-    let allowed = match (kind(schema), value) {
-        ("array", toml::Value::Array(items)) if length(items.len(), "Items") => {
-            let items = items.iter().zip(std::iter::repeat(schema.get("items")));
-            return items
-                .flat_map(|(item, schema)| schema.map_or_else(Vec::new, |s| refusals(s, item)))
-                .collect();
-        }
-        ("boolean", toml::Value::Boolean(_)) => true,
-        ("integer" | "number", &toml::Value::Integer(number)) => in_range(schema, number as f64),
-        ("number", &toml::Value::Float(number)) => in_range(schema, number),
-        ("string", toml::Value::String(text)) => {
-            let words = words(schema);
-            (words.is_empty() || words.contains(&text.as_str()))
-                && length(text.trim().chars().count(), "Length")
-        }
-        _ => false,
-    };
-    if allowed {
-        Vec::new()
-    } else {
-        vec![refusal(schema, value)]
-    }
-}
-
-/// What a value may be, in words.
-pub(crate) fn expected(schema: &Value) -> String {
-    let mut parts: Vec<String> = words(schema)
-        .iter()
-        .map(|word| format!("`\"{word}\"`"))
-        .collect();
-    let others = alternatives(schema).filter(|one| words(one).is_empty());
-    parts.extend(others.map(expected));
-    if !parts.is_empty() {
-        return parts.join(" or ");
-    }
-    let count = |key| schema.get(key).and_then(Value::as_u64);
-    match kind(schema) {
-        "boolean" => "`true` or `false`".to_owned(),
-        "integer" => format!("integer{}", range(schema)),
-        "number" => format!("float{}", range(schema)),
-        "string" if count("minLength").is_some() => "non-empty string".to_owned(),
-        "array" => {
-            let item = schema.get("items").map(expected).unwrap_or_default();
-            match (count("minItems"), count("maxItems")) {
-                (Some(count), Some(_)) => format!("list of {count} x {item}"),
-                (Some(_), None) => format!("non-empty list of ({item})"),
-                _ => format!("list of ({item})"),
-            }
-        }
-        other => other.to_owned(),
-    }
-}
-
-/// The words to choose from, if the value is a choice.
-pub(crate) fn words(schema: &Value) -> Vec<&str> {
-    let listed = schema.get("enum").and_then(Value::as_array);
-    let own = listed.into_iter().flatten().chain(schema.get("const"));
-    let own = own.filter_map(Value::as_str);
-    own.chain(alternatives(schema).flat_map(words)).collect()
-}
-
-/// The comment of a type or field, on one line.
-pub(crate) fn doc(schema: &Value) -> String {
-    let text = schema.get("description").and_then(Value::as_str);
-    let words: Vec<&str> = text.unwrap_or_default().split_whitespace().collect();
-    words.join(" ")
-}
-
-fn refusal(schema: &Value, value: &toml::Value) -> Refusal {
-    Refusal {
-        value: match value {
-            // TOML writes all the digits.
-            toml::Value::Float(number) => format!("{number:?}").to_lowercase(),
-            value => value.to_string(),
-        },
-        expected: expected(schema),
-    }
-}
-
-fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {
-    let lists = ["oneOf", "anyOf"].into_iter().map(|key| schema.get(key));
-    lists.flatten().filter_map(Value::as_array).flatten()
-}
-
-fn kind(schema: &Value) -> &str {
-    let kind = schema.get("type").and_then(Value::as_str);
-    kind.unwrap_or("value")
-}
-
-/// The ends of a number's interval, and whether they are left out.
-fn interval(schema: &Value) -> [(f64, bool); 2] {
-    let number = |keyword| schema.get(keyword).and_then(Value::as_f64);
-    let end = |included, excluded, none| match number(excluded) {
-        Some(end) => (end, true),
-        None => (number(included).unwrap_or(none), false),
-    };
-    [
-        end("minimum", "exclusiveMinimum", f64::NEG_INFINITY),
-        end("maximum", "exclusiveMaximum", f64::INFINITY),
-    ]
-}
-
-fn in_range(schema: &Value, number: f64) -> bool {
-    let [(low, above), (high, below)] = interval(schema);
-    number.is_finite()
-        && (low < number || low == number && !above)
-        && (number < high || number == high && !below)
-}
-
-/// The interval of a number, to be read after its type.
-fn range(schema: &Value) -> String {
-    let [(low, above), (high, below)] = interval(schema);
-    let shown = |number: f64| format!("{number:?}").trim_end_matches(".0").to_owned();
-    match (low.is_finite(), high.is_finite()) {
-        (false, false) => String::new(),
-        (true, false) => format!(" {} {}", if above { ">" } else { ">=" }, shown(low)),
-        (_, true) => {
-            let (open, close) = (if above { '(' } else { '[' }, if below { ')' } else { ']' });
-            format!(" in {open}{}, {}{close}", shown(low), shown(high))
-        }
-    }
 }
 
 fn normalise(schema: &mut Value) {
@@ -257,7 +120,11 @@ fn drop_null(map: &mut Map<String, Value>) {
 
 /// Writes an interval as keywords of JSON schema, at every number of a schema.
 fn set_range(schema: &mut Map<String, Value>, range: &str) {
-    if let "integer" | "number" = schema.get("type").and_then(Value::as_str).unwrap_or_default() {
+    if let "integer" | "number" = schema
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+    {
         let ends = range.trim_matches(['[', '(', ']', ')']).split_once(", ");
         let (low, high) = ends.unwrap_or_default();
         for (end, included, excluded, is_excluded) in [
@@ -293,15 +160,15 @@ mod tests {
 
     section! {
         /// Settings.
-        pub struct Settings {
+        struct Settings {
             /// Two numbers.
-            pub pair: [f64; 2] = [1e-300, 1e30], "x-range" = "(0, 1e30]";
+            pair: [f64; 2] = [1e-300, 1e30], "x-range" = "(0, 1e30]";
             /// A number or none.
-            pub count: Option<u64> = Some(1), "x-range" = "[1, inf)";
+            count: Option<u64> = Some(1), "x-range" = "[1, inf)";
             /// A number of 32 bits.
-            pub small: u32 = 0;
+            small: u32 = 0;
             /// A text.
-            pub text: String = "x".to_owned(), "minLength" = 1;
+            text: String = "x".to_owned(), "minLength" = 1;
         }
     }
 

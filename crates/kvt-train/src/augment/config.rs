@@ -1,8 +1,8 @@
 //! `[augment]`: the settings of a [`Transform`](super::Transform).
 
+use crate::schema::section;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use crate::schema::section;
 
 section! {
     /// From a decoded image to the input of the model.
@@ -14,7 +14,8 @@ section! {
         /// Smallest and largest width / height of the random resized crop; only imagenet.
         pub ratio: [f64; 2] = [3.0 / 4.0, 4.0 / 3.0], "x-range" = "(0, inf)";
         /// Probability of a horizontal flip.
-        pub hflip: f64 = Preset::Imagenet.hflip(), "x-range" = "[0, 1]", "x-default" = "`0.5`, with none `0.0`";
+        pub hflip: f64 = Preset::Imagenet.hflip(),
+            "x-range" = "[0, 1]", "x-default" = "`0.5`, with none `0.0`";
         /// Pixels of black border that the random crop may reach into; only cifar.
         pub padding: u32 = 4, "x-range" = "[0, 65535]";
         /// Filter for resizing.
@@ -25,7 +26,8 @@ section! {
         pub std: [f64; 3] = [0.229, 0.224, 0.225], "x-range" = "[1e-6, 1e6]";
         /// Evaluation resizes the shorter side to `img_size / crop_pct` and cuts out the centre.
         // At the least share the resized image has a hundred times the pixels that are used.
-        pub crop_pct: f64 = Preset::Imagenet.crop_pct(), "x-range" = "[0.1, 1]", "x-default" = "`0.875` with imagenet, else `1.0`";
+        pub crop_pct: f64 = Preset::Imagenet.crop_pct(),
+            "x-range" = "[0.1, 1]", "x-default" = "`0.875` with imagenet, else `1.0`";
     }
 }
 

@@ -10,9 +10,9 @@ use super::reference::{field, join};
 /// What a difference means for a run that is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The run computes the same: the key only says where and how fast it is computed, what is written down, where the
-    /// images are, or whether the run goes on past a broken file. That images in another place are the same is checked by
-    /// the checkpoint's record of them.
+    /// The run computes the same: the key only says where and how fast it is computed, what is written down, where
+    /// the images are, or whether the run goes on past a broken file. That images in another place are the same is
+    /// checked by the checkpoint's record of them.
     Harmless,
     /// It would be another run: the key is part of its mathematics, or of the data it sees.
     Refused,

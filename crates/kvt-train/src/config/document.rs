@@ -78,7 +78,7 @@ impl Document {
     }
 
     /// Checks every key, makes a plan of those that are right, and applies the rules over several keys to it. What is
-    /// wrong has its default meanwhile, so that one mistake does not hide another.
+    /// wrong has its default meanwhile: one mistake does not hide another.
     fn complete(&self, with_data: bool) -> Result<Plan, ConfigError> {
         let mut checks = Checks {
             document: self,

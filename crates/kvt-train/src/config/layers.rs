@@ -139,31 +139,20 @@ impl Layers {
             Problem::new(Place::Override(argument.to_owned()), message).help(help)
         };
 
+        let usage = "expected `KEY=VALUE`, such as `train.epochs=10`";
         let Some((path, value)) = argument.split_once('=') else {
-            return Err(refuse(
-                "no value",
-                "expected `KEY=VALUE`, such as `train.epochs=10`",
-            ));
+            return Err(refuse("no value", usage));
         };
         let keys: Vec<&str> = path.trim().split('.').map(str::trim).collect();
         if keys.iter().any(|key| key.is_empty()) {
-            return Err(refuse(
-                "empty key",
-                "expected `KEY=VALUE`, such as `train.epochs=10`",
-            ));
+            return Err(refuse("empty key", usage));
         }
         if keys == ["base"] {
-            return Err(refuse(
-                "`base` cannot be set from outside a file",
-                "give the file itself instead",
-            ));
+            let message = "`base` cannot be set from outside a file";
+            return Err(refuse(message, "give the file itself instead"));
         }
-
         if keys.len() > DEEPEST_KEY {
-            return Err(refuse(
-                "no key has so many parts",
-                "expected `KEY=VALUE`, such as `train.epochs=10`",
-            ));
+            return Err(refuse("no key has so many parts", usage));
         }
 
         // What is no TOML is a word: names and paths need no quotes within the shell's.

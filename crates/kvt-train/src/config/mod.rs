@@ -1,13 +1,13 @@
 //! From TOML files to one complete plan.
 //!
-//! A section of a file is one struct beside the code that uses it. Its serde attributes, comments, defaults and ranges are
-//! the only declaration of its keys: the reference, the JSON schema, "did you mean", the checks, the file in a run's
-//! folder and the comparison on resume all follow from them.
+//! A section of a file is one struct beside the code that uses it, a `section!` of `schema.rs`. It is the only
+//! declaration of its keys: the reference, the JSON schema, "did you mean", the checks, the file in a run's folder and the
+//! comparison on resume all follow from it.
 //!
 //! [`Document::load`] reads a file, its bases and the `--set` overrides and merges them; each value keeps its place, so
-//! that a mistake in a base is reported there. [`Document::plan`] then checks names, types and ranges against the schema,
-//! builds the structs of what is right, applies the rules over several keys (`rules.rs`), and gives a [`Plan`], or every
-//! problem that it found. [`warnings`] tells what is allowed and probably not meant.
+//! that a mistake in a base is reported there. [`Document::plan`] then checks names, types and ranges against the
+//! schema, builds the structs of what is right, applies the rules over several keys (`rules.rs`), and gives a [`Plan`],
+//! or every problem that it found. [`warnings`] tells what is allowed and probably not meant.
 
 mod diff;
 mod document;

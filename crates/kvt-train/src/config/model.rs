@@ -1,10 +1,10 @@
 //! `[model]`: a named model and what differs from it, on its way into `kvt-models`.
 
+use crate::schema::section;
 use kvt_attention::{Attention, Implementation, Neighbors, NeighborsError, Selection};
 use kvt_models::ModelOverrides;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use crate::schema::section;
 
 section! {
     /// The backbone: a named model and what differs from it.
@@ -23,20 +23,24 @@ section! {
         pub kv_stride: Option<usize> = None, "x-range" = "[1, inf)", "x-default" = "the model's own";
         /// Width of a token: one number, or a list with one per stage of the model. With Swin the number of the first
         /// stage, which doubles from stage to stage.
-        pub embed_dim: Option<PerStage<usize>> = None, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        pub embed_dim: Option<PerStage<usize>> = None,
+            "x-range" = "[1, inf)", "x-default" = "the model's own";
         /// Number of transformer blocks: one number, or a list with one per stage of the model.
         pub depth: Option<PerStage<usize>> = None, "x-range" = "[1, inf)", "x-default" = "the model's own";
         /// Number of attention heads: one number, or a list with one per stage of the model.
-        pub num_heads: Option<PerStage<usize>> = None, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        pub num_heads: Option<PerStage<usize>> = None,
+            "x-range" = "[1, inf)", "x-default" = "the model's own";
         /// Hidden width of the MLP as a multiple of `embed_dim`.
         pub mlp_ratio: Option<f64> = None, "x-range" = "(0, inf)", "x-default" = "the model's own";
         /// Number of input channels.
         pub in_chans: Option<usize> = None, "x-range" = "[1, inf)", "x-default" = "the model's own";
         /// Number of outputs of the classifier.
-        pub num_classes: Option<usize> = None, "x-range" = "[1, inf)", "x-default" = "the number of classes of the data";
+        pub num_classes: Option<usize> = None,
+            "x-range" = "[1, inf)", "x-default" = "the number of classes of the data";
         /// Whether the projection to query, key and value has a bias.
         pub qkv_bias: Option<bool> = None, "x-default" = "the model's own";
-        /// Rate of stochastic depth in the last block, rising linearly from 0 in the first. With CvT in the last stage alone.
+        /// Rate of stochastic depth in the last block, rising linearly from 0 in the first. With CvT in the last stage
+        /// alone.
         pub drop_path: f64 = 0.0, "x-range" = "[0, 1)";
         /// Dropout of attention weights.
         pub attn_drop: f64 = 0.0, "x-range" = "[0, 1)";
@@ -79,14 +83,15 @@ section! {
     pub struct AttentionConfig {
         /// Dense attention, or k-NN attention, in which each query keeps only its k best keys.
         pub kind: AttentionKind = AttentionKind::Dense;
-        /// How many keys a query keeps: an integer is a count, a float a share of the keys; or a list with one entry per
-        /// stage of the model. Dense attention has no use for it.
+        /// How many keys a query keeps, or a list with one entry per stage of the model. Dense attention has no use for
+        /// it.
         pub neighbors: Option<PerStage<NeighborCount>> = None, "default" = 0.5;
         /// How keys are ranked. Dense attention has no use for it.
         pub selection: Option<Selection> = None, "default" = Selection::default();
         /// How k-NN attention is computed. Dense attention has no use for it.
         pub implementation: Option<Implementation> = None, "default" = Implementation::default();
-        /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not finite.
+        /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+        /// finite.
         pub temperature: f64 = 1.0, "x-range" = "[1e-6, 1e6]";
     }
 }
@@ -146,10 +151,10 @@ pub enum AttentionKind {
 #[serde(untagged)]
 pub enum NeighborCount {
     /// This many.
-    #[schemars(extend("x-range" = "[1, inf)"))]
+    #[schemars(title = "a count", extend("x-range" = "[1, inf)"))]
     Count(usize),
     /// This share of the keys.
-    #[schemars(extend("x-range" = "(0, 1]"))]
+    #[schemars(title = "a share of the keys", extend("x-range" = "(0, 1]"))]
     Share(f64),
 }
 

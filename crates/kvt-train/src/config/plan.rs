@@ -13,9 +13,9 @@ use crate::run::{CheckpointConfig, LogConfig, RunConfig};
 
 /// Configuration of a `kvt` run.
 ///
-/// A plan that comes from a [`Document`](super::Document) is complete and in range: every default is filled in, also one
-/// that depends on other keys, and what another key switches off has its default. An `Option` is a real choice ("no
-/// weights to start from"), never a value that somebody else has to complete.
+/// A plan that comes from a [`Document`](super::Document) is complete and in range: every default is filled in, also
+/// one that depends on other keys, and what another key switches off has its default. An `Option` is a real choice
+/// ("no weights to start from"), never a value that somebody else has to complete.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(description = "Configuration of a `kvt` run.")]

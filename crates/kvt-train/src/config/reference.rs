@@ -1,5 +1,5 @@
-//! The keys of a configuration, from the schema of a [`Plan`]: one table for the reference page, for "did you mean", for
-//! the checks of values, and for what a resumed run may change.
+//! The keys of a configuration, from the schema of a [`Plan`]: one table for the reference page, for "did you mean",
+//! for the checks of values, and for what a resumed run may change.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;

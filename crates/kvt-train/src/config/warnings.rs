@@ -5,8 +5,8 @@ use kvt_models::ModelConfig;
 use super::{NeighborCount, Plan};
 use crate::data::{DataKind, batch_count};
 
-/// What is allowed in a plan for a model and probably not meant, in words. `images` are those of the training split, where
-/// they are known.
+/// What is allowed in a plan for a model and probably not meant, in words. `images` is the number of training images,
+/// where it is known.
 #[must_use]
 pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<String> {
     let mut found = missing_folders(plan);
@@ -30,13 +30,15 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
     let warmup_steps = steps_per_epoch.map(|steps| steps * warmup);
     if warmup > 0.0 && (warmup >= epochs || warmup_steps.is_some_and(|warmup| warmup >= steps)) {
         found.push(format!(
-            "the warm-up (`schedule.warmup_epochs` = {warmup}) is not shorter than the run: the learning rate never reaches its full value"
+            "the warm-up (`schedule.warmup_epochs` = {warmup}) is not shorter than the run: the learning rate \
+             never reaches its full value"
         ));
     }
     let span = 1.0 / (1.0 - plan.ema.decay);
     if plan.ema.decay > 0.0 && span > steps {
         found.push(format!(
-            "`ema.decay` = {} averages over {span:.0} updates, but the run has {steps}: the average stays near the initial weights",
+            "`ema.decay` = {} averages over {span:.0} updates, but the run has {steps}: the average stays near \
+             the initial weights",
             plan.ema.decay
         ));
     }
@@ -67,7 +69,8 @@ fn dense_stages(plan: &Plan, model: &ModelConfig) -> Vec<String> {
     counts
         .filter_map(|(count, stage)| match count {
             NeighborCount::Count(count) if count >= stage.keys => Some(format!(
-                "`model.attention.neighbors` = {count} keeps each of the {} keys in `{}`: attention is dense there",
+                "`model.attention.neighbors` = {count} keeps each of the {} keys in `{}`: attention is dense \
+                 there",
                 stage.keys, stage.name
             )),
             _ => None,

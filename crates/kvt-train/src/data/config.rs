@@ -15,7 +15,8 @@ section! {
         /// An image folder, or generated shapes.
         pub kind: DataKind = DataKind::Folder;
         /// Folder of the data, relative to the working directory; for shapes, where they are generated.
-        pub path: PathBuf = PathBuf::new(), "minLength" = 1, "x-default" = "`data/shapes` for shapes, else required", "x-resume" = "free";
+        pub path: PathBuf = PathBuf::new(),
+            "minLength" = 1, "x-default" = "`data/shapes` for shapes, else required", "x-resume" = "free";
         /// Sub-folder of the training images.
         pub train: String = "train".to_owned(), "minLength" = 1;
         /// Sub-folder of the validation images.
@@ -26,8 +27,8 @@ section! {
         pub shuffle: bool = true;
         /// Whether training leaves out the last batch of an epoch when it is not full.
         pub drop_last: bool = true;
-        /// Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread.
-        /// The result does not depend on it.
+        /// Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training
+        /// thread. The result does not depend on it.
         pub workers: Workers = Workers::Auto, "x-range" = "[0, 1024]", "x-resume" = "free";
         /// Batches that wait in the queue.
         pub prefetch: usize = 4, "x-range" = "[1, 1024]", "x-resume" = "free";
@@ -35,11 +36,11 @@ section! {
         pub on_error: OnError = OnError::Fail, "x-resume" = "free";
         /// How many unreadable images an epoch may skip; only with `on_error = "skip"`.
         pub max_skipped: usize = 100, "x-resume" = "free";
-        /// Most pixels of an image (width times height). A larger one cannot be read, nor can a file of more than 4 bytes per
-        /// pixel of it and 64 MiB, so that no file takes the machine's memory. The default is Pillow's.
+        /// Most pixels of an image (width times height). A larger one cannot be read, nor can a file of more than 4
+        /// bytes per pixel of it and 64 MiB, so that no file takes the machine's memory. The default is Pillow's.
         pub max_pixels: u64 = ImageLimits::default().max_pixels, "x-range" = "[1, inf)", "x-resume" = "free";
-        /// Whether the sizes of the image files are noted in checkpoints and compared on resume, so that other contents under
-        /// the same names are noticed.
+        /// Whether the sizes of the image files are noted in checkpoints and compared on resume, so that other contents
+        /// under the same names are noticed.
         pub check_sizes: bool = true, "x-resume" = "free";
         /// The generated data set. Ignored unless `data.kind = "shapes"`.
         pub shapes: Option<ShapesConfig> = None;

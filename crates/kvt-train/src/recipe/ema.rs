@@ -13,8 +13,8 @@ use crate::schema::section;
 section! {
     /// An exponential moving average (EMA) of the weights, kept beside them.
     pub struct EmaConfig {
-        /// How much of the average stays at each update, `ema = decay * ema + (1 - decay) * weights`; DeiT's is 0.99996. 0
-        /// keeps no average.
+        /// How much of the average stays at each update, `ema = decay * ema + (1 - decay) * weights`; DeiT's is
+        /// 0.99996. 0 keeps no average.
         pub decay: f64 = 0.0, "x-range" = "[0, 1)";
     }
 }

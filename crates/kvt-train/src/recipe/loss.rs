@@ -1,8 +1,8 @@
 //! Cross-entropy with soft targets, which serves label smoothing now and mixed images later.
 
+use crate::schema::section;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Tensor, TensorData};
-use crate::schema::section;
 
 section! {
     /// What training minimises: cross-entropy.

@@ -1,8 +1,8 @@
 //! `[optim]`: the settings of the optimizer.
 
+use crate::schema::section;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use crate::schema::section;
 
 section! {
     /// From gradients to an update.

@@ -1,8 +1,8 @@
 //! The learning rate: a pure function of the step, so that a resume cannot shift it.
 
+use crate::schema::section;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use crate::schema::section;
 
 section! {
     /// The learning rate over the run.

@@ -1,15 +1,16 @@
 //! `[run]`, `[log]` and `[checkpoint]`: where a run leaves its files, and when. A resumed run may change all of them.
 
 use std::path::PathBuf;
-use crate::schema::section;
 
+use crate::schema::section;
 
 section! {
     /// The folder of the run.
     #[schemars(extend("x-resume" = "free"))]
     pub struct RunConfig {
         /// Folder that the run writes into, relative to the working directory.
-        pub dir: PathBuf = PathBuf::new(), "minLength" = 1, "x-default" = "`runs/` and the name of the configuration file";
+        pub dir: PathBuf = PathBuf::new(),
+            "minLength" = 1, "x-default" = "`runs/` and the name of the configuration file";
     }
 }
 

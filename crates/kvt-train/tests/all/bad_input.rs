@@ -43,7 +43,7 @@ fn a_wrong_type() {
         "base = \"tiny.toml\"\n\n[train]\nepochs = \"ten\"\n",
     );
     insta::assert_snapshot!(workspace.error(&["train", "ten.toml"]), @r#"
-    error: ten.toml:4:10: invalid value `"ten"` for `train.epochs`: expected integer from 0 to 4294967295
+    error: ten.toml:4:10: invalid value `"ten"` for `train.epochs`: expected integer in [1, 4294967295]
       |
     4 | epochs = "ten"
       |          ^^^^^
@@ -53,7 +53,7 @@ fn a_wrong_type() {
 #[test]
 fn no_neighbors() {
     let overrides = ["model.attention.kind=knn", "model.attention.neighbors=0"];
-    insta::assert_snapshot!(train(&Workspace::empty(), &overrides), @"error: --set model.attention.neighbors=0: invalid value `0` for `model.attention.neighbors`: expected a count of at least 1");
+    insta::assert_snapshot!(train(&Workspace::empty(), &overrides), @"error: --set model.attention.neighbors=0: invalid value `0` for `model.attention.neighbors`: expected integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them");
 }
 
 #[test]

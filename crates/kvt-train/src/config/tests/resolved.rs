@@ -180,16 +180,16 @@ fn the_reference_shows_type_default_and_meaning() {
         .collect();
     assert_snapshot!(lines.join("\n"), @r#"
     | `seed` | integer >= 0 | `0` | Seed of everything random: initial weights, order of the images, augmentation, dropout. |
-    | `hflip` | float | `0.5`, with none `0.0` | Probability of a horizontal flip, in [0, 1]. |
-    | `scale` | list of 2 x float | `[0.08, 1.0]` | Smallest and largest area of the random resized crop as a share of the image, in (0, 1]; only imagenet. |
+    | `hflip` | float in [0, 1] | `0.5`, with none `0.0` | Probability of a horizontal flip. |
+    | `scale` | list of 2 x float in (0, 1] | `[0.08, 1.0]` | Smallest and largest area of the random resized crop as a share of the image; only imagenet. |
     | `kind` | `"folder"` or `"shapes"` | `"folder"` | An image folder, or generated shapes. |
-    | `workers` | `"auto"` or integer >= 0 | `"auto"` | Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread. The result does not depend on it. |
+    | `workers` | `"auto"` or integer in [0, 1024] | `"auto"` | Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread. The result does not depend on it. |
     | `seed` | integer >= 0 | `0` | Seed of the images, independent of the run's seed. |
-    | `depth` | integer >= 0 or list of (integer >= 0) | the model's own | Number of transformer blocks: one number, or a list with one per stage of the model. |
+    | `depth` | integer >= 1 or non-empty list of them | the model's own | Number of transformer blocks: one number, or a list with one per stage of the model. |
     | `kind` | `"dense"` or `"knn"` | `"dense"` | Dense attention, or k-NN attention, in which each query keeps only its k best keys. |
-    | `neighbors` | integer or float or list of (integer or float) | `0.5` | How many keys a query keeps: an integer is a count, a float in (0, 1] a share of the keys; or a list with one entry per stage of the model. Dense attention has no use for it. |
-    | `betas` | list of 2 x float | `[0.9, 0.999]` | Decay of the first and second moment, each in [0, 1). |
+    | `neighbors` | integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them | `0.5` | How many keys a query keeps, or a list with one entry per stage of the model. Dense attention has no use for it. |
+    | `betas` | list of 2 x float in [0, 1) | `[0.9, 0.999]` | Decay of the first and second moment. |
     | `kind` | `"cosine"` or `"constant"` | `"cosine"` | Shape of the learning rate after the warm-up. |
-    | `max_steps` | integer >= 0 | none: all epochs | Ends the run after this many updates, wherever that is. |
+    | `max_steps` | integer >= 1 | none: all epochs | Ends the run after this many updates, wherever that is. |
     "#);
 }

@@ -19,6 +19,9 @@ fn defaults_are_those_of_the_deit_recipe() {
     kind = "dense"
     temperature = 1.0
 
+    [init]
+    reset_head = false
+
     [data]
     kind = "shapes"
     path = "data/shapes"
@@ -30,6 +33,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     workers = "auto"
     prefetch = 4
     on_error = "fail"
+    max_skipped = 100
     max_pixels = 178956970
     check_sizes = true
 
@@ -191,6 +195,20 @@ fn dense_attention_ignores_the_keys_of_knn_only_if_it_is_asked_for() {
 
     2 problems in the configuration
     "#);
+}
+
+#[test]
+fn what_another_key_switches_off_makes_no_difference() {
+    let folder = ["data.kind=folder", "data.path=d"];
+    let plain = plan_of(SMALL, &folder).unwrap();
+    for set in [
+        "init.reset_head=true",
+        "data.max_skipped=7",
+        "data.shapes.classes=3",
+    ] {
+        let plan = plan_of(SMALL, &[folder[0], folder[1], set]).unwrap();
+        assert_eq!(plan, plain, "{set}");
+    }
 }
 
 #[test]
