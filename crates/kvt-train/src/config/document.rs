@@ -1,15 +1,14 @@
 //! Configuration files and overrides, merged, and their way into a [`Plan`].
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::layers::{Layers, Node, NodeValue};
+use super::layers::{NodeValue, Tree, find, read};
 use super::model::ModelSection;
 use super::problem::{ConfigError, Place, Problem};
 use super::reference::{Section, field, join, section as known_section, sections};
 use super::{Plan, rules};
 use crate::engine::TrainConfig;
-use crate::schema::{Refusal, refusals, words};
+use crate::schema::{refusals, words};
 use crate::text::read_text;
 
 /// Bytes of a file: far more than all keys together take.
@@ -19,7 +18,7 @@ pub(super) const LARGEST_FILE: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Document {
     path: PathBuf,
-    layers: Layers,
+    root: Tree,
 }
 
 impl Document {
@@ -39,7 +38,7 @@ impl Document {
     pub fn from_text(path: &Path, text: String, overrides: &[String]) -> Result<Self, ConfigError> {
         Ok(Self {
             path: path.to_path_buf(),
-            layers: Layers::read(path, text, overrides)?,
+            root: read(path, text, overrides)?,
         })
     }
 
@@ -86,10 +85,10 @@ impl Document {
             refused: Vec::new(),
             misnamed: false,
         };
-        let known = checks.known("", &self.layers.root);
+        let known = checks.known("", &self.root);
         let unreadable = |error: toml::de::Error| {
             let message = format!("not a configuration: {}", error.message());
-            ConfigError::invalid(vec![Problem::new(self.layers.main_place(), message)])
+            ConfigError::invalid(vec![Problem::new(self.place(), message)])
         };
         let mut plan = toml::Value::Table(known).try_into().map_err(unreadable)?;
         rules::complete(&mut plan, with_data, &mut checks);
@@ -101,14 +100,16 @@ impl Document {
 
     /// The value of a dotted key and where it was last set, if anything sets it.
     fn leaf(&self, key: &str) -> Option<(&toml::Value, Place)> {
-        let keys: Vec<&str> = key.split('.').collect();
-        match self.layers.nearest(&keys)? {
-            Node {
-                origin,
-                value: NodeValue::Leaf(value),
-            } => Some((value, self.layers.value_place(origin))),
-            _ => None,
+        let node = find(&self.root, key)?;
+        match &node.value {
+            NodeValue::Leaf(value) => Some((value, node.value_place())),
+            NodeValue::Table(_) => None,
         }
+    }
+
+    /// The file as a whole, for what nothing sets.
+    fn place(&self) -> Place {
+        Place::File(self.path.clone())
     }
 }
 
@@ -140,30 +141,29 @@ impl Checks<'_> {
 
     /// Refuses the value of a key, where it was set.
     pub(super) fn refuse(&mut self, key: &str, value: &str, expected: &str) {
-        let problem = self.refusal(key, value, expected);
-        self.problems.push(problem);
-    }
-
-    fn refusal(&mut self, key: &str, value: &str, expected: &str) -> Problem {
         self.refused.push(key.to_owned());
         let place = self.set_place(key);
-        let place = place.unwrap_or_else(|| self.document.layers.main_place());
+        let place = place.unwrap_or_else(|| self.document.place());
         let message = format!("invalid value `{value}` for `{key}`: expected {expected}");
-        Problem::new(place, message)
+        let mut problem = Problem::new(place, message);
+        let words = field(key).map_or_else(Vec::new, |field| words(&field.schema));
+        if let Some(word) = closest(value.trim_matches('"'), words.into_iter()) {
+            problem = problem.help(format!("did you mean `\"{word}\"`?"));
+        }
+        self.problems.push(problem);
     }
 
     /// Reports a key that nothing sets.
     pub(super) fn missing(&mut self, key: &str, help: &str) {
         if !self.misnamed {
-            let place = self.document.layers.main_place();
+            let place = self.document.place();
             let problem = Problem::new(place, format!("missing key `{key}`"));
             self.problems.push(problem.help(help));
         }
     }
 
     /// Copies what is known and allowed, and reports the rest.
-    fn known(&mut self, section: &str, table: &BTreeMap<String, Node>) -> toml::Table {
-        let layers = &self.document.layers;
+    fn known(&mut self, section: &str, table: &Tree) -> toml::Table {
         let mut known = toml::Table::new();
         for (key, node) in table {
             let path = join(section, key);
@@ -178,35 +178,22 @@ impl Checks<'_> {
                     if refusals.is_empty() {
                         known.insert(key.clone(), value.clone());
                     }
-                    for Refusal {
-                        value: shown,
-                        expected,
-                    } in refusals
-                    {
-                        let problem = self.refusal(&path, &shown, &expected);
-                        let words = words(&field.schema).into_iter();
-                        self.problems.push(
-                            match value.as_str().and_then(|text| closest(text, words)) {
-                                Some(word) => problem.help(format!("did you mean `\"{word}\"`?")),
-                                None => problem,
-                            },
-                        );
+                    for refusal in refusals {
+                        self.refuse(&path, &refusal.value, &refusal.expected);
                     }
                     continue;
                 }
                 (NodeValue::Leaf(_), Some(_), _) => Problem::new(
-                    layers.value_place(&node.origin),
+                    node.value_place(),
                     format!("`{path}` is a section, not a value"),
                 )
                 .help(format!("put its keys under `[{path}]`")),
                 (NodeValue::Table(_), _, Some(_)) => Problem::new(
-                    layers.key_place(&node.origin),
+                    node.key_place(),
                     format!("`{path}` is a value, not a section"),
                 ),
-                (NodeValue::Table(_), ..) => unknown_section(&path, layers.key_place(&node.origin)),
-                (NodeValue::Leaf(_), ..) => {
-                    unknown_key(section, key, layers.key_place(&node.origin))
-                }
+                (NodeValue::Table(_), ..) => unknown_section(&path, node.key_place()),
+                (NodeValue::Leaf(_), ..) => unknown_key(section, key, node.key_place()),
             };
             self.misnamed = true;
             self.problems.push(problem);

@@ -72,6 +72,31 @@ fn an_image_size_that_the_patches_do_not_fill() {
     assert!(!workspace.path("run").exists());
 }
 
+/// Allowed, and hardly meant: said by `kvt config check`, and in the log of a run.
+#[test]
+fn a_warm_up_as_long_as_the_run() {
+    let workspace = Workspace::empty();
+    let overrides = ["--set", "schedule.warmup_epochs=2"];
+    let check = [&["config", "check", "tiny.toml"], &overrides[..]].concat();
+    let output = workspace.kvt(&check).assert().success();
+    let stderr = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+    assert!(
+        stderr.contains("warning: no folder `data/train`"),
+        "{stderr}"
+    );
+    let warm_up = "the warm-up (`schedule.warmup_epochs` = 2) is not shorter than the run";
+    assert!(stderr.contains(&format!("warning: {warm_up}")), "{stderr}");
+
+    let workspace = Workspace::with_data(2, 1);
+    let train = [&["train", "tiny.toml"], &overrides[..]].concat();
+    workspace.kvt(&train).assert().success();
+    let warned = workspace.log("run").into_iter().any(|event| match event {
+        Event::Note(note) => note.topic == Topic::Warning && note.message.starts_with(warm_up),
+        _ => false,
+    });
+    assert!(warned);
+}
+
 #[test]
 fn no_data() {
     let workspace = Workspace::empty();
