@@ -7,7 +7,7 @@
 //! [`Document::load`] reads a file, its bases and the `--set` overrides and merges them; each value keeps its place, so
 //! that a mistake in a base is reported there. [`Document::plan`] then checks names, types and ranges against the
 //! schema, builds the structs of what is right, applies the rules over several keys (`rules.rs`), and gives a [`Plan`],
-//! or every problem that it found. [`warnings`] tells what is allowed and probably not meant.
+//! or every problem that it found. [`warnings()`] tells what is allowed and probably not meant.
 
 mod diff;
 mod document;

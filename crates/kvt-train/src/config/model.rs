@@ -104,7 +104,7 @@ impl AttentionConfig {
                 *self = Self {
                     temperature: self.temperature,
                     ..Self::default()
-                }
+                };
             }
             AttentionKind::Knn => {
                 let half = || PerStage(vec![NeighborCount::Share(0.5)]);
