@@ -79,8 +79,8 @@ fn list() -> anyhow::Result<String> {
 
 fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
     let text = format!("[model]\nname = {name:?}\n");
-    let plan = Document::from_text(Path::new("NAME"), text, set)?.model()?;
-    let config = model_config(&plan, None)?;
+    let plan = Document::from_text(Path::new("NAME"), text, set)?.plan_without_data()?;
+    let config = model_config(&plan.model, None)?;
     let summary = config.summary();
     let stages = summary.stages.iter().map(|stage| {
         vec![

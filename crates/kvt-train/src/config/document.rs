@@ -3,11 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::layers::{NodeValue, Tree, find, read};
-use super::model::ModelSection;
 use super::problem::{ConfigError, Place, Problem};
 use super::reference::{Section, field, join, section as known_section, sections};
 use super::{Plan, rules};
-use crate::engine::TrainConfig;
 use crate::schema::{refusals, words};
 use crate::text::read_text;
 
@@ -51,15 +49,6 @@ impl Document {
         }
     }
 
-    /// The device that the configuration asks for, not checked.
-    #[must_use]
-    pub fn device(&self) -> String {
-        match self.leaf("train.device") {
-            Some((toml::Value::String(device), _)) => device.clone(),
-            _ => TrainConfig::default().device,
-        }
-    }
-
     /// The complete plan.
     ///
     /// # Errors
@@ -68,12 +57,12 @@ impl Document {
         self.complete(true)
     }
 
-    /// Only `[model]`, for what needs a model but no data.
+    /// A plan without data, for what needs a model and a device alone.
     ///
     /// # Errors
-    /// As [`plan`](Self::plan), but data may be missing.
-    pub fn model(&self) -> Result<ModelSection, ConfigError> {
-        Ok(self.complete(false)?.model)
+    /// As [`plan`](Self::plan), but the data may be missing.
+    pub fn plan_without_data(&self) -> Result<Plan, ConfigError> {
+        self.complete(false)
     }
 
     /// Checks every key, makes a plan of those that are right, and applies the rules over several keys to it. What is

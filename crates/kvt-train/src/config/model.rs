@@ -117,20 +117,21 @@ impl AttentionConfig {
 
     /// One attention for all stages, or one per stage.
     fn stages(&self) -> Result<Vec<Attention>, NeighborsError> {
-        let all = [NeighborCount::Share(1.0)];
-        let neighbors = self.neighbors.as_ref().map_or(&all[..], |given| &given.0);
         let attention = |neighbors| Attention {
             neighbors,
             selection: self.selection.unwrap_or_default(),
             implementation: self.implementation.unwrap_or_default(),
             temperature: self.temperature,
         };
-        match self.kind {
-            AttentionKind::Dense => Ok(vec![attention(Neighbors::All)]),
-            AttentionKind::Knn => neighbors
+        match (self.kind, &self.neighbors) {
+            (AttentionKind::Knn, Some(PerStage(counts))) => counts
                 .iter()
-                .map(|&count| count.try_into().map(attention))
+                .map(|&count| match count {
+                    NeighborCount::Count(count) => Neighbors::count(count).map(attention),
+                    NeighborCount::Share(share) => Neighbors::fraction(share).map(attention),
+                })
                 .collect(),
+            _ => Ok(vec![attention(Neighbors::All)]),
         }
     }
 }
@@ -156,17 +157,6 @@ pub enum NeighborCount {
     /// This share of the keys.
     #[schemars(title = "a share of the keys", extend("x-range" = "(0, 1]"))]
     Share(f64),
-}
-
-impl TryFrom<NeighborCount> for Neighbors {
-    type Error = NeighborsError;
-
-    fn try_from(count: NeighborCount) -> Result<Self, NeighborsError> {
-        match count {
-            NeighborCount::Count(count) => Self::count(count),
-            NeighborCount::Share(share) => Self::fraction(share),
-        }
-    }
 }
 
 /// One value for all stages of a model, or one per stage.

@@ -18,17 +18,14 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
         let batches = batch_count(images, plan.train.batch_size, plan.data.drop_last);
         batches.div_ceil(plan.train.accumulate) as f64
     });
-    let max_steps = plan
-        .train
-        .max_steps
-        .map_or(f64::INFINITY, |steps| steps as f64);
     let epochs = f64::from(plan.train.epochs);
-    let steps = steps_per_epoch.map_or(f64::INFINITY, |steps| steps * epochs);
-    let steps = steps.min(max_steps);
+    let all_steps = steps_per_epoch.map_or(f64::INFINITY, |steps| steps * epochs);
+    let max_steps = plan.train.max_steps.map(|steps| steps as f64);
+    let steps = max_steps.map_or(all_steps, |max| all_steps.min(max));
 
     let warmup = plan.schedule.warmup_epochs;
-    let warmup_steps = steps_per_epoch.map(|steps| steps * warmup);
-    if warmup > 0.0 && (warmup >= epochs || warmup_steps.is_some_and(|warmup| warmup >= steps)) {
+    let is_cut = steps_per_epoch.is_some_and(|per_epoch| warmup * per_epoch >= steps);
+    if warmup > 0.0 && (warmup >= epochs || is_cut) {
         found.push(format!(
             "the warm-up (`schedule.warmup_epochs` = {warmup}) is not shorter than the run: the learning rate \
              never reaches its full value"
@@ -60,15 +57,11 @@ fn missing_folders(plan: &Plan) -> Vec<String> {
 fn dense_stages(plan: &Plan, model: &ModelConfig) -> Vec<String> {
     let given = plan.model.attention.neighbors.as_ref();
     let counts = given.map_or(&[][..], |given| &given.0);
-    let stages = model.summary().stages;
+    let stages = model.summary().stages.into_iter().enumerate();
     // One entry is for all stages; of a list each has its own.
-    let counts = stages.iter().enumerate().filter_map(|(at, stage)| {
-        let count = counts.get(at).or(counts.first())?;
-        Some((*count, stage))
-    });
-    counts
-        .filter_map(|(count, stage)| match count {
-            NeighborCount::Count(count) if count >= stage.keys => Some(format!(
+    stages
+        .filter_map(|(at, stage)| match counts.get(at).or(counts.first())? {
+            NeighborCount::Count(count) if *count >= stage.keys => Some(format!(
                 "`model.attention.neighbors` = {count} keeps each of the {} keys in `{}`: attention is dense \
                  there",
                 stage.keys, stage.name
