@@ -59,13 +59,18 @@ pub(crate) fn of<T: JsonSchema>() -> Value {
 /// # Errors
 /// The key and its refusal.
 pub(crate) fn check<T: JsonSchema + Serialize>(section: &T) -> Result<(), (String, Refusal)> {
-    let whole = |error: toml::ser::Error| {
-        let expected = "values that TOML can hold".to_owned();
-        let value = error.to_string();
-        ("*".to_owned(), Refusal { value, expected })
-    };
+    let table = toml::Table::try_from(section).map_err(|error| {
+        // What TOML cannot hold is an integer beyond 63 bits: JSON tells which.
+        let json = serde_json::to_value(section).unwrap_or_default();
+        let mut fields = json.as_object().into_iter().flatten();
+        let large = fields.find(|(_, value)| value.is_u64() && !value.is_i64());
+        let unknown = || ("*".to_owned(), error.to_string());
+        let (key, value) = large.map_or_else(unknown, |(key, n)| (key.clone(), n.to_string()));
+        let expected = format!("integer in [0, {}]", i64::MAX);
+        (key, Refusal { value, expected })
+    })?;
     let schema = of::<T>();
-    for (key, value) in toml::Table::try_from(section).map_err(whole)? {
+    for (key, value) in table {
         let property = schema.get("properties").and_then(|all| all.get(&key));
         let refusal = property.and_then(|schema| refusals(schema, &value).into_iter().next());
         if let Some(refusal) = refusal {
@@ -211,6 +216,10 @@ mod tests {
         assert_eq!(refused(&|s| s.pair[0] = 1e31), some("pair", "1e31"));
         assert_eq!(refused(&|s| s.pair[0] = f64::NAN), some("pair", "nan"));
         assert_eq!(refused(&|s| s.text = " ".to_owned()), some("text", "\" \""));
-        assert_eq!(refused(&|s| s.count = Some(u64::MAX)).unwrap().0, "*");
+        let largest = u64::MAX.to_string();
+        assert_eq!(
+            refused(&|s| s.count = Some(u64::MAX)),
+            some("count", &largest)
+        );
     }
 }

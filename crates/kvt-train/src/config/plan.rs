@@ -45,7 +45,7 @@ pub struct Plan {
 /// The plan as a configuration file; loading it gives the same plan.
 ///
 /// # Errors
-/// If TOML cannot hold a value: a path that is not UTF-8, or a seed above `i64::MAX`.
+/// If TOML cannot hold a value, such as a seed above `i64::MAX`.
 pub fn resolved_toml(plan: &Plan) -> Result<String, ConfigError> {
     Ok(toml::to_string(plan)?)
 }

@@ -1,6 +1,8 @@
 //! `[run]`, `[log]` and `[checkpoint]`: where a run leaves its files, and when. A resumed run may change all of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use serde::Serializer;
 
 use crate::schema::section;
 
@@ -9,9 +11,15 @@ section! {
     #[schemars(extend("x-resume" = "free"))]
     pub struct RunConfig {
         /// Folder that the run writes into, relative to the working directory.
+        #[serde(serialize_with = "lossy")]
         pub dir: PathBuf = PathBuf::new(),
             "minLength" = 1, "x-default" = "`runs/` and the name of the configuration file";
     }
+}
+
+/// A path of the command line may be one that TOML cannot hold; a resumed run may have another one.
+fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 section! {

@@ -97,6 +97,19 @@ fn a_warm_up_as_long_as_the_run() {
     assert!(warned);
 }
 
+/// A folder's name may be one that no configuration can hold.
+#[cfg(unix)]
+#[test]
+fn a_run_folder_that_is_not_utf8() {
+    use std::os::unix::ffi::OsStrExt;
+    let workspace = Workspace::with_data(2, 1);
+    let dir = std::ffi::OsStr::from_bytes(b"run-\xff");
+    let mut train = workspace.kvt(&["train", "tiny.toml", "--set", "train.max_steps=1"]);
+    train.arg("--run-dir").arg(dir).assert().success();
+    let config = fs_err::read_to_string(workspace.path("").join(dir).join("config.toml")).unwrap();
+    assert!(config.contains("dir = \"run-\u{fffd}\""), "{config}");
+}
+
 #[test]
 fn no_data() {
     let workspace = Workspace::empty();
