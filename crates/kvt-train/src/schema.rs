@@ -157,8 +157,6 @@ fn set_range(schema: &mut Map<String, Value>, range: &str) {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use serde_json::json;
 
     use super::*;

@@ -54,7 +54,7 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
         Some(place) if !checks.refuses("model.name") && !names().any(|known| known == name) => {
             let help = match closest(name, names()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => "`kvt models list` has those there are".to_owned(),
+                None => "`kvt models list` names them all".to_owned(),
             };
             let problem = Problem::new(place, format!("unknown model `{name}`"));
             checks.problems.push(problem.help(help));
