@@ -8,7 +8,7 @@
 //! data -> recipe -> task
 //! ```
 //!
-//! - [`config`]: TOML layers become one validated [`config::Plan`].
+//! - [`config`]: TOML layers become one validated [`config::Plan`]; [`schema`]: what its keys may be.
 //! - [`data`], [`augment`]: image folders, decoding, the loader, upload; what is done to each image.
 //! - [`recipe`]: loss, optimizer, schedule, clipping, accuracy.
 //! - [`task`]: what is trained and how it is judged: classification.
@@ -32,5 +32,6 @@ pub mod fs;
 pub mod recipe;
 pub mod report;
 pub mod run;
+pub mod schema;
 pub mod task;
 pub mod text;

@@ -3,9 +3,11 @@
 //! Each image has its own [`Key`](kvt_ops::Key): what happens to it does not depend on the images before it. What
 //! mixes several images of a batch belongs on the device, not here.
 
+mod config;
 mod crop;
 mod resize;
 mod transform;
 
+pub use config::{AugmentConfig, Interpolation, Preset};
 pub use crop::{Crop, center_crop, random_resized_crop};
-pub use transform::{AugmentError, AugmentPlan, EvalPlan, Interpolation, Preset, Transform};
+pub use transform::{AugmentError, Transform};

@@ -1,4 +1,4 @@
-//! The steps of one image, as one value that is made once from the plan and shared by the workers.
+//! The steps of one image, as one value that is made once from the settings and shared by the workers.
 
 use fast_image_resize::{FilterType, ResizeError};
 use image::{Rgb, RgbImage};
@@ -6,79 +6,23 @@ use rand::RngExt;
 
 use crate::augment::crop::{center_crop, random_resized_crop};
 use crate::augment::resize::{cut, resize, resize_part};
+use crate::augment::{AugmentConfig, Interpolation, Preset};
+use crate::schema;
 use kvt_ops::Key;
 
-/// Which steps a training image goes through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Preset {
-    /// Random resized crop.
-    Imagenet,
-    /// Resize if the size differs, zero padding and a random crop.
-    Cifar,
-    /// Resize if the size differs.
-    None,
-}
-
-/// The kernel of a resize, stretched when the image shrinks (antialiasing), as in Pillow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interpolation {
-    /// Triangle.
-    Bilinear,
-    /// Cubic with a = -0.5.
-    Bicubic,
-}
-
-/// The augmentation of training images. After the preset's steps the image is flipped, then normalised.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AugmentPlan {
-    /// The steps.
-    pub preset: Preset,
-    /// Height and width of the result, in pixels.
-    pub size: (usize, usize),
-    /// Subtracted from each channel, of values in 0..1.
-    pub mean: [f32; 3],
-    /// Each channel is divided by it.
-    pub std: [f32; 3],
-    /// The resize kernel.
-    pub interpolation: Interpolation,
-    /// Share of the image's area that a random resized crop takes.
-    pub scale: (f64, f64),
-    /// Aspect ratio (width / height) of a random resized crop.
-    pub ratio: (f64, f64),
-    /// Probability of a horizontal flip.
-    pub hflip: f64,
-    /// Black border before the random crop of [`Preset::Cifar`], in pixels.
-    pub padding: u32,
-}
-
-/// The preparation of images to evaluate: resize so that the image just covers `size / crop_pct`, then the centre.
-#[derive(Debug, Clone, PartialEq)]
-pub struct EvalPlan {
-    /// Height and width of the result, in pixels.
-    pub size: (usize, usize),
-    /// Share of the resized image's shorter side that is kept, in (0, 1].
-    pub crop_pct: f64,
-    /// The resize kernel.
-    pub interpolation: Interpolation,
-    /// Subtracted from each channel, of values in 0..1.
-    pub mean: [f32; 3],
-    /// Each channel is divided by it.
-    pub std: [f32; 3],
-}
-
-/// A plan that cannot be carried out, or an image that it does not fit.
+/// Settings that cannot be carried out, or an image that they do not fit.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AugmentError {
     /// A value out of range.
     #[error("`{key}` is {value}: expected {expected}")]
-    Plan {
+    Setting {
         /// The value's key.
-        key: &'static str,
+        key: String,
         /// The value.
         value: String,
         /// What is allowed.
-        expected: &'static str,
+        expected: String,
     },
     /// An image without pixels.
     #[error("the image has no pixels")]
@@ -99,7 +43,8 @@ pub enum AugmentError {
 /// From a decoded image to normalised numbers.
 #[derive(Debug, Clone)]
 pub struct Transform {
-    steps: Steps,
+    config: AugmentConfig,
+    is_training: bool,
     width: u32,
     height: u32,
     filter: FilterType,
@@ -107,93 +52,61 @@ pub struct Transform {
     levels: Vec<[f32; 3]>,
 }
 
-#[derive(Debug, Clone)]
-enum Steps {
-    Train(AugmentPlan),
-    Eval { crop_pct: f64 },
-}
-
 impl Transform {
-    /// The transform of training images.
+    /// The transform of training images, to `size` (height, width) in pixels. After the preset's steps an image is
+    /// flipped, then normalised.
     ///
     /// # Errors
     ///
-    /// [`AugmentError::Plan`] if a value makes no sense.
-    pub fn train(plan: AugmentPlan) -> Result<Self, AugmentError> {
-        let ordered = |(low, high): (f64, f64)| low > 0.0 && low <= high && high.is_finite();
-        let refuse = |key, value, expected| {
-            Err(AugmentError::Plan {
-                key,
-                value,
-                expected,
-            })
-        };
-        if !(ordered(plan.scale) && plan.scale.1 <= 1.0) {
-            let value = format!("{:?}", plan.scale);
-            return refuse("augment.scale", value, "0 < low <= high <= 1");
-        }
-        if !ordered(plan.ratio) {
-            let value = format!("{:?}", plan.ratio);
-            return refuse("augment.ratio", value, "0 < low <= high");
-        }
-        if !(0.0..=1.0).contains(&plan.hflip) {
-            return refuse("augment.hflip", plan.hflip.to_string(), "a probability");
-        }
-        if plan.padding > 65_535 {
-            let value = plan.padding.to_string();
-            return refuse("augment.padding", value, "at most 65535 pixels");
-        }
-        let (size, mean, std, interpolation) = (plan.size, plan.mean, plan.std, plan.interpolation);
-        Self::new(Steps::Train(plan), size, mean, std, interpolation)
+    /// [`AugmentError::Setting`] if a value makes no sense.
+    pub fn train(config: &AugmentConfig, size: (usize, usize)) -> Result<Self, AugmentError> {
+        Self::new(config, size, true)
     }
 
-    /// The transform of images to evaluate.
+    /// The transform of images to evaluate, to `size` (height, width) in pixels: resize so that the image just covers
+    /// `size / crop_pct`, then the centre.
     ///
     /// # Errors
     ///
-    /// [`AugmentError::Plan`] if a value makes no sense.
-    pub fn evaluation(plan: &EvalPlan) -> Result<Self, AugmentError> {
-        let crop_pct = plan.crop_pct;
-        if !(crop_pct > 0.0 && crop_pct <= 1.0) {
-            return Err(AugmentError::Plan {
-                key: "augment.crop_pct",
-                value: crop_pct.to_string(),
-                expected: "a share in (0, 1]",
-            });
-        }
-        let steps = Steps::Eval { crop_pct };
-        Self::new(steps, plan.size, plan.mean, plan.std, plan.interpolation)
+    /// [`AugmentError::Setting`] if a value makes no sense.
+    pub fn evaluation(config: &AugmentConfig, size: (usize, usize)) -> Result<Self, AugmentError> {
+        Self::new(config, size, false)
     }
 
     fn new(
-        steps: Steps,
+        config: &AugmentConfig,
         size: (usize, usize),
-        mean: [f32; 3],
-        std: [f32; 3],
-        interpolation: Interpolation,
+        is_training: bool,
     ) -> Result<Self, AugmentError> {
+        let refuse = |key: &str, value: String, expected: &str| AugmentError::Setting {
+            key: key.to_owned(),
+            value,
+            expected: expected.to_owned(),
+        };
         let side = |pixels: usize| match u32::try_from(pixels) {
             Ok(side @ 1..=65_535) => Ok(side),
-            _ => Err(AugmentError::Plan {
-                key: "model.img_size",
-                value: pixels.to_string(),
-                expected: "1 to 65535 pixels",
-            }),
+            _ => Err(refuse(
+                "model.img_size",
+                pixels.to_string(),
+                "1 to 65535 pixels",
+            )),
         };
-        if !(std.iter().all(|s| s.is_finite() && *s > 0.0) && mean.iter().all(|m| m.is_finite())) {
-            return Err(AugmentError::Plan {
-                key: "augment.mean` and `augment.std",
-                value: format!("{mean:?} and {std:?}"),
-                expected: "finite numbers, each `std` above 0",
-            });
+        schema::check(config).map_err(|(key, refusal)| {
+            refuse(&format!("augment.{key}"), refusal.value, &refusal.expected)
+        })?;
+        if let Some((key, pair)) = config.reversed().next() {
+            let (key, value) = (format!("augment.{key}"), format!("{pair:?}"));
+            return Err(refuse(&key, value, "the smaller value first"));
         }
+        let (mean, std) = (config.mean.map(|x| x as f32), config.std.map(|x| x as f32));
         let [r, g, b] = [0, 1, 2]
             .map(|c: usize| move |level: u8| (f32::from(level) / 255.0 - mean[c]) / std[c]);
         Ok(Self {
-            steps,
+            config: config.clone(),
+            is_training,
             height: side(size.0)?,
             width: side(size.1)?,
-            filter: match interpolation {
+            filter: match config.interpolation {
                 Interpolation::Bilinear => FilterType::Bilinear,
                 Interpolation::Bicubic => FilterType::CatmullRom,
             },
@@ -247,37 +160,30 @@ impl Transform {
             return Err(AugmentError::Empty);
         }
         let size = (self.width, self.height);
-        match &self.steps {
-            Steps::Eval { crop_pct } => {
-                let covering = cover(image.dimensions(), size, *crop_pct);
-                let crop = center_crop(covering, size);
-                Ok((resize_part(image, covering, crop, self.filter)?, false))
-            }
-            Steps::Train(plan) => {
-                let mut rng = key.named("crop").rng();
-                let image = match plan.preset {
-                    Preset::Imagenet => {
-                        let crop = random_resized_crop(
-                            image.dimensions(),
-                            plan.scale,
-                            plan.ratio,
-                            &mut rng,
-                        );
-                        // Cut before the resize: its kernel must not see pixels outside of the crop.
-                        resize(cut(image, crop), size, self.filter)?
-                    }
-                    Preset::Cifar => {
-                        let image = resize(image, size, self.filter)?;
-                        let left = rng.random_range(0..=2 * plan.padding);
-                        let top = rng.random_range(0..=2 * plan.padding);
-                        padded_crop(&image, plan.padding, left, top)
-                    }
-                    Preset::None => resize(image, size, self.filter)?,
-                };
-                let flip = key.named("hflip").rng().random::<f64>() < plan.hflip;
-                Ok((image, flip))
-            }
+        let config = &self.config;
+        if !self.is_training {
+            let covering = cover(image.dimensions(), size, config.crop_pct);
+            let crop = center_crop(covering, size);
+            return Ok((resize_part(image, covering, crop, self.filter)?, false));
         }
+        let mut rng = key.named("crop").rng();
+        let image = match config.preset {
+            Preset::Imagenet => {
+                let (scale, ratio) = (config.scale.into(), config.ratio.into());
+                let crop = random_resized_crop(image.dimensions(), scale, ratio, &mut rng);
+                // Cut before the resize: its kernel must not see pixels outside of the crop.
+                resize(cut(image, crop), size, self.filter)?
+            }
+            Preset::Cifar => {
+                let image = resize(image, size, self.filter)?;
+                let left = rng.random_range(0..=2 * config.padding);
+                let top = rng.random_range(0..=2 * config.padding);
+                padded_crop(&image, config.padding, left, top)
+            }
+            Preset::None => resize(image, size, self.filter)?,
+        };
+        let flip = key.named("hflip").rng().random::<f64>() < config.hflip;
+        Ok((image, flip))
     }
 }
 

@@ -13,30 +13,23 @@ fn load(name: &str) -> RgbImage {
         .into_rgb8()
 }
 
-fn plan(preset: Preset, size: (usize, usize)) -> AugmentPlan {
-    AugmentPlan {
+fn settings(preset: Preset) -> AugmentConfig {
+    AugmentConfig {
         preset,
-        size,
         mean: [0.0; 3],
         std: [1.0; 3],
-        interpolation: Interpolation::Bicubic,
-        scale: (0.08, 1.0),
-        ratio: (0.75, 4.0 / 3.0),
         hflip: 0.0,
-        padding: 4,
+        ..AugmentConfig::default()
     }
 }
 
 fn eval(size: (usize, usize), crop_pct: f64, interpolation: Interpolation) -> Transform {
-    let (mean, std) = ([0.0; 3], [1.0; 3]);
-    Transform::evaluation(&EvalPlan {
-        size,
+    let config = AugmentConfig {
         crop_pct,
         interpolation,
-        mean,
-        std,
-    })
-    .unwrap()
+        ..settings(Preset::Imagenet)
+    };
+    Transform::evaluation(&config, size).unwrap()
 }
 
 fn apply(transform: &Transform, image: RgbImage, key: u64) -> Vec<f32> {
@@ -92,10 +85,14 @@ fn evaluation_geometry() {
 #[test]
 fn images_of_the_right_size_are_untouched_and_normalised() {
     let image = load("crop_bicubic");
-    let mut by_hand = plan(Preset::None, (16, 16));
+    let mut by_hand = settings(Preset::None);
     by_hand.mean = [0.5, 0.25, 0.0];
     by_hand.std = [0.5, 0.25, 2.0];
-    let out = apply(&Transform::train(by_hand).unwrap(), image.clone(), 0);
+    let out = apply(
+        &Transform::train(&by_hand, (16, 16)).unwrap(),
+        image.clone(),
+        0,
+    );
     let Rgb([r, g, b]) = *image.get_pixel(3, 2);
     let at = 2 * 16 + 3;
     assert_eq!(out[at], (f32::from(r) / 255.0 - 0.5) / 0.5);
@@ -112,13 +109,13 @@ fn images_of_the_right_size_are_untouched_and_normalised() {
 fn flips_as_often_as_told_and_exactly() {
     let image = load("crop_bicubic");
     let flipped = imageops::flip_horizontal(&image);
-    let plain = Transform::train(plan(Preset::None, (16, 16))).unwrap();
+    let plain = Transform::train(&settings(Preset::None), (16, 16)).unwrap();
     let (straight, mirrored) = (apply(&plain, image.clone(), 0), apply(&plain, flipped, 0));
-    let transform = Transform::train(AugmentPlan {
+    let quarter = AugmentConfig {
         hflip: 0.25,
-        ..plan(Preset::None, (16, 16))
-    })
-    .unwrap();
+        ..settings(Preset::None)
+    };
+    let transform = Transform::train(&quarter, (16, 16)).unwrap();
     let mut count = 0;
     for key in 0..2000 {
         let out = apply(&transform, image.clone(), key);
@@ -132,7 +129,7 @@ fn flips_as_often_as_told_and_exactly() {
 #[test]
 fn padded_crops_are_shifts_with_black_borders() {
     let image = load("crop_bicubic");
-    let transform = Transform::train(plan(Preset::Cifar, (16, 16))).unwrap();
+    let transform = Transform::train(&settings(Preset::Cifar), (16, 16)).unwrap();
     let mut seen = std::collections::BTreeSet::new();
     for key in 0..1500 {
         let (out, _) = transform.pixels(image.clone(), Key::new(key)).unwrap();
@@ -152,7 +149,7 @@ fn padded_crops_are_shifts_with_black_borders() {
 
 #[test]
 fn the_key_decides() {
-    let transform = Transform::train(plan(Preset::Imagenet, (16, 12))).unwrap();
+    let transform = Transform::train(&settings(Preset::Imagenet), (16, 12)).unwrap();
     let image = load("source");
     assert_eq!(transform.size(), (16, 12));
     let out = apply(&transform, image.clone(), 1);
@@ -162,36 +159,28 @@ fn the_key_decides() {
 }
 
 #[test]
-fn senseless_plans_are_refused() {
-    let good = plan(Preset::Imagenet, (16, 16));
-    for bad in [
-        AugmentPlan {
-            scale: (0.5, 0.1),
-            ..good.clone()
-        },
-        AugmentPlan {
-            ratio: (0.0, 1.0),
-            ..good.clone()
-        },
-        AugmentPlan {
-            hflip: f64::NAN,
-            ..good.clone()
-        },
-        AugmentPlan {
-            std: [1.0, 0.0, 1.0],
-            ..good.clone()
-        },
-        AugmentPlan {
-            size: (0, 16),
-            ..good
-        },
+fn senseless_settings_are_refused() {
+    let good = settings(Preset::Imagenet);
+    let bad = |set: &dyn Fn(&mut AugmentConfig)| {
+        let mut config = good.clone();
+        set(&mut config);
+        config
+    };
+    for (bad, size, key) in [
+        (bad(&|c| c.scale = [0.5, 0.1]), (16, 16), "augment.scale"),
+        (bad(&|c| c.ratio = [0.0, 1.0]), (16, 16), "augment.ratio"),
+        (bad(&|c| c.hflip = f64::NAN), (16, 16), "augment.hflip"),
+        (bad(&|c| c.std = [1.0, 0.0, 1.0]), (16, 16), "augment.std"),
+        (bad(&|c| c.padding = 70_000), (16, 16), "augment.padding"),
+        (good.clone(), (0, 16), "model.img_size"),
     ] {
-        assert!(matches!(
-            Transform::train(bad),
-            Err(AugmentError::Plan { .. })
-        ));
+        let error = Transform::train(&bad, size).unwrap_err();
+        assert!(
+            matches!(&error, AugmentError::Setting { key: found, .. } if found == key),
+            "{error}"
+        );
     }
-    let transform = Transform::train(plan(Preset::Imagenet, (16, 16))).unwrap();
+    let transform = Transform::train(&settings(Preset::Imagenet), (16, 16)).unwrap();
     let error = transform
         .apply(load("source"), Key::new(0), &mut [0.0; 5])
         .unwrap_err();
@@ -209,9 +198,9 @@ fn senseless_plans_are_refused() {
 fn the_flip_does_not_follow_the_crop() {
     // Each pixel has its place.
     let image = RgbImage::from_fn(16, 16, |x, y| Rgb([x as u8, y as u8, 0]));
-    let mut flipping = plan(Preset::Cifar, (16, 16));
+    let mut flipping = settings(Preset::Cifar);
     flipping.hflip = 0.5;
-    let transform = Transform::train(flipping).unwrap();
+    let transform = Transform::train(&flipping, (16, 16)).unwrap();
     // Images and flips, of those cut left of the middle, and of those cut above it.
     let mut counts = [[0.0; 2]; 2];
     for key in 0..2000 {

@@ -9,7 +9,7 @@ use clap::{Subcommand, ValueEnum, builder::RangedU64ValueParser};
 use kvt_attention::{Implementation, Neighbors, SoftmaxAttention};
 use serde::Serialize;
 
-use super::common::{ModelArgs, Overrides, bar, model_plan};
+use super::common::{ModelArgs, Overrides, bar};
 use super::output;
 use super::table::table;
 use crate::bench::{
@@ -219,7 +219,13 @@ fn step(args: &StepArgs) -> anyhow::Result<()> {
     for kind in &args.kind {
         cases.push(args.case(*kind)?);
     }
-    let device = device::resolve(args.document(Kind::Dense)?.device())?;
+    let device = device::resolve(
+        &args
+            .document(Kind::Dense)?
+            .plan_without_data()?
+            .train
+            .device,
+    )?;
     if let Some(number) = args.common.peak_of {
         let case = cases.get(number).context("no such case")?;
         return print_peak(case.peak_bytes(&device.device)?);
@@ -271,7 +277,7 @@ impl StepArgs {
     fn case(&self, kind: Kind) -> anyhow::Result<StepCase> {
         Ok(StepCase {
             kind: kind.name().to_owned(),
-            config: model_config(&model_plan(&self.document(kind)?)?, None)?,
+            config: model_config(&self.document(kind)?.plan_without_data()?.model, None)?,
             batch: self.batch,
         })
     }

@@ -8,7 +8,7 @@ use kvt_models::checkpoint::recognise;
 use kvt_models::weights::StateDict;
 
 use super::output;
-use crate::config::{Document, ModelPlan, Plan};
+use crate::config::{Document, Plan};
 use crate::engine::load_plan;
 
 /// A configuration file with overrides.
@@ -59,13 +59,6 @@ impl ModelArgs {
             (None, None) => bail!("neither `--model` nor `--config`"),
         }
     }
-}
-
-/// The `[model]` of a document.
-pub(super) fn model_plan(document: &Document) -> anyhow::Result<ModelPlan> {
-    let names = kvt_models::names();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Ok(document.model_plan(&names)?)
 }
 
 /// How many classes weights are for, where their names tell the family.

@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use super::common::ConfigArgs;
 use super::output;
-use crate::config::{reference, resolved_toml, schema};
+use crate::config::{reference, resolved_toml, schema, warnings};
 use crate::engine::model_config;
 
 /// `kvt config print|check|schema|reference`
@@ -30,11 +30,14 @@ enum What {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
-        What::Print(config) => output::print(&resolved_toml(&config.plan()?))?,
+        What::Print(config) => output::print(&resolved_toml(&config.plan()?)?)?,
         What::Check(config) => {
             let plan = config.plan()?;
             // Also what only the model can tell: sizes that do not divide, lists of the wrong length.
-            model_config(&plan.model, None)?;
+            let model = model_config(&plan.model, None)?;
+            for warning in warnings(&plan, &model, None) {
+                output::warning(&warning);
+            }
             output::print(&format!("`{}` is fine", config.path()?.display()))?;
         }
         What::Schema => output::print(&schema())?,

@@ -10,7 +10,7 @@ use kvt_models::checkpoint::LoadOptions;
 use kvt_models::weights::{self, StateDict};
 use kvt_ops::{Key, Phase};
 
-use super::common::{ModelArgs, Overrides, classes, model_plan};
+use super::common::{ModelArgs, Overrides, classes};
 use super::output;
 use crate::device;
 use crate::engine::model_config;
@@ -44,8 +44,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check_writable(&args.output)?;
     let weights = weights::read(&args.weights)?;
     let document = args.model.document(&[], &args.overrides.all())?;
-    let config = model_config(&model_plan(&document)?, classes(&weights))?;
-    let device = device::resolve(document.device())?;
+    let plan = document.plan_without_data()?;
+    let config = model_config(&plan.model, classes(&weights))?;
+    let device = device::resolve(&plan.train.device)?;
     let model = config.init(&device.device, Key::new(0))?;
     let (model, report) = model.load(&weights, LoadOptions::default())?;
     for name in report.names(kvt_models::weights::Outcome::Unused) {

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use kvt_models::{ModelConfig, Summary};
 
-use super::common::model_plan;
 use super::output;
 use super::table::{grouped, human, table};
 use crate::config::Document;
@@ -80,8 +79,8 @@ fn list() -> anyhow::Result<String> {
 
 fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
     let text = format!("[model]\nname = {name:?}\n");
-    let plan = model_plan(&Document::from_text(Path::new("NAME"), text, set)?)?;
-    let config = model_config(&plan, None)?;
+    let plan = Document::from_text(Path::new("NAME"), text, set)?.plan_without_data()?;
+    let config = model_config(&plan.model, None)?;
     let summary = config.summary();
     let stages = summary.stages.iter().map(|stage| {
         vec![

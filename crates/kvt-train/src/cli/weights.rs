@@ -10,7 +10,7 @@ use kvt_models::weights::{self, LoadReport, LoadRow, Outcome, StateDict};
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 
-use super::common::{ModelArgs, classes, model_plan};
+use super::common::{ModelArgs, classes};
 use super::output;
 use super::table::{grouped, table};
 use crate::device;
@@ -248,7 +248,7 @@ fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
 /// The model, with as many classes as the weights have where nothing else is said.
 fn build(model: &ModelArgs, set: &[String], weights: &StateDict) -> anyhow::Result<Model> {
     let document = model.document(&[], set)?;
-    let config = model_config(&model_plan(&document)?, classes(weights))?;
+    let config = model_config(&document.plan_without_data()?.model, classes(weights))?;
     let device = device::resolve("cpu")?.device.inner();
     Ok(config.init(&device, Key::new(0))?)
 }

@@ -3,36 +3,18 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::plan::Plan;
-use super::resolved::entries;
-
-/// What may change when a run is resumed; a name with a dot at its end stands for the whole section.
-///
-/// These only say where and how fast a run is computed, what it writes down, where its images are, and whether it goes on
-/// past a broken file. Everything else is part of the mathematics of the run or of the data it sees. That the images in
-/// another place are the same is checked by the checkpoint's record of them.
-const HARMLESS: &[&str] = &[
-    "run.",
-    "log.",
-    "checkpoint.",
-    "data.path",
-    "data.workers",
-    "data.prefetch",
-    "data.on_error",
-    "data.max_skipped",
-    "data.max_pixels",
-    "data.check_sizes",
-    "eval.batch_size",
-    "train.device",
-    "train.max_steps",
-];
+use super::Plan;
+use super::problem::ConfigError;
+use super::reference::{field, join};
 
 /// What a difference means for a run that is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The run computes the same.
+    /// The run computes the same: the key only says where and how fast it is computed, what is written down, where
+    /// the images are, or whether the run goes on past a broken file. That images in another place are the same is
+    /// checked by the checkpoint's record of them.
     Harmless,
-    /// It would be another run.
+    /// It would be another run: the key is part of its mathematics, or of the data it sees.
     Refused,
 }
 
@@ -61,37 +43,45 @@ impl fmt::Display for Difference {
 }
 
 /// The keys in which two plans differ, in alphabetical order.
-#[must_use]
-pub fn diff(old: &Plan, new: &Plan) -> Vec<Difference> {
-    let text = |plan| {
-        entries(plan)
-            .into_iter()
-            .map(|(key, value)| (key, value.to_string()))
-    };
-    let mut pairs: BTreeMap<&str, (Option<String>, Option<String>)> = BTreeMap::new();
-    for (key, value) in text(old) {
-        pairs.entry(key).or_default().0 = Some(value);
-    }
-    for (key, value) in text(new) {
-        pairs.entry(key).or_default().1 = Some(value);
-    }
-    pairs
+///
+/// # Errors
+/// If TOML cannot hold a value of a plan.
+pub fn diff(old: &Plan, new: &Plan) -> Result<Vec<Difference>, ConfigError> {
+    let (old, mut new) = (entries(old)?, entries(new)?);
+    let mut pairs: BTreeMap<_, _> = old
         .into_iter()
-        .filter(|(_, (old, new))| old != new)
+        .map(|(key, value)| (key.clone(), (Some(value), new.remove(&key))))
+        .collect();
+    pairs.extend(
+        new.into_iter()
+            .map(|(key, value)| (key, (None, Some(value)))),
+    );
+    let differing = pairs.into_iter().filter(|(_, (old, new))| old != new);
+    Ok(differing
         .map(|(key, (old, new))| Difference {
-            key: key.to_owned(),
+            effect: match field(&key) {
+                Some(field) if field.is_free => Effect::Harmless,
+                _ => Effect::Refused,
+            },
+            key,
             old,
             new,
-            effect: effect(key),
         })
-        .collect()
+        .collect())
 }
 
-fn effect(key: &str) -> Effect {
-    let listed = |name: &&str| key == *name || (name.ends_with('.') && key.starts_with(*name));
-    if HARMLESS.iter().any(listed) {
-        Effect::Harmless
-    } else {
-        Effect::Refused
+/// Every key that the plan sets, with its value as TOML.
+pub(super) fn entries(plan: &Plan) -> Result<BTreeMap<String, String>, ConfigError> {
+    fn add(section: &str, table: toml::Table, entries: &mut BTreeMap<String, String>) {
+        for (key, value) in table {
+            let key = join(section, &key);
+            match value {
+                toml::Value::Table(inner) => add(&key, inner, entries),
+                value => drop(entries.insert(key, value.to_string())),
+            }
+        }
     }
+    let mut entries = BTreeMap::new();
+    add("", toml::Table::try_from(plan)?, &mut entries);
+    Ok(entries)
 }

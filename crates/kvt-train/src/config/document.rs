@@ -1,32 +1,29 @@
-//! The first stage: merged files with known keys and right types, still without a plan.
+//! Configuration files and overrides, merged, and their way into a [`Plan`].
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde_path_to_error::Segment;
-
-use super::fields::{Field, Section, sections};
-use super::layers::{Layers, Node, NodeValue, join};
+use super::layers::{NodeValue, Tree, find, read};
 use super::problem::{ConfigError, Place, Problem};
-use super::raw::RawConfig;
+use super::reference::{Section, field, join, section as known_section, sections};
+use super::{Plan, rules};
+use crate::schema::{refusals, words};
 use crate::text::read_text;
 
 /// Bytes of a file: far more than all keys together take.
 pub(super) const LARGEST_FILE: u64 = 1 << 20;
 
-/// Configuration files and overrides, merged; [`plan`](Document::plan) makes them complete.
+/// Configuration files and overrides, merged; [`plan`](Document::plan) checks them and makes them complete.
 #[derive(Debug)]
 pub struct Document {
     path: PathBuf,
-    layers: Layers,
-    pub(super) raw: RawConfig,
+    root: Tree,
 }
 
 impl Document {
     /// Reads the file at `path`, its bases, and `overrides` of the form `section.key=value`.
     ///
     /// # Errors
-    /// If a file cannot be read or is not TOML, if bases go in a circle, or if a key is unknown or has the wrong type.
+    /// If a file cannot be read or is not TOML, if bases go in a circle, or if an override is not `KEY=VALUE`.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self, ConfigError> {
         Self::from_text(path, read_text(path, LARGEST_FILE)?, overrides)
     }
@@ -37,21 +34,10 @@ impl Document {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn from_text(path: &Path, text: String, overrides: &[String]) -> Result<Self, ConfigError> {
-        let sections = sections();
-        let is_section = |name: &str| sections.iter().any(|section| section.name == name);
-        let layers = Layers::read(path, text, overrides, &is_section)?;
-        let mut problems = Vec::new();
-
-        let known = keep_known(&layers, &sections, "", &layers.root, &mut problems);
-        let raw = deserialize(&layers, &sections, known, &mut problems);
-        match raw {
-            Some(raw) if problems.is_empty() => Ok(Self {
-                path: path.to_path_buf(),
-                layers,
-                raw,
-            }),
-            _ => Err(ConfigError::invalid(problems)),
-        }
+        Ok(Self {
+            path: path.to_path_buf(),
+            root: read(path, text, overrides)?,
+        })
     }
 
     /// The name of the configuration: its file name without the ending.
@@ -63,213 +49,198 @@ impl Document {
         }
     }
 
-    /// The device that the configuration asks for.
-    #[must_use]
-    pub fn device(&self) -> &str {
-        &self.raw.train.device
+    /// The complete plan.
+    ///
+    /// # Errors
+    /// [`ConfigError::Invalid`] with every key that is unknown or missing, and every value that is wrong.
+    pub fn plan(&self) -> Result<Plan, ConfigError> {
+        self.complete(true)
     }
 
-    /// Where the value of a dotted key was last set, or the file that could have set it.
-    pub(super) fn place(&self, key: &str) -> Place {
-        self.set_place(key)
-            .unwrap_or_else(|| self.layers.main_place())
+    /// A plan without data, for what needs a model and a device alone.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan), but the data may be missing.
+    pub fn plan_without_data(&self) -> Result<Plan, ConfigError> {
+        self.complete(false)
     }
 
-    /// Where the value of a dotted key was last set, if anything sets it.
-    pub(super) fn set_place(&self, key: &str) -> Option<Place> {
-        let keys: Vec<&str> = key.split('.').collect();
-        match self.layers.nearest(&keys)? {
-            Node {
-                origin,
-                value: NodeValue::Leaf(_),
-            } => Some(self.layers.value_place(origin)),
-            _ => None,
+    /// Checks every key, makes a plan of those that are right, and applies the rules over several keys to it. What is
+    /// wrong has its default meanwhile: one mistake does not hide another.
+    fn complete(&self, with_data: bool) -> Result<Plan, ConfigError> {
+        let mut checks = Checks {
+            document: self,
+            problems: Vec::new(),
+            refused: Vec::new(),
+            misnamed: false,
+        };
+        let known = checks.known("", &self.root);
+        let unreadable = |error: toml::de::Error| {
+            let message = format!("not a configuration: {}", error.message());
+            ConfigError::invalid(vec![Problem::new(self.place(), message)])
+        };
+        let mut plan = toml::Value::Table(known).try_into().map_err(unreadable)?;
+        rules::complete(&mut plan, with_data, &mut checks);
+        match checks.problems {
+            problems if problems.is_empty() => Ok(plan),
+            problems => Err(ConfigError::invalid(problems)),
         }
+    }
+
+    /// The value of a dotted key and where it was last set, if anything sets it.
+    fn leaf(&self, key: &str) -> Option<(&toml::Value, Place)> {
+        let node = find(&self.root, key)?;
+        match &node.value {
+            NodeValue::Leaf(value) => Some((value, node.value_place())),
+            NodeValue::Table(_) => None,
+        }
+    }
+
+    /// The file as a whole, for what nothing sets.
+    fn place(&self) -> Place {
+        Place::File(self.path.clone())
     }
 }
 
-/// Copies what is known and reports the rest.
-fn keep_known(
-    layers: &Layers,
-    sections: &[Section],
-    section: &str,
-    table: &BTreeMap<String, Node>,
-    problems: &mut Vec<Problem>,
-) -> toml::Table {
-    let mut known = toml::Table::new();
-    let fields = sections.iter().find(|other| other.name == section);
-    let fields = fields.map_or(&[][..], |section| &section.fields);
-    for (key, node) in table {
-        let path = join(section, key);
-        let is_section = sections.iter().any(|other| other.name == path);
-        let is_field = fields.iter().any(|field| field.name == *key);
-        match &node.value {
-            NodeValue::Table(inner) if is_section => {
-                let inner = keep_known(layers, sections, &path, inner, problems);
-                known.insert(key.clone(), toml::Value::Table(inner));
-            }
-            NodeValue::Leaf(_) if is_section => problems.push(
-                Problem::new(
-                    layers.value_place(&node.origin),
+/// Collects problems, so that one run reports them all.
+pub(super) struct Checks<'a> {
+    pub(super) document: &'a Document,
+    pub(super) problems: Vec<Problem>,
+    /// Keys with a value that was refused.
+    refused: Vec<String>,
+    /// Whether a key or section is unknown: it may be the one that seems to be missing.
+    pub(super) misnamed: bool,
+}
+
+impl Checks<'_> {
+    /// Where a key was last set, if anything sets it.
+    pub(super) fn set_place(&self, key: &str) -> Option<Place> {
+        Some(self.document.leaf(key)?.1)
+    }
+
+    /// Whether anything sets a key.
+    pub(super) fn sets(&self, key: &str) -> bool {
+        self.document.leaf(key).is_some()
+    }
+
+    /// Whether the value of a key was refused.
+    pub(super) fn refuses(&self, key: &str) -> bool {
+        self.refused.iter().any(|refused| refused == key)
+    }
+
+    /// Refuses the value of a key, where it was set.
+    pub(super) fn refuse(&mut self, key: &str, value: &str, expected: &str) {
+        self.refused.push(key.to_owned());
+        let place = self.set_place(key);
+        let place = place.unwrap_or_else(|| self.document.place());
+        let message = format!("invalid value `{value}` for `{key}`: expected {expected}");
+        let mut problem = Problem::new(place, message);
+        let words = field(key).map_or_else(Vec::new, |field| words(&field.schema));
+        if let Some(word) = closest(value.trim_matches('"'), words.into_iter()) {
+            problem = problem.help(format!("did you mean `\"{word}\"`?"));
+        }
+        self.problems.push(problem);
+    }
+
+    /// Reports a key that nothing sets.
+    pub(super) fn missing(&mut self, key: &str, help: &str) {
+        if !self.misnamed {
+            let place = self.document.place();
+            let problem = Problem::new(place, format!("missing key `{key}`"));
+            self.problems.push(problem.help(help));
+        }
+    }
+
+    /// Copies what is known and allowed, and reports the rest.
+    fn known(&mut self, section: &str, table: &Tree) -> toml::Table {
+        let mut known = toml::Table::new();
+        for (key, node) in table {
+            let path = join(section, key);
+            let problem = match (&node.value, known_section(&path), field(&path)) {
+                (NodeValue::Table(inner), Some(_), _) => {
+                    let inner = self.known(&path, inner);
+                    known.insert(key.clone(), toml::Value::Table(inner));
+                    continue;
+                }
+                (NodeValue::Leaf(value), _, Some(field)) => {
+                    let refusals = refusals(&field.schema, value);
+                    if refusals.is_empty() {
+                        known.insert(key.clone(), value.clone());
+                    }
+                    for refusal in refusals {
+                        self.refuse(&path, &refusal.value, &refusal.expected);
+                    }
+                    continue;
+                }
+                (NodeValue::Leaf(_), Some(_), _) => Problem::new(
+                    node.value_place(),
                     format!("`{path}` is a section, not a value"),
                 )
                 .help(format!("put its keys under `[{path}]`")),
-            ),
-            NodeValue::Leaf(value) if is_field => {
-                known.insert(key.clone(), value.clone());
-            }
-            NodeValue::Table(_) if is_field => problems.push(Problem::new(
-                layers.key_place(&node.origin),
-                format!("`{path}` is a value, not a section"),
-            )),
-            NodeValue::Table(_) => problems.push(unknown_section(layers, sections, &path, node)),
-            NodeValue::Leaf(_) => {
-                problems.push(unknown_key(layers, sections, section, key, node));
-            }
+                (NodeValue::Table(_), _, Some(_)) => Problem::new(
+                    node.key_place(),
+                    format!("`{path}` is a value, not a section"),
+                ),
+                (NodeValue::Table(_), ..) => unknown_section(&path, node.key_place()),
+                (NodeValue::Leaf(_), ..) => unknown_key(section, key, node.key_place()),
+            };
+            self.misnamed = true;
+            self.problems.push(problem);
         }
+        known
     }
-    known
 }
 
-fn unknown_section(layers: &Layers, sections: &[Section], path: &str, node: &Node) -> Problem {
-    let problem = Problem::new(
-        layers.key_place(&node.origin),
-        format!("unknown section `[{path}]`"),
-    );
-    let names = || sections.iter().map(|section| section.name.as_str());
+fn unknown_section(path: &str, place: Place) -> Problem {
+    let problem = Problem::new(place, format!("unknown section `[{path}]`"));
+    let names = || sections().iter().map(|section| section.name.as_str());
     let last = path.rsplit('.').next().unwrap_or(path);
     let moved = names().find(|name| name.rsplit('.').next() == Some(last));
     match moved.or_else(|| closest(path, names())) {
         Some(name) => problem.help(format!("did you mean `[{name}]`?")),
         None => {
-            let list: Vec<String> = names()
-                .filter(|name| !name.is_empty())
-                .map(|name| format!("`[{name}]`"))
-                .collect();
+            let names = names().filter(|name| !name.is_empty());
+            let list: Vec<String> = names.map(|name| format!("`[{name}]`")).collect();
             problem.help(format!("the sections are {}", list.join(", ")))
         }
     }
 }
 
-fn unknown_key(
-    layers: &Layers,
-    sections: &[Section],
-    section: &str,
-    key: &str,
-    node: &Node,
-) -> Problem {
-    let whereabouts = match section {
+fn unknown_key(section: &str, key: &str, place: Place) -> Problem {
+    let whereabouts = |section: &str| match section {
         "" => "at the top level".to_owned(),
         section => format!("in `[{section}]`"),
     };
-    let mut problem = Problem::new(
-        layers.key_place(&node.origin),
-        format!("unknown key `{key}` {whereabouts}"),
-    );
-    let own = sections.iter().find(|other| other.name == section);
-    let own: Vec<&str> = own.map_or_else(Vec::new, |section| {
+    let names = |section: &'static Section| {
         let fields = section.fields.iter();
-        fields.map(|field| field.name.as_str()).collect()
-    });
-    let near = closest(key, own.iter().copied());
-    if let Some(name) = near {
+        fields.map(move |field| (section, field.name.as_str()))
+    };
+    let message = format!("unknown key `{key}` {}", whereabouts(section));
+    let mut problem = Problem::new(place, message);
+    let own = || known_section(section).into_iter().flat_map(names);
+    let near = closest_by(key, own(), |(_, name)| name);
+    if let Some((_, name)) = near {
         problem = problem.help(format!("did you mean `{name}`?"));
     }
-    let elsewhere: Vec<String> = sections
-        .iter()
-        .filter(|other| other.fields.iter().any(|field| field.name == key))
-        .map(|other| match other.name.as_str() {
-            "" => "at the top level".to_owned(),
-            name => format!("in `[{name}]`"),
-        })
+    let all = || sections().iter().flat_map(names);
+    let elsewhere: Vec<String> = all()
+        .filter(|(_, name)| *name == key)
+        .map(|(other, _)| whereabouts(&other.name))
         .collect();
     if !elsewhere.is_empty() {
         problem = problem.help(format!("`{key}` belongs {}", elsewhere.join(" or ")));
     } else if near.is_none() {
-        let all = sections.iter().flat_map(|other| {
-            let fields = other.fields.iter();
-            fields.map(move |field| (other, field.name.as_str()))
-        });
-        let far = closest_by(key, all, |(_, name)| name);
-        problem = match far {
+        problem = problem.help(match closest_by(key, all(), |(_, name)| name) {
             Some((other, name)) if !other.name.is_empty() => {
-                problem.help(format!("did you mean `{name}` in `[{}]`?", other.name))
+                format!("did you mean `{name}` in `[{}]`?", other.name)
             }
             _ => {
-                let list: Vec<String> = own.iter().map(|name| format!("`{name}`")).collect();
-                problem.help(format!("the keys here are {}", list.join(", ")))
+                let list: Vec<String> = own().map(|(_, name)| format!("`{name}`")).collect();
+                format!("the keys here are {}", list.join(", "))
             }
-        };
+        });
     }
     problem
-}
-
-/// Deserializes, leaving out and reporting one wrong value after another.
-fn deserialize(
-    layers: &Layers,
-    sections: &[Section],
-    mut known: toml::Table,
-    problems: &mut Vec<Problem>,
-) -> Option<RawConfig> {
-    loop {
-        let value = toml::Value::Table(known.clone());
-        let error = match serde_path_to_error::deserialize(value) {
-            Ok(raw) => return Some(raw),
-            Err(error) => error,
-        };
-        let keys: Vec<&str> = error
-            .path()
-            .iter()
-            .map_while(|segment| match segment {
-                Segment::Map { key } => Some(key.as_str()),
-                _ => None,
-            })
-            .collect();
-        let Some(value) = take(&mut known, &keys) else {
-            // Only reachable if a key is gone already: report what serde says rather than looping.
-            problems.push(Problem::new(layers.main_place(), error.inner().to_string()));
-            return None;
-        };
-        let place = match layers.nearest(&keys) {
-            Some(node) => layers.value_place(&node.origin),
-            None => layers.main_place(),
-        };
-        problems.push(wrong_type(sections, &keys, &value, place));
-    }
-}
-
-fn wrong_type(sections: &[Section], keys: &[&str], value: &toml::Value, place: Place) -> Problem {
-    let path = keys.join(".");
-    let field = find_field(sections, keys);
-    let expected = field.map_or("another type", |field| field.expected.as_str());
-    let problem = Problem::new(
-        place,
-        format!("invalid value `{value}` for `{path}`: expected {expected}"),
-    );
-    let words = field.map_or(&[][..], |field| &field.words);
-    match value
-        .as_str()
-        .and_then(|text| closest(text, words.iter().map(String::as_str)))
-    {
-        Some(word) => problem.help(format!("did you mean `\"{word}\"`?")),
-        None => problem,
-    }
-}
-
-fn find_field<'a>(sections: &'a [Section], keys: &[&str]) -> Option<&'a Field> {
-    let (name, section) = keys.split_last()?;
-    let section = section.join(".");
-    let section = sections.iter().find(|other| other.name == section)?;
-    section.fields.iter().find(|field| field.name == *name)
-}
-
-fn take(table: &mut toml::Table, keys: &[&str]) -> Option<toml::Value> {
-    let (last, above) = keys.split_last()?;
-    let mut table = table;
-    for key in above {
-        table = table.get_mut(*key)?.as_table_mut()?;
-    }
-    table.remove(*last)
 }
 
 /// The candidate that is a typing error away from `word`, if there is one.

@@ -1,38 +1,31 @@
-//! From TOML files to one validated plan.
+//! From TOML files to one complete plan.
 //!
-//! Two stages, as ripgrep treats its flags. First, [`Document::load`] reads a file and its bases and the `--set` overrides,
-//! merges them and checks names and types; each value keeps its place, so that a mistake in a base is reported there.
-//! Then [`Document::plan`] checks ranges, fills in defaults and gives a [`Plan`], the only form that the trainer reads.
-//! Both report every problem they find, not just the first.
+//! A section of a file is one struct beside the code that uses it, a `section!` of `schema.rs`. It is the only
+//! declaration of its keys: the reference, the JSON schema, "did you mean", the checks, the file in a run's folder and the
+//! comparison on resume all follow from it.
 //!
-//! [`resolved_toml`] writes a plan back, [`diff`] tells whether a run may be resumed with another one, and
-//! [`schema`] and [`reference()`] describe the keys from their doc comments.
+//! [`Document::load`] reads a file, its bases and the `--set` overrides and merges them; each value keeps its place, so
+//! that a mistake in a base is reported there. [`Document::plan`] then checks names, types and ranges against the
+//! schema, builds the structs of what is right, applies the rules over several keys (`rules.rs`), and gives a [`Plan`],
+//! or every problem that it found. [`warnings()`] tells what is allowed and probably not meant.
 
-mod choices;
 mod diff;
 mod document;
-mod fields;
 mod layers;
+mod model;
 mod plan;
 mod problem;
-mod raw;
-mod resolved;
-mod validate;
+mod reference;
+mod rules;
+mod warnings;
 
-pub use choices::{
-    AugmentPreset, ClassOrderSetting, ImplementationSetting, InterpolationSetting, OptimName,
-    ScheduleKind, SchedulePer, SelectionSetting,
-};
 pub use diff::{Difference, Effect, diff};
 pub use document::Document;
-pub use fields::{reference, schema};
-pub use plan::{
-    AttentionKind, AttentionPlan, AugmentPlan, CheckpointPlan, DataKind, DataPlan, EmaPlan,
-    EvalPlan, InitPlan, LogPlan, LossPlan, ModelPlan, NeighborsSetting, OnErrorSetting, OptimPlan,
-    Plan, RunPlan, SchedulePlan, ShapesPlan, TrainPlan, Workers,
-};
+pub use model::{AttentionConfig, AttentionKind, ModelSection, NeighborCount, PerStage};
+pub use plan::{Plan, resolved_toml};
 pub use problem::{ConfigError, Place, Problem};
-pub use resolved::resolved_toml;
+pub use reference::{reference, schema};
+pub use warnings::warnings;
 
 #[cfg(test)]
 mod tests;

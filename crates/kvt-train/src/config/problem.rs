@@ -5,12 +5,15 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Why a configuration gives no plan.
+/// Why a configuration gives no plan, or a plan no file.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read; the message names it.
     #[error(transparent)]
     Read(#[from] io::Error),
+    /// TOML cannot hold a value of a plan.
+    #[error("the configuration cannot be written as TOML: {0}")]
+    Write(#[from] toml::ser::Error),
     /// What the files or overrides say is wrong; every problem that was found, at least one.
     #[error("{}", render(.0))]
     Invalid(Vec<Problem>),

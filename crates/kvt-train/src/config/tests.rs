@@ -5,8 +5,8 @@ use std::path::Path;
 use insta::assert_snapshot;
 use tempfile::TempDir;
 
-use super::fields::sections;
-use super::resolved::entries;
+use super::diff::entries;
+use super::reference::sections;
 use super::*;
 
 mod keys;
@@ -14,8 +14,7 @@ mod places;
 mod ranges;
 mod resolved;
 mod values;
-
-const MODELS: &[&str] = &["deit_tiny_patch16_224", "deit_small_patch16_224"];
+mod warnings;
 
 const SMALL: &str = "[model]\nname = \"deit_tiny_patch16_224\"\n[data]\nkind = \"shapes\"\n";
 
@@ -123,7 +122,7 @@ fn strings(list: &[&str]) -> Vec<String> {
 
 fn plan_of(text: &str, overrides: &[&str]) -> Result<Plan, ConfigError> {
     let path = Path::new("configs/x.toml");
-    Document::from_text(path, text.to_owned(), &strings(overrides))?.plan(MODELS)
+    Document::from_text(path, text.to_owned(), &strings(overrides))?.plan()
 }
 
 fn error_of(text: &str, overrides: &[&str]) -> String {
@@ -138,8 +137,8 @@ fn load(files: &[(&str, &str)]) -> (TempDir, Result<Plan, ConfigError>) {
         fs_err::create_dir_all(path.parent().unwrap()).unwrap();
         fs_err::write(path, text).unwrap();
     }
-    let plan = Document::load(&folder.path().join(files[0].0), &[])
-        .and_then(|document| document.plan(MODELS));
+    let plan =
+        Document::load(&folder.path().join(files[0].0), &[]).and_then(|document| document.plan());
     (folder, plan)
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::augment::AugmentError;
 use crate::data::DecodeError;
 use crate::data::listing::{OtherFormats, Unlisted};
+use crate::schema::Refusal;
 
 /// An error of reading a data set.
 #[derive(Debug, thiserror::Error)]
@@ -112,14 +113,12 @@ pub enum DataError {
     #[error("a data worker panicked: {0}")]
     Panicked(String),
     /// A setting of the generated data set that makes no sense.
-    #[error("`data.shapes.{key}` is {value}: expected {expected}")]
+    #[error("`data.shapes.{key}` is {}: expected {}", .refusal.value, .refusal.expected)]
     ShapesConfig {
         /// The key.
-        key: &'static str,
-        /// Its value.
-        value: String,
-        /// What is allowed.
-        expected: &'static str,
+        key: String,
+        /// Its value, and what is allowed.
+        refusal: Refusal,
     },
     /// The folder for the generated data set holds another one.
     #[error(

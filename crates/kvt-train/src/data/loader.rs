@@ -11,7 +11,7 @@ use std::sync::Arc;
 use self::make::{Made, too_many};
 use crate::augment::Transform;
 use crate::data::ordered::Ordered;
-use crate::data::{Batch, DataError, ImageFolder, ImageLimits, Sample, batch_count};
+use crate::data::{Batch, DataError, ImageFolder, ImageLimits, OnError, Sample, batch_count};
 
 /// What the batches are for, which decides about incomplete batches and unreadable images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,18 +23,6 @@ pub enum Purpose {
     },
     /// Every readable image exactly once: an unreadable one is left out, its batch is smaller.
     Evaluate,
-}
-
-/// What an unreadable image does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnError {
-    /// It ends the epoch with an error that names the file.
-    Fail,
-    /// It is passed over as [`Purpose`] says and listed in [`Loader::skipped`].
-    Skip {
-        /// The most unreadable images of an epoch; one more is an error.
-        max: usize,
-    },
 }
 
 /// What [`Loader::start`] needs to know.
@@ -62,8 +50,10 @@ pub struct LoaderConfig<T = u32> {
     pub epoch: u64,
     /// The seed of the run, for the keys of the augmentation.
     pub seed: u64,
-    /// What an unreadable image does.
+    /// What an unreadable image does; one that is skipped is passed over as [`Purpose`] says.
     pub on_error: OnError,
+    /// The most unreadable images of an epoch that are skipped; one more is an error.
+    pub max_skipped: usize,
     /// Beyond them an image is unreadable.
     pub limits: ImageLimits,
 }
@@ -83,7 +73,7 @@ pub struct Loader<T = u32> {
     /// The folder and the images of the epoch.
     source: (PathBuf, usize),
     purpose: Purpose,
-    on_error: OnError,
+    max_skipped: usize,
     skipped: Vec<Skipped>,
     remaining: usize,
     failed: bool,
@@ -107,7 +97,8 @@ impl<T: Send + 'static> Loader<T> {
         let drop_last = config.purpose == Purpose::Train { drop_last: true };
         let end = batch_count(config.order.len(), config.batch_size, drop_last);
         let first = config.first_batch.min(end);
-        let (workers, prefetch, on_error) = (config.workers, config.prefetch, config.on_error);
+        let (workers, prefetch) = (config.workers, config.prefetch);
+        let max_skipped = config.max_skipped;
         let source = (config.source.root.clone(), config.order.len());
         let purpose = config.purpose;
         let batches = Ordered::start(first..end, workers, prefetch, move |number, stop| {
@@ -117,7 +108,7 @@ impl<T: Send + 'static> Loader<T> {
             batches,
             source,
             purpose,
-            on_error,
+            max_skipped,
             skipped: Vec::new(),
             remaining: end - first,
             failed: false,
@@ -152,10 +143,8 @@ impl<T> Loader<T> {
     fn take_skipped(&mut self, skipped: Vec<Skipped>) -> Result<(), DataError> {
         for skipped in skipped {
             self.skipped.push(skipped.clone());
-            if let OnError::Skip { max } = self.on_error
-                && self.skipped.len() > max
-            {
-                return Err(too_many(self.skipped.len(), max, skipped));
+            if self.skipped.len() > self.max_skipped {
+                return Err(too_many(self.skipped.len(), self.max_skipped, skipped));
             }
         }
         Ok(())

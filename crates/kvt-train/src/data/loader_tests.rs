@@ -3,7 +3,7 @@
 use image::{Rgb, RgbImage};
 
 use super::*;
-use crate::augment::{AugmentPlan, Interpolation, Preset};
+use crate::augment::{AugmentConfig, Preset};
 use crate::data::{ClassOrder, epoch_order};
 
 fn plan() -> AugmentPlan {
@@ -33,9 +33,16 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
             fs_err::write(&path, b"bad").unwrap();
         }
     }
+    let augment = AugmentConfig {
+        preset: Preset::Cifar,
+        mean: [0.0; 3],
+        std: [1.0; 3],
+        padding: 2,
+        ..AugmentConfig::default()
+    };
     let config = LoaderConfig {
         source: Arc::new(ImageFolder::open(dir.path(), ClassOrder::Byte).unwrap()),
-        views: vec![Arc::new(Transform::train(plan()).unwrap())],
+        views: vec![Arc::new(Transform::train(&augment, (8, 8)).unwrap())],
         target: |sample| sample.label,
         order: epoch_order(23, 3, 7, true),
         batch_size: 4,
@@ -46,6 +53,7 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
         epoch: 3,
         seed: 7,
         on_error: OnError::Fail,
+        max_skipped: 0,
         limits: ImageLimits::default(),
     };
     (dir, config)
@@ -138,7 +146,8 @@ fn bad_files_are_replaced_in_training_and_left_out_in_evaluation() {
     let (_dir, mut config) = config(&[0, 1, 22]);
     // Samples 0 and 1 follow each other; the last place wraps around past them.
     config.order = (2..22).chain([22, 0, 1]).collect();
-    config.on_error = OnError::Skip { max: 3 };
+    config.on_error = OnError::Skip;
+    config.max_skipped = 3;
     config.purpose = Purpose::Train { drop_last: false };
     for workers in [0, 4] {
         config.workers = workers;
@@ -164,7 +173,8 @@ fn bad_files_are_replaced_in_training_and_left_out_in_evaluation() {
 
     for purpose in [Purpose::Evaluate, Purpose::Train { drop_last: true }] {
         let config = LoaderConfig {
-            on_error: OnError::Skip { max: 1 },
+            on_error: OnError::Skip,
+            max_skipped: 1,
             purpose,
             batch_size: 23,
             ..config.clone()
@@ -192,7 +202,8 @@ fn an_epoch_without_a_readable_image_is_an_error() {
     let (_dir, config) = config(&(0..23).collect::<Vec<_>>());
     for (workers, first_batch) in [(0, 0), (3, 0), (0, 4)] {
         let config = LoaderConfig {
-            on_error: OnError::Skip { max: 100 },
+            on_error: OnError::Skip,
+            max_skipped: 100,
             workers,
             first_batch,
             ..config.clone()
@@ -211,7 +222,8 @@ fn an_epoch_without_a_readable_image_is_an_error() {
     }
     // At the end of an epoch there is nothing left to read.
     let end = LoaderConfig {
-        on_error: OnError::Skip { max: 100 },
+        on_error: OnError::Skip,
+        max_skipped: 100,
         first_batch: 5,
         ..config
     };

@@ -5,6 +5,7 @@
 
 mod batch;
 mod check;
+mod config;
 mod decode;
 mod error;
 mod file;
@@ -20,13 +21,14 @@ mod upload;
 
 pub use batch::{Batch, View};
 pub use check::{Check, Duplicate, SplitCheck, Unreadable, check};
+pub use config::{DataConfig, DataKind, OnError, Workers};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes};
 pub use error::DataError;
 pub use file::ImageLimits;
 pub use listing::{NotRead, OtherFormats, Unlisted};
-pub use loader::{Loader, LoaderConfig, OnError, Purpose, Skipped};
+pub use loader::{Loader, LoaderConfig, Purpose, Skipped};
 pub use sampler::{batch_count, epoch_order};
 pub use source::{ClassOrder, ImageFolder, Sample};
-pub use splits::{Splits, class_order, ensure_data, eval_batches, eval_transform, image_limits};
+pub use splits::{Splits, ensure_data, eval_batches, eval_transform, image_limits};
 pub use state::DataState;
 pub use upload::DeviceBatch;

@@ -4,6 +4,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::data::DataError;
 use crate::data::listing::{self, Classes, Listing, OtherFormats, Unlisted};
 
@@ -17,7 +20,8 @@ pub struct Sample {
 }
 
 /// How class folders become labels 0, 1, 2, ...
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum ClassOrder {
     /// By the bytes of the names, as torchvision and timm have it: `10` before `2`.
     #[default]

@@ -2,15 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::augment::{self, Interpolation, Preset, Transform};
-use crate::config::{
-    AugmentPreset, ClassOrderSetting, DataKind, InterpolationSetting, OnErrorSetting, Plan,
-    ShapesPlan,
-};
-use crate::data::shapes::{self, ShapesConfig};
+use crate::augment::Transform;
+use crate::config::Plan;
 use crate::data::{
-    ClassOrder, DataError, DataState, ImageFolder, ImageLimits, Loader, LoaderConfig, OnError,
-    Purpose, Sample, batch_count, epoch_order,
+    DataError, DataState, ImageFolder, ImageLimits, Loader, LoaderConfig, Purpose, Sample,
+    batch_count, epoch_order, shapes,
 };
 
 /// Training and validation images with their transforms.
@@ -44,7 +40,7 @@ impl Splits {
         let train_root = plan.data.path.join(&plan.data.train);
         let train = match classes {
             Some(classes) => ImageFolder::open_with_classes(train_root, classes)?,
-            None => ImageFolder::open(train_root, class_order(plan.data.class_order))?,
+            None => ImageFolder::open(train_root, plan.data.class_order)?,
         };
         let val_root = plan.data.path.join(&plan.data.val);
         let val = ImageFolder::open_with_classes(val_root, &train.classes)?;
@@ -52,7 +48,7 @@ impl Splits {
             state: DataState::of(&train, &val, plan.data.check_sizes),
             train: Arc::new(train),
             val: Arc::new(val),
-            train_views: vec![Arc::new(train_transform(plan, size)?)],
+            train_views: vec![Arc::new(Transform::train(&plan.augment, size)?)],
             val_transform: Arc::new(eval_transform(plan, size)?),
         })
     }
@@ -142,8 +138,8 @@ impl Splits {
 /// # Errors
 /// If it cannot be written, or something else is in its place.
 pub fn ensure_data(plan: &Plan, progress: &mut dyn FnMut(usize, usize)) -> Result<(), DataError> {
-    if let DataKind::Shapes(shapes) = &plan.data.kind {
-        shapes::ensure(&shapes_config(shapes), &plan.data.path, progress)?;
+    if let Some(shapes) = &plan.data.shapes {
+        shapes::ensure(shapes, &plan.data.path, progress)?;
     }
     Ok(())
 }
@@ -184,10 +180,8 @@ fn loading<T>(
         prefetch: plan.data.prefetch,
         epoch: 0,
         seed: plan.seed,
-        on_error: match plan.data.on_error {
-            OnErrorSetting::Fail => OnError::Fail,
-            OnErrorSetting::Skip { max } => OnError::Skip { max },
-        },
+        on_error: plan.data.on_error,
+        max_skipped: plan.data.max_skipped,
         limits: image_limits(plan),
     }
 }
@@ -199,66 +193,10 @@ pub fn image_limits(plan: &Plan) -> ImageLimits {
     }
 }
 
-/// The augmentation of training images of `size` (height, width).
-fn train_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, DataError> {
-    let settings = &plan.augment;
-    Ok(Transform::train(augment::AugmentPlan {
-        preset: match settings.preset {
-            AugmentPreset::Imagenet => Preset::Imagenet,
-            AugmentPreset::Cifar => Preset::Cifar,
-            AugmentPreset::None => Preset::None,
-        },
-        size,
-        mean: settings.mean.map(|x| x as f32),
-        std: settings.std.map(|x| x as f32),
-        interpolation: interpolation(settings.interpolation),
-        scale: settings.scale.into(),
-        ratio: settings.ratio.into(),
-        hflip: settings.hflip,
-        padding: settings.padding,
-    })?)
-}
-
 /// The preparation of images of `size` (height, width) for evaluation and prediction.
 ///
 /// # Errors
 /// If the plan's values make no sense together.
 pub fn eval_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, DataError> {
-    let settings = &plan.augment;
-    Ok(Transform::evaluation(&augment::EvalPlan {
-        size,
-        crop_pct: settings.crop_pct,
-        interpolation: interpolation(settings.interpolation),
-        mean: settings.mean.map(|x| x as f32),
-        std: settings.std.map(|x| x as f32),
-    })?)
-}
-
-fn interpolation(setting: InterpolationSetting) -> Interpolation {
-    match setting {
-        InterpolationSetting::Bicubic => Interpolation::Bicubic,
-        InterpolationSetting::Bilinear => Interpolation::Bilinear,
-    }
-}
-
-/// The order of class folders.
-pub fn class_order(setting: ClassOrderSetting) -> ClassOrder {
-    match setting {
-        ClassOrderSetting::Byte => ClassOrder::Byte,
-        ClassOrderSetting::Natural => ClassOrder::Natural,
-    }
-}
-
-/// The generated data set of a plan.
-fn shapes_config(plan: &ShapesPlan) -> ShapesConfig {
-    ShapesConfig {
-        // Out of range either way: the generator refuses it by name.
-        image_size: u32::try_from(plan.image_size).unwrap_or(u32::MAX),
-        classes: plan.classes,
-        train_per_class: plan.train_per_class,
-        val_per_class: plan.val_per_class,
-        clutter: plan.clutter,
-        occlusion: plan.occlusion,
-        seed: plan.seed,
-    }
+    Ok(Transform::evaluation(&plan.augment, size)?)
 }

@@ -5,6 +5,7 @@
 //! - [`Session`]: a validated plan becomes a run folder, data, a network and a trainer.
 
 mod checkpoint;
+mod config;
 mod dump;
 mod model;
 mod progress;
@@ -15,6 +16,7 @@ mod update;
 
 pub use crate::error::TrainError;
 pub use checkpoint::{CheckpointWeights, Checkpointer, Restored, load_checkpoint_model};
+pub use config::{EvalConfig, InitConfig, TrainConfig};
 pub use model::{HeadReset, build_model, check_classes, model_config, start_from};
 pub use progress::{Best, EpochSums, LogSums, Progress};
 pub use recorder::Recorder;

@@ -1,77 +1,25 @@
 //! The model of a plan: its configuration, and its weights before training.
 
 use burn::tensor::Device;
-use kvt_attention::{
-    AttentionConfig, DenseConfig, Implementation, KnnConfig, Neighbors, Selection,
-};
 use kvt_models::checkpoint::LoadOptions;
 use kvt_models::weights::{self, LoadReport, WeightsError};
-use kvt_models::{Model, ModelConfig, ModelOverrides};
+use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 
-use super::TrainError;
-use crate::config::{
-    AttentionKind, ImplementationSetting, InitPlan, ModelPlan, NeighborsSetting, Plan,
-    SelectionSetting,
-};
+use super::{InitConfig, TrainError};
+use crate::config::{ModelSection, Plan};
 use crate::data::{ImageFolder, Splits};
 
 /// The model of a plan, with the number of classes of the data where the plan names none.
 ///
 /// # Errors
 /// If there is no such model, or the overrides do not fit together.
-pub fn model_config(plan: &ModelPlan, classes: Option<usize>) -> Result<ModelConfig, TrainError> {
-    let attention = match &plan.attention.kind {
-        AttentionKind::Dense => vec![AttentionConfig::Dense(DenseConfig {
-            temperature: plan.attention.temperature,
-        })],
-        AttentionKind::Knn {
-            neighbors,
-            selection,
-            implementation,
-        } => neighbors
-            .iter()
-            .map(|&neighbors| {
-                let neighbors = match neighbors {
-                    NeighborsSetting::Count(count) => Neighbors::count(count)?,
-                    NeighborsSetting::Fraction(share) => Neighbors::fraction(share)?,
-                };
-                Ok(AttentionConfig::Knn(KnnConfig {
-                    neighbors: neighbors.into(),
-                    selection: match selection {
-                        SelectionSetting::DotProduct => Selection::DotProduct,
-                        SelectionSetting::Euclidean => Selection::Euclidean,
-                    },
-                    implementation: match implementation {
-                        ImplementationSetting::Auto => Implementation::Auto,
-                        ImplementationSetting::Fused => Implementation::Fused,
-                        ImplementationSetting::Flash => Implementation::Flash,
-                        ImplementationSetting::Masked => Implementation::Masked,
-                        ImplementationSetting::Gathered => Implementation::Gathered,
-                    },
-                    temperature: plan.attention.temperature,
-                }))
-            })
-            .collect::<Result<_, TrainError>>()?,
-    };
-    let overrides = ModelOverrides {
-        img_size: plan.img_size,
-        patch_size: plan.patch_size,
-        patch_stride: plan.patch_stride,
-        window_size: plan.window_size,
-        kv_stride: plan.kv_stride,
-        embed_dim: plan.embed_dim.clone(),
-        depth: plan.depth.clone(),
-        num_heads: plan.num_heads.clone(),
-        mlp_ratio: plan.mlp_ratio,
-        in_chans: plan.in_chans,
-        num_classes: plan.num_classes.or(classes),
-        qkv_bias: plan.qkv_bias,
-        drop_path: Some(plan.drop_path),
-        attn_drop: Some(plan.attn_drop),
-        attention,
-    };
-    Ok(ModelConfig::by_name(&plan.name)?.with(&overrides)?)
+pub fn model_config(
+    section: &ModelSection,
+    classes: Option<usize>,
+) -> Result<ModelConfig, TrainError> {
+    let overrides = section.overrides(classes)?;
+    Ok(ModelConfig::by_name(&section.name)?.with(&overrides)?)
 }
 
 /// The model of a plan for its data.
@@ -137,7 +85,7 @@ pub enum HeadReset {
 /// # Errors
 /// If the weights cannot be read or do not fit.
 pub fn start_from(
-    plan: &InitPlan,
+    plan: &InitConfig,
     head: HeadReset,
     model: Model,
 ) -> Result<(Model, Option<LoadReport>), TrainError> {

@@ -15,7 +15,7 @@ use super::checkpoint::Checkpointer;
 use super::model::{build_model, for_data, model_config};
 use super::progress::Progress;
 use super::{End, Recorder, TrainError, TrainState, Trainer};
-use crate::config::{Document, Plan};
+use crate::config::{self, Document, Plan};
 use crate::data::Splits;
 use crate::device::{self, ResolvedDevice};
 use crate::recipe::{Schedule, scaled_lr};
@@ -91,8 +91,10 @@ impl Session {
         }
         let (splits, class_list) = open_splits(&plan, size, classes, generating)?;
         let warnings = splits.warnings().into_iter();
-        notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
         let config = for_data(&plan, &splits)?;
+        let images = Some(splits.train.samples.len());
+        let warnings = warnings.chain(config::warnings(&plan, &config, images));
+        notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
         let autodiff = device.device.clone().autodiff();
         let state = match resume {
             // A checkpoint follows.
@@ -236,9 +238,7 @@ impl Session {
 /// # Errors
 /// If a file cannot be read or says something wrong; the error lists all of it.
 pub fn load_plan(path: &Path, overrides: &[String]) -> Result<Plan, TrainError> {
-    let names = kvt_models::names();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let plan = Document::load(path, overrides).and_then(|document| document.plan(&names));
+    let plan = Document::load(path, overrides).and_then(|document| document.plan());
     Ok(plan.map_err(Box::new)?)
 }
 

@@ -7,6 +7,16 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 
 use super::gradients::flat;
+use crate::schema::section;
+
+section! {
+    /// An exponential moving average (EMA) of the weights, kept beside them.
+    pub struct EmaConfig {
+        /// How much of the average stays at each update, `ema = decay * ema + (1 - decay) * weights`; DeiT's is
+        /// 0.99996. 0 keeps no average.
+        pub decay: f64 = 0.0, "x-range" = "[0, 1)";
+    }
+}
 
 /// The average of a network over its updates: every parameter, and every running statistic of a batch
 /// norm.

@@ -1,7 +1,16 @@
 //! Cross-entropy with soft targets, which serves label smoothing now and mixed images later.
 
+use crate::schema::section;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Tensor, TensorData};
+
+section! {
+    /// What training minimises: cross-entropy.
+    pub struct LossConfig {
+        /// Share of the target that is spread over all classes.
+        pub label_smoothing: f64 = 0.1, "x-range" = "[0, 1)";
+    }
+}
 
 /// The target distributions of a batch, `[batch, classes]`: `1 - s + s / classes` on the label and
 /// `s / classes` elsewhere, with the smoothing `s` (timm's and PyTorch's `label_smoothing`).

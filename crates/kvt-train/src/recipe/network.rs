@@ -1,7 +1,8 @@
 //! What the recipe and a checkpoint need of a module that is trained.
 
 use burn::module::Module;
-use kvt_models::weights::{LoadOptions, Outcome, StateDict, WeightsError};
+use kvt_models::checkpoint::LoadOptions;
+use kvt_models::weights::{Outcome, StateDict, WeightsError};
 use kvt_models::{Model, Parameter};
 
 /// A module that can be trained, averaged, saved and loaded: a classifier, or a backbone with the head of another task.

@@ -1,6 +1,44 @@
 //! The learning rate: a pure function of the step, so that a resume cannot shift it.
 
-use crate::config::{ScheduleKind, SchedulePer, SchedulePlan};
+use crate::schema::section;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+section! {
+    /// The learning rate over the run.
+    pub struct ScheduleConfig {
+        /// Shape of the learning rate after the warm-up.
+        pub kind: ScheduleKind = ScheduleKind::Cosine;
+        /// Epochs of linear warm-up; parts of an epoch are allowed.
+        pub warmup_epochs: f64 = 5.0, "x-range" = "[0, inf)";
+        /// Learning rate at the start of the warm-up, not scaled by the batch.
+        pub warmup_lr: f64 = 1e-6, "x-range" = "[0, 1e30]";
+        /// Learning rate at the end, not scaled by the batch.
+        pub min_lr: f64 = 1e-5, "x-range" = "[0, 1e30]";
+        /// How often the learning rate changes.
+        pub per: SchedulePer = SchedulePer::Epoch;
+    }
+}
+
+/// Shape of the learning rate after the warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScheduleKind {
+    /// Half a cosine from `optim.lr` to `schedule.min_lr`.
+    Cosine,
+    /// Stays at `optim.lr`.
+    Constant,
+}
+
+/// How often the learning rate changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulePer {
+    /// At the start of each epoch.
+    Epoch,
+    /// At each optimizer update.
+    Step,
+}
 
 /// Linear warm-up, then cosine decay (timm's `CosineLRScheduler` without warm-up prefix):
 ///
@@ -12,7 +50,7 @@ use crate::config::{ScheduleKind, SchedulePer, SchedulePlan};
 /// two epochs both run at `warmup_lr`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    plan: SchedulePlan,
+    config: ScheduleConfig,
     lr: f64,
     steps_per_epoch: u64,
     epochs: u32,
@@ -20,9 +58,9 @@ pub struct Schedule {
 
 impl Schedule {
     /// `lr` is the rate after warm-up, already scaled by the batch size.
-    pub fn new(plan: SchedulePlan, lr: f64, steps_per_epoch: u64, epochs: u32) -> Self {
+    pub fn new(config: ScheduleConfig, lr: f64, steps_per_epoch: u64, epochs: u32) -> Self {
         Self {
-            plan,
+            config,
             lr,
             steps_per_epoch,
             epochs,
@@ -33,27 +71,27 @@ impl Schedule {
     /// from 0.
     pub fn lr(&self, step: u64, epoch: u32) -> f64 {
         let epochs = f64::from(self.epochs);
-        match self.plan.per {
+        match self.config.per {
             SchedulePer::Step => {
                 let per_epoch = self.steps_per_epoch as f64;
-                let warmup = self.plan.warmup_epochs * per_epoch;
+                let warmup = self.config.warmup_epochs * per_epoch;
                 self.curve(step as f64, warmup, epochs * per_epoch)
             }
             SchedulePer::Epoch => {
                 let finished = f64::from(epoch.saturating_sub(1));
-                self.curve(finished, self.plan.warmup_epochs, epochs)
+                self.curve(finished, self.config.warmup_epochs, epochs)
             }
         }
     }
 
     fn curve(&self, t: f64, warmup: f64, total: f64) -> f64 {
-        let SchedulePlan {
+        let ScheduleConfig {
             warmup_lr, min_lr, ..
-        } = self.plan;
+        } = self.config;
         if t < warmup {
             return warmup_lr + t * (self.lr - warmup_lr) / warmup;
         }
-        match self.plan.kind {
+        match self.config.kind {
             ScheduleKind::Constant => self.lr,
             ScheduleKind::Cosine if t >= total => min_lr,
             ScheduleKind::Cosine => {

@@ -16,6 +16,7 @@
 //! was, and a resumed run cuts the log back to that length, so that no step is logged twice.
 
 mod checkpoint;
+mod config;
 mod environment;
 mod epochs;
 mod error;
@@ -29,6 +30,7 @@ mod tensorboard;
 pub use checkpoint::{
     Checkpoint, Checkpoints, FileWriter, Recovered, Saved, Settled, Stage, Which,
 };
+pub use config::{CheckpointConfig, LogConfig, RunConfig};
 pub use environment::{Environment, Versions};
 pub use epochs::EpochsCsv;
 #[cfg(test)]

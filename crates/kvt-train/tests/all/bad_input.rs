@@ -43,7 +43,7 @@ fn a_wrong_type() {
         "base = \"tiny.toml\"\n\n[train]\nepochs = \"ten\"\n",
     );
     insta::assert_snapshot!(workspace.error(&["train", "ten.toml"]), @r#"
-    error: ten.toml:4:10: invalid value `"ten"` for `train.epochs`: expected integer from 0 to 4294967295
+    error: ten.toml:4:10: invalid value `"ten"` for `train.epochs`: expected integer in [1, 4294967295]
       |
     4 | epochs = "ten"
       |          ^^^^^
@@ -53,7 +53,7 @@ fn a_wrong_type() {
 #[test]
 fn no_neighbors() {
     let overrides = ["model.attention.kind=knn", "model.attention.neighbors=0"];
-    insta::assert_snapshot!(train(&Workspace::empty(), &overrides), @"error: --set model.attention.neighbors=0: invalid value `0` for `model.attention.neighbors`: expected a count of at least 1");
+    insta::assert_snapshot!(train(&Workspace::empty(), &overrides), @"error: --set model.attention.neighbors=0: invalid value `0` for `model.attention.neighbors`: expected integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them");
 }
 
 #[test]
@@ -70,6 +70,44 @@ fn an_image_size_that_the_patches_do_not_fill() {
     let workspace = Workspace::with_data(2, 1);
     insta::assert_snapshot!(train(&workspace, &["model.img_size=18"]), @"error: `img_size` 18 is not a multiple of `patch_size` 4: the nearest sizes that are, are 16 and 20");
     assert!(!workspace.path("run").exists());
+}
+
+/// Allowed, and hardly meant: said by `kvt config check`, and in the log of a run.
+#[test]
+fn a_warm_up_as_long_as_the_run() {
+    let workspace = Workspace::empty();
+    let overrides = ["--set", "schedule.warmup_epochs=2"];
+    let check = [&["config", "check", "tiny.toml"], &overrides[..]].concat();
+    let output = workspace.kvt(&check).assert().success();
+    let stderr = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+    assert!(
+        stderr.contains("warning: no folder `data/train`"),
+        "{stderr}"
+    );
+    let warm_up = "the warm-up (`schedule.warmup_epochs` = 2) is not shorter than the run";
+    assert!(stderr.contains(&format!("warning: {warm_up}")), "{stderr}");
+
+    let workspace = Workspace::with_data(2, 1);
+    let train = [&["train", "tiny.toml"], &overrides[..]].concat();
+    workspace.kvt(&train).assert().success();
+    let warned = workspace.log("run").into_iter().any(|event| match event {
+        Event::Note(note) => note.topic == Topic::Warning && note.message.starts_with(warm_up),
+        _ => false,
+    });
+    assert!(warned);
+}
+
+/// A folder's name may be one that no configuration can hold.
+#[cfg(unix)]
+#[test]
+fn a_run_folder_that_is_not_utf8() {
+    use std::os::unix::ffi::OsStrExt;
+    let workspace = Workspace::with_data(2, 1);
+    let dir = std::ffi::OsStr::from_bytes(b"run-\xff");
+    let mut train = workspace.kvt(&["train", "tiny.toml", "--set", "train.max_steps=1"]);
+    train.arg("--run-dir").arg(dir).assert().success();
+    let config = fs_err::read_to_string(workspace.path("").join(dir).join("config.toml")).unwrap();
+    assert!(config.contains("dir = \"run-\u{fffd}\""), "{config}");
 }
 
 #[test]

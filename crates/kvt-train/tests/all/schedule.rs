@@ -2,8 +2,7 @@
 //!
 //! The file is written by `scripts/reference/schedule.py`.
 
-use kvt_train::config::{ScheduleKind, SchedulePer, SchedulePlan};
-use kvt_train::recipe::Schedule;
+use kvt_train::recipe::{Schedule, ScheduleConfig, ScheduleKind, SchedulePer};
 use serde_json::Value;
 
 use crate::support::{assert_each_close, manifest_dir};
@@ -27,7 +26,7 @@ fn rates_per_step_are_timms() {
     let rates = numbers(&golden["lr"]);
     // Four steps per epoch, so that the warm-up ends within one.
     let epochs = u32::try_from(rates.len()).unwrap() / 4;
-    let plan = SchedulePlan {
+    let plan = ScheduleConfig {
         per: SchedulePer::Step,
         warmup_epochs: golden["config"]["warmup"].as_f64().unwrap() / 4.0,
         ..plan(&golden["config"])
@@ -73,9 +72,9 @@ fn per_epoch(golden: &Value, epochs: u32) -> Schedule {
     Schedule::new(plan(&golden["config"]), lr, 7, epochs)
 }
 
-fn plan(config: &Value) -> SchedulePlan {
+fn plan(config: &Value) -> ScheduleConfig {
     let number = |name: &str| config[name].as_f64().unwrap();
-    SchedulePlan {
+    ScheduleConfig {
         kind: ScheduleKind::Cosine,
         warmup_epochs: number("warmup"),
         warmup_lr: number("warmup_lr"),

@@ -80,12 +80,12 @@ fn wrong_types_say_what_is_expected() {
       |        ^^^^
       help: did you mean `"knn"`?
 
-    configs/x.toml:5:13: invalid value `"half"` for `model.attention.neighbors`: expected integer or float or list of (integer or float)
+    configs/x.toml:5:13: invalid value `"half"` for `model.attention.neighbors`: expected integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them
       |
     5 | neighbors = "half"
       |             ^^^^^^
 
-    configs/x.toml:7:9: invalid value `[1.0]` for `augment.scale`: expected list of 2 x float
+    configs/x.toml:7:9: invalid value `[1.0]` for `augment.scale`: expected list of 2 x float in (0, 1]
       |
     7 | scale = [1.0]
       |         ^^^^^
@@ -95,11 +95,55 @@ fn wrong_types_say_what_is_expected() {
     8 | [train.epochs]
       |        ^^^^^^
 
-    --set data.workers=many: invalid value `"many"` for `data.workers`: expected `"auto"` or integer >= 0
+    --set data.workers=many: invalid value `"many"` for `data.workers`: expected `"auto"` or integer in [0, 1024]
 
     --set log.tensorboard=yes: invalid value `"yes"` for `log.tensorboard`: expected `true` or `false`
 
     8 problems in the configuration
+    "#);
+}
+
+/// What is wrong in one way does not hide what is wrong in another.
+#[test]
+fn mistakes_of_all_kinds_are_reported_together() {
+    let text = "[model]\nname = \"deit_tinny_patch16_224\"\ndepht = 2\n[model.attention]\nneighbors = 3\n[data]\nkind = \"shapes\"\n[augment]\nratio = [2, 1]\n[train]\nepochs = \"ten\"\ndevice = \"gpu\"\n";
+    assert_snapshot!(error_of(text, &["optim.lr=0"]), @r#"
+    configs/x.toml:2:8: unknown model `deit_tinny_patch16_224`
+      |
+    2 | name = "deit_tinny_patch16_224"
+      |        ^^^^^^^^^^^^^^^^^^^^^^^^
+      help: did you mean `deit_tiny_patch16_224`?
+
+    configs/x.toml:3:1: unknown key `depht` in `[model]`
+      |
+    3 | depht = 2
+      | ^^^^^
+      help: did you mean `depth`?
+
+    configs/x.toml:5:13: `neighbors` is set, but nothing says which attention
+      |
+    5 | neighbors = 3
+      |             ^
+      help: add `kind = "knn"` under `[model.attention]`, or "dense"
+
+    configs/x.toml:9:9: invalid value `[2.0, 1.0]` for `augment.ratio`: expected the smaller value first
+      |
+    9 | ratio = [2, 1]
+      |         ^^^^^^
+
+    configs/x.toml:11:10: invalid value `"ten"` for `train.epochs`: expected integer in [1, 4294967295]
+       |
+    11 | epochs = "ten"
+       |          ^^^^^
+
+    configs/x.toml:12:10: invalid value `"gpu"` for `train.device`: expected `auto`, `cpu`, `wgpu`, `vulkan`, `metal`, `cuda` or `rocm`, a GPU with an index up to 255 as in `cuda:1`
+       |
+    12 | device = "gpu"
+       |          ^^^^^
+
+    --set optim.lr=0: invalid value `0` for `optim.lr`: expected float in (0, 1e30]
+
+    7 problems in the configuration
     "#);
 }
 

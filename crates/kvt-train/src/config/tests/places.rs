@@ -44,7 +44,7 @@ fn a_mistake_in_a_base_is_reported_there() {
         ),
     ]);
     assert_snapshot!(message, @r#"
-    DIR/base.toml:6:14: invalid value `0` for `train.batch_size`: expected a value in [1, 65536]
+    DIR/base.toml:6:14: invalid value `0` for `train.batch_size`: expected integer in [1, 65536]
       |
     6 | batch_size = 0
       |              ^

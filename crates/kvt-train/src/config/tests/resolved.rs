@@ -1,6 +1,7 @@
 //! The way back: resolved plans, differences, schema and reference.
 
 use super::*;
+use crate::schema::{doc, expected};
 
 #[test]
 fn a_resolved_plan_loads_again() {
@@ -9,23 +10,50 @@ fn a_resolved_plan_loads_again() {
         plan_of(FULL, &[]).unwrap(),
         plan_of(FULL, &["data.kind=folder", "model.attention.neighbors=1.0"]).unwrap(),
     ] {
-        assert_eq!(plan_of(&resolved_toml(&plan), &[]).unwrap(), plan);
+        assert_eq!(plan_of(&resolved_toml(&plan).unwrap(), &[]).unwrap(), plan);
     }
+}
+
+/// The files that version 0.1.0 wrote before sections were declared beside their use.
+#[test]
+fn files_of_the_version_before_mean_the_same() {
+    for old in [
+        include_str!("../../../tests/fixtures/runs/knn_shapes.toml"),
+        include_str!("../../../tests/fixtures/runs/dense_folder.toml"),
+    ] {
+        let plan = plan_of(old, &[]).unwrap();
+        let new: toml::Table = resolved_toml(&plan).unwrap().parse().unwrap();
+        let old: toml::Table = old.parse().unwrap();
+        for (section, old) in old {
+            let Some(old) = old.as_table() else {
+                assert_eq!(old, new[&section]);
+                continue;
+            };
+            for (key, value) in old {
+                assert_eq!(*value, new[&section][key], "{section}.{key}");
+            }
+        }
+    }
+    let full = include_str!("../../../tests/fixtures/runs/knn_shapes.toml");
+    assert_eq!(plan_of(full, &[]).unwrap(), plan_of(FULL, &[]).unwrap());
 }
 
 #[test]
 fn keys_of_file_plan_and_reference_are_the_same() {
     let plan = plan_of(FULL, &[]).unwrap();
-    let mut written: Vec<String> = entries(&plan)
-        .into_iter()
-        .map(|(key, _)| key.to_owned())
-        .collect();
+    let written: Vec<String> = entries(&plan).unwrap().into_keys().collect();
     let mut documented = Vec::new();
     let page = reference();
     for section in sections() {
         for field in &section.fields {
-            assert!(!field.doc.is_empty(), "{} {}", section.name, field.name);
-            assert!(page.contains(&format!("| `{}` | {} |", field.name, field.expected)));
+            assert!(
+                !doc(&field.schema).is_empty(),
+                "{} {}",
+                section.name,
+                field.name
+            );
+            let expected = expected(&field.schema);
+            assert!(page.contains(&format!("| `{}` | {expected} |", field.name)));
             documented.push(match section.name.as_str() {
                 "" => field.name.clone(),
                 name => format!("{name}.{}", field.name),
@@ -34,7 +62,6 @@ fn keys_of_file_plan_and_reference_are_the_same() {
         assert!(page.contains(&format!("[{}]", section.name)) || section.name.is_empty());
     }
     documented.retain(|key| key != "base");
-    written.sort();
     documented.sort();
     assert_eq!(written, documented);
 }
@@ -43,12 +70,13 @@ fn keys_of_file_plan_and_reference_are_the_same() {
 fn every_key_of_the_full_file_differs_from_its_default() {
     let full = plan_of(FULL, &[]).unwrap();
     let changed: Vec<String> = diff(&plan_of(SMALL, &[]).unwrap(), &full)
+        .unwrap()
         .into_iter()
         .map(|difference| difference.key)
         .collect();
-    let same: Vec<&str> = entries(&full)
-        .into_iter()
-        .map(|(key, _)| key)
+    let same: Vec<String> = entries(&full)
+        .unwrap()
+        .into_keys()
         .filter(|key| !changed.iter().any(|other| other == key))
         .collect();
     // `adamw` is the only optimizer, and SMALL is about shapes as well.
@@ -58,7 +86,7 @@ fn every_key_of_the_full_file_differs_from_its_default() {
 #[test]
 fn only_differences_without_effect_are_harmless() {
     let old = plan_of(FULL, &[]).unwrap();
-    assert_eq!(diff(&old, &old), []);
+    assert_eq!(diff(&old, &old).unwrap(), []);
 
     let harmless = [
         "run.dir=x",
@@ -95,7 +123,7 @@ fn only_differences_without_effect_are_harmless() {
         (&refused[..], Effect::Refused),
     ] {
         for set in sets {
-            let differences = diff(&old, &plan_of(FULL, &[set]).unwrap());
+            let differences = diff(&old, &plan_of(FULL, &[set]).unwrap()).unwrap();
             assert!(!differences.is_empty(), "{set}");
             for difference in differences {
                 assert_eq!(difference.effect, effect, "{set}");
@@ -105,6 +133,7 @@ fn only_differences_without_effect_are_harmless() {
 
     let new = plan_of(SMALL, &["train.epochs=3"]).unwrap();
     let shown: Vec<String> = diff(&old, &new)
+        .unwrap()
         .iter()
         .filter(|difference| difference.key.starts_with("train."))
         .map(ToString::to_string)
@@ -151,16 +180,16 @@ fn the_reference_shows_type_default_and_meaning() {
         .collect();
     assert_snapshot!(lines.join("\n"), @r#"
     | `seed` | integer >= 0 | `0` | Seed of everything random: initial weights, order of the images, augmentation, dropout. |
-    | `hflip` | float | `0.5`, with none `0.0` | Probability of a horizontal flip, in [0, 1]. |
-    | `scale` | list of 2 x float | `[0.08, 1.0]` | Smallest and largest area of the random resized crop as a share of the image, in (0, 1]; only imagenet. |
+    | `hflip` | float in [0, 1] | `0.5`, with none `0.0` | Probability of a horizontal flip. |
+    | `scale` | list of 2 x float in (0, 1] | `[0.08, 1.0]` | Smallest and largest area of the random resized crop as a share of the image; only imagenet. |
     | `kind` | `"folder"` or `"shapes"` | `"folder"` | An image folder, or generated shapes. |
-    | `workers` | `"auto"` or integer >= 0 | `"auto"` | Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread. The result does not depend on it. |
+    | `workers` | `"auto"` or integer in [0, 1024] | `"auto"` | Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread. The result does not depend on it. |
     | `seed` | integer >= 0 | `0` | Seed of the images, independent of the run's seed. |
-    | `depth` | integer >= 0 or list of (integer >= 0) | the model's own | Number of transformer blocks: one number, or a list with one per stage of the model. |
+    | `depth` | integer >= 1 or non-empty list of them | the model's own | Number of transformer blocks: one number, or a list with one per stage of the model. |
     | `kind` | `"dense"` or `"knn"` | `"dense"` | Dense attention, or k-NN attention, in which each query keeps only its k best keys. |
-    | `neighbors` | integer or float or list of (integer or float) | `0.5` | How many keys a query keeps: an integer is a count, a float in (0, 1] a share of the keys; or a list with one entry per stage of the model. Dense attention has no use for it. |
-    | `betas` | list of 2 x float | `[0.9, 0.999]` | Decay of the first and second moment, each in [0, 1). |
+    | `neighbors` | integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them | `0.5` | How many keys a query keeps, or a list with one entry per stage of the model. Dense attention has no use for it. |
+    | `betas` | list of 2 x float in [0, 1) | `[0.9, 0.999]` | Decay of the first and second moment. |
     | `kind` | `"cosine"` or `"constant"` | `"cosine"` | Shape of the learning rate after the warm-up. |
-    | `max_steps` | integer >= 0 | none: all epochs | Ends the run after this many updates, wherever that is. |
+    | `max_steps` | integer >= 1 | none: all epochs | Ends the run after this many updates, wherever that is. |
     "#);
 }

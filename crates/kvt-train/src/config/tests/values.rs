@@ -1,11 +1,13 @@
 //! What a plan is made of: defaults, presets, bases, overrides.
 
+use kvt_attention::{Implementation, Selection};
+
 use super::*;
 
 #[test]
 fn defaults_are_those_of_the_deit_recipe() {
     let plan = plan_of(SMALL, &[]).unwrap();
-    assert_snapshot!(resolved_toml(&plan), @r#"
+    assert_snapshot!(resolved_toml(&plan).unwrap(), @r#"
     seed = 0
 
     [model]
@@ -16,6 +18,9 @@ fn defaults_are_those_of_the_deit_recipe() {
     [model.attention]
     kind = "dense"
     temperature = 1.0
+
+    [init]
+    reset_head = false
 
     [data]
     kind = "shapes"
@@ -28,6 +33,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     workers = "auto"
     prefetch = 4
     on_error = "fail"
+    max_skipped = 100
     max_pixels = 178956970
     check_sizes = true
 
@@ -155,11 +161,16 @@ fn overrides_come_last_and_words_need_no_quotes() {
     assert_eq!(plan.model.name, "deit_small_patch16_224");
     assert_eq!(plan.data.path, Path::new("/some/place with spaces"));
     assert_eq!(
-        plan.model.attention.kind,
-        AttentionKind::Knn {
-            neighbors: vec![NeighborsSetting::Count(7), NeighborsSetting::Fraction(0.5)],
-            selection: SelectionSetting::DotProduct,
-            implementation: ImplementationSetting::Auto,
+        plan.model.attention,
+        AttentionConfig {
+            kind: AttentionKind::Knn,
+            neighbors: Some(PerStage(vec![
+                NeighborCount::Count(7),
+                NeighborCount::Share(0.5)
+            ])),
+            selection: Some(Selection::DotProduct),
+            implementation: Some(Implementation::Auto),
+            temperature: 1.0,
         }
     );
     assert_eq!(plan.train.epochs, 9);
@@ -187,11 +198,26 @@ fn dense_attention_ignores_the_keys_of_knn_only_if_it_is_asked_for() {
 }
 
 #[test]
+fn what_another_key_switches_off_makes_no_difference() {
+    let folder = ["data.kind=folder", "data.path=d"];
+    let plain = plan_of(SMALL, &folder).unwrap();
+    for set in [
+        "init.reset_head=true",
+        "data.max_skipped=7",
+        "data.shapes.classes=3",
+    ] {
+        let plan = plan_of(SMALL, &[folder[0], folder[1], set]).unwrap();
+        assert_eq!(plan, plain, "{set}");
+    }
+}
+
+#[test]
 fn only_the_model_can_be_asked_for() {
     let text = "[model]\nname = \"deit_tiny_patch16_224\"\ndepth = 2\n".to_owned();
     let document = Document::from_text(Path::new("x.toml"), text, &[]).unwrap();
-    assert!(document.plan(MODELS).is_err());
-    assert_eq!(document.model_plan(MODELS).unwrap().depth, [2]);
+    assert!(document.plan().is_err());
+    let plan = document.plan_without_data().unwrap();
+    assert_eq!(plan.model.depth, Some(PerStage(vec![2])));
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use image::RgbImage;
 use kvt_ops::Key;
 
-use super::{LoaderConfig, OnError, Purpose, Skipped};
+use super::{LoaderConfig, Purpose, Skipped};
 use crate::augment::AugmentError;
-use crate::data::{Batch, DataError, Sample, View, decode};
+use crate::data::{Batch, DataError, OnError, Sample, View, decode};
 
 /// A batch, and the images that were passed over for it.
 pub(super) struct Made<T> {
@@ -88,16 +88,16 @@ impl<T> LoaderConfig<T> {
                 }
                 Err(error) => error,
             };
-            let OnError::Skip { max } = self.on_error else {
+            if self.on_error == OnError::Fail {
                 return Err(error.into());
-            };
+            }
             let bad = Skipped {
                 path: error.path,
                 reason: error.reason,
             };
             // `step + 1` different images are unreadable: past the cap there is no use in looking further.
-            if step + 1 > max {
-                return Err(too_many(step + 1, max, bad));
+            if step + 1 > self.max_skipped {
+                return Err(too_many(step + 1, self.max_skipped, bad));
             }
             first_bad.get_or_insert(bad);
             if self.purpose == Purpose::Evaluate {

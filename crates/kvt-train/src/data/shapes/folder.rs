@@ -12,43 +12,30 @@ use serde::{Deserialize, Serialize};
 use super::staging::{self, Staging};
 use super::{Figure, render};
 use crate::data::DataError;
+use crate::schema::{self, section};
 use kvt_ops::Key;
 
 const MANIFEST: &str = "dataset.toml";
 /// Raised when the same settings give other pixels.
 const VERSION: u32 = 1;
 
-/// The settings of the generated data set.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ShapesConfig {
-    /// Side of the square images, in pixels.
-    pub image_size: u32,
-    /// The first so many of [`Figure::ALL`].
-    pub classes: usize,
-    /// Training images of each class.
-    pub train_per_class: usize,
-    /// Validation images of each class.
-    pub val_per_class: usize,
-    /// Share of the most clutter, in 0..1.
-    pub clutter: f64,
-    /// Strength of the occlusion, in 0..1; at 1 up to 60 % of the shape is hidden.
-    pub occlusion: f64,
-    /// All images follow from it.
-    pub seed: u64,
-}
-
-impl Default for ShapesConfig {
-    fn default() -> Self {
-        Self {
-            image_size: 32,
-            classes: 10,
-            train_per_class: 500,
-            val_per_class: 100,
-            clutter: 0.5,
-            occlusion: 0.3,
-            seed: 0,
-        }
+section! {
+    /// The generated data set.
+    pub struct ShapesConfig {
+        /// Height and width of an image in pixels.
+        pub image_size: u32 = 32, "x-range" = "[8, 1024]";
+        /// Number of classes: the first so many shapes.
+        pub classes: usize = 10, "x-range" = "[2, 10]";
+        /// Training images of each class.
+        pub train_per_class: usize = 500, "x-range" = "[1, 100000]";
+        /// Validation images of each class.
+        pub val_per_class: usize = 100, "x-range" = "[1, 100000]";
+        /// Amount of clutter around the shape.
+        pub clutter: f64 = 0.5, "x-range" = "[0, 1]";
+        /// How much of the shape is covered; at 1 up to 60 % of it.
+        pub occlusion: f64 = 0.3, "x-range" = "[0, 1]";
+        /// Seed of the images, independent of the run's seed.
+        pub seed: u64 = 0;
     }
 }
 
@@ -100,60 +87,7 @@ impl ShapesConfig {
     ///
     /// [`DataError::ShapesConfig`] with the key, its value and what is allowed.
     pub fn validate(&self) -> Result<(), DataError> {
-        let share = 0.0..=1.0;
-        let checks = [
-            (
-                "image_size",
-                (8..=1024).contains(&self.image_size),
-                self.image_size.to_string(),
-                "8 to 1024",
-            ),
-            (
-                "classes",
-                (2..=Figure::ALL.len()).contains(&self.classes),
-                self.classes.to_string(),
-                "2 to 10",
-            ),
-            (
-                "train_per_class",
-                (1..=100_000).contains(&self.train_per_class),
-                self.train_per_class.to_string(),
-                "1 to 100000",
-            ),
-            (
-                "val_per_class",
-                (1..=100_000).contains(&self.val_per_class),
-                self.val_per_class.to_string(),
-                "1 to 100000",
-            ),
-            (
-                "clutter",
-                share.contains(&self.clutter),
-                self.clutter.to_string(),
-                "0 to 1",
-            ),
-            (
-                "occlusion",
-                share.contains(&self.occlusion),
-                self.occlusion.to_string(),
-                "0 to 1",
-            ),
-            // A manifest is TOML, whose integers have a sign.
-            (
-                "seed",
-                i64::try_from(self.seed).is_ok(),
-                self.seed.to_string(),
-                "0 to 2^63 - 1",
-            ),
-        ];
-        match checks.into_iter().find(|(_, good, ..)| !good) {
-            Some((key, _, value, expected)) => Err(DataError::ShapesConfig {
-                key,
-                value,
-                expected,
-            }),
-            None => Ok(()),
-        }
+        schema::check(self).map_err(|(key, refusal)| DataError::ShapesConfig { key, refusal })
     }
 
     /// The key of one image: larger data sets begin with the images of smaller ones.

@@ -69,8 +69,9 @@ pub(super) fn record_start(
     let warning = environment.record(&run.environment())?;
     notes.extend(warning.map(|warning| Note::new(0, Topic::Warning, warning.to_string())));
     run.write_classes(splits.classes())?;
+    let config = resolved_toml(plan).map_err(Box::new)?;
     write_atomic(&run.config(), |file| {
-        std::io::Write::write_all(file, resolved_toml(plan).as_bytes())
+        std::io::Write::write_all(file, config.as_bytes())
     })?;
     Ok(())
 }
@@ -82,7 +83,7 @@ pub(super) fn compare_with_started(run: &RunDir, plan: &Plan) -> Result<Vec<Note
         run: run.path().to_owned(),
         problem: error.to_string(),
     })?;
-    let differences = diff(&started, plan);
+    let differences = diff(&started, plan).map_err(Box::new)?;
     let refused: Vec<String> = differences
         .iter()
         .filter(|d| d.effect == Effect::Refused)

@@ -1,0 +1,122 @@
+//! The keys of a configuration, from the schema of a [`Plan`]: one table for the reference page, for "did you mean",
+//! for the checks of values, and for what a resumed run may change.
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use super::Plan;
+use crate::schema::{self, doc, expected};
+
+/// A section or, at the top level, the whole file.
+#[derive(Debug)]
+pub(super) struct Section {
+    /// Dotted name; empty for the top level.
+    pub(super) name: String,
+    doc: String,
+    pub(super) fields: Vec<Field>,
+}
+
+/// A key with a value.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) schema: Value,
+    /// Whether a resumed run may change it: `extend("x-resume" = "free")` at the key or its section.
+    pub(super) is_free: bool,
+}
+
+/// All sections in the order of the reference, the top level first.
+pub(super) fn sections() -> &'static [Section] {
+    static SECTIONS: LazyLock<Vec<Section>> = LazyLock::new(|| {
+        let mut found = Vec::new();
+        collect("", &schema::of::<Plan>(), &mut found);
+        found
+    });
+    &SECTIONS
+}
+
+/// The section of a dotted name.
+pub(super) fn section(name: &str) -> Option<&'static Section> {
+    sections().iter().find(|section| section.name == name)
+}
+
+/// The key of a dotted name.
+pub(super) fn field(path: &str) -> Option<&'static Field> {
+    let (name, key) = path.rsplit_once('.').unwrap_or(("", path));
+    section(name)?.fields.iter().find(|field| field.name == key)
+}
+
+/// The JSON schema of a configuration file, for editors that complete and check TOML.
+#[must_use]
+pub fn schema() -> String {
+    format!("{:#}\n", schema::of::<Plan>())
+}
+
+/// The reference page of the configuration in Markdown, generated from the comments of the keys.
+#[must_use]
+pub fn reference() -> String {
+    let mut page = String::from(
+        "# Configuration\n\n<!-- Generated from the schema of the configuration: do not edit. -->\n\n\
+         Every key, with its default. Files are TOML; `--set section.key=value` on the command line comes last.\n",
+    );
+    for section in sections() {
+        // Writing to a string cannot fail.
+        let _ = match section.name.as_str() {
+            "" => write!(page, "\n## Top level\n\n"),
+            name => write!(page, "\n## `[{name}]`\n\n{}\n\n", section.doc),
+        };
+        page.push_str("| key | type | default | meaning |\n| --- | --- | --- | --- |\n");
+        for Field { name, schema, .. } in &section.fields {
+            let cells = [expected(schema), default(schema), doc(schema)];
+            let [expected, default, doc] = cells.map(|cell| cell.replace('|', "\\|"));
+            let _ = writeln!(page, "| `{name}` | {expected} | {default} | {doc} |");
+        }
+    }
+    page
+}
+
+fn collect(name: &str, schema: &Value, found: &mut Vec<Section>) {
+    let is_free = |schema: &Value| {
+        schema
+            .get("x-resume")
+            .is_some_and(|effect| effect == "free")
+    };
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let (inner, leaves): (Vec<_>, Vec<_>) = properties
+        .into_iter()
+        .flatten()
+        .partition(|(_, property)| property.get("properties").is_some());
+    let field = |(name, property): (&String, &Value)| Field {
+        name: name.clone(),
+        schema: property.clone(),
+        is_free: is_free(schema) || is_free(property),
+    };
+    found.push(Section {
+        name: name.to_owned(),
+        doc: doc(schema),
+        fields: leaves.into_iter().map(field).collect(),
+    });
+    for (key, property) in inner {
+        collect(&join(name, key), property, found);
+    }
+}
+
+fn default(schema: &Value) -> String {
+    let words = schema.get("x-default").and_then(Value::as_str);
+    match (words, schema.get("default")) {
+        (Some(words), _) => words.to_owned(),
+        // JSON's shortest form of a number, a string, a boolean or a list of them is TOML too.
+        (None, Some(value)) => format!("`{}`", value.to_string().replace(',', ", ")),
+        (None, None) => "none".to_owned(),
+    }
+}
+
+/// The dotted name of a key in a section; the top level has no name.
+pub(super) fn join(section: &str, key: &str) -> String {
+    match section {
+        "" => key.to_owned(),
+        section => format!("{section}.{key}"),
+    }
+}

@@ -1,0 +1,72 @@
+//! What a plan may say and probably does not mean.
+
+use kvt_models::ModelConfig;
+
+use super::{NeighborCount, Plan};
+use crate::data::{DataKind, batch_count};
+
+/// What is allowed in a plan for a model and probably not meant, in words. `images` is the number of training images,
+/// where it is known.
+#[must_use]
+pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<String> {
+    let mut found = missing_folders(plan);
+    found.extend(dense_stages(plan, model));
+
+    let shapes = plan.data.shapes.as_ref();
+    let images = images.or_else(|| shapes.map(|shapes| shapes.classes * shapes.train_per_class));
+    let steps_per_epoch = images.map(|images| {
+        let batches = batch_count(images, plan.train.batch_size, plan.data.drop_last);
+        batches.div_ceil(plan.train.accumulate) as f64
+    });
+    let epochs = f64::from(plan.train.epochs);
+    let all_steps = steps_per_epoch.map_or(f64::INFINITY, |steps| steps * epochs);
+    let max_steps = plan.train.max_steps.map(|steps| steps as f64);
+    let steps = max_steps.map_or(all_steps, |max| all_steps.min(max));
+
+    let warmup = plan.schedule.warmup_epochs;
+    let is_cut = steps_per_epoch.is_some_and(|per_epoch| warmup * per_epoch >= steps);
+    if warmup > 0.0 && (warmup >= epochs || is_cut) {
+        found.push(format!(
+            "the warm-up (`schedule.warmup_epochs` = {warmup}) is not shorter than the run: the learning rate \
+             never reaches its full value"
+        ));
+    }
+    let span = 1.0 / (1.0 - plan.ema.decay);
+    if plan.ema.decay > 0.0 && span > steps {
+        found.push(format!(
+            "`ema.decay` = {} averages over {span:.0} updates, but the run has {steps}: the average stays near \
+             the initial weights",
+            plan.ema.decay
+        ));
+    }
+    found
+}
+
+/// Splits that are not there, of data that is not generated.
+fn missing_folders(plan: &Plan) -> Vec<String> {
+    let data = &plan.data;
+    let splits = [&data.train, &data.val].map(|split| data.path.join(split));
+    let missing = splits
+        .iter()
+        .filter(|folder| data.kind == DataKind::Folder && !folder.is_dir())
+        .map(|folder| format!("no folder `{}`, as `data.path` says", folder.display()));
+    missing.collect()
+}
+
+/// Stages in which k-NN attention keeps every key, because `model.attention.neighbors` counts at least as many.
+fn dense_stages(plan: &Plan, model: &ModelConfig) -> Vec<String> {
+    let given = plan.model.attention.neighbors.as_ref();
+    let counts = given.map_or(&[][..], |given| &given.0);
+    let stages = model.summary().stages.into_iter().enumerate();
+    // One entry is for all stages; of a list each has its own.
+    stages
+        .filter_map(|(at, stage)| match counts.get(at).or(counts.first())? {
+            NeighborCount::Count(count) if *count >= stage.keys => Some(format!(
+                "`model.attention.neighbors` = {count} keeps each of the {} keys in `{}`: attention is dense \
+                 there",
+                stage.keys, stage.name
+            )),
+            _ => None,
+        })
+        .collect()
+}

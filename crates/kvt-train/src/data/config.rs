@@ -1,0 +1,93 @@
+//! `[data]`: which images, and how they are read.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::shapes::ShapesConfig;
+use super::{ClassOrder, ImageLimits};
+use crate::schema::section;
+
+section! {
+    /// Images and how they are read.
+    pub struct DataConfig {
+        /// An image folder, or generated shapes.
+        pub kind: DataKind = DataKind::Folder;
+        /// Folder of the data, relative to the working directory; for shapes, where they are generated.
+        pub path: PathBuf = PathBuf::new(),
+            "minLength" = 1, "x-default" = "`data/shapes` for shapes, else required", "x-resume" = "free";
+        /// Sub-folder of the training images.
+        pub train: String = "train".to_owned(), "minLength" = 1;
+        /// Sub-folder of the validation images.
+        pub val: String = "val".to_owned(), "minLength" = 1;
+        /// Order of the class folders, which numbers the classes.
+        pub class_order: ClassOrder = ClassOrder::Byte;
+        /// Whether each epoch goes through the training images in a new random order.
+        pub shuffle: bool = true;
+        /// Whether training leaves out the last batch of an epoch when it is not full.
+        pub drop_last: bool = true;
+        /// Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training
+        /// thread. The result does not depend on it.
+        pub workers: Workers = Workers::Auto, "x-range" = "[0, 1024]", "x-resume" = "free";
+        /// Batches that wait in the queue.
+        pub prefetch: usize = 4, "x-range" = "[1, 1024]", "x-resume" = "free";
+        /// What to do with an image that cannot be read.
+        pub on_error: OnError = OnError::Fail, "x-resume" = "free";
+        /// How many unreadable images an epoch may skip; only with `on_error = "skip"`.
+        pub max_skipped: usize = 100, "x-resume" = "free";
+        /// Most pixels of an image (width times height). A larger one cannot be read, nor can a file of more than 4
+        /// bytes per pixel of it and 64 MiB, so that no file takes the machine's memory. The default is Pillow's.
+        pub max_pixels: u64 = ImageLimits::default().max_pixels, "x-range" = "[1, inf)", "x-resume" = "free";
+        /// Whether the sizes of the image files are noted in checkpoints and compared on resume, so that other contents
+        /// under the same names are noticed.
+        pub check_sizes: bool = true, "x-resume" = "free";
+        /// The generated data set. Ignored unless `data.kind = "shapes"`.
+        pub shapes: Option<ShapesConfig> = None;
+    }
+}
+
+/// The kind of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DataKind {
+    /// An image folder: `<path>/<train>/<class>/*`.
+    Folder,
+    /// Coloured shapes, generated on first use.
+    Shapes,
+}
+
+/// What an unreadable image does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnError {
+    /// It ends the epoch with an error that names the file.
+    Fail,
+    /// It is passed over, up to `data.max_skipped` times in an epoch, and listed in `Loader::skipped`.
+    Skip,
+}
+
+/// Threads that decode and augment. `Auto` stays as it is, so that a resolved configuration does not depend on the
+/// machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workers {
+    /// The number of cores, at most 8.
+    Auto,
+    /// This many; 0 works on the training thread.
+    #[serde(untagged)]
+    Count(usize),
+}
+
+impl Workers {
+    /// The number of threads on this machine.
+    #[must_use]
+    pub fn count(self) -> usize {
+        match self {
+            Self::Auto => {
+                std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8))
+            }
+            Self::Count(count) => count,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! `[train]`, `[eval]` and `[init]`: what the loop and its start are told.
+
+use std::path::PathBuf;
+
+use crate::schema::section;
+
+section! {
+    /// Length, batch and device of training.
+    pub struct TrainConfig {
+        /// Times that training goes through the data.
+        pub epochs: u32 = 300, "x-range" = "[1, inf)";
+        /// Images of one forward pass; an update sees `batch_size * accumulate` images.
+        pub batch_size: usize = 64, "x-range" = "[1, 65536]";
+        /// Forward passes whose gradients are averaged into one update.
+        pub accumulate: usize = 1, "x-range" = "[1, 65536]";
+        /// Ends the run after this many updates, wherever that is.
+        pub max_steps: Option<u64> = None,
+            "x-range" = "[1, inf)", "x-default" = "none: all epochs", "x-resume" = "free";
+        /// Device to train on, such as `auto`, `cpu`, `wgpu`, `vulkan:0` or `cuda`; `kvt devices` lists them.
+        pub device: String = "auto".to_owned(), "x-resume" = "free";
+        /// Epochs from one evaluation to the next; 0 evaluates only at the end.
+        pub eval_every: u32 = 1;
+    }
+}
+
+section! {
+    /// Evaluation.
+    pub struct EvalConfig {
+        /// Images of one forward pass.
+        pub batch_size: usize = 2 * TrainConfig::default().batch_size,
+            "x-range" = "[1, 131072]", "x-default" = "2 x `train.batch_size`", "x-resume" = "free";
+    }
+}
+
+section! {
+    /// What the weights are before training.
+    pub struct InitConfig {
+        /// Weights to start from, a `.safetensors` or `.pth` file; relative to the working directory.
+        pub weights: Option<PathBuf> = None, "x-default" = "none: random weights";
+        /// Leave the classification head as initialised where its size differs from that of the weights, to train on
+        /// other classes; else that is an error.
+        pub reset_head: bool = false;
+    }
+}

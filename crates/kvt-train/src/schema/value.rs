@@ -1,0 +1,154 @@
+//! What a schema says about one value: which it refuses, and in words which it allows.
+
+use serde_json::Value;
+
+use super::Refusal;
+
+/// What a schema refuses of a value: the value itself, or items of its list.
+pub(crate) fn refusals(schema: &Value, value: &toml::Value) -> Vec<Refusal> {
+    let all: Vec<&Value> = alternatives(schema).collect();
+    if !all.is_empty() {
+        let list = all.iter().find(|schema| kind(schema) == "array");
+        return match (value, list) {
+            _ if all.iter().any(|one| refusals(one, value).is_empty()) => Vec::new(),
+            // Items say more than the whole list.
+            (toml::Value::Array(_), Some(list)) => refusals(list, value),
+            _ => vec![refusal(schema, value)],
+        };
+    }
+    let length = |count: usize, unit| {
+        let end = |name| schema.get(format!("{name}{unit}")).and_then(Value::as_u64);
+        let count = count as u64;
+        end("min").is_none_or(|min| count >= min) && end("max").is_none_or(|max| count <= max)
+    };
+    let allowed = match (kind(schema), value) {
+        ("array", toml::Value::Array(items)) if length(items.len(), "Items") => {
+            let items = items.iter().zip(std::iter::repeat(schema.get("items")));
+            return items
+                .flat_map(|(item, schema)| schema.map_or_else(Vec::new, |s| refusals(s, item)))
+                .collect();
+        }
+        ("boolean", toml::Value::Boolean(_)) => true,
+        ("integer" | "number", &toml::Value::Integer(number)) => in_range(schema, number as f64),
+        ("number", &toml::Value::Float(number)) => in_range(schema, number),
+        ("string", toml::Value::String(text)) => {
+            let words = words(schema);
+            (words.is_empty() || words.contains(&text.as_str()))
+                && length(text.trim().chars().count(), "Length")
+        }
+        _ => false,
+    };
+    if allowed {
+        Vec::new()
+    } else {
+        vec![refusal(schema, value)]
+    }
+}
+
+/// What a value may be, in words.
+pub(crate) fn expected(schema: &Value) -> String {
+    let own = words(schema);
+    let own = own.iter().map(|word| format!("`\"{word}\"`"));
+    let others = alternatives(schema).filter(|one| words(one).is_empty());
+    // A list of what may also stand alone needs no second description.
+    let choice = own.chain(others.map(expected)).reduce(|text, other| {
+        let other = other.replace(&format!("({text})"), "them");
+        format!("{text} or {other}")
+    });
+    if let Some(choice) = choice {
+        return choice;
+    }
+    let count = |key| schema.get(key).and_then(Value::as_u64);
+    let text = match kind(schema) {
+        "boolean" => "`true` or `false`".to_owned(),
+        "integer" => format!("integer{}", range(schema)),
+        "number" => format!("float{}", range(schema)),
+        "string" if count("minLength").is_some() => "non-empty string".to_owned(),
+        "array" => {
+            let item = schema.get("items").map(expected).unwrap_or_default();
+            match (count("minItems"), count("maxItems")) {
+                (Some(count), Some(_)) => format!("list of {count} x {item}"),
+                (Some(_), None) => format!("non-empty list of ({item})"),
+                _ => format!("list of ({item})"),
+            }
+        }
+        other => other.to_owned(),
+    };
+    match schema.get("title").and_then(Value::as_str) {
+        Some(title) => format!("{text} ({title})"),
+        None => text,
+    }
+}
+
+/// The words to choose from, if the value is a choice.
+pub(crate) fn words(schema: &Value) -> Vec<&str> {
+    let listed = schema.get("enum").and_then(Value::as_array);
+    let own = listed.into_iter().flatten().chain(schema.get("const"));
+    let own = own.filter_map(Value::as_str);
+    own.chain(alternatives(schema).flat_map(words)).collect()
+}
+
+/// The comment of a type or field, on one line.
+pub(crate) fn doc(schema: &Value) -> String {
+    let text = schema.get("description").and_then(Value::as_str);
+    let words: Vec<&str> = text.unwrap_or_default().split_whitespace().collect();
+    words.join(" ")
+}
+
+fn refusal(schema: &Value, value: &toml::Value) -> Refusal {
+    Refusal {
+        value: match value {
+            // TOML writes all the digits.
+            toml::Value::Float(number) => format!("{number:?}").to_lowercase(),
+            value => value.to_string(),
+        },
+        expected: match value.as_float() {
+            Some(number) if !number.is_finite() => format!("finite {}", expected(schema)),
+            _ => expected(schema),
+        },
+    }
+}
+
+fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {
+    let lists = ["oneOf", "anyOf"].into_iter().map(|key| schema.get(key));
+    lists.flatten().filter_map(Value::as_array).flatten()
+}
+
+fn kind(schema: &Value) -> &str {
+    let kind = schema.get("type").and_then(Value::as_str);
+    kind.unwrap_or("value")
+}
+
+/// The ends of a number's interval, and whether they are left out.
+fn interval(schema: &Value) -> [(f64, bool); 2] {
+    let number = |keyword| schema.get(keyword).and_then(Value::as_f64);
+    let end = |included, excluded, none| match number(excluded) {
+        Some(end) => (end, true),
+        None => (number(included).unwrap_or(none), false),
+    };
+    [
+        end("minimum", "exclusiveMinimum", f64::NEG_INFINITY),
+        end("maximum", "exclusiveMaximum", f64::INFINITY),
+    ]
+}
+
+fn in_range(schema: &Value, number: f64) -> bool {
+    let [(low, above), (high, below)] = interval(schema);
+    number.is_finite()
+        && (low < number || low == number && !above)
+        && (number < high || number == high && !below)
+}
+
+/// The interval of a number, to be read after its type.
+fn range(schema: &Value) -> String {
+    let [(low, above), (high, below)] = interval(schema);
+    let shown = |number: f64| format!("{number:?}").trim_end_matches(".0").to_owned();
+    match (low.is_finite(), high.is_finite()) {
+        (false, false) => String::new(),
+        (true, false) => format!(" {} {}", if above { ">" } else { ">=" }, shown(low)),
+        (_, true) => {
+            let (open, close) = (if above { '(' } else { '[' }, if below { ')' } else { ']' });
+            format!(" in {open}{}, {}{close}", shown(low), shown(high))
+        }
+    }
+}
