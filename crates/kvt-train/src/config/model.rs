@@ -83,13 +83,12 @@ section! {
     pub struct AttentionConfig {
         /// Dense attention, or k-NN attention, in which each query keeps only its k best keys.
         pub kind: AttentionKind = AttentionKind::Dense;
-        /// How many keys a query keeps, or a list with one entry per stage of the model. Dense attention has no use for
-        /// it.
-        pub neighbors: Option<PerStage<NeighborCount>> = None, "default" = 0.5;
-        /// How keys are ranked. Dense attention has no use for it.
-        pub selection: Option<Selection> = None, "default" = Selection::default();
-        /// How k-NN attention is computed. Dense attention has no use for it.
-        pub implementation: Option<Implementation> = None, "default" = Implementation::default();
+        /// How many keys a query keeps, or a list with one entry per stage of the model.
+        pub neighbors: Option<PerStage<NeighborCount>> = None, "default" = 0.5, "x-kinds" = ["knn"];
+        /// How keys are ranked.
+        pub selection: Option<Selection> = None, "default" = Selection::default(), "x-kinds" = ["knn"];
+        /// How k-NN attention is computed.
+        pub implementation: Option<Implementation> = None, "default" = Implementation::default(), "x-kinds" = ["knn"];
         /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
         /// finite.
         pub temperature: f64 = 1.0, "x-range" = "[1e-6, 1e6]";

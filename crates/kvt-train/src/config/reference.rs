@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::Plan;
-use crate::schema::{self, doc, expected};
+use crate::schema::{self, doc, expected, kinds, words};
 
 /// A section or, at the top level, the whole file.
 #[derive(Debug)]
@@ -68,8 +68,15 @@ pub fn reference() -> String {
             name => write!(page, "\n## `[{name}]`\n\n{}\n\n", section.doc),
         };
         page.push_str("| key | type | default | meaning |\n| --- | --- | --- | --- |\n");
+        let all = section.fields.iter().find(|field| field.name == "kind");
+        let all = all.map_or_else(Vec::new, |kind| words(&kind.schema));
         for Field { name, schema, .. } in &section.fields {
-            let cells = [expected(schema), default(schema), doc(schema)];
+            let mut doc = doc(schema);
+            let kinds = kinds(schema);
+            if kinds.len() < all.len() && !kinds.is_empty() {
+                let _ = write!(doc, " Only with `kind = \"{}\"`.", kinds.join("\"` or `\""));
+            }
+            let cells = [expected(schema), default(schema), doc];
             let [expected, default, doc] = cells.map(|cell| cell.replace('|', "\\|"));
             let _ = writeln!(page, "| `{name}` | {expected} | {default} | {doc} |");
         }

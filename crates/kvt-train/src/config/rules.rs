@@ -6,8 +6,10 @@ use std::path::Path;
 use super::Plan;
 use super::document::{Checks, closest};
 use super::problem::Problem;
+use super::reference::{Field, section};
 use crate::data::{DataConfig, DataKind, OnError};
 use crate::device::{NAMES, Wanted};
+use crate::schema::kinds;
 
 /// Fills in the defaults that depend on other keys, gives what another key switches off its default, and reports what
 /// does not fit. Without `with_data` the data may be missing.
@@ -63,15 +65,19 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
     }
 
     // An explicit `kind = "dense"` may switch off the neighbours of a base; silence may not.
-    if !checks.sets("model.attention.kind") {
-        for key in ["neighbors", "selection", "implementation"] {
-            if let Some(place) = checks.set_place(&format!("model.attention.{key}")) {
-                let message = format!("`{key}` is set, but nothing says which attention");
-                let help = "add `kind = \"knn\"` under `[model.attention]`, or \"dense\"";
-                checks
-                    .problems
-                    .push(Problem::new(place, message).help(help));
-            }
+    let keys = section("model.attention").map_or(&[][..], |section| &section.fields);
+    for Field { name, schema, .. } in keys {
+        let of_kinds = kinds(schema);
+        let place = checks.set_place(&format!("model.attention.{name}"));
+        if let (Some(kind), Some(place)) = (of_kinds.first(), place)
+            && !of_kinds.contains(&"dense")
+            && !checks.sets("model.attention.kind")
+        {
+            let message = format!("`{name}` is set, but nothing says which attention");
+            let help = format!("add `kind = \"{kind}\"` under `[model.attention]`, or \"dense\"");
+            checks
+                .problems
+                .push(Problem::new(place, message).help(help));
         }
     }
     plan.model.attention.complete();

@@ -88,6 +88,13 @@ pub(crate) fn words(schema: &Value) -> Vec<&str> {
     own.chain(alternatives(schema).flat_map(words)).collect()
 }
 
+/// The values of the section's `kind` that have a use for a key, if not all have.
+pub(crate) fn kinds(schema: &Value) -> Vec<&str> {
+    let kinds = schema.get("x-kinds").and_then(Value::as_array);
+    let kinds = kinds.into_iter().flatten();
+    kinds.filter_map(Value::as_str).collect()
+}
+
 /// The comment of a type or field, on one line.
 pub(crate) fn doc(schema: &Value) -> String {
     let text = schema.get("description").and_then(Value::as_str);
@@ -115,8 +122,11 @@ fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn kind(schema: &Value) -> &str {
-    let kind = schema.get("type").and_then(Value::as_str);
-    kind.unwrap_or("value")
+    match schema.get("type").and_then(Value::as_str) {
+        Some(kind) => kind,
+        None if schema.get("const").is_some() => "string",
+        None => "value",
+    }
 }
 
 /// The ends of a number's interval, and whether they are left out.

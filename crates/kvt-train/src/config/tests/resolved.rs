@@ -187,7 +187,7 @@ fn the_reference_shows_type_default_and_meaning() {
     | `seed` | integer >= 0 | `0` | Seed of the images, independent of the run's seed. |
     | `depth` | integer >= 1 or non-empty list of them | the model's own | Number of transformer blocks: one number, or a list with one per stage of the model. |
     | `kind` | `"dense"` or `"knn"` | `"dense"` | Dense attention, or k-NN attention, in which each query keeps only its k best keys. |
-    | `neighbors` | integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them | `0.5` | How many keys a query keeps, or a list with one entry per stage of the model. Dense attention has no use for it. |
+    | `neighbors` | integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them | `0.5` | How many keys a query keeps, or a list with one entry per stage of the model. Only with `kind = "knn"`. |
     | `betas` | list of 2 x float in [0, 1) | `[0.9, 0.999]` | Decay of the first and second moment. |
     | `kind` | `"cosine"` or `"constant"` | `"cosine"` | Shape of the learning rate after the warm-up. |
     | `max_steps` | integer >= 1 | none: all epochs | Ends the run after this many updates, wherever that is. |
