@@ -2,7 +2,7 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_attention::{
-    Attention, Implementation, Neighbors, Score, Selection, attend, probabilities,
+    Implementation, Neighbors, Score, Selection, SoftmaxAttention, attend, probabilities,
 };
 
 fn numbers(seed: usize, shape: [usize; 4]) -> Tensor<4> {
@@ -19,20 +19,20 @@ fn values(x: Tensor<4>) -> Vec<f32> {
 /// The output is the probabilities times the values, for every way to select and to compute.
 #[test]
 fn they_make_the_output_of_the_values() {
-    let knn = Attention::knn(Neighbors::count(3).unwrap());
+    let knn = SoftmaxAttention::knn(Neighbors::count(3).unwrap());
     let kinds = [
-        Attention::dense(),
+        SoftmaxAttention::dense(),
         knn,
-        Attention {
+        SoftmaxAttention {
             selection: Selection::Euclidean,
             ..knn
         },
-        Attention {
+        SoftmaxAttention {
             implementation: Implementation::Masked,
             temperature: 0.5,
             ..knn
         },
-        Attention {
+        SoftmaxAttention {
             implementation: Implementation::Gathered,
             ..knn
         },

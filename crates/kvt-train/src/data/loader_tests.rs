@@ -6,17 +6,13 @@ use super::*;
 use crate::augment::{AugmentConfig, Preset};
 use crate::data::{ClassOrder, epoch_order};
 
-fn plan() -> AugmentPlan {
-    AugmentPlan {
+fn augment() -> AugmentConfig {
+    AugmentConfig {
         preset: Preset::Cifar,
-        size: (8, 8),
         mean: [0.0; 3],
         std: [1.0; 3],
-        interpolation: Interpolation::Bicubic,
-        scale: (0.08, 1.0),
-        ratio: (0.75, 4.0 / 3.0),
-        hflip: 0.5,
         padding: 2,
+        ..AugmentConfig::default()
     }
 }
 
@@ -33,16 +29,9 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
             fs_err::write(&path, b"bad").unwrap();
         }
     }
-    let augment = AugmentConfig {
-        preset: Preset::Cifar,
-        mean: [0.0; 3],
-        std: [1.0; 3],
-        padding: 2,
-        ..AugmentConfig::default()
-    };
     let config = LoaderConfig {
         source: Arc::new(ImageFolder::open(dir.path(), ClassOrder::Byte).unwrap()),
-        views: vec![Arc::new(Transform::train(&augment, (8, 8)).unwrap())],
+        views: vec![Arc::new(Transform::train(&augment(), (8, 8)).unwrap())],
         target: |sample| sample.label,
         order: epoch_order(23, 3, 7, true),
         batch_size: 4,
@@ -312,12 +301,8 @@ fn augmentation_is_keyed_by_seed_epoch_and_sample() {
 #[test]
 fn views_are_of_the_same_images() {
     let (_dir, one) = config(&[]);
-    let small = AugmentPlan {
-        size: (4, 6),
-        ..plan()
-    };
     let first = Arc::clone(&one.views[0]);
-    let small = Arc::new(Transform::train(small).unwrap());
+    let small = Arc::new(Transform::train(&augment(), (4, 6)).unwrap());
     let three = LoaderConfig {
         views: vec![Arc::clone(&first), first, small],
         ..one.clone()
@@ -358,6 +343,7 @@ fn targets_are_of_any_kind() {
         epoch: labels.epoch,
         seed: labels.seed,
         on_error: labels.on_error,
+        max_skipped: labels.max_skipped,
         limits: labels.limits,
     };
     let batch = Loader::start(names).unwrap().next().unwrap().unwrap();

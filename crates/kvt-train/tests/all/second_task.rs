@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_train::augment::{AugmentPlan, Interpolation, Preset, Transform};
+use kvt_train::augment::{AugmentConfig, Preset, Transform};
 use kvt_train::config::Plan;
 use kvt_train::data::Splits;
 use kvt_train::device;
@@ -87,18 +87,16 @@ fn fresh(plan: &Plan, device: &Device) -> TrainState<Distil> {
 /// Two views of each image: one as the plan has it, and one with a random crop.
 fn splits(plan: &Plan) -> Splits {
     let transform = |preset, hflip| {
-        let plan = AugmentPlan {
+        let config = AugmentConfig {
             preset,
-            size: (16, 16),
             mean: [0.5; 3],
             std: [0.25; 3],
-            interpolation: Interpolation::Bicubic,
-            scale: (0.4, 1.0),
-            ratio: (0.75, 4.0 / 3.0),
+            scale: [0.4, 1.0],
             hflip,
             padding: 0,
+            ..AugmentConfig::default()
         };
-        Arc::new(Transform::train(plan).unwrap())
+        Arc::new(Transform::train(&config, (16, 16)).unwrap())
     };
     let views = vec![
         transform(Preset::None, 0.5),

@@ -18,8 +18,8 @@ fn a_resolved_plan_loads_again() {
 #[test]
 fn files_of_the_version_before_mean_the_same() {
     for old in [
-        include_str!("../../../tests/fixtures/runs/knn_shapes.toml"),
-        include_str!("../../../tests/fixtures/runs/dense_folder.toml"),
+        include_str!("../../../tests/fixtures/resolved/knn_shapes.toml"),
+        include_str!("../../../tests/fixtures/resolved/dense_folder.toml"),
     ] {
         let plan = plan_of(old, &[]).unwrap();
         let new: toml::Table = resolved_toml(&plan).unwrap().parse().unwrap();
@@ -34,7 +34,7 @@ fn files_of_the_version_before_mean_the_same() {
             }
         }
     }
-    let full = include_str!("../../../tests/fixtures/runs/knn_shapes.toml");
+    let full = include_str!("../../../tests/fixtures/resolved/knn_shapes.toml");
     assert_eq!(plan_of(full, &[]).unwrap(), plan_of(FULL, &[]).unwrap());
 }
 

@@ -3,7 +3,8 @@
 use burn::module::{Module, Param};
 use burn::tensor::activation::{log_softmax, softmax};
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_models::weights::{LoadOptions, Outcome, StateDict, WeightsError};
+use kvt_models::checkpoint::LoadOptions;
+use kvt_models::weights::{Outcome, StateDict, WeightsError};
 use kvt_models::{Model, Parameter};
 use kvt_ops::Phase;
 use kvt_train::data::{DeviceBatch, Sample};
