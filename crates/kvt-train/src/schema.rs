@@ -105,22 +105,20 @@ fn normalise(schema: &mut Value) {
 /// An absent key is just absent, so neither a type nor a default may say `null`.
 fn drop_null(map: &mut Map<String, Value>) {
     map.retain(|key, value| !(key == "default" && value.is_null()));
-    if let Some(Value::Array(types)) = map.get_mut("type") {
-        types.retain(|kind| kind != "null");
-        if let [only] = types.as_slice() {
-            let only = only.clone();
-            map.insert("type".to_owned(), only);
-        }
+    if let Some(Value::Array(types)) = map.get("type")
+        && let Some(only) = types.iter().find(|kind| *kind != "null").cloned()
+    {
+        map.insert("type".to_owned(), only);
     }
-    if let Some(Value::Array(choices)) = map.get_mut("anyOf") {
-        choices.retain(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
-        if let [Value::Object(only)] = choices.as_slice() {
-            let only = only.clone();
-            map.remove("anyOf");
-            for (key, value) in only {
-                map.entry(key).or_insert(value);
-            }
-        }
+    if let Some(Value::Array(choices)) = map.get("anyOf")
+        && let [Value::Object(only), null] = choices.as_slice()
+        && null.get("type").is_some_and(|kind| kind == "null")
+    {
+        let mut only = only.clone();
+        map.remove("anyOf");
+        // What is said of the key goes before what is said of its type.
+        only.append(map);
+        *map = only;
     }
 }
 

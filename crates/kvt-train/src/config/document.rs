@@ -213,26 +213,25 @@ fn unknown_key(section: &str, key: &str, place: Place) -> Problem {
     };
     let names = |section: &'static Section| {
         let fields = section.fields.iter();
-        fields.map(move |field| (section, field.name.as_str()))
+        fields.map(move |field| (section.name.as_str(), field.name.as_str()))
     };
+    let own = || known_section(section).into_iter().flat_map(names);
+    let all = || sections().iter().flat_map(names);
+    let near = closest_by(key, own(), |(_, name)| name);
+    let elsewhere = all().filter(|(_, name)| *name == key);
+    let elsewhere: Vec<String> = elsewhere.map(|(other, _)| whereabouts(other)).collect();
+
     let message = format!("unknown key `{key}` {}", whereabouts(section));
     let mut problem = Problem::new(place, message);
-    let own = || known_section(section).into_iter().flat_map(names);
-    let near = closest_by(key, own(), |(_, name)| name);
     if let Some((_, name)) = near {
         problem = problem.help(format!("did you mean `{name}`?"));
     }
-    let all = || sections().iter().flat_map(names);
-    let elsewhere: Vec<String> = all()
-        .filter(|(_, name)| *name == key)
-        .map(|(other, _)| whereabouts(&other.name))
-        .collect();
     if !elsewhere.is_empty() {
         problem = problem.help(format!("`{key}` belongs {}", elsewhere.join(" or ")));
     } else if near.is_none() {
         problem = problem.help(match closest_by(key, all(), |(_, name)| name) {
-            Some((other, name)) if !other.name.is_empty() => {
-                format!("did you mean `{name}` in `[{}]`?", other.name)
+            Some((other, name)) if !other.is_empty() => {
+                format!("did you mean `{name}` in `[{other}]`?")
             }
             _ => {
                 let list: Vec<String> = own().map(|(_, name)| format!("`{name}`")).collect();
