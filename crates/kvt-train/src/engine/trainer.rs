@@ -19,6 +19,9 @@ use crate::recipe::Schedule;
 use crate::run::{Stage, Topic};
 use crate::task::Task;
 
+/// The micro-batches of an update.
+type MicroBatches<T> = Vec<Batch<T>>;
+
 /// Why the loop returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -177,7 +180,7 @@ impl<T: Task> Trainer<'_, '_, T> {
     fn next_micro_batches(
         &mut self,
         loader: &mut Loader<T::Target>,
-    ) -> Result<(Vec<Batch<T::Target>>, f64), TrainError> {
+    ) -> Result<(MicroBatches<T::Target>, f64), TrainError> {
         let start = Instant::now();
         let known = loader.skipped().len();
         let batches: Result<Vec<_>, _> = loader.take(self.plan.train.accumulate).collect();
@@ -189,7 +192,7 @@ impl<T: Task> Trainer<'_, '_, T> {
     /// One update of the weights.
     fn update(
         &mut self,
-        micro_batches: Vec<Batch<T::Target>>,
+        micro_batches: MicroBatches<T::Target>,
         lr: f64,
     ) -> Result<Update, TrainError> {
         let settings = UpdateSettings {
