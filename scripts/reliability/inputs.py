@@ -247,7 +247,7 @@ def keys(context: Context):
             wrong, odd = ["1.0", "[]", "[1.0]", "[1.0, 2.0, 3.0, 4.0]", '["a", "b", "c"]', "[nan, nan]", "[nan, nan, nan]"], \
                 ["[0.0, 0.0]", "[0.0, 0.0, 0.0]", "[-1.0, -1.0]", "[1e300, 1e300]", "[1e300, 1e300, 1e300]",
                  "[1e-300, 1e-300]", "[1e-300, 1e-300, 1e-300]", "[0.9, 0.1]"]
-        elif kind == "string":
+        elif kind.endswith("string"):
             wrong, odd = ["''", "[]", "3", '"a\\u0000b"'], ["../up", '" "', '"a\\nb"', "x" * 300]
         elif "integer" in kind:
             wrong, odd = NO_INTEGER, ODD_INTEGER
