@@ -41,6 +41,17 @@ pub enum TrainError {
     /// The device failed.
     #[error("the device failed: {0}")]
     Execution(String),
+    /// The loss depends on no parameter, or the task left all of them out.
+    #[error(
+        "no parameter got a gradient: the loss depends on none, or the task leaves all of them out"
+    )]
+    NoGradient,
+    /// A task that does not measure what its checkpoints are compared by.
+    #[error("the evaluation has no `{metric}`, by which the best checkpoint is chosen")]
+    NoMetric {
+        /// The name of the metric.
+        metric: &'static str,
+    },
     /// The model does not fit the data.
     #[error(
         "`model.num_classes` is {model}, but `{}` has {found} classes: leave it out, or use data with as many classes",

@@ -1,4 +1,4 @@
-//! Shared by the tests of all crates: visible skips, the [`devices`] to test on, and a [`naive`] attention.
+//! Shared by the tests of all crates: skips that say so, the [`devices`] to test on, and a [`naive`] attention.
 //!
 //! libtest reports a test that returns early as `ok`, and hides its output. So a test that cannot run, or not on
 //! every device, writes a line directly to standard error: `SKIPPED: <test>: <reason>`. `.ci/run` counts these lines.

@@ -110,7 +110,7 @@ impl Backbone for Cvt {
             .first()
             .map(|stage| stage.patch_embed.proj.settings());
         let least = first.map_or(0, |conv| conv.kernel - 2 * conv.padding);
-        validate::at_least("CvT", size, least)
+        validate::at_least(super::FAMILY.name, size, least)
     }
 }
 

@@ -115,7 +115,7 @@ impl Backbone for Deit {
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        validate::multiples("DeiT", size, self.patch_embed.patch_size())
+        validate::multiples(super::FAMILY.name, size, self.patch_embed.patch_size())
     }
 }
 

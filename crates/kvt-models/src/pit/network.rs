@@ -135,7 +135,11 @@ impl Backbone for Pit {
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        validate::at_least("PiT", size, self.patch_embed.conv.settings().kernel)
+        validate::at_least(
+            super::FAMILY.name,
+            size,
+            self.patch_embed.conv.settings().kernel,
+        )
     }
 }
 

@@ -164,7 +164,7 @@ impl FamilyConfig for SwinConfig {
                 return Err(ModelError::FirstStageOnly {
                     field: "embed_dim",
                     given: list.len(),
-                    family: "Swin",
+                    family: super::FAMILY.name,
                 });
             }
         };

@@ -111,7 +111,7 @@ impl Backbone for Swin {
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        validate::multiples("Swin", size, self.patch_embed.patch_size())
+        validate::multiples(super::FAMILY.name, size, self.patch_embed.patch_size())
     }
 }
 

@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn extreme_images_fall_back_to_the_centre() {
-        // 1000 x 10: a whole-area crop can not fit, so the fallback: width = round(10 * 4/3) = 13, left = 987 / 2.
+        // 1000 x 10: a whole-area crop cannot fit, so the fallback: width = round(10 * 4/3) = 13, left = 987 / 2.
         let crop = random_resized_crop((1000, 10), (1.0, 1.0), RATIO, &mut Key::new(0).rng());
         let expected = Crop {
             left: 493,

@@ -185,7 +185,7 @@ mod tests {
     fn results_come_in_order_though_jobs_end_out_of_order() {
         let (release, gate) = unbounded();
         let ordered = Ordered::start(0..8, 2, 4, move |i, _| {
-            // Job 0 can not end before job 1 did.
+            // Job 0 cannot end before job 1 did.
             match i {
                 0 => gate.recv().unwrap(),
                 1 => release.send(()).unwrap(),

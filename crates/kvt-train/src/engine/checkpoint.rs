@@ -2,8 +2,8 @@
 //!
 //! `model.safetensors` is an ordinary weight file that any tool reads, and so is `ema.safetensors`,
 //! which is there if the run keeps an average; `optimizer.safetensors` holds `exp_avg.<parameter>` and
-//! `exp_avg_sq.<parameter>`. A task may add files of its own state. Together with `state.json` they restore a run to the
-//! bit.
+//! `exp_avg_sq.<parameter>`, and `step.<parameter>` where a parameter was left out of updates. A task may add its own state
+//! as `task.<name>.safetensors`. Together with `state.json` they restore a run to the bit.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -259,7 +259,7 @@ fn load_network<N: Network>(
     })
 }
 
-/// The file of a state dict of the task.
+/// The file of a state dict of the task, which cannot be one of the run's own.
 fn file(name: &str) -> String {
-    format!("{name}.safetensors")
+    format!("task.{name}.safetensors")
 }

@@ -93,7 +93,9 @@ impl Session {
         let warnings = splits.warnings().into_iter();
         let config = for_data(&plan, &splits)?;
         let images = Some(splits.train.samples.len());
-        let warnings = warnings.chain(config::warnings(&plan, &config, images));
+        // A run that goes on has said them at its start.
+        let of_plan = (!resume).then(|| config::warnings(&plan, &config, images));
+        let warnings = warnings.chain(of_plan.into_iter().flatten());
         notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
         let autodiff = device.device.clone().autodiff();
         let state = match resume {

@@ -215,7 +215,7 @@ impl<T: Task> Trainer<'_, '_, T> {
             }
             Err(UpdateError::NotFinite(update)) => Err(self.not_finite(&update, count)),
             Err(UpdateError::Execution(reason)) => Err(TrainError::Execution(reason)),
-            Err(error @ UpdateError::NoGradient) => Err(TrainError::Execution(error.to_string())),
+            Err(UpdateError::NoGradient) => Err(TrainError::NoGradient),
         }
     }
 

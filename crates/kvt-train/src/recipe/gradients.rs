@@ -11,7 +11,7 @@ pub struct Gradients {
     // order for a resumed run to be the same to the bit.
     by_parameter: Vec<(ParamId, Tensor<1>)>,
     /// What all of them are still to be multiplied with: the optimizer does it in passing.
-    factor: f64,
+    grad_scale: f64,
 }
 
 impl Gradients {
@@ -35,7 +35,7 @@ impl Gradients {
         network.visit(&mut taker);
         Self {
             by_parameter: taker.by_parameter,
-            factor: 1.0,
+            grad_scale: 1.0,
         }
     }
 
@@ -46,7 +46,7 @@ impl Gradients {
             .by_parameter
             .iter()
             .position(|(id, _)| *id == parameter)?;
-        Some((self.by_parameter.remove(at).1, self.factor))
+        Some((self.by_parameter.remove(at).1, self.grad_scale))
     }
 
     /// Leaves out the parameters that `keep` refuses. The optimizer passes them over wholly: no decay, no moments, no step
@@ -68,8 +68,16 @@ impl Gradients {
     /// `clip_grad_norm_`, with its 1e-6 in the denominator).
     pub fn clip(self, norm: f64, max_norm: f64) -> Self {
         Self {
-            factor: (max_norm / (norm + 1e-6)).min(1.0),
+            grad_scale: (max_norm / (norm + 1e-6)).min(1.0),
             ..self
+        }
+    }
+
+    /// Changes each gradient by itself, such as clipping every parameter by its own norm. The new one must have as many
+    /// numbers.
+    pub fn map_each(&mut self, change: impl Fn(ParamId, Tensor<1>) -> Tensor<1>) {
+        for (id, gradient) in &mut self.by_parameter {
+            *gradient = change(*id, gradient.clone());
         }
     }
 
@@ -80,21 +88,24 @@ impl Gradients {
                 .into_iter()
                 .map(|(id, gradient)| (id, change(gradient)))
                 .collect(),
-            factor: self.factor,
+            factor: self.grad_scale,
         }
     }
 
-    /// The sum with the gradients of another pass through the same model.
+    /// The sum with the gradients of another pass through the same model. A parameter may have a gradient in one of them
+    /// only.
     fn add(self, mut other: Self) -> Self {
         let by_parameter = self.by_parameter.into_iter();
+        let mut by_parameter: Vec<_> = by_parameter
+            .map(|(id, gradient)| match other.remove(id) {
+                Some((more, _)) => (id, gradient + more),
+                None => (id, gradient),
+            })
+            .collect();
+        by_parameter.extend(other.by_parameter);
         Self {
-            by_parameter: by_parameter
-                .map(|(id, gradient)| match other.remove(id) {
-                    Some((more, _)) => (id, gradient + more),
-                    None => (id, gradient),
-                })
-                .collect(),
-            factor: self.factor,
+            by_parameter,
+            grad_scale: self.grad_scale,
         }
     }
 }
@@ -149,7 +160,7 @@ mod tests {
                 .zip(values)
                 .map(|(&id, &values)| (id, Tensor::from_data(values, &device)))
                 .collect(),
-            factor: 1.0,
+            grad_scale: 1.0,
         }
     }
 
@@ -178,6 +189,21 @@ mod tests {
     }
 
     #[test]
+    fn each_gradient_can_be_changed_by_itself() {
+        let ids = [ParamId::new(), ParamId::new()];
+        let mut gradients = gradients(&ids, &[&[3.0, 4.0], &[12.0]]);
+        gradients.map_each(|id, gradient| {
+            if id == ids[0] {
+                gradient * 2.0
+            } else {
+                gradient
+            }
+        });
+        assert_eq!(values(gradients.clone(), ids[0]), [6.0, 8.0]);
+        assert_eq!(values(gradients, ids[1]), [12.0]);
+    }
+
+    #[test]
     fn parameters_can_be_left_out() {
         let ids = [ParamId::new(), ParamId::new()];
         let mut gradients = gradients(&ids, &[&[3.0, 4.0], &[12.0]]);
@@ -186,6 +212,18 @@ mod tests {
         assert!((norm - 5.0).abs() < 1e-6);
         assert!(gradients.remove(ids[1]).is_none());
         assert_eq!(values(gradients, ids[0]), [3.0, 4.0]);
+    }
+
+    /// In the mean over 6 images those without a gradient count as zeros.
+    #[test]
+    fn a_parameter_may_have_a_gradient_in_one_micro_batch_only() {
+        let ids = [ParamId::new(), ParamId::new()];
+        let mut accumulator = Accumulator::default();
+        accumulator.add(gradients(&ids[..1], &[&[3.0]]), 4);
+        accumulator.add(gradients(&ids[1..], &[&[6.0]]), 2);
+        let mean = accumulator.finish().unwrap();
+        assert!((values(mean.clone(), ids[0])[0] - 2.0).abs() < 1e-6);
+        assert!((values(mean, ids[1])[0] - 2.0).abs() < 1e-6);
     }
 
     /// Means over 4 and over 2 images: the mean over 6, not the mean of the means.

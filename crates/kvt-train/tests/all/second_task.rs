@@ -164,7 +164,7 @@ fn train(plan: &Plan, resume: bool, killed_at: Option<u64>, fails_at: Option<u64
 }
 
 fn files(checkpoint: &Path) -> Vec<Vec<u8>> {
-    ["model", "optimizer", "teacher", "centre"]
+    ["model", "optimizer", "task.teacher", "task.centre"]
         .map(|name| fs_err::read(checkpoint.join(format!("{name}.safetensors"))).unwrap())
         .to_vec()
 }
@@ -227,8 +227,8 @@ fn its_own_state_and_what_it_leaves_out() {
     let name = "backbone.head.weight";
     let momentum = (0.5 + 0.5 * (EPOCH as f64 / 9.0)) as f32;
     let (before, after) = (
-        floats(EPOCH, "teacher", name),
-        floats(EPOCH + 1, "teacher", name),
+        floats(EPOCH, "task.teacher", name),
+        floats(EPOCH + 1, "task.teacher", name),
     );
     let student = floats(EPOCH + 1, "model", name);
     assert_ne!(after, student);
@@ -238,8 +238,8 @@ fn its_own_state_and_what_it_leaves_out() {
     }
     assert_ne!(before, after);
     assert_ne!(
-        floats(EPOCH, "centre", "centre"),
-        floats(3 * EPOCH, "centre", "centre")
+        floats(EPOCH, "task.centre", "centre"),
+        floats(3 * EPOCH, "task.centre", "centre")
     );
 
     // Judged by its own metric, the lowest is the best.
@@ -272,7 +272,7 @@ fn the_state_of_another_task_is_refused() {
     other.task.centre_file = "queue";
     let restored = checkpoints.restore(Which::Last, other, || Ok(()));
     let error = restored.err().unwrap().to_string();
-    assert!(error.contains("has no `queue.safetensors`"), "{error}");
+    assert!(error.contains("has no `task.queue.safetensors`"), "{error}");
     assert!(error.contains("another task"), "{error}");
 }
 

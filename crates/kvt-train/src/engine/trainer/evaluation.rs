@@ -39,16 +39,17 @@ impl<T: Task> Trainer<'_, '_, T> {
             }
             None => None,
         };
-        let value = measured.metrics.get(T::BEST.metric);
+        let metric = T::BEST.metric;
+        let value = measured.metrics.get(metric);
+        let value = value.ok_or(TrainError::NoMetric { metric })?;
         self.report_eval(EvalRecord::VAL, measured)?;
         if let Some(average) = average {
             self.report_eval(EvalRecord::VAL_EMA, average)?;
         }
         let best = self.progress.best;
-        let better = |value| best.is_none_or(|best| T::BEST.improves(value, best.value));
-        let Some(value) = value.filter(|&value| better(value)) else {
+        if best.is_some_and(|best| !T::BEST.improves(value, best.value)) {
             return Ok(Some(false));
-        };
+        }
         self.progress.best = Some(Best {
             epoch: position.epoch,
             step: Some(position.step),
