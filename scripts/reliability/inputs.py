@@ -239,6 +239,7 @@ def keys(context: Context):
     for key, kind in reference(context, context.work):
         if key == "base":
             continue
+        kind = kind.removeprefix("non-empty ")
         if kind.startswith('"') and "integer" not in kind:
             wrong, odd = ["", "wrod", "3", "true", "[]", "DENSE"], []
         elif kind.startswith("`true`"):
@@ -247,7 +248,7 @@ def keys(context: Context):
             wrong, odd = ["1.0", "[]", "[1.0]", "[1.0, 2.0, 3.0, 4.0]", '["a", "b", "c"]', "[nan, nan]", "[nan, nan, nan]"], \
                 ["[0.0, 0.0]", "[0.0, 0.0, 0.0]", "[-1.0, -1.0]", "[1e300, 1e300]", "[1e300, 1e300, 1e300]",
                  "[1e-300, 1e-300]", "[1e-300, 1e-300, 1e-300]", "[0.9, 0.1]"]
-        elif kind.endswith("string"):
+        elif kind == "string":
             wrong, odd = ["''", "[]", "3", '"a\\u0000b"'], ["../up", '" "', '"a\\nb"', "x" * 300]
         elif "integer" in kind:
             wrong, odd = NO_INTEGER, ODD_INTEGER
