@@ -80,7 +80,6 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
                 .push(Problem::new(place, message).help(help));
         }
     }
-    plan.model.attention.complete();
 
     let init = &mut plan.init;
     if let Some(path) = &init.weights {

@@ -227,7 +227,7 @@ fn attention_knows_where_it_stands() {
 #[test]
 fn a_list_of_neighbors_does_not_fit_one_stage() {
     let mut config = named("cvt_13");
-    let list = PerStage::Each(vec![Neighbors::All; 3]);
+    let list = PerStage::from(vec![Neighbors::All; 3]);
     config.stages.attention[1] = AttentionConfig::Knn(KnnConfig {
         neighbors: list,
         ..KnnConfig::default()
