@@ -81,6 +81,12 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
         }
     }
 
+    // Named models have no dropout, and dense attention.
+    let overrides = &mut plan.model.overrides;
+    overrides.drop_path.get_or_insert(0.0);
+    overrides.attn_drop.get_or_insert(0.0);
+    overrides.attention.get_or_insert_default();
+
     let init = &mut plan.init;
     if let Some(path) = &init.weights {
         let ending = path.extension().and_then(|ending| ending.to_str());

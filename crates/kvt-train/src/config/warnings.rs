@@ -56,7 +56,7 @@ fn missing_folders(plan: &Plan) -> Vec<String> {
 
 /// Stages in which k-NN attention keeps every key, because `model.attention.neighbors` counts at least as many.
 fn dense_stages(plan: &Plan, model: &ModelConfig) -> Vec<String> {
-    let AttentionConfig::Knn(knn) = &plan.model.attention else {
+    let Some(AttentionConfig::Knn(knn)) = &plan.model.overrides.attention else {
         return Vec::new();
     };
     let counts = knn.neighbors.values();
