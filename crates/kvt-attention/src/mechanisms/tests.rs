@@ -170,6 +170,11 @@ fn a_list_has_one_entry_per_stage_or_one_for_all() {
     assert!(list.validate_at(&Place::new(4, 8, 2)).is_err());
     let one = with(vec![first].into());
     assert_eq!(one.per_stage().unwrap(), [stages[0].clone()]);
+    // However it is written: a run that says the other goes on.
+    assert_eq!(one, stages[0]);
+    let written = json!({ "kind": "knn", "neighbors": [7] });
+    assert_eq!(parse(written).unwrap(), one);
+    assert_eq!(serde_json::to_value(&one).unwrap()["neighbors"], json!(7));
     assert!(one.validate_at(&Place::new(4, 8, 2)).is_ok());
     assert!(with(Vec::new().into()).per_stage().is_err());
     let wrong = with(vec![first, Neighbors::Fraction(1.5)].into());
