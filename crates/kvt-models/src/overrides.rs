@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::ModelError;
 
 /// Changes to a named configuration, the keys of the section `[model]`; `None` keeps the model's own value.
+// In the schema `x-range` is the interval of every number in a value, and `x-default` the default in words.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ModelOverrides {
