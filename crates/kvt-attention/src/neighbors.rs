@@ -125,8 +125,13 @@ impl JsonSchema for Neighbors {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "anyOf": [
-                { "type": "integer", "minimum": 1 },
-                { "type": "number", "exclusiveMinimum": 0, "maximum": 1 },
+                { "title": "a count", "type": "integer", "minimum": 1 },
+                {
+                    "title": "a share of the keys",
+                    "type": "number",
+                    "exclusiveMinimum": 0,
+                    "maximum": 1,
+                },
             ]
         })
     }

@@ -5,28 +5,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::AttentionError;
 
-/// One value for all stages of a model, or a list with one value per stage.
+/// One value for all stages of a model, or a list with one value per stage. A list of one is the same as its
+/// value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    from = "OneOrList<T>",
+    into = "OneOrList<T>",
+    bound(serialize = "T: Clone + Serialize")
+)]
+pub struct PerStage<T>(Vec<T>);
+
+/// How it is written.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "expected one value, or a list with one per stage"
 )]
-pub enum PerStage<T> {
-    /// The same for all stages.
+enum OneOrList<T> {
     One(T),
-    /// One per stage; a list of one holds for all stages.
-    Each(Vec<T>),
+    List(#[schemars(length(min = 1))] Vec<T>),
+}
+
+impl<T> PerStage<T> {
+    /// All values.
+    pub fn values(&self) -> &[T] {
+        &self.0
+    }
 }
 
 impl<T: Copy> PerStage<T> {
-    /// All values.
-    pub fn values(&self) -> &[T] {
-        match self {
-            Self::One(value) => std::slice::from_ref(value),
-            Self::Each(values) => values,
-        }
-    }
-
     /// The value of stage number `stage` of a model with so many `stages`.
     ///
     /// # Errors
@@ -46,6 +53,30 @@ impl<T: Copy> PerStage<T> {
 
 impl<T> From<T> for PerStage<T> {
     fn from(value: T) -> Self {
-        Self::One(value)
+        Self(vec![value])
+    }
+}
+
+impl<T> From<Vec<T>> for PerStage<T> {
+    fn from(values: Vec<T>) -> Self {
+        Self(values)
+    }
+}
+
+impl<T> From<OneOrList<T>> for PerStage<T> {
+    fn from(written: OneOrList<T>) -> Self {
+        match written {
+            OneOrList::One(value) => value.into(),
+            OneOrList::List(values) => values.into(),
+        }
+    }
+}
+
+impl<T: Clone> From<PerStage<T>> for OneOrList<T> {
+    fn from(PerStage(values): PerStage<T>) -> Self {
+        match values.as_slice() {
+            [value] => Self::One(value.clone()),
+            _ => Self::List(values),
+        }
     }
 }

@@ -51,7 +51,10 @@ impl ModelConfig {
         }
         let config = self.replace(overrides)?;
         config.validate()?;
-        let given = overrides.attention.len();
+        let given = match &overrides.attention {
+            Some(attention) => attention.per_stage()?.len(),
+            None => 1,
+        };
         let summary = config.summary();
         // Each size in its range, their product may be larger than any machine.
         if summary.params > MOST_PARAMS {

@@ -1,43 +1,62 @@
 //! What a run may change about a named model.
 
-use kvt_attention::AttentionConfig;
+use kvt_attention::{AttentionConfig, PerStage};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
 
-/// Changes to a named configuration; `None` and an empty list keep the model's own value.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Changes to a named configuration, the keys of the section `[model]`; `None` keeps the model's own value.
+// In the schema `x-range` is the interval of every number in a value, and `x-default` the default in words.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ModelOverrides {
-    /// Side of the input image in pixels.
+    /// Height and width of the input in pixels.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
     pub img_size: Option<usize>,
-    /// Side of a patch in pixels.
+    /// Height and width of a patch in pixels.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
     pub patch_size: Option<usize>,
-    /// Pixels from one patch to the next, where patches may overlap.
+    /// Pixels from one patch to the next, where patches may overlap: PiT and CvT.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
     pub patch_stride: Option<usize>,
-    /// Side of an attention window in tokens.
+    /// Height and width of an attention window in tokens: Swin.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
     pub window_size: Option<usize>,
-    /// Stride of the convolution that makes keys and values.
+    /// Stride of the convolution that makes keys and values: CvT.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
     pub kv_stride: Option<usize>,
-    /// Channels of a token: one number, or one per stage.
-    pub embed_dim: Vec<usize>,
-    /// Blocks: one number, or one per stage.
-    pub depth: Vec<usize>,
-    /// Attention heads: one number, or one per stage.
-    pub num_heads: Vec<usize>,
-    /// Hidden channels of the MLP as a multiple of `embed_dim`.
+    /// Width of a token: one number, or a list with one per stage of the model. With Swin the number of the first
+    /// stage, which doubles from stage to stage.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
+    pub embed_dim: Option<PerStage<usize>>,
+    /// Number of transformer blocks: one number, or a list with one per stage of the model.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
+    pub depth: Option<PerStage<usize>>,
+    /// Number of attention heads: one number, or a list with one per stage of the model.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
+    pub num_heads: Option<PerStage<usize>>,
+    /// Hidden width of the MLP as a multiple of `embed_dim`.
+    #[schemars(extend("x-range" = "(0, inf)", "x-default" = "the model's own"))]
     pub mlp_ratio: Option<f64>,
-    /// Channels of the input image.
+    /// Number of input channels.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
     pub in_chans: Option<usize>,
-    /// Classes.
+    /// Number of outputs of the classifier.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the number of classes of the data"))]
     pub num_classes: Option<usize>,
-    /// Whether queries, keys and values have a bias.
+    /// Whether the projection to query, key and value has a bias.
+    #[schemars(extend("x-default" = "the model's own"))]
     pub qkv_bias: Option<bool>,
-    /// Stochastic depth of the last block, in [0, 1).
+    /// Rate of stochastic depth in the last block, rising linearly from 0 in the first. With CvT in the last stage
+    /// alone.
+    #[schemars(extend("x-range" = "[0, 1)", "default" = 0.0))]
     pub drop_path: Option<f64>,
-    /// Dropout of the attention weights, in [0, 1).
+    /// Dropout of attention weights.
+    #[schemars(extend("x-range" = "[0, 1)", "default" = 0.0))]
     pub attn_drop: Option<f64>,
-    /// One attention for all stages, or one per stage, as [`AttentionConfig::per_stage`] makes them; empty
-    /// keeps the model's own.
-    pub attention: Vec<AttentionConfig>,
+    /// What every attention layer does with its scores.
+    pub attention: Option<AttentionConfig>,
 }
 
 /// The keys of [`CommonConfig`](crate::CommonConfig).
@@ -80,16 +99,16 @@ impl ModelOverrides {
             ("patch_stride", patch_stride.is_some()),
             ("window_size", window_size.is_some()),
             ("kv_stride", kv_stride.is_some()),
-            ("embed_dim", !embed_dim.is_empty()),
-            ("depth", !depth.is_empty()),
-            ("num_heads", !num_heads.is_empty()),
+            ("embed_dim", embed_dim.is_some()),
+            ("depth", depth.is_some()),
+            ("num_heads", num_heads.is_some()),
             ("mlp_ratio", mlp_ratio.is_some()),
             ("in_chans", in_chans.is_some()),
             ("num_classes", num_classes.is_some()),
             ("qkv_bias", qkv_bias.is_some()),
             ("drop_path", drop_path.is_some()),
             ("attn_drop", attn_drop.is_some()),
-            ("attention", !attention.is_empty()),
+            ("attention", attention.is_some()),
         ];
         keys.into_iter()
             .filter_map(|(key, given)| given.then_some(key))
@@ -97,9 +116,9 @@ impl ModelOverrides {
 
     /// The number of stages: as many as `depth` has entries, or the model's own.
     pub(crate) fn stages(&self, own: usize) -> usize {
-        match self.depth.len() {
-            0 | 1 => own,
-            stages => stages,
+        match self.depth.as_ref().map(PerStage::values) {
+            Some(list) if list.len() > 1 => list.len(),
+            _ => own,
         }
     }
 
@@ -109,25 +128,28 @@ impl ModelOverrides {
         &self,
         own: &[AttentionConfig],
         stages: usize,
-    ) -> Vec<AttentionConfig> {
-        let given = if self.attention.is_empty() {
-            own
-        } else {
-            &self.attention
+    ) -> Result<Vec<AttentionConfig>, ModelError> {
+        let list = match &self.attention {
+            Some(given) => given.per_stage()?,
+            None => own.to_vec(),
         };
-        match given.first() {
-            Some(first) if given.len() != stages => vec![first.clone(); stages],
-            _ => given.to_vec(),
-        }
+        Ok(match list.first() {
+            Some(first) if list.len() != stages => vec![first.clone(); stages],
+            _ => list,
+        })
     }
 }
 
 /// One number where the model has one stage.
-pub(crate) fn one(field: &'static str, given: &[usize], own: usize) -> Result<usize, ModelError> {
-    match given {
-        [] => Ok(own),
-        [one] => Ok(*one),
-        list => Err(ModelError::OneStage {
+pub(crate) fn one(
+    field: &'static str,
+    given: Option<&PerStage<usize>>,
+    own: usize,
+) -> Result<usize, ModelError> {
+    match given.map(PerStage::values) {
+        None => Ok(own),
+        Some([one]) => Ok(*one),
+        Some(list) => Err(ModelError::OneStage {
             field,
             given: list.len(),
         }),
@@ -137,19 +159,18 @@ pub(crate) fn one(field: &'static str, given: &[usize], own: usize) -> Result<us
 /// A number per stage, from one for all, one per stage, or the model's own.
 pub(crate) fn per_stage(
     field: &'static str,
-    given: &[usize],
+    given: Option<&PerStage<usize>>,
     own: &[usize],
     stages: usize,
 ) -> Result<Vec<usize>, ModelError> {
-    if given.is_empty() && own.len() > 1 && own.len() != stages {
+    if given.is_none() && own.len() > 1 && own.len() != stages {
         return Err(ModelError::StageListMissing {
             field,
             stages,
             own: own.len(),
         });
     }
-    let list = if given.is_empty() { own } else { given };
-    match list {
+    match given.map_or(own, PerStage::values) {
         [one] => Ok(vec![*one; stages]),
         list if list.len() == stages => Ok(list.to_vec()),
         list => Err(ModelError::StageCount {

@@ -59,12 +59,13 @@ impl StagesConfig {
         overrides: &ModelOverrides,
         count: usize,
     ) -> Result<Self, ModelError> {
-        let sizes =
-            |field, given: &[usize], own: &[usize]| overrides::per_stage(field, given, own, count);
+        let sizes = |field, given: &Option<_>, own: &[usize]| {
+            overrides::per_stage(field, given.as_ref(), own, count)
+        };
         Ok(Self {
             depth: sizes("depth", &overrides.depth, &self.depth)?,
             num_heads: sizes("num_heads", &overrides.num_heads, &self.num_heads)?,
-            attention: overrides.attentions(&self.attention, count),
+            attention: overrides.attentions(&self.attention, count)?,
         })
     }
 

@@ -23,9 +23,6 @@ pub enum TrainError {
     /// The model's configuration or input.
     #[error(transparent)]
     Model(#[from] kvt_models::ModelError),
-    /// The number of neighbours.
-    #[error(transparent)]
-    Neighbors(#[from] kvt_attention::NeighborsError),
     /// Weights.
     #[error(transparent)]
     Weights(#[from] kvt_models::weights::WeightsError),

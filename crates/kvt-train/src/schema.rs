@@ -14,7 +14,6 @@ use serde_json::{Map, Value};
 ///
 /// - `"x-range"`: the interval of every number in the value, such as `"[0, 1)"`; `inf` where it has no end;
 /// - `"x-default"`: the default in words, where it depends on other keys;
-/// - `"x-kinds" = ["word"]`: the values of the section's `kind` that have a use for it, if not all have;
 /// - `"x-resume" = "free"`: a resumed run may change it.
 macro_rules! section {
     ($(#[$meta:meta])* $vis:vis struct $name:ident {

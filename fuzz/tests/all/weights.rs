@@ -19,20 +19,20 @@ fn models(scale: usize) -> Vec<Model> {
     let staged = |img_size: usize, patch_size: usize| ModelOverrides {
         img_size: Some(img_size * scale),
         patch_size: Some(patch_size),
-        embed_dim: vec![4, 8],
-        depth: vec![1, 1],
-        num_heads: vec![1, 2],
+        embed_dim: Some(vec![4, 8].into()),
+        depth: Some(vec![1, 1].into()),
+        num_heads: Some(vec![1, 2].into()),
         num_classes: Some(3),
         ..ModelOverrides::default()
     };
     let plain = ModelOverrides {
-        embed_dim: vec![4],
-        depth: vec![1],
-        num_heads: vec![2],
+        embed_dim: Some(4.into()),
+        depth: Some(1.into()),
+        num_heads: Some(2.into()),
         ..staged(8, 4)
     };
     let swin = ModelOverrides {
-        embed_dim: vec![4],
+        embed_dim: Some(4.into()),
         window_size: Some(2 * scale),
         ..staged(8, 2)
     };

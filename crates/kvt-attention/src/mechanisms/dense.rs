@@ -10,7 +10,8 @@ use crate::{AttentionError, Cost, MechanismConfig, ParamInit, Place, SoftmaxAtte
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DenseConfig {
-    /// Divisor of the scaled scores before the softmax.
+    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+    /// finite.
     #[schemars(range(min = 1e-6, max = 1e6))]
     pub temperature: f64,
 }

@@ -13,14 +13,14 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct KnnConfig {
-    /// How many keys a query keeps: an integer is a count, a float in (0, 1] a share of the keys; or a list with one
-    /// entry per stage of the model.
+    /// How many keys a query keeps, or a list with one entry per stage of the model.
     pub neighbors: PerStage<Neighbors>,
     /// How keys are ranked.
     pub selection: Selection,
     /// How k-NN attention is computed.
     pub implementation: Implementation,
-    /// Divisor of the scaled scores before the softmax.
+    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+    /// finite.
     #[schemars(range(min = 1e-6, max = 1e6))]
     pub temperature: f64,
 }

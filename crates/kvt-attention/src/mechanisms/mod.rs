@@ -1,6 +1,7 @@
 //! The closed set of attention mechanisms: one file per kind, one line per kind below.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -223,8 +224,13 @@ impl JsonSchema for AttentionConfig {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let (mut kinds, mut properties) = (Vec::new(), Map::new());
+        let mut meaning = "The mechanism.".to_owned();
         for (kind, schema) in Self::KINDS.iter().zip(Self::schemas(generator)) {
-            kinds.push(json!({ "const": kind, "description": schema.get("description") }));
+            let description = schema.get("description");
+            if let Some(text) = description.and_then(Value::as_str) {
+                let _ = write!(meaning, "\n`{kind}`: {text}");
+            }
+            kinds.push(json!({ "const": kind, "description": description }));
             let keys = schema.get("properties").and_then(Value::as_object);
             for (key, schema) in keys.into_iter().flatten() {
                 let known = properties.entry(key.clone()).or_insert_with(|| {
@@ -238,13 +244,13 @@ impl JsonSchema for AttentionConfig {
             }
         }
         let kind = json!({
-            "description": "The mechanism. Keys that it does not have are ignored.",
+            "description": meaning,
             "oneOf": kinds,
             "default": DenseConfig::KIND,
         });
         properties.insert("kind".to_owned(), kind);
         json_schema!({
-            "description": "How every attention layer mixes its tokens.",
+            "description": "How every attention layer mixes its tokens. Keys of another kind than `kind` are ignored.",
             "type": "object",
             "properties": properties,
             "additionalProperties": false,

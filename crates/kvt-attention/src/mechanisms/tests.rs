@@ -17,10 +17,11 @@ fn all() -> [AttentionConfig; 3] {
     [
         AttentionConfig::Dense(DenseConfig { temperature: 2.0 }),
         AttentionConfig::Knn(KnnConfig {
-            neighbors: PerStage::Each(vec![
+            neighbors: vec![
                 Neighbors::count(7).unwrap(),
                 Neighbors::fraction(0.25).unwrap(),
-            ]),
+            ]
+            .into(),
             selection: Selection::Euclidean,
             implementation: Implementation::Gathered,
             temperature: 0.5,
@@ -146,13 +147,13 @@ fn the_schema_and_the_check_have_one_range() {
 fn a_list_has_one_entry_per_stage_or_one_for_all() {
     let [first, second] =
         [Neighbors::count(7), Neighbors::fraction(0.25)].map(|neighbors| neighbors.unwrap());
-    let with = |neighbors| {
+    let with = |neighbors: PerStage<Neighbors>| {
         AttentionConfig::Knn(KnnConfig {
             neighbors,
             ..KnnConfig::default()
         })
     };
-    let list = with(PerStage::Each(vec![first, second]));
+    let list = with(vec![first, second].into());
     let stages = [first, second].map(AttentionConfig::knn);
     assert_eq!(list.per_stage().unwrap(), stages);
     for (stage, config) in stages.iter().enumerate() {
@@ -167,11 +168,16 @@ fn a_list_has_one_entry_per_stage_or_one_for_all() {
     // A place is one stage.
     assert!(list.validate().is_ok());
     assert!(list.validate_at(&Place::new(4, 8, 2)).is_err());
-    let one = with(PerStage::Each(vec![first]));
+    let one = with(vec![first].into());
     assert_eq!(one.per_stage().unwrap(), [stages[0].clone()]);
+    // However it is written: a run that says the other goes on.
+    assert_eq!(one, stages[0]);
+    let written = json!({ "kind": "knn", "neighbors": [7] });
+    assert_eq!(parse(written).unwrap(), one);
+    assert_eq!(serde_json::to_value(&one).unwrap()["neighbors"], json!(7));
     assert!(one.validate_at(&Place::new(4, 8, 2)).is_ok());
-    assert!(with(PerStage::Each(Vec::new())).per_stage().is_err());
-    let wrong = with(PerStage::Each(vec![first, Neighbors::Fraction(1.5)]));
+    assert!(with(Vec::new().into()).per_stage().is_err());
+    let wrong = with(vec![first, Neighbors::Fraction(1.5)].into());
     assert!(wrong.validate().is_err());
     assert_eq!(AttentionConfig::dense().per_stage().unwrap().len(), 1);
 }

@@ -62,8 +62,8 @@ mod tests {
         let small = ModelOverrides {
             img_size: Some(16),
             patch_size: Some(8),
-            embed_dim: vec![6],
-            depth: vec![2],
+            embed_dim: Some(6.into()),
+            depth: Some(2.into()),
             num_classes: Some(3),
             ..ModelOverrides::default()
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
-use kvt_attention::{AttentionConfig, DenseConfig, Macs, Neighbors};
+use kvt_attention::{AttentionConfig, DenseConfig, KnnConfig, Macs, Neighbors};
 
 use super::*;
 
@@ -85,10 +85,10 @@ fn overrides_replace_what_they_name() {
     let overrides = ModelOverrides {
         img_size: Some(32),
         patch_size: Some(4),
-        embed_dim: vec![48],
-        depth: vec![2],
+        embed_dim: Some(48.into()),
+        depth: Some(2.into()),
         num_classes: Some(10),
-        attention: vec![knn(100)],
+        attention: Some(knn(100)),
         ..ModelOverrides::default()
     };
     let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
@@ -108,7 +108,10 @@ fn overrides_replace_what_they_name() {
 #[test]
 fn a_list_of_attentions_must_fit_the_stages() {
     let overrides = ModelOverrides {
-        attention: vec![knn(100), knn(50)],
+        attention: Some(AttentionConfig::Knn(KnnConfig {
+            neighbors: vec![Neighbors::All; 2].into(),
+            ..KnnConfig::default()
+        })),
         ..ModelOverrides::default()
     };
     let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
@@ -152,7 +155,7 @@ fn sizes_that_describe_no_model_are_refused() {
     );
     assert_eq!(
         refuse(ModelOverrides {
-            num_heads: vec![5],
+            num_heads: Some(5.into()),
             ..default()
         }),
         ModelError::HeadsNotDivisible {
@@ -196,7 +199,7 @@ fn sizes_that_describe_no_model_are_refused() {
     let attention = AttentionConfig::Dense(DenseConfig { temperature: 0.0 });
     assert!(matches!(
         refuse(ModelOverrides {
-            attention: vec![attention],
+            attention: Some(attention),
             ..default()
         }),
         ModelError::Attention(_)
@@ -238,14 +241,14 @@ fn sizes_whose_cost_is_no_number_are_refused() {
         assert!(with(name, wide.clone()).contains("`mlp_ratio`"));
     }
     let deep = ModelOverrides {
-        embed_dim: vec![65_536],
-        depth: vec![1; 16],
-        num_heads: vec![1],
+        embed_dim: Some(65_536.into()),
+        depth: Some(vec![1; 16].into()),
+        num_heads: Some(1.into()),
         ..ModelOverrides::default()
     };
     assert!(with("swin_tiny_patch4_window7_224", deep).contains("`embed_dim`"));
     let list = ModelOverrides {
-        depth: vec![1, 2],
+        depth: Some(vec![1, 2].into()),
         ..ModelOverrides::default()
     };
     assert!(with("deit_tiny_patch16_224", list).contains("give one number"));
@@ -256,9 +259,9 @@ fn sizes_whose_cost_is_no_number_are_refused() {
 fn a_model_larger_than_any_machine_is_refused() {
     let with = |name: &str, embed_dim: &[usize], depth: &[usize]| {
         let overrides = ModelOverrides {
-            embed_dim: embed_dim.to_vec(),
-            depth: depth.to_vec(),
-            num_heads: vec![1],
+            embed_dim: Some(embed_dim.to_vec().into()),
+            depth: Some(depth.to_vec().into()),
+            num_heads: Some(1.into()),
             ..ModelOverrides::default()
         };
         ModelConfig::by_name(name).unwrap().with(&overrides)

@@ -109,7 +109,7 @@ impl FamilyConfig for CvtConfig {
             patch_stride: overrides.patch_stride.unwrap_or(self.patch_stride),
             embed_dim: overrides::per_stage(
                 "embed_dim",
-                &overrides.embed_dim,
+                overrides.embed_dim.as_ref(),
                 &self.embed_dim,
                 count,
             )?,

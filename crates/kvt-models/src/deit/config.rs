@@ -87,15 +87,14 @@ impl FamilyConfig for DeitConfig {
     }
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
-        let attention = overrides.attention.first().cloned();
         Ok(Self {
             common: self.common.with(overrides),
             patch_size: overrides.patch_size.unwrap_or(self.patch_size),
-            embed_dim: overrides::one("embed_dim", &overrides.embed_dim, self.embed_dim)?,
-            depth: overrides::one("depth", &overrides.depth, self.depth)?,
-            num_heads: overrides::one("num_heads", &overrides.num_heads, self.num_heads)?,
+            embed_dim: overrides::one("embed_dim", overrides.embed_dim.as_ref(), self.embed_dim)?,
+            depth: overrides::one("depth", overrides.depth.as_ref(), self.depth)?,
+            num_heads: overrides::one("num_heads", overrides.num_heads.as_ref(), self.num_heads)?,
             distilled: self.distilled,
-            attention: attention.unwrap_or(self.attention),
+            attention: overrides.attentions(&[self.attention], 1)?.swap_remove(0),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Sizes of a Swin, and what they cost.
 
 use burn::tensor::TensorData;
-use kvt_attention::{Macs, Place};
+use kvt_attention::{Macs, PerStage, Place};
 
 use super::table;
 use super::window::Windows;
@@ -157,10 +157,10 @@ impl FamilyConfig for SwinConfig {
         let stages = self
             .stages
             .with(overrides, overrides.stages(self.stages.count()))?;
-        let embed_dim = match overrides.embed_dim.as_slice() {
-            [] => self.embed_dim,
-            [first] => *first,
-            list => {
+        let embed_dim = match overrides.embed_dim.as_ref().map(PerStage::values) {
+            None => self.embed_dim,
+            Some([first]) => *first,
+            Some(list) => {
                 return Err(ModelError::FirstStageOnly {
                     field: "embed_dim",
                     given: list.len(),

@@ -41,7 +41,7 @@ fn attention_dropout_follows_the_key_and_spares_evaluation() {
             let model = |attn_drop| {
                 let overrides = ModelOverrides {
                     attn_drop: Some(attn_drop),
-                    attention: vec![attention.clone()],
+                    attention: Some(attention.clone()),
                     ..small(overrides.clone())
                 };
                 build(name, &overrides)

@@ -154,7 +154,7 @@ fn the_stream_grows_by_the_branches() {
 #[test]
 fn probabilities_are_those_of_the_kept_keys() {
     let knn = ModelOverrides {
-        attention: vec![AttentionConfig::knn(Neighbors::count(3).unwrap())],
+        attention: Some(AttentionConfig::knn(Neighbors::count(3).unwrap())),
         ..ModelOverrides::default()
     };
     for overrides in [ModelOverrides::default(), knn] {

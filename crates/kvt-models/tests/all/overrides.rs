@@ -29,16 +29,16 @@ fn keys() -> Vec<(&'static str, ModelOverrides, &'static [&'static str])> {
         key!(patch_stride, Some(2), &["DeiT", "Swin"]),
         key!(window_size, Some(14), &["DeiT", "PiT", "CvT"]),
         key!(kv_stride, Some(1), &["DeiT", "Swin", "PiT"]),
-        key!(embed_dim, vec![384], &[]),
-        key!(depth, vec![4], &[]),
-        key!(num_heads, vec![1], &[]),
+        key!(embed_dim, Some(384.into()), &[]),
+        key!(depth, Some(4.into()), &[]),
+        key!(num_heads, Some(1.into()), &[]),
         key!(mlp_ratio, Some(3.0), &[]),
         key!(in_chans, Some(1), &[]),
         key!(num_classes, Some(10), &[]),
         key!(qkv_bias, Some(false), &[]),
         key!(drop_path, Some(0.1), &[]),
         key!(attn_drop, Some(0.1), &[]),
-        key!(attention, vec![knn], &[]),
+        key!(attention, Some(knn), &[]),
     ]
 }
 

@@ -129,9 +129,9 @@ fn a_swin_takes_the_images_of_another() {
             img_size: Some(img_size),
             patch_size: Some(2),
             window_size: Some(2),
-            embed_dim: vec![4],
-            depth: vec![2, 2],
-            num_heads: vec![1, 2],
+            embed_dim: Some(4.into()),
+            depth: Some(vec![2, 2].into()),
+            num_heads: Some(vec![1, 2].into()),
             num_classes: Some(3),
             ..ModelOverrides::default()
         };

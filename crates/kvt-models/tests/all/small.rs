@@ -20,15 +20,15 @@ pub(crate) fn small(overrides: ModelOverrides) -> ModelOverrides {
 pub(crate) fn families() -> [(&'static str, ModelOverrides); 4] {
     let one = ModelOverrides {
         patch_size: Some(4),
-        embed_dim: vec![12],
-        depth: vec![1],
-        num_heads: vec![2],
+        embed_dim: Some(12.into()),
+        depth: Some(1.into()),
+        num_heads: Some(2.into()),
         ..ModelOverrides::default()
     };
     let two = ModelOverrides {
-        embed_dim: vec![4, 8],
-        depth: vec![1, 1],
-        num_heads: vec![1, 2],
+        embed_dim: Some(vec![4, 8].into()),
+        depth: Some(vec![1, 1].into()),
+        num_heads: Some(vec![1, 2].into()),
         ..ModelOverrides::default()
     };
     [
@@ -38,7 +38,7 @@ pub(crate) fn families() -> [(&'static str, ModelOverrides); 4] {
             ModelOverrides {
                 patch_size: Some(2),
                 window_size: Some(4),
-                embed_dim: vec![4],
+                embed_dim: Some(4.into()),
                 ..two.clone()
             },
         ),
@@ -74,7 +74,7 @@ pub(crate) fn configs(change: &ModelOverrides) -> Vec<ModelConfig> {
         let config = config.with(&small(overrides)).unwrap();
         let stages = config.summary().stages.len();
         let deeper = ModelOverrides {
-            depth: (2..2 + stages).collect(),
+            depth: Some((2..2 + stages).collect::<Vec<_>>().into()),
             ..change.clone()
         };
         config.with(&deeper).unwrap()

@@ -21,7 +21,7 @@ mod warnings;
 
 pub use diff::{Difference, Effect, diff};
 pub use document::Document;
-pub use model::{AttentionConfig, AttentionKind, ModelSection, NeighborCount, PerStage};
+pub use model::ModelSection;
 pub use plan::{Plan, resolved_toml};
 pub use problem::{ConfigError, Place, Problem};
 pub use reference::{reference, schema};

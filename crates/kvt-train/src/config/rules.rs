@@ -80,7 +80,12 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
                 .push(Problem::new(place, message).help(help));
         }
     }
-    plan.model.attention.complete();
+
+    // Named models have no dropout, and dense attention.
+    let overrides = &mut plan.model.overrides;
+    overrides.drop_path.get_or_insert(0.0);
+    overrides.attn_drop.get_or_insert(0.0);
+    overrides.attention.get_or_insert_default();
 
     let init = &mut plan.init;
     if let Some(path) = &init.weights {

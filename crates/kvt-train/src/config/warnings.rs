@@ -1,8 +1,9 @@
 //! What a plan may say and probably does not mean.
 
+use kvt_attention::{AttentionConfig, Neighbors};
 use kvt_models::ModelConfig;
 
-use super::{NeighborCount, Plan};
+use super::Plan;
 use crate::data::{DataKind, batch_count};
 
 /// What is allowed in a plan for a model and probably not meant, in words. `images` is the number of training images,
@@ -55,13 +56,15 @@ fn missing_folders(plan: &Plan) -> Vec<String> {
 
 /// Stages in which k-NN attention keeps every key, because `model.attention.neighbors` counts at least as many.
 fn dense_stages(plan: &Plan, model: &ModelConfig) -> Vec<String> {
-    let given = plan.model.attention.neighbors.as_ref();
-    let counts = given.map_or(&[][..], |given| &given.0);
+    let Some(AttentionConfig::Knn(knn)) = &plan.model.overrides.attention else {
+        return Vec::new();
+    };
+    let counts = knn.neighbors.values();
     let stages = model.summary().stages.into_iter().enumerate();
     // One entry is for all stages; of a list each has its own.
     stages
         .filter_map(|(at, stage)| match counts.get(at).or(counts.first())? {
-            NeighborCount::Count(count) if *count >= stage.keys => Some(format!(
+            Neighbors::Count(count) if count.get() >= stage.keys => Some(format!(
                 "`model.attention.neighbors` = {count} keeps each of the {} keys in `{}`: attention is dense \
                  there",
                 stage.keys, stage.name

@@ -18,7 +18,8 @@ pub fn model_config(
     section: &ModelSection,
     classes: Option<usize>,
 ) -> Result<ModelConfig, TrainError> {
-    let overrides = section.overrides(classes)?;
+    let mut overrides = section.overrides.clone();
+    overrides.num_classes = overrides.num_classes.or(classes);
     Ok(ModelConfig::by_name(&section.name)?.with(&overrides)?)
 }
 

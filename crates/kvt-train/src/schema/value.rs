@@ -88,7 +88,7 @@ pub(crate) fn words(schema: &Value) -> Vec<&str> {
     own.chain(alternatives(schema).flat_map(words)).collect()
 }
 
-/// The values of the section's `kind` that have a use for a key, if not all have.
+/// The values of the section's `kind` that have a key; empty where all have.
 pub(crate) fn kinds(schema: &Value) -> Vec<&str> {
     let kinds = schema.get("x-kinds").and_then(Value::as_array);
     let kinds = kinds.into_iter().flatten();

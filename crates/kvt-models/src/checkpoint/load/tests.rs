@@ -13,8 +13,8 @@ fn config(overrides: &ModelOverrides) -> ModelConfig {
     let small = ModelOverrides {
         img_size: Some(16),
         patch_size: Some(4),
-        embed_dim: vec![12],
-        depth: vec![2],
+        embed_dim: Some(12.into()),
+        depth: Some(2.into()),
         num_classes: Some(5),
         ..ModelOverrides::default()
     };

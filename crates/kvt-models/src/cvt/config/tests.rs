@@ -107,9 +107,9 @@ fn overrides_change_the_number_of_stages() {
         img_size: Some(32),
         patch_size: Some(3),
         patch_stride: Some(2),
-        embed_dim: vec![32, 64],
-        depth: vec![1, 2],
-        num_heads: vec![2],
+        embed_dim: Some(vec![32, 64].into()),
+        depth: Some(vec![1, 2].into()),
+        num_heads: Some(2.into()),
         mlp_ratio: Some(2.0),
         ..ModelOverrides::default()
     };
@@ -139,7 +139,7 @@ fn sizes_that_describe_no_model_are_refused() {
     );
     assert_eq!(
         refuse(ModelOverrides {
-            num_heads: vec![5],
+            num_heads: Some(5.into()),
             ..default()
         }),
         "in `stage0`: `embed_dim` 64 is not a multiple of `num_heads` 5: every head needs the same number of \
@@ -227,7 +227,7 @@ fn attention_knows_where_it_stands() {
 #[test]
 fn a_list_of_neighbors_does_not_fit_one_stage() {
     let mut config = named("cvt_13");
-    let list = PerStage::Each(vec![Neighbors::All; 3]);
+    let list = PerStage::from(vec![Neighbors::All; 3]);
     config.stages.attention[1] = AttentionConfig::Knn(KnnConfig {
         neighbors: list,
         ..KnnConfig::default()

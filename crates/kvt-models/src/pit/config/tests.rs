@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{AttentionConfig, Neighbors};
+use kvt_attention::{AttentionConfig, KnnConfig, Neighbors};
 
 use super::*;
 use crate::families::ModelConfig;
@@ -83,10 +83,13 @@ fn overrides_change_the_number_of_stages() {
         img_size: Some(33),
         patch_size: Some(4),
         patch_stride: Some(2),
-        embed_dim: vec![32, 64],
-        depth: vec![1, 2],
-        num_heads: vec![2],
-        attention: vec![AttentionConfig::dense(), AttentionConfig::dense()],
+        embed_dim: Some(vec![32, 64].into()),
+        depth: Some(vec![1, 2].into()),
+        num_heads: Some(2.into()),
+        attention: Some(AttentionConfig::Knn(KnnConfig {
+            neighbors: vec![Neighbors::All; 2].into(),
+            ..KnnConfig::default()
+        })),
         ..ModelOverrides::default()
     };
     let config = with("pit_ti_224", &overrides).unwrap();
@@ -127,7 +130,7 @@ fn sizes_that_describe_no_model_are_refused() {
     );
     assert_eq!(
         refuse(ModelOverrides {
-            embed_dim: vec![64, 96, 192],
+            embed_dim: Some(vec![64, 96, 192].into()),
             ..default()
         }),
         "`embed_dim` 96 is not a multiple of 64, that of the stage before: pooling makes the same \
@@ -135,7 +138,7 @@ fn sizes_that_describe_no_model_are_refused() {
     );
     assert_eq!(
         refuse(ModelOverrides {
-            num_heads: vec![2, 4, 7],
+            num_heads: Some(vec![2, 4, 7].into()),
             ..default()
         }),
         "in `transformers.2`: `embed_dim` 256 is not a multiple of `num_heads` 7: every head needs the same number of \
@@ -143,14 +146,14 @@ fn sizes_that_describe_no_model_are_refused() {
     );
     assert_eq!(
         refuse(ModelOverrides {
-            depth: vec![2, 0, 2],
+            depth: Some(vec![2, 0, 2].into()),
             ..default()
         }),
         "in `transformers.1`: `depth` is 0: expected at least 1"
     );
     assert!(
         refuse(ModelOverrides {
-            depth: vec![1, 1],
+            depth: Some(vec![1, 1].into()),
             ..default()
         })
         .starts_with(

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{AttentionConfig, DenseConfig, Neighbors};
+use kvt_attention::{AttentionConfig, DenseConfig, KnnConfig, Neighbors};
 
 use super::*;
 use crate::families::ModelConfig;
@@ -84,7 +84,7 @@ fn sizes_without_a_name_are_spelled_out() {
         "swin_tiny_patch2_window4_32"
     );
     let overrides = ModelOverrides {
-        num_heads: vec![2, 4, 8, 16],
+        num_heads: Some(vec![2, 4, 8, 16].into()),
         ..overrides
     };
     assert_eq!(
@@ -96,10 +96,10 @@ fn sizes_without_a_name_are_spelled_out() {
 #[test]
 fn the_number_of_stages_is_free() {
     let overrides = ModelOverrides {
-        depth: vec![2, 1, 3],
-        num_heads: vec![2],
-        embed_dim: vec![16],
-        attention: vec![AttentionConfig::knn(Neighbors::count(20).unwrap())],
+        depth: Some(vec![2, 1, 3].into()),
+        num_heads: Some(2.into()),
+        embed_dim: Some(16.into()),
+        attention: Some(AttentionConfig::knn(Neighbors::count(20).unwrap())),
         ..ModelOverrides::default()
     };
     let config = ModelConfig::from(tiny()).with(&overrides).unwrap();
@@ -188,7 +188,7 @@ fn overrides_that_do_not_fit_are_refused() {
     );
     assert_eq!(
         refuse(ModelOverrides {
-            embed_dim: vec![96, 192, 384, 768],
+            embed_dim: Some(vec![96, 192, 384, 768].into()),
             ..default()
         }),
         "`embed_dim` has 4 entries, but in Swin it doubles from stage to stage: give the number of \
@@ -196,14 +196,17 @@ fn overrides_that_do_not_fit_are_refused() {
     );
     assert!(
         refuse(ModelOverrides {
-            depth: vec![2, 2],
+            depth: Some(vec![2, 2].into()),
             ..default()
         })
         .contains("`num_heads` is needed, since `depth` asks for 2 stages and the model has 4: ")
     );
     assert!(
         refuse(ModelOverrides {
-            attention: vec![AttentionConfig::dense(); 2],
+            attention: Some(AttentionConfig::Knn(KnnConfig {
+                neighbors: vec![Neighbors::All; 2].into(),
+                ..KnnConfig::default()
+            })),
             ..default()
         })
         .contains("`neighbors` has 2 entries, but the model has 4 stages")

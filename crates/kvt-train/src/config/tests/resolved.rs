@@ -186,7 +186,7 @@ fn the_reference_shows_type_default_and_meaning() {
     | `workers` | `"auto"` or integer in [0, 1024] | `"auto"` | Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread. The result does not depend on it. |
     | `seed` | integer >= 0 | `0` | Seed of the images, independent of the run's seed. |
     | `depth` | integer >= 1 or non-empty list of them | the model's own | Number of transformer blocks: one number, or a list with one per stage of the model. |
-    | `kind` | `"dense"` or `"knn"` | `"dense"` | Dense attention, or k-NN attention, in which each query keeps only its k best keys. |
+    | `kind` | `"dense"` or `"knn"` | `"dense"` | The mechanism. `dense`: Scaled dot-product attention over all keys, `softmax(scale / temperature * q k^T + bias) v` ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation 1). `knn`: k-NN attention, `softmax(top_k(scale / temperature * q k^T + bias)) v` ([KVT, ECCV 2022](https://arxiv.org/abs/2106.00515), Algorithm 1). |
     | `neighbors` | integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them | `0.5` | How many keys a query keeps, or a list with one entry per stage of the model. Only with `kind = "knn"`. |
     | `betas` | list of 2 x float in [0, 1) | `[0.9, 0.999]` | Decay of the first and second moment. |
     | `kind` | `"cosine"` or `"constant"` | `"cosine"` | Shape of the learning rate after the warm-up. |

@@ -1,6 +1,6 @@
 //! What a plan is made of: defaults, presets, bases, overrides.
 
-use kvt_attention::{Implementation, Selection};
+use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors, Selection};
 
 use super::*;
 
@@ -161,17 +161,17 @@ fn overrides_come_last_and_words_need_no_quotes() {
     assert_eq!(plan.model.name, "deit_small_patch16_224");
     assert_eq!(plan.data.path, Path::new("/some/place with spaces"));
     assert_eq!(
-        plan.model.attention,
-        AttentionConfig {
-            kind: AttentionKind::Knn,
-            neighbors: Some(PerStage(vec![
-                NeighborCount::Count(7),
-                NeighborCount::Share(0.5)
-            ])),
-            selection: Some(Selection::DotProduct),
-            implementation: Some(Implementation::Auto),
+        plan.model.overrides.attention,
+        Some(AttentionConfig::Knn(KnnConfig {
+            neighbors: vec![
+                Neighbors::count(7).unwrap(),
+                Neighbors::fraction(0.5).unwrap()
+            ]
+            .into(),
+            selection: Selection::DotProduct,
+            implementation: Implementation::Auto,
             temperature: 1.0,
-        }
+        }))
     );
     assert_eq!(plan.train.epochs, 9);
     assert_eq!(plan.log.every_steps, 4);
@@ -217,7 +217,7 @@ fn only_the_model_can_be_asked_for() {
     let document = Document::from_text(Path::new("x.toml"), text, &[]).unwrap();
     assert!(document.plan().is_err());
     let plan = document.plan_without_data().unwrap();
-    assert_eq!(plan.model.depth, Some(PerStage(vec![2])));
+    assert_eq!(plan.model.overrides.depth, Some(2.into()));
 }
 
 #[test]

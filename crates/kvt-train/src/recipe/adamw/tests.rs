@@ -55,9 +55,9 @@ fn the_state_of_another_model_is_refused() {
     let overrides = ModelOverrides {
         img_size: Some(16),
         patch_size: Some(8),
-        embed_dim: vec![4],
-        depth: vec![1],
-        num_heads: vec![1],
+        embed_dim: Some(4.into()),
+        depth: Some(1.into()),
+        num_heads: Some(1.into()),
         num_classes: Some(2),
         ..ModelOverrides::default()
     };

@@ -18,9 +18,9 @@ fn cvt(device: &Device) -> Model {
     let overrides = ModelOverrides {
         img_size: Some(SIDE),
         patch_stride: Some(4),
-        embed_dim: vec![4, 8],
-        depth: vec![1, 1],
-        num_heads: vec![1, 2],
+        embed_dim: Some(vec![4, 8].into()),
+        depth: Some(vec![1, 1].into()),
+        num_heads: Some(vec![1, 2].into()),
         num_classes: Some(3),
         ..ModelOverrides::default()
     };
