@@ -88,7 +88,7 @@ impl Gradients {
                 .into_iter()
                 .map(|(id, gradient)| (id, change(gradient)))
                 .collect(),
-            factor: self.grad_scale,
+            grad_scale: self.grad_scale,
         }
     }
 
