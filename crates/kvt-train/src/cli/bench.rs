@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::Context;
-use clap::{Subcommand, ValueEnum, builder::RangedU64ValueParser};
-use kvt_attention::{Implementation, Neighbors, SoftmaxAttention};
+use clap::Subcommand;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
+use kvt_attention::{
+    AttentionConfig, DenseConfig, Implementation, MechanismConfig as _, Neighbors, SoftmaxAttention,
+};
 use serde::Serialize;
 
 use super::common::{ModelArgs, Overrides, bar};
@@ -82,26 +85,11 @@ struct StepArgs {
     /// Images of a step.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_536))]
     batch: usize,
-    /// Which attention; both take turns by default.
-    #[arg(long, value_delimiter = ',', default_value = "dense,knn")]
-    kind: Vec<Kind>,
+    /// Which attention; dense and k-NN take turns by default.
+    #[arg(long, value_delimiter = ',', default_value = "dense,knn", value_parser = PossibleValuesParser::new(AttentionConfig::KINDS))]
+    kind: Vec<String>,
     #[command(flatten)]
     common: Common,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Kind {
-    Dense,
-    Knn,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Dense => "dense",
-            Self::Knn => "knn",
-        }
-    }
 }
 
 /// What `--json` writes.
@@ -217,11 +205,11 @@ fn attention(args: &AttentionArgs) -> anyhow::Result<()> {
 fn step(args: &StepArgs) -> anyhow::Result<()> {
     let mut cases = Vec::new();
     for kind in &args.kind {
-        cases.push(args.case(*kind)?);
+        cases.push(args.case(kind)?);
     }
     let device = device::resolve(
         &args
-            .document(Kind::Dense)?
+            .document(DenseConfig::KIND)?
             .plan_without_data()?
             .train
             .device,
@@ -267,16 +255,15 @@ fn step(args: &StepArgs) -> anyhow::Result<()> {
 }
 
 impl StepArgs {
-    fn document(&self, kind: Kind) -> anyhow::Result<Document> {
+    fn document(&self, kind: &str) -> anyhow::Result<Document> {
         let mut overrides = self.overrides.all();
-        overrides.push(format!("model.attention.kind={}", kind.name()));
-        let half = ["model.attention.neighbors=0.5"];
-        self.model.document(&half, &overrides)
+        overrides.push(format!("model.attention.kind={kind}"));
+        self.model.document(&overrides)
     }
 
-    fn case(&self, kind: Kind) -> anyhow::Result<StepCase> {
+    fn case(&self, kind: &str) -> anyhow::Result<StepCase> {
         Ok(StepCase {
-            kind: kind.name().to_owned(),
+            kind: kind.to_owned(),
             config: model_config(&self.document(kind)?.plan_without_data()?.model, None)?,
             batch: self.batch,
         })

@@ -41,20 +41,13 @@ impl ModelArgs {
         (model.is_some() || config.is_some()).then_some(Self { model, config })
     }
 
-    /// The configuration, or one that only names the model. `defaults` come before what the command
-    /// line says, and only where there is no configuration file.
-    pub(super) fn document(
-        &self,
-        defaults: &[&str],
-        overrides: &[String],
-    ) -> anyhow::Result<Document> {
+    /// The configuration, or one that only names the model.
+    pub(super) fn document(&self, overrides: &[String]) -> anyhow::Result<Document> {
         match (&self.config, &self.model) {
             (Some(path), _) => Ok(Document::load(path, overrides)?),
             (None, Some(name)) => {
                 let text = format!("[model]\nname = {name:?}\n");
-                let mut all: Vec<String> = defaults.iter().map(ToString::to_string).collect();
-                all.extend_from_slice(overrides);
-                Ok(Document::from_text(Path::new("--model"), text, &all)?)
+                Ok(Document::from_text(Path::new("--model"), text, overrides)?)
             }
             (None, None) => bail!("neither `--model` nor `--config`"),
         }

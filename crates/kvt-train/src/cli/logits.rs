@@ -43,7 +43,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check_writable(&args.output)?;
     let weights = weights::read(&args.weights)?;
-    let document = args.model.document(&[], &args.overrides.all())?;
+    let document = args.model.document(&args.overrides.all())?;
     let plan = document.plan_without_data()?;
     let config = model_config(&plan.model, classes(&weights))?;
     let device = device::resolve(&plan.train.device)?;

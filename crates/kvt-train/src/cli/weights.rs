@@ -247,7 +247,7 @@ fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
 
 /// The model, with as many classes as the weights have where nothing else is said.
 fn build(model: &ModelArgs, set: &[String], weights: &StateDict) -> anyhow::Result<Model> {
-    let document = model.document(&[], set)?;
+    let document = model.document(set)?;
     let config = model_config(&document.plan_without_data()?.model, classes(weights))?;
     let device = device::resolve("cpu")?.device.inner();
     Ok(config.init(&device, Key::new(0))?)
