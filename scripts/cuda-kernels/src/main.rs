@@ -15,7 +15,7 @@ use adamw::kernel::{StepLaunch, adamw_kernel, sums_kernel};
 use attention::flash::gpu::backward_keys::flash_backward_keys_kernel;
 use attention::flash::gpu::backward_queries::flash_backward_queries_kernel;
 use attention::flash::gpu::forward::flash_forward_kernel;
-use attention::flash::gpu::plan::{Plan, Sizes, width};
+use attention::flash::gpu::plan::{FlashPlan, Sizes, width};
 use gpu::row_group::RowStrategy;
 use knn_softmax::kernel::{knn_softmax_backward_kernel, knn_softmax_kernel};
 use layer_norm::kernel::{
@@ -266,8 +266,8 @@ fn flash(
         value_dim: head_dim,
     };
     let (Some(forward), Some(backward)) = (
-        Plan::forward(hardware, sizes, select),
-        Plan::backward(hardware, sizes, select),
+        FlashPlan::forward(hardware, sizes, select),
+        FlashPlan::backward(hardware, sizes, select),
     ) else {
         return Err("no plan".into());
     };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::layers::{NodeValue, Tree, find, read};
-use super::problem::{ConfigError, Place, Problem};
+use super::problem::{ConfigError, Location, Problem};
 use super::reference::{Section, field, join, section as known_section, sections};
 use super::{Plan, rules};
 use crate::schema::{refusals, words};
@@ -88,7 +88,7 @@ impl Document {
     }
 
     /// The value of a dotted key and where it was last set, if anything sets it.
-    fn leaf(&self, key: &str) -> Option<(&toml::Value, Place)> {
+    fn leaf(&self, key: &str) -> Option<(&toml::Value, Location)> {
         let node = find(&self.root, key)?;
         match &node.value {
             NodeValue::Leaf(value) => Some((value, node.value_place())),
@@ -97,8 +97,8 @@ impl Document {
     }
 
     /// The file as a whole, for what nothing sets.
-    fn place(&self) -> Place {
-        Place::File(self.path.clone())
+    fn place(&self) -> Location {
+        Location::File(self.path.clone())
     }
 }
 
@@ -114,7 +114,7 @@ pub(super) struct Checks<'a> {
 
 impl Checks<'_> {
     /// Where a key was last set, if anything sets it.
-    pub(super) fn set_place(&self, key: &str) -> Option<Place> {
+    pub(super) fn set_place(&self, key: &str) -> Option<Location> {
         Some(self.document.leaf(key)?.1)
     }
 
@@ -191,7 +191,7 @@ impl Checks<'_> {
     }
 }
 
-fn unknown_section(path: &str, place: Place) -> Problem {
+fn unknown_section(path: &str, place: Location) -> Problem {
     let problem = Problem::new(place, format!("unknown section `[{path}]`"));
     let names = || sections().iter().map(|section| section.name.as_str());
     let last = path.rsplit('.').next().unwrap_or(path);
@@ -206,7 +206,7 @@ fn unknown_section(path: &str, place: Place) -> Problem {
     }
 }
 
-fn unknown_key(section: &str, key: &str, place: Place) -> Problem {
+fn unknown_key(section: &str, key: &str, place: Location) -> Problem {
     let whereabouts = |section: &str| match section {
         "" => "at the top level".to_owned(),
         section => format!("in `[{section}]`"),

@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::document::LARGEST_FILE;
-use super::problem::{ConfigError, Place, Problem};
+use super::problem::{ConfigError, Location, Problem};
 use super::reference::{join, section as known_section};
 use crate::text::read_text;
 
@@ -44,21 +44,21 @@ struct Source {
 
 impl Node {
     /// Where its key is.
-    pub(super) fn key_place(&self) -> Place {
+    pub(super) fn key_place(&self) -> Location {
         self.source.place(&self.key)
     }
 
     /// Where its value is.
-    pub(super) fn value_place(&self) -> Place {
+    pub(super) fn value_place(&self) -> Location {
         self.source.place(&self.span)
     }
 }
 
 impl Source {
-    fn place(&self, range: &Range<usize>) -> Place {
+    fn place(&self, range: &Range<usize>) -> Location {
         match &self.file {
-            Some(path) => Place::span(path, &self.text, range),
-            None => Place::Override(self.text.clone()),
+            Some(path) => Location::span(path, &self.text, range),
+            None => Location::Override(self.text.clone()),
         }
     }
 }

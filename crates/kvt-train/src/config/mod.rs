@@ -23,7 +23,7 @@ pub use diff::{Difference, Effect, diff};
 pub use document::Document;
 pub use model::ModelSection;
 pub use plan::{Plan, resolved_toml};
-pub use problem::{ConfigError, Place, Problem};
+pub use problem::{ConfigError, Location, Problem};
 pub use reference::{reference, schema};
 pub use warnings::warnings;
 

@@ -39,7 +39,7 @@ fn render(problems: &[Problem]) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where the mistake stands.
-    pub place: Place,
+    pub place: Location,
     /// What is wrong.
     pub message: String,
     /// Ways out.
@@ -47,7 +47,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn new(place: Place, message: impl Into<String>) -> Self {
+    pub(super) fn new(place: Location, message: impl Into<String>) -> Self {
         Self {
             place,
             message: message.into(),
@@ -63,7 +63,7 @@ impl Problem {
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Location {
     /// A file as a whole: for what it lacks.
     File(PathBuf),
     /// A span of a file.
@@ -83,7 +83,7 @@ pub enum Place {
     Override(String),
 }
 
-impl Place {
+impl Location {
     /// The place of a byte range of a file's text; a range over several lines ends with its first one.
     pub(super) fn span(path: &Path, text: &str, range: &Range<usize>) -> Self {
         let start = text.floor_char_boundary(range.start);
@@ -107,7 +107,7 @@ impl Place {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Span {
+            Location::Span {
                 path,
                 line,
                 column,
@@ -122,8 +122,8 @@ impl fmt::Display for Problem {
                 writeln!(f, "{number} | {text}")?;
                 write!(f, "{gutter}| {indent}{}", "^".repeat(*width))?;
             }
-            Place::File(path) => write!(f, "{}: {}", path.display(), self.message)?,
-            Place::Override(argument) => write!(f, "--set {argument}: {}", self.message)?,
+            Location::File(path) => write!(f, "{}: {}", path.display(), self.message)?,
+            Location::Override(argument) => write!(f, "--set {argument}: {}", self.message)?,
         }
         for help in &self.help {
             write!(f, "\n  help: {help}")?;

@@ -91,7 +91,7 @@ fn places_count_characters_not_bytes() {
     let ConfigError::Invalid(problems) = error else {
         unreachable!()
     };
-    let Place::Span { line, column, .. } = problems[0].place else {
+    let Location::Span { line, column, .. } = problems[0].place else {
         unreachable!()
     };
     assert_eq!((line, column), (1, 21));

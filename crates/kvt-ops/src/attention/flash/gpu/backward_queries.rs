@@ -3,7 +3,7 @@
 
 use cubecl::prelude::*;
 
-use super::plan::Plan;
+use super::plan::FlashPlan;
 use super::row::{probability, saved_words, word_of};
 use super::tile::{Block, Lane, accumulate, clear, load, merge, products};
 use crate::gpu::row_group::RowGroup;
@@ -25,7 +25,7 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
     queries: u32,
     keys: u32,
     scale: f32,
-    #[comptime] plan: Plan,
+    #[comptime] plan: FlashPlan,
     #[define(F)] _dtype: ElemType,
 ) {
     let queries = queries as usize;

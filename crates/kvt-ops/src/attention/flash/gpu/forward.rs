@@ -3,7 +3,7 @@
 
 use cubecl::prelude::*;
 
-use super::plan::Plan;
+use super::plan::FlashPlan;
 use super::row::saved_words;
 use super::tile::{Block, Lane, accumulate, clear, load, merge, products};
 use crate::gpu::order_key::{INFINITY, NEGATIVE_INFINITY, key_value, ordered_key, survivor_exp};
@@ -23,7 +23,7 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     keys: u32,
     kept: u32,
     scale: f32,
-    #[comptime] plan: Plan,
+    #[comptime] plan: FlashPlan,
     #[define(F)] _dtype: ElemType,
 ) {
     let queries = queries as usize;

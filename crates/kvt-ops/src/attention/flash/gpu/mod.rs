@@ -8,7 +8,7 @@ use cubecl::prelude::*;
 use backward_keys::flash_backward_keys_kernel;
 use backward_queries::flash_backward_queries_kernel;
 use forward::flash_forward_kernel;
-use plan::{Plan, Sizes, width};
+use plan::{FlashPlan, Sizes, width};
 
 use super::FlashAttentionOps;
 use crate::attention::{AttentionSettings, composed};
@@ -61,8 +61,8 @@ type Three = [CubeTensor; 3];
 struct Flash {
     heads: usize,
     sizes: Sizes,
-    forward: Plan,
-    backward: Plan,
+    forward: FlashPlan,
+    backward: FlashPlan,
 }
 
 impl Flash {
@@ -89,8 +89,8 @@ impl Flash {
         let flash = Self {
             heads: batch * heads,
             sizes,
-            forward: Plan::forward(hardware, sizes, select)?,
-            backward: Plan::backward(hardware, sizes, select)?,
+            forward: FlashPlan::forward(hardware, sizes, select)?,
+            backward: FlashPlan::backward(hardware, sizes, select)?,
         };
         // The number of cubes must fit a u32.
         u32::try_from(flash.heads * queries.max(keys)).ok()?;
@@ -98,7 +98,7 @@ impl Flash {
     }
 
     /// The cubes for so many rows per head.
-    fn cubes(&self, rows: usize, plan: Plan, client: &Client) -> (CubeCount, CubeDim) {
+    fn cubes(&self, rows: usize, plan: FlashPlan, client: &Client) -> (CubeCount, CubeDim) {
         let cubes = (self.heads * rows.div_ceil(plan.rows)) as u32;
         // One dimension may be limited to 65,535 cubes. Surplus cubes end at the first check.
         let x = cubes.min(client.properties().hardware.max_cube_count.0);

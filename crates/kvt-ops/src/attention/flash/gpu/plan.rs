@@ -29,7 +29,7 @@ pub(super) struct Sizes {
 
 /// The work of a cube.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Plan {
+pub(super) struct FlashPlan {
     /// Units of a cube, a power of two.
     pub units: usize,
     /// Rows of a cube, a power of two: queries, or keys in the kernel for the gradients of keys.
@@ -44,7 +44,7 @@ pub(super) struct Plan {
     pub select: bool,
 }
 
-impl Plan {
+impl FlashPlan {
     /// For the forward pass, which holds whole rows of scores, since the selection reads them many times.
     /// `None` if the device cannot.
     pub(super) fn forward(
@@ -123,8 +123,8 @@ impl Plan {
     }
 
     /// The layout of `kinds` kinds of weights, after `first` others.
-    pub(super) fn layout(self, first: usize, kinds: usize) -> Layout {
-        Layout {
+    pub(super) fn layout(self, first: usize, kinds: usize) -> TileLayout {
+        TileLayout {
             stride: self.capacity,
             apart: self.units,
             first,
@@ -147,7 +147,7 @@ impl Plan {
 
 /// Weights in shared memory; the weights of one row and kind are adjacent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Layout {
+pub(super) struct TileLayout {
     /// Distance of the rows, in numbers.
     pub stride: usize,
     /// Distance of the kinds, in numbers.
@@ -223,7 +223,8 @@ mod tests {
     /// with its query and the rest.
     #[test]
     fn rows_are_as_many_as_fit() {
-        let forward = |shared, keys| Plan::forward(&hardware(shared, 1024), sizes(keys, 64), true);
+        let forward =
+            |shared, keys| FlashPlan::forward(&hardware(shared, 1024), sizes(keys, 64), true);
         assert_eq!(forward(32 << 10, 197).unwrap().rows, 16);
         assert_eq!(forward(16 << 10, 197).unwrap().rows, 8);
         assert_eq!(forward(32 << 10, 3136).unwrap().rows, 2);
@@ -233,7 +234,7 @@ mod tests {
         assert_eq!(forward(227 << 10, 3136).unwrap().rows, 2);
         assert_eq!(forward(227 << 10, 16_384).unwrap().rows, 2);
         // The backward pass does not hold rows.
-        let backward = Plan::backward(&hardware(32 << 10, 1024), sizes(1 << 20, 64), true);
+        let backward = FlashPlan::backward(&hardware(32 << 10, 1024), sizes(1 << 20, 64), true);
         assert_eq!(backward.unwrap().rows, 8);
     }
 
@@ -241,7 +242,8 @@ mod tests {
     #[test]
     fn the_rows_of_a_plane_lie_in_different_banks() {
         for keys in [1, 31, 32, 196, 197, 256, 784, 3136] {
-            let plan = Plan::forward(&hardware(48 << 10, 1024), sizes(keys, 64), true).unwrap();
+            let plan =
+                FlashPlan::forward(&hardware(48 << 10, 1024), sizes(keys, 64), true).unwrap();
             assert!((keys..keys + 32).contains(&plan.capacity));
             let group = plan.group_size();
             let bank = |unit: usize| (unit / group * plan.capacity + unit % group) % 32;
@@ -254,7 +256,7 @@ mod tests {
     fn every_sum_has_one_unit_for_each_of_its_slices() {
         for (units, dim) in [(128, 64), (128, 33), (128, 127), (64, 48), (256, 6), (2, 1)] {
             for shared in [4 << 10, 16 << 10, 64 << 10] {
-                let Some(plan) = Plan::forward(&hardware(shared, units), sizes(50, dim), true)
+                let Some(plan) = FlashPlan::forward(&hardware(shared, units), sizes(50, dim), true)
                 else {
                     continue;
                 };
@@ -271,12 +273,12 @@ mod tests {
     #[test]
     fn vectors_longer_than_a_cube_are_refused() {
         assert_eq!(
-            Plan::forward(&hardware(64 << 10, 64), sizes(9, 65), false),
+            FlashPlan::forward(&hardware(64 << 10, 64), sizes(9, 65), false),
             None
         );
-        assert!(Plan::forward(&hardware(64 << 10, 64), sizes(9, 256), false).is_some());
+        assert!(FlashPlan::forward(&hardware(64 << 10, 64), sizes(9, 256), false).is_some());
         assert_eq!(
-            Plan::forward(&hardware(64 << 10, 1), sizes(9, 1), false),
+            FlashPlan::forward(&hardware(64 << 10, 1), sizes(9, 1), false),
             None
         );
     }

@@ -2,7 +2,7 @@
 
 use cubecl::prelude::*;
 
-use super::plan::{Layout, Spread};
+use super::plan::{Spread, TileLayout};
 
 /// The rows of a cube.
 #[derive(CubeType, Clone, Copy)]
@@ -124,7 +124,7 @@ pub(super) fn accumulate<F: Float, N: Size>(
     weights: &Shared<[f32]>,
     sums: &mut Array<Vector<f32, N>>,
     lane: &Lane,
-    #[comptime] layout: Layout,
+    #[comptime] layout: TileLayout,
     #[comptime] spread: Spread,
 ) {
     if lane.busy {
