@@ -10,6 +10,47 @@
 use burn::backend::Dispatch;
 use burn::tensor::Tensor;
 
+/// Gives the attention of a backend its backward pass, from four methods of its trait: attention, its
+/// backward pass, and both for packed tokens.
+macro_rules! record_backward {
+    ($ops:ident {
+        $attention:ident, $backward:ident, $packed:ident, $packed_backward:ident $(,)?
+    }) => {
+        impl<B: $ops, C: CheckpointStrategy> $ops for Autodiff<B, C> {
+            fn $attention(
+                q: FloatTensor<Self>,
+                k: FloatTensor<Self>,
+                v: FloatTensor<Self>,
+                settings: AttentionSettings,
+            ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+                let (nodes, [q, k, v]) = split([q, k, v]);
+                let (out, saved) = B::$attention(q.clone(), k.clone(), v.clone(), settings);
+                let state = ([q, k, v, saved.clone()], settings);
+                let out = record::<B, C, _, _>(nodes, out, state, |(inputs, settings), grad| {
+                    let [q, k, v, saved] = inputs;
+                    B::$backward(q, k, v, saved, grad, settings).into()
+                });
+                (out, Self::from_inner(saved))
+            }
+
+            fn $packed(
+                qkv: FloatTensor<Self>,
+                heads: usize,
+                settings: AttentionSettings,
+            ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+                let (node, [qkv]) = split([qkv]);
+                let (out, saved) = B::$packed(qkv.clone(), heads, settings);
+                let state = (qkv, saved.clone(), heads, settings);
+                let out = record::<B, C, _, _>(node, out, state, |state, grad| {
+                    let (qkv, saved, heads, settings) = state;
+                    [B::$packed_backward(qkv, saved, grad, heads, settings)]
+                });
+                (out, Self::from_inner(saved))
+            }
+        }
+    };
+}
+
 mod composed;
 mod flash;
 mod fused;

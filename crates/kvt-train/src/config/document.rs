@@ -2,15 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::layers::{NodeValue, Tree, find, read};
+use super::layers::{LARGEST_FILE, NodeValue, Tree, find, read};
 use super::problem::{ConfigError, Location, Problem};
 use super::reference::{Section, field, join, section as known_section, sections};
 use super::{Plan, rules};
 use crate::schema::{refusals, words};
 use crate::text::read_text;
-
-/// Bytes of a file: far more than all keys together take.
-pub(super) const LARGEST_FILE: u64 = 1 << 20;
 
 /// Configuration files and overrides, merged; [`plan`](Document::plan) checks them and makes them complete.
 #[derive(Debug)]

@@ -9,11 +9,12 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::document::LARGEST_FILE;
 use super::problem::{ConfigError, Location, Problem};
 use super::reference::{join, section as known_section};
 use crate::text::read_text;
 
+/// Bytes of a file: far more than all keys together take.
+pub(super) const LARGEST_FILE: u64 = 1 << 20;
 /// Parts of a key: more than any key has, and few enough to walk through by recursion.
 const DEEPEST_KEY: usize = 16;
 

@@ -91,35 +91,9 @@ impl FlashAttentionOps for Flex {
     }
 }
 
-impl<B: FlashAttentionOps, C: CheckpointStrategy> FlashAttentionOps for Autodiff<B, C> {
-    fn flash_attention(
-        q: FloatTensor<Self>,
-        k: FloatTensor<Self>,
-        v: FloatTensor<Self>,
-        settings: AttentionSettings,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let (nodes, [q, k, v]) = split([q, k, v]);
-        let (out, saved) = B::flash_attention(q.clone(), k.clone(), v.clone(), settings);
-        let state = ([q, k, v, saved.clone()], settings);
-        let out = record::<B, C, _, _>(nodes, out, state, |([q, k, v, saved], settings), grad| {
-            B::flash_attention_backward(q, k, v, saved, grad, settings).into()
-        });
-        (out, Self::from_inner(saved))
-    }
-
-    fn flash_self_attention(
-        qkv: FloatTensor<Self>,
-        heads: usize,
-        settings: AttentionSettings,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let (node, [qkv]) = split([qkv]);
-        let (out, saved) = B::flash_self_attention(qkv.clone(), heads, settings);
-        let state = (qkv, saved.clone(), heads, settings);
-        let out = record::<B, C, _, _>(node, out, state, |(qkv, saved, heads, settings), grad| {
-            [B::flash_self_attention_backward(
-                qkv, saved, grad, heads, settings,
-            )]
-        });
-        (out, Self::from_inner(saved))
-    }
-}
+record_backward!(FlashAttentionOps {
+    flash_attention,
+    flash_attention_backward,
+    flash_self_attention,
+    flash_self_attention_backward,
+});

@@ -71,35 +71,9 @@ pub(crate) trait FusedAttentionOps: KnnSoftmaxOps {
 #[cfg(feature = "cube")]
 impl FusedAttentionOps for burn_cubecl::CubeBackend {}
 
-impl<B: FusedAttentionOps, C: CheckpointStrategy> FusedAttentionOps for Autodiff<B, C> {
-    fn fused_attention(
-        q: FloatTensor<Self>,
-        k: FloatTensor<Self>,
-        v: FloatTensor<Self>,
-        settings: AttentionSettings,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let (nodes, [q, k, v]) = split([q, k, v]);
-        let (out, saved) = B::fused_attention(q.clone(), k.clone(), v.clone(), settings);
-        let state = ([q, k, v, saved.clone()], settings);
-        let out = record::<B, C, _, _>(nodes, out, state, |([q, k, v, saved], settings), grad| {
-            B::fused_attention_backward(q, k, v, saved, grad, settings).into()
-        });
-        (out, Self::from_inner(saved))
-    }
-
-    fn fused_self_attention(
-        qkv: FloatTensor<Self>,
-        heads: usize,
-        settings: AttentionSettings,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let (node, [qkv]) = split([qkv]);
-        let (out, saved) = B::fused_self_attention(qkv.clone(), heads, settings);
-        let state = (qkv, saved.clone(), heads, settings);
-        let out = record::<B, C, _, _>(node, out, state, |(qkv, saved, heads, settings), grad| {
-            [B::fused_self_attention_backward(
-                qkv, saved, grad, heads, settings,
-            )]
-        });
-        (out, Self::from_inner(saved))
-    }
-}
+record_backward!(FusedAttentionOps {
+    fused_attention,
+    fused_attention_backward,
+    fused_self_attention,
+    fused_self_attention_backward,
+});

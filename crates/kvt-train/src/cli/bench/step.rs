@@ -1,0 +1,97 @@
+//! `kvt bench step`
+
+use anyhow::Context;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
+use kvt_attention::{AttentionConfig, DenseConfig, MechanismConfig as _};
+
+use super::{Common, mebibytes, print_peak, spread};
+use crate::bench::{self, StepCase};
+use crate::cli::common::{ModelArgs, Overrides};
+use crate::cli::table::table;
+use crate::config::Document;
+use crate::device;
+use crate::engine::model_config;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct StepArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Images of a step.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_536))]
+    batch: usize,
+    /// Which attention; dense and k-NN take turns by default.
+    #[arg(long, value_delimiter = ',', default_value = "dense,knn", value_parser = PossibleValuesParser::new(AttentionConfig::KINDS))]
+    kind: Vec<String>,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+pub(super) fn run(args: &StepArgs) -> anyhow::Result<()> {
+    let mut cases = Vec::new();
+    for kind in &args.kind {
+        cases.push(args.case(kind)?);
+    }
+    let device = device::resolve(
+        &args
+            .document(DenseConfig::KIND)?
+            .plan_without_data()?
+            .train
+            .device,
+    )?;
+    if let Some(number) = args.common.peak_of {
+        let case = cases.get(number).context("no such case")?;
+        return print_peak(case.peak_bytes(&device.device)?);
+    }
+    let peaks = args.common.peaks(cases.len());
+    let mut records = args
+        .common
+        .timed(|rounds, progress| bench::step(&cases, &device.device, rounds, progress))?;
+    for (record, peak) in records.iter_mut().zip(peaks) {
+        record.peak_bytes = peak;
+    }
+    let rows = records.iter().map(|r| {
+        let k: Vec<String> = r.k.iter().map(usize::to_string).collect();
+        vec![
+            r.kind.clone(),
+            k.join("/"),
+            spread(&r.forward),
+            spread(&r.step),
+            format!("{:.1}", r.images_per_second),
+            format!("{:.0}", r.gflops),
+            format!("{:.1}", r.gbps),
+            mebibytes(r.peak_bytes),
+        ]
+    });
+    let name = records.first().map_or("", |r| r.model.as_str());
+    let title = format!("step of {name}, batch {}", args.batch);
+    let header = [
+        "kind",
+        "k",
+        "forward ms",
+        "step ms",
+        "images/s",
+        "GFLOP/s",
+        "GB/s",
+        "peak MiB",
+    ];
+    args.common
+        .finish(&title, &device, &table(&header, rows), &records)
+}
+
+impl StepArgs {
+    fn document(&self, kind: &str) -> anyhow::Result<Document> {
+        let mut overrides = self.overrides.all();
+        overrides.push(format!("model.attention.kind={kind}"));
+        self.model.document(&overrides)
+    }
+
+    fn case(&self, kind: &str) -> anyhow::Result<StepCase> {
+        Ok(StepCase {
+            kind: kind.to_owned(),
+            config: model_config(&self.document(kind)?.plan_without_data()?.model, None)?,
+            batch: self.batch,
+        })
+    }
+}
