@@ -323,5 +323,4 @@ fn is_vacant(dir: &Path) -> Result<bool, DataError> {
 }
 
 #[cfg(test)]
-#[path = "folder_tests.rs"]
 mod tests;

@@ -243,5 +243,4 @@ fn direction(rng: &mut ChaCha8Rng) -> (f32, f32) {
 }
 
 #[cfg(test)]
-#[path = "scene_tests.rs"]
 mod tests;

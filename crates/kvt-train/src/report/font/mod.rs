@@ -6,8 +6,8 @@ use plotters::style::{FontStyle, register_font};
 
 /// In SVG the name is all there is of the font: this one is never missing.
 pub(super) const FONT: &str = "sans-serif";
-const REGULAR: &[u8] = include_bytes!("font/DejaVuSans.ttf");
-const BOLD: &[u8] = include_bytes!("font/DejaVuSans-Bold.ttf");
+const REGULAR: &[u8] = include_bytes!("DejaVuSans.ttf");
+const BOLD: &[u8] = include_bytes!("DejaVuSans-Bold.ttf");
 
 /// Makes the font known to the drawing library, once.
 pub(super) fn register_fonts() -> Result<(), String> {

@@ -174,5 +174,4 @@ impl<T: Send + 'static> Iterator for Loader<T> {
 }
 
 #[cfg(test)]
-#[path = "loader_tests.rs"]
 mod tests;

@@ -219,5 +219,4 @@ fn padded_crop(image: &RgbImage, padding: u32, left: u32, top: u32) -> RgbImage 
 }
 
 #[cfg(test)]
-#[path = "transform_tests.rs"]
 mod tests;

@@ -224,5 +224,4 @@ fn webp_is_whole(bytes: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[path = "decode_tests.rs"]
 mod tests;

@@ -207,5 +207,4 @@ fn look(path: &Path, limits: ImageLimits) -> Result<Seen, String> {
 }
 
 #[cfg(test)]
-#[path = "check_tests.rs"]
 mod tests;

@@ -127,5 +127,4 @@ impl Part {
 }
 
 #[cfg(test)]
-#[path = "resize_tests.rs"]
 mod tests;
