@@ -82,6 +82,20 @@ pub enum AttentionError {
         /// Attention heads.
         num_heads: usize,
     },
+    /// A number of tokens that is not made of the prefix and the map.
+    #[error(
+        "`tokens` is {tokens}, but `prefix` {prefix} and `grid` {grid:?} ask for {expected}: leave `tokens` out, or make them agree"
+    )]
+    Tokens {
+        /// Tokens of a sequence, as given.
+        tokens: usize,
+        /// Tokens before the map.
+        prefix: usize,
+        /// Rows and columns of the map, if there is one.
+        grid: Option<[usize; 2]>,
+        /// The tokens of both; without a map the fewest possible.
+        expected: usize,
+    },
 }
 
 impl AttentionError {

@@ -28,7 +28,8 @@ pub struct MultiHeadAttentionConfig {
     /// Whether queries, keys and values have a bias.
     #[config(default = true)]
     pub qkv_bias: bool,
-    /// Tokens of a sequence. Mechanisms with a weight for every token need their number.
+    /// Tokens of a sequence, prefix and map together. Mechanisms with a weight for every token need their number; with a
+    /// `grid` it follows from it.
     pub tokens: Option<usize>,
     /// Tokens before the map, such as a class token, for mechanisms that look at positions.
     #[config(default = 0)]
@@ -41,8 +42,8 @@ impl MultiHeadAttentionConfig {
     /// Builds the module with Burn's initialisers.
     ///
     /// # Errors
-    /// If channels do not divide among the heads, the dropout is not in [0, 1), or the mechanism does
-    /// not fit.
+    /// If channels do not divide among the heads, the dropout is not in [0, 1), tokens, prefix and grid
+    /// contradict each other, or the mechanism does not fit.
     pub fn init(&self, device: &Device) -> Result<MultiHeadAttention, AttentionError> {
         self.init_with(&BurnInit::new(device))
     }
@@ -63,7 +64,7 @@ impl MultiHeadAttentionConfig {
             prefix: self.prefix,
             grid: self.grid,
             dropout: self.dropout,
-            ..Place::new(self.tokens.unwrap_or(0), d_model, num_heads)
+            ..Place::new(self.count()?, d_model, num_heads)
         };
         self.attention.validate_at(&place)?;
         Ok(MultiHeadAttention::new(
@@ -72,6 +73,29 @@ impl MultiHeadAttentionConfig {
             place,
             self.qkv_bias,
         ))
+    }
+
+    /// Tokens of a sequence; 0 where nothing is said.
+    fn count(&self) -> Result<usize, AttentionError> {
+        let Self {
+            tokens,
+            prefix,
+            grid,
+            ..
+        } = *self;
+        let expected =
+            prefix.saturating_add(grid.map_or(0, |[rows, columns]| rows.saturating_mul(columns)));
+        match tokens {
+            None if grid.is_none() => Ok(0),
+            None => Ok(expected),
+            Some(tokens) if tokens == expected || (grid.is_none() && tokens > prefix) => Ok(tokens),
+            Some(tokens) => Err(AttentionError::Tokens {
+                tokens,
+                prefix,
+                grid,
+                expected,
+            }),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kvt_train::config::{Document, diff, resolved_toml};
-use kvt_train::engine::model_config;
+use kvt_train::task::model_config;
 use proptest::prelude::any;
 
 use crate::corpus::corpus;

@@ -407,6 +407,22 @@ fn a_module_that_cannot_be_made_is_refused() {
         let message = refuse(MultiHeadAttentionConfig::new(8, 2).with_dropout(dropout));
         assert!(message.contains("[0, 1)"), "{message}");
     }
+    let sized = |tokens, grid| {
+        MultiHeadAttentionConfig::new(8, 2)
+            .with_tokens(Some(tokens))
+            .with_prefix(1)
+            .with_grid(grid)
+    };
+    for (tokens, grid, expected) in [(8, Some([2, 3]), 7), (6, Some([2, 3]), 7), (0, None, 1)] {
+        let message = refuse(sized(tokens, grid));
+        assert!(
+            message.contains(&format!("ask for {expected}:")),
+            "{message}"
+        );
+    }
+    for (tokens, grid) in [(7, Some([2, 3])), (9, None)] {
+        assert!(sized(tokens, grid).init(&Device::flex()).is_ok());
+    }
     let cold = AttentionConfig::Dense(DenseConfig { temperature: 0.0 });
     let message = refuse(MultiHeadAttentionConfig::new(8, 2).with_attention(cold));
     assert!(message.contains("`temperature`"), "{message}");

@@ -11,7 +11,8 @@ use super::{interrupt, output, progress};
 use crate::engine::{End, Session, Start, load_plan};
 use crate::fs::{remove_leftovers, write_atomic};
 use crate::report::{Comparison, Curve, read_curve, save_plots};
-use crate::run::RunDir;
+use crate::run::{Metric, RunDir};
+use crate::task::{Classify, Task};
 
 /// `kvt compare CONFIG|RUN... [--seeds N]`
 ///
@@ -30,6 +31,9 @@ pub(super) struct Args {
     /// Where the table and the plots go.
     #[arg(long, value_name = "DIR", default_value = "runs/compare")]
     output: PathBuf,
+    /// What is compared.
+    #[arg(long, value_name = "NAME", default_value = Classify::BEST.name, value_parser = metric)]
+    metric: Metric,
     /// Title of the plots.
     #[arg(long, default_value = "Dense and k-NN attention")]
     title: String,
@@ -61,7 +65,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if curves.iter().all(|curve| curve.epochs.is_empty()) {
         bail!("none of the runs has finished an epoch: there is nothing to compare");
     }
-    let comparison = Comparison::new(&curves);
+    let comparison = Comparison::new(&curves, args.metric);
     save(&comparison, &curves, args)?;
     let width = comfy_table::Table::new().width();
     output::print(&comparison.to_text(width))?;
@@ -70,6 +74,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         args.output.display()
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// The metric of a name.
+fn metric(name: &str) -> Result<Metric, String> {
+    let known = || Classify::METRICS.iter();
+    known()
+        .find(|metric| metric.name == name)
+        .copied()
+        .ok_or_else(|| {
+            let names: Vec<&str> = known().map(|metric| metric.name).collect();
+            format!("expected one of {}", names.join(", "))
+        })
 }
 
 /// Finds what is wrong with any input before the first is trained for hours.
@@ -110,7 +126,7 @@ fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve
         Ok(_) => Start::RESUME,
         Err(_) => Start::New,
     };
-    let session = Session::prepare(plan, start, &mut generating())
+    let session = Session::<Classify>::prepare(plan, start, &mut generating())
         .with_context(|| format!("`{}`", config.display()))?;
     output::status(&progress::describe(&session));
     let mut listener = progress::listener(session.workload());
@@ -165,6 +181,6 @@ fn save(comparison: &Comparison, curves: &[Curve], args: &Args) -> anyhow::Resul
             file.write_all(text.as_bytes())
         })?;
     }
-    save_plots(curves, &args.title, &args.output)?;
+    save_plots(curves, args.metric, &args.title, &args.output)?;
     Ok(())
 }

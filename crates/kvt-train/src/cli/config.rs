@@ -7,7 +7,7 @@ use clap::Subcommand;
 use super::common::ConfigArgs;
 use super::output;
 use crate::config::{reference, resolved_toml, schema, warnings};
-use crate::engine::model_config;
+use crate::task::model_config;
 
 /// `kvt config print|check|schema|reference`
 #[derive(Debug, clap::Args)]

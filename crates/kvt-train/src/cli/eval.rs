@@ -12,8 +12,7 @@ use super::common::{Overrides, bar, generating};
 use super::output;
 use super::trained::{Trained, open_folder};
 use crate::data::{ensure_data, eval_batches, eval_transform};
-use crate::engine::check_classes;
-use crate::task::evaluate;
+use crate::task::{check_classes, evaluate};
 
 /// `kvt eval --run RUN`, or `kvt eval --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]

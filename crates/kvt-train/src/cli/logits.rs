@@ -13,8 +13,8 @@ use kvt_ops::{Key, Phase};
 use super::common::{ModelArgs, Overrides, classes};
 use super::output;
 use crate::device;
-use crate::engine::model_config;
 use crate::fs::check_writable;
+use crate::task::model_config;
 
 /// Images of one forward pass.
 const BATCH: usize = 16;

@@ -9,7 +9,7 @@ use kvt_models::{ModelConfig, Summary};
 use super::output;
 use super::table::{grouped, human, table};
 use crate::config::Document;
-use crate::engine::model_config;
+use crate::task::model_config;
 
 /// `kvt models list` and `kvt models show NAME`
 #[derive(Debug, clap::Args)]

@@ -7,13 +7,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::output;
 use super::table::grouped;
 use crate::engine::{Session, Workload};
-use crate::run::{Event, Listener, Metrics, RunError, StepRecord, Topic};
+use crate::run::{Event, Listener, Metric, Metrics, RunError, StepRecord, Topic};
+use crate::task::Task;
 
 /// How often a run that nobody watches says where it is.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// One line about what is going to be trained, and on what.
-pub(super) fn describe(session: &Session) -> String {
+pub(super) fn describe<T: Task>(session: &Session<T>) -> String {
     let config = session.model_config();
     let summary = config.summary();
     let kept: Vec<String> = summary
@@ -48,7 +49,10 @@ pub(super) fn listener(workload: Workload) -> Box<dyn Listener> {
 }
 
 /// A bar, with evaluations and warnings printed above it.
-struct Bar(ProgressBar);
+struct Bar {
+    bar: ProgressBar,
+    metrics: &'static [Metric],
+}
 
 impl Bar {
     fn new(workload: Workload) -> Self {
@@ -60,21 +64,24 @@ impl Bar {
         }
         bar.set_position(workload.done);
         bar.reset_eta();
-        Self(bar)
+        Self {
+            bar,
+            metrics: workload.metrics,
+        }
     }
 }
 
 impl Listener for Bar {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        if let Some(line) = line(event) {
-            self.0.suspend(|| output::status(&line));
+        if let Some(line) = line(event, self.metrics) {
+            self.bar.suspend(|| output::status(&line));
         }
         Ok(())
     }
 
     fn progress(&mut self, update: &StepRecord) {
-        self.0.set_position(update.step);
-        self.0.set_message(format!(
+        self.bar.set_position(update.step);
+        self.bar.set_message(format!(
             "epoch {}  loss {:.3}  {:.0} images/s",
             update.epoch + 1,
             update.loss,
@@ -85,7 +92,7 @@ impl Listener for Bar {
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 
@@ -97,7 +104,7 @@ struct Lines {
 
 impl Listener for Lines {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        if let Some(line) = line(event) {
+        if let Some(line) = line(event, self.workload.metrics) {
             output::status(&line);
         }
         Ok(())
@@ -126,23 +133,25 @@ impl Listener for Lines {
 }
 
 /// Metrics in one line.
-fn measured(metrics: &Metrics) -> String {
-    let texts = metrics.iter().map(|(name, value)| match name {
-        Metrics::TOP1 => format!("top-1 {value:.2} %"),
-        Metrics::TOP5 => format!("top-5 {value:.2} %"),
-        _ => format!("{name} {value:.4}"),
-    });
+fn measured(metrics: &Metrics, known: &[Metric]) -> String {
+    let texts =
+        metrics.iter().map(
+            |(name, value)| match known.iter().find(|metric| metric.name == name) {
+                Some(metric) if metric.percent => format!("{} {value:.2} %", metric.title),
+                _ => format!("{name} {value:.4}"),
+            },
+        );
     texts.collect::<Vec<_>>().join("  ")
 }
 
-fn line(event: &Event) -> Option<String> {
+fn line(event: &Event, known: &[Metric]) -> Option<String> {
     match event {
         Event::Step(_) => None,
         Event::Eval(eval) => Some(format!(
             "epoch {}  {} {}  ({} images)",
             eval.epoch + 1,
             eval.split,
-            measured(&eval.metrics),
+            measured(&eval.metrics, known),
             eval.images
         )),
         Event::Epoch(epoch) => Some(format!(

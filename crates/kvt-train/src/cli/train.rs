@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use super::common::{ConfigArgs, generating};
 use super::{interrupt, output, progress};
-use crate::engine::{End, Session, Start};
+use crate::engine::{End, Session, Start, Workload};
 use crate::run::{Listener, Which};
+use crate::task::Classify;
 
 /// `kvt train CONFIG [--set KEY=VALUE]... [--resume | --resume-from CHECKPOINT]`
 #[derive(Debug, clap::Args)]
@@ -38,12 +39,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None if args.resume => Start::RESUME,
         None => Start::New,
     };
-    let session = Session::prepare(plan, start, &mut generating())?;
+    let session = Session::<Classify>::prepare(plan, start, &mut generating())?;
     interrupt::listen()?;
     let dir = session.plan().run.dir.display().to_string();
     output::status(&progress::describe(&session));
 
-    let mut listener = listener(args, &session)?;
+    let mut listener = listener(args, session.workload())?;
     let end = session.train(listener.as_mut(), &interrupt::STOP);
     // Leaves the bar or the dashboard before anything else is printed.
     drop(listener);
@@ -62,14 +63,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 #[cfg(feature = "tui")]
-fn listener(args: &Args, session: &Session) -> anyhow::Result<Box<dyn Listener>> {
+fn listener(args: &Args, workload: Workload) -> anyhow::Result<Box<dyn Listener>> {
     if args.tui {
-        return Ok(Box::new(super::tui::Dashboard::start(session.workload())?));
+        return Ok(Box::new(super::tui::Dashboard::start(workload)?));
     }
-    Ok(progress::listener(session.workload()))
+    Ok(progress::listener(workload))
 }
 
 #[cfg(not(feature = "tui"))]
-fn listener(_args: &Args, session: &Session) -> anyhow::Result<Box<dyn Listener>> {
-    Ok(progress::listener(session.workload()))
+fn listener(_args: &Args, workload: Workload) -> anyhow::Result<Box<dyn Listener>> {
+    Ok(progress::listener(workload))
 }

@@ -12,11 +12,9 @@ use super::output;
 use crate::config::Plan;
 use crate::data::ImageFolder;
 use crate::device::{self, ResolvedDevice};
-use crate::engine::{
-    CheckpointWeights, HeadReset, build_model, load_checkpoint_model, load_plan, model_config,
-    start_from,
-};
+use crate::engine::{CheckpointWeights, load_checkpoint_model, load_plan};
 use crate::run::RunDir;
+use crate::task::{HeadReset, build_model, model_config, start_from};
 
 /// Where the model comes from.
 #[derive(Debug, clap::Args)]

@@ -16,13 +16,9 @@ use burn::train::renderer::{MetricState, MetricsRenderer, MetricsRendererTrainin
 
 use super::interrupt;
 use crate::engine::Workload;
-use crate::run::{EvalRecord, Event, Listener, Metrics, RunError, StepRecord};
+use crate::run::{EvalRecord, Event, Listener, Metric, RunError, StepRecord};
 
-const LOSS: &str = "Loss";
-const TOP1: &str = "Top-1 accuracy";
-const TOP5: &str = "Top-5 accuracy";
-const EMA_LOSS: &str = "Loss of the EMA";
-const EMA_TOP1: &str = "Top-1 accuracy of the EMA";
+const LOSS: &str = Metric::LOSS.title;
 const LEARNING_RATE: &str = "Learning rate";
 const THROUGHPUT: &str = "Images per second";
 const NOTE: &str = "Note";
@@ -32,7 +28,7 @@ pub(super) struct Dashboard {
     renderer: TuiMetricsRendererWrapper,
     /// Its key `q` asks to stop through this.
     interrupter: Interrupter,
-    metrics: HashMap<&'static str, MetricId>,
+    metrics: HashMap<String, MetricId>,
     workload: Workload,
 }
 
@@ -45,22 +41,29 @@ impl Dashboard {
         let interrupter = Interrupter::new();
         let mut renderer = TuiMetricsRendererWrapper::new(interrupter.clone(), None);
         let mut metrics = HashMap::new();
-        for (name, unit, higher_is_better) in [
-            (LOSS, None, false),
-            (TOP1, Some("%"), true),
-            (TOP5, Some("%"), true),
-            (EMA_LOSS, None, false),
-            (EMA_TOP1, Some("%"), true),
-            (LEARNING_RATE, None, true),
-            (THROUGHPUT, None, true),
-        ] {
+        let mut shown = vec![
+            (LOSS.to_owned(), None, false),
+            (LEARNING_RATE.to_owned(), None, true),
+            (THROUGHPUT.to_owned(), None, true),
+        ];
+        for metric in workload.metrics {
+            let unit = metric.percent.then_some("%");
+            for split in [EvalRecord::VAL, EvalRecord::VAL_EMA] {
+                shown.push((title(*metric, split), unit, metric.higher));
+            }
+        }
+        for (name, unit, higher_is_better) in shown {
             let attributes = MetricAttributes::Numeric(NumericAttributes {
                 unit: unit.map(str::to_owned),
                 higher_is_better,
             });
-            metrics.insert(name, register(&mut renderer, name, attributes));
+            let id = register(&mut renderer, &name, attributes);
+            metrics.insert(name, id);
         }
-        metrics.insert(NOTE, register(&mut renderer, NOTE, MetricAttributes::None));
+        metrics.insert(
+            NOTE.to_owned(),
+            register(&mut renderer, NOTE, MetricAttributes::None),
+        );
         let per_epoch = workload.steps_per_epoch.max(1);
         let epoch = usize::try_from(workload.done / per_epoch)?;
         // Burn counts epochs from 1.
@@ -74,7 +77,7 @@ impl Dashboard {
         })
     }
 
-    fn state(&self, name: &'static str, value: f64) -> Option<MetricState> {
+    fn state(&self, name: &str, value: f64) -> Option<MetricState> {
         let id = self.metrics.get(name)?.clone();
         let text = match name {
             LEARNING_RATE => format!("{value:.3e}"),
@@ -114,20 +117,21 @@ impl Dashboard {
     }
 
     fn eval(&mut self, eval: &EvalRecord) {
-        let shown: &[_] = match eval.split.as_str() {
-            EvalRecord::VAL_EMA => &[(EMA_LOSS, Metrics::LOSS), (EMA_TOP1, Metrics::TOP1)],
-            _ => &[
-                (LOSS, Metrics::LOSS),
-                (TOP1, Metrics::TOP1),
-                (TOP5, Metrics::TOP5),
-            ],
-        };
-        for &(name, metric) in shown {
-            let value = eval.metrics.get(metric);
-            if let Some(state) = value.and_then(|value| self.state(name, value)) {
+        for metric in self.workload.metrics {
+            let name = title(*metric, &eval.split);
+            let value = eval.metrics.get(metric.name);
+            if let Some(state) = value.and_then(|value| self.state(&name, value)) {
                 self.renderer.update_valid(state);
             }
         }
+    }
+}
+
+/// The name of a metric in the dashboard: the validation loss shares the plot of the training loss.
+fn title(metric: Metric, split: &str) -> String {
+    match split {
+        EvalRecord::VAL_EMA => format!("{} of the EMA", metric.title),
+        _ => metric.title.to_owned(),
     }
 }
 

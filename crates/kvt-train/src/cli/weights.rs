@@ -14,8 +14,8 @@ use super::common::{ModelArgs, classes};
 use super::output;
 use super::table::{grouped, table};
 use crate::device;
-use crate::engine::model_config;
 use crate::fs::check_writable;
+use crate::task::model_config;
 
 /// `kvt weights inspect FILE` and `kvt weights convert IN OUT --model NAME`
 #[derive(Debug, clap::Args)]

@@ -7,9 +7,10 @@ use super::model::ModelSection;
 use super::problem::ConfigError;
 use crate::augment::AugmentConfig;
 use crate::data::DataConfig;
-use crate::engine::{EvalConfig, InitConfig, TrainConfig};
+use crate::engine::{EvalConfig, TrainConfig};
 use crate::recipe::{EmaConfig, LossConfig, OptimConfig, ScheduleConfig};
 use crate::run::{CheckpointConfig, LogConfig, RunConfig};
+use crate::task::InitConfig;
 
 /// Configuration of a `kvt` run.
 ///

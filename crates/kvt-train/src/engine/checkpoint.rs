@@ -152,7 +152,7 @@ impl Checkpointer {
             .settle(&mut recovered, best.map(|best| best.step))?;
         warnings.extend(settled.warnings);
         if let (true, Some(Best { epoch, value, .. })) = (settled.best_is_lost, best) {
-            let metric = T::BEST.metric;
+            let metric = T::BEST.name;
             warnings.push(Warning::BestLost {
                 epoch,
                 metric,

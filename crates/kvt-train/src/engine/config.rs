@@ -1,6 +1,4 @@
-//! `[train]`, `[eval]` and `[init]`: what the loop and its start are told.
-
-use std::path::PathBuf;
+//! `[train]` and `[eval]`: what the loop is told.
 
 use crate::schema::section;
 
@@ -29,16 +27,5 @@ section! {
         /// Images of one forward pass.
         pub batch_size: usize = 2 * TrainConfig::default().batch_size,
             "x-range" = "[1, 131072]", "x-default" = "2 x `train.batch_size`", "x-resume" = "free";
-    }
-}
-
-section! {
-    /// What the weights are before training.
-    pub struct InitConfig {
-        /// Weights to start from, a `.safetensors` or `.pth` file; relative to the working directory.
-        pub weights: Option<PathBuf> = None, "x-default" = "none: random weights";
-        /// Leave the classification head as initialised where its size differs from that of the weights, to train on
-        /// other classes; else that is an error.
-        pub reset_head: bool = false;
     }
 }

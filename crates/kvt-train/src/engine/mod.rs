@@ -7,7 +7,6 @@
 mod checkpoint;
 mod config;
 mod dump;
-mod model;
 mod progress;
 mod recorder;
 mod session;
@@ -16,8 +15,7 @@ mod update;
 
 pub use crate::error::TrainError;
 pub use checkpoint::{CheckpointWeights, Checkpointer, Restored, load_checkpoint_model};
-pub use config::{EvalConfig, InitConfig, TrainConfig};
-pub use model::{HeadReset, build_model, check_classes, model_config, start_from};
+pub use config::{EvalConfig, TrainConfig};
 pub use progress::{Best, EpochSums, LogSums, Progress};
 pub use recorder::Recorder;
 pub use session::{Session, Start, Workload, load_plan};

@@ -1,8 +1,8 @@
 //! The files that record a run, as one listener: log, table of epochs, TensorBoard.
 
 use crate::run::{
-    EpochsCsv, Event, JsonlLog, Listener, Log, RunDir, RunError, StepRecord, TensorBoard, Warning,
-    read_log,
+    EpochsCsv, Event, JsonlLog, Listener, Log, Metric, RunDir, RunError, StepRecord, TensorBoard,
+    Warning, read_log,
 };
 
 /// Writes every event to the run's folder and passes it on.
@@ -16,7 +16,7 @@ pub struct Recorder<'a> {
 impl<'a> Recorder<'a> {
     /// Opens the files of a run. `resumed` holds the length of the log in bytes and the number of
     /// steps that the checkpoint stands for (both 0 for a run that starts over): what was logged after
-    /// it is cut off, as it will happen again.
+    /// it is cut off, as it will happen again. `metrics` are the columns of the table of epochs.
     ///
     /// # Errors
     /// If a file cannot be read or written.
@@ -24,6 +24,7 @@ impl<'a> Recorder<'a> {
         run: &RunDir,
         resumed: Option<(u64, u64)>,
         tensorboard: bool,
+        metrics: &'static [Metric],
         next: &'a mut dyn Listener,
     ) -> Result<(Self, Vec<Warning>), RunError> {
         let mut warnings = Vec::new();
@@ -39,7 +40,7 @@ impl<'a> Recorder<'a> {
         let steps = resumed.map(|(_, steps)| steps);
         let recorder = Self {
             log,
-            epochs: EpochsCsv::new(&run.epochs_csv(), &logged)?,
+            epochs: EpochsCsv::new(&run.epochs_csv(), metrics, &logged)?,
             tensorboard: tensorboard
                 .then(|| TensorBoard::new(&run.tensorboard(), steps, &logged))
                 .transpose()?,

@@ -1,17 +1,18 @@
 //! Table 2 of the KVT paper from any runs: how fast each model converges.
 //!
-//! Rows are models, columns are finished epochs, cells are top-1 in percent: the mean over seeds and the sample
+//! Rows are models, columns are finished epochs, cells are top-1 or another metric: the mean over seeds and the sample
 //! standard deviation.
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::columns::columns;
-use super::curves::{by_label, mean_curve};
-use super::{Curve, EpochPoint, Statistic};
+use super::curves::{by_label, ema, mean_curve, val};
+use super::{Curve, Statistic};
+use crate::run::Metric;
 
-/// Top-1 of one model.
+/// The metric of one model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// The model.
@@ -28,7 +29,7 @@ pub struct Row {
     pub last_ema: Option<Statistic>,
 }
 
-/// Second row minus first, in percentage points.
+/// Second row minus first.
 ///
 /// Where the same seeds have a value in both rows the spread is that of the differences seed by seed; otherwise only
 /// the difference of the means is known.
@@ -42,9 +43,12 @@ pub struct Difference {
     pub last: Option<Statistic>,
 }
 
-/// A table of top-1 by finished epochs.
+/// A table of a metric by finished epochs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
+    /// What is compared.
+    #[serde(serialize_with = "name")]
+    pub metric: Metric,
     /// Finished epochs, from 1.
     pub epochs: Vec<u32>,
     /// One row per label, in order of first appearance.
@@ -54,14 +58,17 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Puts the curves in a table. Runs may lack epochs: a cell is about the runs that have a value.
-    pub fn new(curves: &[Curve]) -> Self {
+    /// Puts a metric of the curves in a table. Runs may lack epochs: a cell is about the runs that have a value.
+    pub fn new(curves: &[Curve], metric: Metric) -> Self {
         let groups = by_label(curves);
-        let epochs = columns(&evaluated(curves));
+        let epochs = columns(&evaluated(curves, metric));
+        let best = |run: &Curve| best(run, metric);
+        let last = |run: &Curve| run.values(val(metric)).last().map(|(_, value)| value);
+        let last_ema = |run: &Curve| run.values(ema(metric)).last().map(|(_, value)| value);
         let rows = groups
             .iter()
             .map(|(label, runs)| {
-                let mean = mean_curve(runs, |point| point.top1);
+                let mean = mean_curve(runs, val(metric));
                 Row {
                     label: (*label).to_owned(),
                     runs: runs.len(),
@@ -79,7 +86,7 @@ impl Comparison {
             [(_, first), (_, second)] => Some(Difference {
                 cells: epochs
                     .iter()
-                    .map(|epoch| subtract(first, second, |run| at(run, *epoch)))
+                    .map(|epoch| subtract(first, second, |run| at(run, metric, *epoch)))
                     .collect(),
                 best: subtract(first, second, best),
                 last: subtract(first, second, last),
@@ -87,6 +94,7 @@ impl Comparison {
             _ => None,
         };
         Self {
+            metric,
             epochs,
             rows,
             difference,
@@ -94,27 +102,22 @@ impl Comparison {
     }
 }
 
-fn top1(run: &Curve) -> impl Iterator<Item = (u32, f64)> {
-    run.values(|point: &EpochPoint| point.top1)
+fn name<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(metric.name)
 }
 
-fn at(run: &Curve, epoch: u32) -> Option<f64> {
-    top1(run)
+fn at(run: &Curve, metric: Metric, epoch: u32) -> Option<f64> {
+    run.values(val(metric))
         .find(|(other, _)| *other == epoch)
         .map(|(_, value)| value)
 }
 
-fn best(run: &Curve) -> Option<f64> {
-    top1(run).map(|(_, value)| value).max_by(f64::total_cmp)
-}
-
-fn last(run: &Curve) -> Option<f64> {
-    top1(run).last().map(|(_, value)| value)
-}
-
-fn last_ema(run: &Curve) -> Option<f64> {
-    let values = run.values(|point| point.ema_top1);
-    values.last().map(|(_, value)| value)
+fn best(run: &Curve, metric: Metric) -> Option<f64> {
+    let values = run.values(val(metric)).map(|(_, value)| value);
+    match metric.higher {
+        true => values.max_by(f64::total_cmp),
+        false => values.min_by(f64::total_cmp),
+    }
 }
 
 fn summary(runs: &[&Curve], of: impl Fn(&Curve) -> Option<f64>) -> Option<Statistic> {
@@ -160,10 +163,10 @@ fn subtract(
 }
 
 /// The finished epochs after which some run was evaluated, ascending.
-fn evaluated(curves: &[Curve]) -> Vec<u32> {
+fn evaluated(curves: &[Curve], metric: Metric) -> Vec<u32> {
     curves
         .iter()
-        .flat_map(|run| top1(run).map(|(epoch, _)| epoch))
+        .flat_map(|run| run.values(val(metric)).map(|(epoch, _)| epoch))
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect()
@@ -173,17 +176,25 @@ fn evaluated(curves: &[Curve]) -> Vec<u32> {
 pub(super) mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use super::super::EpochPoint;
     use super::*;
+    use crate::run::Metrics;
 
-    pub(in crate::report) fn curve(label: &str, seed: u64, top1: &[Option<f64>]) -> Curve {
+    const TOP1: Metric = Metric::TOP1;
+
+    pub(in crate::report) fn top1(value: Option<f64>) -> Metrics {
+        value.map_or_else(Metrics::default, |value| Metrics::from([("top1", value)]))
+    }
+
+    pub(in crate::report) fn curve(label: &str, seed: u64, values: &[Option<f64>]) -> Curve {
         Curve {
             label: label.to_owned(),
             seed,
             epochs: (0..)
-                .zip(top1)
-                .map(|(epoch, &top1)| EpochPoint {
+                .zip(values)
+                .map(|(epoch, &value)| EpochPoint {
                     epoch,
-                    top1,
+                    val: top1(value),
                     ..EpochPoint::default()
                 })
                 .collect(),
@@ -213,7 +224,7 @@ pub(super) mod tests {
 
     #[test]
     fn cells_are_mean_and_sample_deviation() {
-        let table = Comparison::new(&example());
+        let table = Comparison::new(&example(), TOP1);
         assert_eq!(table.epochs, [1, 2, 3]);
         let [dense, knn] = table.rows.as_slice() else {
             unreachable!("two labels were given");
@@ -231,7 +242,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_difference_pairs_seeds_where_it_can() {
-        let difference = Comparison::new(&example()).difference.unwrap();
+        let difference = Comparison::new(&example(), TOP1).difference.unwrap();
         // Seed by seed: 11 - 10 = 1 and 17 - 14 = 3.
         close(difference.cells[0], 2.0, Some(2.0_f64.sqrt()), 2);
         // 24 - 20 = 4 and 24 - 22 = 2.
@@ -239,15 +250,27 @@ pub(super) mod tests {
         // Seed 1 is missing in one row: means 31 - 30, no spread.
         close(difference.cells[2], 1.0, None, 1);
         let three = [example(), vec![curve("other", 0, &[Some(1.0)])]].concat();
-        assert_eq!(Comparison::new(&three).difference, None);
+        assert_eq!(Comparison::new(&three, TOP1).difference, None);
     }
 
     #[test]
     fn a_value_that_is_not_finite_counts_as_missing() {
-        let table = Comparison::new(&[
+        let curves = [
             curve("a", 0, &[Some(1.0), Some(f64::NAN)]),
             curve("a", 1, &[Some(3.0), Some(5.0)]),
-        ]);
+        ];
+        let table = Comparison::new(&curves, TOP1);
         close(table.rows[0].cells[1], 5.0, None, 1);
+    }
+
+    #[test]
+    fn the_best_of_a_loss_is_the_lowest() {
+        let mut run = curve("a", 0, &[None; 3]);
+        for (point, loss) in run.epochs.iter_mut().zip([2.0, 1.0, 1.5]) {
+            point.val = Metrics::from([("loss", loss), ("top1", 10.0)]);
+        }
+        let table = Comparison::new(&[run], Metric::LOSS);
+        close(table.rows[0].best, 1.0, None, 1);
+        close(table.rows[0].last, 1.5, None, 1);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Statistic;
+use crate::run::{Metric, Metrics};
 
 /// One run's measurements.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,21 +16,17 @@ pub struct Curve {
     pub epochs: Vec<EpochPoint>,
 }
 
-/// Measurements after one epoch; `None` where none was taken or it was not finite.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+/// Measurements after one epoch.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct EpochPoint {
     /// The epoch, from 0 as in the log.
     pub epoch: u32,
-    /// Mean training loss of the epoch.
+    /// Mean training loss of the epoch, if it was finite.
     pub train_loss: Option<f64>,
-    /// Mean cross entropy on the validation split.
-    pub val_loss: Option<f64>,
-    /// Top-1 on the validation split, percent.
-    pub top1: Option<f64>,
-    /// Top-5 on the validation split, percent.
-    pub top5: Option<f64>,
-    /// Top-1 on the validation split with the EMA of the weights, percent.
-    pub ema_top1: Option<f64>,
+    /// The metrics on the validation split; none without an evaluation.
+    pub val: Metrics,
+    /// The metrics on the validation split with the EMA of the weights.
+    pub ema: Metrics,
 }
 
 impl Curve {
@@ -44,6 +41,16 @@ impl Curve {
                 .map(|value| (point.epoch + 1, value))
         })
     }
+}
+
+/// A metric on the validation split.
+pub(super) fn val(metric: Metric) -> impl Fn(&EpochPoint) -> Option<f64> {
+    move |point| point.val.get(metric.name)
+}
+
+/// A metric on the validation split with the EMA of the weights.
+pub(super) fn ema(metric: Metric) -> impl Fn(&EpochPoint) -> Option<f64> {
+    move |point| point.ema.get(metric.name)
 }
 
 /// The runs of each label, labels in order of first appearance.

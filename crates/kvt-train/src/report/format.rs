@@ -1,31 +1,43 @@
 //! How numbers are written in every table.
 
 use super::Statistic;
+use crate::run::Metric;
 
-/// A percentage with one decimal, as the paper prints them.
-pub(super) fn percent(value: f64) -> String {
-    format!("{value:.1}")
+/// Decimals of a metric: one for percentages, as the paper prints them, four for others.
+fn decimals(metric: Metric) -> usize {
+    if metric.percent { 1 } else { 4 }
 }
 
-/// A difference of percentages: one decimal, always with a sign, zero as `+0.0`.
-pub(super) fn points(value: f64) -> String {
-    let text = format!("{value:+.1}");
-    if text == "-0.0" {
-        "+0.0".to_owned()
-    } else {
-        text
+/// A difference.
+pub(super) fn difference(value: Option<&Statistic>, metric: Metric) -> String {
+    let decimals = decimals(metric);
+    statistic(value, decimals, |mean| signed(mean, decimals))
+}
+
+/// A number that always has a sign, zero as `+0.0`.
+fn signed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:+.decimals$}");
+    match text.strip_prefix('-') {
+        Some(digits) if digits.chars().all(|c| matches!(c, '0' | '.')) => format!("+{digits}"),
+        _ => text,
     }
 }
 
+/// A value.
+pub(super) fn value(value: Option<&Statistic>, metric: Metric) -> String {
+    let decimals = decimals(metric);
+    statistic(value, decimals, |mean| format!("{mean:.decimals$}"))
+}
+
 /// `mean`, or `mean ± spread` where there is a spread; a dash where there is nothing.
-pub(super) fn statistic(value: Option<&Statistic>, number: fn(f64) -> String) -> String {
+fn statistic(value: Option<&Statistic>, decimals: usize, number: impl Fn(f64) -> String) -> String {
     match value {
         None => "–".to_owned(),
         Some(Statistic {
             mean,
             spread: Some(spread),
             ..
-        }) => format!("{} ± {}", number(*mean), percent(*spread)),
+        }) => format!("{} ± {spread:.decimals$}", number(*mean)),
         Some(Statistic { mean, .. }) => number(*mean),
     }
 }
@@ -36,9 +48,10 @@ mod tests {
 
     #[test]
     fn differences_have_a_sign_and_no_negative_zero() {
-        assert_eq!(points(0.25), "+0.2");
-        assert_eq!(points(-1.26), "-1.3");
-        assert_eq!(points(-0.04), "+0.0");
-        assert_eq!(points(0.0), "+0.0");
+        assert_eq!(signed(0.25, 1), "+0.2");
+        assert_eq!(signed(-1.26, 1), "-1.3");
+        assert_eq!(signed(-0.04, 1), "+0.0");
+        assert_eq!(signed(0.0, 1), "+0.0");
+        assert_eq!(signed(-0.04, 4), "-0.0400");
     }
 }

@@ -15,6 +15,6 @@ mod statistic;
 pub use compare::{Comparison, Difference, Row};
 pub use curves::{Curve, EpochPoint};
 pub use error::ReportError;
-pub use plot::{Metric, draw, save_plots};
+pub use plot::{Plot, draw, save_plots};
 pub use read::read_curve;
 pub use statistic::Statistic;

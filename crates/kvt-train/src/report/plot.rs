@@ -16,6 +16,7 @@ use super::font::{FONT, register_fonts};
 use super::series::{decimals, series, value_range};
 use super::{Curve, ReportError};
 use crate::fs::write_atomic;
+use crate::run::Metric;
 
 /// Size in SVG units.
 const SIZE: (u32, u32) = (800, 500);
@@ -29,26 +30,29 @@ const GRID: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
 
 /// What a plot shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Metric {
-    /// Top-1 on the validation split, with the EMA of the weights (dashed) where there is one.
-    Top1,
+pub enum Plot {
+    /// A metric on the validation split, with the EMA of the weights (dashed) where there is one.
+    Metric(Metric),
     /// Training loss (dashed) and validation loss.
     Loss,
 }
 
-impl Metric {
-    fn y_label(self) -> &'static str {
+impl Plot {
+    fn y_label(self) -> String {
         match self {
-            Self::Top1 => "validation top-1 (%)",
-            Self::Loss => "loss",
+            Self::Metric(metric) => {
+                let unit = if metric.percent { " (%)" } else { "" };
+                format!("validation {}{unit}", metric.title)
+            }
+            Self::Loss => "loss".to_owned(),
         }
     }
 
     /// Where curves of this kind leave room.
     fn legend(self) -> SeriesLabelPosition {
         match self {
-            Self::Top1 => SeriesLabelPosition::LowerRight,
-            Self::Loss => SeriesLabelPosition::UpperRight,
+            Self::Metric(metric) if metric.higher => SeriesLabelPosition::LowerRight,
+            Self::Metric(_) | Self::Loss => SeriesLabelPosition::UpperRight,
         }
     }
 }
@@ -57,15 +61,15 @@ impl Metric {
 ///
 /// # Errors
 /// [`ReportError::Extension`] for another extension; failures of drawing and of the file system.
-pub fn draw(curves: &[Curve], metric: Metric, title: &str, path: &Path) -> Result<(), ReportError> {
+pub fn draw(curves: &[Curve], plot: Plot, title: &str, path: &Path) -> Result<(), ReportError> {
     let failed = |reason: String| ReportError::Draw {
         path: path.to_owned(),
         reason,
     };
     register_fonts().map_err(failed)?;
     let bytes = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("svg") => svg(curves, metric, title).map_err(failed)?,
-        Some("png") => png(curves, metric, title).map_err(failed)?,
+        Some("svg") => svg(curves, plot, title).map_err(failed)?,
+        Some("png") => png(curves, plot, title).map_err(failed)?,
         _ => {
             return Err(ReportError::Extension {
                 path: path.to_owned(),
@@ -76,44 +80,49 @@ pub fn draw(curves: &[Curve], metric: Metric, title: &str, path: &Path) -> Resul
     Ok(())
 }
 
-/// Draws every plot that the curves have data for, as `top1.svg`, `top1.png`, `loss.svg`, `loss.png` in `folder`.
+/// Draws every plot that the curves have data for: `loss` and `metric`, such as `top1`, each as `.svg` and `.png` in
+/// `folder`.
 ///
 /// # Errors
 /// As [`draw`].
 pub fn save_plots(
     curves: &[Curve],
+    metric: Metric,
     title: &str,
     folder: &Path,
 ) -> Result<Vec<PathBuf>, ReportError> {
     let mut paths = Vec::new();
-    for (metric, stem) in [(Metric::Top1, "top1"), (Metric::Loss, "loss")] {
-        if series(metric, curves).is_empty() {
+    let mut plots = vec![(Plot::Metric(metric), metric.name), (Plot::Loss, "loss")];
+    // The plot of the loss has the training loss too.
+    plots.retain(|(plot, stem)| *plot == Plot::Loss || *stem != "loss");
+    for (plot, stem) in plots {
+        if series(plot, curves).is_empty() {
             continue;
         }
         for extension in ["svg", "png"] {
             let path = folder.join(stem).with_extension(extension);
-            draw(curves, metric, title, &path)?;
+            draw(curves, plot, title, &path)?;
             paths.push(path);
         }
     }
     Ok(paths)
 }
 
-fn svg(curves: &[Curve], metric: Metric, title: &str) -> Result<Vec<u8>, String> {
+fn svg(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
     let mut text = String::new();
     {
         let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-        chart(&root, curves, metric, title, 1).map_err(|error| error.to_string())?;
+        chart(&root, curves, plot, title, 1).map_err(|error| error.to_string())?;
     }
     Ok(text.into_bytes())
 }
 
-fn png(curves: &[Curve], metric: Metric, title: &str) -> Result<Vec<u8>, String> {
+fn png(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
     let (width, height) = (SIZE.0 * PNG_SCALE, SIZE.1 * PNG_SCALE);
     let mut pixels = vec![0; (width * height * 3) as usize];
     {
         let root = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
-        chart(&root, curves, metric, title, PNG_SCALE).map_err(|error| error.to_string())?;
+        chart(&root, curves, plot, title, PNG_SCALE).map_err(|error| error.to_string())?;
     }
     let mut bytes = Vec::new();
     image::codecs::png::PngEncoder::new(io::Cursor::new(&mut bytes))
@@ -126,11 +135,11 @@ fn png(curves: &[Curve], metric: Metric, title: &str) -> Result<Vec<u8>, String>
 fn chart<B: DrawingBackend>(
     root: &DrawingArea<B, Shift>,
     curves: &[Curve],
-    metric: Metric,
+    plot: Plot,
     title: &str,
     scale: u32,
 ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-    let series = series(metric, curves);
+    let series = series(plot, curves);
     let px = |units: u32| units * scale;
     let text = |units: u32| (FONT, px(units)).into_font().color(&INK);
     root.fill(&WHITE)?;
@@ -155,7 +164,7 @@ fn chart<B: DrawingBackend>(
     chart
         .configure_mesh()
         .x_desc("epoch")
-        .y_desc(metric.y_label())
+        .y_desc(plot.y_label())
         .axis_desc_style(text(16))
         .label_style(text(14))
         .axis_style(INK.stroke_width(scale))
@@ -197,7 +206,7 @@ fn chart<B: DrawingBackend>(
     if !series.is_empty() {
         chart
             .configure_series_labels()
-            .position(metric.legend())
+            .position(plot.legend())
             .legend_area_size(px(34))
             .margin(px(12))
             .label_font(text(15))
@@ -217,6 +226,9 @@ mod tests {
     use super::super::EpochPoint;
     use super::super::series::PALETTE;
     use super::*;
+    use crate::run::Metrics;
+
+    const TOP1: Plot = Plot::Metric(Metric::TOP1);
 
     fn curves() -> Vec<Curve> {
         let mut curves = Vec::new();
@@ -229,10 +241,16 @@ mod tests {
                         EpochPoint {
                             epoch,
                             train_loss: Some(2.3 * (-t * 0.6).exp() + 0.3 + 0.03 * noise),
-                            val_loss: Some(
-                                2.2 * (-t * 0.5).exp() + 0.7 - gain * 0.02 + 0.04 * noise,
-                            ),
-                            top1: Some((80.0 + gain) * (1.0 - (-t).exp()) + 10.0 + 1.5 * noise),
+                            val: Metrics::from([
+                                (
+                                    "loss",
+                                    2.2 * (-t * 0.5).exp() + 0.7 - gain * 0.02 + 0.04 * noise,
+                                ),
+                                (
+                                    "top1",
+                                    (80.0 + gain) * (1.0 - (-t).exp()) + 10.0 + 1.5 * noise,
+                                ),
+                            ]),
                             ..EpochPoint::default()
                         }
                     })
@@ -250,7 +268,7 @@ mod tests {
     #[test]
     fn both_formats_of_both_plots_are_written() {
         let folder = tempfile::tempdir().unwrap();
-        let paths = save_plots(&curves(), "Convergence", folder.path()).unwrap();
+        let paths = save_plots(&curves(), Metric::TOP1, "Convergence", folder.path()).unwrap();
         assert_eq!(paths.len(), 4);
         for path in paths {
             if path.extension().unwrap() == "png" {
@@ -282,7 +300,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let ink = |title: &str| {
             let path = folder.path().join("a.png");
-            draw(&curves(), Metric::Top1, title, &path).unwrap();
+            draw(&curves(), TOP1, title, &path).unwrap();
             let picture = image::open(&path).unwrap().to_luma8();
             let top = picture.rows().take(70);
             top.flatten().filter(|pixel| pixel.0[0] < 128).count()
@@ -298,19 +316,31 @@ mod tests {
         for curve in &mut short {
             curve.epochs.truncate(1);
         }
-        assert_eq!(save_plots(&short, "one", folder.path()).unwrap().len(), 4);
+        assert_eq!(
+            save_plots(&short, Metric::TOP1, "one", folder.path())
+                .unwrap()
+                .len(),
+            4
+        );
+        // A loss has one plot.
+        assert_eq!(
+            save_plots(&short, Metric::LOSS, "one", folder.path())
+                .unwrap()
+                .len(),
+            2
+        );
         let empty = folder.path().join("empty.svg");
-        draw(&[], Metric::Top1, "none", &empty).unwrap();
+        draw(&[], TOP1, "none", &empty).unwrap();
         assert!(empty.exists());
         assert_eq!(
-            save_plots(&[], "none", folder.path()).unwrap(),
+            save_plots(&[], Metric::TOP1, "none", folder.path()).unwrap(),
             Vec::<PathBuf>::new()
         );
     }
 
     #[test]
     fn another_extension_is_refused() {
-        let error = draw(&[], Metric::Top1, "", Path::new("a.pdf")).unwrap_err();
+        let error = draw(&[], TOP1, "", Path::new("a.pdf")).unwrap_err();
         assert_eq!(
             error.to_string(),
             "plot `a.pdf` has an unknown extension: expected `.svg` or `.png`"

@@ -26,19 +26,16 @@ pub fn read_curve(
 }
 
 fn point(row: &EpochRow) -> EpochPoint {
-    let finite = |value: f64| Some(value).filter(|value| value.is_finite());
     let train = &row.train;
-    let measured = |eval: &Option<EvalRecord>, name| {
-        let value = eval.as_ref()?.metrics.get(name)?;
-        finite(value)
+    let metrics = |eval: &Option<EvalRecord>| match eval {
+        Some(eval) => eval.metrics.clone(),
+        None => Metrics::default(),
     };
     EpochPoint {
         epoch: train.epoch,
-        train_loss: finite(train.train_loss),
-        val_loss: measured(&row.val, Metrics::LOSS),
-        top1: measured(&row.val, Metrics::TOP1),
-        top5: measured(&row.val, Metrics::TOP5),
-        ema_top1: measured(&row.val_ema, Metrics::TOP1),
+        train_loss: Some(train.train_loss).filter(|loss| loss.is_finite()),
+        val: metrics(&row.val),
+        ema: metrics(&row.val_ema),
     }
 }
 
@@ -81,10 +78,8 @@ mod tests {
                 EpochPoint {
                     epoch: 0,
                     train_loss: None,
-                    val_loss: Some(1.25),
-                    top1: Some(50.0),
-                    top5: Some(90.5),
-                    ema_top1: Some(40.0),
+                    val: Metrics::from([("loss", 1.25), ("top1", 50.0), ("top5", 90.5)]),
+                    ema: Metrics::from([("loss", 1.25), ("top1", 40.0), ("top5", 90.5)]),
                 },
                 EpochPoint {
                     epoch: 1,

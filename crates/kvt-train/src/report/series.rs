@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use plotters::style::RGBColor;
 
-use super::curves::{by_label, mean_curve};
-use super::plot::Metric;
+use super::curves::{by_label, ema, mean_curve, val};
+use super::plot::Plot;
 use super::{Curve, EpochPoint};
+use crate::run::Metric;
 
 /// Okabe and Ito's palette, which people with colour-blindness can tell apart; yellow is too pale for lines.
 pub(super) const PALETTE: [RGBColor; 7] = [
@@ -61,22 +62,22 @@ impl Series {
 }
 
 /// The lines of a plot.
-pub(super) fn series(metric: Metric, curves: &[Curve]) -> Vec<Series> {
+pub(super) fn series(plot: Plot, curves: &[Curve]) -> Vec<Series> {
     let mut series = Vec::new();
     for ((label, runs), color) in by_label(curves).iter().zip(PALETTE.iter().cycle()) {
-        let mut add = |name: String, dashed, field: fn(&EpochPoint) -> Option<f64>| {
+        let mut add = |name: String, dashed, field: &dyn Fn(&EpochPoint) -> Option<f64>| {
             series.push(Series::new(name, *color, dashed, runs, field));
         };
-        match metric {
-            Metric::Top1 => {
-                add((*label).to_owned(), false, |point| point.top1);
-                add(format!("{label}, EMA"), true, |point| point.ema_top1);
+        match plot {
+            Plot::Metric(metric) => {
+                add((*label).to_owned(), false, &val(metric));
+                add(format!("{label}, EMA"), true, &ema(metric));
             }
-            Metric::Loss => {
-                add(format!("{label}, validation"), false, |point| {
-                    point.val_loss
+            Plot::Loss => {
+                add(format!("{label}, validation"), false, &val(Metric::LOSS));
+                add(format!("{label}, training"), true, &|point| {
+                    point.train_loss
                 });
-                add(format!("{label}, training"), true, |point| point.train_loss);
             }
         }
     }
@@ -115,6 +116,7 @@ pub(super) fn decimals(values: &Range<f64>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::compare::tests::top1;
     use super::*;
 
     #[test]
@@ -136,22 +138,22 @@ mod tests {
 
     #[test]
     fn an_ema_has_a_line_of_its_own_and_its_absence_none() {
-        let points = |ema_top1| {
-            let point = |epoch, top1| EpochPoint {
+        let points = |of_ema| {
+            let point = |epoch, value| EpochPoint {
                 epoch,
-                top1: Some(top1),
-                ema_top1,
+                val: top1(Some(value)),
+                ema: top1(of_ema),
                 ..EpochPoint::default()
             };
             vec![point(0, 50.0), point(1, 60.0)]
         };
-        let curve = |label: &str, ema_top1| Curve {
+        let curve = |label: &str, of_ema| Curve {
             label: label.to_owned(),
             seed: 0,
-            epochs: points(ema_top1),
+            epochs: points(of_ema),
         };
         let curves = [curve("dense", Some(40.0)), curve("knn", None)];
-        let lines = series(Metric::Top1, &curves);
+        let lines = series(Plot::Metric(Metric::TOP1), &curves);
         let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names, ["dense", "dense, EMA", "knn"]);
         assert_eq!(lines[0].line, [(1, 50.0), (2, 60.0)]);

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::{EpochRecord, EvalRecord, Event, Listener, Metrics, RunError};
+use super::{EpochRecord, EvalRecord, Event, Listener, Metric, RunError};
 use crate::fs::write_atomic;
 
 /// A finished epoch and the evaluations of the validation split after it, if there were any.
@@ -56,6 +56,8 @@ impl EpochRows {
 #[derive(Debug)]
 pub struct EpochsCsv {
     path: PathBuf,
+    /// Its columns, for the weights and for their EMA.
+    metrics: &'static [Metric],
     rows: EpochRows,
 }
 
@@ -65,13 +67,18 @@ impl EpochsCsv {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn new(path: &Path, logged: &[Event]) -> Result<Self, RunError> {
+    pub fn new(
+        path: &Path,
+        metrics: &'static [Metric],
+        logged: &[Event],
+    ) -> Result<Self, RunError> {
         let mut rows = EpochRows::default();
         for event in logged {
             rows.push(event);
         }
         let csv = Self {
             path: path.to_owned(),
+            metrics,
             rows,
         };
         csv.write()?;
@@ -80,11 +87,13 @@ impl EpochsCsv {
 
     fn write(&self) -> Result<(), RunError> {
         write_atomic(&self.path, |file| {
-            writeln!(
-                file,
-                "epoch,train_loss,lr,val_loss,val_top1,val_top5,val_ema_loss,val_ema_top1,val_ema_top5,seconds,\
-                 images_per_second"
-            )?;
+            write!(file, "epoch,train_loss,lr")?;
+            for split in [EvalRecord::VAL, EvalRecord::VAL_EMA] {
+                for metric in self.metrics {
+                    write!(file, ",{split}_{}", metric.name)?;
+                }
+            }
+            writeln!(file, ",seconds,images_per_second")?;
             for EpochRow {
                 train,
                 val,
@@ -93,12 +102,12 @@ impl EpochsCsv {
             {
                 writeln!(
                     file,
-                    "{},{},{},{},{},{},{}",
+                    "{},{},{}{}{},{},{}",
                     train.epoch,
                     train.train_loss,
                     train.lr,
-                    cells(val.as_ref()),
-                    cells(val_ema.as_ref()),
+                    self.cells(val.as_ref()),
+                    self.cells(val_ema.as_ref()),
                     train.seconds,
                     train.images_per_second,
                 )?;
@@ -107,16 +116,13 @@ impl EpochsCsv {
         })?;
         Ok(())
     }
-}
 
-/// Loss, top-1 and top-5, each empty where it was not measured.
-fn cells(eval: Option<&EvalRecord>) -> String {
-    [Metrics::LOSS, Metrics::TOP1, Metrics::TOP5]
-        .map(|name| match eval.and_then(|eval| eval.metrics.get(name)) {
-            Some(value) => value.to_string(),
-            None => String::new(),
-        })
-        .join(",")
+    /// The metrics, a comma before each; empty where one was not measured.
+    fn cells(&self, eval: Option<&EvalRecord>) -> String {
+        let value = |metric: &Metric| eval?.metrics.get(metric.name);
+        let cell = |metric| value(metric).map_or_else(|| ",".to_owned(), |x| format!(",{x}"));
+        self.metrics.iter().map(cell).collect()
+    }
 }
 
 impl Listener for EpochsCsv {
@@ -135,6 +141,9 @@ pub(crate) mod tests {
     use fs_err as fs;
 
     use super::*;
+    use crate::run::Metrics;
+
+    const METRICS: &[Metric] = &[Metric::LOSS, Metric::TOP1, Metric::TOP5];
 
     pub(crate) fn epoch(epoch: u32, train_loss: f64) -> Event {
         Event::Epoch(EpochRecord {
@@ -180,7 +189,7 @@ epoch,train_loss,lr,val_loss,val_top1,val_top5,val_ema_loss,val_ema_top1,val_ema
     fn rows_join_training_and_validation() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("epochs.csv");
-        let mut csv = EpochsCsv::new(&path, &[]).unwrap();
+        let mut csv = EpochsCsv::new(&path, METRICS, &[]).unwrap();
         for event in events() {
             csv.event(&event).unwrap();
         }
@@ -212,7 +221,7 @@ epoch,train_loss,lr,val_loss,val_top1,val_top5,val_ema_loss,val_ema_top1,val_ema
         for resume_at in 0..events().len() {
             let events = events();
             let (logged, rest) = events.split_at(resume_at);
-            let mut csv = EpochsCsv::new(&path, logged).unwrap();
+            let mut csv = EpochsCsv::new(&path, METRICS, logged).unwrap();
             // What was logged is there at once.
             let epochs = logged.iter().filter(|e| matches!(e, Event::Epoch(_)));
             let lines = fs::read_to_string(&path).unwrap().lines().count();

@@ -11,14 +11,49 @@ pub struct Metrics(BTreeMap<String, Number>);
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Number(#[serde(with = "super::number")] f64);
 
-impl Metrics {
-    /// Mean cross-entropy.
-    pub const LOSS: &'static str = "loss";
-    /// Percent of images whose best class is right.
-    pub const TOP1: &'static str = "top1";
-    /// Percent of images whose class is among the best five.
-    pub const TOP5: &'static str = "top5";
+/// A number that evaluations give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// Its key in the log, the tables and the names of files.
+    pub name: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    /// Whether it is in percent.
+    pub percent: bool,
+    /// Whether more of it is better.
+    pub higher: bool,
+}
 
+impl Metric {
+    /// Mean cross-entropy.
+    pub const LOSS: Self = Self {
+        name: "loss",
+        title: "loss",
+        percent: false,
+        higher: false,
+    };
+    /// Percent of images whose best class is right.
+    pub const TOP1: Self = Self {
+        name: "top1",
+        title: "top-1",
+        percent: true,
+        higher: true,
+    };
+    /// Percent of images whose class is among the best five.
+    pub const TOP5: Self = Self {
+        name: "top5",
+        title: "top-5",
+        percent: true,
+        higher: true,
+    };
+
+    /// Whether `new` is better than `old`. An equal value is not, and NaN never is.
+    pub fn improves(self, new: f64, old: f64) -> bool {
+        if self.higher { new > old } else { new < old }
+    }
+}
+
+impl Metrics {
     /// The metric of this name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.get(name).map(|number| number.0)
@@ -34,5 +69,20 @@ impl<const N: usize> From<[(&str, f64); N]> for Metrics {
     fn from(metrics: [(&str, f64); N]) -> Self {
         let named = metrics.map(|(name, value)| (name.to_owned(), Number(value)));
         Self(named.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn better_is_higher_or_lower() {
+        let (accuracy, loss) = (Metric::TOP1, Metric::LOSS);
+        assert!(accuracy.improves(2.0, 1.0) && loss.improves(1.0, 2.0));
+        for (new, old) in [(1.0, 1.0), (f64::NAN, 1.0)] {
+            assert!(!accuracy.improves(new, old) && !loss.improves(new, old));
+        }
+        assert!(!accuracy.improves(1.0, 2.0) && !loss.improves(2.0, 1.0));
     }
 }

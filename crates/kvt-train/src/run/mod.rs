@@ -40,5 +40,5 @@ pub use error::{RunError, Warning};
 pub use events::{EpochRecord, EvalRecord, Event, Listener, Note, StepRecord, Topic};
 pub use folder::RunDir;
 pub use jsonl::{JsonlLog, Log, read_log};
-pub use metrics::Metrics;
+pub use metrics::{Metric, Metrics};
 pub use tensorboard::TensorBoard;

@@ -1,38 +1,76 @@
 //! Tasks: what a network is trained for, and how it is judged.
 //!
 //! [`Trainer`](crate::engine::Trainer) knows epochs, updates and checkpoints. A [`Task`] knows what a batch means: its
-//! loss, what it remembers between batches, and its metrics. [`Classify`] is the first. A task is a file here and the
-//! place where [`Session`](crate::engine::Session) makes its [`TrainState`](crate::engine::TrainState).
+//! loss, what it remembers between batches, and its metrics. [`Classify`] is the first. A task is a file here, and
+//! [`Session`](crate::engine::Session) trains it.
 
 mod classify;
 mod eval_data;
 mod evaluate;
+mod model;
+
+use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
+use kvt_models::ModelConfig;
 use kvt_models::weights::StateDict;
 use kvt_ops::Phase;
 
-use crate::data::{DeviceBatch, Sample};
+use crate::augment::{AugmentError, Transform};
+use crate::config::Plan;
+use crate::data::{DeviceBatch, Sample, Splits};
 use crate::error::TrainError;
 use crate::recipe::{Gradients, Network, Position};
-use crate::run::Metrics;
+use crate::run::{Metric, Metrics, Note};
 
 pub use classify::Classify;
 pub use eval_data::EvalData;
 pub use evaluate::{Evaluation, evaluate, predict};
+pub use model::{HeadReset, InitConfig, build_model, check_classes, model_config, start_from};
 
 /// What is trained, and how it is judged.
 ///
 /// In an update the trainer calls, in this order: [`loss`](Self::loss) for each micro-batch,
 /// [`before_clip`](Self::before_clip), [`after_update`](Self::after_update).
-pub trait Task {
+pub trait Task: Sized {
     /// What is trained: a classifier, or the student of self-supervised training, backbone and head.
     type Network: Network;
     /// What is learned from an image: its class, or `()` where labels are not used.
     type Target: Send + 'static;
 
-    /// The metric by which the best checkpoint is chosen.
-    const BEST: BestBy;
+    /// The metrics of an evaluation, in the order of tables.
+    const METRICS: &'static [Metric];
+
+    /// The one of them by which the best checkpoint is chosen.
+    const BEST: Metric;
+
+    /// The views of a training image: a transform for each, to images of `size` (height, width). One by `[augment]`,
+    /// unless the task takes others.
+    ///
+    /// # Errors
+    /// If settings make no sense together.
+    fn views(plan: &Plan, size: (usize, usize)) -> Result<Vec<Arc<Transform>>, AugmentError> {
+        Ok(vec![Arc::new(Transform::train(&plan.augment, size)?)])
+    }
+
+    /// The model of a plan for its data.
+    ///
+    /// # Errors
+    /// If there is no such model, or it does not fit the images.
+    fn model(plan: &Plan, splits: &Splits) -> Result<ModelConfig, TrainError>;
+
+    /// The task and its network before the first update, on a device with autodiff. With [`Weights::OfPlan`] the
+    /// network has the weights that the plan names, and a note says what became of them.
+    ///
+    /// # Errors
+    /// If the configuration describes no network, or weights cannot be read or do not fit.
+    fn start(
+        plan: &Plan,
+        model: &ModelConfig,
+        weights: Weights,
+        device: &Device,
+        notes: &mut Vec<Note>,
+    ) -> Result<(Self, Self::Network), TrainError>;
 
     /// The target of a training image.
     fn target(sample: &Sample) -> Self::Target;
@@ -89,6 +127,15 @@ pub trait Task {
     ) -> Result<Measured, TrainError>;
 }
 
+/// Where the weights of a network come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// As the plan says: from a file, or initialised.
+    OfPlan,
+    /// A checkpoint replaces them.
+    OfCheckpoint,
+}
+
 /// What an evaluation came to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
@@ -96,39 +143,4 @@ pub struct Measured {
     pub metrics: Metrics,
     /// Images evaluated.
     pub images: usize,
-}
-
-/// How evaluations are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BestBy {
-    /// The metric's name.
-    pub metric: &'static str,
-    /// Whether more of it is better.
-    pub higher: bool,
-}
-
-impl BestBy {
-    /// Whether `new` is better than `old`. An equal value is not, and NaN never is.
-    pub fn improves(self, new: f64, old: f64) -> bool {
-        if self.higher { new > old } else { new < old }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn better_is_higher_or_lower() {
-        let accuracy = Classify::BEST;
-        let loss = BestBy {
-            metric: Metrics::LOSS,
-            higher: false,
-        };
-        assert!(accuracy.improves(2.0, 1.0) && loss.improves(1.0, 2.0));
-        for (new, old) in [(1.0, 1.0), (f64::NAN, 1.0)] {
-            assert!(!accuracy.improves(new, old) && !loss.improves(new, old));
-        }
-        assert!(!accuracy.improves(1.0, 2.0) && !loss.improves(2.0, 1.0));
-    }
 }

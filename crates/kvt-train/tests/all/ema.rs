@@ -9,11 +9,11 @@ use kvt_train::data::Splits;
 use kvt_train::device;
 use kvt_train::engine::{
     CheckpointWeights, Checkpointer, End, Progress, Recorder, Session, Start, TrainState, Trainer,
-    build_model, load_checkpoint_model, load_plan, model_config,
+    load_checkpoint_model, load_plan,
 };
 use kvt_train::recipe::{AdamW, AdamWConfig, Ema, Schedule};
-use kvt_train::run::{EvalRecord, Event, Metrics};
-use kvt_train::task::{Classify, evaluate, predict};
+use kvt_train::run::{EvalRecord, Event, Metric};
+use kvt_train::task::{Classify, Task, build_model, evaluate, model_config, predict};
 
 use crate::support::{Heard, Workspace, set, steps, take_run};
 
@@ -36,14 +36,15 @@ fn what_is_read_back_is_what_was_in_memory() {
     ]);
     let plan = load_plan(&workspace.path("tiny.toml"), &overrides).unwrap();
     // Leaves the run's folder as training finds it.
-    drop(Session::prepare(plan.clone(), Start::New, &mut |_, _| {}).unwrap());
+    drop(Session::<Classify>::prepare(plan.clone(), Start::New, &mut |_, _| {}).unwrap());
     let run = take_run(&plan.run.dir);
     let device = device::resolve("cpu").unwrap().device;
     let splits = Splits::open(&plan, (16, 16), None, &mut |_, _| {}).unwrap();
     let config = model_config(&plan.model, Some(3)).unwrap();
     let model = build_model(&plan, &config, &device.clone().autodiff()).unwrap();
     let mut heard = Heard::default();
-    let (mut recorder, _) = Recorder::open(&run, None, false, &mut heard).unwrap();
+    let (mut recorder, _) =
+        Recorder::open(&run, None, false, Classify::METRICS, &mut heard).unwrap();
     let adamw = AdamWConfig {
         betas: plan.optim.betas.into(),
         eps: plan.optim.eps,
@@ -139,7 +140,7 @@ fn training_does_not_feel_it() {
     let steps = |evals: &[EvalRecord]| -> Vec<u64> { evals.iter().map(|eval| eval.step).collect() };
     assert_eq!(steps(&val_ema), steps(&val));
     for (ema, trained) in val_ema.iter().zip(&val) {
-        let loss = |eval: &EvalRecord| eval.metrics.get(Metrics::LOSS).unwrap();
+        let loss = |eval: &EvalRecord| eval.metrics.get(Metric::LOSS.name).unwrap();
         assert!(loss(ema) != loss(trained));
     }
 

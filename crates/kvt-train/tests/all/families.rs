@@ -1,6 +1,6 @@
 //! Every family of models is trained, averaged, saved, resumed and evaluated like any other.
 
-use kvt_train::run::{EvalRecord, Event, Metrics};
+use kvt_train::run::{EvalRecord, Event, Metric};
 
 use crate::support::Workspace;
 
@@ -56,7 +56,7 @@ fn trains(model: &[&str]) {
     let log = whole.log("run");
     let logged = |split: &str| {
         log.iter().rev().find_map(|event| match event {
-            Event::Eval(eval) if eval.split == split => eval.metrics.get(Metrics::LOSS),
+            Event::Eval(eval) if eval.split == split => eval.metrics.get(Metric::LOSS.name),
             _ => None,
         })
     };

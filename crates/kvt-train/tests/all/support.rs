@@ -11,6 +11,7 @@ use image::{Rgb, RgbImage};
 use kvt_models::weights::{self, StateDict};
 use kvt_train::engine::{End, Session, Start, TrainError, load_plan};
 use kvt_train::run::{Event, Listener, RunDir, RunError, StepRecord, read_log};
+use kvt_train::task::Classify;
 use safetensors::SafeTensors;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -183,7 +184,7 @@ pub(crate) fn take_run(path: &Path) -> RunDir {
 /// Trains a configuration to its end, in this process.
 pub(crate) fn train(config: &Path, overrides: &[String]) -> Result<Vec<Event>, TrainError> {
     let plan = load_plan(config, overrides)?;
-    let session = Session::prepare(plan, Start::New, &mut |_, _| {})?;
+    let session = Session::<Classify>::prepare(plan, Start::New, &mut |_, _| {})?;
     let mut heard = Heard::default();
     let end = session.train(&mut heard, &AtomicBool::new(false))?;
     assert_eq!(end, End::Finished);

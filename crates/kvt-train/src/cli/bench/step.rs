@@ -10,7 +10,7 @@ use crate::cli::common::{ModelArgs, Overrides};
 use crate::cli::table::table;
 use crate::config::Document;
 use crate::device;
-use crate::engine::model_config;
+use crate::task::model_config;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StepArgs {

@@ -1,7 +1,7 @@
 //! What is allowed and probably not meant.
 
 use super::*;
-use crate::engine::model_config;
+use crate::task::model_config;
 
 fn of(sets: &[&str]) -> Vec<String> {
     let plan = plan_of(SMALL, sets).unwrap();

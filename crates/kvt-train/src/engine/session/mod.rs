@@ -10,25 +10,25 @@ use std::sync::atomic::AtomicBool;
 use kvt_models::ModelConfig;
 
 use self::start::{compare_with_started, environment, open_splits, record_start};
-use self::state::{fresh_state, state_of};
+use self::state::initial_state;
 use super::checkpoint::Checkpointer;
-use super::model::{build_model, for_data, model_config};
 use super::progress::Progress;
 use super::{End, Recorder, TrainError, TrainState, Trainer};
 use crate::config::{self, Document, Plan};
-use crate::data::Splits;
+use crate::data::{DataError, Splits};
 use crate::device::{self, ResolvedDevice};
 use crate::recipe::{Schedule, scaled_lr};
-use crate::run::{Event, Listener, Note, RunDir, Topic, Warning, Which};
-use crate::task::Classify;
+use crate::run::{Event, Listener, Metric, Note, RunDir, Topic, Warning, Which};
+use crate::task::{Task, Weights, model_config};
 
-/// A run that is ready to train.
-pub struct Session {
+/// A run of a task that is ready to train.
+pub struct Session<T: Task> {
     plan: Plan,
     run: RunDir,
     splits: Splits,
+    model: ModelConfig,
     device: ResolvedDevice,
-    state: TrainState<Classify>,
+    state: TrainState<T>,
     schedule: Schedule,
     progress: Progress,
     /// Log bytes and steps of the checkpoint it goes on from; both 0 if there was none.
@@ -63,9 +63,11 @@ pub struct Workload {
     pub epochs: u32,
     /// Images of an update.
     pub images_per_step: usize,
+    /// What evaluations measure.
+    pub metrics: &'static [Metric],
 }
 
-impl Session {
+impl<T: Task> Session<T> {
     /// Prepares a run: a new one, or the one that is in `run.dir`. `generating` hears of the progress of
     /// a data set that is made on first use.
     ///
@@ -89,20 +91,22 @@ impl Session {
             notes.extend(compare_with_started(&started, &plan)?);
             classes = Some((started.classes(), started.read_classes()));
         }
+        let views = T::views(&plan, size).map_err(DataError::from)?;
         let (splits, class_list) = open_splits(&plan, size, classes, generating)?;
+        let splits = splits.with_train_views(views);
         let warnings = splits.warnings().into_iter();
-        let config = for_data(&plan, &splits)?;
+        let config = T::model(&plan, &splits)?;
         let images = Some(splits.train.samples.len());
         // A run that goes on has said them at its start.
         let of_plan = (!resume).then(|| config::warnings(&plan, &config, images));
         let warnings = warnings.chain(of_plan.into_iter().flatten());
         notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
         let autodiff = device.device.clone().autodiff();
-        let state = match resume {
-            // A checkpoint follows.
-            true => state_of(&plan, build_model(&plan, &config, &autodiff)?),
-            false => fresh_state(&plan, &config, &autodiff, &mut notes)?,
+        let weights = match resume {
+            true => Weights::OfCheckpoint,
+            false => Weights::OfPlan,
         };
+        let state = initial_state(&plan, &config, weights, &autodiff, &mut notes)?;
 
         // Before the folder is locked: `git` is asked, and the child that becomes it holds every lock for a moment,
         // also where this process is killed in it.
@@ -123,6 +127,7 @@ impl Session {
             plan,
             run,
             splits,
+            model: config,
             device,
             state,
             progress: Progress::default(),
@@ -179,8 +184,8 @@ impl Session {
     }
 
     /// The model's configuration.
-    pub fn model_config(&self) -> ModelConfig {
-        self.state.network.config()
+    pub fn model_config(&self) -> &ModelConfig {
+        &self.model
     }
 
     /// How much work there is.
@@ -194,6 +199,7 @@ impl Session {
             steps_per_epoch,
             epochs: plan.epochs,
             images_per_step: plan.batch_size * plan.accumulate,
+            metrics: T::METRICS,
         }
     }
 
@@ -204,8 +210,13 @@ impl Session {
     /// If data, device, disk or arithmetic fail. What was saved before stays.
     pub fn train(self, listener: &mut dyn Listener, stop: &AtomicBool) -> Result<End, TrainError> {
         let checkpoints = self.checkpointer();
-        let (mut recorder, warnings) =
-            Recorder::open(&self.run, self.resumed, self.plan.log.tensorboard, listener)?;
+        let (mut recorder, warnings) = Recorder::open(
+            &self.run,
+            self.resumed,
+            self.plan.log.tensorboard,
+            T::METRICS,
+            listener,
+        )?;
         let step = self.progress.position.step;
         let warnings = warnings
             .iter()

@@ -1,16 +1,16 @@
 //! A session goes on from a checkpoint.
 
 use super::Session;
-use super::state::fresh_state;
+use super::state::initial_state;
 use crate::config::Plan;
 use crate::engine::TrainError;
 use crate::engine::checkpoint::Restored;
 use crate::run::{Event, Note, RunDir, RunError, Topic, Which, read_log};
+use crate::task::{Task, Weights};
 
-impl Session {
+impl<T: Task> Session<T> {
     /// This session where a checkpoint left it, or at its beginning if it was killed before the first one.
     pub(super) fn restored(mut self, which: Which<'_>) -> Result<Self, TrainError> {
-        let config = self.model_config();
         let checkpoints = self.checkpointer();
         // The steps after a chosen checkpoint are cut off the log.
         let keep_log = || match which {
@@ -41,7 +41,13 @@ impl Session {
             Err(TrainError::Run(RunError::NoCheckpoint { .. })) if which == Which::Last => {
                 let message = start_over(&self.run, &self.plan)?;
                 let device = self.device.device.clone().autodiff();
-                self.state = fresh_state(&self.plan, &config, &device, &mut self.notes)?;
+                self.state = initial_state(
+                    &self.plan,
+                    &self.model,
+                    Weights::OfPlan,
+                    &device,
+                    &mut self.notes,
+                )?;
                 self.resumed = Some((0, 0));
                 self.notes.push(Note::new(0, Topic::Resume, message));
             }

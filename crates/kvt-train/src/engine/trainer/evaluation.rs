@@ -39,7 +39,7 @@ impl<T: Task> Trainer<'_, '_, T> {
             }
             None => None,
         };
-        let metric = T::BEST.metric;
+        let metric = T::BEST.name;
         let value = measured.metrics.get(metric);
         let value = value.ok_or(TrainError::NoMetric { metric })?;
         self.report_eval(EvalRecord::VAL, measured)?;

@@ -1,17 +1,22 @@
 //! A student learns what its own average says: DINO in small.
 
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
 use burn::module::{Module, Param};
 use burn::tensor::activation::{log_softmax, softmax};
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::checkpoint::LoadOptions;
 use kvt_models::weights::{Outcome, StateDict, WeightsError};
-use kvt_models::{Model, Parameter};
+use kvt_models::{Model, ModelConfig, Parameter};
 use kvt_ops::Phase;
-use kvt_train::data::{DeviceBatch, Sample};
+use kvt_train::augment::{AugmentConfig, AugmentError, Preset, Transform};
+use kvt_train::config::Plan;
+use kvt_train::data::{DeviceBatch, Sample, Splits};
 use kvt_train::engine::TrainError;
 use kvt_train::recipe::{Ema, Gradients, Network, Position, cross_entropy};
-use kvt_train::run::Metrics;
-use kvt_train::task::{BestBy, EvalData, Measured, Task};
+use kvt_train::run::{Metric, Metrics, Note};
+use kvt_train::task::{EvalData, Measured, Task, Weights, build_model, model_config};
 
 /// Outputs of the backbone, which is a classifier of three classes, and of the last layer.
 pub(super) const FEATURES: usize = 3;
@@ -91,10 +96,22 @@ pub(super) struct Distil {
     centre: Tensor<1>,
     /// The file of a checkpoint that holds it.
     pub(super) centre_file: &'static str,
-    /// The update whose loss is no number, and what it was computed on.
-    pub(super) fails_at: Option<u64>,
-    pub(super) seen: Vec<TensorData>,
 }
+
+thread_local! {
+    /// The update whose loss is not a number.
+    pub(super) static FAILS_AT: Cell<Option<u64>> = const { Cell::new(None) };
+    /// What it was computed on.
+    pub(super) static SEEN: RefCell<Vec<TensorData>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The lowest entropy is the best.
+const ENTROPY: Metric = Metric {
+    name: "entropy",
+    title: "entropy",
+    percent: false,
+    higher: false,
+};
 
 impl Distil {
     pub(super) fn new(student: &Student, device: &Device) -> Self {
@@ -102,8 +119,6 @@ impl Distil {
             teacher: Some(Ema::new(student)),
             centre: Tensor::zeros([OUTPUTS], &device.clone().inner()),
             centre_file: "centre",
-            fails_at: None,
-            seen: Vec::new(),
         }
     }
 
@@ -116,10 +131,45 @@ impl Task for Distil {
     type Network = Student;
     type Target = ();
 
-    const BEST: BestBy = BestBy {
-        metric: "entropy",
-        higher: false,
-    };
+    const METRICS: &'static [Metric] = &[ENTROPY];
+    const BEST: Metric = ENTROPY;
+
+    /// Two views of each image: one as it is, and one with a random crop.
+    fn views(_: &Plan, size: (usize, usize)) -> Result<Vec<Arc<Transform>>, AugmentError> {
+        let transform = |preset| {
+            let config = AugmentConfig {
+                preset,
+                mean: [0.5; 3],
+                std: [0.25; 3],
+                scale: [0.4, 1.0],
+                hflip: 0.5,
+                padding: 0,
+                ..AugmentConfig::default()
+            };
+            Transform::train(&config, size).map(Arc::new)
+        };
+        Ok(vec![transform(Preset::None)?, transform(Preset::Imagenet)?])
+    }
+
+    fn model(plan: &Plan, _: &Splits) -> Result<ModelConfig, TrainError> {
+        model_config(&plan.model, Some(FEATURES))
+    }
+
+    fn start(
+        plan: &Plan,
+        model: &ModelConfig,
+        _: Weights,
+        device: &Device,
+        _: &mut Vec<Note>,
+    ) -> Result<(Self, Student), TrainError> {
+        let values: Vec<f32> = (0..FEATURES * OUTPUTS).map(|i| (i as f32).sin()).collect();
+        let last_layer = TensorData::new(values, [FEATURES, OUTPUTS]);
+        let student = Student {
+            backbone: build_model(plan, model, device)?,
+            last_layer: Param::from_tensor(Tensor::from_data(last_layer, device)),
+        };
+        Ok((Self::new(&student, device), student))
+    }
 
     fn target(_: &Sample) {}
 
@@ -147,9 +197,9 @@ impl Task for Distil {
             .mean_dim(0)
             .squeeze_dim(0);
         self.centre = self.centre.clone() * 0.9 + mean * 0.1;
-        if self.fails_at == Some(at.step) {
+        if FAILS_AT.get() == Some(at.step) {
             let views = batch.views.iter().map(|view| view.to_data());
-            self.seen.extend(views);
+            SEEN.with_borrow_mut(|seen| seen.extend(views));
             loss = loss * f64::NAN;
         }
         loss
@@ -210,7 +260,7 @@ impl Task for Distil {
             }
         }
         Ok(Measured {
-            metrics: Metrics::from([("entropy", entropy / images as f64)]),
+            metrics: Metrics::from([(ENTROPY.name, entropy / images as f64)]),
             images,
         })
     }

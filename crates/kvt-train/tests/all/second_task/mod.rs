@@ -4,23 +4,17 @@
 mod distil;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use burn::module::Param;
-use burn::tensor::{Device, Tensor, TensorData};
-use kvt_train::augment::{AugmentConfig, Preset, Transform};
+use burn::tensor::{Device, TensorData};
 use kvt_train::config::Plan;
 use kvt_train::data::Splits;
-use kvt_train::device;
-use kvt_train::engine::{
-    Checkpointer, End, Progress, Recorder, Restored, Session, Start, TrainError, TrainState,
-    Trainer, build_model, load_plan, model_config,
-};
-use kvt_train::recipe::{AdamW, AdamWConfig, Schedule};
+use kvt_train::engine::{Checkpointer, End, Session, Start, TrainError, TrainState, load_plan};
+use kvt_train::recipe::{AdamW, AdamWConfig};
 use kvt_train::run::{Event, Listener, RunError, Which};
+use kvt_train::task::{Task, Weights};
 
-use self::distil::{Distil, FEATURES, LAST_LAYER, OUTPUTS, Student};
+use self::distil::{Distil, FAILS_AT, FEATURES, LAST_LAYER, OUTPUTS, SEEN};
 use crate::support::{Workspace, read_weights, set, steps, take_run};
 
 /// Updates of an epoch: 18 images, two micro-batches of three at a time.
@@ -63,103 +57,22 @@ fn plan(workspace: &Workspace, run: &str, overrides: &[&str]) -> Plan {
     load_plan(&workspace.path("tiny.toml"), &all).unwrap()
 }
 
-fn fresh(plan: &Plan, device: &Device) -> TrainState<Distil> {
-    let config = model_config(&plan.model, Some(FEATURES)).unwrap();
-    let values: Vec<f32> = (0..FEATURES * OUTPUTS).map(|i| (i as f32).sin()).collect();
-    let last_layer = TensorData::new(values, [FEATURES, OUTPUTS]);
-    let network = Student {
-        backbone: build_model(plan, &config, device).unwrap(),
-        last_layer: Param::from_tensor(Tensor::from_data(last_layer, device)),
-    };
-    let config = AdamWConfig {
-        betas: plan.optim.betas.into(),
-        eps: plan.optim.eps,
-        weight_decay: plan.optim.weight_decay,
-    };
-    TrainState {
-        task: Distil::new(&network, device),
-        optimizer: AdamW::new(config, &network),
-        ema: None,
-        network,
-    }
-}
-
-/// Two views of each image: one as the plan has it, and one with a random crop.
-fn splits(plan: &Plan) -> Splits {
-    let transform = |preset, hflip| {
-        let config = AugmentConfig {
-            preset,
-            mean: [0.5; 3],
-            std: [0.25; 3],
-            scale: [0.4, 1.0],
-            hflip,
-            padding: 0,
-            ..AugmentConfig::default()
-        };
-        Arc::new(Transform::train(&config, (16, 16)).unwrap())
-    };
-    let views = vec![
-        transform(Preset::None, 0.5),
-        transform(Preset::Imagenet, 0.5),
-    ];
-    let splits = Splits::open(plan, (16, 16), None, &mut |_, _| {}).unwrap();
-    splits.with_train_views(views)
-}
-
 /// What a run came to.
 struct Run {
     end: Result<End, TrainError>,
     events: Vec<Event>,
-    progress: Progress,
-    seen: Vec<TensorData>,
 }
 
-fn train(plan: &Plan, resume: bool, killed_at: Option<u64>, fails_at: Option<u64>) -> Run {
-    if !resume {
-        // Leaves the run's folder as training finds it.
-        drop(Session::prepare(plan.clone(), Start::New, &mut |_, _| {}).unwrap());
-    }
-    let run = take_run(&plan.run.dir);
-    let device = device::resolve("cpu").unwrap().device.autodiff();
-    let splits = splits(plan);
-    let checkpoints = Checkpointer::new(&run, splits.state(), plan.checkpoint.keep_last);
-    let mut state = fresh(plan, &device);
-    let (mut progress, mut resumed) = (Progress::default(), None);
-    if resume {
-        let restored = checkpoints.restore(Which::Last, state, || Ok(())).unwrap();
-        let log = restored.log_offset;
-        Restored {
-            state,
-            progress,
-            ..
-        } = restored;
-        resumed = Some((log, progress.position.step));
-    }
-    state.task.fails_at = fails_at;
+fn train(plan: &Plan, start: Start<'_>, killed_at: Option<u64>) -> Run {
     let mut killer = Killer {
         at: killed_at,
         events: Vec::new(),
     };
-    let (mut recorder, _) = Recorder::open(&run, resumed, false, &mut killer).unwrap();
-    let mut trainer = Trainer {
-        plan,
-        splits: &splits,
-        device,
-        state,
-        schedule: Schedule::new(plan.schedule.clone(), plan.optim.lr, EPOCH, 3),
-        progress,
-        checkpoints,
-        saved: resume,
-        recorder: &mut recorder,
-        stop: &AtomicBool::new(false),
-    };
-    let end = trainer.run();
-    let (progress, seen) = (trainer.progress, trainer.state.task.seen);
+    let session = Session::<Distil>::prepare(plan.clone(), start, &mut |_, _| {}).unwrap();
+    let end = session.train(&mut killer, &AtomicBool::new(false));
     Run {
         end,
         events: killer.events,
-        progress,
-        seen,
     }
 }
 
@@ -172,18 +85,17 @@ fn files(checkpoint: &Path) -> Vec<Vec<u8>> {
 #[test]
 fn it_trains_and_goes_on_after_a_kill_as_if_nothing_had_happened() {
     let workspace = Workspace::with_data(6, 2);
-    let whole = train(&plan(&workspace, "whole", &[]), false, None, None);
+    let whole = train(&plan(&workspace, "whole", &[]), Start::New, None);
     assert_eq!(whole.end.unwrap(), End::Finished);
     assert_eq!(steps(&whole.events).len() as u64, 3 * EPOCH);
 
     // In the first epoch, where the last layer has no moments, and later.
     for killed_at in [3, 5, 8] {
         let plan = plan(&workspace, &format!("killed-{killed_at}"), &[]);
-        let killed = train(&plan, false, Some(killed_at), None);
+        let killed = train(&plan, Start::New, Some(killed_at));
         assert!(killed.end.is_err());
-        let resumed = train(&plan, true, None, None);
+        let resumed = train(&plan, Start::RESUME, None);
         assert_eq!(resumed.end.unwrap(), End::Finished);
-        assert_eq!(resumed.progress.best, whole.progress.best);
         let losses = |events: &[Event]| -> Vec<(u64, u64)> {
             let steps = steps(events);
             steps.iter().map(|s| (s.step, s.loss.to_bits())).collect()
@@ -193,6 +105,9 @@ fn it_trains_and_goes_on_after_a_kill_as_if_nothing_had_happened() {
         let [expected, found] = ["whole".to_owned(), format!("killed-{killed_at}")]
             .map(|run| workspace.last_checkpoint(&run));
         assert!(files(&expected) == files(&found), "killed at {killed_at}");
+        let [expected, found] = ["whole".to_owned(), format!("killed-{killed_at}")]
+            .map(|run| workspace.read(&format!("{run}/checkpoints/best")));
+        assert_eq!(expected, found);
     }
 }
 
@@ -200,7 +115,7 @@ fn it_trains_and_goes_on_after_a_kill_as_if_nothing_had_happened() {
 fn its_own_state_and_what_it_leaves_out() {
     let workspace = Workspace::with_data(6, 2);
     let plan = plan(&workspace, "run", &[]);
-    let run = train(&plan, false, None, None);
+    let run = train(&plan, Start::New, None);
     run.end.unwrap();
     let read = |step: u64, file: &str| {
         let checkpoint = workspace.path(&format!("run/checkpoints/step-{step:08}"));
@@ -253,8 +168,19 @@ fn its_own_state_and_what_it_leaves_out() {
         .collect();
     assert_eq!(entropies.len(), 3);
     let lowest = entropies.iter().copied().fold(f64::INFINITY, f64::min);
-    assert_eq!(run.progress.best.unwrap().value, lowest);
+    let epoch = entropies.iter().position(|&x| x == lowest).unwrap() as u64 + 1;
+    let best = workspace.read("run/checkpoints/best");
+    assert_eq!(best.trim(), format!("step-{:08}", epoch * EPOCH));
     assert_eq!(workspace.log("run").len(), run.events.len());
+
+    // And it is a column of the table of epochs.
+    let table = workspace.read("run/epochs.csv");
+    let (header, rows) = table.split_once('\n').unwrap();
+    let expected = "epoch,train_loss,lr,val_entropy,val_ema_entropy,seconds,images_per_second";
+    assert_eq!(header, expected);
+    for (row, entropy) in rows.lines().zip(&entropies) {
+        assert_eq!(row.split(',').nth(3).unwrap(), entropy.to_string());
+    }
 }
 
 /// A checkpoint of one task is not restored into another.
@@ -262,14 +188,29 @@ fn its_own_state_and_what_it_leaves_out() {
 fn the_state_of_another_task_is_refused() {
     let workspace = Workspace::with_data(6, 2);
     let plan = plan(&workspace, "run", &["train.epochs=1"]);
-    train(&plan, false, None, None).end.unwrap();
+    train(&plan, Start::New, None).end.unwrap();
     let error = workspace.error(&["eval", "--run", "run", "--checkpoint", "last"]);
     assert!(error.contains("`cls_token` is missing"), "{error}");
 
     let run = take_run(&plan.run.dir);
-    let checkpoints = Checkpointer::new(&run, splits(&plan).state(), 1);
-    let mut other = fresh(&plan, &Device::flex().autodiff());
-    other.task.centre_file = "queue";
+    let splits = Splits::open(&plan, (16, 16), None, &mut |_, _| {}).unwrap();
+    let checkpoints = Checkpointer::new(&run, splits.state(), 1);
+    let config = Distil::model(&plan, &splits).unwrap();
+    let device = Device::flex().autodiff();
+    let (mut task, network) =
+        Distil::start(&plan, &config, Weights::OfPlan, &device, &mut Vec::new()).unwrap();
+    task.centre_file = "queue";
+    let adamw = AdamWConfig {
+        betas: plan.optim.betas.into(),
+        eps: plan.optim.eps,
+        weight_decay: plan.optim.weight_decay,
+    };
+    let other = TrainState {
+        optimizer: AdamW::new(adamw, &network),
+        ema: None,
+        task,
+        network,
+    };
     let restored = checkpoints.restore(Which::Last, other, || Ok(()));
     let error = restored.err().unwrap().to_string();
     assert!(error.contains("has no `task.queue.safetensors`"), "{error}");
@@ -285,7 +226,9 @@ fn the_dump_is_what_the_step_saw() {
         workspace.write(&format!("data/train/{class}/003.png"), "no image");
     }
     let plan = plan(&workspace, "run", &["data.on_error=skip", "data.workers=2"]);
-    let run = train(&plan, false, None, Some(4));
+    FAILS_AT.set(Some(4));
+    let run = train(&plan, Start::New, None);
+    let seen = SEEN.take();
     let error = run.end.unwrap_err();
     assert!(
         matches!(error, TrainError::NotFinite { step: 5, .. }),
@@ -295,8 +238,8 @@ fn the_dump_is_what_the_step_saw() {
     let images = read_weights(&dump.join("batch.safetensors"));
     // Two micro-batches of two views.
     let names = ["images.0", "images.0.view.1", "images.1", "images.1.view.1"];
-    assert_eq!((images.len(), run.seen.len()), (names.len(), names.len()));
-    for (name, seen) in names.iter().zip(&run.seen) {
+    assert_eq!((images.len(), seen.len()), (names.len(), names.len()));
+    for (name, seen) in names.iter().zip(&seen) {
         let found = images.get(name).unwrap();
         assert_eq!(found.shape(), seen.shape(), "{name}");
         let floats = |data: &TensorData| data.try_to_vec::<f32>().unwrap();

@@ -1,4 +1,6 @@
-//! The model of a plan: its configuration, and its weights before training.
+//! `[init]`, and the model of a plan: its configuration, and its weights before training.
+
+use std::path::PathBuf;
 
 use burn::tensor::Device;
 use kvt_models::checkpoint::LoadOptions;
@@ -6,9 +8,21 @@ use kvt_models::weights::{self, LoadReport, WeightsError};
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 
-use super::{InitConfig, TrainError};
 use crate::config::{ModelSection, Plan};
-use crate::data::{ImageFolder, Splits};
+use crate::data::ImageFolder;
+use crate::error::TrainError;
+use crate::schema::section;
+
+section! {
+    /// What the weights are before training.
+    pub struct InitConfig {
+        /// Weights to start from, a `.safetensors` or `.pth` file; relative to the working directory.
+        pub weights: Option<PathBuf> = None, "x-default" = "none: random weights";
+        /// Leave the classification head as initialised where its size differs from that of the weights, to train on
+        /// other classes; else that is an error.
+        pub reset_head: bool = false;
+    }
+}
 
 /// The model of a plan, with the number of classes of the data where the plan names none.
 ///
@@ -21,19 +35,6 @@ pub fn model_config(
     let mut overrides = section.overrides.clone();
     overrides.num_classes = overrides.num_classes.or(classes);
     Ok(ModelConfig::by_name(&section.name)?.with(&overrides)?)
-}
-
-/// The model of a plan for its data.
-///
-/// # Errors
-/// If there is no such model, or its classes or channels are not those of the images.
-pub(super) fn for_data(plan: &Plan, splits: &Splits) -> Result<ModelConfig, TrainError> {
-    let config = model_config(&plan.model, Some(splits.classes().len()))?;
-    check_classes(&config, &splits.train)?;
-    if config.in_chans() != 3 {
-        return Err(TrainError::Channels(config.in_chans()));
-    }
-    Ok(config)
 }
 
 /// Refuses labels that are not those of the model's head, and those of one class: whatever a model
