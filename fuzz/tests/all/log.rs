@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use kvt_train::run::{EpochsCsv, JsonlLog, Warning, read_log};
+use kvt_train::task::{Classify, Task};
 use proptest::prelude::any;
 
 use crate::corpus::corpus;
@@ -22,7 +23,7 @@ fn read(folder: &Path, bytes: &[u8], offset: u64) {
         }
     };
     assert_eq!(read.events.len() + bad, lines);
-    EpochsCsv::new(&folder.join("epochs.csv"), &read.events).unwrap();
+    EpochsCsv::new(&folder.join("epochs.csv"), Classify::METRICS, &read.events).unwrap();
     let (log, warning) = JsonlLog::resume(&path, offset, u64::MAX).unwrap();
     // Whole lines, of those that were there, and none after the checkpoint.
     let kept = fs_err::read(&path).unwrap();
