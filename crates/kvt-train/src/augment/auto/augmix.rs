@@ -77,7 +77,7 @@ impl AugMix {
 impl Mixture {
     /// Mixes in `f32` and cuts the fraction off, as timm does.
     #[must_use]
-    pub fn apply(&self, image: RgbImage, context: &Context) -> RgbImage {
+    pub fn apply(&self, image: &RgbImage, context: &Context) -> RgbImage {
         if self.is_blended {
             return self.apply_blended(image, context);
         }
@@ -92,11 +92,11 @@ impl Mixture {
         for (value, sum) in mixed.iter_mut().zip(sums) {
             *value = sum as u8;
         }
-        ops::blend(&image, &mut mixed, self.share);
+        ops::blend(image, &mut mixed, self.share);
         mixed
     }
 
-    fn apply_blended(&self, image: RgbImage, context: &Context) -> RgbImage {
+    fn apply_blended(&self, image: &RgbImage, context: &Context) -> RgbImage {
         // The share of each chain when those after it have been blended in.
         let mut rest = 1.0;
         let mut shares: Vec<f32> = self

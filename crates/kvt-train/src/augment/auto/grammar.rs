@@ -9,7 +9,7 @@ use std::str::FromStr;
 use rand_distr::Gamma;
 
 use super::op::{Magnitude, Noise};
-use super::rand_augment::{INCREASING, PLAIN, Set, THREE, THREE_WEIGHTED, WEIGHTED};
+use super::rand_augment::{INCREASING, PLAIN, THREE, THREE_WEIGHTED, WEIGHTED};
 use super::sub_policies::POLICIES;
 use super::{AugMix, Policy, RandAugment, SubPolicies};
 

@@ -90,7 +90,7 @@ impl Drawn {
     pub fn apply(&self, image: RgbImage, context: &Context) -> RgbImage {
         match self {
             Self::Chain(draws) => op::apply_all(draws, image, context),
-            Self::Mixture(mixture) => mixture.apply(image, context),
+            Self::Mixture(mixture) => mixture.apply(&image, context),
         }
     }
 }

@@ -225,7 +225,7 @@ fn weighted_sets_choose_each_operation_once() {
     let first: Vec<Vec<Draw>> = drawn.iter().map(|pair| vec![pair[0]]).collect();
     let names = counts(&first);
     // Weights 3, 2 and 0.25 of 10.1.
-    for (name, weight) in [("Rotate", 3.0), ("ShearX", 2.0), ("AutoContrast", 0.25)] {
+    for (name, weight) in [("Rotate", 3.0_f64), ("ShearX", 2.0), ("AutoContrast", 0.25)] {
         let p = weight / 10.1;
         let (expected, std) = (8000.0 * p, (8000.0 * p * (1.0 - p)).sqrt());
         let found = f64::from(names[name]);

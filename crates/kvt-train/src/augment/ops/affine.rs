@@ -96,16 +96,18 @@ fn to_15_digits(number: f64) -> f64 {
 /// The pixels of an image, and its size as Pillow calculates with it.
 struct Source<'a> {
     bytes: &'a [u8],
-    width: isize,
-    height: isize,
+    stride: usize,
+    width: i32,
+    height: i32,
 }
 
 impl<'a> Source<'a> {
     fn of(image: &'a RgbImage) -> Self {
         Self {
             bytes: image.as_raw(),
-            width: image.width() as isize,
-            height: image.height() as isize,
+            stride: 3 * image.width() as usize,
+            width: image.width() as i32,
+            height: image.height() as i32,
         }
     }
 
@@ -116,7 +118,7 @@ impl<'a> Source<'a> {
         fill: [u8; 3],
         read: impl Fn(f64, f64) -> [u8; 3],
     ) -> RgbImage {
-        let (width, height) = (self.width as f64, self.height as f64);
+        let (width, height) = (f64::from(self.width), f64::from(self.height));
         let mut out = RgbImage::from_pixel(self.width as u32, self.height as u32, Rgb(fill));
         for (y, row) in out.rows_mut().enumerate() {
             let y = y as f64 + 0.5;
@@ -134,11 +136,9 @@ impl<'a> Source<'a> {
     fn bilinear(&self, x: f64, y: f64) -> [u8; 3] {
         let (x, dx) = whole_and_rest(x);
         let (y, dy) = whole_and_rest(y);
-        let columns = [x, x + 1].map(|x| self.column(x));
-        let across = |y: isize| {
-            let row = self.row(y);
-            let [first, second] = columns.map(|at| pixel(row, at));
-            channels(|c| linear([first[c], second[c]], dx))
+        let across = |y: i32| {
+            let pixels: [[u8; 3]; 2] = self.pixels(x, y);
+            channels(|c| linear(pixels.map(|pixel| f64::from(pixel[c])), dx))
         };
         let first = across(y);
         let value = if dy == 0.0 {
@@ -147,53 +147,56 @@ impl<'a> Source<'a> {
             let second = across(y + 1);
             channels(|c| linear([first[c], second[c]], dy))
         };
+        // The cast cuts the fraction off, as Pillow does.
         value.map(|value| value as u8)
     }
 
     fn bicubic(&self, x: f64, y: f64) -> [u8; 3] {
         let (x, dx) = whole_and_rest(x);
         let (y, dy) = whole_and_rest(y);
-        let columns = [x - 1, x, x + 1, x + 2].map(|x| self.column(x));
-        let across = |y: isize| {
-            let row = self.row(y);
+        let across = |y: i32| {
+            let pixels: [[u8; 3]; 4] = self.pixels(x - 1, y);
             if dx == 0.0 {
-                return pixel(row, columns[1]);
+                return pixels[1].map(f64::from);
             }
-            let pixels = columns.map(|at| pixel(row, at));
-            channels(|c| cubic(pixels.map(|pixel| pixel[c]), dx))
+            channels(|c| cubic(pixels.map(|pixel| f64::from(pixel[c])), dx))
         };
         let value = if dy == 0.0 {
             across(y)
         } else {
-            let rows = [y - 1, y, y + 1, y + 2].map(across);
+            let rows = [across(y - 1), across(y), across(y + 1), across(y + 2)];
             channels(|c| cubic(rows.map(|row| row[c]), dy))
         };
         // The cast clips to 0 ..= 255 and cuts the fraction off, as Pillow does.
         value.map(|value| value as u8)
     }
 
-    /// The place of a column in a row's bytes; the border continues with its last pixel.
-    fn column(&self, x: isize) -> usize {
-        3 * x.clamp(0, self.width - 1) as usize
-    }
-
-    /// The bytes of a row; the border continues with its last row.
-    fn row(&self, y: isize) -> &'a [u8] {
-        let stride = 3 * self.width as usize;
-        &self.bytes[y.clamp(0, self.height - 1) as usize * stride..][..stride]
+    /// Pixels of a row from column `x` on; the border continues with its last pixel.
+    #[inline]
+    fn pixels<const N: usize>(&self, x: i32, y: i32) -> [[u8; 3]; N] {
+        let clip = |at: i32, count: i32| at.clamp(0, count - 1) as usize;
+        let row = &self.bytes[clip(y, self.height) * self.stride..][..self.stride];
+        let inside = usize::try_from(x)
+            .ok()
+            .and_then(|x| row.get(3 * x..3 * (x + N)));
+        match inside {
+            Some(bytes) => {
+                std::array::from_fn(|i| [bytes[3 * i], bytes[3 * i + 1], bytes[3 * i + 2]])
+            }
+            None => std::array::from_fn(|i| {
+                let at = 3 * clip(x + i as i32, self.width);
+                [row[at], row[at + 1], row[at + 2]]
+            }),
+        }
     }
 }
 
-/// The pixel whose centre lies before a place, and how far behind it the place lies, from 0 to below 1.
-fn whole_and_rest(place: f64) -> (isize, f64) {
+/// The pixel whose centre lies before a place inside of the image, and how far behind it the place lies, from 0 to below 1.
+fn whole_and_rest(place: f64) -> (i32, f64) {
     let place = place - 0.5;
-    let whole = place.floor();
-    (whole as isize, place - whole)
-}
-
-fn pixel(row: &[u8], at: usize) -> [f64; 3] {
-    let [r, g, b] = [row[at], row[at + 1], row[at + 2]];
-    [r, g, b].map(f64::from)
+    // `floor` is a call where the CPU is only known to have SSE2.
+    let whole = if place < 0.0 { -1 } else { place as i32 };
+    (whole, place - f64::from(whole))
 }
 
 fn channels(of: impl Fn(usize) -> f64) -> [f64; 3] {
