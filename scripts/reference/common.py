@@ -43,7 +43,8 @@ def provenance(seed):
 
 
 def wrote(path):
-    print(f"{path.relative_to(ROOT)}  {path.stat().st_size} bytes")
+    shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    print(f"{shown}  {path.stat().st_size} bytes")
 
 
 def save(path, tensors, config, seed, **extra):

@@ -7,6 +7,7 @@ use super::Plan;
 use super::document::{Checks, closest};
 use super::problem::Problem;
 use super::reference::{Field, section};
+use crate::augment::AugmentConfig;
 use crate::data::{DataConfig, DataKind, OnError};
 use crate::device::{NAMES, Wanted};
 use crate::schema::kinds;
@@ -27,6 +28,20 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     for (key, [low, high]) in augment.reversed() {
         let (key, pair) = (format!("augment.{key}"), format!("[{low:?}, {high:?}]"));
         checks.refuse(&key, &pair, "the smaller value first");
+    }
+    if let Err(error) = augment.check_auto() {
+        checks.refuse(
+            "augment.auto",
+            &format!("{:?}", augment.auto),
+            &error.wanted(),
+        );
+    }
+    if !augment.jitters() {
+        augment.color_jitter = 0.0;
+    }
+    if augment.erase == 0.0 {
+        let defaults = AugmentConfig::default();
+        (augment.erase_mode, augment.erase_count) = (defaults.erase_mode, defaults.erase_count);
     }
 
     // Without gradients twice as many images fit.

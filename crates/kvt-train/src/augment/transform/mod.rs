@@ -1,12 +1,14 @@
 //! The steps of one image, as one value that is made once from the settings and shared by the workers.
 
+mod fit;
+
 use fast_image_resize::{FilterType, ResizeError};
-use image::{Rgb, RgbImage};
+use image::{Rgb, RgbImage, imageops};
 use rand::RngExt;
 
-use crate::augment::crop::{center_crop, random_resized_crop};
-use crate::augment::resize::{cut, resize, resize_part};
-use crate::augment::{AugmentConfig, Interpolation, Preset};
+use crate::augment::crop::random_resized_crop;
+use crate::augment::resize::{cut, resize};
+use crate::augment::{AugmentConfig, Interpolation, Preset, RandomErasing, Step};
 use crate::schema;
 use kvt_ops::Key;
 
@@ -47,14 +49,17 @@ pub struct Transform {
     is_training: bool,
     width: u32,
     height: u32,
-    filter: FilterType,
+    /// Between the flips and the normalisation, in training.
+    steps: Vec<Step>,
+    /// After the normalisation, in training.
+    erasing: Option<RandomErasing>,
     /// Normalised value of each level of each channel: one division per level, not per pixel.
     levels: Vec<[f32; 3]>,
 }
 
 impl Transform {
-    /// The transform of training images, to `size` (height, width) in pixels. After the preset's steps an image is
-    /// flipped, then normalised.
+    /// The transform of training images, to `size` (height, width) in pixels. After the preset's crop an image is
+    /// flipped, augmented by `auto` or `color_jitter`, normalised, and some of it erased.
     ///
     /// # Errors
     ///
@@ -63,8 +68,8 @@ impl Transform {
         Self::new(config, size, true)
     }
 
-    /// The transform of images to evaluate, to `size` (height, width) in pixels: resize so that the image just covers
-    /// `size / crop_pct`, then the centre.
+    /// The transform of images to evaluate, to `size` (height, width) in pixels: resize as `crop_mode` has it, so that a share
+    /// `crop_pct` of the sides makes `size`, then the centre.
     ///
     /// # Errors
     ///
@@ -98,6 +103,13 @@ impl Transform {
             let (key, value) = (format!("augment.{key}"), format!("{pair:?}"));
             return Err(refuse(&key, value, "the smaller value first"));
         }
+        let steps = Step::of(config, size).map_err(|error| {
+            refuse(
+                "augment.auto",
+                format!("{:?}", config.auto),
+                &error.wanted(),
+            )
+        })?;
         let (mean, std) = (config.mean.map(|x| x as f32), config.std.map(|x| x as f32));
         let [r, g, b] = [0, 1, 2]
             .map(|c: usize| move |level: u8| (f32::from(level) / 255.0 - mean[c]) / std[c]);
@@ -106,14 +118,27 @@ impl Transform {
             is_training,
             height: side(size.0)?,
             width: side(size.1)?,
-            filter: match config.interpolation {
-                Interpolation::Bilinear => FilterType::Bilinear,
-                Interpolation::Bicubic => FilterType::CatmullRom,
-            },
+            steps,
+            erasing: RandomErasing::new(config),
             levels: (0..=255)
                 .map(|level| [r(level), g(level), b(level)])
                 .collect(),
         })
+    }
+
+    /// The same with other steps between the flips and the normalisation of a training image.
+    #[must_use]
+    pub fn with_steps(self, steps: Vec<Step>) -> Self {
+        Self { steps, ..self }
+    }
+
+    /// The same without random erasing, for a task that mixes images before it erases.
+    #[must_use]
+    pub fn without_erasing(self) -> Self {
+        Self {
+            erasing: None,
+            ..self
+        }
     }
 
     /// Height and width of the result, in pixels.
@@ -151,58 +176,79 @@ impl Transform {
                 blue[x] = self.levels[usize::from(*b)][2];
             }
         }
+        if let Some(erasing) = self.erasing.filter(|_| self.is_training) {
+            let patches = erasing.patches(self.size(), key.named("erase"));
+            patches
+                .iter()
+                .for_each(|patch| patch.apply(out, self.size()));
+        }
         Ok(())
     }
 
-    /// The image at its final size, and whether it is to be flipped.
+    /// The image at its final size, and whether it is still to be flipped.
     fn pixels(&self, image: RgbImage, key: Key) -> Result<(RgbImage, bool), AugmentError> {
         if image.width() == 0 || image.height() == 0 {
             return Err(AugmentError::Empty);
         }
-        let size = (self.width, self.height);
-        let config = &self.config;
         if !self.is_training {
-            let covering = cover(image.dimensions(), size, config.crop_pct);
-            let crop = center_crop(covering, size);
-            return Ok((resize_part(image, covering, crop, self.filter)?, false));
+            return Ok((self.fit(image)?, false));
         }
+        let mut image = self.crop(image, key)?;
+        let happens = |name: &str, prob: f64| key.named(name).rng().random::<f64>() < prob;
+        let flip = happens("hflip", self.config.hflip);
+        if happens("vflip", self.config.vflip) {
+            imageops::flip_vertical_in_place(&mut image);
+        }
+        if self.steps.is_empty() {
+            // Flipped while it is normalised, which costs nothing.
+            return Ok((image, flip));
+        }
+        if flip {
+            imageops::flip_horizontal_in_place(&mut image);
+        }
+        let image = self
+            .steps
+            .iter()
+            .fold(image, |image, step| step.apply(image, key));
+        Ok((image, false))
+    }
+
+    /// The preset's part of a training image, at its final size.
+    fn crop(&self, image: RgbImage, key: Key) -> Result<RgbImage, AugmentError> {
+        let (size, config) = ((self.width, self.height), &self.config);
+        let filter = self.filter(Some(key));
         let mut rng = key.named("crop").rng();
-        let image = match config.preset {
+        match config.preset {
             Preset::Imagenet => {
                 let (scale, ratio) = (config.scale.into(), config.ratio.into());
                 let crop = random_resized_crop(image.dimensions(), scale, ratio, &mut rng);
                 // Cut before the resize: its kernel must not see pixels outside of the crop.
-                resize(cut(image, crop), size, self.filter)?
+                resize(cut(image, crop), size, filter)
             }
             Preset::Cifar => {
-                let image = resize(image, size, self.filter)?;
+                let image = resize(image, size, filter)?;
                 let left = rng.random_range(0..=2 * config.padding);
                 let top = rng.random_range(0..=2 * config.padding);
-                padded_crop(&image, config.padding, left, top)
+                Ok(padded_crop(&image, config.padding, left, top))
             }
-            Preset::None => resize(image, size, self.filter)?,
-        };
-        let flip = key.named("hflip").rng().random::<f64>() < config.hflip;
-        Ok((image, flip))
+            Preset::None => resize(image, size, filter),
+        }
     }
-}
 
-/// The (width, height) to resize to, so that the image covers `size / crop_pct` and one side fits it exactly. For a square
-/// target this is torchvision's `Resize(int(size / crop_pct))`: the shorter side fits, the longer is cut to whole pixels.
-fn cover((width, height): (u32, u32), size: (u32, u32), crop_pct: f64) -> (u32, u32) {
-    let whole = |side: u32| (f64::from(side) / crop_pct) as u32;
-    let (target_width, target_height) = (whole(size.0), whole(size.1));
-    let long = |target: u32, long: u32, short: u32| {
-        u32::try_from(u64::from(target) * u64::from(long) / u64::from(short)).unwrap_or(u32::MAX)
-    };
-    let fitted_height = long(target_width, height, width);
-    if fitted_height >= target_height {
-        (target_width, fitted_height)
-    } else {
-        (
-            long(target_height, width, height).max(target_width),
-            target_height,
-        )
+    /// The filter for an image; without a key, where nothing is drawn, a random one is bicubic.
+    fn filter(&self, key: Option<Key>) -> FilterType {
+        let is_bilinear = match self.config.interpolation {
+            Interpolation::Bilinear => true,
+            Interpolation::Bicubic => false,
+            Interpolation::Random => {
+                key.is_some_and(|key| key.named("interpolation").rng().random())
+            }
+        };
+        if is_bilinear {
+            FilterType::Bilinear
+        } else {
+            FilterType::CatmullRom
+        }
     }
 }
 

@@ -2,8 +2,10 @@
 
 use image::imageops;
 
+use super::fit::{contain, cover};
 use super::*;
-use crate::augment::Crop;
+use crate::augment::auto::golden::{Golden, difference};
+use crate::augment::{ColorJitter, Crop, CropMode, EraseMode};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/augment/");
 
@@ -64,7 +66,7 @@ fn resize_and_crop_agree_with_torchvision() {
             width: 20,
             height: 10,
         };
-        let image = resize(cut(load("source"), crop), (16, 16), transform.filter).unwrap();
+        let image = resize(cut(load("source"), crop), (16, 16), transform.filter(None)).unwrap();
         let difference = worst(&image, &load(&format!("crop_{name}")));
         assert!(difference <= 2, "crop {name}: {difference}");
     }
@@ -80,6 +82,230 @@ fn evaluation_geometry() {
     // A target twice as wide as high: the width fits, the height has to spare.
     assert_eq!(cover((100, 100), (200, 100), 1.0), (200, 200));
     assert_eq!(cover((400, 100), (200, 100), 1.0), (400, 100));
+    // VOLO-D5: 224 / 1.15 = 194.
+    assert_eq!(cover((500, 375), (224, 224), 1.15), (258, 194));
+    // The longer side fits: 375 / (500 / 224) = 168; a line of pixels keeps one.
+    assert_eq!(contain((500, 375), (224, 224), 1.0), (224, 168));
+    assert_eq!(contain((1, 4000), (224, 224), 1.0), (1, 224));
+    assert_eq!(cover((3, 3), (1, 1), 2.0), (1, 1));
+}
+
+#[derive(serde::Deserialize)]
+struct FitCase {
+    crop_mode: CropMode,
+    crop_pct: f64,
+}
+
+#[test]
+fn crop_modes_agree_with_timm() {
+    let golden = Golden::open();
+    let cases: Vec<FitCase> = golden.list("fits");
+    assert!(cases.len() >= 8);
+    for (index, case) in cases.into_iter().enumerate() {
+        let config = AugmentConfig {
+            crop_mode: case.crop_mode,
+            crop_pct: case.crop_pct,
+            mean: golden.fill().map(|level| f64::from(level) / 255.0),
+            ..settings(Preset::Imagenet)
+        };
+        let transform = Transform::evaluation(&config, (16, 16)).unwrap();
+        let (image, _) = transform.pixels(golden.chained(), Key::new(0)).unwrap();
+        let expected = golden.image(&format!("fits.{index}"));
+        let (worst, differing) = difference(&image, &expected);
+        // The resize is within two levels of Pillow's; a border in the wrong place would differ widely.
+        assert!(
+            worst <= 2 && differing < 100,
+            "{index}: {worst}, {differing}"
+        );
+    }
+}
+
+/// Everything at once is still a function of image and key, on any thread.
+#[test]
+fn the_whole_recipe_depends_on_nothing_but_the_key() {
+    let config = AugmentConfig {
+        auto: "rand-m9-mstd0.5-inc1-t3aw".to_owned(),
+        color_jitter: 0.4,
+        interpolation: Interpolation::Random,
+        vflip: 0.5,
+        erase: 0.5,
+        erase_mode: EraseMode::Pixel,
+        erase_count: 2,
+        ..AugmentConfig::default()
+    };
+    let transform = Transform::train(&config, (16, 16)).unwrap();
+    let image = load("source");
+    let all = || -> Vec<Vec<f32>> {
+        (0..24)
+            .map(|key| apply(&transform, image.clone(), key))
+            .collect()
+    };
+    let expected = all();
+    std::thread::scope(|scope| {
+        let workers = [scope.spawn(all), scope.spawn(all)];
+        for worker in workers {
+            assert_eq!(worker.join().unwrap(), expected);
+        }
+    });
+    assert!(expected.iter().flatten().all(|value| value.is_finite()));
+    // Backwards the same: an image does not depend on those before it.
+    for key in (0..24).rev() {
+        assert_eq!(
+            apply(&transform, image.clone(), key),
+            expected[key as usize]
+        );
+    }
+}
+
+/// The draws of crop and flips do not move when other steps are added: an image keeps its place.
+#[test]
+fn steps_do_not_disturb_each_others_draws() {
+    let base = AugmentConfig {
+        hflip: 0.5,
+        ..settings(Preset::Imagenet)
+    };
+    let plain = Transform::train(&base, (16, 16)).unwrap();
+    let nothing = Transform::train(&base, (16, 16))
+        .unwrap()
+        .with_steps(vec![Step::Grayscale { prob: 0.0 }]);
+    let erased = Transform::train(
+        &AugmentConfig {
+            erase: 1.0,
+            erase_mode: EraseMode::Const,
+            ..base.clone()
+        },
+        (16, 16),
+    )
+    .unwrap();
+    let image = load("source");
+    for key in 0..40 {
+        let expected = apply(&plain, image.clone(), key);
+        assert_eq!(apply(&nothing, image.clone(), key), expected);
+        let unerased = erased.clone().without_erasing();
+        assert_eq!(apply(&unerased, image.clone(), key), expected);
+        // Erased values are 0, which is the mean; the others are untouched.
+        let found = apply(&erased, image.clone(), key);
+        assert!(
+            found
+                .iter()
+                .zip(&expected)
+                .all(|(found, value)| *found == 0.0 || found == value)
+        );
+        assert_ne!(found, expected);
+    }
+    // Evaluation draws nothing.
+    let config = AugmentConfig {
+        erase: 1.0,
+        auto: "rand-m9".to_owned(),
+        vflip: 1.0,
+        ..base
+    };
+    let evaluation = Transform::evaluation(&config, (16, 16)).unwrap();
+    assert_eq!(
+        apply(&evaluation, image.clone(), 0),
+        apply(&evaluation, image, 1)
+    );
+}
+
+#[test]
+fn vertical_flips_are_exact_and_as_frequent_as_told() {
+    let image = load("crop_bicubic");
+    let plain = Transform::train(&settings(Preset::None), (16, 16)).unwrap();
+    let straight = apply(&plain, image.clone(), 0);
+    let turned = apply(&plain, imageops::flip_vertical(&image), 0);
+    let both = apply(&plain, imageops::rotate180(&image), 0);
+    let config = AugmentConfig {
+        vflip: 0.25,
+        ..settings(Preset::None)
+    };
+    let transform = Transform::train(&config, (16, 16)).unwrap();
+    let count = (0..1000)
+        .filter(|key| {
+            let out = apply(&transform, image.clone(), *key);
+            assert!(out == straight || out == turned);
+            out == turned
+        })
+        .count();
+    // Six standard deviations of 13.7.
+    assert!(count.abs_diff(250) < 82, "{count}");
+    let config = AugmentConfig {
+        vflip: 1.0,
+        hflip: 1.0,
+        ..settings(Preset::None)
+    };
+    let flips = Transform::train(&config, (16, 16)).unwrap();
+    assert_eq!(apply(&flips, image.clone(), 0), both);
+    // In place, before a step, they are the same.
+    let flips = flips.with_steps(vec![Step::Solarize {
+        prob: 1.0,
+        threshold: 256,
+    }]);
+    assert_eq!(apply(&flips, image, 0), both);
+}
+
+#[test]
+fn a_random_filter_is_each_of_the_two() {
+    let of = |interpolation| {
+        let config = AugmentConfig {
+            interpolation,
+            ..settings(Preset::Imagenet)
+        };
+        Transform::train(&config, (16, 16)).unwrap()
+    };
+    let [bicubic, bilinear, random] = [
+        Interpolation::Bicubic,
+        Interpolation::Bilinear,
+        Interpolation::Random,
+    ]
+    .map(of);
+    let image = load("source");
+    let count = (0..200)
+        .filter(|key| {
+            let out = apply(&random, image.clone(), *key);
+            let is_bilinear = out == apply(&bilinear, image.clone(), *key);
+            assert!(is_bilinear || out == apply(&bicubic, image.clone(), *key));
+            is_bilinear
+        })
+        .count();
+    assert!(count.abs_diff(100) < 43, "{count}");
+    let evaluated = |interpolation| apply(&eval((16, 16), 0.875, interpolation), image.clone(), 3);
+    assert_eq!(
+        evaluated(Interpolation::Random),
+        evaluated(Interpolation::Bicubic)
+    );
+}
+
+/// timm's rule: beside an automatic augmentation that is not 3-Augment the jitter is left out.
+#[test]
+fn jitter_is_dropped_beside_auto() {
+    for (auto, color_jitter, kinds) in [
+        ("", 0.0, ""),
+        ("", 0.3, "j"),
+        ("rand-m9-mstd0.5-inc1", 0.3, "a"),
+        ("augmix", 0.3, "a"),
+        ("3a", 0.3, "aj"),
+        ("3a", 0.0, "a"),
+        ("rand-m9-t3a", 0.3, "aj"),
+    ] {
+        let config = AugmentConfig {
+            auto: auto.to_owned(),
+            color_jitter,
+            ..settings(Preset::Imagenet)
+        };
+        let steps = Transform::train(&config, (16, 16)).unwrap().steps;
+        let found: String = steps
+            .iter()
+            .map(|step| match step {
+                Step::Auto(_) => 'a',
+                Step::Jitter { jitter, prob } => {
+                    assert_eq!((*jitter, *prob), (ColorJitter::uniform(0.3), 1.0));
+                    'j'
+                }
+                _ => '?',
+            })
+            .collect();
+        assert_eq!(found, kinds, "{auto} {color_jitter}");
+    }
 }
 
 #[test]
@@ -172,6 +398,12 @@ fn senseless_settings_are_refused() {
         (bad(&|c| c.hflip = f64::NAN), (16, 16), "augment.hflip"),
         (bad(&|c| c.std = [1.0, 0.0, 1.0]), (16, 16), "augment.std"),
         (bad(&|c| c.padding = 70_000), (16, 16), "augment.padding"),
+        (
+            bad(&|c| c.auto = "rand-x1".to_owned()),
+            (16, 16),
+            "augment.auto",
+        ),
+        (bad(&|c| c.erase_count = 0), (16, 16), "augment.erase_count"),
         (good.clone(), (0, 16), "model.img_size"),
     ] {
         let error = Transform::train(&bad, size).unwrap_err();

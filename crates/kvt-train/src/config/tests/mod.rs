@@ -74,10 +74,17 @@ scale = [0.5, 0.9]
 ratio = [1.0, 1.0]
 hflip = 0.25
 padding = 2
+vflip = 0.125
+auto = "3a"
+color_jitter = 0.3
 interpolation = "bilinear"
 mean = [0.1, 0.2, 0.3]
 std = [1.0, 2.0, 3.0]
 crop_pct = 0.9
+crop_mode = "squash"
+erase = 0.25
+erase_mode = "rand"
+erase_count = 2
 [optim]
 name = "adamw"
 lr = 1e-3

@@ -52,10 +52,17 @@ fn defaults_are_those_of_the_deit_recipe() {
     ratio = [0.75, 1.3333333333333333]
     hflip = 0.5
     padding = 4
+    vflip = 0.0
+    auto = ""
+    color_jitter = 0.0
     interpolation = "bicubic"
     mean = [0.485, 0.456, 0.406]
     std = [0.229, 0.224, 0.225]
     crop_pct = 0.875
+    crop_mode = "center"
+    erase = 0.0
+    erase_mode = "pixel"
+    erase_count = 1
 
     [optim]
     name = "adamw"
@@ -118,6 +125,22 @@ fn presets_set_flip_and_crop() {
             "augment.crop_pct=0.5"
         ]),
         (1.0, 0.5)
+    );
+}
+
+/// What another key switches off has its default.
+#[test]
+fn augmentations_that_do_nothing_have_their_defaults() {
+    let of = |sets: &[&str]| plan_of(SMALL, sets).unwrap().augment;
+    let jitter = "augment.color_jitter=0.3";
+    assert_eq!(of(&[jitter]).color_jitter, 0.3);
+    assert_eq!(of(&[jitter, "augment.auto=3a"]).color_jitter, 0.3);
+    assert_eq!(of(&[jitter, "augment.auto=rand-m9"]).color_jitter, 0.0);
+    let erasing = ["augment.erase_mode=const", "augment.erase_count=3"];
+    assert_eq!(of(&erasing), of(&[]));
+    assert_eq!(
+        of(&[erasing[0], erasing[1], "augment.erase=0.1"]).erase_count,
+        3
     );
 }
 

@@ -1,0 +1,196 @@
+//! The strings of timm: a name, and sections of a letter word and a number, joined by dashes, as in `rand-m9-mstd0.5-inc1`.
+//!
+//! Stricter than timm, which passes over a section without a number or a set with an unknown name, and takes some sections
+//! twice: what would not mean anything is an error.
+
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use rand_distr::Gamma;
+
+use super::op::{Magnitude, Noise};
+use super::rand_augment::{INCREASING, PLAIN, THREE, THREE_WEIGHTED, WEIGHTED};
+use super::sub_policies::POLICIES;
+use super::{AugMix, Policy, RandAugment, SubPolicies};
+
+/// A part of a policy's string that means nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected {}", self.wanted())]
+pub struct AutoError {
+    /// The part.
+    pub part: String,
+    /// What may stand there.
+    pub expected: String,
+}
+
+impl AutoError {
+    fn new(part: &str, expected: impl Into<String>) -> Self {
+        Self {
+            part: part.to_owned(),
+            expected: expected.into(),
+        }
+    }
+
+    /// What is expected, and in which place.
+    #[must_use]
+    pub fn wanted(&self) -> String {
+        format!("{} in the place of `{}`", self.expected, self.part)
+    }
+}
+
+impl FromStr for Policy {
+    type Err = AutoError;
+
+    fn from_str(text: &str) -> Result<Self, AutoError> {
+        let (name, sections) = text.split_once('-').unwrap_or((text, ""));
+        match name {
+            "rand" => rand_augment(&Sections::of(
+                sections,
+                &["m", "n", "p", "mstd", "mmax", "inc", "t"],
+            )?),
+            "augmix" => augmix(&Sections::of(sections, &["m", "w", "d", "a", "b", "mstd"])?),
+            _ => match POLICIES.iter().find(|(known, _)| *known == name) {
+                Some((_, chains)) => Ok(Self::SubPolicies(SubPolicies {
+                    chains,
+                    noise: Sections::of(sections, &["mstd"])?
+                        .noise(f64::INFINITY)?
+                        .unwrap_or(Noise::Normal(0.0)),
+                })),
+                None => {
+                    let policies = POLICIES.map(|(name, _)| format!("`{name}`")).join(", ");
+                    let expected = format!("`rand`, `augmix` or one of {policies}");
+                    Err(AutoError::new(name, expected))
+                }
+            },
+        }
+    }
+}
+
+/// `rand`: magnitude, number of operations, probability of each, noise of the magnitude, its limit, which set.
+fn rand_augment(sections: &Sections<'_>) -> Result<Policy, AutoError> {
+    let is_increasing = sections.whole("inc", 0..=1)? == Some(1);
+    let set = match sections.value("t") {
+        None if is_increasing => INCREASING,
+        None => PLAIN,
+        Some("3a") => THREE,
+        Some("3aw") => THREE_WEIGHTED,
+        Some("weights") => WEIGHTED,
+        Some(other) => {
+            let expected = "`t3a`, `t3aw` or `tweights`";
+            return Err(AutoError::new(&format!("t{other}"), expected));
+        }
+    };
+    let layers = sections.whole("n", 0..=100)?.unwrap_or(2) as usize;
+    if let Some(limit) = set.limit()
+        && layers > limit
+    {
+        let expected = format!("`n` of at most {limit}, as many operations as the set has,");
+        return Err(AutoError::new(&format!("n{layers}"), expected));
+    }
+    Ok(Policy::Rand(RandAugment {
+        layers,
+        prob: sections.number("p", 0.0..=1.0)?.unwrap_or(0.5),
+        magnitude: Magnitude {
+            noise: sections.noise(100.0)?.unwrap_or(Noise::Normal(0.0)),
+            max: match sections.whole("mmax", 0..=1000)? {
+                None | Some(0) => 10.0,
+                Some(max) => f64::from(max),
+            },
+            ..Magnitude::fixed(f64::from(sections.whole("m", 0..=1000)?.unwrap_or(10)))
+        },
+        set,
+    }))
+}
+
+/// `augmix`: magnitude, number of chains, their length, the parameter of Dirichlet and Beta, blended, noise of the magnitude.
+fn augmix(sections: &Sections<'_>) -> Result<Policy, AutoError> {
+    let alpha = sections.number("a", 0.1..=1000.0)?.unwrap_or(1.0);
+    let depth = sections.whole("d", 0..=100)?.unwrap_or(0) as usize;
+    Ok(Policy::AugMix(AugMix {
+        width: sections.whole("w", 1..=100)?.unwrap_or(3) as usize,
+        depth: (depth > 0).then_some(depth),
+        magnitude: Magnitude {
+            noise: sections.noise(f64::INFINITY)?.unwrap_or(Noise::Uniform),
+            ..Magnitude::fixed(f64::from(sections.whole("m", 0..=1000)?.unwrap_or(3)))
+        },
+        is_blended: sections.whole("b", 0..=1)? == Some(1),
+        gamma: Gamma::new(alpha, 1.0)
+            .map_err(|error| AutoError::new(&format!("a{alpha}"), error.to_string()))?,
+    }))
+}
+
+/// The sections behind the name: keys and what stands behind them.
+struct Sections<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Sections<'a> {
+    /// Divides `text` at its dashes. Each section begins with one of `keys`, at most one with each.
+    fn of(text: &'a str, keys: &[&'static str]) -> Result<Self, AutoError> {
+        let mut found: Vec<(&str, &str)> = Vec::new();
+        for part in text.split('-').filter(|_| !text.is_empty()) {
+            // The name of a set may hold digits; all other keys end at the first.
+            let end = match part.strip_prefix('t') {
+                Some(_) => 1,
+                None => part
+                    .find(|c: char| c.is_ascii_digit())
+                    .unwrap_or(part.len()),
+            };
+            let (key, value) = part.split_at(end);
+            if value.is_empty() || !keys.contains(&key) {
+                let known: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+                let expected = format!("one of {} with its value", known.join(", "));
+                return Err(AutoError::new(part, expected));
+            }
+            if found.iter().any(|(other, _)| *other == key) {
+                let expected = format!("one `{key}`, not a second one");
+                return Err(AutoError::new(part, expected));
+            }
+            found.push((key, value));
+        }
+        Ok(Self(found))
+    }
+
+    fn value(&self, key: &str) -> Option<&'a str> {
+        let found = self.0.iter().find(|(known, _)| *known == key);
+        found.map(|(_, value)| *value)
+    }
+
+    fn whole(&self, key: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, AutoError> {
+        self.parsed(key, &range, "a whole number")
+    }
+
+    fn number(&self, key: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, AutoError> {
+        self.parsed(key, &range, "a number")
+    }
+
+    fn parsed<T: FromStr + PartialOrd + std::fmt::Display>(
+        &self,
+        key: &str,
+        range: &RangeInclusive<T>,
+        kind: &str,
+    ) -> Result<Option<T>, AutoError> {
+        let Some(text) = self.value(key) else {
+            return Ok(None);
+        };
+        match text.parse() {
+            Ok(number) if range.contains(&number) => Ok(Some(number)),
+            _ => {
+                let (low, high) = (range.start(), range.end());
+                let expected = format!("`{key}` with {kind} from {low} to {high}");
+                Err(AutoError::new(&format!("{key}{text}"), expected))
+            }
+        }
+    }
+
+    /// `mstd`: uniform noise above `uniform_above`.
+    fn noise(&self, uniform_above: f64) -> Result<Option<Noise>, AutoError> {
+        let std = self.number("mstd", 0.0..=1e6)?;
+        let noise = |std| {
+            if std > uniform_above {
+                Noise::Uniform
+            } else {
+                Noise::Normal(std)
+            }
+        };
+        Ok(std.map(noise))
+    }
+}

@@ -1,0 +1,101 @@
+//! Automatic augmentation by timm's names: RandAugment, AugMix, AutoAugment and 3-Augment (`timm/data/auto_augment.py`).
+//!
+//! A [`Policy`] is read from a string. What is drawn for one image is a [`Drawn`], a list of operations with their magnitudes,
+//! and applying it draws nothing more: timm's numbers can be put in its place.
+
+mod augmix;
+mod grammar;
+mod op;
+mod rand_augment;
+mod sub_policies;
+
+use image::RgbImage;
+use kvt_ops::Key;
+
+pub use augmix::{AugMix, Mixture};
+pub use grammar::AutoError;
+pub use op::{Context, Draw, Op, OpName};
+pub use rand_augment::RandAugment;
+pub use sub_policies::SubPolicies;
+
+use crate::augment::AugmentConfig;
+
+/// How operations are chosen for an image.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Policy {
+    /// Some operations of a set, all of one magnitude.
+    Rand(RandAugment),
+    /// A mixture of chains of operations.
+    AugMix(AugMix),
+    /// One of a list of short fixed chains: AutoAugment and 3-Augment.
+    SubPolicies(SubPolicies),
+}
+
+/// What was drawn for one image.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Drawn {
+    /// One operation after the other.
+    Chain(Vec<Draw>),
+    /// Several chains, mixed.
+    Mixture(Mixture),
+}
+
+/// A policy with what its operations need to know of the images.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AutoAugment {
+    policy: Policy,
+    context: Context,
+}
+
+impl AutoAugment {
+    /// The policy of `augment.auto` for images of `size` (height, width) in pixels, or `None` where there is none.
+    ///
+    /// # Errors
+    /// A string that is not in timm's grammar.
+    pub fn new(config: &AugmentConfig, size: (usize, usize)) -> Result<Option<Self>, AutoError> {
+        if config.auto.is_empty() {
+            return Ok(None);
+        }
+        let policy: Policy = config.auto.parse()?;
+        let mut context = Context::new(config, size);
+        if matches!(policy, Policy::AugMix(_)) {
+            context.translate_share = 0.3;
+        }
+        Ok(Some(Self { policy, context }))
+    }
+
+    /// Draws for one image, and applies what was drawn.
+    #[must_use]
+    pub fn apply(&self, image: RgbImage, key: Key) -> RgbImage {
+        self.policy.draw(key).apply(image, &self.context)
+    }
+}
+
+impl Policy {
+    /// Draws for one image.
+    #[must_use]
+    pub fn draw(&self, key: Key) -> Drawn {
+        let rng = &mut key.rng();
+        match self {
+            Self::Rand(policy) => Drawn::Chain(policy.draw(rng)),
+            Self::AugMix(policy) => Drawn::Mixture(policy.draw(rng)),
+            Self::SubPolicies(policy) => Drawn::Chain(policy.draw(rng)),
+        }
+    }
+}
+
+impl Drawn {
+    /// Applies the operations to an image.
+    #[must_use]
+    pub fn apply(&self, image: RgbImage, context: &Context) -> RgbImage {
+        match self {
+            Self::Chain(draws) => op::apply_all(draws, image, context),
+            Self::Mixture(mixture) => mixture.apply(&image, context),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod golden;
+#[cfg(test)]
+mod tests;

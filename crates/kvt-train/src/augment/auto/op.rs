@@ -1,0 +1,339 @@
+//! timm's named operations, and what a magnitude means for each.
+
+use image::RgbImage;
+use rand::{Rng, RngExt};
+use rand_distr::{Distribution, StandardNormal};
+
+use crate::augment::ops::{Resample, Sampling};
+use crate::augment::{AugmentConfig, Interpolation, ops};
+
+/// The magnitude that the arguments are shares of.
+const FULL: f64 = 10.0;
+
+/// timm's names of operations. `Increasing`: stronger with the magnitude; without, some become weaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "timm's names; `Draw::op` says what each does")]
+pub enum OpName {
+    AutoContrast,
+    Equalize,
+    Invert,
+    Rotate,
+    Posterize,
+    PosterizeIncreasing,
+    PosterizeOriginal,
+    Solarize,
+    SolarizeIncreasing,
+    SolarizeAdd,
+    Color,
+    ColorIncreasing,
+    Contrast,
+    ContrastIncreasing,
+    Brightness,
+    BrightnessIncreasing,
+    Sharpness,
+    SharpnessIncreasing,
+    ShearX,
+    ShearY,
+    TranslateX,
+    TranslateY,
+    TranslateXRel,
+    TranslateYRel,
+    Desaturate,
+    GaussianBlur,
+    GaussianBlurRand,
+}
+
+/// What operations need to know besides their magnitude: timm's `hparams`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Context {
+    /// How moved images are read.
+    pub interpolation: Interpolation,
+    /// The colour where a moved image has no pixel: the mean of the data.
+    pub fill: [u8; 3],
+    /// `TranslateX` and `TranslateY` at full magnitude, in pixels.
+    pub translate_pixels: f64,
+    /// `TranslateXRel` and `TranslateYRel` at full magnitude, as a share of the side.
+    pub translate_share: f64,
+}
+
+/// An operation that was drawn, with all that is random about it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Draw {
+    /// The operation.
+    pub name: OpName,
+    /// 0 to 10, or more where the policy allows it.
+    pub magnitude: f64,
+    /// Whether what has a direction goes the other way.
+    pub is_negative: bool,
+    /// Whether a moved image is read bilinearly, where the interpolation is random.
+    pub is_bilinear: bool,
+    /// Where between its least and its largest radius `GaussianBlurRand` blurs, from 0 to 1.
+    pub share: f64,
+}
+
+/// An operation with its arguments.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(missing_docs, reason = "arguments of the functions of `ops`")]
+pub enum Op {
+    AutoContrast,
+    Equalize,
+    Invert,
+    Rotate {
+        degrees: f64,
+        sampling: Sampling,
+    },
+    Posterize {
+        bits: u32,
+    },
+    Solarize {
+        threshold: u32,
+    },
+    SolarizeAdd {
+        add: u8,
+    },
+    Color {
+        factor: f64,
+    },
+    Contrast {
+        factor: f64,
+    },
+    Brightness {
+        factor: f64,
+    },
+    Sharpness {
+        factor: f64,
+    },
+    ShearX {
+        factor: f64,
+        sampling: Sampling,
+    },
+    ShearY {
+        factor: f64,
+        sampling: Sampling,
+    },
+    /// In pixels.
+    TranslateX {
+        pixels: f64,
+        sampling: Sampling,
+    },
+    TranslateY {
+        pixels: f64,
+        sampling: Sampling,
+    },
+    /// As a share of the image's side.
+    TranslateXRel {
+        share: f64,
+        sampling: Sampling,
+    },
+    TranslateYRel {
+        share: f64,
+        sampling: Sampling,
+    },
+    GaussianBlur {
+        radius: f64,
+    },
+}
+
+/// How the magnitude varies from one application to the next.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Magnitude {
+    /// Its mean; with uniform noise its largest value.
+    pub(super) mean: f64,
+    pub(super) noise: Noise,
+    /// Where it is clipped.
+    pub(super) max: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Noise {
+    /// Normal with this standard deviation; 0 is none.
+    Normal(f64),
+    /// Uniform from 0 to the magnitude.
+    Uniform,
+}
+
+impl Magnitude {
+    /// A fixed magnitude of at most 10.
+    pub(super) fn fixed(mean: f64) -> Self {
+        Self {
+            mean,
+            noise: Noise::Normal(0.0),
+            max: FULL,
+        }
+    }
+
+    fn draw(self, rng: &mut impl Rng) -> f64 {
+        let magnitude = match self.noise {
+            Noise::Normal(std) => {
+                let normal: f64 = StandardNormal.sample(rng);
+                self.mean + std * normal
+            }
+            Noise::Uniform => self.mean * rng.random::<f64>(),
+        };
+        magnitude.clamp(0.0, self.max)
+    }
+}
+
+impl Context {
+    /// timm's: the data's mean as fill, shifts by up to 45 % of the image's shorter side. `size` is (height, width) in pixels.
+    #[must_use]
+    pub fn new(config: &AugmentConfig, size: (usize, usize)) -> Self {
+        Self {
+            interpolation: config.interpolation,
+            fill: config.mean_color(),
+            translate_pixels: (size.0.min(size.1) as f64 * 0.45).floor(),
+            translate_share: 0.45,
+        }
+    }
+
+    fn sampling(&self, is_bilinear: bool) -> Sampling {
+        let filter = match self.interpolation {
+            Interpolation::Bilinear => Resample::Bilinear,
+            Interpolation::Bicubic => Resample::Bicubic,
+            Interpolation::Random if is_bilinear => Resample::Bilinear,
+            Interpolation::Random => Resample::Bicubic,
+        };
+        Sampling {
+            filter,
+            fill: self.fill,
+        }
+    }
+}
+
+impl Draw {
+    /// Draws whether `name` is applied, which it is with probability `prob`, and what is random about it.
+    pub(super) fn new(
+        name: OpName,
+        prob: f64,
+        magnitude: Magnitude,
+        rng: &mut impl Rng,
+    ) -> Option<Self> {
+        let is_applied = rng.random::<f64>() < prob;
+        let draw = Self {
+            name,
+            magnitude: magnitude.draw(rng),
+            is_negative: rng.random(),
+            is_bilinear: rng.random(),
+            share: rng.random(),
+        };
+        is_applied.then_some(draw)
+    }
+
+    /// The operation's arguments at this magnitude: timm's `LEVEL_TO_ARG`.
+    #[must_use]
+    pub fn op(&self, context: &Context) -> Op {
+        let level = self.magnitude / FULL;
+        let signed = |value: f64| if self.is_negative { -value } else { value };
+        let sampling = context.sampling(self.is_bilinear);
+        // 0.1 to 1.9, where 1 changes nothing: from one end to the other, or from the middle to an end.
+        let enhance = level * 1.8 + 0.1;
+        let increasing = (1.0 + signed(level * 0.9)).max(0.1);
+        let between = |low: f64, high: f64| (low + (high - low) * level).clamp(low, high);
+        let bits = (level * 4.0) as u32;
+        let threshold = ((level * 256.0) as u32).min(256);
+        match self.name {
+            OpName::AutoContrast => Op::AutoContrast,
+            OpName::Equalize => Op::Equalize,
+            OpName::Invert => Op::Invert,
+            OpName::Rotate => Op::Rotate {
+                degrees: signed(level * 30.0),
+                sampling,
+            },
+            OpName::Posterize => Op::Posterize { bits },
+            OpName::PosterizeIncreasing => Op::Posterize {
+                bits: 4_u32.saturating_sub(bits),
+            },
+            OpName::PosterizeOriginal => Op::Posterize { bits: bits + 4 },
+            OpName::Solarize => Op::Solarize { threshold },
+            OpName::SolarizeIncreasing => Op::Solarize {
+                threshold: 256 - threshold,
+            },
+            OpName::SolarizeAdd => Op::SolarizeAdd {
+                add: ((level * 110.0) as u8).min(128),
+            },
+            OpName::Color => Op::Color { factor: enhance },
+            OpName::ColorIncreasing => Op::Color { factor: increasing },
+            OpName::Contrast => Op::Contrast { factor: enhance },
+            OpName::ContrastIncreasing => Op::Contrast { factor: increasing },
+            OpName::Brightness => Op::Brightness { factor: enhance },
+            OpName::BrightnessIncreasing => Op::Brightness { factor: increasing },
+            OpName::Sharpness => Op::Sharpness { factor: enhance },
+            OpName::SharpnessIncreasing => Op::Sharpness { factor: increasing },
+            OpName::ShearX => Op::ShearX {
+                factor: signed(level * 0.3),
+                sampling,
+            },
+            OpName::ShearY => Op::ShearY {
+                factor: signed(level * 0.3),
+                sampling,
+            },
+            OpName::TranslateX => Op::TranslateX {
+                pixels: signed(level * context.translate_pixels),
+                sampling,
+            },
+            OpName::TranslateY => Op::TranslateY {
+                pixels: signed(level * context.translate_pixels),
+                sampling,
+            },
+            OpName::TranslateXRel => Op::TranslateXRel {
+                share: signed(level * context.translate_share),
+                sampling,
+            },
+            OpName::TranslateYRel => Op::TranslateYRel {
+                share: signed(level * context.translate_share),
+                sampling,
+            },
+            OpName::Desaturate => Op::Color {
+                factor: 1.0 - between(0.5, 1.0),
+            },
+            OpName::GaussianBlur => Op::GaussianBlur {
+                radius: between(0.1, 2.0),
+            },
+            OpName::GaussianBlurRand => Op::GaussianBlur {
+                radius: 0.1 + (2.0 * between(0.0, 1.0) - 0.1) * self.share,
+            },
+        }
+    }
+}
+
+impl Op {
+    /// Applies the operation to an image.
+    #[must_use]
+    pub fn apply(self, mut image: RgbImage) -> RgbImage {
+        match self {
+            Self::AutoContrast => ops::autocontrast(&mut image),
+            Self::Equalize => ops::equalize(&mut image),
+            Self::Invert => ops::invert(&mut image),
+            Self::Posterize { bits } => ops::posterize(&mut image, bits),
+            Self::Solarize { threshold } => ops::solarize(&mut image, threshold),
+            Self::SolarizeAdd { add } => ops::solarize_add(&mut image, add),
+            Self::Color { factor } => ops::color(&mut image, factor),
+            Self::Contrast { factor } => ops::contrast(&mut image, factor),
+            Self::Brightness { factor } => ops::brightness(&mut image, factor),
+            Self::Sharpness { factor } => ops::sharpness(&mut image, factor),
+            Self::GaussianBlur { radius } => ops::gaussian_blur(&mut image, radius),
+            Self::Rotate { degrees, sampling } => return ops::rotate(&image, degrees, sampling),
+            Self::ShearX { factor, sampling } => return ops::shear_x(&image, factor, sampling),
+            Self::ShearY { factor, sampling } => return ops::shear_y(&image, factor, sampling),
+            Self::TranslateX { pixels, sampling } => {
+                return ops::translate_x(&image, pixels, sampling);
+            }
+            Self::TranslateY { pixels, sampling } => {
+                return ops::translate_y(&image, pixels, sampling);
+            }
+            Self::TranslateXRel { share, sampling } => {
+                return ops::translate_x(&image, share * f64::from(image.width()), sampling);
+            }
+            Self::TranslateYRel { share, sampling } => {
+                return ops::translate_y(&image, share * f64::from(image.height()), sampling);
+            }
+        }
+        image
+    }
+}
+
+/// Applies drawn operations in their order.
+pub(super) fn apply_all(draws: &[Draw], image: RgbImage, context: &Context) -> RgbImage {
+    let one = |image, draw: &Draw| draw.op(context).apply(image);
+    draws.iter().fold(image, one)
+}

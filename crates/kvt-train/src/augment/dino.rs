@@ -1,0 +1,141 @@
+//! The views of DINO (Caron et al. 2021): large crops for teacher and student, small ones for the student, each with its
+//! colour jitter, grey, blur and solarisation (`DataAugmentationDINO` of `main_dino.py`).
+
+use super::{AugmentConfig, AugmentError, ColorJitter, Preset, Step, Transform};
+
+/// Sizes and areas of the crops.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MultiCrop {
+    /// Height and width of the two global views, in pixels.
+    pub global_size: (usize, usize),
+    /// Smallest and largest area of a global view, as a share of the image.
+    pub global_scale: (f64, f64),
+    /// Height and width of the local views, in pixels.
+    pub local_size: (usize, usize),
+    /// Smallest and largest area of a local view, as a share of the image.
+    pub local_scale: (f64, f64),
+    /// Number of local views.
+    pub locals: usize,
+    /// Smallest and largest standard deviation of the blur, in pixels.
+    pub blur_radius: (f64, f64),
+}
+
+impl Default for MultiCrop {
+    /// DINO's on ImageNet, with the scales of its longer runs.
+    fn default() -> Self {
+        Self {
+            global_size: (224, 224),
+            global_scale: (0.4, 1.0),
+            local_size: (96, 96),
+            local_scale: (0.05, 0.4),
+            locals: 8,
+            blur_radius: (0.1, 2.0),
+        }
+    }
+}
+
+impl MultiCrop {
+    /// The transforms of all views: first the two global ones, then the local ones. `config` gives aspect ratios, flips,
+    /// interpolation and normalisation; its own automatic augmentation, jitter and erasing are not used.
+    ///
+    /// # Errors
+    /// [`AugmentError::Setting`] if a value makes no sense.
+    pub fn views(&self, config: &AugmentConfig) -> Result<Vec<Transform>, AugmentError> {
+        let view = |size, scale: (f64, f64), steps| {
+            let config = AugmentConfig {
+                preset: Preset::Imagenet,
+                scale: scale.into(),
+                auto: String::new(),
+                color_jitter: 0.0,
+                erase: 0.0,
+                ..config.clone()
+            };
+            Ok(Transform::train(&config, size)?.with_steps(steps))
+        };
+        let global = |blur, solarize| {
+            let steps = steps(blur, self.blur_radius, solarize);
+            view(self.global_size, self.global_scale, steps)
+        };
+        let local = |_| {
+            view(
+                self.local_size,
+                self.local_scale,
+                steps(0.5, self.blur_radius, 0.0),
+            )
+        };
+        [global(1.0, 0.0), global(0.1, 0.2)]
+            .into_iter()
+            .chain((0..self.locals).map(local))
+            .collect()
+    }
+}
+
+/// The steps of a view: jitter with probability 0.8, grey with 0.2, then blur and solarisation with these probabilities.
+#[must_use]
+pub fn steps(blur: f64, blur_radius: (f64, f64), solarize: f64) -> Vec<Step> {
+    let jitter = ColorJitter {
+        brightness: 0.4,
+        contrast: 0.4,
+        saturation: 0.2,
+        hue: 0.1,
+    };
+    vec![
+        Step::Jitter { jitter, prob: 0.8 },
+        Step::Grayscale { prob: 0.2 },
+        Step::GaussianBlur {
+            prob: blur,
+            radius: blur_radius,
+        },
+        Step::Solarize {
+            prob: solarize,
+            threshold: 128,
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use image::{Rgb, RgbImage};
+    use kvt_ops::Key;
+
+    use super::*;
+
+    #[test]
+    fn there_are_two_large_views_and_many_small_ones() {
+        let crop = MultiCrop {
+            local_size: (24, 32),
+            global_size: (48, 64),
+            locals: 3,
+            ..MultiCrop::default()
+        };
+        let views = crop.views(&AugmentConfig::default()).unwrap();
+        let sizes: Vec<_> = views.iter().map(Transform::size).collect();
+        assert_eq!(sizes, [(48, 64), (48, 64), (24, 32), (24, 32), (24, 32)]);
+        let image = RgbImage::from_fn(80, 60, |x, y| Rgb([x as u8 * 3, y as u8 * 4, 77]));
+        for view in &views {
+            let mut out = vec![f32::NAN; 3 * view.size().0 * view.size().1];
+            view.apply(image.clone(), Key::new(1), &mut out).unwrap();
+            assert!(out.iter().all(|value| value.is_finite()));
+        }
+        let error = MultiCrop {
+            local_scale: (0.5, 0.1),
+            ..crop
+        };
+        assert!(error.views(&AugmentConfig::default()).is_err());
+    }
+
+    /// How often each step changes an image.
+    #[test]
+    fn steps_happen_as_often_as_told() {
+        let image = RgbImage::from_fn(6, 6, |x, y| Rgb([x as u8 * 40, y as u8 * 40, 200]));
+        let n = 1500_u64;
+        for (step, prob) in steps(0.1, (0.5, 2.0), 0.2).iter().zip([0.8, 0.2, 0.1, 0.2]) {
+            let changed = (0..n).filter(|key| step.apply(image.clone(), Key::new(*key)) != image);
+            let (count, expected) = (changed.count() as f64, n as f64 * prob);
+            let std = (expected * (1.0 - prob)).sqrt();
+            assert!((count - expected).abs() < 5.0 * std, "{step:?}: {count}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Random brightness, contrast, saturation and hue.
+
+use image::RgbImage;
+use kvt_ops::Key;
+use rand::RngExt;
+use rand::seq::SliceRandom;
+
+use super::ops;
+
+/// torchvision's `ColorJitter`: each factor uniform around 1, the hue around 0, the four in random order. What has no range
+/// is left out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ColorJitter {
+    /// Brightness is multiplied by 1 - this (at least 0) to 1 + this.
+    pub brightness: f64,
+    /// The same of contrast.
+    pub contrast: f64,
+    /// The same of saturation.
+    pub saturation: f64,
+    /// The hue is turned by up to this share of the circle to either side, at most 0.5.
+    pub hue: f64,
+}
+
+/// One of the four, with what was drawn for it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Adjustment {
+    /// A factor of the brightness.
+    Brightness(f64),
+    /// A factor of the contrast.
+    Contrast(f64),
+    /// A factor of the saturation.
+    Saturation(f64),
+    /// A share of the circle of hues.
+    Hue(f64),
+}
+
+impl ColorJitter {
+    /// timm's `color_jitter` of one number: the same for all but the hue, which stays.
+    #[must_use]
+    pub fn uniform(strength: f64) -> Self {
+        Self {
+            brightness: strength,
+            contrast: strength,
+            saturation: strength,
+            hue: 0.0,
+        }
+    }
+
+    /// What is done to one image, in its order.
+    #[must_use]
+    pub fn draw(&self, key: Key) -> Vec<Adjustment> {
+        let mut rng = key.rng();
+        let mut share = || rng.random::<f64>();
+        let mut factor = |range: f64| {
+            let low = (1.0 - range).max(0.0);
+            low + (1.0 + range - low) * share()
+        };
+        let drawn = [
+            (
+                self.brightness,
+                Adjustment::Brightness(factor(self.brightness)),
+            ),
+            (self.contrast, Adjustment::Contrast(factor(self.contrast))),
+            (
+                self.saturation,
+                Adjustment::Saturation(factor(self.saturation)),
+            ),
+            (self.hue, Adjustment::Hue(self.hue * (2.0 * share() - 1.0))),
+        ];
+        let active = drawn.into_iter().filter(|(range, _)| *range > 0.0);
+        let mut order: Vec<Adjustment> = active.map(|(_, adjustment)| adjustment).collect();
+        order.shuffle(&mut rng);
+        order
+    }
+}
+
+impl Adjustment {
+    /// Changes an image.
+    pub fn apply(self, image: &mut RgbImage) {
+        match self {
+            Self::Brightness(factor) => ops::brightness(image, factor),
+            Self::Contrast(factor) => ops::contrast(image, factor),
+            Self::Saturation(factor) => ops::color(image, factor),
+            Self::Hue(turns) => ops::hue(image, turns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(adjustment: Adjustment) -> (usize, f64) {
+        match adjustment {
+            Adjustment::Brightness(factor) => (0, factor),
+            Adjustment::Contrast(factor) => (1, factor),
+            Adjustment::Saturation(factor) => (2, factor),
+            Adjustment::Hue(turns) => (3, turns),
+        }
+    }
+
+    /// Each order and each place of a range is as likely as every other.
+    #[test]
+    fn factors_are_uniform_and_orders_equally_likely() {
+        let jitter = ColorJitter {
+            brightness: 0.4,
+            contrast: 1.5,
+            saturation: 0.2,
+            hue: 0.1,
+        };
+        let ends = [(0.6, 1.4), (0.0, 2.5), (0.8, 1.2), (-0.1, 0.1)];
+        let (n, mut sums, mut squares) = (4000, [0.0; 4], [0.0; 4]);
+        let mut orders = std::collections::BTreeMap::new();
+        for seed in 0..n {
+            let drawn = jitter.draw(Key::new(seed));
+            let order: Vec<usize> = drawn.iter().map(|one| of(*one).0).collect();
+            *orders.entry(order).or_insert(0_u32) += 1;
+            for (at, value) in drawn.into_iter().map(of) {
+                let (low, high) = ends[at];
+                let share = (value - low) / (high - low);
+                assert!((0.0..=1.0).contains(&share), "{at}: {value}");
+                sums[at] += share;
+                squares[at] += share * share;
+            }
+        }
+        for (sum, squares) in sums.into_iter().zip(squares) {
+            let mean = sum / n as f64;
+            // Of a uniform number: 1/2 and 1/12, each with five standard errors.
+            assert!((mean - 0.5).abs() < 0.023, "{mean}");
+            let variance = squares / n as f64 - mean * mean;
+            assert!((variance - 1.0 / 12.0).abs() < 0.006, "{variance}");
+        }
+        // 24 orders, 166.7 times each, standard deviation 12.6.
+        assert_eq!(orders.len(), 24);
+        assert!(
+            orders.values().all(|count| count.abs_diff(167) < 64),
+            "{orders:?}"
+        );
+    }
+
+    #[test]
+    fn one_number_leaves_the_hue_alone() {
+        for seed in 0..20 {
+            let mut drawn: Vec<usize> = ColorJitter::uniform(0.3)
+                .draw(Key::new(seed))
+                .into_iter()
+                .map(|one| of(one).0)
+                .collect();
+            drawn.sort_unstable();
+            assert_eq!(drawn, [0, 1, 2]);
+        }
+        assert_eq!(ColorJitter::uniform(0.0).draw(Key::new(0)), []);
+    }
+}

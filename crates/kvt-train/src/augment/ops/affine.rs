@@ -1,0 +1,254 @@
+//! Shear, shift and rotation with Pillow's resampling.
+//!
+//! Pillow's transform reads the image at single places (its kernels are not stretched), in `f64`. The kernels here leave out
+//! what a fraction of exactly 0 multiplies: shears and shifts read one row or column instead of four, and the result is the same.
+
+use image::{Rgb, RgbImage, imageops};
+
+/// How a place between pixels is read, as Pillow's `Image.transform` does it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resample {
+    /// The pixel in which the place lies.
+    Nearest,
+    /// Linear between two rows and columns.
+    Bilinear,
+    /// Cubic (a = -1) through four rows and columns; unlike the resize, whose cubic has a = -0.5.
+    Bicubic,
+}
+
+/// How a moved image is read, and what is shown where it has no pixel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sampling {
+    /// How a place between pixels is read.
+    pub filter: Resample,
+    /// The colour outside of the image.
+    pub fill: [u8; 3],
+}
+
+/// Pillow's `Image.transform` with `AFFINE`: the result, as large as the image, shows at (x, y) the image's place
+/// (a x + b y + c, d x + e y + f) for `matrix` = [a, b, c, d, e, f]. Pixels have their centres at halves.
+#[must_use]
+pub fn affine(image: &RgbImage, matrix: [f64; 6], sampling: Sampling) -> RgbImage {
+    let source = Source::of(image);
+    let fill = sampling.fill;
+    match sampling.filter {
+        Resample::Nearest => nearest(image, matrix, fill),
+        Resample::Bilinear => source.at_places(matrix, fill, |x, y| source.bilinear(x, y)),
+        Resample::Bicubic => source.at_places(matrix, fill, |x, y| source.bicubic(x, y)),
+    }
+}
+
+/// Row y shows the image `factor` y further right.
+#[must_use]
+pub fn shear_x(image: &RgbImage, factor: f64, sampling: Sampling) -> RgbImage {
+    affine(image, [1.0, factor, 0.0, 0.0, 1.0, 0.0], sampling)
+}
+
+/// Column x shows the image `factor` x further down.
+#[must_use]
+pub fn shear_y(image: &RgbImage, factor: f64, sampling: Sampling) -> RgbImage {
+    affine(image, [1.0, 0.0, 0.0, factor, 1.0, 0.0], sampling)
+}
+
+/// Shows the image `pixels` further right, so that it moves to the left.
+#[must_use]
+pub fn translate_x(image: &RgbImage, pixels: f64, sampling: Sampling) -> RgbImage {
+    affine(image, [1.0, 0.0, pixels, 0.0, 1.0, 0.0], sampling)
+}
+
+/// Shows the image `pixels` further down, so that it moves up.
+#[must_use]
+pub fn translate_y(image: &RgbImage, pixels: f64, sampling: Sampling) -> RgbImage {
+    affine(image, [1.0, 0.0, 0.0, 0.0, 1.0, pixels], sampling)
+}
+
+/// Pillow's `Image.rotate`: counter-clockwise around the centre, the size stays.
+#[must_use]
+pub fn rotate(image: &RgbImage, degrees: f64, sampling: Sampling) -> RgbImage {
+    let degrees = degrees.rem_euclid(360.0);
+    let is_square = image.width() == image.height();
+    // Quarter turns move whole pixels; those of `image` go clockwise.
+    if degrees == 0.0 {
+        return image.clone();
+    } else if degrees == 180.0 {
+        return imageops::rotate180(image);
+    } else if degrees == 90.0 && is_square {
+        return imageops::rotate270(image);
+    } else if degrees == 270.0 && is_square {
+        return imageops::rotate90(image);
+    }
+    let angle = -degrees.to_radians();
+    let (cos, sin) = (to_15_digits(angle.cos()), to_15_digits(angle.sin()));
+    let (x, y) = (
+        f64::from(image.width()) / 2.0,
+        f64::from(image.height()) / 2.0,
+    );
+    let left = cos * -x + sin * -y + x;
+    let top = -sin * -x + cos * -y + y;
+    affine(image, [cos, sin, left, -sin, cos, top], sampling)
+}
+
+/// Pillow rounds sine and cosine to 15 digits after the point.
+fn to_15_digits(number: f64) -> f64 {
+    format!("{number:.15}").parse().unwrap_or(number)
+}
+
+/// The pixels of an image, and its size as Pillow calculates with it.
+struct Source<'a> {
+    bytes: &'a [u8],
+    stride: usize,
+    width: i32,
+    height: i32,
+}
+
+impl<'a> Source<'a> {
+    fn of(image: &'a RgbImage) -> Self {
+        Self {
+            bytes: image.as_raw(),
+            stride: 3 * image.width() as usize,
+            width: image.width() as i32,
+            height: image.height() as i32,
+        }
+    }
+
+    /// An image of `read` at the place of each pixel, filled where the place lies outside.
+    fn at_places(
+        &self,
+        [a, b, c, d, e, f]: [f64; 6],
+        fill: [u8; 3],
+        read: impl Fn(f64, f64) -> [u8; 3],
+    ) -> RgbImage {
+        let (width, height) = (f64::from(self.width), f64::from(self.height));
+        let mut out = RgbImage::from_pixel(self.width as u32, self.height as u32, Rgb(fill));
+        for (y, row) in out.rows_mut().enumerate() {
+            let y = y as f64 + 0.5;
+            for (x, pixel) in row.enumerate() {
+                let x = x as f64 + 0.5;
+                let (across, down) = (a * x + b * y + c, d * x + e * y + f);
+                if (0.0..width).contains(&across) && (0.0..height).contains(&down) {
+                    pixel.0 = read(across, down);
+                }
+            }
+        }
+        out
+    }
+
+    fn bilinear(&self, x: f64, y: f64) -> [u8; 3] {
+        let (x, dx) = whole_and_rest(x);
+        let (y, dy) = whole_and_rest(y);
+        let across = |y: i32| {
+            let pixels: [[u8; 3]; 2] = self.pixels(x, y);
+            channels(|c| linear(pixels.map(|pixel| f64::from(pixel[c])), dx))
+        };
+        let first = across(y);
+        let value = if dy == 0.0 {
+            first
+        } else {
+            let second = across(y + 1);
+            channels(|c| linear([first[c], second[c]], dy))
+        };
+        // The cast cuts the fraction off, as Pillow does.
+        value.map(|value| value as u8)
+    }
+
+    fn bicubic(&self, x: f64, y: f64) -> [u8; 3] {
+        let (x, dx) = whole_and_rest(x);
+        let (y, dy) = whole_and_rest(y);
+        let across = |y: i32| {
+            let pixels: [[u8; 3]; 4] = self.pixels(x - 1, y);
+            if dx == 0.0 {
+                return pixels[1].map(f64::from);
+            }
+            channels(|c| cubic(pixels.map(|pixel| f64::from(pixel[c])), dx))
+        };
+        let value = if dy == 0.0 {
+            across(y)
+        } else {
+            let rows = [across(y - 1), across(y), across(y + 1), across(y + 2)];
+            channels(|c| cubic(rows.map(|row| row[c]), dy))
+        };
+        // The cast clips to 0 ..= 255 and cuts the fraction off, as Pillow does.
+        value.map(|value| value as u8)
+    }
+
+    /// Pixels of a row from column `x` on; the border continues with its last pixel.
+    #[inline]
+    fn pixels<const N: usize>(&self, x: i32, y: i32) -> [[u8; 3]; N] {
+        let clip = |at: i32, count: i32| at.clamp(0, count - 1) as usize;
+        let row = &self.bytes[clip(y, self.height) * self.stride..][..self.stride];
+        let inside = usize::try_from(x)
+            .ok()
+            .and_then(|x| row.get(3 * x..3 * (x + N)));
+        match inside {
+            Some(bytes) => {
+                std::array::from_fn(|i| [bytes[3 * i], bytes[3 * i + 1], bytes[3 * i + 2]])
+            }
+            None => std::array::from_fn(|i| {
+                let at = 3 * clip(x + i as i32, self.width);
+                [row[at], row[at + 1], row[at + 2]]
+            }),
+        }
+    }
+}
+
+/// The pixel whose centre lies before a place inside of the image, and how far behind it the place lies, from 0 to below 1.
+fn whole_and_rest(place: f64) -> (i32, f64) {
+    let place = place - 0.5;
+    // `floor` is a call where the CPU is only known to have SSE2.
+    let whole = if place < 0.0 { -1 } else { place as i32 };
+    (whole, place - f64::from(whole))
+}
+
+fn channels(of: impl Fn(usize) -> f64) -> [f64; 3] {
+    [of(0), of(1), of(2)]
+}
+
+fn linear([a, b]: [f64; 2], rest: f64) -> f64 {
+    a + (b - a) * rest
+}
+
+fn cubic([a, b, c, d]: [f64; 4], rest: f64) -> f64 {
+    let first = -a + c;
+    let second = 2.0 * (a - b) + c - d;
+    let third = -a + b - c + d;
+    b + rest * (first + rest * (second + rest * third))
+}
+
+/// Pillow's own paths for the nearest pixel: sums along a row where no axis mixes with the other, else 16.16 fixed point.
+fn nearest(image: &RgbImage, [a, b, c, d, e, f]: [f64; 6], fill: [u8; 3]) -> RgbImage {
+    let (width, height) = image.dimensions();
+    let mut out = RgbImage::from_pixel(width, height, Rgb(fill));
+    let read = |x: i64, y: i64| {
+        let inside = u32::try_from(x).ok().zip(u32::try_from(y).ok());
+        inside.and_then(|(x, y)| image.get_pixel_checked(x, y))
+    };
+    if b == 0.0 && d == 0.0 {
+        let mut y = f + e * 0.5;
+        for row in out.rows_mut() {
+            let mut x = c + a * 0.5;
+            for pixel in row {
+                if let Some(found) = read(x.floor() as i64, y.floor() as i64) {
+                    *pixel = *found;
+                }
+                x += a;
+            }
+            y += e;
+        }
+        return out;
+    }
+    let fixed = |number: f64| (number * 65_536.0 + 0.5).floor() as i64;
+    let (right, down) = ([fixed(a), fixed(d)], [fixed(b), fixed(e)]);
+    let mut start = [fixed(c + a * 0.5 + b * 0.5), fixed(f + d * 0.5 + e * 0.5)];
+    for row in out.rows_mut() {
+        let [mut x, mut y] = start;
+        for pixel in row {
+            if let Some(found) = read(x >> 16, y >> 16) {
+                *pixel = *found;
+            }
+            x += right[0];
+            y += right[1];
+        }
+        start = [start[0] + down[0], start[1] + down[1]];
+    }
+    out
+}

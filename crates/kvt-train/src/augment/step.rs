@@ -1,0 +1,88 @@
+//! A step between the flips and the normalisation, on pixels of 8 bits.
+
+use image::RgbImage;
+use kvt_ops::Key;
+use rand::RngExt;
+
+use super::{AugmentConfig, AutoAugment, AutoError, ColorJitter, ops};
+
+/// A random change of the colours or of the geometry of an image. Each kind draws from a stream of its own name.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// RandAugment and its kin.
+    Auto(AutoAugment),
+    /// Colour jitter.
+    Jitter {
+        /// Its ranges.
+        jitter: ColorJitter,
+        /// How often it is applied.
+        prob: f64,
+    },
+    /// Grey.
+    Grayscale {
+        /// How often it is applied.
+        prob: f64,
+    },
+    /// Gaussian blur.
+    GaussianBlur {
+        /// How often it is applied.
+        prob: f64,
+        /// Smallest and largest standard deviation, in pixels; uniform.
+        radius: (f64, f64),
+    },
+    /// Inverts the levels from a threshold on.
+    Solarize {
+        /// How often it is applied.
+        prob: f64,
+        /// The lowest level that is inverted.
+        threshold: u32,
+    },
+}
+
+impl Step {
+    /// The steps of `augment.auto` and `augment.color_jitter`. `size` is (height, width) in pixels.
+    pub(super) fn of(config: &AugmentConfig, size: (usize, usize)) -> Result<Vec<Self>, AutoError> {
+        let auto = AutoAugment::new(config, size)?.map(Self::Auto);
+        let jitter = config.jitters().then(|| Self::Jitter {
+            jitter: ColorJitter::uniform(config.color_jitter),
+            prob: 1.0,
+        });
+        Ok(auto.into_iter().chain(jitter).collect())
+    }
+
+    /// Draws from the image's `key`, and changes the image or not.
+    #[must_use]
+    pub fn apply(&self, mut image: RgbImage, key: Key) -> RgbImage {
+        let happens = |key: Key, prob: f64| key.rng().random::<f64>() < prob;
+        match self {
+            Self::Auto(auto) => return auto.apply(image, key.named("auto")),
+            Self::Jitter { jitter, prob } => {
+                let key = key.named("jitter");
+                if happens(key.named("prob"), *prob) {
+                    let adjustments = jitter.draw(key);
+                    adjustments
+                        .into_iter()
+                        .for_each(|one| one.apply(&mut image));
+                }
+            }
+            Self::Grayscale { prob } => {
+                if happens(key.named("grayscale"), *prob) {
+                    ops::grayscale(&mut image);
+                }
+            }
+            Self::GaussianBlur { prob, radius } => {
+                let key = key.named("blur");
+                if happens(key.named("prob"), *prob) {
+                    let share: f64 = key.rng().random();
+                    ops::gaussian_blur(&mut image, radius.0 + (radius.1 - radius.0) * share);
+                }
+            }
+            Self::Solarize { prob, threshold } => {
+                if happens(key.named("solarize"), *prob) {
+                    ops::solarize(&mut image, *threshold);
+                }
+            }
+        }
+        image
+    }
+}

@@ -1,0 +1,73 @@
+//! How an image to evaluate is fitted into the size of the model: timm's `crop_mode` and `crop_pct`.
+
+use image::{Rgb, RgbImage, imageops};
+
+use super::{AugmentError, Transform};
+use crate::augment::resize::resize_part;
+use crate::augment::{CropMode, center_crop};
+
+impl Transform {
+    /// The image resized, its centre, and a border where it is smaller than the result.
+    pub(super) fn fit(&self, image: RgbImage) -> Result<RgbImage, AugmentError> {
+        let (size, crop_pct) = ((self.width, self.height), self.config.crop_pct);
+        let (resized, border) = match self.config.crop_mode {
+            CropMode::Center => (cover(image.dimensions(), size, crop_pct), [0; 3]),
+            CropMode::Squash => (enlarged(size, crop_pct), [0; 3]),
+            CropMode::Border => {
+                let resized = contain(image.dimensions(), size, crop_pct);
+                (resized, self.config.mean_color())
+            }
+        };
+        let crop = center_crop(resized, size);
+        let image = resize_part(image, resized, crop, self.filter(None))?;
+        Ok(pad(image, size, border))
+    }
+}
+
+/// `size / crop_pct` in whole pixels.
+fn enlarged(size: (u32, u32), crop_pct: f64) -> (u32, u32) {
+    let whole = |side: u32| ((f64::from(side) / crop_pct) as u32).max(1);
+    (whole(size.0), whole(size.1))
+}
+
+/// The (width, height) to resize to, so that the image covers `size / crop_pct` and one side fits it exactly. For a square
+/// target this is torchvision's `Resize(int(size / crop_pct))`: the shorter side fits, the longer is cut to whole pixels.
+pub(super) fn cover((width, height): (u32, u32), size: (u32, u32), crop_pct: f64) -> (u32, u32) {
+    let (target_width, target_height) = enlarged(size, crop_pct);
+    let long = |target: u32, long: u32, short: u32| {
+        u32::try_from(u64::from(target) * u64::from(long) / u64::from(short)).unwrap_or(u32::MAX)
+    };
+    let fitted_height = long(target_width, height, width);
+    if fitted_height >= target_height {
+        (target_width, fitted_height)
+    } else {
+        (
+            long(target_height, width, height).max(target_width),
+            target_height,
+        )
+    }
+}
+
+/// The (width, height) to resize to, so that the longer side fits `size / crop_pct`: timm's `ResizeKeepRatio` with `longest` 1.
+pub(super) fn contain((width, height): (u32, u32), size: (u32, u32), crop_pct: f64) -> (u32, u32) {
+    let target = enlarged(size, crop_pct);
+    let shrink = |side: u32, target: u32| f64::from(side) / f64::from(target);
+    let shrink = shrink(width, target.0).max(shrink(height, target.1));
+    let side = |side: u32| ((f64::from(side) / shrink).round_ties_even() as u32).max(1);
+    (side(width), side(height))
+}
+
+/// The image in the middle of a border of one colour, up to `size`; an odd pixel of border is right and below.
+fn pad(image: RgbImage, size: (u32, u32), border: [u8; 3]) -> RgbImage {
+    if image.dimensions() == size {
+        return image;
+    }
+    let margin = |outer: u32, inner: u32| i64::from(outer.saturating_sub(inner) / 2);
+    let (left, top) = (
+        margin(size.0, image.width()),
+        margin(size.1, image.height()),
+    );
+    let mut padded = RgbImage::from_pixel(size.0, size.1, Rgb(border));
+    imageops::replace(&mut padded, &image, left, top);
+    padded
+}
