@@ -16,6 +16,7 @@ use crate::engine::{
     CheckpointWeights, HeadReset, build_model, load_checkpoint_model, load_plan, model_config,
     start_from,
 };
+use crate::recipe::EmaReport;
 use crate::run::RunDir;
 
 /// Where the model comes from.
@@ -34,9 +35,13 @@ pub(super) struct Args {
         conflicts_with = "config"
     )]
     checkpoint: String,
-    /// Take the average of the run's weights, as `ema.decay` made the run keep it.
+    /// Take the average of the run's weights, as `ema.decay` made the run keep it; what a run with
+    /// `ema.report = "ema"` does anyway.
     #[arg(long, conflicts_with = "config")]
     ema: bool,
+    /// Take the trained weights of a run that reports their average.
+    #[arg(long, conflicts_with_all = ["config", "ema"])]
+    raw: bool,
     /// A configuration file instead of a run.
     #[arg(long, value_name = "CONFIG", conflicts_with = "run")]
     config: Option<PathBuf>,
@@ -75,7 +80,8 @@ impl Args {
         let device = device::resolve(&plan.train.device)?;
         let config = model_config(&plan.model, Some(classes.len()))?;
         let model = build_model(&plan, &config, &inner(&device))?;
-        let weights = if self.ema {
+        let reports_average = plan.ema.report == EmaReport::Ema;
+        let weights = if self.ema || (reports_average && !self.raw) {
             CheckpointWeights::Ema
         } else {
             CheckpointWeights::Trained

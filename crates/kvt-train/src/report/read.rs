@@ -1,9 +1,11 @@
 //! A run's log as a curve.
 
 use super::{Curve, EpochPoint, ReportError};
+use crate::recipe::EmaReport;
 use crate::run::{EpochRow, EpochRows, EvalRecord, Metrics, RunDir, Warning, read_log};
 
-/// Reads the epochs that a finished or running run has logged; lines that do not parse are left out with a warning.
+/// Reads the epochs that a finished or running run has logged; lines that do not parse are left out with a warning. What
+/// was measured on the validation split is that of the weights that the run reports.
 ///
 /// # Errors
 /// When the log is missing.
@@ -11,6 +13,7 @@ pub fn read_curve(
     run: &RunDir,
     label: impl Into<String>,
     seed: u64,
+    report: EmaReport,
 ) -> Result<(Curve, Option<Warning>), ReportError> {
     let log = read_log(&run.log())?;
     let mut rows = EpochRows::default();
@@ -20,25 +23,30 @@ pub fn read_curve(
     let curve = Curve {
         label: label.into(),
         seed,
-        epochs: rows.rows.iter().map(point).collect(),
+        epochs: rows.rows.iter().map(|row| point(row, report)).collect(),
     };
     Ok((curve, log.warning))
 }
 
-fn point(row: &EpochRow) -> EpochPoint {
+fn point(row: &EpochRow, report: EmaReport) -> EpochPoint {
     let finite = |value: f64| Some(value).filter(|value| value.is_finite());
     let train = &row.train;
     let measured = |eval: &Option<EvalRecord>, name| {
         let value = eval.as_ref()?.metrics.get(name)?;
         finite(value)
     };
+    // An average that is reported is not told of twice.
+    let (val, val_ema) = match report {
+        EmaReport::Raw => (&row.val, &row.val_ema),
+        EmaReport::Ema => (&row.val_ema, &None),
+    };
     EpochPoint {
         epoch: train.epoch,
         train_loss: finite(train.train_loss),
-        val_loss: measured(&row.val, Metrics::LOSS),
-        top1: measured(&row.val, Metrics::TOP1),
-        top5: measured(&row.val, Metrics::TOP5),
-        ema_top1: measured(&row.val_ema, Metrics::TOP1),
+        val_loss: measured(val, Metrics::LOSS),
+        top1: measured(val, Metrics::TOP1),
+        top5: measured(val, Metrics::TOP5),
+        ema_top1: measured(val_ema, Metrics::TOP1),
     }
 }
 
@@ -72,7 +80,7 @@ mod tests {
         let mut file = fs::OpenOptions::new().append(true).open(run.log()).unwrap();
         file.write_all(b"{\"kind\":\"epo").unwrap();
         let run = RunDir::open(folder.path()).unwrap();
-        let (curve, warning) = read_curve(&run, "dense", 7).unwrap();
+        let (curve, warning) = read_curve(&run, "dense", 7, EmaReport::Raw).unwrap();
         assert_eq!(warning, None);
         let expected = Curve {
             label: "dense".to_owned(),
@@ -94,13 +102,21 @@ mod tests {
             ],
         };
         assert_eq!(curve, expected);
+
+        let (curve, _) = read_curve(&run, "dense", 7, EmaReport::Ema).unwrap();
+        let first = EpochPoint {
+            top1: Some(40.0),
+            ema_top1: None,
+            ..expected.epochs[0]
+        };
+        assert_eq!(curve.epochs, [first, expected.epochs[1]]);
     }
 
     #[test]
     fn a_missing_log_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunDir::create(folder.path(), false).unwrap();
-        let error = read_curve(&run, "x", 0).unwrap_err();
+        let error = read_curve(&run, "x", 0, EmaReport::Raw).unwrap_err();
         assert!(error.to_string().contains("log.jsonl"), "{error}");
     }
 }

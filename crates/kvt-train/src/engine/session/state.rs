@@ -7,7 +7,7 @@ use kvt_models::{Model, ModelConfig};
 use crate::config::Plan;
 use crate::engine::model::{HeadReset, build_model, start_from};
 use crate::engine::{TrainError, TrainState};
-use crate::recipe::{AdamW, AdamWConfig, Ema};
+use crate::recipe::{Ema, Optimizer};
 use crate::run::{Note, Topic};
 use crate::task::Classify;
 
@@ -33,13 +33,8 @@ pub(super) fn fresh_state(
 
 /// A model with the task, the optimizer and the average of a plan.
 pub(super) fn state_of(plan: &Plan, model: Model) -> TrainState<Classify> {
-    let config = AdamWConfig {
-        betas: plan.optim.betas.into(),
-        eps: plan.optim.eps,
-        weight_decay: plan.optim.weight_decay,
-    };
     TrainState {
-        optimizer: AdamW::new(config, &model),
+        optimizer: Optimizer::new(&plan.optim, &model),
         ema: (plan.ema.decay > 0.0).then(|| Ema::new(&model)),
         task: Classify {
             label_smoothing: plan.loss.label_smoothing,

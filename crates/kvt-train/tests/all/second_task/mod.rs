@@ -17,7 +17,7 @@ use kvt_train::engine::{
     Checkpointer, End, Progress, Recorder, Restored, Session, Start, TrainError, TrainState,
     Trainer, build_model, load_plan, model_config,
 };
-use kvt_train::recipe::{AdamW, AdamWConfig, Schedule};
+use kvt_train::recipe::{Optimizer, Schedule};
 use kvt_train::run::{Event, Listener, RunError, Which};
 
 use self::distil::{Distil, FEATURES, LAST_LAYER, OUTPUTS, Student};
@@ -71,14 +71,9 @@ fn fresh(plan: &Plan, device: &Device) -> TrainState<Distil> {
         backbone: build_model(plan, &config, device).unwrap(),
         last_layer: Param::from_tensor(Tensor::from_data(last_layer, device)),
     };
-    let config = AdamWConfig {
-        betas: plan.optim.betas.into(),
-        eps: plan.optim.eps,
-        weight_decay: plan.optim.weight_decay,
-    };
     TrainState {
         task: Distil::new(&network, device),
-        optimizer: AdamW::new(config, &network),
+        optimizer: Optimizer::new(&plan.optim, &network),
         ema: None,
         network,
     }
