@@ -96,7 +96,7 @@ def clipping(generator):
     for name, shape in shapes.items():
         weight = torch.randn(shape, generator=generator)
         # Units with gradients from far below to far above those that are clipped.
-        size = 10.0 ** torch.linspace(-1.5, 1.0, shape[0]).reshape(-1, *[1] * (len(shape) - 1))
+        size = 10.0 ** torch.linspace(1.0, -1.5, shape[0]).reshape(-1, *[1] * (len(shape) - 1))
         tensors[f"clip.{name}.weight"] = weight
         tensors[f"clip.{name}.grad"] = size * torch.randn(shape, generator=generator)
     tensors["clip.fc.weight.weight"][1] = 0.0  # counts as 1e-3

@@ -95,7 +95,7 @@ def timms(config, unit, in_epochs):
     return optimizer, StepLRScheduler(optimizer, 1, 1.0, **warmup)
 
 
-def used(config, unit, in_epochs, before):
+def rates_of_a_loop(config, unit, in_epochs, before):
     """The rates that training loops use which step the scheduler before or after what it counts."""
     optimizer, rule = timms(config, unit, in_epochs)
     step = rule.step if in_epochs else rule.step_update
@@ -111,8 +111,9 @@ def used(config, unit, in_epochs, before):
 
 def kind(settings):
     config = {**DEFAULTS, **settings}
-    return {"config": config, "started": used(config, 1, True, True), "finished": used(config, 1, True, False),
-            "updates": used(config, PER_EPOCH, False, True), "updates_finished": used(config, PER_EPOCH, False, False)}
+    rates = lambda unit, before: rates_of_a_loop(config, unit, unit == 1, before)
+    return {"config": config, "started": rates(1, True), "finished": rates(1, False),
+            "updates": rates(PER_EPOCH, True), "updates_finished": rates(PER_EPOCH, False)}
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::module::{ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use kvt_ops::square_sum;
 
@@ -133,6 +133,7 @@ fn adapted(gradient: Tensor<1>, units: &Units, share: f64) -> Tensor<1> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use burn::module::Module;
     use burn::nn::Linear;
     use burn::tensor::{Device, TensorData};
     use kvt_models::Parameter;

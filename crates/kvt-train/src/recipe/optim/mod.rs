@@ -117,7 +117,9 @@ impl Optimizer {
         let parameters = network.parameters();
         let groups = parameters.iter().map(|parameter| {
             let decays = network.decays(parameter);
-            let above = (network.layers() - 1).saturating_sub(network.layer(parameter));
+            let above = network
+                .layers()
+                .saturating_sub(network.layer(parameter) + 1);
             let group = Group {
                 decays,
                 lr_scale: config.layer_decay.powf(above as f64),
