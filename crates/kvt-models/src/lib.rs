@@ -17,6 +17,7 @@ mod common;
 mod config;
 pub mod cvt;
 pub mod deit;
+mod depth;
 mod error;
 mod families;
 mod family;

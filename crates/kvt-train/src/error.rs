@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::config::ConfigError;
 use crate::data::{DataError, DataState};
 use crate::device::DeviceError;
-use crate::recipe::AdamWError;
+use crate::recipe::OptimizerError;
 use crate::run::RunError;
 
 /// An error of training, evaluation or prediction.
@@ -34,7 +34,7 @@ pub enum TrainError {
     Io(#[from] std::io::Error),
     /// The optimizer's state.
     #[error(transparent)]
-    Optimizer(#[from] AdamWError),
+    Optimizer(#[from] OptimizerError),
     /// The device failed.
     #[error("the device failed: {0}")]
     Execution(String),

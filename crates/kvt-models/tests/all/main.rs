@@ -8,6 +8,7 @@ mod dropping;
 mod features;
 mod golden;
 mod gpu;
+mod layers;
 mod observer;
 mod overrides;
 mod sizes;

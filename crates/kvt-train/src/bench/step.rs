@@ -11,7 +11,7 @@ use super::timing::{Rounds, Timing, time};
 use super::{BenchError, peak_of};
 use crate::data::DeviceBatch;
 use crate::engine::{TrainState, UpdateSettings};
-use crate::recipe::{AdamW, AdamWConfig, Position};
+use crate::recipe::{Clip, OptimConfig, Optimizer, Position, Rates};
 use crate::task::Classify;
 
 /// What is measured.
@@ -62,8 +62,11 @@ pub struct StepMeasurement {
 /// The numbers of a step, whose size does not matter.
 const SETTINGS: UpdateSettings = UpdateSettings {
     seed: 1,
-    lr: 1e-4,
-    clip_norm: 1.0,
+    rates: Rates {
+        lr: 1e-4,
+        weight_decay: 0.05,
+    },
+    clip: Clip::Norm(1.0),
     ema_decay: 0.0,
 };
 
@@ -76,11 +79,6 @@ struct Running {
 
 impl Running {
     fn new(case: &StepCase, device: &Device) -> Result<Self, BenchError> {
-        let config = AdamWConfig {
-            betas: (0.9, 0.999),
-            eps: 1e-8,
-            weight_decay: 0.05,
-        };
         let device = device.clone().autodiff();
         let model = case.config.init(&device, Key::new(0))?;
         let side = case.config.img_size();
@@ -95,7 +93,7 @@ impl Running {
             },
             images,
             state: TrainState {
-                optimizer: AdamW::new(config, &model),
+                optimizer: Optimizer::new(&OptimConfig::default(), &model),
                 network: model,
                 task: Classify {
                     label_smoothing: 0.1,

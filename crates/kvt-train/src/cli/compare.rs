@@ -10,6 +10,7 @@ use super::common::{Overrides, generating};
 use super::{interrupt, output, progress};
 use crate::engine::{End, Session, Start, load_plan};
 use crate::fs::{remove_leftovers, write_atomic};
+use crate::recipe::EmaReport;
 use crate::report::{Comparison, Curve, read_curve, save_plots};
 use crate::run::{Metric, RunDir};
 use crate::task::{Classify, Task};
@@ -119,7 +120,7 @@ fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve
         dir.push(format!("-seed{}", plan.seed));
         plan.run.dir = dir.into();
     }
-    let (seed, dir) = (plan.seed, plan.run.dir.clone());
+    let (seed, dir, report) = (plan.seed, plan.run.dir.clone(), plan.ema.report);
     let name = label(config, args);
     output::status(&format!("{name}, seed {seed}:"));
     let start = match RunDir::open(&dir) {
@@ -134,24 +135,25 @@ fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve
     drop(listener);
     match end? {
         End::Stopped => Ok(None),
-        End::Finished => Ok(Some(curve(&RunDir::open(&dir)?, &name, seed)?)),
+        End::Finished => Ok(Some(curve(&RunDir::open(&dir)?, &name, seed, report)?)),
     }
 }
 
 /// The curve of a run; `NAME-seedN` is a run of `NAME`.
 fn read(path: &Path) -> anyhow::Result<Curve> {
     let run = RunDir::open(path)?;
-    let seed = load_plan(&run.config(), &[])?.seed;
+    let plan = load_plan(&run.config(), &[])?;
+    let seed = plan.seed;
     let name = path.file_name().map_or_else(
         || path.display().to_string(),
         |n| n.to_string_lossy().into_owned(),
     );
     let label = name.strip_suffix(&format!("-seed{seed}")).unwrap_or(&name);
-    curve(&run, label, seed)
+    curve(&run, label, seed, plan.ema.report)
 }
 
-fn curve(run: &RunDir, label: &str, seed: u64) -> anyhow::Result<Curve> {
-    let (curve, warning) = read_curve(run, label, seed)?;
+fn curve(run: &RunDir, label: &str, seed: u64, report: EmaReport) -> anyhow::Result<Curve> {
+    let (curve, warning) = read_curve(run, label, seed, report)?;
     if let Some(warning) = warning {
         output::warning(&warning.to_string());
     }

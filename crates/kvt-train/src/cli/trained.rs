@@ -13,6 +13,7 @@ use crate::config::Plan;
 use crate::data::ImageFolder;
 use crate::device::{self, ResolvedDevice};
 use crate::engine::{CheckpointWeights, load_checkpoint_model, load_plan};
+use crate::recipe::EmaReport;
 use crate::run::RunDir;
 use crate::task::{HeadReset, build_model, model_config, start_from};
 
@@ -32,9 +33,13 @@ pub(super) struct Args {
         conflicts_with = "config"
     )]
     checkpoint: String,
-    /// Take the average of the run's weights, as `ema.decay` made the run keep it.
+    /// Take the average of the run's weights, as `ema.decay` made the run keep it; what a run with
+    /// `ema.report = "ema"` does anyway.
     #[arg(long, conflicts_with = "config")]
     ema: bool,
+    /// Take the trained weights of a run that reports their average.
+    #[arg(long, conflicts_with_all = ["config", "ema"])]
+    raw: bool,
     /// A configuration file instead of a run.
     #[arg(long, value_name = "CONFIG", conflicts_with = "run")]
     config: Option<PathBuf>,
@@ -73,7 +78,8 @@ impl Args {
         let device = device::resolve(&plan.train.device)?;
         let config = model_config(&plan.model, Some(classes.len()))?;
         let model = build_model(&plan, &config, &inner(&device))?;
-        let weights = if self.ema {
+        let reports_average = plan.ema.report == EmaReport::Ema;
+        let weights = if self.ema || (reports_average && !self.raw) {
             CheckpointWeights::Ema
         } else {
             CheckpointWeights::Trained

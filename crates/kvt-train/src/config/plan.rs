@@ -43,6 +43,16 @@ pub struct Plan {
     pub run: RunConfig,
 }
 
+impl Plan {
+    /// Epochs of the whole run: `train.epochs`, and those of the cool-down.
+    #[must_use]
+    pub fn epochs(&self) -> u32 {
+        self.train
+            .epochs
+            .saturating_add(self.schedule.cooldown_epochs)
+    }
+}
+
 /// The plan as a configuration file; loading it gives the same plan.
 ///
 /// # Errors

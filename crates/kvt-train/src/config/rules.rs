@@ -10,6 +10,7 @@ use super::reference::{Field, section};
 use crate::augment::AugmentConfig;
 use crate::data::{DataConfig, DataKind, OnError};
 use crate::device::{NAMES, Wanted};
+use crate::recipe::EmaReport;
 use crate::schema::kinds;
 
 /// Fills in the defaults that depend on other keys, gives what another key switches off its default, and reports what
@@ -17,6 +18,7 @@ use crate::schema::kinds;
 pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
     model(plan, checks);
     data(plan, with_data, checks);
+    recipe(plan, checks);
 
     let augment = &mut plan.augment;
     if !checks.sets("augment.hflip") {
@@ -111,6 +113,49 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
         }
     }
     init.reset_head &= init.weights.is_some();
+}
+
+/// Optimizer, schedule and average.
+fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
+    let optim = &mut plan.optim;
+    if !checks.sets("optim.betas") {
+        optim.betas = optim.name.betas();
+    }
+    if !checks.sets("optim.eps") {
+        optim.eps = optim.name.eps();
+    }
+    if !checks.sets("optim.momentum") {
+        optim.momentum = optim.name.momentum();
+    }
+    let clips = optim.clips();
+    let mut clips = clips.iter().filter(|(_, limit)| *limit > 0.0);
+    if let Some((first, _)) = clips.next() {
+        for (key, limit) in clips {
+            let expected =
+                format!("0 beside `optim.{first}`, since gradients are clipped in one way");
+            checks.refuse(&format!("optim.{key}"), &format!("{limit:?}"), &expected);
+        }
+    }
+
+    let schedule = &mut plan.schedule;
+    if !checks.sets("schedule.counts") {
+        schedule.counts = schedule.per.counts();
+    }
+
+    let ema = &mut plan.ema;
+    let is_kept = ema.decay > 0.0;
+    ema.warmup &= is_kept;
+    if ema.report == EmaReport::Ema
+        && !is_kept
+        && !checks.refuses("ema.decay")
+        && let Some(place) = checks.set_place("ema.report")
+    {
+        let message = "`ema.report` is \"ema\", but the run keeps no average";
+        let help = "set `ema.decay` above 0, or `report = \"raw\"`";
+        checks
+            .problems
+            .push(Problem::new(place, message).help(help));
+    }
 }
 
 fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {

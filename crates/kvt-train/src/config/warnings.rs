@@ -20,7 +20,8 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
         batches.div_ceil(plan.train.accumulate) as f64
     });
     let epochs = f64::from(plan.train.epochs);
-    let all_steps = steps_per_epoch.map_or(f64::INFINITY, |steps| steps * epochs);
+    let all_epochs = f64::from(plan.epochs());
+    let all_steps = steps_per_epoch.map_or(f64::INFINITY, |steps| steps * all_epochs);
     let max_steps = plan.train.max_steps.map(|steps| steps as f64);
     let steps = max_steps.map_or(all_steps, |max| all_steps.min(max));
 
@@ -33,7 +34,7 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
         ));
     }
     let span = 1.0 / (1.0 - plan.ema.decay);
-    if plan.ema.decay > 0.0 && span > steps {
+    if plan.ema.decay > 0.0 && !plan.ema.warmup && span > steps {
         found.push(format!(
             "`ema.decay` = {} averages over {span:.0} updates, but the run has {steps}: the average stays near \
              the initial weights",

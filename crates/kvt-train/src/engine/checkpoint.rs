@@ -1,9 +1,9 @@
 //! A run's state on disk: weights under timm's names, moments, progress.
 //!
 //! `model.safetensors` is an ordinary weight file that any tool reads, and so is `ema.safetensors`,
-//! which is there if the run keeps an average; `optimizer.safetensors` holds `exp_avg.<parameter>` and
-//! `exp_avg_sq.<parameter>`, and `step.<parameter>` where a parameter was left out of updates. A task may add its own state
-//! as `task.<name>.safetensors`. Together with `state.json` they restore a run to the bit.
+//! which is there if the run keeps an average; `optimizer.safetensors` holds the optimizer's state by PyTorch's names, such
+//! as `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`, and `step.<parameter>` where a parameter was left out of updates. A
+//! task may add its own state as `task.<name>.safetensors`. Together with `state.json` they restore a run to the bit.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 use kvt_ops::Phase;
 
 use crate::data::DeviceBatch;
-use crate::recipe::{Accumulator, AdamW, Ema, Gradients, Position};
+use crate::recipe::{Accumulator, Clip, Ema, Gradients, Optimizer, Position, Rates};
 use crate::task::Task;
 
 /// Everything that updates change: what a checkpoint saves.
@@ -14,8 +14,8 @@ pub struct TrainState<T: Task> {
     pub network: T::Network,
     /// What is trained, with its own state.
     pub task: T,
-    /// The optimizer and its moments.
-    pub optimizer: AdamW,
+    /// The optimizer and its state.
+    pub optimizer: Optimizer,
     /// The average of the weights, where one is kept.
     pub ema: Option<Ema<T::Network>>,
 }
@@ -25,10 +25,10 @@ pub struct TrainState<T: Task> {
 pub struct UpdateSettings {
     /// The seed of the run, for [`Position::forward_key`].
     pub seed: u64,
-    /// The learning rate.
-    pub lr: f64,
-    /// The most that the global norm of the gradients may be; 0 for no limit.
-    pub clip_norm: f64,
+    /// Learning rate and weight decay.
+    pub rates: Rates,
+    /// How the gradients are clipped.
+    pub clip: Clip,
     /// The share of the average that stays.
     pub ema_decay: f64,
 }
@@ -100,12 +100,9 @@ impl<T: Task> TrainState<T> {
         if !(update.loss.is_finite() && grad_norm.is_finite()) {
             return Err(UpdateError::NotFinite(update));
         }
-        let gradients = match settings.clip_norm {
-            max if max > 0.0 => gradients.clip(grad_norm, max),
-            _ => gradients,
-        };
+        let gradients = settings.clip.apply(gradients, grad_norm, &self.network);
         let network = self.network.clone();
-        self.network = self.optimizer.step(network, gradients, settings.lr);
+        self.network = self.optimizer.step(network, gradients, settings.rates);
         let ema = self.ema.take();
         self.ema = ema.map(|ema| ema.update(&self.network, settings.ema_decay));
         self.task.after_update(&self.network, at);

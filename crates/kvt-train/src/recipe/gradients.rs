@@ -66,7 +66,7 @@ impl Gradients {
 
     /// Scales all gradients, whose common norm is `norm`, so that it is at most `max_norm` (PyTorch's
     /// `clip_grad_norm_`, with its 1e-6 in the denominator).
-    pub fn clip(self, norm: f64, max_norm: f64) -> Self {
+    pub(super) fn clip_norm(self, norm: f64, max_norm: f64) -> Self {
         Self {
             grad_scale: (max_norm / (norm + 1e-6)).min(1.0),
             ..self
@@ -176,15 +176,15 @@ mod tests {
         let make = || gradients(&ids, &[&[3.0, 4.0], &[12.0]]);
         let norm = f64::from(make().norm().unwrap().into_scalar::<f32>());
         assert!((norm - 13.0).abs() < 1e-5);
-        let clipped = make().clip(norm, 6.5);
+        let clipped = make().clip_norm(norm, 6.5);
         for (actual, expected) in values(clipped.clone(), ids[0]).iter().zip([1.5, 2.0]) {
             assert!((actual - expected).abs() < 1e-5);
         }
         assert!((values(clipped, ids[1])[0] - 6.0).abs() < 1e-5);
         // Below the limit nothing changes.
-        assert_eq!(values(make().clip(norm, 14.0), ids[0]), [3.0, 4.0]);
+        assert_eq!(values(make().clip_norm(norm, 14.0), ids[0]), [3.0, 4.0]);
         // PyTorch's 1e-6 in the denominator, where it counts: 1e-6 / (3e-6 + 1e-6).
-        let tiny = gradients(&ids, &[&[4.0], &[0.0]]).clip(3e-6, 1e-6);
+        let tiny = gradients(&ids, &[&[4.0], &[0.0]]).clip_norm(3e-6, 1e-6);
         assert!((values(tiny, ids[0])[0] - 1.0).abs() < 1e-5);
     }
 

@@ -4,7 +4,7 @@
 //! a schedule that is a pure function of the step.
 
 mod accuracy;
-mod adamw;
+mod clip;
 mod ema;
 mod gradients;
 mod loss;
@@ -14,11 +14,14 @@ mod position;
 mod schedule;
 
 pub use accuracy::{Correct, correct};
-pub use adamw::{AdamW, AdamWConfig, AdamWError};
-pub use ema::{Ema, EmaConfig};
+pub use clip::Clip;
+pub use ema::{Ema, EmaConfig, EmaReport};
 pub use gradients::{Accumulator, Gradients};
 pub use loss::{LossConfig, cross_entropy, smooth_targets};
 pub use network::Network;
-pub use optim::{OptimConfig, OptimName};
+use network::is_head;
+pub use optim::{OptimConfig, OptimName, Optimizer, OptimizerError, Rates};
 pub use position::Position;
-pub use schedule::{Schedule, ScheduleConfig, ScheduleKind, SchedulePer, scaled_lr};
+pub use schedule::{
+    Schedule, ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer, cosine, scaled_lr,
+};

@@ -13,6 +13,16 @@ pub trait Network: Module {
     /// Whether weight decay shrinks a parameter.
     fn decays(&self, parameter: &Parameter) -> bool;
 
+    /// The layer of a parameter for layer-wise learning rates, from 0 (the embedding) to `layers() - 1` (the head).
+    fn layer(&self, _parameter: &Parameter) -> usize {
+        0
+    }
+
+    /// How many layers there are: 1 where they are not told apart.
+    fn layers(&self) -> usize {
+        1
+    }
+
     /// Everything that a file of weights holds: parameters, and state that is saved but not trained.
     ///
     /// # Errors
@@ -26,6 +36,12 @@ pub trait Network: Module {
     fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError>;
 }
 
+/// Whether a parameter belongs to the head: the last of several layers.
+pub(super) fn is_head(network: &impl Network, parameter: &Parameter) -> bool {
+    let layers = network.layers();
+    layers > 1 && network.layer(parameter) + 1 == layers
+}
+
 impl Network for Model {
     fn parameters(&self) -> Vec<Parameter> {
         Model::parameters(self)
@@ -33,6 +49,14 @@ impl Network for Model {
 
     fn decays(&self, parameter: &Parameter) -> bool {
         Model::decays(self, parameter)
+    }
+
+    fn layer(&self, parameter: &Parameter) -> usize {
+        Model::layer(self, parameter)
+    }
+
+    fn layers(&self) -> usize {
+        Model::layers(self)
     }
 
     fn state_dict(&self) -> Result<StateDict, WeightsError> {

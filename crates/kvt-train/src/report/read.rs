@@ -1,9 +1,11 @@
 //! A run's log as a curve.
 
 use super::{Curve, EpochPoint, ReportError};
+use crate::recipe::EmaReport;
 use crate::run::{EpochRow, EpochRows, EvalRecord, Metrics, RunDir, Warning, read_log};
 
-/// Reads the epochs that a finished or running run has logged; lines that do not parse are left out with a warning.
+/// Reads the epochs that a finished or running run has logged; lines that do not parse are left out with a warning. What
+/// was measured on the validation split is that of the weights that the run reports.
 ///
 /// # Errors
 /// When the log is missing.
@@ -11,6 +13,7 @@ pub fn read_curve(
     run: &RunDir,
     label: impl Into<String>,
     seed: u64,
+    report: EmaReport,
 ) -> Result<(Curve, Option<Warning>), ReportError> {
     let log = read_log(&run.log())?;
     let mut rows = EpochRows::default();
@@ -20,22 +23,27 @@ pub fn read_curve(
     let curve = Curve {
         label: label.into(),
         seed,
-        epochs: rows.rows.iter().map(point).collect(),
+        epochs: rows.rows.iter().map(|row| point(row, report)).collect(),
     };
     Ok((curve, log.warning))
 }
 
-fn point(row: &EpochRow) -> EpochPoint {
+fn point(row: &EpochRow, report: EmaReport) -> EpochPoint {
     let train = &row.train;
     let metrics = |eval: &Option<EvalRecord>| match eval {
         Some(eval) => eval.metrics.clone(),
         None => Metrics::default(),
     };
+    // An average that is reported is not told of twice.
+    let (val, val_ema) = match report {
+        EmaReport::Raw => (&row.val, &row.val_ema),
+        EmaReport::Ema => (&row.val_ema, &None),
+    };
     EpochPoint {
         epoch: train.epoch,
         train_loss: Some(train.train_loss).filter(|loss| loss.is_finite()),
-        val: metrics(&row.val),
-        ema: metrics(&row.val_ema),
+        val: metrics(val),
+        ema: metrics(val_ema),
     }
 }
 
@@ -69,7 +77,7 @@ mod tests {
         let mut file = fs::OpenOptions::new().append(true).open(run.log()).unwrap();
         file.write_all(b"{\"kind\":\"epo").unwrap();
         let run = RunDir::open(folder.path()).unwrap();
-        let (curve, warning) = read_curve(&run, "dense", 7).unwrap();
+        let (curve, warning) = read_curve(&run, "dense", 7, EmaReport::Raw).unwrap();
         assert_eq!(warning, None);
         let expected = Curve {
             label: "dense".to_owned(),
@@ -89,13 +97,21 @@ mod tests {
             ],
         };
         assert_eq!(curve, expected);
+
+        let (curve, _) = read_curve(&run, "dense", 7, EmaReport::Ema).unwrap();
+        let first = EpochPoint {
+            top1: Some(40.0),
+            ema_top1: None,
+            ..expected.epochs[0]
+        };
+        assert_eq!(curve.epochs, [first, expected.epochs[1]]);
     }
 
     #[test]
     fn a_missing_log_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunDir::create(folder.path(), false).unwrap();
-        let error = read_curve(&run, "x", 0).unwrap_err();
+        let error = read_curve(&run, "x", 0, EmaReport::Raw).unwrap_err();
         assert!(error.to_string().contains("log.jsonl"), "{error}");
     }
 }

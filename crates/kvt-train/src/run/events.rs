@@ -77,7 +77,7 @@ pub struct EvalRecord {
 }
 
 impl EvalRecord {
-    /// The validation split: what the tables, the curves and `best` are about.
+    /// The validation split: what the tables, the curves and `best` are about, unless `ema.report` says otherwise.
     pub const VAL: &'static str = "val";
     /// The validation split, seen by the EMA of the weights.
     pub const VAL_EMA: &'static str = "val_ema";

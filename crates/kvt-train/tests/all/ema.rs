@@ -11,7 +11,7 @@ use kvt_train::engine::{
     CheckpointWeights, Checkpointer, End, Progress, Recorder, Session, Start, TrainState, Trainer,
     load_checkpoint_model, load_plan,
 };
-use kvt_train::recipe::{AdamW, AdamWConfig, Ema, Schedule};
+use kvt_train::recipe::{Ema, Optimizer, Schedule};
 use kvt_train::run::{EvalRecord, Event, Metric};
 use kvt_train::task::{Classify, Task, build_model, evaluate, model_config, predict};
 
@@ -45,17 +45,12 @@ fn what_is_read_back_is_what_was_in_memory() {
     let mut heard = Heard::default();
     let (mut recorder, _) =
         Recorder::open(&run, None, false, Classify::METRICS, &mut heard).unwrap();
-    let adamw = AdamWConfig {
-        betas: plan.optim.betas.into(),
-        eps: plan.optim.eps,
-        weight_decay: plan.optim.weight_decay,
-    };
     let mut trainer = Trainer {
         plan: &plan,
         splits: &splits,
         device: device.clone().autodiff(),
         state: TrainState {
-            optimizer: AdamW::new(adamw, &model),
+            optimizer: Optimizer::new(&plan.optim, &model),
             ema: Some(Ema::new(&model)),
             network: model,
             task: Classify {

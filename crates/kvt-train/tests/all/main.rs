@@ -16,6 +16,7 @@ mod epochs;
 mod evaluation;
 mod families;
 mod foreign;
+mod optimizers;
 mod predict_logits;
 mod restore;
 #[cfg(unix)]

@@ -2,7 +2,9 @@
 //!
 //! The file is written by `scripts/reference/schedule.py`.
 
-use kvt_train::recipe::{Schedule, ScheduleConfig, ScheduleKind, SchedulePer};
+use kvt_train::recipe::{
+    Schedule, ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer, cosine,
+};
 use serde_json::Value;
 
 use crate::support::{assert_each_close, manifest_dir};
@@ -28,6 +30,7 @@ fn rates_per_step_are_timms() {
     let epochs = u32::try_from(rates.len()).unwrap() / 4;
     let plan = ScheduleConfig {
         per: SchedulePer::Step,
+        counts: ScheduleCounts::Started,
         warmup_epochs: golden["config"]["warmup"].as_f64().unwrap() / 4.0,
         ..plan(&golden["config"])
     };
@@ -57,6 +60,85 @@ fn rates_are_those_of_the_published_log() {
     }
 }
 
+/// Every kind, with and without warm-up prefix, to the end of the cool-down, by both ways of counting: timm's `step` and
+/// `step_update`, called before and after what they are called for.
+#[test]
+fn each_kind_is_timms_by_either_way_of_counting() {
+    const PER_EPOCH: u64 = 4;
+    let golden = golden();
+    let kinds = golden["kinds"].as_object().unwrap();
+    assert_eq!(kinds.len(), 10);
+    for (case, golden) in kinds {
+        let settings = &golden["config"];
+        let number = |name: &str| settings[name].as_f64().unwrap();
+        let epochs = number("epochs") as u32;
+        let all = epochs + number("cooldown") as u32;
+        for (per, counts, rates) in [
+            (SchedulePer::Epoch, ScheduleCounts::Started, "started"),
+            (SchedulePer::Epoch, ScheduleCounts::Finished, "finished"),
+            (SchedulePer::Step, ScheduleCounts::Started, "updates"),
+            (
+                SchedulePer::Step,
+                ScheduleCounts::Finished,
+                "updates_finished",
+            ),
+        ] {
+            let config = ScheduleConfig {
+                kind: serde_json::from_value(settings["kind"].clone()).unwrap(),
+                warmup_prefix: settings["warmup_prefix"].as_bool().unwrap(),
+                step_epochs: number("step_epochs"),
+                step_rate: number("step_rate"),
+                power: number("power"),
+                per,
+                counts,
+                ..plan(settings)
+            };
+            let schedule = Schedule::new(config, number("lr"), PER_EPOCH, epochs);
+            let lr = |step: u64| schedule.lr(step, u32::try_from(step / PER_EPOCH).unwrap());
+            let apart = match per {
+                SchedulePer::Epoch => PER_EPOCH,
+                SchedulePer::Step => 1,
+            };
+            let steps = u64::from(all) * PER_EPOCH / apart;
+            let found: Vec<f64> = (0..steps).map(|number| lr(number * apart)).collect();
+            let what = format!("{case}, {rates}");
+            assert_each_close(&what, &found, &numbers(&golden[rates]), 1e-12);
+        }
+    }
+}
+
+/// The end of the run is the end of the cosine; a cool-down keeps it.
+#[test]
+fn weight_decay_follows_half_a_cosine() {
+    let config = ScheduleConfig {
+        per: SchedulePer::Step,
+        counts: ScheduleCounts::Started,
+        weight_decay_end: Some(0.4),
+        ..ScheduleConfig::default()
+    };
+    let schedule = Schedule::new(config.clone(), 1.0, 5, 2);
+    let found = [0, 5, 10, 12].map(|step| schedule.weight_decay(0.04, step, 0));
+    assert_each_close("weight decay", &found, &[0.04, 0.22, 0.4, 0.4], 1e-12);
+    // DINO's table: `final + (base - final) / 2 (1 + cos(pi i / n))`.
+    let table = |i: f64| 0.4 + 0.5 * (0.04 - 0.4) * (1.0 + (std::f64::consts::PI * i / 10.0).cos());
+    let found = [3, 7].map(|step| schedule.weight_decay(0.04, step, 0));
+    assert_each_close("DINO", &found, &[table(3.0), table(7.0)], 1e-12);
+
+    let per_epoch = ScheduleConfig {
+        per: SchedulePer::Epoch,
+        counts: ScheduleCounts::Finished,
+        ..config
+    };
+    let schedule = Schedule::new(per_epoch, 1.0, 5, 2);
+    let found = [0, 1, 2, 3].map(|epoch| schedule.weight_decay(0.04, 99, epoch));
+    assert_each_close("per epoch", &found, &[0.04, 0.04, 0.22, 0.4], 1e-12);
+    let constant = Schedule::new(ScheduleConfig::default(), 1.0, 5, 2);
+    assert_eq!(constant.weight_decay(0.05, 7, 1), 0.05);
+
+    assert_each_close("teacher", &[cosine(0.996, 1.0, 0.5)], &[0.998], 1e-12);
+    assert_eq!([cosine(3.0, 1.0, -1.0), cosine(3.0, 1.0, 2.0)], [3.0, 1.0]);
+}
+
 fn golden() -> Value {
     let path = manifest_dir().join("tests/golden/schedule.json");
     serde_json::from_slice(&fs_err::read(path).unwrap()).unwrap()
@@ -79,6 +161,6 @@ fn plan(config: &Value) -> ScheduleConfig {
         warmup_epochs: number("warmup"),
         warmup_lr: number("warmup_lr"),
         min_lr: number("min_lr"),
-        per: SchedulePer::Epoch,
+        ..ScheduleConfig::default()
     }
 }

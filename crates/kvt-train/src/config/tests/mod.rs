@@ -86,23 +86,38 @@ erase = 0.25
 erase_mode = "rand"
 erase_count = 2
 [optim]
-name = "adamw"
+name = "muon"
 lr = 1e-3
 lr_batch = 0
 betas = [0.8, 0.95]
 eps = 1e-6
+momentum = 0.8
+nesterov = false
 weight_decay = 0.0
+layer_decay = 0.75
 clip_norm = 1.0
+clip_value = 0.0
+clip_parameter = 0.0
+clip_agc = 0.0
 [schedule]
 kind = "constant"
 warmup_epochs = 0.5
 warmup_lr = 0.0
+warmup_prefix = true
 min_lr = 1e-12
+cooldown_epochs = 3
+step_epochs = 2.5
+step_rate = 0.3
+power = 0.9
 per = "step"
+counts = "started"
+weight_decay_end = 0.4
 [loss]
 label_smoothing = 0.0
 [ema]
 decay = 0.99996
+warmup = true
+report = "ema"
 [train]
 epochs = 2
 batch_size = 8

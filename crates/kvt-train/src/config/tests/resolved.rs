@@ -79,8 +79,16 @@ fn every_key_of_the_full_file_differs_from_its_default() {
         .into_keys()
         .filter(|key| !changed.iter().any(|other| other == key))
         .collect();
-    // `adamw` is the only optimizer, and SMALL is about shapes as well.
-    assert_eq!(same, ["data.kind", "optim.name"]);
+    // SMALL is about shapes as well, and gradients are clipped in one way.
+    assert_eq!(
+        same,
+        [
+            "data.kind",
+            "optim.clip_agc",
+            "optim.clip_parameter",
+            "optim.clip_value"
+        ]
+    );
 }
 
 #[test]
@@ -113,7 +121,9 @@ fn only_differences_without_effect_are_harmless() {
         "data.shuffle=true",
         "augment.padding=1",
         "optim.lr=1",
-        "ema.decay=0",
+        "ema.decay=0.9",
+        "optim.name=lion",
+        "schedule.counts=finished",
         "train.epochs=1",
         "train.batch_size=1",
         "train.eval_every=1",
@@ -188,8 +198,8 @@ fn the_reference_shows_type_default_and_meaning() {
     | `depth` | integer >= 1 or non-empty list of them | the model's own | Number of transformer blocks: one number, or a list with one per stage of the model. |
     | `kind` | `"dense"` or `"knn"` | `"dense"` | The mechanism. `dense`: Scaled dot-product attention over all keys, `softmax(scale / temperature * q k^T + bias) v` ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation 1). `knn`: k-NN attention, `softmax(top_k(scale / temperature * q k^T + bias)) v` ([KVT, ECCV 2022](https://arxiv.org/abs/2106.00515), Algorithm 1). |
     | `neighbors` | integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them | `0.5` | How many keys a query keeps, or a list with one entry per stage of the model. Only with `kind = "knn"`. |
-    | `betas` | list of 2 x float in [0, 1) | `[0.9, 0.999]` | Decay of the first and second moment. |
-    | `kind` | `"cosine"` or `"constant"` | `"cosine"` | Shape of the learning rate after the warm-up. |
+    | `betas` | list of 2 x float in [0, 1) | `[0.9, 0.999]`, with lion `[0.9, 0.99]` | Decay of the first and second moment of `adamw`, `lamb`, and the part of `muon` that is AdamW; of `lion`, the weight of the momentum in an update, and the decay of the momentum. |
+    | `kind` | `"cosine"` or `"linear"` or `"step"` or `"poly"` or `"constant"` | `"cosine"` | Shape of the learning rate after the warm-up. |
     | `max_steps` | integer >= 1 | none: all epochs | Ends the run after this many updates, wherever that is. |
     "#);
 }

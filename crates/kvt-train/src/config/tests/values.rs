@@ -3,6 +3,7 @@
 use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors, Selection};
 
 use super::*;
+use crate::recipe::{Clip, EmaReport, ScheduleCounts};
 
 #[test]
 fn defaults_are_those_of_the_deit_recipe() {
@@ -142,6 +143,71 @@ fn augmentations_that_do_nothing_have_their_defaults() {
         of(&[erasing[0], erasing[1], "augment.erase=0.1"]).erase_count,
         3
     );
+}
+
+#[test]
+fn optimizers_have_their_own_constants() {
+    let of = |sets: &[&str]| {
+        let optim = plan_of(SMALL, sets).unwrap().optim;
+        (optim.betas, optim.eps, optim.momentum)
+    };
+    assert_eq!(of(&[]), ([0.9, 0.999], 1e-8, 0.9));
+    assert_eq!(of(&["optim.name=lion"]), ([0.9, 0.99], 1e-8, 0.9));
+    assert_eq!(of(&["optim.name=lamb"]), ([0.9, 0.999], 1e-6, 0.9));
+    assert_eq!(of(&["optim.name=muon"]), ([0.9, 0.999], 1e-8, 0.95));
+    let set = [
+        "optim.name=lion",
+        "optim.betas=[0.5, 0.6]",
+        "optim.momentum=0.7",
+        "optim.eps=1",
+    ];
+    assert_eq!(of(&set), ([0.5, 0.6], 1.0, 0.7));
+}
+
+#[test]
+fn epochs_count_what_is_finished_and_updates_what_starts() {
+    let of = |sets: &[&str]| plan_of(SMALL, sets).unwrap().schedule.counts;
+    let (finished, started) = (ScheduleCounts::Finished, ScheduleCounts::Started);
+    assert_eq!(of(&[]), finished);
+    assert_eq!(of(&["schedule.per=step"]), started);
+    assert_eq!(of(&["schedule.counts=started"]), started);
+    assert_eq!(
+        of(&["schedule.per=step", "schedule.counts=finished"]),
+        finished
+    );
+}
+
+#[test]
+fn gradients_are_clipped_in_one_way() {
+    let clip = |sets: &[&str]| plan_of(SMALL, sets).unwrap().optim.clip();
+    assert_eq!(clip(&[]), Clip::Off);
+    assert_eq!(clip(&["optim.clip_norm=5"]), Clip::Norm(5.0));
+    assert_eq!(clip(&["optim.clip_value=0.5"]), Clip::Value(0.5));
+    assert_eq!(clip(&["optim.clip_parameter=3"]), Clip::Parameter(3.0));
+    assert_eq!(clip(&["optim.clip_agc=0.02"]), Clip::Adaptive(0.02));
+    let two = ["optim.clip_norm=5", "optim.clip_agc=0.02"];
+    assert_snapshot!(error_of(SMALL, &two), @"--set optim.clip_agc=0.02: invalid value `0.02` for `optim.clip_agc`: expected 0 beside `optim.clip_norm`, since gradients are clipped in one way");
+}
+
+#[test]
+fn only_an_average_that_is_kept_is_reported() {
+    let ema = |sets: &[&str]| plan_of(SMALL, sets).unwrap().ema;
+    assert!(ema(&["ema.decay=0.9", "ema.warmup=true"]).warmup);
+    assert!(!ema(&["ema.warmup=true"]).warmup, "there is none");
+    assert_eq!(
+        ema(&["ema.decay=0.9", "ema.report=ema"]).report,
+        EmaReport::Ema
+    );
+    assert_snapshot!(error_of(SMALL, &["ema.report=ema"]), @"");
+}
+
+#[test]
+fn a_cool_down_makes_the_run_longer() {
+    let epochs = |sets: &[&str]| plan_of(SMALL, sets).unwrap().epochs();
+    assert_eq!(epochs(&[]), 300);
+    assert_eq!(epochs(&["schedule.cooldown_epochs=10"]), 310);
+    let most = ["schedule.cooldown_epochs=10", "train.epochs=4294967295"];
+    assert_eq!(epochs(&most), u32::MAX);
 }
 
 #[test]

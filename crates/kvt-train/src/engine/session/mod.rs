@@ -192,12 +192,13 @@ impl<T: Task> Session<T> {
     pub fn workload(&self) -> Workload {
         let plan = &self.plan.train;
         let steps_per_epoch = steps_per_epoch(&self.plan, &self.splits);
-        let steps = steps_per_epoch * u64::from(plan.epochs);
+        let epochs = self.plan.epochs();
+        let steps = steps_per_epoch * u64::from(epochs);
         Workload {
             done: self.progress.position.step,
             steps: plan.max_steps.map_or(steps, |max| max.min(steps)),
             steps_per_epoch,
-            epochs: plan.epochs,
+            epochs,
             images_per_step: plan.batch_size * plan.accumulate,
             metrics: T::METRICS,
         }

@@ -26,7 +26,7 @@ impl<T: Task> Session<T> {
             }) => {
                 let step = progress.position.step;
                 let message = match progress.position.epoch {
-                    epoch if epoch < self.plan.train.epochs => {
+                    epoch if epoch < self.plan.epochs() => {
                         format!("resumed in epoch {}, after step {step}", epoch + 1)
                     }
                     epoch => format!("all {epoch} epochs are done"),
@@ -70,7 +70,7 @@ fn start_over(run: &RunDir, plan: &Plan) -> Result<String, TrainError> {
         })
     };
     // The last epoch is logged after it was saved, so somebody has removed its checkpoint.
-    if finished(plan.train.epochs - 1) {
+    if finished(plan.epochs() - 1) {
         return Err(TrainError::Run(RunError::CheckpointsGone {
             path: run.path().to_owned(),
         }));

@@ -5,7 +5,7 @@ use kvt_models::ModelConfig;
 
 use crate::config::Plan;
 use crate::engine::{TrainError, TrainState};
-use crate::recipe::{AdamW, AdamWConfig, Ema};
+use crate::recipe::{Ema, Optimizer};
 use crate::run::Note;
 use crate::task::{Task, Weights};
 
@@ -18,13 +18,8 @@ pub(super) fn initial_state<T: Task>(
     notes: &mut Vec<Note>,
 ) -> Result<TrainState<T>, TrainError> {
     let (task, network) = T::start(plan, config, weights, device, notes)?;
-    let config = AdamWConfig {
-        betas: plan.optim.betas.into(),
-        eps: plan.optim.eps,
-        weight_decay: plan.optim.weight_decay,
-    };
     Ok(TrainState {
-        optimizer: AdamW::new(config, &network),
+        optimizer: Optimizer::new(&plan.optim, &network),
         ema: (plan.ema.decay > 0.0).then(|| Ema::new(&network)),
         task,
         network,

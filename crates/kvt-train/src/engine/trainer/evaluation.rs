@@ -4,12 +4,13 @@ use burn::module::Module;
 
 use super::Trainer;
 use crate::engine::{Best, TrainError};
+use crate::recipe::EmaReport;
 use crate::run::EvalRecord;
 use crate::task::{EvalData, Measured, Task};
 
 impl<T: Task> Trainer<'_, '_, T> {
-    /// Evaluates the network, and the average of its weights; whether the network itself is the best so far. `None` if it
-    /// was asked to stop within.
+    /// Evaluates the network, and the average of its weights; whether those that `ema.report` names are the best so far.
+    /// `None` if it was asked to stop within.
     pub(super) fn evaluate(&mut self) -> Result<Option<bool>, TrainError> {
         let position = self.progress.position;
         let mut data = EvalData::new(self.plan, self.splits, self.stop);
@@ -20,14 +21,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         let Some(measured) = measured? else {
             return Ok(None);
         };
-        let not_finite = |&(_, value): &(&str, f64)| !value.is_finite();
-        if let Some((metric, value)) = measured.metrics.iter().find(not_finite) {
-            return Err(TrainError::Diverged {
-                step: position.step,
-                metric: metric.to_owned(),
-                value,
-            });
-        }
+        self.check_finite(&measured)?;
         let average = match &self.state.ema {
             Some(ema) => {
                 // The unreadable images are those of the pass before, where they were reported.
@@ -39,12 +33,22 @@ impl<T: Task> Trainer<'_, '_, T> {
             }
             None => None,
         };
+        // What is reported comes first.
+        let raw = (EvalRecord::VAL, measured);
+        let evaluations = match (self.plan.ema.report, average) {
+            (EmaReport::Ema, Some(average)) => {
+                self.check_finite(&average)?;
+                vec![(EvalRecord::VAL_EMA, average), raw]
+            }
+            (EmaReport::Raw, Some(average)) => vec![raw, (EvalRecord::VAL_EMA, average)],
+            (_, None) => vec![raw],
+        };
         let metric = T::BEST.name;
-        let value = measured.metrics.get(metric);
+        let reported = evaluations.first();
+        let value = reported.and_then(|(_, measured)| measured.metrics.get(metric));
         let value = value.ok_or(TrainError::NoMetric { metric })?;
-        self.report_eval(EvalRecord::VAL, measured)?;
-        if let Some(average) = average {
-            self.report_eval(EvalRecord::VAL_EMA, average)?;
+        for (split, measured) in evaluations {
+            self.report_eval(split, measured)?;
         }
         let best = self.progress.best;
         if best.is_some_and(|best| !T::BEST.improves(value, best.value)) {
@@ -56,6 +60,19 @@ impl<T: Task> Trainer<'_, '_, T> {
             value,
         });
         Ok(Some(true))
+    }
+
+    /// Refuses an evaluation by which nothing can be compared.
+    fn check_finite(&self, measured: &Measured) -> Result<(), TrainError> {
+        let not_finite = |&(_, value): &(&str, f64)| !value.is_finite();
+        match measured.metrics.iter().find(not_finite) {
+            Some((metric, value)) => Err(TrainError::Diverged {
+                step: self.progress.position.step,
+                metric: metric.to_owned(),
+                value,
+            }),
+            None => Ok(()),
+        }
     }
 
     /// One evaluation; `None` if it was asked to stop within.

@@ -15,7 +15,7 @@ use super::progress::{EpochSums, Progress};
 use super::{Recorder, TrainError, TrainState, Update, UpdateError, UpdateSettings};
 use crate::config::Plan;
 use crate::data::{Batch, Loader, Splits};
-use crate::recipe::Schedule;
+use crate::recipe::{Rates, Schedule};
 use crate::run::{Stage, Topic};
 use crate::task::Task;
 
@@ -41,7 +41,7 @@ pub struct Trainer<'a, 'r, T: Task> {
     pub device: Device,
     /// What updates change: the weights and all that follows them.
     pub state: TrainState<T>,
-    /// The learning rate.
+    /// Learning rate and weight decay.
     pub schedule: Schedule,
     /// How far the run is.
     pub progress: Progress,
@@ -72,8 +72,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         loop {
             let go_on = if self.progress.concluding {
                 self.conclude()?
-            } else if self.progress.position.epoch < self.plan.train.epochs && !self.out_of_steps()
-            {
+            } else if self.progress.position.epoch < self.plan.epochs() && !self.out_of_steps() {
                 self.train_epoch()?
             } else {
                 return Ok(End::Finished);
@@ -105,8 +104,11 @@ impl<T: Task> Trainer<'_, '_, T> {
             }
             let count = micro_batches.len();
             let position = self.progress.position;
-            let lr = self.schedule.lr(position.step, position.epoch);
-            let update = self.update(micro_batches, lr)?;
+            let (step, epoch, plan) = (position.step, position.epoch, self.plan);
+            let lr = self.schedule.lr(step, epoch);
+            let weight_decay = plan.optim.weight_decay;
+            let weight_decay = self.schedule.weight_decay(weight_decay, step, epoch);
+            let update = self.update(micro_batches, Rates { lr, weight_decay })?;
 
             let position = &mut self.progress.position;
             position.step += 1;
@@ -141,7 +143,7 @@ impl<T: Task> Trainer<'_, '_, T> {
             self.progress.concluding = false;
             return Ok(true);
         }
-        let last = self.out_of_steps() || epoch + 1 == self.plan.train.epochs;
+        let last = self.out_of_steps() || epoch + 1 == self.plan.epochs();
         let save = last || due(epoch + 1, self.plan.checkpoint.every_epochs);
         let mut improved = false;
         if last || due(epoch + 1, self.plan.train.eval_every) {
@@ -193,13 +195,14 @@ impl<T: Task> Trainer<'_, '_, T> {
     fn update(
         &mut self,
         micro_batches: MicroBatches<T::Target>,
-        lr: f64,
+        rates: Rates,
     ) -> Result<Update, TrainError> {
+        let at = self.progress.position;
         let settings = UpdateSettings {
             seed: self.plan.seed,
-            lr,
-            clip_norm: self.plan.optim.clip_norm,
-            ema_decay: self.plan.ema.decay,
+            rates,
+            clip: self.plan.optim.clip(),
+            ema_decay: self.plan.ema.decay_after(at.step),
         };
         let count = micro_batches.len();
         let images = micro_batches.iter().map(Batch::len).sum();
@@ -207,7 +210,6 @@ impl<T: Task> Trainer<'_, '_, T> {
         let uploads = micro_batches
             .into_iter()
             .map(|batch| batch.upload(&self.device));
-        let at = self.progress.position;
         match self.state.update(uploads, images, at, settings) {
             Ok(update) => {
                 self.saved = false;

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::gradients::flat;
 use crate::schema::section;
@@ -15,6 +17,33 @@ section! {
         /// How much of the average stays at each update, `ema = decay * ema + (1 - decay) * weights`; DeiT's is
         /// 0.99996. 0 keeps no average.
         pub decay: f64 = 0.0, "x-range" = "[0, 1)";
+        /// Whether the decay begins at 0 and rises to `ema.decay`, `1 - (1 + updates)^(-2/3)` at first: for short runs.
+        pub warmup: bool = false;
+        /// The weights by which the best checkpoint is chosen, and which `kvt eval`, `kvt predict` and `kvt compare` take.
+        pub report: EmaReport = EmaReport::Raw;
+    }
+}
+
+/// Which weights are those of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EmaReport {
+    /// The trained ones.
+    Raw,
+    /// Their average; it takes an `ema.decay` above 0.
+    Ema,
+}
+
+impl EmaConfig {
+    /// The decay of the update that follows `updates` others; with a warm-up that of timm's `ModelEmaV3`, which counts
+    /// from 1.
+    pub fn decay_after(&self, updates: u64) -> f64 {
+        if self.warmup {
+            let rising = 1.0 - (1.0 + updates as f64).powf(-2.0 / 3.0);
+            rising.min(self.decay)
+        } else {
+            self.decay
+        }
     }
 }
 

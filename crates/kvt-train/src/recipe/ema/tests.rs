@@ -8,7 +8,7 @@ use kvt_models::{Model, ModelConfig, ModelOverrides};
 use kvt_ops::{Key, Phase};
 
 use super::*;
-use crate::recipe::{AdamW, AdamWConfig, Gradients, cross_entropy, smooth_targets};
+use crate::recipe::{Gradients, OptimConfig, Optimizer, Rates, cross_entropy, smooth_targets};
 
 const SIDE: usize = 16;
 const LABELS: [u32; 4] = [0, 2, 1, 0];
@@ -38,23 +38,22 @@ fn images(step: usize, device: &Device) -> Tensor<4> {
 }
 
 /// One step of training, large enough to see.
-fn train(model: Model, optimizer: &mut AdamW, step: usize) -> Model {
+fn train(model: Model, optimizer: &mut Optimizer, step: usize) -> Model {
     let device = Device::flex().autodiff();
     let phase = Phase::Train(Key::new(2));
     let logits = model.forward(images(step, &device), phase);
     let targets = smooth_targets(&LABELS, 3, 0.1, &device);
     let loss = cross_entropy(logits, targets);
     let gradients = Gradients::take(loss.backward(), &model);
-    optimizer.step(model, gradients, 0.05)
-}
-
-fn adamw(model: &Model) -> AdamW {
-    let config = AdamWConfig {
-        betas: (0.9, 0.999),
-        eps: 1e-8,
+    let rates = Rates {
+        lr: 0.05,
         weight_decay: 0.05,
     };
-    AdamW::new(config, model)
+    optimizer.step(model, gradients, rates)
+}
+
+fn adamw(model: &Model) -> Optimizer {
+    Optimizer::new(&OptimConfig::default(), model)
 }
 
 /// Parameters and running statistics by name.
@@ -157,4 +156,37 @@ fn the_decay_may_change() {
     for (found, expected) in state(ema.network())[name].iter().zip(&expected) {
         assert!((found - expected).abs() < 1e-6, "{found} is not {expected}");
     }
+}
+
+/// `scripts/reference/schedule.py` writes the decays of timm's `ModelEmaV3`.
+#[test]
+fn the_decay_warms_up_as_timms() {
+    let golden: serde_json::Value =
+        serde_json::from_str(include_str!("../../../tests/golden/schedule.json")).unwrap();
+    let golden = &golden["ema"];
+    let mut config = EmaConfig {
+        decay: golden["decay"].as_f64().unwrap(),
+        warmup: true,
+        ..EmaConfig::default()
+    };
+    let decays = golden["decays"].as_array().unwrap();
+    assert_eq!(
+        config.decay_after(0),
+        0.0,
+        "the first weights are the average"
+    );
+    for (updates, expected) in (0..).zip(decays) {
+        let error = config.decay_after(updates) - expected.as_f64().unwrap();
+        assert!(error.abs() < 1e-12, "after {updates} updates");
+    }
+    assert_eq!(
+        decays.last().unwrap().as_f64(),
+        Some(config.decay),
+        "it was reached"
+    );
+    config.warmup = false;
+    assert_eq!(
+        [0, 1, 99].map(|updates| config.decay_after(updates)),
+        [config.decay; 3]
+    );
 }

@@ -10,7 +10,7 @@ use burn::tensor::{Device, TensorData};
 use kvt_train::config::Plan;
 use kvt_train::data::Splits;
 use kvt_train::engine::{Checkpointer, End, Session, Start, TrainError, TrainState, load_plan};
-use kvt_train::recipe::{AdamW, AdamWConfig};
+use kvt_train::recipe::Optimizer;
 use kvt_train::run::{Event, Listener, RunError, Which};
 use kvt_train::task::{Task, Weights};
 
@@ -200,13 +200,8 @@ fn the_state_of_another_task_is_refused() {
     let (mut task, network) =
         Distil::start(&plan, &config, Weights::OfPlan, &device, &mut Vec::new()).unwrap();
     task.centre_file = "queue";
-    let adamw = AdamWConfig {
-        betas: plan.optim.betas.into(),
-        eps: plan.optim.eps,
-        weight_decay: plan.optim.weight_decay,
-    };
     let other = TrainState {
-        optimizer: AdamW::new(adamw, &network),
+        optimizer: Optimizer::new(&plan.optim, &network),
         ema: None,
         task,
         network,

@@ -1,0 +1,46 @@
+//! AdamW (Loshchilov & Hutter, Decoupled Weight Decay Regularization, 2019) in PyTorch's order of operations.
+
+use burn::tensor::Tensor;
+use kvt_ops::{AdamWStep, adamw};
+
+use super::rule::{Buffers, Gradient, Rule, UpdateNumber};
+
+const EXP_AVG: &str = "exp_avg";
+const EXP_AVG_SQ: &str = "exp_avg_sq";
+
+/// AdamW, by the fused operation [`adamw`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AdamW {
+    /// Decay rates of the two moments.
+    pub(super) betas: (f64, f64),
+    /// Added to the root of the second moment.
+    pub(super) eps: f64,
+}
+
+impl Rule for AdamW {
+    fn buffers(&self) -> &'static [&'static str] {
+        &[EXP_AVG, EXP_AVG_SQ]
+    }
+
+    fn update(
+        &self,
+        weight: Tensor<1>,
+        gradient: Gradient,
+        buffers: &mut Buffers,
+        number: UpdateNumber<'_>,
+    ) -> Tensor<1> {
+        let moments = [EXP_AVG, EXP_AVG_SQ].map(|name| buffers.take(name, &weight));
+        let step = AdamWStep {
+            grad_scale: gradient.scale,
+            weight_scale: 1.0 - number.lr * number.weight_decay,
+            betas: self.betas,
+            eps: self.eps,
+            step_size: number.lr / number.bias_correction(self.betas.0),
+            inv_sqrt_bias_correction2: 1.0 / number.bias_correction(self.betas.1).sqrt(),
+        };
+        let (weight, [exp_avg, exp_avg_sq]) = adamw(weight, gradient.values, moments, step);
+        buffers.put(EXP_AVG, exp_avg);
+        buffers.put(EXP_AVG_SQ, exp_avg_sq);
+        weight
+    }
+}

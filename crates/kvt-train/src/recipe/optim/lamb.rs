@@ -1,0 +1,61 @@
+//! LAMB (You et al., Large Batch Optimization for Deep Learning, 2020, <https://arxiv.org/abs/1904.00962>) as timm's `Lamb`
+//! without the clipping that is in it: that is `optim.clip_norm` here.
+
+use burn::tensor::Tensor;
+use kvt_ops::square_sum;
+
+use super::rule::{Buffers, Gradient, Rule, UpdateNumber, lerp};
+
+const EXP_AVG: &str = "exp_avg";
+const EXP_AVG_SQ: &str = "exp_avg_sq";
+
+/// LAMB.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lamb {
+    /// Decay rates of the two moments.
+    pub(super) betas: (f64, f64),
+    /// Added to the root of the second moment.
+    pub(super) eps: f64,
+}
+
+impl Rule for Lamb {
+    fn buffers(&self) -> &'static [&'static str] {
+        &[EXP_AVG, EXP_AVG_SQ]
+    }
+
+    fn update(
+        &self,
+        weight: Tensor<1>,
+        gradient: Gradient,
+        buffers: &mut Buffers,
+        number: UpdateNumber<'_>,
+    ) -> Tensor<1> {
+        let gradient = gradient.scaled();
+        let (beta1, beta2) = self.betas;
+        let [exp_avg, exp_avg_sq] = [EXP_AVG, EXP_AVG_SQ].map(|name| buffers.take(name, &weight));
+        let exp_avg = lerp(exp_avg, gradient.clone(), 1.0 - beta1);
+        let exp_avg_sq = lerp(exp_avg_sq, gradient.square(), 1.0 - beta2);
+        buffers.put(EXP_AVG, exp_avg.clone());
+        buffers.put(EXP_AVG_SQ, exp_avg_sq.clone());
+
+        let root = exp_avg_sq.sqrt() / number.bias_correction(beta2).sqrt();
+        let mut update = exp_avg / number.bias_correction(beta1) / (root + self.eps);
+        // As in timm, what does not decay keeps the rate of all.
+        if number.weight_decay > 0.0 {
+            update = update + weight.clone() * number.weight_decay;
+            let ratio = trust_ratio(weight.clone(), update.clone());
+            update = update * ratio;
+        }
+        weight - update * number.lr
+    }
+}
+
+/// The norm of the weights over that of the update, `[1]`; 1 where one of them is 0.
+fn trust_ratio(weight: Tensor<1>, update: Tensor<1>) -> Tensor<1> {
+    let [weight, update] = [weight, update].map(|x| square_sum(x).sqrt());
+    let is_none = weight
+        .clone()
+        .lower_equal_scalar(0.0)
+        .bool_or(update.clone().lower_equal_scalar(0.0));
+    (weight / update).mask_fill(is_none, 1.0)
+}

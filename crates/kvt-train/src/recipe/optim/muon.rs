@@ -1,0 +1,78 @@
+//! Muon (Jordan et al., 2024, <https://kellerjordan.github.io/posts/muon/>) as `torch.optim.Muon` with
+//! `adjust_lr_fn = "match_rms_adamw"` (Liu et al., Muon is Scalable for LLM Training, 2025,
+//! <https://arxiv.org/abs/2502.16982>, equation 4): an update has the size that AdamW's has, so that both parts of the
+//! optimizer share learning rate and weight decay.
+//!
+//! PyTorch orthogonalises in bfloat16; here it is done in the type of the weights.
+
+use burn::tensor::Tensor;
+use kvt_ops::square_sum;
+
+use super::rule::{Buffers, Gradient, Rule, UpdateNumber, lerp};
+
+const MOMENTUM_BUFFER: &str = "momentum_buffer";
+
+/// Coefficients of the iteration, chosen by its author for a steep slope at 0.
+const COEFFICIENTS: (f64, f64, f64) = (3.4445, -4.7750, 2.0315);
+
+/// Iterations.
+const STEPS: usize = 5;
+
+/// The least norm that a matrix is divided by.
+const EPS: f64 = 1e-7;
+
+/// Muon, for matrices.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Muon {
+    /// How much of the momentum stays at each update.
+    pub(super) momentum: f64,
+    /// Whether the update is the gradient and the momentum as it will be after the next one.
+    pub(super) nesterov: bool,
+}
+
+impl Rule for Muon {
+    fn buffers(&self) -> &'static [&'static str] {
+        &[MOMENTUM_BUFFER]
+    }
+
+    fn update(
+        &self,
+        weight: Tensor<1>,
+        gradient: Gradient,
+        buffers: &mut Buffers,
+        number: UpdateNumber<'_>,
+    ) -> Tensor<1> {
+        let gradient = gradient.scaled();
+        let momentum = buffers.take(MOMENTUM_BUFFER, &weight);
+        let momentum = lerp(momentum, gradient.clone(), 1.0 - self.momentum);
+        let update = match self.nesterov {
+            true => lerp(gradient, momentum.clone(), self.momentum),
+            false => momentum.clone(),
+        };
+        buffers.put(MOMENTUM_BUFFER, momentum);
+        // The rows of all dimensions but the first. The layout of a matrix does not matter: its transpose gives the
+        // transposed update of the same size.
+        let rows = number.shape.first().copied().unwrap_or(1);
+        let columns = number.shape.iter().skip(1).product::<usize>();
+        let update = orthogonalised(update, [rows, columns]);
+        let lr = number.lr * 0.2 * (rows.max(columns) as f64).sqrt();
+        weight * (1.0 - number.lr * number.weight_decay) - update * lr
+    }
+}
+
+/// About `U V^T` of a matrix `U S V^T`: five Newton-Schulz steps, which bring every singular value near 1.
+fn orthogonalised(matrix: Tensor<1>, [rows, columns]: [usize; 2]) -> Tensor<1> {
+    let (a, b, c) = COEFFICIENTS;
+    let norm = square_sum(matrix.clone()).sqrt().clamp_min(EPS);
+    let wide = |matrix: Tensor<2>| match rows > columns {
+        true => matrix.transpose(),
+        false => matrix,
+    };
+    let mut x = wide((matrix / norm).reshape([rows, columns]));
+    for _ in 0..STEPS {
+        let gram = x.clone().matmul(x.clone().transpose());
+        let polynomial = gram.clone() * b + gram.clone().matmul(gram) * c;
+        x = x.clone() * a + polynomial.matmul(x);
+    }
+    wide(x).reshape([rows * columns])
+}

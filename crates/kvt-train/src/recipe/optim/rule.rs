@@ -1,0 +1,82 @@
+//! One update of one parameter.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use burn::tensor::Tensor;
+
+/// How an optimizer updates a parameter. All tensors are flat and without autodiff.
+pub(super) trait Rule: Debug + Send + Sync {
+    /// PyTorch's names of what it keeps from update to update.
+    fn buffers(&self) -> &'static [&'static str];
+
+    /// The new weight. `buffers` are those of [`Self::buffers`], or none at the first update.
+    fn update(
+        &self,
+        weight: Tensor<1>,
+        gradient: Gradient,
+        buffers: &mut Buffers,
+        number: UpdateNumber<'_>,
+    ) -> Tensor<1>;
+}
+
+/// A gradient, and what it is still to be multiplied with.
+pub(super) struct Gradient {
+    pub(super) values: Tensor<1>,
+    pub(super) scale: f64,
+}
+
+impl Gradient {
+    /// The gradient itself.
+    pub(super) fn scaled(self) -> Tensor<1> {
+        if self.scale < 1.0 {
+            self.values * self.scale
+        } else {
+            self.values
+        }
+    }
+}
+
+/// The numbers of a parameter's update.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UpdateNumber<'a> {
+    pub(super) lr: f64,
+    /// 0 for a parameter that does not decay.
+    pub(super) weight_decay: f64,
+    /// Which of its updates this is, from 1.
+    pub(super) step: u32,
+    /// The shape that the weight has in the network.
+    pub(super) shape: &'a [usize],
+}
+
+impl UpdateNumber<'_> {
+    /// `1 - beta^step`: the share of the gradients so far in a moment that began as zero.
+    pub(super) fn bias_correction(&self, beta: f64) -> f64 {
+        1.0 - beta.powf(f64::from(self.step))
+    }
+}
+
+/// What an optimizer keeps of a parameter, by PyTorch's names.
+#[derive(Debug, Default)]
+pub(super) struct Buffers(BTreeMap<&'static str, Tensor<1>>);
+
+impl Buffers {
+    /// The buffer of this name, which leaves the collection, so that it may be changed in place; zeros at first.
+    pub(super) fn take(&mut self, name: &'static str, weight: &Tensor<1>) -> Tensor<1> {
+        let kept = self.0.remove(name);
+        kept.unwrap_or_else(|| weight.zeros_like())
+    }
+
+    pub(super) fn put(&mut self, name: &'static str, values: Tensor<1>) {
+        self.0.insert(name, values);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &Tensor<1>)> {
+        self.0.iter().map(|(name, values)| (*name, values))
+    }
+}
+
+/// `a + weight (b - a)`, as PyTorch's `lerp`.
+pub(super) fn lerp(a: Tensor<1>, b: Tensor<1>, weight: f64) -> Tensor<1> {
+    a * (1.0 - weight) + b * weight
+}

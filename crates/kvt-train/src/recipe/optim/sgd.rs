@@ -1,0 +1,49 @@
+//! Stochastic gradient descent as `torch.optim.SGD`: with momentum, by Nesterov's rule or without it, and with weight decay
+//! that is part of the gradient.
+
+use burn::tensor::Tensor;
+
+use super::rule::{Buffers, Gradient, Rule, UpdateNumber};
+
+const MOMENTUM_BUFFER: &str = "momentum_buffer";
+
+/// SGD.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sgd {
+    /// How much of the momentum stays at each update; none is kept with 0.
+    pub(super) momentum: f64,
+    /// Whether the update is the gradient and the momentum as it will be after the next one.
+    pub(super) nesterov: bool,
+}
+
+impl Rule for Sgd {
+    fn buffers(&self) -> &'static [&'static str] {
+        match self.momentum > 0.0 {
+            true => &[MOMENTUM_BUFFER],
+            false => &[],
+        }
+    }
+
+    fn update(
+        &self,
+        weight: Tensor<1>,
+        gradient: Gradient,
+        buffers: &mut Buffers,
+        number: UpdateNumber<'_>,
+    ) -> Tensor<1> {
+        let mut update = gradient.scaled();
+        if number.weight_decay > 0.0 {
+            update = update + weight.clone() * number.weight_decay;
+        }
+        if self.momentum > 0.0 {
+            // PyTorch's first momentum is the gradient itself: as this is, from zeros.
+            let momentum = buffers.take(MOMENTUM_BUFFER, &weight) * self.momentum + update.clone();
+            update = match self.nesterov {
+                true => update + momentum.clone() * self.momentum,
+                false => momentum.clone(),
+            };
+            buffers.put(MOMENTUM_BUFFER, momentum);
+        }
+        weight - update * number.lr
+    }
+}

@@ -1,0 +1,120 @@
+//! Learning rate and weight decay: pure functions of the step, so that a resume cannot shift them.
+
+mod config;
+
+use std::f64::consts::PI;
+
+pub use config::{ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer};
+
+/// Linear warm-up, then a curve to the end of the run, then the curve's end (timm's schedulers, with one cycle):
+///
+/// ```text
+/// f(t) = warmup_lr + t (lr - warmup_lr) / w                       t < w
+/// f(t) = min_lr + (lr - min_lr) / 2 (1 + cos(pi t / total))       cosine
+/// f(t) = min_lr + (lr - min_lr) (1 - t / total)^power             poly; linear has the power 1
+/// f(t) = lr * step_rate^floor(t / step)                           step
+/// f(t) = lr                                                       constant
+/// ```
+///
+/// From `total` on, cosine, poly and linear stay at `min_lr`. With `warmup_prefix` the curve has `t - w` for `t` and
+/// `total - w` for `total`: it begins after the warm-up and ends with the run all the same, as Swin's. `t` is what
+/// [`ScheduleCounts`] says, in epochs or updates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    config: ScheduleConfig,
+    lr: f64,
+    steps_per_epoch: u64,
+    epochs: u32,
+}
+
+impl Schedule {
+    /// `lr` is the rate after warm-up, already scaled by the batch size. `epochs` are without those of the cool-down.
+    pub fn new(config: ScheduleConfig, lr: f64, steps_per_epoch: u64, epochs: u32) -> Self {
+        Self {
+            config,
+            lr,
+            steps_per_epoch,
+            epochs,
+        }
+    }
+
+    /// The learning rate of an update: `step` counts the updates done before it, `epoch` is its epoch, both from 0.
+    pub fn lr(&self, step: u64, epoch: u32) -> f64 {
+        let config = &self.config;
+        let t = self.place(step, epoch);
+        let [warmup, total, step] = [
+            config.warmup_epochs,
+            f64::from(self.epochs),
+            config.step_epochs,
+        ]
+        .map(|x| x * self.unit());
+        if t < warmup {
+            return config.warmup_lr + t * (self.lr - config.warmup_lr) / warmup;
+        }
+        let (t, total) = match config.warmup_prefix {
+            true => (t - warmup, total - warmup),
+            false => (t, total),
+        };
+        let poly =
+            |power: f64| config.min_lr + (self.lr - config.min_lr) * (1.0 - t / total).powf(power);
+        match config.kind {
+            ScheduleKind::Constant => self.lr,
+            ScheduleKind::Step => self.lr * config.step_rate.powf((t / step).floor()),
+            _ if t >= total => config.min_lr,
+            // In this order of operations: another one would change the last bit of old runs' rates.
+            ScheduleKind::Cosine => half_cosine(self.lr, config.min_lr, PI * t / total),
+            ScheduleKind::Linear => poly(1.0),
+            ScheduleKind::Poly => poly(config.power),
+        }
+    }
+
+    /// The weight decay of an update, which is `start` at the beginning of the run.
+    pub fn weight_decay(&self, start: f64, step: u64, epoch: u32) -> f64 {
+        match self.config.weight_decay_end {
+            None => start,
+            Some(end) => {
+                let total = f64::from(self.epochs) * self.unit();
+                cosine(start, end, self.place(step, epoch) / total)
+            }
+        }
+    }
+
+    /// Where an update stands on the curve.
+    fn place(&self, step: u64, epoch: u32) -> f64 {
+        let started = match self.config.per {
+            SchedulePer::Step => step,
+            SchedulePer::Epoch => u64::from(epoch),
+        };
+        match self.config.counts {
+            ScheduleCounts::Started => started as f64,
+            ScheduleCounts::Finished => started.saturating_sub(1) as f64,
+        }
+    }
+
+    /// What an epoch is counted in: updates, or itself.
+    fn unit(&self) -> f64 {
+        match self.config.per {
+            SchedulePer::Step => self.steps_per_epoch as f64,
+            SchedulePer::Epoch => 1.0,
+        }
+    }
+}
+
+/// Half a cosine from `from` to `to`, at a share of its way: for rates, weight decays and the momentum of a teacher. Below
+/// 0 it is `from`, above 1 `to`.
+pub fn cosine(from: f64, to: f64, share: f64) -> f64 {
+    half_cosine(from, to, PI * share.clamp(0.0, 1.0))
+}
+
+fn half_cosine(from: f64, to: f64, phase: f64) -> f64 {
+    to + 0.5 * (from - to) * (1.0 + phase.cos())
+}
+
+/// The learning rate after warm-up, `lr * images / lr_batch`: proportional to the images of an update, and as it is where
+/// `lr_batch` is 0.
+pub fn scaled_lr(lr: f64, lr_batch: usize, images: usize) -> f64 {
+    match lr_batch {
+        0 => lr,
+        batch => lr * images as f64 / batch as f64,
+    }
+}

@@ -1,0 +1,67 @@
+"""Layers of layer-wise learning rates: timm's `param_groups_layer_decay`.
+
+Writes `crates/kvt-models/tests/golden/layer_decay.json`: for each case the `model` and `overrides` that build
+it here, `layers`, and {parameter: layer}. timm gives each parameter `decay^(layers - 1 - layer)` of the rate;
+the script reads the layers from there.
+
+timm has no `group_matcher` for PiT (by its fallback twelve parameters make a layer, whatever they are), so
+that Swin's is written here in PiT's names.
+"""
+
+import math
+from functools import partial
+
+import torch
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.pit import PoolingVisionTransformer
+from timm.models.swin_transformer import SwinTransformer
+from timm.models.vision_transformer import VisionTransformer
+from timm.optim import param_groups_layer_decay
+
+from common import golden, save_json
+
+DECAY = 0.75
+NORM = partial(torch.nn.LayerNorm, eps=1e-6)
+DEIT = dict(img_size=16, patch_size=8, embed_dim=12, depth=3, num_heads=2, mlp_ratio=1.0)
+SWIN = dict(img_size=16, patch_size=2, window_size=4, embed_dim=4, mlp_ratio=1.0)
+PIT = dict(img_size=16, patch_size=4, mlp_ratio=1.0)
+STAGES = dict(depth=[2, 3], num_heads=[1, 2])
+
+
+def pit(distilled):
+    model = PoolingVisionTransformer(**PIT, stride=4, num_classes=3, base_dims=[4, 4], depth=STAGES["depth"],
+                                     heads=STAGES["num_heads"], distilled=distilled)
+    model.group_matcher = lambda coarse=False: dict(
+        stem=r"^cls_token|pos_embed|patch_embed",
+        blocks=[(r"^transformers\.(\d+)\.pool", (0,)), (r"^transformers\.(\d+)\.\w+\.(\d+)", None), (r"^norm", (99999,))],
+    )
+    return model
+
+
+PIT_OVERRIDES = {**PIT, **STAGES, "patch_stride": 4, "embed_dim": [4, 8]}
+CASES = {
+    "deit": ("deit_tiny_patch16_224", DEIT, VisionTransformer(**DEIT, num_classes=3, norm_layer=NORM)),
+    "deit_distilled": ("deit_tiny_distilled_patch16_224", DEIT,
+                       VisionTransformerDistilled(**DEIT, num_classes=3, norm_layer=NORM)),
+    "swin": ("swin_tiny_patch4_window7_224", {**SWIN, **STAGES},
+             SwinTransformer(**SWIN, num_classes=3, depths=STAGES["depth"], num_heads=STAGES["num_heads"])),
+    "pit": ("pit_s_224", PIT_OVERRIDES, pit(False)),
+    "pit_distilled": ("pit_s_distilled_224", PIT_OVERRIDES, pit(True)),
+}
+
+
+def case(name, overrides, model):
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    groups = param_groups_layer_decay(model, weight_decay=0.05, no_weight_decay_list=model.no_weight_decay(),
+                                      layer_decay=DECAY)
+    above = {names[id(parameter)]: round(math.log(group["lr_scale"]) / math.log(DECAY))
+             for group in groups for parameter in group["params"]}
+    assert len(above) == len(names)
+    layers = max(above.values()) + 1
+    return {"model": name, "overrides": {**overrides, "num_classes": 3}, "layers": layers,
+            "of": {name: layers - 1 - above[name] for name in names.values()}}
+
+
+if __name__ == "__main__":
+    save_json(golden("kvt-models") / "layer_decay.json",
+              {"cases": {name: case(*arguments) for name, arguments in CASES.items()}}, seed=None)
