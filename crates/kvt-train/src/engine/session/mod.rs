@@ -14,6 +14,7 @@ use self::state::{fresh_state, state_of};
 use super::checkpoint::Checkpointer;
 use super::model::{build_model, for_data, model_config};
 use super::progress::Progress;
+use super::teacher::teacher;
 use super::{End, Recorder, TrainError, TrainState, Trainer};
 use crate::config::{self, Document, Plan};
 use crate::data::Splits;
@@ -97,11 +98,14 @@ impl Session {
         let of_plan = (!resume).then(|| config::warnings(&plan, &config, images));
         let warnings = warnings.chain(of_plan.into_iter().flatten());
         notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
+        let inner = device.device.clone().inner();
+        let teacher = teacher(&plan, &config, &splits, &inner, &mut notes)?;
+        let task = Classify::new(&plan, teacher);
         let autodiff = device.device.clone().autodiff();
         let state = match resume {
             // A checkpoint follows.
-            true => state_of(&plan, build_model(&plan, &config, &autodiff)?),
-            false => fresh_state(&plan, &config, &autodiff, &mut notes)?,
+            true => state_of(&plan, build_model(&plan, &config, &autodiff)?, task),
+            false => fresh_state(&plan, &config, &autodiff, task, &mut notes)?,
         };
 
         // Before the folder is locked: `git` is asked, and the child that becomes it holds every lock for a moment,

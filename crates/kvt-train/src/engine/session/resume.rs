@@ -17,6 +17,7 @@ impl Session {
             Which::Last => Ok(()),
             _ => self.run.copy_log(),
         };
+        let task = self.state.task.clone();
         match checkpoints.restore(which, self.state, keep_log) {
             Ok(Restored {
                 state,
@@ -41,7 +42,7 @@ impl Session {
             Err(TrainError::Run(RunError::NoCheckpoint { .. })) if which == Which::Last => {
                 let message = start_over(&self.run, &self.plan)?;
                 let device = self.device.device.clone().autodiff();
-                self.state = fresh_state(&self.plan, &config, &device, &mut self.notes)?;
+                self.state = fresh_state(&self.plan, &config, &device, task, &mut self.notes)?;
                 self.resumed = Some((0, 0));
                 self.notes.push(Note::new(0, Topic::Resume, message));
             }

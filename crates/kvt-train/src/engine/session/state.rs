@@ -16,6 +16,7 @@ pub(super) fn fresh_state(
     plan: &Plan,
     config: &ModelConfig,
     device: &Device,
+    task: Classify,
     notes: &mut Vec<Note>,
 ) -> Result<TrainState<Classify>, TrainError> {
     let model = build_model(plan, config, device)?;
@@ -28,11 +29,11 @@ pub(super) fn fresh_state(
         let message = format!("weights of `{}`: {}", path.display(), report.summary());
         notes.push(Note::new(0, topic, message));
     }
-    Ok(state_of(plan, model))
+    Ok(state_of(plan, model, task))
 }
 
 /// A model with the task, the optimizer and the average of a plan.
-pub(super) fn state_of(plan: &Plan, model: Model) -> TrainState<Classify> {
+pub(super) fn state_of(plan: &Plan, model: Model, task: Classify) -> TrainState<Classify> {
     let config = AdamWConfig {
         betas: plan.optim.betas.into(),
         eps: plan.optim.eps,
@@ -41,9 +42,7 @@ pub(super) fn state_of(plan: &Plan, model: Model) -> TrainState<Classify> {
     TrainState {
         optimizer: AdamW::new(config, &model),
         ema: (plan.ema.decay > 0.0).then(|| Ema::new(&model)),
-        task: Classify {
-            label_smoothing: plan.loss.label_smoothing,
-        },
+        task,
         network: model,
     }
 }
