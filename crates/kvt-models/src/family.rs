@@ -130,6 +130,11 @@ pub(crate) trait FamilyConfig {
     /// Size and cost, computed without building the model; meaningful for a valid configuration.
     fn summary(&self) -> Summary;
 
+    /// Whether the classifier has a second output, which learns from a teacher.
+    fn is_distilled(&self) -> bool {
+        false
+    }
+
     /// The classifier of the model with the original's initialisation.
     fn classifier(&self, init: &Init<'_>) -> Classifier;
 

@@ -7,6 +7,7 @@ use crate::data::{DataError, DataState};
 use crate::device::DeviceError;
 use crate::recipe::OptimizerError;
 use crate::run::RunError;
+use crate::task::TeacherError;
 
 /// An error of training, evaluation or prediction.
 #[derive(Debug, thiserror::Error)]
@@ -173,6 +174,31 @@ pub enum TrainError {
         hint: &'static str,
         /// What is wrong with it.
         source: kvt_models::weights::WeightsError,
+    },
+    /// A teacher that does not fit.
+    #[error("`{}` cannot teach this model: {problem}", .path.display())]
+    Teacher {
+        /// The run or the file that it comes from.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: TeacherError,
+    },
+    /// The weights of a teacher that do not fit.
+    #[error("could not load the teacher `{}` into `distill.teacher_model`", .path.display())]
+    TeacherWeights {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: kvt_models::weights::WeightsError,
+    },
+    /// A resumed run with another teacher.
+    #[error(
+        "`{}` is not the teacher that the run was started with: restore it, or use another `run.dir` to start anew",
+        .path.display()
+    )]
+    OtherTeacher {
+        /// The teacher that there is.
+        path: PathBuf,
     },
     /// Nothing could be evaluated.
     #[error("none of the images to evaluate could be read: run `kvt data check` on the data")]

@@ -120,6 +120,11 @@ impl ModelConfig {
         self.common().num_classes
     }
 
+    /// Whether there is a distillation token with a head that learns from a teacher.
+    pub fn is_distilled(&self) -> bool {
+        self.of_family().is_distilled()
+    }
+
     fn common(&self) -> &CommonConfig {
         self.of_family().common()
     }

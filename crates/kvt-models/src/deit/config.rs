@@ -157,6 +157,10 @@ impl FamilyConfig for DeitConfig {
         }
     }
 
+    fn is_distilled(&self) -> bool {
+        self.distilled
+    }
+
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let sizes = [self.embed_dim, self.common.num_classes];
         let outputs = ("head", self.distilled.then_some("head_dist"));

@@ -1,7 +1,7 @@
-//! What is done to one decoded image on the CPU, from RGB pixels to normalised numbers `[3, height, width]`.
+//! What is done to images, from RGB pixels to normalised numbers `[3, height, width]`.
 //!
-//! Each image has its own [`Key`](kvt_ops::Key): what happens to it does not depend on the images before it. What
-//! mixes several images of a batch belongs on the device, not here.
+//! Each image has its own [`Key`](kvt_ops::Key): what happens to it on the CPU does not depend on the images before it.
+//! What mixes several images of a batch ([`mix`]) happens on the device, from the key of the micro-batch.
 //!
 //! In the order of the steps: crop and resize, flips ([`Transform`]), operations of 8 bits ([`Step`]), normalisation,
 //! [`RandomErasing`].
@@ -12,6 +12,8 @@ mod crop;
 pub mod dino;
 mod erase;
 mod jitter;
+pub mod mix;
+mod normalization;
 pub mod ops;
 mod resize;
 mod step;
@@ -22,5 +24,7 @@ pub use config::{AugmentConfig, CropMode, Interpolation, Preset};
 pub use crop::{Crop, center_crop, random_resized_crop};
 pub use erase::{EraseMode, Patch, RandomErasing};
 pub use jitter::{Adjustment, ColorJitter};
+pub use mix::MixConfig;
+pub use normalization::Normalization;
 pub use step::Step;
 pub use transform::{AugmentError, Transform};

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::inputs::normal;
 use super::timing::{Rounds, Timing, time};
 use super::{BenchError, peak_of};
+use crate::config::Plan;
 use crate::data::DeviceBatch;
 use crate::engine::{TrainState, UpdateSettings};
 use crate::recipe::{Clip, OptimConfig, Optimizer, Position, Rates};
@@ -95,9 +96,7 @@ impl Running {
             state: TrainState {
                 optimizer: Optimizer::new(&OptimConfig::default(), &model),
                 network: model,
-                task: Classify {
-                    label_smoothing: 0.1,
-                },
+                task: Classify::new(&Plan::default(), None),
                 ema: None,
             },
         })

@@ -60,6 +60,17 @@ pub(super) struct Trained {
 }
 
 impl Args {
+    /// A checkpoint of a run.
+    pub(super) fn of_run(run: &Path, checkpoint: &str, ema: bool) -> Self {
+        Self {
+            run: Some(run.to_owned()),
+            checkpoint: checkpoint.to_owned(),
+            ema,
+            config: None,
+            weights: None,
+        }
+    }
+
     /// The model, whose weights are numbers.
     pub(super) fn load(&self, overrides: &Overrides) -> anyhow::Result<Trained> {
         let trained = match (&self.run, &self.config) {

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::model::ModelSection;
 use super::problem::ConfigError;
-use crate::augment::AugmentConfig;
+use crate::augment::{AugmentConfig, MixConfig};
 use crate::data::DataConfig;
 use crate::engine::{EvalConfig, TrainConfig};
-use crate::recipe::{EmaConfig, LossConfig, OptimConfig, ScheduleConfig};
+use crate::recipe::{DistillConfig, EmaConfig, LossConfig, OptimConfig, ScheduleConfig};
 use crate::run::{CheckpointConfig, LogConfig, RunConfig};
 use crate::task::InitConfig;
 
@@ -32,9 +32,11 @@ pub struct Plan {
     pub init: InitConfig,
     pub data: DataConfig,
     pub augment: AugmentConfig,
+    pub mix: MixConfig,
     pub optim: OptimConfig,
     pub schedule: ScheduleConfig,
     pub loss: LossConfig,
+    pub distill: DistillConfig,
     pub ema: EmaConfig,
     pub train: TrainConfig,
     pub eval: EvalConfig,

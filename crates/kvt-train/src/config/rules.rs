@@ -7,10 +7,10 @@ use super::Plan;
 use super::document::{Checks, closest};
 use super::problem::Problem;
 use super::reference::{Field, section};
-use crate::augment::AugmentConfig;
+use crate::augment::{AugmentConfig, MixConfig};
 use crate::data::{DataConfig, DataKind, OnError};
 use crate::device::{NAMES, Wanted};
-use crate::recipe::EmaReport;
+use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind};
 use crate::schema::kinds;
 
 /// Fills in the defaults that depend on other keys, gives what another key switches off its default, and reports what
@@ -45,6 +45,13 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
         let defaults = AugmentConfig::default();
         (augment.erase_mode, augment.erase_count) = (defaults.erase_mode, defaults.erase_count);
     }
+
+    mixing(&mut plan.mix, checks);
+    if plan.loss.kind == LossKind::CrossEntropy {
+        plan.loss.bce_threshold = None;
+        plan.loss.bce_sum = false;
+    }
+    distillation(plan, checks);
 
     // Without gradients twice as many images fit.
     if !checks.sets("eval.batch_size") {
@@ -106,8 +113,7 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
 
     let init = &mut plan.init;
     if let Some(path) = &init.weights {
-        let ending = path.extension().and_then(|ending| ending.to_str());
-        if !matches!(ending, Some("safetensors" | "pth")) {
+        if !matches!(ending(path), Some("safetensors" | "pth")) {
             let (value, expected) = (path.display(), "a `.safetensors` or `.pth` file");
             checks.refuse("init.weights", &value.to_string(), expected);
         }
@@ -180,4 +186,116 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
     if data.on_error == OnError::Fail {
         data.max_skipped = DataConfig::default().max_skipped;
     }
+    // Dealing out the places of a random order gives another random order.
+    if data.repeats == 1 {
+        data.replicas = 1;
+    }
+    let (replicas, accumulate) = (data.replicas, plan.train.accumulate);
+    if !accumulate.is_multiple_of(replicas) {
+        let expected = format!("a divisor of `train.accumulate`, {accumulate}");
+        checks.refuse("data.replicas", &replicas.to_string(), &expected);
+    }
+}
+
+fn mixing(mix: &mut MixConfig, checks: &mut Checks<'_>) {
+    if let Some(pair @ [low, high]) = mix.cutmix_minmax
+        && low > high
+    {
+        let (key, pair) = ("mix.cutmix_minmax", format!("{pair:?}"));
+        checks.refuse(key, &pair, "the smaller value first");
+    }
+    if !mix.is_on() {
+        *mix = MixConfig::default();
+    }
+}
+
+fn distillation(plan: &mut Plan, checks: &mut Checks<'_>) {
+    let distill = &mut plan.distill;
+    if distill.kind == DistillKind::None {
+        // An explicit `kind = "none"` may switch off the teacher of a base; silence may not.
+        for key in ["teacher", "teacher_model", "logits"] {
+            if let Some(place) = checks.set_place(&format!("distill.{key}"))
+                && !checks.sets("distill.kind")
+            {
+                let message = format!("`{key}` is set, but nothing says what is learned from it");
+                let help = "add `kind = \"soft\"` or `\"hard\"` under `[distill]`, or `\"none\"`";
+                checks
+                    .problems
+                    .push(Problem::new(place, message).help(help.to_owned()));
+            }
+        }
+        *distill = DistillConfig::default();
+        return;
+    }
+    if distill.kind == DistillKind::Hard {
+        let default = DistillConfig::default();
+        distill.temperature = default.temperature;
+        distill.divisor = default.divisor;
+    }
+    match (&distill.teacher, &distill.logits) {
+        (None, None) => {
+            let help = "add `teacher = \"RUN\"` under `[distill]`, the folder of a run, or `logits = \"FILE\"`, \
+                        logits that a teacher has given before";
+            checks.missing("distill.teacher", help);
+        }
+        (Some(_), Some(_)) => conflict(
+            "distill.logits",
+            "there are both a teacher and saved logits",
+            "remove `distill.teacher` or `distill.logits`",
+            checks,
+        ),
+        (None, Some(_)) if plan.mix.is_on() => conflict(
+            "distill.logits",
+            "saved logits are of images as they are, but `[mix]` mixes them",
+            "set `mix.mixup` and `mix.cutmix` to 0, or take a `distill.teacher`",
+            checks,
+        ),
+        _ => {}
+    }
+    if let Some(logits) = &distill.logits
+        && ending(logits) != Some("safetensors")
+    {
+        let value = logits.display().to_string();
+        checks.refuse("distill.logits", &value, "a `.safetensors` file");
+    }
+    teacher_model(distill, checks);
+}
+
+/// A file of weights does not say what model it is for; the folder of a run does.
+fn teacher_model(distill: &DistillConfig, checks: &mut Checks<'_>) {
+    let is_file = |path: &Path| matches!(ending(path), Some("safetensors" | "pth"));
+    let key = "distill.teacher_model";
+    match (&distill.teacher, &distill.teacher_model) {
+        (Some(path), None) if is_file(path) => {
+            let help = "add `teacher_model = \"NAME\"` under `[distill]`: the model that the weights are for";
+            checks.missing(key, help);
+        }
+        (Some(path), Some(name)) if is_file(path) => {
+            let names = kvt_models::names();
+            let mut names = names.iter().map(String::as_str);
+            if !names.any(|known| known == name) {
+                let expected = "a model's name, as `kvt models list` has them";
+                checks.refuse(key, &format!("{name:?}"), expected);
+            }
+        }
+        (_, Some(_)) => conflict(
+            key,
+            "a model is named, but `distill.teacher` is no file of weights",
+            "remove it, or let `distill.teacher` be a `.safetensors` or `.pth` file",
+            checks,
+        ),
+        (_, None) => {}
+    }
+}
+
+/// Reports a key that does not go with others.
+fn conflict(key: &str, message: &str, help: &str, checks: &mut Checks<'_>) {
+    if let Some(place) = checks.set_place(key) {
+        let problem = Problem::new(place, message.to_owned());
+        checks.problems.push(problem.help(help.to_owned()));
+    }
+}
+
+fn ending(path: &Path) -> Option<&str> {
+    path.extension().and_then(|ending| ending.to_str())
 }

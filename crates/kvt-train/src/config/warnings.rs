@@ -4,7 +4,7 @@ use kvt_attention::{AttentionConfig, Neighbors};
 use kvt_models::ModelConfig;
 
 use super::Plan;
-use crate::data::{DataKind, batch_count};
+use crate::data::{DataKind, Sampler};
 
 /// What is allowed in a plan for a model and probably not meant, in words. `images` is the number of training images,
 /// where it is known.
@@ -16,7 +16,7 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
     let shapes = plan.data.shapes.as_ref();
     let images = images.or_else(|| shapes.map(|shapes| shapes.classes * shapes.train_per_class));
     let steps_per_epoch = images.map(|images| {
-        let batches = batch_count(images, plan.train.batch_size, plan.data.drop_last);
+        let batches = Sampler::new(&plan.data, plan.train.batch_size).batch_count(images);
         batches.div_ceil(plan.train.accumulate) as f64
     });
     let epochs = f64::from(plan.train.epochs);

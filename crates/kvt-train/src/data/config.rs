@@ -27,6 +27,12 @@ section! {
         pub shuffle: bool = true;
         /// Whether training leaves out the last batch of an epoch when it is not full.
         pub drop_last: bool = true;
+        /// How often an epoch's list has each image, each copy augmented in another way (repeated augmentation). The epoch
+        /// does not become longer: it sees fewer different images.
+        pub repeats: usize = 1, "x-range" = "[1, 64]";
+        /// The processes of an original recipe that are imitated: the copies of an image go to this many micro-batches in
+        /// turn, and `train.accumulate` is a multiple of it. Only with `data.repeats` above 1.
+        pub replicas: usize = 1, "x-range" = "[1, 64]";
         /// Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training
         /// thread. The result does not depend on it.
         pub workers: Workers = Workers::Auto, "x-range" = "[0, 1024]", "x-resume" = "free";

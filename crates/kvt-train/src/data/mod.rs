@@ -27,8 +27,10 @@ pub use error::DataError;
 pub use file::ImageLimits;
 pub use listing::{NotRead, OtherFormats, Unlisted};
 pub use loader::{Loader, LoaderConfig, Purpose, Skipped};
-pub use sampler::{batch_count, epoch_order};
+pub use sampler::{EpochOrder, Sampler, batch_count, epoch_order};
 pub use source::{ClassOrder, ImageFolder, Sample};
-pub use splits::{Splits, ensure_data, eval_batches, eval_transform, image_limits};
+pub use splits::{
+    Splits, ensure_data, eval_batches, eval_transform, image_limits, train_transform,
+};
 pub use state::DataState;
 pub use upload::DeviceBatch;

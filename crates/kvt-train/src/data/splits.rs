@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::augment::Transform;
 use crate::config::Plan;
 use crate::data::{
-    DataError, DataState, ImageFolder, ImageLimits, Loader, LoaderConfig, Purpose, Sample,
-    batch_count, epoch_order, shapes,
+    DataError, DataState, ImageFolder, ImageLimits, Loader, LoaderConfig, Purpose, Sample, Sampler,
+    epoch_order, shapes,
 };
 
 /// Training and validation images with their transforms.
@@ -48,7 +48,7 @@ impl Splits {
             state: DataState::of(&train, &val, plan.data.check_sizes),
             train: Arc::new(train),
             val: Arc::new(val),
-            train_views: vec![Arc::new(Transform::train(&plan.augment, size)?)],
+            train_views: vec![Arc::new(train_transform(plan, size)?)],
             val_transform: Arc::new(eval_transform(plan, size)?),
         })
     }
@@ -88,8 +88,7 @@ impl Splits {
 
     /// Micro-batches of a training epoch.
     pub fn train_batch_count(&self, plan: &Plan) -> usize {
-        let images = self.train.samples.len();
-        batch_count(images, plan.train.batch_size, plan.data.drop_last)
+        sampler(plan).batch_count(self.train.samples.len())
     }
 
     /// The batches of a training epoch from `first_batch` on; `target` says what is learned from a sample.
@@ -104,8 +103,10 @@ impl Splits {
         first_batch: usize,
     ) -> Result<Loader<T>, DataError> {
         let images = self.train.samples.len();
+        let order = sampler(plan).order(images, epoch.into(), plan.seed);
         Loader::start(LoaderConfig {
-            order: epoch_order(images, epoch.into(), plan.seed, plan.data.shuffle),
+            order: order.samples,
+            copies: order.copies,
             batch_size: plan.train.batch_size,
             purpose: Purpose::Train {
                 drop_last: plan.data.drop_last,
@@ -161,6 +162,11 @@ pub fn eval_batches(
     })
 }
 
+/// How a training epoch of a plan goes through its images.
+fn sampler(plan: &Plan) -> Sampler {
+    Sampler::new(&plan.data, plan.train.batch_size)
+}
+
 /// What all loaders of a plan share.
 fn loading<T>(
     plan: &Plan,
@@ -173,6 +179,7 @@ fn loading<T>(
         views,
         target,
         order: Vec::new(),
+        copies: Vec::new(),
         batch_size: 0,
         purpose: Purpose::Evaluate,
         first_batch: 0,
@@ -191,6 +198,19 @@ pub fn image_limits(plan: &Plan) -> ImageLimits {
     ImageLimits {
         max_pixels: plan.data.max_pixels,
     }
+}
+
+/// The preparation of training images of `size` (height, width), each by itself.
+///
+/// # Errors
+/// If the plan's values make no sense together.
+pub fn train_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, DataError> {
+    let transform = Transform::train(&plan.augment, size)?;
+    // What is mixed first is erased on the device.
+    Ok(match plan.mix.mixes_first() {
+        true => transform.without_erasing(),
+        false => transform,
+    })
 }
 
 /// The preparation of images of `size` (height, width) for evaluation and prediction.

@@ -5,6 +5,7 @@
 
 mod accuracy;
 mod clip;
+mod distill;
 mod ema;
 mod gradients;
 mod loss;
@@ -15,9 +16,15 @@ mod schedule;
 
 pub use accuracy::{Correct, correct};
 pub use clip::Clip;
+pub use distill::{
+    DistillConfig, DistillDivisor, DistillKind, hard_distillation, soft_distillation,
+};
 pub use ema::{Ema, EmaConfig, EmaReport};
 pub use gradients::{Accumulator, Gradients};
-pub use loss::{LossConfig, cross_entropy, smooth_targets};
+pub use loss::{
+    LossConfig, LossHeads, LossKind, TokenLogits, TokenTargets, binary_cross_entropy,
+    cross_entropy, mixed_targets, relabel, smooth_targets, token_label_cross_entropy,
+};
 pub use network::Network;
 use network::is_head;
 pub use optim::{OptimConfig, OptimName, Optimizer, OptimizerError, Rates};

@@ -1,25 +1,88 @@
-//! Supervised classification: cross-entropy with label smoothing, judged by top-1.
+//! Supervised classification, with mixed images and a teacher where there are any; judged by top-1.
+
+use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
-use kvt_models::weights::Outcome;
-use kvt_models::{Model, ModelConfig};
+use kvt_models::weights::{Outcome, StateDict};
+use kvt_models::{Logits, Model, ModelConfig};
 use kvt_ops::Phase;
 
+use super::teacher::{Teacher, teacher};
 use super::{
     EvalData, HeadReset, Measured, Task, Weights, build_model, check_classes, evaluate,
     model_config, start_from,
 };
+use crate::augment::mix::{MixConfig, MixOrder, draw, write_patches};
+use crate::augment::{Normalization, RandomErasing};
 use crate::config::Plan;
 use crate::data::{DeviceBatch, Sample, Splits};
 use crate::error::TrainError;
-use crate::recipe::{Position, cross_entropy, smooth_targets};
+use crate::recipe::{DistillConfig, LossConfig, LossHeads, Position};
 use crate::run::{Metric, Metrics, Note, Topic};
 
-/// A classifier learns the labels of images, one view of each.
-#[derive(Clone, Copy, Debug)]
+/// A classifier learns the labels of images, one view of each, and what a teacher says of them.
+#[derive(Clone, Debug)]
 pub struct Classify {
-    /// The share of a target that is spread over all classes, in [0, 1).
-    pub label_smoothing: f64,
+    loss: LossConfig,
+    mix: MixConfig,
+    normalization: Normalization,
+    /// The erasing that follows the mixing of images; `None` where the images come erased, or are not erased at all.
+    erasing: Option<RandomErasing>,
+    distill: DistillConfig,
+    teacher: Option<Arc<Teacher>>,
+}
+
+/// The file of a checkpoint that tells the teacher.
+const TEACHER: &str = "teacher";
+
+impl Classify {
+    /// The task of a plan, with the teacher where the plan asks for one.
+    pub fn new(plan: &Plan, teacher: Option<Teacher>) -> Self {
+        Self {
+            loss: plan.loss.clone(),
+            mix: plan.mix.clone(),
+            normalization: Normalization::from(&plan.augment),
+            erasing: match plan.mix.mixes_first() {
+                true => RandomErasing::new(&plan.augment),
+                false => None,
+            },
+            distill: plan.distill.clone(),
+            teacher: teacher.map(Arc::new),
+        }
+    }
+
+    /// The images of a micro-batch, mixed and erased as the configuration says, and the share of each image's own target
+    /// where something was mixed.
+    fn mixed(
+        &self,
+        images: Tensor<4>,
+        at: Position,
+        phase: Phase,
+    ) -> (Tensor<4>, Option<Vec<f64>>) {
+        let Phase::Train(key) = phase else {
+            return (images, None);
+        };
+        let [count, _, height, width] = images.dims();
+        let size = (height, width);
+        let mut mixed = (images, None);
+        if self.mix.is_on_in(at.epoch) {
+            let mixing = draw(&self.mix, count, size, key.named("mix"));
+            if !mixing.is_nothing() {
+                let images = match self.mix.order {
+                    MixOrder::EraseMix => mixing.images(mixed.0),
+                    MixOrder::MixErase => mixing.pixels(mixed.0, &self.normalization),
+                };
+                mixed = (images, Some(mixing.own_shares(count, size)));
+            }
+        }
+        if let Some(erasing) = &self.erasing {
+            let key = key.named("erase");
+            let patches = |number: usize| erasing.patches(size, key.child(number as u64));
+            let patches: Vec<_> = (0..count).map(patches).collect();
+            mixed.0 = write_patches(mixed.0, &patches);
+        }
+        mixed
+    }
 }
 
 impl Task for Classify {
@@ -42,13 +105,13 @@ impl Task for Classify {
     fn start(
         plan: &Plan,
         config: &ModelConfig,
+        splits: &Splits,
         weights: Weights,
         device: &Device,
         notes: &mut Vec<Note>,
     ) -> Result<(Self, Model), TrainError> {
-        let task = Self {
-            label_smoothing: plan.loss.label_smoothing,
-        };
+        let teacher = teacher(plan, config, splits, &device.clone().inner(), notes)?;
+        let task = Self::new(plan, teacher);
         let model = build_model(plan, config, device)?;
         if weights == Weights::OfCheckpoint {
             return Ok((task, model));
@@ -73,15 +136,58 @@ impl Task for Classify {
         &mut self,
         model: &Model,
         mut batch: DeviceBatch,
-        _at: Position,
+        at: Position,
         phase: Phase,
     ) -> Tensor<1> {
-        // Mixup, CutMix and random erasing go here, between upload and model: they draw from the phase's key.
-        let images = batch.views.swap_remove(0);
-        let logits = model.forward(images, phase);
-        let (classes, device) = (logits.dims()[1], logits.device());
-        let targets = smooth_targets(&batch.targets, classes, self.label_smoothing, &device);
-        cross_entropy(logits, targets)
+        let (images, own_shares) = self.mixed(batch.views.swap_remove(0), at, phase);
+        // The teacher sees what the student sees.
+        let teacher = self.teacher.as_ref();
+        let taught = teacher.map(|teacher| teacher.logits(&images, &batch.indices));
+        let heads = model.forward_heads(images, phase);
+        let ([_, classes], device) = (heads.class.dims(), heads.class.device());
+        let targets = self
+            .loss
+            .targets(&batch.targets, own_shares.as_deref(), classes, &device);
+        match taught {
+            None => {
+                let logits = match self.loss.heads {
+                    LossHeads::Mean => heads.mean(),
+                    LossHeads::Class => heads.class,
+                };
+                self.loss.of(logits, targets)
+            }
+            Some(taught) => {
+                let Logits {
+                    class,
+                    distillation,
+                } = heads;
+                let student = distillation.unwrap_or_else(|| class.clone());
+                let base = self.loss.of(class, targets);
+                self.distill.blend(base, student, taught)
+            }
+        }
+    }
+
+    /// The teacher is not saved, only what it is known by.
+    fn state(&self) -> Result<Vec<(&'static str, StateDict)>, TrainError> {
+        let teacher = self.teacher.iter();
+        Ok(teacher
+            .map(|teacher| (TEACHER, teacher.fingerprint.to_state_dict()))
+            .collect())
+    }
+
+    fn load_state(
+        &mut self,
+        read: &dyn Fn(&str) -> Result<StateDict, TrainError>,
+    ) -> Result<(), TrainError> {
+        match &self.teacher {
+            Some(teacher) if !teacher.fingerprint.is_of(&read(TEACHER)?) => {
+                Err(TrainError::OtherTeacher {
+                    path: teacher.path.clone(),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn evaluate(

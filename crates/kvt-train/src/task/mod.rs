@@ -8,6 +8,7 @@ mod classify;
 mod eval_data;
 mod evaluate;
 mod model;
+mod teacher;
 
 use std::sync::Arc;
 
@@ -16,9 +17,9 @@ use kvt_models::ModelConfig;
 use kvt_models::weights::StateDict;
 use kvt_ops::Phase;
 
-use crate::augment::{AugmentError, Transform};
+use crate::augment::Transform;
 use crate::config::Plan;
-use crate::data::{DeviceBatch, Sample, Splits};
+use crate::data::{DataError, DeviceBatch, Sample, Splits, train_transform};
 use crate::error::TrainError;
 use crate::recipe::{Gradients, Network, Position};
 use crate::run::{Metric, Metrics, Note};
@@ -27,6 +28,9 @@ pub use classify::Classify;
 pub use eval_data::EvalData;
 pub use evaluate::{Evaluation, evaluate, predict};
 pub use model::{HeadReset, InitConfig, build_model, check_classes, model_config, start_from};
+pub use teacher::{
+    Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
+};
 
 /// What is trained, and how it is judged.
 ///
@@ -49,8 +53,8 @@ pub trait Task: Sized {
     ///
     /// # Errors
     /// If settings make no sense together.
-    fn views(plan: &Plan, size: (usize, usize)) -> Result<Vec<Arc<Transform>>, AugmentError> {
-        Ok(vec![Arc::new(Transform::train(&plan.augment, size)?)])
+    fn views(plan: &Plan, size: (usize, usize)) -> Result<Vec<Arc<Transform>>, DataError> {
+        Ok(vec![Arc::new(train_transform(plan, size)?)])
     }
 
     /// The model of a plan for its data.
@@ -67,6 +71,7 @@ pub trait Task: Sized {
     fn start(
         plan: &Plan,
         model: &ModelConfig,
+        splits: &Splits,
         weights: Weights,
         device: &Device,
         notes: &mut Vec<Note>,

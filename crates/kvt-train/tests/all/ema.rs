@@ -53,9 +53,7 @@ fn what_is_read_back_is_what_was_in_memory() {
             optimizer: Optimizer::new(&plan.optim, &model),
             ema: Some(Ema::new(&model)),
             network: model,
-            task: Classify {
-                label_smoothing: plan.loss.label_smoothing,
-            },
+            task: Classify::new(&plan, None),
         },
         schedule: Schedule::new(plan.schedule.clone(), plan.optim.lr, 3, plan.train.epochs),
         progress: Progress::default(),

@@ -16,8 +16,10 @@ mod epochs;
 mod evaluation;
 mod families;
 mod foreign;
+mod mixing;
 mod optimizers;
 mod predict_logits;
+mod recipe;
 mod restore;
 #[cfg(unix)]
 mod resume;

@@ -90,7 +90,7 @@ fn write_images(golden: &Golden, data: &Path) {
     }
 }
 
-fn config(golden: &Value) -> String {
+pub(crate) fn config(golden: &Value) -> String {
     let model = &golden["model"];
     let attention = match &model["attention"]["neighbors"] {
         Value::Null => "kind = \"dense\"".to_owned(),

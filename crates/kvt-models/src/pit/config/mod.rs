@@ -213,6 +213,10 @@ impl FamilyConfig for PitConfig {
         }
     }
 
+    fn is_distilled(&self) -> bool {
+        self.distilled
+    }
+
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let init = init.with_uniform_linears();
         let sizes = [self.num_features(), self.common.num_classes];

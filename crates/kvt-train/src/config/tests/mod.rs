@@ -10,6 +10,7 @@ use super::reference::sections;
 use super::*;
 
 mod keys;
+mod mixing;
 mod places;
 mod ranges;
 mod resolved;
@@ -54,6 +55,8 @@ val = "v"
 class_order = "natural"
 shuffle = false
 drop_last = false
+repeats = 3
+replicas = 2
 workers = 3
 prefetch = 9
 on_error = "skip"
@@ -85,6 +88,15 @@ crop_mode = "squash"
 erase = 0.25
 erase_mode = "rand"
 erase_count = 2
+[mix]
+mixup = 0.8
+cutmix = 1.0
+cutmix_minmax = [0.2, 0.8]
+prob = 0.9
+switch_prob = 0.25
+mode = "pair"
+order = "mix-erase"
+off_epoch = 1
 [optim]
 name = "muon"
 lr = 1e-3
@@ -113,7 +125,18 @@ per = "step"
 counts = "started"
 weight_decay_end = 0.4
 [loss]
+kind = "bce"
 label_smoothing = 0.0
+bce_threshold = 0.2
+bce_sum = true
+heads = "class"
+[distill]
+kind = "soft"
+teacher = "teacher.pth"
+teacher_model = "deit_tiny_patch16_224"
+alpha = 0.3
+temperature = 2.0
+divisor = "legacy"
 [ema]
 decay = 0.99996
 warmup = true

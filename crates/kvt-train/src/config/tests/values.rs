@@ -31,6 +31,8 @@ fn defaults_are_those_of_the_deit_recipe() {
     class_order = "byte"
     shuffle = true
     drop_last = true
+    repeats = 1
+    replicas = 1
     workers = "auto"
     prefetch = 4
     on_error = "fail"
@@ -65,6 +67,15 @@ fn defaults_are_those_of_the_deit_recipe() {
     erase_mode = "pixel"
     erase_count = 1
 
+    [mix]
+    mixup = 0.0
+    cutmix = 0.0
+    prob = 1.0
+    switch_prob = 0.5
+    mode = "batch"
+    order = "erase-mix"
+    off_epoch = 0
+
     [optim]
     name = "adamw"
     lr = 0.0005
@@ -82,7 +93,16 @@ fn defaults_are_those_of_the_deit_recipe() {
     per = "epoch"
 
     [loss]
+    kind = "cross-entropy"
     label_smoothing = 0.1
+    bce_sum = false
+    heads = "mean"
+
+    [distill]
+    kind = "none"
+    alpha = 0.5
+    temperature = 1.0
+    divisor = "batch"
 
     [ema]
     decay = 0.0

@@ -72,6 +72,10 @@ impl<T> LoaderConfig<T> {
             .named("augment")
             .child(self.epoch)
             .child(u64::from(own));
+        let key = match self.copies.get(place) {
+            None | Some(0) => key,
+            Some(&copy) => key.named("copy").child(copy.into()),
+        };
         for step in 0..self.order.len() {
             let Some((index, sample)) = self.at((place + step) % self.order.len()) else {
                 return Ok(None);

@@ -36,6 +36,9 @@ pub struct LoaderConfig<T = u32> {
     pub target: fn(&Sample) -> T,
     /// Sample indices in the order of the epoch, see [`epoch_order`](crate::data::epoch_order).
     pub order: Vec<u32>,
+    /// Which copy of its sample each place of the order has, from 0; empty where all are the first. Each copy is augmented
+    /// in another way.
+    pub copies: Vec<u32>,
     /// Images per batch.
     pub batch_size: usize,
     /// Training or evaluation.

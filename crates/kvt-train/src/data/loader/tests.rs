@@ -34,6 +34,7 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
         views: vec![Arc::new(Transform::train(&augment(), (8, 8)).unwrap())],
         target: |sample| sample.label,
         order: epoch_order(23, 3, 7, true),
+        copies: Vec::new(),
         batch_size: 4,
         purpose: Purpose::Train { drop_last: true },
         first_batch: 0,

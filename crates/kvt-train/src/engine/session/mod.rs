@@ -15,7 +15,7 @@ use super::checkpoint::Checkpointer;
 use super::progress::Progress;
 use super::{End, Recorder, TrainError, TrainState, Trainer};
 use crate::config::{self, Document, Plan};
-use crate::data::{DataError, Splits};
+use crate::data::Splits;
 use crate::device::{self, ResolvedDevice};
 use crate::recipe::{Schedule, scaled_lr};
 use crate::run::{Event, Listener, Metric, Note, RunDir, Topic, Warning, Which};
@@ -91,7 +91,7 @@ impl<T: Task> Session<T> {
             notes.extend(compare_with_started(&started, &plan)?);
             classes = Some((started.classes(), started.read_classes()));
         }
-        let views = T::views(&plan, size).map_err(DataError::from)?;
+        let views = T::views(&plan, size)?;
         let (splits, class_list) = open_splits(&plan, size, classes, generating)?;
         let splits = splits.with_train_views(views);
         let warnings = splits.warnings().into_iter();
@@ -106,7 +106,7 @@ impl<T: Task> Session<T> {
             true => Weights::OfCheckpoint,
             false => Weights::OfPlan,
         };
-        let state = initial_state(&plan, &config, weights, &autodiff, &mut notes)?;
+        let state = initial_state(&plan, &config, &splits, weights, &autodiff, &mut notes)?;
 
         // Before the folder is locked: `git` is asked, and the child that becomes it holds every lock for a moment,
         // also where this process is killed in it.

@@ -44,6 +44,7 @@ impl<T: Task> Session<T> {
                 self.state = initial_state(
                     &self.plan,
                     &self.model,
+                    &self.splits,
                     Weights::OfPlan,
                     &device,
                     &mut self.notes,

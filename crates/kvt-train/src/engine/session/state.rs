@@ -4,6 +4,7 @@ use burn::tensor::Device;
 use kvt_models::ModelConfig;
 
 use crate::config::Plan;
+use crate::data::Splits;
 use crate::engine::{TrainError, TrainState};
 use crate::recipe::{Ema, Optimizer};
 use crate::run::Note;
@@ -13,11 +14,12 @@ use crate::task::{Task, Weights};
 pub(super) fn initial_state<T: Task>(
     plan: &Plan,
     config: &ModelConfig,
+    splits: &Splits,
     weights: Weights,
     device: &Device,
     notes: &mut Vec<Note>,
 ) -> Result<TrainState<T>, TrainError> {
-    let (task, network) = T::start(plan, config, weights, device, notes)?;
+    let (task, network) = T::start(plan, config, splits, weights, device, notes)?;
     Ok(TrainState {
         optimizer: Optimizer::new(&plan.optim, &network),
         ema: (plan.ema.decay > 0.0).then(|| Ema::new(&network)),

@@ -10,9 +10,9 @@ use kvt_models::checkpoint::LoadOptions;
 use kvt_models::weights::{Outcome, StateDict, WeightsError};
 use kvt_models::{Model, ModelConfig, Parameter};
 use kvt_ops::Phase;
-use kvt_train::augment::{AugmentConfig, AugmentError, Preset, Transform};
+use kvt_train::augment::{AugmentConfig, Preset, Transform};
 use kvt_train::config::Plan;
-use kvt_train::data::{DeviceBatch, Sample, Splits};
+use kvt_train::data::{DataError, DeviceBatch, Sample, Splits};
 use kvt_train::engine::TrainError;
 use kvt_train::recipe::{Ema, Gradients, Network, Position, cross_entropy};
 use kvt_train::run::{Metric, Metrics, Note};
@@ -135,7 +135,7 @@ impl Task for Distil {
     const BEST: Metric = ENTROPY;
 
     /// Two views of each image: one as it is, and one with a random crop.
-    fn views(_: &Plan, size: (usize, usize)) -> Result<Vec<Arc<Transform>>, AugmentError> {
+    fn views(_: &Plan, size: (usize, usize)) -> Result<Vec<Arc<Transform>>, DataError> {
         let transform = |preset| {
             let config = AugmentConfig {
                 preset,
@@ -158,6 +158,7 @@ impl Task for Distil {
     fn start(
         plan: &Plan,
         model: &ModelConfig,
+        _: &Splits,
         _: Weights,
         device: &Device,
         _: &mut Vec<Note>,

@@ -197,8 +197,15 @@ fn the_state_of_another_task_is_refused() {
     let checkpoints = Checkpointer::new(&run, splits.state(), 1);
     let config = Distil::model(&plan, &splits).unwrap();
     let device = Device::flex().autodiff();
-    let (mut task, network) =
-        Distil::start(&plan, &config, Weights::OfPlan, &device, &mut Vec::new()).unwrap();
+    let (mut task, network) = Distil::start(
+        &plan,
+        &config,
+        &splits,
+        Weights::OfPlan,
+        &device,
+        &mut Vec::new(),
+    )
+    .unwrap();
     task.centre_file = "queue";
     let other = TrainState {
         optimizer: Optimizer::new(&plan.optim, &network),

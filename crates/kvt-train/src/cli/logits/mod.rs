@@ -1,5 +1,7 @@
 //! `kvt logits`: weights and prepared images in, logits out, for anyone who checks us against another
-//! implementation.
+//! implementation; or a run and all images of a split, for `distill.logits`.
+
+mod split;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +16,7 @@ use super::common::{ModelArgs, Overrides, classes};
 use super::output;
 use crate::device;
 use crate::fs::check_writable;
-use crate::task::model_config;
+use crate::task::{LOGITS, model_config};
 
 /// Images of one forward pass.
 const BATCH: usize = 16;
@@ -23,27 +25,46 @@ const BATCH: usize = 16;
 ///
 /// IN holds `images` `[n, channels, height, width]`, already normalised; OUT gets `logits`
 /// `[n, classes]`. Both are f32.
+///
+/// `kvt logits --run RUN --output OUT.safetensors`
+///
+/// OUT gets `logits` of all images of a split, in their order, and their `labels`: what `distill.logits` reads.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    #[command(flatten)]
-    model: ModelArgs,
+    /// A model's name, as `kvt models list` has them.
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["config", "run"])]
+    model: Option<String>,
+    /// A configuration file; its `[model]` is used.
+    #[arg(long, value_name = "CONFIG", conflicts_with = "model")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     overrides: Overrides,
     /// Weights, `.safetensors` or `.pth`.
-    #[arg(long, value_name = "FILE")]
-    weights: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "run")]
+    weights: Option<PathBuf>,
     /// Normalised images.
-    #[arg(long, value_name = "FILE")]
-    input: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "run")]
+    input: Option<PathBuf>,
     /// Where the logits go.
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
+    #[command(flatten)]
+    split: split::Args,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check_writable(&args.output)?;
-    let weights = weights::read(&args.weights)?;
-    let document = args.model.document(&args.overrides.all())?;
+    if let Some(run) = &args.split.run {
+        return split::run(run, args);
+    }
+    let (Some(weights), Some(input)) = (&args.weights, &args.input) else {
+        bail!("neither a run nor weights and images");
+    };
+    let Some(model) = ModelArgs::new(args.model.clone(), args.config.clone()) else {
+        bail!("neither `--model` nor `--config`");
+    };
+    let weights = weights::read(weights)?;
+    let document = model.document(&args.overrides.all())?;
     let plan = document.plan_without_data()?;
     let config = model_config(&plan.model, classes(&weights))?;
     let device = device::resolve(&plan.train.device)?;
@@ -53,9 +74,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         output::warning(&format!("`{name}` of the weights is not used"));
     }
 
-    let input = weights::read(&args.input)?;
-    let Some(images) = input.get("images") else {
-        bail!("`{}` has no tensor `images`", args.input.display());
+    let tensors = weights::read(input)?;
+    let Some(images) = tensors.get("images") else {
+        bail!("`{}` has no tensor `images`", input.display());
     };
     let shape: [usize; 4] = images
         .shape()
@@ -64,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .map_err(|found: Vec<usize>| {
             anyhow::anyhow!(
                 "`images` in `{}` has shape {found:?}, expected [n, channels, height, width]",
-                args.input.display()
+                input.display()
             )
         })?;
     model.check_input(shape)?;
@@ -79,10 +100,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .map_err(|e| anyhow::anyhow!("could not read the logits: {e:?}"))?;
         logits.extend(values);
     }
-    let broken = logits
-        .chunks(config.num_classes())
-        .filter(|row| !row.iter().all(|x| x.is_finite()))
-        .count();
+    let broken = broken(&logits, config.num_classes());
     if broken > 0 {
         output::warning(&format!(
             "the logits of {broken} of {} images are not finite",
@@ -90,7 +108,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ));
     }
     let shape_out = [shape[0], config.num_classes()];
-    write(&args.output, TensorData::new(logits, shape_out))?;
+    let mut out = StateDict::default();
+    out.insert(LOGITS, TensorData::new(logits, shape_out));
+    write(&args.output, &out)?;
     output::status(&format!(
         "wrote the logits of {} images to `{}` ({} on {})",
         shape[0],
@@ -101,9 +121,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(path: &Path, logits: TensorData) -> anyhow::Result<()> {
-    let mut out = StateDict::default();
-    out.insert("logits", logits);
-    weights::write(path, &out, &Default::default())
+/// Rows with logits that are no finite numbers.
+fn broken(logits: &[f32], classes: usize) -> usize {
+    let rows = logits.chunks(classes);
+    rows.filter(|row| !row.iter().all(|x| x.is_finite()))
+        .count()
+}
+
+fn write(path: &Path, tensors: &StateDict) -> anyhow::Result<()> {
+    weights::write(path, tensors, &Default::default())
         .with_context(|| format!("could not write `{}`", path.display()))
 }

@@ -1,0 +1,156 @@
+//! What is drawn for a micro-batch: which images are mixed how.
+
+use kvt_ops::Key;
+use rand::{Rng, RngExt};
+use rand_distr::{Beta, Distribution};
+
+use super::{MixConfig, MixMode};
+
+/// A rectangle of an image, in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rect {
+    /// First row.
+    pub top: usize,
+    /// First column.
+    pub left: usize,
+    /// Rows; may be 0.
+    pub height: usize,
+    /// Columns; may be 0.
+    pub width: usize,
+}
+
+/// How an image is mixed with its partner.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Blend {
+    /// Not at all.
+    Keep,
+    /// `own * image + (1 - own) * partner`.
+    Mixup {
+        /// The weight of the image itself, in [0, 1].
+        own: f64,
+    },
+    /// The pixels within the rectangle are the partner's.
+    CutMix {
+        /// The rectangle.
+        rect: Rect,
+    },
+}
+
+impl Blend {
+    /// The share of the image's own target. For CutMix it follows the area that was really exchanged, which the image's
+    /// borders may have cut (timm's `correct_lam`).
+    #[must_use]
+    pub fn own_share(self, (height, width): (usize, usize)) -> f64 {
+        match self {
+            Self::Keep => 1.0,
+            Self::Mixup { own } => own,
+            Self::CutMix { rect } => {
+                1.0 - (rect.height * rect.width) as f64 / (height * width) as f64
+            }
+        }
+    }
+}
+
+/// What is drawn for a micro-batch. The partner of image `i` of `n` is image `n - 1 - i`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mixing {
+    /// The same for all images.
+    Batch(Blend),
+    /// One entry for each image.
+    Each(Vec<Blend>),
+}
+
+/// Draws for `images` images of `size` (height, width) from the key of their micro-batch.
+///
+/// An odd number leaves one image over: it is its own partner. With `pair` it is not mixed; otherwise it is mixed with
+/// itself, which changes it by rounding at most. timm refuses odd batches.
+#[must_use]
+pub fn draw(config: &MixConfig, images: usize, size: (usize, usize), key: Key) -> Mixing {
+    let draw = |number: usize| blend(config, size, &mut key.child(number as u64).rng());
+    match config.mode {
+        MixMode::Batch => Mixing::Batch(blend(config, size, &mut key.rng())),
+        MixMode::Elem => Mixing::Each((0..images).map(draw).collect()),
+        MixMode::Pair => {
+            let half: Vec<Blend> = (0..images / 2).map(draw).collect();
+            let middle = (images % 2 == 1).then_some(Blend::Keep);
+            let back = half.iter().rev().copied();
+            Mixing::Each(half.iter().copied().chain(middle).chain(back).collect())
+        }
+    }
+}
+
+/// One draw: whether to mix, mixup or CutMix, how much of each image.
+fn blend(config: &MixConfig, size: (usize, usize), rng: &mut impl Rng) -> Blend {
+    if rng.random::<f64>() >= config.prob {
+        return Blend::Keep;
+    }
+    let is_cutmix = match (config.has_mixup(), config.has_cutmix()) {
+        (false, false) => return Blend::Keep,
+        (true, true) => rng.random::<f64>() < config.switch_prob,
+        (_, has_cutmix) => has_cutmix,
+    };
+    let alpha = match (is_cutmix, config.cutmix_minmax) {
+        (true, Some(minmax)) => {
+            let rect = rect_of_sides(size, minmax, rng);
+            return Blend::CutMix { rect };
+        }
+        (true, None) => config.cutmix,
+        (false, _) => config.mixup,
+    };
+    // The alpha is positive, so that there is such a distribution.
+    let own = Beta::new(alpha, alpha).map_or(1.0, |beta| beta.sample(rng));
+    if own == 1.0 {
+        return Blend::Keep;
+    }
+    match is_cutmix {
+        true => Blend::CutMix {
+            rect: rect_of_area(size, own, rng),
+        },
+        false => Blend::Mixup { own },
+    }
+}
+
+/// A rectangle with the image's aspect ratio and the share `1 - own` of its area, around a uniform centre.
+fn rect_of_area(size: (usize, usize), own: f64, rng: &mut impl Rng) -> Rect {
+    let mut place = |side: usize| rng.random_range(0..side.max(1) as u64) as usize;
+    let centre = (place(size.0), place(size.1));
+    rect_around(centre, size, own)
+}
+
+/// The rectangle with the image's aspect ratio and the share `1 - own` of its area around a centre (row, column), cut at
+/// the borders.
+pub(super) fn rect_around(centre: (usize, usize), size: (usize, usize), own: f64) -> Rect {
+    let ratio = (1.0 - own).sqrt();
+    let interval = |centre: usize, side: usize| {
+        let cut = (side as f64 * ratio) as usize;
+        let start = centre.saturating_sub(cut / 2);
+        let end = (centre + cut.div_ceil(2)).min(side);
+        (start, end - start)
+    };
+    let (top, height) = interval(centre.0, size.0);
+    let (left, width) = interval(centre.1, size.1);
+    Rect {
+        top,
+        left,
+        height,
+        width,
+    }
+}
+
+/// A rectangle with sides drawn between two shares of the image's, anywhere within it.
+fn rect_of_sides(size: (usize, usize), minmax: [f64; 2], rng: &mut impl Rng) -> Rect {
+    let mut length = |side: usize| {
+        let [least, most] = minmax.map(|share| (side as f64 * share) as u64);
+        // numpy's upper end is not included; with nothing between the two there is one length.
+        rng.random_range(least..most.max(least + 1))
+            .min(side as u64) as usize
+    };
+    let (height, width) = (length(size.0), length(size.1));
+    let mut start = |side: usize, cut: usize| rng.random_range(0..=(side - cut) as u64) as usize;
+    Rect {
+        top: start(size.0, height),
+        left: start(size.1, width),
+        height,
+        width,
+    }
+}

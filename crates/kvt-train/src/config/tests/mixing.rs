@@ -1,0 +1,82 @@
+//! Rules of `[mix]`, `[loss]`, `[distill]` and repeated augmentation.
+
+use super::*;
+use crate::augment::MixConfig;
+use crate::recipe::{DistillConfig, DistillDivisor};
+
+#[test]
+fn what_is_off_has_its_defaults() {
+    let plan = plan_of(
+        SMALL,
+        &[
+            "mix.prob=0.5",
+            "mix.mode=elem",
+            "data.replicas=3",
+            "loss.bce_sum=true",
+            "loss.bce_threshold=0.1",
+        ],
+    );
+    let plan = plan.unwrap();
+    assert_eq!(plan.mix, MixConfig::default());
+    assert_eq!(plan.data.replicas, 1);
+    assert_eq!((plan.loss.bce_sum, plan.loss.bce_threshold), (false, None));
+
+    let base = "[distill]\nkind = \"soft\"\nteacher = \"runs/teacher\"\n";
+    let text = format!("{SMALL}{base}");
+    assert_eq!(
+        plan_of(&text, &[]).unwrap().distill.teacher,
+        Some("runs/teacher".into())
+    );
+    let off = plan_of(&text, &["distill.kind=none"]).unwrap();
+    assert_eq!(off.distill, DistillConfig::default());
+    let hard = [
+        "distill.kind=hard",
+        "distill.temperature=2",
+        "distill.divisor=legacy",
+    ];
+    let hard = plan_of(&text, &hard).unwrap().distill;
+    assert_eq!(
+        (hard.temperature, hard.divisor),
+        (1.0, DistillDivisor::Batch)
+    );
+}
+
+#[test]
+fn teachers_that_say_too_little_or_too_much() {
+    assert_snapshot!(error_of(SMALL, &["distill.teacher=run", "distill.logits=l.safetensors"]), @"");
+    assert_snapshot!(error_of(SMALL, &["distill.kind=soft"]), @"");
+    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=w.pth"]), @"");
+    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=w.pth", "distill.teacher_model=deit_tiny"]), @"");
+    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=run", "distill.teacher_model=deit_tiny_patch16_224"]), @"");
+    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=run", "distill.logits=l.safetensors"]), @"");
+    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.logits=l.npy"]), @"");
+    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.logits=l.safetensors", "mix.mixup=0.2"]), @"");
+}
+
+#[test]
+fn each_replica_has_its_micro_batches() {
+    let sets = ["data.repeats=3", "data.replicas=4"];
+    assert_snapshot!(error_of(SMALL, &sets), @"");
+    for accumulate in ["train.accumulate=4", "train.accumulate=8"] {
+        let sets = [&sets[..], &[accumulate]].concat();
+        assert_eq!(plan_of(SMALL, &sets).unwrap().data.replicas, 4);
+    }
+}
+
+/// 5000 generated images: with repeats the places of whole multiples of 256, 4864 for one replica and 4 x 1216 for four.
+#[test]
+fn repeats_count_in_the_warnings() {
+    use crate::engine::model_config;
+    let warned = |sets: &[&str]| {
+        let plan = plan_of(SMALL, sets).unwrap();
+        let model = model_config(&plan.model, None).unwrap();
+        !warnings(&plan, &model, None).is_empty()
+    };
+    // 76 updates of an epoch instead of 78: the warm-up of 5 epochs takes 380.
+    assert!(warned(&["data.repeats=3", "train.max_steps=380"]));
+    assert!(!warned(&["data.repeats=3", "train.max_steps=381"]));
+    // 19 micro-batches of each of four replicas: again 76, in 19 updates.
+    let dealt = ["data.repeats=3", "data.replicas=4", "train.accumulate=4"];
+    assert!(warned(&[&dealt[..], &["train.max_steps=95"]].concat()));
+    assert!(!warned(&[&dealt[..], &["train.max_steps=96"]].concat()));
+}

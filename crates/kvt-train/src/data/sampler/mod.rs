@@ -1,0 +1,153 @@
+//! The order in which an epoch visits its samples.
+
+use rand::RngExt;
+
+use kvt_ops::Key;
+
+use super::DataConfig;
+
+/// The sample indices of one epoch, each exactly once: `0..len` in order, or shuffled (Fisher-Yates) by a generator
+/// keyed by (seed, epoch).
+///
+/// `len` is at most `u32::MAX`, which [`ImageFolder`](crate::data::ImageFolder) guarantees.
+pub fn epoch_order(len: usize, epoch: u64, seed: u64, shuffle: bool) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..u32::MAX).take(len).collect();
+    if shuffle {
+        let mut rng = Key::new(seed).named("order").child(epoch).rng();
+        for last in (1..order.len()).rev() {
+            order.swap(last, rng.random_range(0..=last as u64) as usize);
+        }
+    }
+    order
+}
+
+/// How many batches `len` samples make.
+///
+/// With `drop_last` the incomplete last batch is dropped, unless it is the only one: a data set smaller than one
+/// batch still trains.
+pub fn batch_count(len: usize, batch_size: usize, drop_last: bool) -> usize {
+    if drop_last && len >= batch_size {
+        len / batch_size.max(1)
+    } else {
+        len.div_ceil(batch_size.max(1))
+    }
+}
+
+/// How a training epoch goes through its images, with repeated augmentation
+/// ([Hoffer et al.](https://arxiv.org/abs/1901.09335)) as DeiT's `RASampler` does it on several GPUs.
+///
+/// The shuffled list has each image [`repeats`](Self::repeats) times in a row, and is padded from its beginning to a
+/// multiple of [`replicas`](Self::replicas). Replica `j` takes the places `j, j + R, j + 2R, ...`, of which the first
+/// `floor(floor(images / 256) * 256 / R)` count, or with fewer than 256 images `ceil(images / R)` (timm's
+/// `RepeatAugSampler`; DeiT's would have none). So an epoch has as many samples as without repeats, but of a share
+/// `1 / repeats` of the images. Micro-batch `m` of an epoch belongs to replica `m mod R`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampler {
+    /// Whether the images are shuffled, anew in each epoch.
+    pub shuffle: bool,
+    /// Whether an incomplete last batch is left out; with repeats, that of each replica.
+    pub drop_last: bool,
+    /// Images of a micro-batch.
+    pub batch_size: usize,
+    /// How often the list has each image; 1 is the ordinary epoch, whatever `replicas` is.
+    pub repeats: usize,
+    /// The processes of the original that are imitated.
+    pub replicas: usize,
+}
+
+/// The places of an epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EpochOrder {
+    /// The sample of each place.
+    pub samples: Vec<u32>,
+    /// Which copy of its sample each place has, from 0; empty where all are the first.
+    pub copies: Vec<u32>,
+}
+
+impl Sampler {
+    /// Of the training images of a plan.
+    pub fn new(config: &DataConfig, batch_size: usize) -> Self {
+        Self {
+            shuffle: config.shuffle,
+            drop_last: config.drop_last,
+            batch_size,
+            repeats: config.repeats,
+            replicas: config.replicas,
+        }
+    }
+
+    /// Micro-batches of an epoch of `images` images.
+    pub fn batch_count(&self, images: usize) -> usize {
+        batch_count(self.places(images), self.batch_size, self.drop_last)
+    }
+
+    /// The samples of an epoch, micro-batch after micro-batch.
+    pub fn order(&self, images: usize, epoch: u64, seed: u64) -> EpochOrder {
+        let samples = epoch_order(images, epoch, seed, self.shuffle);
+        if self.repeats <= 1 || samples.is_empty() {
+            return EpochOrder {
+                samples,
+                copies: Vec::new(),
+            };
+        }
+        let places = self.repeated(images).map(|place| {
+            let (round, place) = (
+                place / (images * self.repeats),
+                place % (images * self.repeats),
+            );
+            let copy = round * self.repeats + place % self.repeats;
+            // Neither exceeds the number of images times the repeats, which are few.
+            let copy = u32::try_from(copy).unwrap_or(u32::MAX);
+            let sample = samples.get(place / self.repeats).copied();
+            (sample.unwrap_or_default(), copy)
+        });
+        let (samples, copies) = places.unzip();
+        EpochOrder { samples, copies }
+    }
+
+    /// Places of each replica.
+    fn of_replica(&self, images: usize) -> usize {
+        match images {
+            ..256 => images.div_ceil(self.replicas),
+            _ => images / 256 * 256 / self.replicas,
+        }
+    }
+
+    /// Places of an epoch.
+    fn places(&self, images: usize) -> usize {
+        if self.repeats <= 1 {
+            return images;
+        }
+        let own = self.of_replica(images);
+        let whole = own / self.batch_size * self.batch_size;
+        let own = match self.drop_last && whole > 0 {
+            true => whole,
+            false => own,
+        };
+        own * self.replicas
+    }
+
+    /// The places in the padded list of repeated images, dealt to the replicas: whole micro-batches in turn, then what is
+    /// left of each replica.
+    fn repeated(&self, images: usize) -> impl Iterator<Item = usize> {
+        let Self {
+            batch_size,
+            replicas,
+            ..
+        } = *self;
+        let own = self.places(images) / replicas;
+        let whole = own / batch_size;
+        let of = move |replica: usize, places: std::ops::Range<usize>| {
+            places.map(move |place| replica + place * replicas)
+        };
+        let batches = (0..whole * replicas).flat_map(move |batch| {
+            let start = batch / replicas * batch_size;
+            of(batch % replicas, start..start + batch_size)
+        });
+        let rest = (0..replicas).flat_map(move |replica| of(replica, whole * batch_size..own));
+        batches.chain(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests;

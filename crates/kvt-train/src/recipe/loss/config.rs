@@ -1,0 +1,42 @@
+//! `[loss]`: what training minimises.
+
+use crate::schema::section;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+section! {
+    /// What training minimises.
+    pub struct LossConfig {
+        /// Cross-entropy, or the binary cross-entropy of each class by itself.
+        pub kind: LossKind = LossKind::CrossEntropy;
+        /// Share of the target that is spread over all classes.
+        pub label_smoothing: f64 = 0.1, "x-range" = "[0, 1)";
+        /// Targets above this become 1, all others 0, after smoothing and mixing; only with `bce`.
+        pub bce_threshold: Option<f64> = None, "x-range" = "[0, 1)", "x-default" = "none: soft targets";
+        /// Whether the loss is summed over the classes, not their mean; only with `bce`.
+        pub bce_sum: bool = false;
+        /// What learns in a distilled model without a teacher: the mean of both heads, as in newer timm, or the class head
+        /// alone, as in DeiT. Without effect on models with one head, and with a teacher.
+        pub heads: LossHeads = LossHeads::Mean;
+    }
+}
+
+/// The function that is minimised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossKind {
+    /// Of a softmax over all classes.
+    CrossEntropy,
+    /// Of a sigmoid per class.
+    Bce,
+}
+
+/// Which heads of a distilled model learn without a teacher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossHeads {
+    /// The mean of both.
+    Mean,
+    /// The class head.
+    Class,
+}

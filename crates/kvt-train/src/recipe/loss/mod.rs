@@ -1,0 +1,29 @@
+//! Losses: cross-entropy with soft targets, which serves label smoothing and mixed images, binary cross-entropy, and token
+//! labelling.
+
+mod binary;
+mod config;
+mod cross_entropy;
+mod targets;
+mod token_labels;
+
+pub use binary::binary_cross_entropy;
+pub use config::{LossConfig, LossHeads, LossKind};
+pub use cross_entropy::cross_entropy;
+pub use targets::{mixed_targets, smooth_targets};
+pub use token_labels::{TokenLogits, TokenTargets, relabel, token_label_cross_entropy};
+
+use burn::tensor::Tensor;
+
+impl LossConfig {
+    /// The loss of logits, `[batch, classes]` as the targets; the result is `[1]`.
+    pub fn of(&self, logits: Tensor<2>, targets: Tensor<2>) -> Tensor<1> {
+        match self.kind {
+            LossKind::CrossEntropy => cross_entropy(logits, targets),
+            LossKind::Bce => binary_cross_entropy(logits, targets, self.bce_sum),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

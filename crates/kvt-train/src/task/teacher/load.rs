@@ -1,0 +1,167 @@
+//! The teacher of a plan: the model of another run, weights from a file, or saved logits.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use kvt_models::ModelConfig;
+use kvt_models::checkpoint::LoadOptions;
+use kvt_models::weights::{self, StateDict};
+use kvt_ops::Key;
+
+use super::{Fingerprint, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork};
+use crate::augment::Normalization;
+use crate::config::{ModelSection, Plan};
+use crate::data::Splits;
+use crate::engine::{CheckpointWeights, load_checkpoint_model, load_plan};
+use crate::error::TrainError;
+use crate::recipe::{DistillConfig, DistillKind};
+use crate::run::{Note, RunDir, Topic};
+use crate::task::{build_model, model_config};
+
+/// The teacher that a plan asks for, on a device without autodiff; a note says who it is.
+///
+/// # Errors
+/// If it cannot be loaded, or does not fit the data or the student.
+pub(in crate::task) fn teacher(
+    plan: &Plan,
+    student: &ModelConfig,
+    splits: &Splits,
+    device: &Device,
+    notes: &mut Vec<Note>,
+) -> Result<Option<Teacher>, TrainError> {
+    let DistillConfig {
+        kind,
+        teacher,
+        teacher_model,
+        logits,
+        ..
+    } = &plan.distill;
+    let (teacher, path) = match (kind, teacher, logits) {
+        (DistillKind::None, ..) | (_, None, None) => return Ok(None),
+        (_, Some(path), _) => {
+            let loading = Loading {
+                student: Normalization::from(&plan.augment),
+                classes: splits.classes(),
+                device,
+            };
+            let (teacher, words) = match teacher_model {
+                Some(name) => loading.weights(path, name)?,
+                None => loading.run(path, notes)?,
+            };
+            notes.push(Note::new(0, Topic::Start, words));
+            (teacher, path)
+        }
+        (_, None, Some(path)) => {
+            let file = weights::read_as_stored(path)?;
+            let samples = splits.train.samples.iter();
+            let labels: Vec<u32> = samples.map(|sample| sample.label).collect();
+            let logits = SavedLogits::new(&file, &labels, splits.classes().len());
+            let logits = logits.map_err(refused(path))?;
+            let words = format!(
+                "learns from the logits in `{}`, which are of unchanged images: nothing is mixed",
+                path.display()
+            );
+            notes.push(Note::new(0, Topic::Start, words));
+            let teacher = Teacher {
+                kind: TeacherKind::Logits(logits),
+                path: path.clone(),
+                fingerprint: Fingerprint::of(&file),
+            };
+            (teacher, path)
+        }
+    };
+    if *kind == DistillKind::Hard && !student.is_distilled() {
+        let model = student.name();
+        return Err(refused(path)(TeacherError::NoHead { model }));
+    }
+    Ok(Some(teacher))
+}
+
+/// What a teacher is loaded for.
+struct Loading<'a> {
+    student: Normalization,
+    classes: &'a [String],
+    device: &'a Device,
+}
+
+impl Loading<'_> {
+    /// The best weights of a run.
+    fn run(&self, path: &Path, notes: &mut Vec<Note>) -> Result<(Teacher, String), TrainError> {
+        let run = RunDir::open(path)?;
+        let plan = load_plan(&run.config(), &[])?;
+        let classes = run.read_classes()?;
+        self.check_classes(classes.len()).map_err(refused(path))?;
+        let mut pairs = classes.iter().zip(self.classes).enumerate();
+        if let Some((number, (teacher, student))) = pairs.find(|(_, (a, b))| a != b) {
+            return Err(refused(path)(TeacherError::ClassNames {
+                number,
+                teacher: teacher.clone(),
+                student: student.clone(),
+            }));
+        }
+        let config = model_config(&plan.model, Some(classes.len()))?;
+        let model = build_model(&plan, &config, self.device)?;
+        let (model, warning) =
+            load_checkpoint_model(&run, "best", CheckpointWeights::Trained, model)?;
+        notes.extend(warning.map(|warning| Note::new(0, Topic::Warning, warning.to_string())));
+        self.teacher(path, model, Normalization::from(&plan.augment))
+    }
+
+    /// A file of weights for a named model. It says nothing of its images: the student's are taken.
+    fn weights(&self, path: &Path, name: &str) -> Result<(Teacher, String), TrainError> {
+        let section = ModelSection {
+            name: name.to_owned(),
+            ..ModelSection::default()
+        };
+        let config = model_config(&section, Some(self.classes.len()))?;
+        // All of it comes from the file.
+        let model = config.init(self.device, Key::new(0))?;
+        let loaded = model.load(&weights::read(path)?, LoadOptions::default());
+        let (model, _) = loaded.map_err(|source| TrainError::TeacherWeights {
+            path: path.to_owned(),
+            source,
+        })?;
+        self.teacher(path, model, self.student)
+    }
+
+    fn teacher(
+        &self,
+        path: &Path,
+        model: kvt_models::Model,
+        own: Normalization,
+    ) -> Result<(Teacher, String), TrainError> {
+        let config = model.config();
+        self.check_classes(config.num_classes())
+            .map_err(refused(path))?;
+        model.check_finite()?;
+        let fingerprint = Fingerprint::of(&StateDict::from_model(&model)?);
+        let words = format!(
+            "learns from {} at {} pixels, of `{}`",
+            config.name(),
+            config.img_size(),
+            path.display()
+        );
+        let network = TeacherNetwork::new(model, own, self.student).map_err(refused(path))?;
+        let teacher = Teacher {
+            kind: TeacherKind::Network(Box::new(network)),
+            path: path.to_owned(),
+            fingerprint,
+        };
+        Ok((teacher, words))
+    }
+
+    fn check_classes(&self, teacher: usize) -> Result<(), TeacherError> {
+        match self.classes.len() {
+            student if student == teacher => Ok(()),
+            student => Err(TeacherError::Classes { teacher, student }),
+        }
+    }
+}
+
+fn refused(path: &Path) -> impl Fn(TeacherError) -> TrainError {
+    let path = path.to_owned();
+    move |problem| TrainError::Teacher {
+        path: path.clone(),
+        problem,
+    }
+}

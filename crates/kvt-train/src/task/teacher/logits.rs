@@ -1,0 +1,93 @@
+//! Logits that a teacher has given before.
+
+use burn::tensor::{DType, Device, Tensor, TensorData, f16};
+use kvt_models::weights::StateDict;
+
+use super::TeacherError;
+
+/// The tensor with the logits.
+pub const LOGITS: &str = "logits";
+/// The tensor with the labels of the images, where the file has one.
+pub const LABELS: &str = "labels";
+
+/// The logits of all training images, in host memory.
+#[derive(Clone, Debug)]
+pub struct SavedLogits {
+    rows: Rows,
+    classes: usize,
+}
+
+/// Row after row, in the type of the file: those of ImageNet take gigabytes.
+#[derive(Clone, Debug)]
+enum Rows {
+    Half(Vec<f16>),
+    Single(Vec<f32>),
+}
+
+impl SavedLogits {
+    /// Of the tensors of a file, for training images with these labels.
+    ///
+    /// # Errors
+    /// If there are none, or they are not of these images.
+    pub fn new(file: &StateDict, labels: &[u32], classes: usize) -> Result<Self, TeacherError> {
+        let data = file.get(LOGITS).ok_or(TeacherError::NoLogits)?;
+        let shape = data.shape().to_vec();
+        if shape != [labels.len(), classes] || !data.dtype().is_float() {
+            return Err(TeacherError::Shape {
+                found: shape,
+                images: labels.len(),
+                classes,
+            });
+        }
+        if let Some(Ok(known)) = file.get(LABELS).map(|known| known.try_to_vec::<i64>()) {
+            let mut pairs = known.into_iter().zip(labels).enumerate();
+            let other =
+                |(_, (teacher, student)): &(usize, (i64, &u32))| *teacher != i64::from(**student);
+            if let Some((image, (teacher, &student))) = pairs.find(other) {
+                return Err(TeacherError::Labels {
+                    image,
+                    teacher,
+                    student,
+                });
+            }
+        }
+        let logits = Self {
+            rows: match data.dtype() {
+                DType::F16 => Rows::Half(data.try_to_vec().unwrap_or_default()),
+                _ => Rows::Single(
+                    data.clone()
+                        .convert::<f32>()
+                        .try_to_vec()
+                        .unwrap_or_default(),
+                ),
+            },
+            classes,
+        };
+        let broken = |&image: &usize| logits.row(image).any(|logit| !logit.is_finite());
+        match (0..labels.len()).find(broken) {
+            Some(image) => Err(TeacherError::NotFinite { image }),
+            None => Ok(logits),
+        }
+    }
+
+    /// The logits of these images, `[images, classes]`.
+    pub(super) fn rows(&self, indices: &[u32], device: &Device) -> Tensor<2> {
+        let rows = indices.iter().flat_map(|&index| self.row(index as usize));
+        let rows: Vec<f32> = rows.collect();
+        Tensor::from_data(TensorData::new(rows, [indices.len(), self.classes]), device)
+    }
+
+    fn row(&self, image: usize) -> impl Iterator<Item = f32> {
+        let place = image * self.classes..(image + 1) * self.classes;
+        let half = match &self.rows {
+            Rows::Half(rows) => rows.get(place.clone()),
+            Rows::Single(_) => None,
+        };
+        let single = match &self.rows {
+            Rows::Single(rows) => rows.get(place),
+            Rows::Half(_) => None,
+        };
+        let half = half.into_iter().flatten().map(|logit| logit.to_f32());
+        half.chain(single.into_iter().flatten().copied())
+    }
+}

@@ -1,0 +1,61 @@
+//! A model that teaches.
+
+use burn::tensor::Tensor;
+use burn::tensor::module::interpolate;
+use burn::tensor::ops::{InterpolateMode, InterpolateOptions};
+use kvt_models::Model;
+use kvt_ops::Phase;
+
+use super::TeacherError;
+use crate::augment::Normalization;
+
+/// A model in evaluation mode, without gradients, and what it takes to show it the student's images.
+#[derive(Clone, Debug)]
+pub struct TeacherNetwork {
+    model: Model,
+    /// The normalisation of the student's images.
+    student: Normalization,
+    /// Its own.
+    own: Normalization,
+}
+
+impl TeacherNetwork {
+    /// A model on a device without autodiff.
+    ///
+    /// # Errors
+    /// If it takes no colour images.
+    pub fn new(
+        model: Model,
+        own: Normalization,
+        student: Normalization,
+    ) -> Result<Self, TeacherError> {
+        match model.config().in_chans() {
+            3 => Ok(Self {
+                model,
+                student,
+                own,
+            }),
+            channels => Err(TeacherError::Channels(channels)),
+        }
+    }
+
+    /// The logits of a student's images, `[batch, 3, height, width]`, in the teacher's own normalisation and, resized
+    /// bilinearly, at its own size; `[batch, classes]`.
+    pub(super) fn logits(&self, images: Tensor<4>) -> Tensor<2> {
+        let images = self.student.convert(&self.own, images);
+        let side = self.model.config().img_size();
+        self.model.forward(resized(images, [side; 2]), Phase::Eval)
+    }
+}
+
+/// Images at another size (height, width): PyTorch's `interpolate(mode="bilinear")`, without antialiasing.
+pub(super) fn resized(images: Tensor<4>, size: [usize; 2]) -> Tensor<4> {
+    let [_, _, height, width] = images.dims();
+    if [height, width] == size {
+        return images;
+    }
+    let options = InterpolateOptions::new(InterpolateMode::Bilinear)
+        .with_align_corners(false)
+        .with_output_size(size);
+    interpolate(images, options)
+}
