@@ -66,6 +66,7 @@ impl Args {
             run: Some(run.to_owned()),
             checkpoint: checkpoint.to_owned(),
             ema,
+            raw: !ema,
             config: None,
             weights: None,
         }

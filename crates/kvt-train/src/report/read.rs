@@ -100,11 +100,11 @@ mod tests {
 
         let (curve, _) = read_curve(&run, "dense", 7, EmaReport::Ema).unwrap();
         let first = EpochPoint {
-            top1: Some(40.0),
-            ema_top1: None,
-            ..expected.epochs[0]
+            val: Metrics::from([("loss", 1.25), ("top1", 40.0), ("top5", 90.5)]),
+            ema: Metrics::default(),
+            ..expected.epochs[0].clone()
         };
-        assert_eq!(curve.epochs, [first, expected.epochs[1]]);
+        assert_eq!(curve.epochs, [first, expected.epochs[1].clone()]);
     }
 
     #[test]

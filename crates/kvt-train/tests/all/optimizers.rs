@@ -1,6 +1,6 @@
 //! Every optimizer, schedule and average through the engine: what is saved is enough to go on from, to the bit.
 
-use kvt_train::run::{EvalRecord, Event, Metrics};
+use kvt_train::run::{EvalRecord, Event, Metric};
 
 use crate::support::{Workspace, steps};
 
@@ -131,7 +131,7 @@ fn the_average_can_be_what_is_reported() {
     // The first of the highest.
     let best = |split: &str| {
         let of_split = ema.iter().filter(|eval| eval.split == split);
-        let top1 = |eval: &EvalRecord| eval.metrics.get(Metrics::TOP1).unwrap();
+        let top1 = |eval: &EvalRecord| eval.metrics.get(Metric::TOP1.name).unwrap();
         let better = |best: EvalRecord, eval: &EvalRecord| match top1(eval) > top1(&best) {
             true => eval.clone(),
             false => best,
@@ -157,7 +157,7 @@ fn the_average_can_be_what_is_reported() {
         let eval = ema
             .iter()
             .find(|eval| eval.split == split && eval.step == step);
-        eval.unwrap().metrics.get(Metrics::LOSS)
+        eval.unwrap().metrics.get(Metric::LOSS.name)
     };
     let step = by_average.step;
     assert_eq!(loss(&["ema"]), logged(EvalRecord::VAL_EMA, step));
@@ -171,7 +171,7 @@ fn the_average_can_be_what_is_reported() {
     let table = workspace.read("compare/table.csv");
     let top1 = |split: &str| -> Vec<String> {
         let of_split = ema.iter().filter(|eval| eval.split == split);
-        let top1 = of_split.map(|eval| format!("{:.1}", eval.metrics.get(Metrics::TOP1).unwrap()));
+        let top1 = of_split.map(|eval| format!("{:.1}", eval.metrics.get(Metric::TOP1.name).unwrap()));
         top1.collect()
     };
     for (run, split) in [("raw", EvalRecord::VAL), ("ema", EvalRecord::VAL_EMA)] {

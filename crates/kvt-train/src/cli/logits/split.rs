@@ -14,7 +14,7 @@ use crate::cli::common::{bar, generating};
 use crate::cli::output;
 use crate::cli::trained::{self, Trained, open_folder};
 use crate::data::{OnError, ensure_data, eval_batches, eval_transform};
-use crate::engine::check_classes;
+use crate::task::check_classes;
 use crate::task::{LABELS, LOGITS, predict};
 
 /// A run, and which of its images.

@@ -66,7 +66,7 @@ fn each_replica_has_its_micro_batches() {
 /// 5000 generated images: with repeats the places of whole multiples of 256, 4864 for one replica and 4 x 1216 for four.
 #[test]
 fn repeats_count_in_the_warnings() {
-    use crate::engine::model_config;
+    use crate::task::model_config;
     let warned = |sets: &[&str]| {
         let plan = plan_of(SMALL, sets).unwrap();
         let model = model_config(&plan.model, None).unwrap();
