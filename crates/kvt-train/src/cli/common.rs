@@ -8,8 +8,7 @@ use kvt_models::checkpoint::recognise;
 use kvt_models::weights::StateDict;
 
 use super::output;
-use crate::config::{Document, Plan};
-use crate::engine::load_plan;
+use crate::config::{Document, Plan, load_plan};
 
 /// A configuration file with overrides.
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,8 @@ use anyhow::{Context, bail};
 
 use super::common::{Overrides, generating};
 use super::{interrupt, output, progress};
-use crate::engine::{End, Session, Start, load_plan};
+use crate::config::load_plan;
+use crate::engine::{End, Session, Start};
 use crate::fs::{remove_leftovers, write_atomic};
 use crate::recipe::EmaReport;
 use crate::report::{Comparison, Curve, read_curve, save_plots};

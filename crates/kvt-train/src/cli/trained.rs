@@ -9,13 +9,14 @@ use kvt_models::weights::Outcome;
 
 use super::common::Overrides;
 use super::output;
-use crate::config::Plan;
+use crate::config::{Plan, load_plan};
 use crate::data::ImageFolder;
 use crate::device::{self, ResolvedDevice};
-use crate::engine::{CheckpointWeights, load_checkpoint_model, load_plan};
 use crate::recipe::EmaReport;
 use crate::run::RunDir;
-use crate::task::{HeadReset, build_model, model_config, start_from};
+use crate::task::{
+    CheckpointWeights, HeadReset, build_model, load_checkpoint_model, model_config, start_from,
+};
 
 /// Where the model comes from.
 #[derive(Debug, clap::Args)]

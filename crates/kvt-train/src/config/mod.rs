@@ -22,7 +22,7 @@ mod warnings;
 pub use diff::{Difference, Effect, diff};
 pub use document::Document;
 pub use model::ModelSection;
-pub use plan::{Plan, resolved_toml};
+pub use plan::{Plan, load_plan, resolved_toml};
 pub use problem::{ConfigError, Location, Problem};
 pub use reference::{reference, schema};
 pub use warnings::warnings;

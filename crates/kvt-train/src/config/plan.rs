@@ -1,8 +1,11 @@
 //! The whole configuration: its sections, each declared beside the code that uses it.
 
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::document::Document;
 use super::model::ModelSection;
 use super::problem::ConfigError;
 use crate::augment::{AugmentConfig, MixConfig};
@@ -61,4 +64,13 @@ impl Plan {
 /// If TOML cannot hold a value, such as a seed above `i64::MAX`.
 pub fn resolved_toml(plan: &Plan) -> Result<String, ConfigError> {
     Ok(toml::to_string(plan)?)
+}
+
+/// The plan of a configuration file with overrides.
+///
+/// # Errors
+/// If a file cannot be read or says something wrong; the error lists all of it.
+pub fn load_plan(path: &Path, overrides: &[String]) -> Result<Plan, Box<ConfigError>> {
+    let plan = Document::load(path, overrides).and_then(|document| document.plan());
+    plan.map_err(Box::new)
 }

@@ -17,10 +17,8 @@ use super::{Recorder, TrainError, TrainState};
 use crate::data::DataState;
 use crate::recipe::Network;
 use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, RunError, Stage, Warning, Which};
-use crate::task::Task;
+use crate::task::{CheckpointWeights, EMA, MODEL, Task, load_network};
 
-pub(super) const MODEL: &str = "model.safetensors";
-const EMA: &str = "ema.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 
 /// `state.json`
@@ -169,36 +167,6 @@ impl Checkpointer {
     }
 }
 
-/// Which of a checkpoint's weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckpointWeights {
-    /// The trained ones.
-    Trained,
-    /// Their average.
-    Ema,
-}
-
-/// The weights of a run's checkpoint (`last`, `best` or a checkpoint's folder) in a network.
-///
-/// # Errors
-/// If there is no such checkpoint, it is broken, belongs to another model, or has no average where that
-/// is asked for.
-pub fn load_checkpoint_model<N: Network>(
-    run: &RunDir,
-    which: &str,
-    weights: CheckpointWeights,
-    network: N,
-) -> Result<(N, Option<Warning>), TrainError> {
-    // A bare name is one of the run's own checkpoints.
-    let named = run.checkpoints().join(which);
-    let which = match Which::from(Path::new(which)) {
-        Which::Path(_) if named.is_dir() => Which::Path(&named),
-        which => which,
-    };
-    let (checkpoint, warning) = Checkpoints::new(run.checkpoints()).load(which)?;
-    Ok((load_network(&checkpoint, weights, network)?, warning))
-}
-
 /// A fresh state with all that a checkpoint holds.
 fn load_state<T: Task>(
     checkpoint: &Checkpoint,
@@ -231,31 +199,6 @@ fn load_state<T: Task>(
         task,
         optimizer,
         ema,
-    })
-}
-
-fn load_network<N: Network>(
-    checkpoint: &Checkpoint,
-    weights: CheckpointWeights,
-    network: N,
-) -> Result<N, TrainError> {
-    let file = match weights {
-        CheckpointWeights::Trained => MODEL,
-        CheckpointWeights::Ema => EMA,
-    };
-    // Files that are not the checkpoint's own were not verified.
-    if weights == CheckpointWeights::Ema && !checkpoint.has(EMA) {
-        return Err(TrainError::NoEma {
-            path: checkpoint.path().to_owned(),
-        });
-    }
-    let (network, unused) = network.load_state_dict(&weights::read(&checkpoint.file(file))?)?;
-    if unused.is_empty() {
-        return Ok(network);
-    }
-    Err(TrainError::Surplus {
-        path: checkpoint.path().to_owned(),
-        names: unused.join("`, `"),
     })
 }
 

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use kvt_models::weights::{self, StateDict};
 
 use super::TrainError;
-use super::checkpoint::MODEL;
 use crate::data::{Batch, DataError, ImageFolder};
 use crate::fs::write_atomic;
 use crate::recipe::Network;
+use crate::task::MODEL;
 
 /// Writes the weights before the step, and its micro-batches with their files and labels. The batches are read again by
 /// their place in the epoch: keyed augmentation gives the same pixels, so that training need not keep them. Returns the

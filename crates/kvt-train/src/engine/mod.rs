@@ -14,10 +14,10 @@ mod trainer;
 mod update;
 
 pub use crate::error::TrainError;
-pub use checkpoint::{CheckpointWeights, Checkpointer, Restored, load_checkpoint_model};
+pub use checkpoint::{Checkpointer, Restored};
 pub use config::{EvalConfig, TrainConfig};
 pub use progress::{Best, EpochSums, LogSums, Progress};
 pub use recorder::Recorder;
-pub use session::{Session, Start, Workload, load_plan};
+pub use session::{Session, Start, Workload};
 pub use trainer::{End, Trainer};
 pub use update::{TrainState, Update, UpdateError, UpdateSettings};

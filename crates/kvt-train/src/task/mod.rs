@@ -9,6 +9,7 @@ mod eval_data;
 mod evaluate;
 mod model;
 mod teacher;
+mod trained;
 
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ pub use model::{HeadReset, InitConfig, build_model, check_classes, model_config,
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
 };
+pub use trained::{CheckpointWeights, load_checkpoint_model};
+pub(crate) use trained::{EMA, MODEL, load_network};
 
 /// What is trained, and how it is judged.
 ///

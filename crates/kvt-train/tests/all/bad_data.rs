@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use image::{Rgb, RgbImage};
+use kvt_train::config::load_plan;
 use kvt_train::data::{DataError, DataState, Splits};
-use kvt_train::engine::load_plan;
 use kvt_train::run::{Event, Note, Topic};
 
 use crate::support::{Workspace, save, set};

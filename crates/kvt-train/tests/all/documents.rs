@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use kvt_train::config::load_plan;
 use kvt_train::config::reference;
-use kvt_train::engine::load_plan;
 
 use crate::support::{Workspace, manifest_dir};
 

@@ -5,15 +5,18 @@ use std::sync::atomic::AtomicBool;
 
 use burn::module::Module;
 use kvt_models::Model;
+use kvt_train::config::load_plan;
 use kvt_train::data::Splits;
 use kvt_train::device;
 use kvt_train::engine::{
-    CheckpointWeights, Checkpointer, End, Progress, Recorder, Session, Start, TrainState, Trainer,
-    load_checkpoint_model, load_plan,
+    Checkpointer, End, Progress, Recorder, Session, Start, TrainState, Trainer,
 };
 use kvt_train::recipe::{Ema, Optimizer, Schedule};
 use kvt_train::run::{EvalRecord, Event, Metric};
-use kvt_train::task::{Classify, Task, build_model, evaluate, model_config, predict};
+use kvt_train::task::{
+    CheckpointWeights, Classify, Task, build_model, evaluate, load_checkpoint_model, model_config,
+    predict,
+};
 
 use crate::support::{Heard, Workspace, set, steps, take_run};
 

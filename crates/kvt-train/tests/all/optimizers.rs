@@ -171,7 +171,8 @@ fn the_average_can_be_what_is_reported() {
     let table = workspace.read("compare/table.csv");
     let top1 = |split: &str| -> Vec<String> {
         let of_split = ema.iter().filter(|eval| eval.split == split);
-        let top1 = of_split.map(|eval| format!("{:.1}", eval.metrics.get(Metric::TOP1.name).unwrap()));
+        let top1 =
+            of_split.map(|eval| format!("{:.1}", eval.metrics.get(Metric::TOP1.name).unwrap()));
         top1.collect()
     };
     for (run, split) in [("raw", EvalRecord::VAL), ("ema", EvalRecord::VAL_EMA)] {

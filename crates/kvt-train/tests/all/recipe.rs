@@ -10,9 +10,7 @@ use kvt_ops::Phase;
 use kvt_train::augment::mix::{Blend, Mixing, Rect, write_patches};
 use kvt_train::augment::{Normalization, Patch};
 use kvt_train::data::{DeviceBatch, Sample};
-use kvt_train::engine::{
-    TrainError, TrainState, UpdateSettings, build_model, load_plan, model_config,
-};
+use kvt_train::engine::{TrainError, TrainState, UpdateSettings, build_model, model_config};
 use kvt_train::recipe::{AdamW, AdamWConfig, Ema, LossConfig, Position};
 use kvt_train::task::{BestBy, EvalData, Measured, Task};
 

@@ -3,7 +3,8 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kvt_train::engine::{End, Session, Start, load_plan};
+use kvt_train::config::load_plan;
+use kvt_train::engine::{End, Session, Start};
 use kvt_train::run::{Event, Listener, RunError};
 use kvt_train::task::Classify;
 

@@ -4,7 +4,6 @@ mod resume;
 mod start;
 mod state;
 
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use kvt_models::ModelConfig;
@@ -14,7 +13,7 @@ use self::state::initial_state;
 use super::checkpoint::Checkpointer;
 use super::progress::Progress;
 use super::{End, Recorder, TrainError, TrainState, Trainer};
-use crate::config::{self, Document, Plan};
+use crate::config::{self, Plan};
 use crate::data::Splits;
 use crate::device::{self, ResolvedDevice};
 use crate::recipe::{Schedule, scaled_lr};
@@ -245,15 +244,6 @@ impl<T: Task> Session<T> {
         synced?;
         Ok(end)
     }
-}
-
-/// The plan of a configuration file with overrides.
-///
-/// # Errors
-/// If a file cannot be read or says something wrong; the error lists all of it.
-pub fn load_plan(path: &Path, overrides: &[String]) -> Result<Plan, TrainError> {
-    let plan = Document::load(path, overrides).and_then(|document| document.plan());
-    Ok(plan.map_err(Box::new)?)
 }
 
 /// Updates of an epoch; the last one may have fewer micro-batches.

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::load_plan;
-use crate::config::{Effect, Plan, diff, resolved_toml};
+use crate::config::{Effect, Plan, diff, load_plan, resolved_toml};
 use crate::data::Splits;
 use crate::device::ResolvedDevice;
 use crate::engine::TrainError;

@@ -10,13 +10,12 @@ use kvt_ops::Key;
 
 use super::{Fingerprint, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork};
 use crate::augment::Normalization;
-use crate::config::{ModelSection, Plan};
+use crate::config::{ModelSection, Plan, load_plan};
 use crate::data::Splits;
-use crate::engine::{CheckpointWeights, load_checkpoint_model, load_plan};
 use crate::error::TrainError;
 use crate::recipe::{DistillConfig, DistillKind};
 use crate::run::{Note, RunDir, Topic};
-use crate::task::{build_model, model_config};
+use crate::task::{CheckpointWeights, build_model, load_checkpoint_model, model_config};
 
 /// The teacher that a plan asks for, on a device without autodiff; a note says who it is.
 ///

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use burn::tensor::{Device, TensorData};
-use kvt_train::config::Plan;
+use kvt_train::config::{Plan, load_plan};
 use kvt_train::data::Splits;
-use kvt_train::engine::{Checkpointer, End, Session, Start, TrainError, TrainState, load_plan};
+use kvt_train::engine::{Checkpointer, End, Session, Start, TrainError, TrainState};
 use kvt_train::recipe::Optimizer;
 use kvt_train::run::{Event, Listener, RunError, Which};
 use kvt_train::task::{Task, Weights};
