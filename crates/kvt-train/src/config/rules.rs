@@ -112,11 +112,11 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
     overrides.attention.get_or_insert_default();
 
     let init = &mut plan.init;
-    if let Some(path) = &init.weights {
-        if !matches!(ending(path), Some("safetensors" | "pth")) {
-            let (value, expected) = (path.display(), "a `.safetensors` or `.pth` file");
-            checks.refuse("init.weights", &value.to_string(), expected);
-        }
+    if let Some(path) = &init.weights
+        && !matches!(ending(path), Some("safetensors" | "pth"))
+    {
+        let (value, expected) = (path.display(), "a `.safetensors` or `.pth` file");
+        checks.refuse("init.weights", &value.to_string(), expected);
     }
     init.reset_head &= init.weights.is_some();
 }

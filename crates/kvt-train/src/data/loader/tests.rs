@@ -336,6 +336,7 @@ fn targets_are_of_any_kind() {
         source: labels.source,
         views: labels.views,
         order: labels.order,
+        copies: labels.copies,
         batch_size: labels.batch_size,
         purpose: labels.purpose,
         first_batch: labels.first_batch,

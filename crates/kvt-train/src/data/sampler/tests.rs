@@ -153,7 +153,7 @@ fn without_repeats_it_is_the_ordinary_epoch() {
         };
         let order = plain.order(23, 3, 7);
         assert_eq!(order.samples, epoch_order(23, 3, 7, true));
-        assert_eq!(order.copies, []);
+        assert!(order.copies.is_empty());
         assert_eq!(plain.batch_count(23), 6);
     }
     assert_eq!(sampler(4, 3, 2).order(0, 0, 0), EpochOrder::default());

@@ -51,18 +51,15 @@ impl SavedLogits {
                 });
             }
         }
-        let logits = Self {
-            rows: match data.dtype() {
-                DType::F16 => Rows::Half(data.try_to_vec().unwrap_or_default()),
-                _ => Rows::Single(
-                    data.clone()
-                        .convert::<f32>()
-                        .try_to_vec()
-                        .unwrap_or_default(),
-                ),
-            },
-            classes,
+        let rows = match data.dtype() {
+            DType::F16 => data.try_to_vec().map(Rows::Half),
+            _ => data.clone().convert::<f32>().try_to_vec().map(Rows::Single),
         };
+        // The type was looked at above.
+        let Ok(rows) = rows else {
+            return Err(TeacherError::NoLogits);
+        };
+        let logits = Self { rows, classes };
         let broken = |&image: &usize| logits.row(image).any(|logit| !logit.is_finite());
         match (0..labels.len()).find(broken) {
             Some(image) => Err(TeacherError::NotFinite { image }),
