@@ -53,7 +53,9 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
             let help = format!("add `name = \"{example}\"` under `[model]`");
             checks.missing("model.name", &help);
         }
-        Some(place) if !checks.refuses("model.name") && !names().any(|known| known == name) => {
+        Some(place)
+            if !checks.refuses("model.name") && kvt_models::ModelConfig::by_name(name).is_err() =>
+        {
             let help = match closest(name, names()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "`kvt models list` names them all".to_owned(),
@@ -90,8 +92,9 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
     let init = &mut plan.init;
     if let Some(path) = &init.weights {
         let ending = path.extension().and_then(|ending| ending.to_str());
-        if !matches!(ending, Some("safetensors" | "pth")) {
-            let (value, expected) = (path.display(), "a `.safetensors` or `.pth` file");
+        if !matches!(ending, Some("safetensors" | "pth" | "pt" | "bin")) {
+            let value = path.display();
+            let expected = "a `.safetensors`, `.pth`, `.pt` or `.bin` file";
             checks.refuse("init.weights", &value.to_string(), expected);
         }
     }

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::schema::section;
 
 section! {
@@ -35,10 +38,22 @@ section! {
 section! {
     /// What the weights are before training.
     pub struct InitConfig {
-        /// Weights to start from, a `.safetensors` or `.pth` file; relative to the working directory.
+        /// Weights to start from, a `.safetensors`, `.pth`, `.pt` or `.bin` file; relative to the working directory.
         pub weights: Option<PathBuf> = None, "x-default" = "none: random weights";
         /// Leave the classification head as initialised where its size differs from that of the weights, to train on
         /// other classes; else that is an error.
         pub reset_head: bool = false;
+        /// What of the model is not trained, and works as in evaluation.
+        pub freeze: Freeze = Freeze::None;
     }
+}
+
+/// What of a model stays as its first weights are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Freeze {
+    /// Everything is trained.
+    None,
+    /// Everything but the classification head stays: a linear probe.
+    Backbone,
 }

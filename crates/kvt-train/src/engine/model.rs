@@ -6,7 +6,7 @@ use kvt_models::weights::{self, LoadReport, WeightsError};
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 
-use super::{InitConfig, TrainError};
+use super::{Freeze, InitConfig, TrainError};
 use crate::config::{ModelSection, Plan};
 use crate::data::{ImageFolder, Splits};
 
@@ -60,7 +60,7 @@ pub fn check_classes(config: &ModelConfig, source: &ImageFolder) -> Result<(), T
     Ok(())
 }
 
-/// Builds a model with the plan's seed.
+/// Builds a model with the plan's seed, with a frozen backbone where the plan says so.
 ///
 /// # Errors
 /// If the configuration describes no model.
@@ -69,7 +69,11 @@ pub fn build_model(
     config: &ModelConfig,
     device: &Device,
 ) -> Result<Model, TrainError> {
-    Ok(config.init(device, Key::new(plan.seed).named("init"))?)
+    let model = config.init(device, Key::new(plan.seed).named("init"))?;
+    Ok(match plan.init.freeze {
+        Freeze::None => model,
+        Freeze::Backbone => model.freeze_backbone(),
+    })
 }
 
 /// Whether [`start_from`] may leave the classification head as initialised.

@@ -40,7 +40,7 @@ pub(super) fn state_of(plan: &Plan, model: Model) -> TrainState<Classify> {
     };
     TrainState {
         optimizer: AdamW::new(config, &model),
-        ema: (plan.ema.decay > 0.0).then(|| Ema::new(&model)),
+        ema: (plan.ema.decay > 0.0).then(|| Ema::new(&model).leaving(model.frozen())),
         task: Classify {
             label_smoothing: plan.loss.label_smoothing,
         },
