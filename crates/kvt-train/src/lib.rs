@@ -13,6 +13,7 @@
 //! - [`recipe`]: loss, optimizer, schedule, clipping, accuracy.
 //! - [`task`]: what is trained and how it is judged: classification.
 //! - [`engine`]: the loop, one update, checkpoints, resume.
+//! - [`finetune`]: a plan for one's own images, from a folder and weights.
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
 //! - [`mod@bench`]: how long an attention operation or a training step takes.
 //! - [`device`]: device names.
@@ -28,6 +29,7 @@ pub mod data;
 pub mod device;
 pub mod engine;
 pub mod error;
+pub mod finetune;
 pub mod fs;
 pub mod recipe;
 pub mod report;

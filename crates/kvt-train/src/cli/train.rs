@@ -22,6 +22,13 @@ pub(super) struct Args {
     /// The run's folder; short for `--set run.dir=DIR`.
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
+    #[command(flatten)]
+    display: Display,
+}
+
+/// How the progress of a run is shown.
+#[derive(Debug, clap::Args)]
+pub(super) struct Display {
     /// Show Burn's terminal dashboard instead of a progress bar.
     #[cfg(feature = "tui")]
     #[arg(long)]
@@ -39,37 +46,41 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => Start::New,
     };
     let session = Session::prepare(plan, start, &mut generating())?;
+    Ok(match carry_out(session, &args.display)? {
+        End::Finished => ExitCode::SUCCESS,
+        End::Stopped => interrupt::exit_code(),
+    })
+}
+
+/// Trains a session to its end, or until somebody interrupts, and says so.
+pub(super) fn carry_out(session: Session, display: &Display) -> anyhow::Result<End> {
     interrupt::listen()?;
     let dir = session.plan().run.dir.display().to_string();
     output::status(&progress::describe(&session));
 
-    let mut listener = listener(args, &session)?;
+    let mut listener = listener(display, &session)?;
     let end = session.train(listener.as_mut(), &interrupt::STOP);
     // Leaves the bar or the dashboard before anything else is printed.
     drop(listener);
-    match end? {
-        End::Finished => {
-            output::status(&format!("finished; the run is in `{dir}`"));
-            Ok(ExitCode::SUCCESS)
-        }
-        End::Stopped => {
-            output::status(&format!(
-                "stopped; everything is saved in `{dir}`: add `--resume` to the same command to go on"
-            ));
-            Ok(interrupt::exit_code())
-        }
-    }
+    let end = end?;
+    output::status(&match end {
+        End::Finished => format!("finished; the run is in `{dir}`"),
+        End::Stopped => format!(
+            "stopped; everything is saved in `{dir}`: add `--resume` to the same command to go on"
+        ),
+    });
+    Ok(end)
 }
 
 #[cfg(feature = "tui")]
-fn listener(args: &Args, session: &Session) -> anyhow::Result<Box<dyn Listener>> {
-    if args.tui {
+fn listener(display: &Display, session: &Session) -> anyhow::Result<Box<dyn Listener>> {
+    if display.tui {
         return Ok(Box::new(super::tui::Dashboard::start(session.workload())?));
     }
     Ok(progress::listener(session.workload()))
 }
 
 #[cfg(not(feature = "tui"))]
-fn listener(_args: &Args, session: &Session) -> anyhow::Result<Box<dyn Listener>> {
+fn listener(_display: &Display, session: &Session) -> anyhow::Result<Box<dyn Listener>> {
     Ok(progress::listener(session.workload()))
 }

@@ -15,6 +15,7 @@ mod ema;
 mod epochs;
 mod evaluation;
 mod families;
+mod finetune;
 mod foreign;
 mod predict_logits;
 mod restore;
