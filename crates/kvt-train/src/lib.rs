@@ -14,6 +14,7 @@
 //! - [`task`]: what is trained and how it is judged: classification.
 //! - [`engine`]: the loop, one update, checkpoints, resume.
 //! - [`finetune`]: a plan for one's own images, from a folder and weights.
+//! - [`preview`]: a plan's learning rates and augmented images as pictures, before it trains.
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
 //! - [`mod@bench`]: how long an attention operation or a training step takes.
 //! - [`device`]: device names.
@@ -31,6 +32,7 @@ pub mod engine;
 pub mod error;
 pub mod finetune;
 pub mod fs;
+pub mod preview;
 pub mod recipe;
 pub mod report;
 pub mod run;

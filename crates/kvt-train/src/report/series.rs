@@ -9,7 +9,7 @@ use super::plot::Metric;
 use super::{Curve, EpochPoint};
 
 /// Okabe and Ito's palette, which people with colour-blindness can tell apart; yellow is too pale for lines.
-pub(super) const PALETTE: [RGBColor; 7] = [
+pub(crate) const PALETTE: [RGBColor; 7] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x9e, 0x73),

@@ -18,6 +18,7 @@ mod families;
 mod finetune;
 mod foreign;
 mod predict_logits;
+mod preview;
 mod restore;
 #[cfg(unix)]
 mod resume;
