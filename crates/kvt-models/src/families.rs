@@ -56,6 +56,15 @@ macro_rules! families {
             all
         }
 
+        /// All models under another name of timm's, family by family.
+        pub(crate) fn aliased() -> Vec<(String, ModelConfig)> {
+            let mut all = Vec::new();
+            $(all.extend(
+                $module::$Config::aliases().into_iter().map(|(name, config)| (name, config.into())),
+            );)*
+            all
+        }
+
         impl ModelConfig {
             /// What is true of all models of the family.
             pub(crate) fn family(&self) -> &'static Family {

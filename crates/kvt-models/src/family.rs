@@ -8,7 +8,7 @@ use crate::head::Classifier;
 use crate::layers::Init;
 use crate::overrides::ModelOverrides;
 use crate::summary::Summary;
-use crate::weights::StateDict;
+use crate::weights::{StateDict, WeightsError};
 
 /// What is true of all models of a family.
 pub(crate) struct Family {
@@ -26,6 +26,17 @@ pub(crate) struct Family {
     pub paths: Renaming,
     /// The names of the authors' repository, where these are not timm's.
     pub official: Official,
+    /// Variants that share names with this family and are other models.
+    pub variants: &'static [Variant],
+}
+
+/// A model that looks like one of a family and computes something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Variant {
+    /// A weight that only this variant has.
+    pub signature: &'static str,
+    /// What it does differently, as the end of "the weights are of a model ...".
+    pub difference: &'static str,
 }
 
 /// A rule that names parameters without weight decay.
@@ -100,6 +111,29 @@ impl Family {
         (self.paths.to_name)(path)
     }
 
+    /// Refuses the weights of a variant.
+    pub(crate) fn check_variant(&self, weights: &StateDict) -> Result<(), WeightsError> {
+        let mut variants = self.variants.iter();
+        match variants.find(|variant| weights.get(variant.signature).is_some()) {
+            Some(variant) => Err(WeightsError::Variant {
+                signature: variant.signature,
+                difference: variant.difference,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a file may hold this although it is no weight.
+    pub(crate) fn is_computed(&self, name: &str) -> bool {
+        name.ends_with(".num_batches_tracked") || (self.official.is_computed)(name)
+    }
+
+    /// Whether a parameter belongs to a layer that turns features into class scores.
+    pub(crate) fn is_of_head(&self, name: &str) -> bool {
+        let layer = name.rsplit_once('.').map_or(name, |(layer, _)| layer);
+        self.outputs.contains(&layer)
+    }
+
     /// The path through the modules of a backbone to the parameter of this name.
     pub(crate) fn parameter_path(&self, name: &str) -> String {
         (self.paths.from_name)(name)
@@ -112,6 +146,14 @@ pub(crate) trait FamilyConfig {
     fn named() -> Vec<Self>
     where
         Self: Sized;
+
+    /// Other names under which timm has models of the same modules.
+    fn aliases() -> Vec<(String, Self)>
+    where
+        Self: Sized,
+    {
+        Vec::new()
+    }
 
     /// This configuration with some values replaced, of which the family takes each; not yet validated.
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError>

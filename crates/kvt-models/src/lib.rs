@@ -35,7 +35,7 @@ pub mod weights;
 
 pub use backbone::{Ask, Backbone, Features, TokenMix};
 pub use common::CommonConfig;
-pub use config::names;
+pub use config::{aliases, names};
 pub use error::ModelError;
 pub use families::{AnyBackbone, ModelConfig};
 pub use head::{Classifier, Head, Logits, Reads};

@@ -22,6 +22,9 @@ pub struct Model {
     pub head: Classifier,
     #[module(skip)]
     pub(crate) config: ModelConfig,
+    /// Whether the backbone is not trained.
+    #[module(skip)]
+    is_frozen: bool,
 }
 
 /// A parameter of a model, or a part of its state that is not trained.
@@ -49,6 +52,7 @@ impl ModelConfig {
             backbone: self.backbone(&init),
             head: self.of_family().classifier(&init),
             config: self.clone(),
+            is_frozen: false,
         })
     }
 }
@@ -77,8 +81,33 @@ impl Model {
     ///
     /// As [`forward`](Self::forward).
     pub fn forward_heads(&self, images: Tensor<4>, phase: Phase) -> Logits {
-        let features = self.backbone.features(images, &Ask::default(), phase);
+        let of_backbone = match self.is_frozen {
+            true => Phase::Eval,
+            false => phase,
+        };
+        let features = self.backbone.features(images, &Ask::default(), of_backbone);
         self.head.forward(features, phase)
+    }
+
+    /// This model with a backbone that stays as it is: none of its parameters gets a gradient, and it always works as in
+    /// evaluation, without drop path and dropout, and with batch norms whose running statistics do not move. Only the
+    /// head is trained then (a linear probe), and nothing of the backbone's work is kept for a backward pass.
+    #[must_use]
+    pub fn freeze_backbone(self) -> Self {
+        Self {
+            backbone: self.backbone.no_grad(),
+            is_frozen: true,
+            ..self
+        }
+    }
+
+    /// What training does not change: everything in a [frozen](Self::freeze_backbone) backbone.
+    pub fn frozen(&self) -> Vec<ParamId> {
+        let mut all = All(Vec::new());
+        if self.is_frozen {
+            self.backbone.visit(&mut all);
+        }
+        all.0
     }
 
     /// Refuses images of another shape than the configured one.
@@ -156,6 +185,15 @@ impl Model {
                 .then(|| format!("{HEAD}{layer}{part}"))
         });
         of_head.unwrap_or_else(|| format!("{BACKBONE}{}", family.parameter_path(name)))
+    }
+}
+
+/// The identities of everything that a module holds.
+struct All(Vec<ParamId>);
+
+impl ModuleVisitor for All {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.0.push(param.id);
     }
 }
 

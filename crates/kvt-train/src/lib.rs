@@ -13,6 +13,8 @@
 //! - [`recipe`]: loss, optimizer, schedule, clipping, accuracy.
 //! - [`task`]: what is trained and how it is judged: classification.
 //! - [`engine`]: the loop, one update, checkpoints, resume.
+//! - [`finetune`]: a plan for one's own images, from a folder and weights.
+//! - [`preview`]: a plan's learning rates and augmented images as pictures, before it trains.
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
 //! - [`mod@bench`]: how long an attention operation or a training step takes.
 //! - [`device`]: device names.
@@ -28,7 +30,9 @@ pub mod data;
 pub mod device;
 pub mod engine;
 pub mod error;
+pub mod finetune;
 pub mod fs;
+pub mod preview;
 pub mod recipe;
 pub mod report;
 pub mod run;

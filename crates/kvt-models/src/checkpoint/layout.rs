@@ -27,8 +27,7 @@ pub struct Recognised {
 
 /// The model that weights are for, as far as their names tell.
 pub fn recognise(weights: &StateDict) -> Option<Recognised> {
-    let mut families = FAMILIES.iter();
-    let family = families.find(|family| weights.get(family.signature).is_some())?;
+    let family = family_of(weights)?;
     let layout = layout(family, weights);
     let classifier = family.outputs.first().and_then(|name| {
         let weight = format!("{name}.weight");
@@ -44,7 +43,15 @@ pub fn recognise(weights: &StateDict) -> Option<Recognised> {
     })
 }
 
-fn layout(family: &Family, weights: &StateDict) -> Layout {
+/// The family that weights are for, as far as their names tell.
+pub(super) fn family_of(weights: &StateDict) -> Option<&'static Family> {
+    let mut families = FAMILIES.iter();
+    families
+        .find(|family| weights.get(family.signature).is_some())
+        .copied()
+}
+
+pub(super) fn layout(family: &Family, weights: &StateDict) -> Layout {
     if (family.official.is_official)(weights) {
         Layout::Official
     } else {
@@ -60,10 +67,11 @@ impl Model {
 
     /// The weights of this model's family under the names of a layout.
     pub fn rename(&self, weights: &StateDict, layout: Layout) -> StateDict {
-        if self.layout(weights) == layout {
+        let family = self.config.family();
+        if self::layout(family, weights) == layout {
             return weights.clone();
         }
-        let names = self.config.family().official.names;
+        let names = family.official.names;
         let rename = match layout {
             Layout::Timm => names.to_name,
             Layout::Official => names.from_name,
@@ -72,11 +80,6 @@ impl Model {
             .iter()
             .map(|(name, data)| (rename(name), data.clone()));
         renamed.collect()
-    }
-
-    /// Whether a file may hold this although it is no weight.
-    pub(crate) fn is_computed(&self, name: &str) -> bool {
-        name.ends_with(".num_batches_tracked") || (self.config.family().official.is_computed)(name)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::common::CommonConfig;
 use crate::error::ModelError;
-use crate::families::{ModelConfig, named};
+use crate::families::{ModelConfig, aliased, named};
 use crate::overrides::ModelOverrides;
 use crate::summary::Summary;
 
@@ -20,14 +20,24 @@ pub fn names() -> Vec<String> {
     named().iter().map(ModelConfig::name).collect()
 }
 
+/// timm's other names of models of the same modules, each with the name that the model has here: its `vit_*`.
+pub fn aliases() -> Vec<(String, String)> {
+    let aliases = aliased().into_iter();
+    aliases
+        .map(|(alias, config)| (alias, config.name()))
+        .collect()
+}
+
 impl ModelConfig {
-    /// The configuration timm has under this name, with dense attention and without drop path.
+    /// The configuration timm has under this name or [alias](aliases), with dense attention and without drop path.
     ///
     /// # Errors
     ///
     /// There is no such name; the error suggests near ones.
     pub fn by_name(name: &str) -> Result<Self, ModelError> {
         let known = named().into_iter().find(|config| config.name() == name);
+        let alias = || aliased().into_iter().find(|(alias, _)| alias == name);
+        let known = known.or_else(|| alias().map(|(_, config)| config));
         known.ok_or_else(|| ModelError::UnknownModel {
             name: name.to_owned(),
             hint: suggest(name),
@@ -146,8 +156,10 @@ fn describe_stages(summary: &Summary) -> String {
 }
 
 fn suggest(name: &str) -> String {
+    let aliases = aliased().into_iter().map(|(alias, _)| alias);
     let mut near: Vec<(f64, String)> = names()
         .into_iter()
+        .chain(aliases)
         .map(|known| (strsim::jaro_winkler(name, &known), known))
         .filter(|(likeness, _)| *likeness >= NEAR)
         .collect();

@@ -38,6 +38,7 @@ pub(crate) static FAMILY: Family = Family {
         is_official: |_| true,
         ..Official::TIMM
     },
+    variants: &[],
 };
 
 /// A name with another beginning.

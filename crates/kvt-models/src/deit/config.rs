@@ -33,6 +33,15 @@ pub struct DeitConfig {
     pub attention: AttentionConfig,
 }
 
+/// A size of timm's `vit_*` models: name, channels, blocks, sides of a patch. Every head has 64 channels.
+type Vit = (&'static str, usize, usize, &'static [usize]);
+const VITS: [Vit; 4] = [
+    ("tiny", 192, 12, &[16]),
+    ("small", 384, 12, &[16, 32, 8]),
+    ("base", 768, 12, &[16, 32, 8]),
+    ("large", 1024, 24, &[16, 32]),
+];
+
 impl DeitConfig {
     /// Patches along a side of the image.
     pub fn grid_size(&self) -> usize {
@@ -84,6 +93,28 @@ impl FamilyConfig for DeitConfig {
             })
         });
         configs.collect()
+    }
+
+    fn aliases() -> Vec<(String, Self)> {
+        let alias = |&(size, embed_dim, depth, patches): &Vit| {
+            let sides = [224, 384].into_iter();
+            sides.flat_map(move |img_size| {
+                patches.iter().map(move |&patch_size| {
+                    let name = format!("vit_{size}_patch{patch_size}_{img_size}");
+                    let config = Self {
+                        common: CommonConfig::imagenet(img_size),
+                        patch_size,
+                        embed_dim,
+                        depth,
+                        num_heads: embed_dim / 64,
+                        distilled: false,
+                        attention: AttentionConfig::dense(),
+                    };
+                    (name, config)
+                })
+            })
+        };
+        VITS.iter().flat_map(alias).collect()
     }
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {

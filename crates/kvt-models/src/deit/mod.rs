@@ -5,6 +5,9 @@
 //! - Upstream: <https://github.com/facebookresearch/deit>; parameter names as in timm's
 //!   `vision_transformer.py` and `deit.py`
 //!
+//! timm's `vit_*` of the same modules (no global pooling, no norm before the blocks, no layer scale) are the same
+//! networks, trained otherwise and on images normalised otherwise: their names are aliases.
+//!
 //! One stage: all tokens attend to all tokens, the class token (and the distillation token)
 //! included, and each query keeps as many of these keys as the configured attention says.
 
@@ -14,7 +17,7 @@ mod network;
 pub use config::DeitConfig;
 pub use network::Deit;
 
-use crate::family::{Family, Official, Renaming, Undecayed};
+use crate::family::{Family, Official, Renaming, Undecayed, Variant};
 use crate::overrides::{BLOCKS, COMMON};
 
 pub(crate) static FAMILY: Family = Family {
@@ -29,4 +32,49 @@ pub(crate) static FAMILY: Family = Family {
     ],
     paths: Renaming::NONE,
     official: Official::TIMM,
+    variants: VARIANTS,
 };
+
+/// timm's `vision_transformer.py` makes all of these under the names of the same parameters.
+const VARIANTS: &[Variant] = &[
+    Variant {
+        signature: "fc_norm.weight",
+        difference: "whose head reads the mean of all tokens (global pooling), where a DeiT's reads the class token",
+    },
+    Variant {
+        signature: "norm_pre.weight",
+        difference: "with a norm before its blocks, as CLIP has it",
+    },
+    Variant {
+        signature: "blocks.0.ls1.gamma",
+        difference: "with layer scale, as DeiT III, BEiT and DINOv2 have it",
+    },
+    Variant {
+        signature: "blocks.0.gamma_1",
+        difference: "with layer scale, as DeiT III, BEiT and DINOv2 have it",
+    },
+    Variant {
+        signature: "reg_token",
+        difference: "with register tokens",
+    },
+    Variant {
+        signature: "blocks.0.attn.q_norm.weight",
+        difference: "that normalises queries and keys",
+    },
+    Variant {
+        signature: "blocks.0.attn.q_bias",
+        difference: "whose keys have no bias, as BEiT has it",
+    },
+    Variant {
+        signature: "blocks.0.mlp.norm.weight",
+        difference: "with a norm within its MLPs, as EVA has it",
+    },
+    Variant {
+        signature: "attn_pool.latent",
+        difference: "whose head reads an attention pool, as SigLIP has it",
+    },
+    Variant {
+        signature: "decoder_pos_embed",
+        difference: "with a decoder, as masked auto-encoders have it before fine-tuning",
+    },
+];

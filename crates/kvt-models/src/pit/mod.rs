@@ -38,4 +38,5 @@ pub(crate) static FAMILY: Family = Family {
         },
         is_computed: |_| false,
     },
+    variants: &[],
 };

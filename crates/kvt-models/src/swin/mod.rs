@@ -46,4 +46,5 @@ pub(crate) static FAMILY: Family = Family {
         },
         is_computed: layout::is_computed,
     },
+    variants: &[],
 };

@@ -130,6 +130,16 @@ pub enum WeightsError {
         /// initialised.
         only_head: bool,
     },
+    /// Weights of another model, whose names are those of this one.
+    #[error(
+        "`{signature}` gives the weights away as those of a model {difference}: kvt does not have that model"
+    )]
+    Variant {
+        /// The weight that gives it away.
+        signature: &'static str,
+        /// What the other model does.
+        difference: &'static str,
+    },
     /// A parameter cannot be moved between host and device.
     #[error("`{name}` cannot be transferred: {reason}")]
     Transfer {

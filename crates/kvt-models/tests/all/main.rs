@@ -6,6 +6,7 @@ mod cases;
 mod counts;
 mod dropping;
 mod features;
+mod freezing;
 mod golden;
 mod gpu;
 mod layers;

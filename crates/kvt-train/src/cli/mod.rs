@@ -12,6 +12,7 @@ mod config;
 mod data;
 mod devices;
 mod eval;
+mod finetune;
 mod interrupt;
 mod logits;
 mod models;
@@ -37,6 +38,8 @@ struct Cli {
 enum Command {
     /// Train a model from a configuration file.
     Train(train::Args),
+    /// Train a model further, from its weights, on the classes of a folder.
+    Finetune(finetune::Args),
     /// Evaluate a run or weights on a labelled split.
     Eval(eval::Args),
     /// Classify image files.
@@ -63,6 +66,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Train(args) => train::run(&args),
+        Command::Finetune(args) => finetune::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Compare(args) => compare::run(&args),

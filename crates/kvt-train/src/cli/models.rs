@@ -71,9 +71,12 @@ fn list() -> anyhow::Result<String> {
             human(macs.total() as f64),
         ]);
     }
-    Ok(table(
-        &["model", "image", "tokens", "parameters", "MACs"],
-        rows,
+    let aliases = kvt_models::aliases().into_iter();
+    let aliases: Vec<String> = aliases.map(|(alias, _)| alias).collect();
+    Ok(format!(
+        "{}\n\ntimm's other names of models with the same modules: {}",
+        table(&["model", "image", "tokens", "parameters", "MACs"], rows),
+        aliases.join(", ")
     ))
 }
 

@@ -7,7 +7,7 @@ use super::common::{ConfigArgs, generating};
 use super::{interrupt, output, progress};
 use crate::engine::{End, Session, Start, Workload};
 use crate::run::{Listener, Which};
-use crate::task::Classify;
+use crate::task::{Classify, Task};
 
 /// `kvt train CONFIG [--set KEY=VALUE]... [--resume | --resume-from CHECKPOINT]`
 #[derive(Debug, clap::Args)]
@@ -23,6 +23,13 @@ pub(super) struct Args {
     /// The run's folder; short for `--set run.dir=DIR`.
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
+    #[command(flatten)]
+    display: Display,
+}
+
+/// How the progress of a run is shown.
+#[derive(Debug, clap::Args)]
+pub(super) struct Display {
     /// Show Burn's terminal dashboard instead of a progress bar.
     #[cfg(feature = "tui")]
     #[arg(long)]
@@ -40,37 +47,41 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => Start::New,
     };
     let session = Session::<Classify>::prepare(plan, start, &mut generating())?;
+    Ok(match carry_out(session, &args.display)? {
+        End::Finished => ExitCode::SUCCESS,
+        End::Stopped => interrupt::exit_code(),
+    })
+}
+
+/// Trains a session to its end, or until somebody interrupts, and says so.
+pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyhow::Result<End> {
     interrupt::listen()?;
     let dir = session.plan().run.dir.display().to_string();
     output::status(&progress::describe(&session));
 
-    let mut listener = listener(args, session.workload())?;
+    let mut listener = listener(display, session.workload())?;
     let end = session.train(listener.as_mut(), &interrupt::STOP);
     // Leaves the bar or the dashboard before anything else is printed.
     drop(listener);
-    match end? {
-        End::Finished => {
-            output::status(&format!("finished; the run is in `{dir}`"));
-            Ok(ExitCode::SUCCESS)
-        }
-        End::Stopped => {
-            output::status(&format!(
-                "stopped; everything is saved in `{dir}`: add `--resume` to the same command to go on"
-            ));
-            Ok(interrupt::exit_code())
-        }
-    }
+    let end = end?;
+    output::status(&match end {
+        End::Finished => format!("finished; the run is in `{dir}`"),
+        End::Stopped => format!(
+            "stopped; everything is saved in `{dir}`: add `--resume` to the same command to go on"
+        ),
+    });
+    Ok(end)
 }
 
 #[cfg(feature = "tui")]
-fn listener(args: &Args, workload: Workload) -> anyhow::Result<Box<dyn Listener>> {
-    if args.tui {
+fn listener(display: &Display, workload: Workload) -> anyhow::Result<Box<dyn Listener>> {
+    if display.tui {
         return Ok(Box::new(super::tui::Dashboard::start(workload)?));
     }
     Ok(progress::listener(workload))
 }
 
 #[cfg(not(feature = "tui"))]
-fn listener(_args: &Args, workload: Workload) -> anyhow::Result<Box<dyn Listener>> {
+fn listener(_display: &Display, workload: Workload) -> anyhow::Result<Box<dyn Listener>> {
     Ok(progress::listener(workload))
 }

@@ -77,7 +77,9 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
             let help = format!("add `name = \"{example}\"` under `[model]`");
             checks.missing("model.name", &help);
         }
-        Some(place) if !checks.refuses("model.name") && !names().any(|known| known == name) => {
+        Some(place)
+            if !checks.refuses("model.name") && kvt_models::ModelConfig::by_name(name).is_err() =>
+        {
             let help = match closest(name, names()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "`kvt models list` names them all".to_owned(),
@@ -113,9 +115,12 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
 
     let init = &mut plan.init;
     if let Some(path) = &init.weights
-        && !matches!(ending(path), Some("safetensors" | "pth"))
+        && !matches!(ending(path), Some("safetensors" | "pth" | "pt" | "bin"))
     {
-        let (value, expected) = (path.display(), "a `.safetensors` or `.pth` file");
+        let (value, expected) = (
+            path.display(),
+            "a `.safetensors`, `.pth`, `.pt` or `.bin` file",
+        );
         checks.refuse("init.weights", &value.to_string(), expected);
     }
     init.reset_head &= init.weights.is_some();

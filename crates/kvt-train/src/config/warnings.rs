@@ -5,6 +5,7 @@ use kvt_models::ModelConfig;
 
 use super::Plan;
 use crate::data::{DataKind, Sampler};
+use crate::task::Freeze;
 
 /// What is allowed in a plan for a model and probably not meant, in words. `images` is the number of training images,
 /// where it is known.
@@ -12,6 +13,7 @@ use crate::data::{DataKind, Sampler};
 pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<String> {
     let mut found = missing_folders(plan);
     found.extend(dense_stages(plan, model));
+    found.extend(frozen(plan));
 
     let shapes = plan.data.shapes.as_ref();
     let images = images.or_else(|| shapes.map(|shapes| shapes.classes * shapes.train_per_class));
@@ -53,6 +55,15 @@ fn missing_folders(plan: &Plan) -> Vec<String> {
         .filter(|folder| data.kind == DataKind::Folder && !folder.is_dir())
         .map(|folder| format!("no folder `{}`, as `data.path` says", folder.display()));
     missing.collect()
+}
+
+/// What a frozen backbone makes useless.
+fn frozen(plan: &Plan) -> Option<String> {
+    let is_frozen = plan.init.freeze == Freeze::Backbone;
+    (is_frozen && plan.init.weights.is_none()).then(|| {
+        "`init.freeze` = \"backbone\" without `init.weights`: the head is trained on the features of random weights"
+            .to_owned()
+    })
 }
 
 /// Stages in which k-NN attention keeps every key, because `model.attention.neighbors` counts at least as many.

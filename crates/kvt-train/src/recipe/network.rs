@@ -1,6 +1,6 @@
 //! What the recipe and a checkpoint need of a module that is trained.
 
-use burn::module::Module;
+use burn::module::{Module, ParamId};
 use kvt_models::checkpoint::LoadOptions;
 use kvt_models::weights::{Outcome, StateDict, WeightsError};
 use kvt_models::{Model, Parameter};
@@ -21,6 +21,11 @@ pub trait Network: Module {
     /// How many layers there are: 1 where they are not told apart.
     fn layers(&self) -> usize {
         1
+    }
+
+    /// What training does not change, besides what has no gradient: nothing, unless a part is frozen.
+    fn frozen(&self) -> Vec<ParamId> {
+        Vec::new()
     }
 
     /// Everything that a file of weights holds: parameters, and state that is saved but not trained.
@@ -57,6 +62,10 @@ impl Network for Model {
 
     fn layers(&self) -> usize {
         Model::layers(self)
+    }
+
+    fn frozen(&self) -> Vec<ParamId> {
+        Model::frozen(self)
     }
 
     fn state_dict(&self) -> Result<StateDict, WeightsError> {

@@ -25,8 +25,8 @@ const PNG_SCALE: u32 = 2;
 /// Up to this many epochs each measurement gets a dot.
 const MAX_DOTTED: i32 = 40;
 
-const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
-const GRID: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
+pub(crate) const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
+pub(crate) const GRID: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
 
 /// What a plot shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,9 +124,14 @@ fn png(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
         let root = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
         chart(&root, curves, plot, title, PNG_SCALE).map_err(|error| error.to_string())?;
     }
+    encode_png(&pixels, width, height)
+}
+
+/// A picture of 8-bit RGB as a PNG file.
+pub(crate) fn encode_png(pixels: &[u8], width: u32, height: u32) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     image::codecs::png::PngEncoder::new(io::Cursor::new(&mut bytes))
-        .write_image(&pixels, width, height, image::ExtendedColorType::Rgb8)
+        .write_image(pixels, width, height, image::ExtendedColorType::Rgb8)
         .map_err(|error| error.to_string())?;
     Ok(bytes)
 }

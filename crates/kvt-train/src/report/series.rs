@@ -10,7 +10,7 @@ use super::{Curve, EpochPoint};
 use crate::run::Metric;
 
 /// Okabe and Ito's palette, which people with colour-blindness can tell apart; yellow is too pale for lines.
-pub(super) const PALETTE: [RGBColor; 7] = [
+pub(crate) const PALETTE: [RGBColor; 7] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x9e, 0x73),

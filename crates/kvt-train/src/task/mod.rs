@@ -28,7 +28,9 @@ use crate::run::{Metric, Metrics, Note};
 pub use classify::Classify;
 pub use eval_data::EvalData;
 pub use evaluate::{Evaluation, evaluate, predict};
-pub use model::{HeadReset, InitConfig, build_model, check_classes, model_config, start_from};
+pub use model::{
+    Freeze, HeadReset, InitConfig, build_model, check_classes, model_config, start_from,
+};
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
 };

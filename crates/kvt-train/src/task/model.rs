@@ -7,6 +7,8 @@ use kvt_models::checkpoint::LoadOptions;
 use kvt_models::weights::{self, LoadReport, WeightsError};
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::config::{ModelSection, Plan};
 use crate::data::ImageFolder;
@@ -16,12 +18,24 @@ use crate::schema::section;
 section! {
     /// What the weights are before training.
     pub struct InitConfig {
-        /// Weights to start from, a `.safetensors` or `.pth` file; relative to the working directory.
+        /// Weights to start from, a `.safetensors`, `.pth`, `.pt` or `.bin` file; relative to the working directory.
         pub weights: Option<PathBuf> = None, "x-default" = "none: random weights";
         /// Leave the classification head as initialised where its size differs from that of the weights, to train on
         /// other classes; else that is an error.
         pub reset_head: bool = false;
+        /// What of the model is not trained, and works as in evaluation.
+        pub freeze: Freeze = Freeze::None;
     }
+}
+
+/// What of a model stays as its first weights are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Freeze {
+    /// Everything is trained.
+    None,
+    /// Everything but the classification head stays: a linear probe.
+    Backbone,
 }
 
 /// The model of a plan, with the number of classes of the data where the plan names none.
@@ -61,7 +75,7 @@ pub fn check_classes(config: &ModelConfig, source: &ImageFolder) -> Result<(), T
     Ok(())
 }
 
-/// Builds a model with the plan's seed.
+/// Builds a model with the plan's seed, with a frozen backbone where the plan says so.
 ///
 /// # Errors
 /// If the configuration describes no model.
@@ -70,7 +84,11 @@ pub fn build_model(
     config: &ModelConfig,
     device: &Device,
 ) -> Result<Model, TrainError> {
-    Ok(config.init(device, Key::new(plan.seed).named("init"))?)
+    let model = config.init(device, Key::new(plan.seed).named("init"))?;
+    Ok(match plan.init.freeze {
+        Freeze::None => model,
+        Freeze::Backbone => model.freeze_backbone(),
+    })
 }
 
 /// Whether [`start_from`] may leave the classification head as initialised.

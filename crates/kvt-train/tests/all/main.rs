@@ -15,10 +15,12 @@ mod ema;
 mod epochs;
 mod evaluation;
 mod families;
+mod finetune;
 mod foreign;
 mod mixing;
 mod optimizers;
 mod predict_logits;
+mod preview;
 mod recipe;
 mod restore;
 #[cfg(unix)]

@@ -4,15 +4,17 @@
 //! `scripts/reference/recipe.py` writes what was drawn and what came of it; the start is that of `trajectory.rs`.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_models::Model;
 use kvt_models::checkpoint::LoadOptions;
+use kvt_models::{Model, ModelConfig};
 use kvt_ops::Phase;
 use kvt_train::augment::mix::{Blend, Mixing, Rect, write_patches};
 use kvt_train::augment::{Normalization, Patch};
-use kvt_train::data::{DeviceBatch, Sample};
-use kvt_train::engine::{TrainError, TrainState, UpdateSettings, build_model, model_config};
-use kvt_train::recipe::{AdamW, AdamWConfig, Ema, LossConfig, Position};
-use kvt_train::task::{BestBy, EvalData, Measured, Task};
+use kvt_train::config::{Plan, load_plan};
+use kvt_train::data::{DeviceBatch, Sample, Splits};
+use kvt_train::engine::{TrainError, TrainState, UpdateSettings};
+use kvt_train::recipe::{Clip, Ema, LossConfig, Optimizer, Position, Rates};
+use kvt_train::run::{Metric, Note};
+use kvt_train::task::{EvalData, Measured, Task, Weights, build_model, model_config};
 
 use crate::support::{Golden, Workspace, assert_each_close, read_weights};
 use crate::trajectory;
@@ -34,10 +36,23 @@ impl Task for Given {
     type Network = Model;
     type Target = u32;
 
-    const BEST: BestBy = BestBy {
-        metric: "none",
-        higher: true,
-    };
+    const METRICS: &'static [Metric] = &[Metric::LOSS];
+    const BEST: Metric = Metric::LOSS;
+
+    fn model(_: &Plan, _: &Splits) -> Result<ModelConfig, TrainError> {
+        unreachable!("the test makes the state")
+    }
+
+    fn start(
+        _: &Plan,
+        _: &ModelConfig,
+        _: &Splits,
+        _: Weights,
+        _: &Device,
+        _: &mut Vec<Note>,
+    ) -> Result<(Self, Model), TrainError> {
+        unreachable!("the test makes the state")
+    }
 
     fn target(sample: &Sample) -> u32 {
         sample.label
@@ -141,17 +156,11 @@ fn the_whole_recipe_is_pytorchs() {
     let model = build_model(&plan, &config, &device).unwrap();
     let weights = read_weights(&workspace.path("init.safetensors"));
     let (model, _) = model.load(&weights, LoadOptions::default()).unwrap();
-    let adamw = AdamWConfig {
-        betas: plan.optim.betas.into(),
-        eps: plan.optim.eps,
-        weight_decay: plan.optim.weight_decay,
-    };
-
     let order = start.i64s("order");
     let order: Vec<&[i64]> = order.chunks(plan.train.batch_size).collect();
     let normalization = Normalization::from(&plan.augment);
     let mut state = TrainState {
-        optimizer: AdamW::new(adamw, &model),
+        optimizer: Optimizer::new(&plan.optim, &model),
         ema: Some(Ema::new(&model)),
         network: model,
         task: Given {
@@ -185,8 +194,11 @@ fn the_whole_recipe_is_pytorchs() {
     for (step, (indices, lr)) in (0..).zip(order.iter().zip(golden.f32s("lrs"))) {
         let settings = UpdateSettings {
             seed: 0,
-            lr,
-            clip_norm: plan.optim.clip_norm,
+            rates: Rates {
+                lr,
+                weight_decay: plan.optim.weight_decay,
+            },
+            clip: plan.optim.clip(),
             ema_decay: golden.config["ema_decay"].as_f64().unwrap(),
         };
         let at = Position {

@@ -36,13 +36,17 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// In strict mode, a missing key or another shape; the error lists the first of them. In either mode,
+    /// In strict mode, a missing key or another shape, the error lists the first of them; and weights of another model
+    /// that goes under the same names. In either mode,
     /// weights that are not floating point.
     pub fn load(
         mut self,
         weights: &StateDict,
         options: LoadOptions,
     ) -> Result<(Self, LoadReport), WeightsError> {
+        if options.strict {
+            self.config.family().check_variant(weights)?;
+        }
         let weights = &self.rename(weights, Layout::Timm);
         let mut report = LoadReport::default();
         let mut tensors = Vec::new();
@@ -66,7 +70,7 @@ impl Model {
             name: name.to_owned(),
             expected: None,
             found: Some(data.shape().to_vec()),
-            outcome: if self.is_computed(name) {
+            outcome: if self.config.family().is_computed(name) {
                 Outcome::Computed
             } else {
                 Outcome::Unused
@@ -88,10 +92,8 @@ impl Model {
         }
     }
 
-    /// Whether a parameter belongs to a layer that turns features into class scores.
     fn is_of_head(&self, name: &str) -> bool {
-        let layer = name.rsplit_once('.').map_or(name, |(layer, _)| layer);
-        self.config.family().outputs.contains(&layer)
+        self.config.family().is_of_head(name)
     }
 
     /// A weight of another image size at the size of the parameter `name`.

@@ -3,6 +3,7 @@
 mod pytorch;
 mod safetensors;
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Seek as _};
 use std::path::Path;
 
@@ -70,6 +71,21 @@ pub fn read_as_stored(path: &Path) -> Result<StateDict, WeightsError> {
         });
     }
     Ok(weights)
+}
+
+/// What a `.safetensors` file says of itself, text by name. Nothing where it says nothing, and of files of another format.
+///
+/// # Errors
+///
+/// The file cannot be read, is no regular one, or is no valid safetensors file.
+pub fn metadata(path: &Path) -> Result<BTreeMap<String, String>, WeightsError> {
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("safetensors") => {
+            let (file, size) = open(path)?;
+            safetensors::metadata(path, file, size)
+        }
+        _ => Ok(BTreeMap::new()),
+    }
 }
 
 /// Opens a regular file and tells its size: a pipe may wait for ever, and a device has no end.

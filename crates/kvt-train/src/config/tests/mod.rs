@@ -47,6 +47,7 @@ temperature = 2.0
 [init]
 weights = "start.pth"
 reset_head = true
+freeze = "backbone"
 [data]
 kind = "shapes"
 path = "a \"quoted\" folder"

@@ -22,6 +22,7 @@ fn defaults_are_those_of_the_deit_recipe() {
 
     [init]
     reset_head = false
+    freeze = "none"
 
     [data]
     kind = "shapes"

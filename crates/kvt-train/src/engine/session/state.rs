@@ -6,7 +6,7 @@ use kvt_models::ModelConfig;
 use crate::config::Plan;
 use crate::data::Splits;
 use crate::engine::{TrainError, TrainState};
-use crate::recipe::{Ema, Optimizer};
+use crate::recipe::{Ema, Network, Optimizer};
 use crate::run::Note;
 use crate::task::{Task, Weights};
 
@@ -22,7 +22,7 @@ pub(super) fn initial_state<T: Task>(
     let (task, network) = T::start(plan, config, splits, weights, device, notes)?;
     Ok(TrainState {
         optimizer: Optimizer::new(&plan.optim, &network),
-        ema: (plan.ema.decay > 0.0).then(|| Ema::new(&network)),
+        ema: (plan.ema.decay > 0.0).then(|| Ema::new(&network).leaving(network.frozen())),
         task,
         network,
     })

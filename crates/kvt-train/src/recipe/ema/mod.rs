@@ -1,7 +1,7 @@
 //! An exponential moving average of the weights, as timm's `ModelEmaV2` keeps it: over the whole state
 //! dict, from a copy of the initial weights on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
@@ -54,6 +54,8 @@ impl EmaConfig {
 #[derive(Debug)]
 pub struct Ema<N> {
     network: N,
+    /// What stays as it is.
+    frozen: HashSet<ParamId>,
 }
 
 impl<N: Module> Ema<N> {
@@ -62,6 +64,16 @@ impl<N: Module> Ema<N> {
         Self {
             // Without autodiff, and with running statistics that a clone would share.
             network: network.valid(),
+            frozen: HashSet::new(),
+        }
+    }
+
+    /// This average without these: what training does not change must not change by rounding either.
+    #[must_use]
+    pub fn leaving(self, frozen: impl IntoIterator<Item = ParamId>) -> Self {
+        Self {
+            frozen: frozen.into_iter().collect(),
+            ..self
         }
     }
 
@@ -73,12 +85,14 @@ impl<N: Module> Ema<N> {
     pub fn update(self, network: &N, decay: f64) -> Self {
         let mut current = State(HashMap::new());
         network.visit(&mut current);
+        current.0.retain(|id, _| !self.frozen.contains(id));
         let mut average = Average {
             current: current.0,
             decay,
         };
         Self {
             network: self.network.map(&mut average),
+            frozen: self.frozen,
         }
     }
 
@@ -94,6 +108,7 @@ impl<N: Module> Ema<N> {
     pub fn restore<E>(self, load: impl FnOnce(N) -> Result<N, E>) -> Result<Self, E> {
         Ok(Self {
             network: load(self.network)?,
+            frozen: self.frozen,
         })
     }
 }

@@ -44,6 +44,23 @@ pub(super) fn read(path: &Path, mut file: File, size: u64) -> Result<StateDict, 
         .collect()
 }
 
+/// What the file says of itself.
+pub(super) fn metadata(
+    path: &Path,
+    mut file: File,
+    size: u64,
+) -> Result<BTreeMap<String, String>, WeightsError> {
+    let header = read_header(&mut file, size)?;
+    let (header, _) = header.map_err(|source| WeightsError::Safetensors {
+        path: path.to_owned(),
+        source,
+    })?;
+    let texts = header.metadata().iter().flatten();
+    Ok(texts
+        .map(|(name, text)| (name.clone(), text.clone()))
+        .collect())
+}
+
 /// The header, and where the bytes of the tensors begin. Its tensors follow each other without gaps
 /// and fill the file, so that none is larger than it.
 fn read_header(

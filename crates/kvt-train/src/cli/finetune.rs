@@ -1,0 +1,125 @@
+//! `kvt finetune`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::ValueEnum;
+
+use super::common::{Overrides, generating};
+use super::train::{Display, carry_out};
+use super::{interrupt, output};
+use crate::config::resolved_toml;
+use crate::engine::{End, Session, Start};
+use crate::finetune::{Choices, Request, propose, resume};
+use crate::task::Classify;
+
+/// `kvt finetune FOLDER --weights FILE [--model NAME] [--freeze backbone]`
+///
+/// Everything but FOLDER and `--weights` has a default for small data; `--print-config` shows all of it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`.
+    #[arg(value_name = "FOLDER", required_unless_present = "resume")]
+    folder: Option<PathBuf>,
+    /// Weights to start from, `.safetensors` or `.pth` under timm's names or the authors'; or the folder of a run.
+    #[arg(long, value_name = "FILE", required_unless_present = "resume")]
+    weights: Option<PathBuf>,
+    /// The weights' model, a name of `kvt models list` or one of timm's `vit_*`; needed only if the weights do not tell.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Epochs; by default 5 to 50, fewer the more images there are.
+    #[arg(long, value_name = "N")]
+    epochs: Option<u32>,
+    /// Learning rate of the head, whatever the batch.
+    #[arg(long, value_name = "X")]
+    lr: Option<f64>,
+    /// Images of an update.
+    #[arg(long, value_name = "N")]
+    batch_size: Option<usize>,
+    /// Side of the images in pixels; position embeddings are resampled to it.
+    #[arg(long, value_name = "N")]
+    img_size: Option<usize>,
+    /// What is not trained.
+    #[arg(long, value_enum, default_value_t = What::None)]
+    freeze: What,
+    /// Train the head alone; the same as `--freeze backbone`.
+    #[arg(long, conflicts_with = "freeze")]
+    linear_probe: bool,
+    /// The run's folder; by default `runs/finetune/` and the name of FOLDER.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Go on with the run where it was stopped, with the configuration that is in its folder.
+    #[arg(long)]
+    resume: bool,
+    /// Print the complete configuration instead of training: a file for `kvt train`.
+    #[arg(long)]
+    print_config: bool,
+    #[command(flatten)]
+    overrides: Overrides,
+    #[command(flatten)]
+    display: Display,
+}
+
+/// What stays as the weights have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Nothing.
+    None,
+    /// Everything but the head.
+    Backbone,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (plan, start) = if args.resume {
+        let plan = resume(args.folder.as_deref(), &args.choices())?;
+        (plan, Start::RESUME)
+    } else {
+        let proposal = propose(&args.request()?)?;
+        for note in &proposal.notes {
+            output::status(note);
+        }
+        (proposal.plan, Start::New)
+    };
+    if args.print_config {
+        output::print(&resolved_toml(&plan)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let dir = plan.run.dir.display().to_string();
+    let session = Session::<Classify>::prepare(plan, start, &mut generating())?;
+    Ok(match carry_out(session, &args.display)? {
+        End::Finished => {
+            output::status(&format!(
+                "classify images with `kvt predict --run {dir} IMAGE...`"
+            ));
+            ExitCode::SUCCESS
+        }
+        End::Stopped => interrupt::exit_code(),
+    })
+}
+
+impl Args {
+    fn request(&self) -> anyhow::Result<Request> {
+        let (Some(folder), Some(weights)) = (&self.folder, &self.weights) else {
+            bail!("a folder of images and `--weights` are needed");
+        };
+        Ok(Request {
+            folder: folder.clone(),
+            weights: weights.clone(),
+            model: self.model.clone(),
+            probe: self.linear_probe || self.freeze == What::Backbone,
+            choices: self.choices(),
+        })
+    }
+
+    fn choices(&self) -> Choices {
+        Choices {
+            epochs: self.epochs,
+            lr: self.lr,
+            batch_size: self.batch_size,
+            img_size: self.img_size,
+            out: self.out.clone(),
+            set: self.overrides.all(),
+        }
+    }
+}

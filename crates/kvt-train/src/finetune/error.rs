@@ -1,0 +1,91 @@
+//! Why there is no plan for one's own images.
+
+use std::path::PathBuf;
+
+use kvt_models::weights::WeightsError;
+
+use crate::config::ConfigError;
+use crate::data::DataError;
+use crate::error::TrainError;
+
+/// An error of making a plan from a folder and weights.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FinetuneError {
+    /// The images.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The weights, or the run that they come from, or the model.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The weights cannot be read, or are of a model that kvt does not have.
+    #[error("could not use the weights in `{}`", .path.display())]
+    Weights {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: WeightsError,
+    },
+    /// There is no such file.
+    #[error(
+        "no weights `{}`: give a `.safetensors`, `.pth`, `.pt` or `.bin` file, such as timm's for \
+         `deit_small_patch16_224`, or the folder of a run of kvt",
+        .0.display()
+    )]
+    NoWeights(PathBuf),
+    /// The names of the weights are those of no model.
+    #[error(
+        "`{}` has weights of no model that kvt knows (the first is `{first}`): DeiT, ViT, Swin, PiT and CvT under timm's \
+         names or the authors' are known; `kvt weights inspect` lists what a file holds",
+        .path.display()
+    )]
+    UnknownModel {
+        /// The file.
+        path: PathBuf,
+        /// One of its names.
+        first: String,
+    },
+    /// The weights are of a known family, and of no size that has a name.
+    #[error(
+        "`{}` has weights of a {family} of a custom size: name the nearest model and what differs, as in \
+         `--model NAME --set model.depth=6`; of a run of kvt give the folder, which knows its model",
+        .path.display()
+    )]
+    CustomSize {
+        /// The file.
+        path: PathBuf,
+        /// The family.
+        family: &'static str,
+    },
+    /// The weights fit several models.
+    #[error("`{}` fits several models, {}: choose with `--model`", .path.display(), quoted(.names))]
+    SeveralModels {
+        /// The file.
+        path: PathBuf,
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// The `[model]` of a plan says nothing that a model can be made of.
+    #[error("the model of the weights cannot be made: {0}")]
+    Model(String),
+    /// A path that a configuration cannot hold.
+    #[error("`{}` is not valid UTF-8, which a configuration must be: rename it", .0.display())]
+    NotUtf8(PathBuf),
+    /// Nothing says which run to resume.
+    #[error("nothing to resume: give the run's folder with `--out`, or the folder of its images")]
+    NoRun,
+}
+
+fn quoted(names: &[String]) -> String {
+    let names = names.iter().map(|name| format!("`{name}`"));
+    names.collect::<Vec<_>>().join(" and ")
+}
+
+impl From<Box<ConfigError>> for FinetuneError {
+    fn from(error: Box<ConfigError>) -> Self {
+        Self::Config(*error)
+    }
+}

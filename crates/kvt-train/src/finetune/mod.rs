@@ -1,0 +1,207 @@
+//! A plan for one's own classes: from a folder of images and trained weights to a configuration.
+//!
+//! What the images and the weights say is said by them: classes, number of images, model, normalisation. The rest is a
+//! recipe for small data ([`Recipe`]). The result is an ordinary [`Document`], so that the run has a complete
+//! `config.toml`, and every other command works on it.
+
+mod error;
+mod images;
+mod recipe;
+mod source;
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+pub use self::error::FinetuneError;
+pub use self::recipe::Recipe;
+use crate::config::{Document, Plan, is_key, load_plan};
+use crate::run::RunDir;
+use crate::task::{Freeze, model_config};
+
+use self::images::Images;
+use self::source::Source;
+
+/// What a user asks for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// The images: `<folder>/<class>/*`, or the same in `train` and `val` below it.
+    pub folder: PathBuf,
+    /// A file of weights, or the folder of a run.
+    pub weights: PathBuf,
+    /// The model's name, timm's or ours; where it is not given, the weights must tell.
+    pub model: Option<String>,
+    /// Whether only the head is trained.
+    pub probe: bool,
+    /// What stands in for the recipe.
+    pub choices: Choices,
+}
+
+/// What a user sets without naming a key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choices {
+    /// Epochs.
+    pub epochs: Option<u32>,
+    /// The learning rate of the head as it is, whatever the batch.
+    pub lr: Option<f64>,
+    /// Images of an update.
+    pub batch_size: Option<usize>,
+    /// Side of the images in pixels.
+    pub img_size: Option<usize>,
+    /// The run's folder.
+    pub out: Option<PathBuf>,
+    /// Overrides of the form `section.key=value`; they have the last word.
+    pub set: Vec<String>,
+}
+
+/// A plan, and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// The complete plan.
+    pub plan: Plan,
+    /// Where its model, its images and its numbers come from, a line each.
+    pub notes: Vec<String>,
+}
+
+/// Keys that a plan has where this version knows them.
+const PENDING: [&str; 3] = ["augment.auto", "optim.layer_decay", "data.val_fraction"];
+
+/// The plan of a new run.
+///
+/// # Errors
+/// If the images or the weights cannot be read, the weights are of no model that is known, or a value is out of range.
+pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
+    let images = Images::of(&request.folder)?;
+    let choices = &request.choices;
+    let source = Source::of(&request.weights, request.model.as_deref(), choices.img_size)?;
+    let params = source.params()?;
+    let freeze = if request.probe {
+        Freeze::Backbone
+    } else {
+        Freeze::None
+    };
+    let recipe = Recipe::new(images.train, params, freeze).with(choices);
+
+    let mut table = Table::new();
+    for (section, keys) in [
+        ("model", source.model),
+        ("augment", source.augment),
+        ("data", images.keys()?),
+        ("init", init(&source.file, freeze)?),
+    ]
+    .into_iter()
+    .chain(recipe.sections())
+    {
+        let entry = table.entry(section).or_insert_with(|| Table::new().into());
+        if let Value::Table(present) = entry {
+            present.extend(keys);
+        }
+    }
+    let dir = Path::new("runs").join("finetune").join(images.name());
+    table.insert("run".to_owned(), one("dir", text(&dir)?));
+    for key in PENDING.iter().filter(|key| !is_key(key)) {
+        let section = key.split_once('.');
+        if let Some((Value::Table(keys), key)) =
+            section.and_then(|(section, key)| Some((table.get_mut(section)?, key)))
+        {
+            keys.remove(key);
+        }
+    }
+    let text = toml::to_string(&table).map_err(|error| FinetuneError::Config(error.into()))?;
+    let document = Document::from_text(Path::new("kvt finetune"), text, &choices.overrides());
+    let plan = document.and_then(|document| document.plan())?;
+    let mut notes = source.notes;
+    notes.push(images.describe());
+    notes.push(Recipe::describe(&plan));
+    Ok(Proposal { plan, notes })
+}
+
+/// The plan of a run that is there, to be resumed, with what is set now. Its images may have moved to `folder`.
+///
+/// # Errors
+/// If there is no run in `choices.out`, or its configuration or a choice is wrong.
+pub fn resume(folder: Option<&Path>, choices: &Choices) -> Result<Plan, FinetuneError> {
+    let images = folder.map(Images::of).transpose()?;
+    let dir = match (&choices.out, &images) {
+        (Some(out), _) => out.clone(),
+        (None, Some(images)) => Path::new("runs").join("finetune").join(images.name()),
+        (None, None) => return Err(FinetuneError::NoRun),
+    };
+    let run = RunDir::open(&dir).map_err(crate::error::TrainError::from)?;
+    let mut overrides = choices.overrides();
+    if let Some(images) = images {
+        overrides.insert(0, set("data.path", &text(&images.path)?));
+    }
+    let mut plan = load_plan(&run.config(), &overrides)?;
+    // Wherever it was when it was started.
+    plan.run.dir = dir;
+    Ok(plan)
+}
+
+fn init(weights: &Path, freeze: Freeze) -> Result<Table, FinetuneError> {
+    let freeze = Value::try_from(freeze).map_err(|error| FinetuneError::Config(error.into()))?;
+    Ok(Table::from_iter([
+        ("weights".to_owned(), text(weights)?),
+        ("reset_head".to_owned(), true.into()),
+        ("freeze".to_owned(), freeze),
+    ]))
+}
+
+impl Choices {
+    /// All of them in the form of `--set`, the user's own last.
+    fn overrides(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if let Some(epochs) = self.epochs {
+            all.push(set("train.epochs", &i64::from(epochs).into()));
+        }
+        if let Some(lr) = self.lr {
+            all.push(set("optim.lr", &lr.into()));
+            all.push(set("optim.lr_batch", &Value::from(0)));
+        }
+        let sizes = [
+            ("train.batch_size", self.batch_size),
+            ("model.img_size", self.img_size),
+        ];
+        all.extend(
+            sizes
+                .into_iter()
+                .filter_map(|(key, size)| Some(format!("{key}={}", size?))),
+        );
+        if let Some(out) = &self.out {
+            let out = out.to_string_lossy().into_owned();
+            all.push(set("run.dir", &out.into()));
+        }
+        all.extend(self.set.iter().cloned());
+        all
+    }
+}
+
+/// An override.
+fn set(key: &str, value: &Value) -> String {
+    format!("{key}={value}")
+}
+
+/// A path as a configuration can hold it.
+fn text(path: &Path) -> Result<Value, FinetuneError> {
+    match path.to_str() {
+        Some(path) => Ok(path.into()),
+        None => Err(FinetuneError::NotUtf8(path.to_owned())),
+    }
+}
+
+/// A table of one key.
+fn one(key: &str, value: Value) -> Value {
+    Table::from_iter([(key.to_owned(), value)]).into()
+}
+
+/// Parameters of the model of a `[model]` section.
+fn params(section: &Table) -> Result<usize, FinetuneError> {
+    let section = section
+        .clone()
+        .try_into()
+        .map_err(|error: toml::de::Error| FinetuneError::Model(error.to_string()))?;
+    Ok(model_config(&section, None)?.summary().params)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Settings for small data.
+//!
+//! Sources: the fine-tuning recipes of MAE (He et al. 2022, table 9) and BEiT (Bao et al. 2022): AdamW, weight decay 0.05,
+//! layer decay 0.65 for ViT-B and 0.75 for others, drop path 0.1, label smoothing 0.1, RandAugment `rand-m9-mstd0.5-inc1`,
+//! a short linear warm-up and a cosine. They have 100 epochs of ImageNet; the length here is for folders of hundreds to
+//! thousands of images on one machine. Of a linear probe only crop and flip are left, as in MAE's and DINO's.
+
+use toml::{Table, Value};
+
+use super::Choices;
+use crate::config::Plan;
+use crate::recipe::scaled_lr;
+use crate::task::Freeze;
+
+/// Images that a run of the default length goes through: some ten minutes of a DeiT-Tiny on two cores.
+const IMAGES_SEEN: usize = 20_000;
+/// The fewest and the most epochs.
+const EPOCHS: [usize; 2] = [5, 50];
+/// The largest batch, and the least number of updates of an epoch that a smaller one is taken for.
+const BATCH: usize = 32;
+const LEAST_STEPS: usize = 4;
+
+/// The numbers of a fine-tuning run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe {
+    /// Epochs.
+    pub epochs: u32,
+    /// Images of an update.
+    pub batch_size: usize,
+    /// Learning rate of the head for `lr_batch` images.
+    pub lr: f64,
+    /// See `optim.lr_batch`.
+    pub lr_batch: usize,
+    /// The rate of each layer as a share of the next one's.
+    pub layer_decay: f64,
+    /// Weight decay.
+    pub weight_decay: f64,
+    /// Stochastic depth of the last block.
+    pub drop_path: f64,
+    /// Share of the target that is spread over all classes.
+    pub label_smoothing: f64,
+    /// Epochs of warm-up.
+    pub warmup_epochs: f64,
+    /// RandAugment, in timm's words.
+    pub auto: &'static str,
+}
+
+impl Recipe {
+    /// For so many training images, and a model of so many parameters.
+    #[must_use]
+    pub fn new(images: usize, params: usize, freeze: Freeze) -> Self {
+        let images = images.max(1);
+        let [fewest, most] = EPOCHS;
+        let epochs = IMAGES_SEEN.div_ceil(images).clamp(fewest, most);
+        let batch_size = match images / LEAST_STEPS {
+            0 | 1 => 2,
+            // The largest power of two in it.
+            share => (1 << share.ilog2()).min(BATCH),
+        };
+        let epochs = u32::try_from(epochs).unwrap_or(u32::MAX);
+        let warmup_epochs = f64::from(epochs) / 10.0;
+        match freeze {
+            Freeze::None => Self {
+                epochs,
+                batch_size,
+                lr: 5e-4,
+                lr_batch: 128,
+                layer_decay: match params {
+                    // ViT-B and its like.
+                    50_000_000..200_000_000 => 0.65,
+                    _ => 0.75,
+                },
+                weight_decay: 0.05,
+                drop_path: 0.1,
+                label_smoothing: 0.1,
+                warmup_epochs,
+                auto: "rand-m9-mstd0.5-inc1",
+            },
+            Freeze::Backbone => Self {
+                epochs,
+                batch_size,
+                lr: 4e-3,
+                lr_batch: 128,
+                layer_decay: 1.0,
+                weight_decay: 0.0,
+                drop_path: 0.0,
+                label_smoothing: 0.0,
+                warmup_epochs,
+                auto: "",
+            },
+        }
+    }
+
+    /// With a number of epochs that was chosen, of which a tenth is warm-up.
+    pub(super) fn with(self, choices: &Choices) -> Self {
+        let epochs = choices.epochs.unwrap_or(self.epochs);
+        Self {
+            epochs,
+            warmup_epochs: f64::from(epochs) / 10.0,
+            ..self
+        }
+    }
+
+    /// The keys, by section.
+    pub(super) fn sections(&self) -> [(&'static str, Table); 7] {
+        let Self {
+            epochs,
+            batch_size,
+            lr,
+            lr_batch,
+            layer_decay,
+            weight_decay,
+            drop_path,
+            label_smoothing,
+            warmup_epochs,
+            auto,
+        } = *self;
+        let count = |number: usize| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
+        [
+            ("model", vec![("drop_path", drop_path.into())]),
+            ("augment", vec![("auto", auto.into())]),
+            (
+                "optim",
+                vec![
+                    ("lr", lr.into()),
+                    ("lr_batch", count(lr_batch)),
+                    ("layer_decay", layer_decay.into()),
+                    ("weight_decay", weight_decay.into()),
+                    ("clip_norm", Value::from(1.0)),
+                ],
+            ),
+            (
+                "schedule",
+                vec![
+                    ("per", "step".into()),
+                    ("warmup_epochs", warmup_epochs.into()),
+                    ("warmup_lr", Value::from(1e-6)),
+                    ("min_lr", Value::from(1e-6)),
+                ],
+            ),
+            ("loss", vec![("label_smoothing", label_smoothing.into())]),
+            (
+                "train",
+                vec![
+                    ("epochs", i64::from(epochs).into()),
+                    ("batch_size", count(batch_size)),
+                ],
+            ),
+            ("log", vec![("every_steps", Value::from(10))]),
+        ]
+        .map(|(section, keys)| {
+            let keys = keys.into_iter().map(|(key, value)| (key.to_owned(), value));
+            (section, keys.collect())
+        })
+    }
+
+    /// What a plan with this recipe will do, in words.
+    pub(super) fn describe(plan: &Plan) -> String {
+        let images = plan.train.batch_size * plan.train.accumulate;
+        let lr = scaled_lr(plan.optim.lr, plan.optim.lr_batch, images);
+        let what = match plan.init.freeze {
+            Freeze::None => "all of the model",
+            Freeze::Backbone => "the head alone (a linear probe)",
+        };
+        format!(
+            "recipe   {what}: {} epochs in batches of {images}, learning rate {lr:.2e}, warm-up {} epochs; every key: \
+             `--print-config`",
+            plan.train.epochs, plan.schedule.warmup_epochs
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_folders_get_more_epochs_and_smaller_batches() {
+        let numbers = |images| {
+            let recipe = Recipe::new(images, 5_000_000, Freeze::None);
+            (recipe.epochs, recipe.batch_size)
+        };
+        for (images, expected) in [
+            (0, (50, 2)),
+            (7, (50, 2)),
+            (20, (50, 4)),
+            (100, (50, 16)),
+            (500, (40, 32)),
+            (4000, (5, 32)),
+            (1_000_000, (5, 32)),
+        ] {
+            assert_eq!(numbers(images), expected, "{images}");
+        }
+    }
+
+    #[test]
+    fn a_larger_model_learns_more_of_its_layers_slowly() {
+        let decay = |params| Recipe::new(500, params, Freeze::None).layer_decay;
+        assert_eq!(
+            [5_700_000, 22_000_000, 86_000_000, 304_000_000].map(decay),
+            [0.75, 0.75, 0.65, 0.75]
+        );
+    }
+}

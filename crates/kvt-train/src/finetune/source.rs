@@ -1,0 +1,290 @@
+//! What weights say of themselves: their model, and how its images were normalised.
+
+use std::path::{Path, PathBuf};
+
+use kvt_models::ModelConfig;
+use kvt_models::checkpoint::{identify, recognise};
+use kvt_models::weights::{self, StateDict};
+use serde_json::Value as Json;
+use toml::{Table, Value};
+
+use super::{FinetuneError, params};
+use crate::config::Plan;
+use crate::config::load_plan;
+use crate::error::TrainError;
+use crate::run::{Checkpoints, RunDir, RunError, Which};
+use crate::text::read_text;
+
+/// The weights of a checkpoint.
+const MODEL: &str = "model.safetensors";
+/// What timm puts beside published weights.
+const TIMM_CONFIG: &str = "config.json";
+/// Bytes of it: far more than any has.
+const LARGEST_CONFIG: u64 = 1 << 20;
+
+/// timm's `IMAGENET_INCEPTION_MEAN` and `_STD`, those of its `vit_*` from Google's weights, and its `crop_pct` for them.
+const HALF: [f64; 3] = [0.5; 3];
+const VIT_CROP_PCT: f64 = 0.9;
+/// Tags of timm's `vit_*` weights that were trained elsewhere, on images normalised as ImageNet usually is.
+const IMAGENET_TAGS: [&str; 3] = ["dino", "mae", "ijepa"];
+
+/// Weights to start from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Source {
+    /// The file.
+    pub(super) file: PathBuf,
+    /// The keys of `[model]`.
+    pub(super) model: Table,
+    /// The keys of `[augment]` that say how the model expects its images.
+    pub(super) augment: Table,
+    /// Where both are known from, a line each.
+    pub(super) notes: Vec<String>,
+}
+
+impl Source {
+    /// Looks at weights: a file, or the folder of a run. `model` names the model where the user does, and `img_size`
+    /// chooses where a model of two sizes has the same weights.
+    pub(super) fn of(
+        path: &Path,
+        model: Option<&str>,
+        img_size: Option<usize>,
+    ) -> Result<Self, FinetuneError> {
+        let (file, run) = if path.is_dir() {
+            let run = RunDir::open(path).map_err(TrainError::from)?;
+            (checkpoint(&run)?, Some(run))
+        } else {
+            (path.to_owned(), run_of(path))
+        };
+        if !file.exists() {
+            return Err(FinetuneError::NoWeights(file));
+        }
+        let unusable = |source| FinetuneError::Weights {
+            path: file.clone(),
+            source,
+        };
+        let weights = weights::read(&file).map_err(unusable)?;
+        let run = run.map(|run| load_plan(&run.config(), &[])).transpose()?;
+
+        let timm = TimmConfig::beside(&file)
+            .or_else(|| TimmConfig::of_metadata(weights::metadata(&file).ok()?))
+            .unwrap_or_default();
+        // A tag of timm's after a point names the weights, not the model.
+        let named = model.map(|name| name.split_once('.').map_or(name, |(name, _)| name));
+        let (table, how) = match (named, &run) {
+            (Some(name), _) => (named_model(name), "as you named it"),
+            (None, Some(plan)) => (model_of(plan)?, "as its run has it"),
+            (None, None) => match timm.architecture.as_deref().filter(|name| is_known(name)) {
+                Some(name) => (named_model(name), "as the file beside it says"),
+                None => {
+                    let names = identify(&weights).map_err(unusable)?;
+                    let name = choose(&file, &weights, names, img_size)?;
+                    (named_model(&name), "by the shapes of its weights")
+                }
+            },
+        };
+        let name = table
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let classes = recognise(&weights).and_then(|known| known.classes);
+        let classes = classes.map_or_else(String::new, |n| format!(", trained for {n} classes"));
+        let mut notes = vec![format!(
+            "weights  `{}`: {name} ({how}){classes}",
+            file.display()
+        )];
+
+        let (augment, how) = match (&run, timm.augment()) {
+            (Some(plan), _) => (augment_of(plan)?, "as in its run"),
+            (None, Some(augment)) => (augment, "as the weights say"),
+            (None, None) if is_vit(model, &timm, &file) => (half(), "timm's for its `vit_*`"),
+            (None, None) => (
+                Table::new(),
+                "ImageNet's, since the weights do not say; others: `--set augment.mean=[...]` and `augment.std`",
+            ),
+        };
+        notes.push(format!("images are normalised by mean and std {how}"));
+        Ok(Self {
+            file,
+            model: table,
+            augment,
+            notes,
+        })
+    }
+
+    /// Parameters of the model.
+    pub(super) fn params(&self) -> Result<usize, FinetuneError> {
+        params(&self.model)
+    }
+}
+
+/// The best weights of a run, or the last where none was evaluated.
+fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
+    let checkpoints = Checkpoints::new(run.checkpoints());
+    let found = match checkpoints.load(Which::Best) {
+        Err(RunError::NoCheckpoint { .. }) => checkpoints.load(Which::Last),
+        found => found,
+    };
+    let (checkpoint, _) = found.map_err(TrainError::from)?;
+    Ok(checkpoint.file(MODEL))
+}
+
+/// The run that a file of weights is a checkpoint's of: `RUN/checkpoints/NAME/FILE`.
+fn run_of(file: &Path) -> Option<RunDir> {
+    let checkpoints = file.parent()?.parent()?;
+    let is_named = checkpoints.file_name()? == "checkpoints";
+    let run = RunDir::open(checkpoints.parent()?).ok()?;
+    is_named.then_some(run)
+}
+
+/// The one model that weights fit.
+fn choose(
+    file: &Path,
+    weights: &StateDict,
+    names: Vec<String>,
+    img_size: Option<usize>,
+) -> Result<String, FinetuneError> {
+    let path = || file.to_owned();
+    let Some(known) = recognise(weights) else {
+        let first = weights.iter().next().map(|(name, _)| name.to_owned());
+        return Err(FinetuneError::UnknownModel {
+            path: path(),
+            first: first.unwrap_or_default(),
+        });
+    };
+    let of_size = |name: &&String| {
+        let config = ModelConfig::by_name(name).ok();
+        img_size.is_some() && config.map(|config| config.img_size()) == img_size
+    };
+    match names.as_slice() {
+        [name] => Ok(name.clone()),
+        [] => Err(FinetuneError::CustomSize {
+            path: path(),
+            family: known.family,
+        }),
+        several => match several.iter().find(of_size) {
+            Some(name) => Ok(name.clone()),
+            None => Err(FinetuneError::SeveralModels {
+                path: path(),
+                names,
+            }),
+        },
+    }
+}
+
+fn is_known(name: &str) -> bool {
+    ModelConfig::by_name(name).is_ok()
+}
+
+fn named_model(name: &str) -> Table {
+    Table::from_iter([("name".to_owned(), name.into())])
+}
+
+/// The model of a run, for other classes.
+fn model_of(plan: &Plan) -> Result<Table, FinetuneError> {
+    let mut table = table(&plan.model)?;
+    table.remove("num_classes");
+    Ok(table)
+}
+
+/// How a run prepares its images, without what varies them.
+fn augment_of(plan: &Plan) -> Result<Table, FinetuneError> {
+    let keys = [
+        "preset",
+        "padding",
+        "hflip",
+        "interpolation",
+        "mean",
+        "std",
+        "crop_pct",
+    ];
+    let mut table = table(&plan.augment)?;
+    table.retain(|key, _| keys.contains(&key));
+    Ok(table)
+}
+
+fn table(section: &impl serde::Serialize) -> Result<Table, FinetuneError> {
+    Table::try_from(section).map_err(|error| FinetuneError::Config(error.into()))
+}
+
+/// The normalisation of timm's `vit_*`.
+fn half() -> Table {
+    let list = || Value::from(HALF.to_vec());
+    Table::from_iter([
+        ("mean".to_owned(), list()),
+        ("std".to_owned(), list()),
+        ("crop_pct".to_owned(), VIT_CROP_PCT.into()),
+    ])
+}
+
+/// Whether the weights go under the name of one of timm's `vit_*` from Google's weights.
+fn is_vit(model: Option<&str>, timm: &TimmConfig, file: &Path) -> bool {
+    let stem = file
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned());
+    let name = model.map(str::to_owned);
+    let name = name.or_else(|| timm.architecture.clone()).or(stem);
+    name.is_some_and(|name| {
+        let elsewhere = IMAGENET_TAGS
+            .iter()
+            .any(|tag| name.contains(&format!(".{tag}")));
+        name.starts_with("vit_") && !elsewhere
+    })
+}
+
+/// What timm says of published weights.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct TimmConfig {
+    architecture: Option<String>,
+    /// The keys of `pretrained_cfg`.
+    pretrained: serde_json::Map<String, Json>,
+}
+
+impl TimmConfig {
+    /// From the `config.json` beside a file, where it is one of timm's.
+    fn beside(file: &Path) -> Option<Self> {
+        let text = read_text(&file.with_file_name(TIMM_CONFIG), LARGEST_CONFIG).ok()?;
+        let config: Json = serde_json::from_str(&text).ok()?;
+        let architecture = config.get("architecture")?.as_str()?.to_owned();
+        let pretrained = config.get("pretrained_cfg").and_then(Json::as_object);
+        Some(Self {
+            architecture: Some(architecture),
+            pretrained: pretrained.cloned().unwrap_or_default(),
+        })
+    }
+
+    /// From what a `.safetensors` file says of itself.
+    fn of_metadata(metadata: std::collections::BTreeMap<String, String>) -> Option<Self> {
+        let architecture = metadata.get("architecture").cloned();
+        let values = metadata.into_iter();
+        let pretrained: serde_json::Map<_, _> = values
+            .filter_map(|(key, text)| Some((key, serde_json::from_str(&text).ok()?)))
+            .collect();
+        let says = architecture.is_some() || pretrained.contains_key("mean");
+        says.then_some(Self {
+            architecture,
+            pretrained,
+        })
+    }
+
+    /// The keys of `[augment]` that are said.
+    fn augment(&self) -> Option<Table> {
+        let three = |key: &str| {
+            let numbers = self.pretrained.get(key)?.as_array()?.iter();
+            let numbers: Vec<f64> = numbers.map(Json::as_f64).collect::<Option<_>>()?;
+            (numbers.len() == 3).then(|| Value::from(numbers))
+        };
+        let mut keys = Table::from_iter([
+            ("mean".to_owned(), three("mean")?),
+            ("std".to_owned(), three("std")?),
+        ]);
+        let share = self.pretrained.get("crop_pct").and_then(Json::as_f64);
+        if let Some(share) = share.filter(|share| (0.1..=1.0).contains(share)) {
+            keys.insert("crop_pct".to_owned(), share.into());
+        }
+        let filter = self.pretrained.get("interpolation").and_then(Json::as_str);
+        if let Some(filter @ ("bicubic" | "bilinear")) = filter {
+            keys.insert("interpolation".to_owned(), filter.into());
+        }
+        Some(keys)
+    }
+}

@@ -1,0 +1,298 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use burn::tensor::{Device, TensorData};
+use fs_err as fs;
+use image::RgbImage;
+use kvt_models::weights::{StateDict, write};
+use kvt_models::{ModelConfig, ModelOverrides};
+use kvt_ops::Key;
+use tempfile::TempDir;
+
+use super::*;
+
+/// A folder `photos` with images of three classes, and weights that say nothing of themselves.
+fn workspace(weights: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for class in ["a", "b", "c"] {
+        images(&folder.path().join("photos").join(class), 5);
+    }
+    let overrides = ModelOverrides {
+        num_classes: Some(2),
+        ..ModelOverrides::default()
+    };
+    let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
+    let model = config
+        .with(&overrides)
+        .unwrap()
+        .init(&Device::flex(), Key::new(1));
+    let state = StateDict::from_model(&model.unwrap()).unwrap();
+    write(&folder.path().join(weights), &state, &Default::default()).unwrap();
+    folder
+}
+
+fn images(folder: &Path, count: usize) {
+    fs::create_dir_all(folder).unwrap();
+    for index in 0..count {
+        RgbImage::new(8, 8)
+            .save(folder.join(format!("{index}.png")))
+            .unwrap();
+    }
+}
+
+fn request(folder: &TempDir, weights: &str) -> Request {
+    Request {
+        folder: folder.path().join("photos"),
+        weights: folder.path().join(weights),
+        ..Request::default()
+    }
+}
+
+#[test]
+fn a_plan_is_complete_and_has_sane_values() {
+    let folder = workspace("w.safetensors");
+    let Proposal { plan, notes } = propose(&request(&folder, "w.safetensors")).unwrap();
+    assert_eq!(plan.model.name, "deit_tiny_patch16_224");
+    assert_eq!(plan.model.overrides.num_classes, None);
+    assert!(plan.init.reset_head);
+    assert_eq!(plan.init.freeze, Freeze::None);
+    assert_eq!(plan.augment.mean, [0.485, 0.456, 0.406]);
+    // Four fifths of 15 images.
+    assert_eq!((plan.train.epochs, plan.train.batch_size), (50, 2));
+    assert_eq!(plan.run.dir, Path::new("runs/finetune/photos"));
+    assert_eq!(plan.data.path, folder.path().join("photos"));
+    let notes = notes.join("\n");
+    for words in [
+        "by the shapes of its weights",
+        "trained for 2 classes",
+        "ImageNet's",
+        "3 classes, 12 images",
+    ] {
+        assert!(notes.contains(words), "{words}: {notes}");
+    }
+    // The same plan comes from the file that a run has.
+    let text = crate::config::resolved_toml(&plan).unwrap();
+    let again = Document::from_text(Path::new("x.toml"), text, &[]).unwrap();
+    assert_eq!(again.plan().unwrap(), plan);
+}
+
+#[test]
+fn what_is_chosen_stands_in_for_the_recipe() {
+    let folder = workspace("w.safetensors");
+    let plan = |probe, choices| {
+        let request = Request {
+            probe,
+            choices,
+            ..request(&folder, "w.safetensors")
+        };
+        propose(&request).unwrap().plan
+    };
+    let chosen = plan(
+        false,
+        Choices {
+            epochs: Some(7),
+            lr: Some(0.25),
+            batch_size: Some(3),
+            img_size: Some(64),
+            out: Some("a \"b\"".into()),
+            set: vec!["model.drop_path=0.5".to_owned()],
+        },
+    );
+    assert_eq!((chosen.train.epochs, chosen.train.batch_size), (7, 3));
+    assert_eq!((chosen.optim.lr, chosen.optim.lr_batch), (0.25, 0));
+    assert_eq!(chosen.schedule.warmup_epochs, 0.7);
+    assert_eq!(chosen.model.overrides.img_size, Some(64));
+    assert_eq!(chosen.model.overrides.drop_path, Some(0.5));
+    assert_eq!(chosen.run.dir, Path::new("a \"b\""));
+
+    let probe = plan(true, Choices::default());
+    assert_eq!(probe.init.freeze, Freeze::Backbone);
+    assert_eq!(probe.optim.weight_decay, 0.0);
+    assert_eq!(probe.model.overrides.drop_path, Some(0.0));
+}
+
+#[test]
+fn timms_names_tell_the_normalisation() {
+    for (file, model, half) in [
+        ("vit_tiny_patch16_224.augreg_in21k.safetensors", None, true),
+        ("vit_tiny_patch16_224.dino.safetensors", None, false),
+        ("w.safetensors", Some("vit_tiny_patch16_224"), true),
+        (
+            "w.safetensors",
+            Some("vit_tiny_patch16_224.augreg_in21k"),
+            true,
+        ),
+        ("w.safetensors", Some("deit_tiny_patch16_224"), false),
+    ] {
+        let folder = workspace(file);
+        let request = Request {
+            model: model.map(str::to_owned),
+            ..request(&folder, file)
+        };
+        let plan = propose(&request).unwrap().plan;
+        let expected = if half {
+            ([0.5; 3], 0.9)
+        } else {
+            ([0.485, 0.456, 0.406], 0.875)
+        };
+        assert_eq!(
+            (plan.augment.mean, plan.augment.crop_pct),
+            expected,
+            "{file} {model:?}"
+        );
+    }
+}
+
+#[test]
+fn what_lies_beside_the_weights_is_believed() {
+    let folder = workspace("model.safetensors");
+    let config = r#"{"architecture": "vit_tiny_patch16_224", "pretrained_cfg":
+        {"mean": [0.1, 0.2, 0.3], "std": [1.0, 2, 3], "crop_pct": 1.0, "interpolation": "bilinear"}}"#;
+    fs::write(folder.path().join("config.json"), config).unwrap();
+    let plan = propose(&request(&folder, "model.safetensors"))
+        .unwrap()
+        .plan;
+    assert_eq!(plan.model.name, "vit_tiny_patch16_224");
+    assert_eq!(plan.augment.mean, [0.1, 0.2, 0.3]);
+    assert_eq!(plan.augment.std, [1.0, 2.0, 3.0]);
+    assert_eq!(plan.augment.crop_pct, 1.0);
+
+    // Somebody else's file is not.
+    fs::write(folder.path().join("config.json"), "[1, 2").unwrap();
+    let plan = propose(&request(&folder, "model.safetensors"))
+        .unwrap()
+        .plan;
+    assert_eq!(plan.model.name, "deit_tiny_patch16_224");
+
+    // What the weights say themselves.
+    let file = folder.path().join("model.safetensors");
+    let state = kvt_models::weights::read(&file).unwrap();
+    let metadata = [("mean", "[0.5, 0.5, 0.5]"), ("std", "[0.25, 0.5, 0.5]")];
+    let metadata = metadata.map(|(key, text)| (key.to_owned(), text.to_owned()));
+    write(&file, &state, &metadata.into_iter().collect()).unwrap();
+    let plan = propose(&request(&folder, "model.safetensors"))
+        .unwrap()
+        .plan;
+    assert_eq!(plan.augment.std, [0.25, 0.5, 0.5]);
+}
+
+#[test]
+fn folders_are_splits_where_classes_are_in_them() {
+    let folder = workspace("w.safetensors");
+    let photos = folder.path().join("photos");
+    let of = |photos: &Path| Images::of(photos).unwrap();
+    assert_eq!(
+        of(&photos).keys().unwrap()["val_fraction"].as_float(),
+        Some(0.2)
+    );
+
+    // A class of trains.
+    images(&photos.join("train"), 5);
+    assert_eq!((of(&photos).train, of(&photos).path), (16, photos.clone()));
+
+    let split = folder.path().join("split");
+    for class in ["a", "b"] {
+        images(&split.join("train").join(class), 4);
+    }
+    let only_train = of(&split);
+    assert_eq!(
+        (only_train.train, only_train.path),
+        (6, split.join("train"))
+    );
+    for class in ["a", "b"] {
+        images(&split.join("test").join(class), 1);
+    }
+    let both = of(&split);
+    assert_eq!((both.train, &both.path), (8, &split));
+    let keys = both.keys().unwrap();
+    assert_eq!(
+        (keys["train"].as_str(), keys["val"].as_str()),
+        (Some("train"), Some("test"))
+    );
+}
+
+#[test]
+fn what_cannot_be_used_says_what_to_do() {
+    let folder = workspace("w.safetensors");
+    let error = |request: &Request| {
+        let error = propose(request).unwrap_err();
+        let error: &dyn std::error::Error = &error;
+        let cause = error
+            .source()
+            .map_or_else(String::new, |cause| format!(": {cause}"));
+        let text = format!("{error}{cause}");
+        text.replace(folder.path().to_str().unwrap(), "DIR")
+    };
+    let right = request(&folder, "w.safetensors");
+
+    let gone = Request {
+        weights: "gone.pth".into(),
+        ..right.clone()
+    };
+    assert!(error(&gone).starts_with("no weights `gone.pth`: give a `.safetensors`"));
+    let no_run = Request {
+        weights: right.folder.clone(),
+        ..right.clone()
+    };
+    insta::assert_snapshot!(error(&no_run), @"`DIR/photos` holds no run: it has no `config.toml`");
+    let no_folder = Request {
+        folder: "gone".into(),
+        ..right.clone()
+    };
+    insta::assert_snapshot!(error(&no_folder), @"no folder `gone`: expected an image folder `gone/<class>/*.jpg`");
+    let flat = Request {
+        folder: right.folder.join("a"),
+        ..right.clone()
+    };
+    assert!(error(&flat).contains("holds images but no class folders"));
+    let wrong = Request {
+        model: Some("deit_tinny".to_owned()),
+        ..right.clone()
+    };
+    assert!(
+        error(&wrong).contains("did you mean `deit_tiny"),
+        "{}",
+        error(&wrong)
+    );
+
+    let state = kvt_models::weights::read(&right.weights).unwrap();
+    let save = |name: &str, state: StateDict| {
+        let file = folder.path().join(name);
+        write(&file, &state, &Default::default()).unwrap();
+        Request {
+            weights: file,
+            ..right.clone()
+        }
+    };
+    let unknown =
+        StateDict::from_iter([("conv1.weight".to_owned(), TensorData::zeros::<f32, _>([2]))]);
+    let unknown = error(&save("unknown.safetensors", unknown));
+    assert!(
+        unknown.contains("no model that kvt knows (the first is `conv1.weight`)"),
+        "{unknown}"
+    );
+    let custom = state
+        .clone()
+        .into_iter()
+        .filter(|(name, _)| !name.starts_with("blocks.11."));
+    let custom = error(&save("custom.safetensors", custom.collect()));
+    assert!(custom.contains("a DeiT of a custom size"), "{custom}");
+    let mut variant = state;
+    variant.insert("blocks.0.ls1.gamma", TensorData::zeros::<f32, _>([192]));
+    insta::assert_snapshot!(error(&save("variant.safetensors", variant)), @"could not use the weights in `DIR/variant.safetensors`: `blocks.0.ls1.gamma` gives the weights away as those of a model with layer scale, as DeiT III, BEiT and DINOv2 have it: kvt does not have that model");
+}
+
+#[test]
+fn there_is_no_run_to_go_on_with() {
+    let error = |folder: Option<&Path>, out: Option<&str>| {
+        let choices = Choices {
+            out: out.map(PathBuf::from),
+            ..Choices::default()
+        };
+        resume(folder, &choices).unwrap_err().to_string()
+    };
+    assert!(error(None, None).contains("`--out`"));
+    assert_eq!(
+        error(None, Some("gone")),
+        "`gone` holds no run: it has no `config.toml`"
+    );
+}

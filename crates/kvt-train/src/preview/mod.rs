@@ -1,0 +1,137 @@
+//! What a plan will do, before it trains: the curve of its learning rate, and a sheet of its training images as the
+//! model will see them, as pictures.
+
+mod rates;
+mod sheet;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::config::Plan;
+use crate::data::{DataError, Splits};
+use crate::error::TrainError;
+use crate::fs::write_atomic;
+use crate::recipe::{Schedule, scaled_lr};
+use crate::task::model_config;
+
+/// Why there is no preview.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PreviewError {
+    /// The images.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The model, whose image size counts.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// A picture cannot be drawn.
+    #[error("could not draw the preview: {0}")]
+    Draw(String),
+    /// A picture cannot be written; the message names it.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The pictures of a plan, and the numbers that go with them.
+#[derive(Clone, Debug)]
+pub struct Preview {
+    /// Training images.
+    pub images: usize,
+    /// Images of an update.
+    pub images_per_step: usize,
+    /// Updates of an epoch.
+    pub steps_per_epoch: u64,
+    /// The learning rate of the first update of some epochs, counted from 1.
+    pub rates: Vec<(u32, f64)>,
+    /// PNG files by name.
+    files: [(&'static str, Vec<u8>); 2],
+}
+
+impl Preview {
+    /// Draws the pictures of a plan. `generating` hears of the progress of a data set that is made on first use.
+    ///
+    /// # Errors
+    /// If the images cannot be read, or the plan's model does not exist.
+    pub fn new(
+        plan: &Plan,
+        generating: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self, PreviewError> {
+        let side = model_config(&plan.model, None)?.img_size();
+        let splits = Splits::open(plan, (side, side), None, generating)?;
+        let images_per_step = plan.train.batch_size * plan.train.accumulate;
+        let batches = splits.train_batch_count(plan);
+        let steps_per_epoch = batches.div_ceil(plan.train.accumulate).max(1) as u64;
+        let epochs = plan.train.epochs;
+        let schedule = Schedule::new(
+            plan.schedule.clone(),
+            scaled_lr(plan.optim.lr, plan.optim.lr_batch, images_per_step),
+            steps_per_epoch,
+            epochs,
+        );
+        let rate = |epoch: u32| schedule.lr(steps_per_epoch * u64::from(epoch), epoch);
+        let shown = shown_epochs(epochs, plan.schedule.warmup_epochs);
+        Ok(Self {
+            images: splits.train.samples.len(),
+            images_per_step,
+            steps_per_epoch,
+            rates: shown
+                .into_iter()
+                .map(|epoch| (epoch + 1, rate(epoch)))
+                .collect(),
+            files: [
+                (
+                    "lr.png",
+                    rates::draw(&schedule, steps_per_epoch, epochs).map_err(PreviewError::Draw)?,
+                ),
+                ("images.png", sheet::draw(plan, &splits, (side, side))?),
+            ],
+        })
+    }
+
+    /// Writes the pictures into a folder, which is made if it is missing; each is written whole.
+    ///
+    /// # Errors
+    /// If one cannot be written.
+    pub fn save(&self, folder: &Path) -> Result<Vec<PathBuf>, PreviewError> {
+        fs_err::create_dir_all(folder)?;
+        let mut paths = Vec::new();
+        for (name, bytes) in &self.files {
+            let path = folder.join(name);
+            write_atomic(&path, |file| file.write_all(bytes))?;
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+}
+
+/// Epochs that tell a schedule, counted from 0: the first two, the first after the warm-up, the quarters, the last.
+fn shown_epochs(epochs: u32, warmup: f64) -> Vec<u32> {
+    let last = epochs.saturating_sub(1);
+    // Casts of floats saturate.
+    let after_warmup = warmup.ceil() as u32;
+    let mut shown = vec![
+        0,
+        1,
+        after_warmup,
+        epochs / 4,
+        epochs / 2,
+        epochs / 4 * 3,
+        last,
+    ];
+    shown.retain(|epoch| *epoch <= last);
+    shown.sort_unstable();
+    shown.dedup();
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shown_epochs_are_those_of_the_run() {
+        assert_eq!(shown_epochs(300, 5.0), [0, 1, 5, 75, 150, 225, 299]);
+        assert_eq!(shown_epochs(1, 5.0), [0]);
+        assert_eq!(shown_epochs(2, 0.5), [0, 1]);
+    }
+}

@@ -1,0 +1,191 @@
+//! A contact sheet: some training images, each as in evaluation and as several epochs draw it.
+
+use image::RgbImage;
+use kvt_ops::Key;
+use plotters::prelude::*;
+
+use super::PreviewError;
+use crate::augment::{AugmentConfig, Transform};
+use crate::config::Plan;
+use crate::data::{DataError, Splits, decode, eval_transform, image_limits};
+use crate::report::{FONT, INK, encode_png, register_fonts};
+
+/// Images, and pictures of each: the first is the image as in evaluation.
+const ROWS: usize = 4;
+const COLUMNS: u32 = 8;
+/// A smaller picture is enlarged by a whole factor to at least this side, in pixels.
+const LEAST_SIDE: u32 = 96;
+/// Pixels between pictures, and for a line of text above a row.
+const GAP: u32 = 8;
+const LINE: u32 = 24;
+
+/// A PNG of the sheet, for pictures of `size` (height, width).
+pub(super) fn draw(
+    plan: &Plan,
+    splits: &Splits,
+    size: (usize, usize),
+) -> Result<Vec<u8>, PreviewError> {
+    let plain = eval_transform(plan, size)?;
+    let varied = Transform::train(&plan.augment, size).map_err(DataError::from)?;
+    let mut rows = Vec::new();
+    for index in chosen(splits.train.samples.len()) {
+        let Some(sample) = splits.train.samples.get(index) else {
+            continue;
+        };
+        let image = decode(&sample.path, image_limits(plan)).map_err(DataError::from)?;
+        let of_sample = Key::new(plan.seed).named("augment");
+        let mut pictures = Vec::new();
+        for column in 0..COLUMNS {
+            // The draws are those of the run.
+            let (transform, key) = match column.checked_sub(1) {
+                None => (&plain, of_sample),
+                Some(epoch) => (&varied, of_sample.child(epoch.into()).child(index as u64)),
+            };
+            let mut numbers = vec![0.0; 3 * size.0 * size.1];
+            let applied = transform.apply(image.clone(), key, &mut numbers);
+            applied.map_err(|source| DataError::Augment {
+                path: sample.path.clone(),
+                source,
+            })?;
+            pictures.push(picture(&numbers, size, &plan.augment));
+        }
+        let class = splits.classes().get(sample.label as usize);
+        rows.push((class.cloned().unwrap_or_default(), pictures));
+    }
+    render(&rows, size).map_err(PreviewError::Draw)
+}
+
+/// Images at equal distances: of a folder sorted by class, those of several classes.
+fn chosen(images: usize) -> impl Iterator<Item = usize> {
+    let rows = ROWS.min(images);
+    (0..rows).map(move |row| (2 * row + 1) * images / (2 * rows))
+}
+
+/// The picture that was normalised to `[3, height, width]`.
+fn picture(numbers: &[f32], (height, width): (usize, usize), config: &AugmentConfig) -> RgbImage {
+    let plane = height * width;
+    let (height, width) = (height as u32, width as u32);
+    RgbImage::from_fn(width, height, |x, y| {
+        let at = (y * width + x) as usize;
+        let level = |channel: usize| {
+            let number = numbers.get(channel * plane + at).copied().unwrap_or(0.0);
+            let share = f64::from(number) * config.std[channel] + config.mean[channel];
+            // The cast saturates: noise of random erasing may lie outside.
+            (255.0 * share).round() as u8
+        };
+        image::Rgb([level(0), level(1), level(2)])
+    })
+}
+
+/// A row for each image, below a line with the name of its class.
+fn render(rows: &[(String, Vec<RgbImage>)], size: (usize, usize)) -> Result<Vec<u8>, String> {
+    register_fonts()?;
+    let (height, width) = (size.0 as u32, size.1 as u32);
+    let factor = LEAST_SIDE.div_ceil(height.max(width)).max(1);
+    let (cell_height, cell_width) = (height * factor, width * factor);
+    let row_height = LINE + cell_height + GAP;
+    let sheet_width = GAP + COLUMNS * (cell_width + GAP);
+    let sheet_height = GAP + LINE + rows.len() as u32 * row_height;
+    let left = |column: u32| GAP + column * (cell_width + GAP);
+    let top = |row: u32| LINE + row * row_height;
+
+    let mut pixels = vec![0; 3 * sheet_width as usize * sheet_height as usize];
+    let texts = (0..COLUMNS).map(|column| match column {
+        0 => (left(0), GAP, "evaluation".to_owned()),
+        epoch => (left(epoch), GAP, format!("epoch {epoch}")),
+    });
+    let classes = (0..)
+        .zip(rows)
+        .map(|(row, (class, _))| (left(0), top(row) + GAP, class.clone()));
+    let texts: Vec<_> = texts.chain(classes).collect();
+    write(&mut pixels, (sheet_width, sheet_height), &texts).map_err(|error| error.to_string())?;
+
+    let Some(mut sheet) = RgbImage::from_raw(sheet_width, sheet_height, pixels) else {
+        return Err("the sheet has another size than its pixels".to_owned());
+    };
+    for (row, (_, pictures)) in (0..).zip(rows) {
+        for (column, picture) in (0..).zip(pictures) {
+            let (x0, y0) = (left(column), top(row) + LINE + GAP);
+            for (x, y) in (0..cell_width).flat_map(|x| (0..cell_height).map(move |y| (x, y))) {
+                let pixel = *picture.get_pixel(x / factor, y / factor);
+                if let Some(place) = sheet.get_pixel_mut_checked(x0 + x, y0 + y) {
+                    *place = pixel;
+                }
+            }
+        }
+    }
+    encode_png(&sheet, sheet_width, sheet_height)
+}
+
+/// Writes texts at their places on a white sheet.
+fn write(
+    pixels: &mut [u8],
+    size: (u32, u32),
+    texts: &[(u32, u32, String)],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let root = BitMapBackend::with_buffer(pixels, size).into_drawing_area();
+    root.fill(&WHITE)?;
+    let style = (FONT, 16).into_font().color(&INK);
+    for (x, y, text) in texts {
+        let place = (*x as i32, *y as i32);
+        root.draw(&Text::new(text.as_str(), place, style.clone()))?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use image::Rgb;
+
+    use super::*;
+
+    #[test]
+    fn images_are_from_all_over_the_folder() {
+        assert_eq!(chosen(100).collect::<Vec<_>>(), [12, 37, 62, 87]);
+        assert_eq!(chosen(2).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(chosen(0).count(), 0);
+    }
+
+    #[test]
+    fn a_picture_is_what_was_normalised() {
+        let image = RgbImage::from_fn(6, 4, |x, y| Rgb([x as u8 * 40, y as u8 * 60, 255]));
+        let transform = Transform::evaluation(
+            &AugmentConfig {
+                crop_pct: 1.0,
+                ..AugmentConfig::default()
+            },
+            (4, 6),
+        );
+        let mut numbers = vec![0.0; 3 * 24];
+        transform
+            .unwrap()
+            .apply(image.clone(), Key::new(0), &mut numbers)
+            .unwrap();
+        assert_eq!(picture(&numbers, (4, 6), &AugmentConfig::default()), image);
+    }
+
+    #[test]
+    fn every_picture_has_its_place() {
+        let colour = |row: u8, column: u8| Rgb([row * 60, column * 30, 7]);
+        let row = |row| {
+            let pictures = (0..8).map(|column| RgbImage::from_pixel(48, 48, colour(row, column)));
+            (format!("class {row}"), pictures.collect())
+        };
+        let bytes = render(&[row(0), row(1), row(2)], (48, 48)).unwrap();
+        let sheet = image::load_from_memory(&bytes).unwrap().to_rgb8();
+        for row in 0..3 {
+            for column in 0..8 {
+                let pixels = sheet
+                    .pixels()
+                    .filter(|pixel| **pixel == colour(row, column));
+                // Twice as large as it was.
+                assert_eq!(pixels.count(), 96 * 96, "{row} {column}");
+            }
+        }
+        let ink = sheet.pixels().filter(|pixel| pixel.0 == [0x33; 3]).count();
+        assert!(ink > 100, "{ink} pixels of text");
+    }
+}

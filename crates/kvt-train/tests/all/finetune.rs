@@ -1,0 +1,285 @@
+//! `kvt finetune`: a trained model learns other classes.
+
+use kvt_models::weights::{StateDict, write};
+use kvt_train::run::Event;
+
+use crate::support::{Workspace, floats, read_weights};
+
+/// A run on three classes, and images of two others in `pets`.
+fn workspace() -> Workspace {
+    let workspace = Workspace::with_data(6, 2);
+    workspace.train("run", &[]);
+    for class in ["x", "y"] {
+        workspace.images(&format!("pets/train/{class}"), 8);
+        workspace.images(&format!("pets/val/{class}"), 3);
+    }
+    workspace
+}
+
+/// `kvt finetune pets` from the run, on the CPU, with more arguments.
+fn finetune<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let base = [
+        "finetune",
+        "pets",
+        "--weights",
+        "run",
+        "--device",
+        "cpu",
+        "--epochs",
+        "2",
+    ];
+    base.into_iter().chain(more.iter().copied()).collect()
+}
+
+fn weights(workspace: &Workspace, run: &str, file: &str) -> StateDict {
+    read_weights(&workspace.last_checkpoint(run).join(file))
+}
+
+#[test]
+fn a_run_learns_other_classes() {
+    let workspace = workspace();
+    let output = workspace
+        .kvt(&finetune(&["--out", "ft"]))
+        .assert()
+        .success();
+    let stderr = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+    for words in [
+        "deit_tiny_patch16_224 (as its run has it), trained for 3 classes",
+        "2 classes, 16 images to train on, validated on those in `val`",
+        "kvt predict --run ft",
+    ] {
+        assert!(stderr.contains(words), "{words}: {stderr}");
+    }
+    assert_eq!(workspace.read("ft/classes.txt"), "x\ny\n");
+    let (before, after) = (
+        weights(&workspace, "run", "model.safetensors"),
+        weights(&workspace, "ft", "model.safetensors"),
+    );
+    assert_eq!(after.get("head.weight").unwrap().shape().to_vec(), [2, 16]);
+    let qkv = "blocks.0.attn.qkv.weight";
+    assert_ne!(floats(&before, qkv), floats(&after, qkv));
+    // It starts from the weights: two epochs at a small rate are near them.
+    let far = floats(&before, qkv).into_iter().zip(floats(&after, qkv));
+    let far = far.map(|(a, b)| (a - b).abs());
+    assert!(far.fold(0.0f32, f32::max) < 0.01);
+    let started = workspace.log("ft").into_iter().any(|event| match event {
+        Event::Note(note) => note.message.contains("2 reset"),
+        _ => false,
+    });
+    assert!(started);
+
+    // Every other command works on the run.
+    workspace
+        .kvt(&["eval", "--run", "ft", "--json"])
+        .assert()
+        .success();
+    let predicted = workspace.json(&["predict", "--run", "ft", "pets/val/x/000.png", "--json"]);
+    assert!(predicted.to_string().contains("\"y\""), "{predicted}");
+    let error = workspace.error(&finetune(&["--out", "ft"]));
+    assert!(error.contains("run `ft` exists: use `--resume`"), "{error}");
+}
+
+#[test]
+fn a_frozen_backbone_stays_to_the_bit() {
+    let workspace = workspace();
+    for (out, flag) in [
+        ("a", &["--linear-probe"][..]),
+        ("b", &["--freeze", "backbone"]),
+    ] {
+        let more = [flag, &["--out", out, "--set", "ema.decay=0.9"]].concat();
+        workspace.kvt(&finetune(&more)).assert().success();
+        let before = weights(&workspace, "run", "model.safetensors");
+        for file in ["model.safetensors", "ema.safetensors"] {
+            let after = weights(&workspace, out, file);
+            let backbone = before.iter().filter(|(name, _)| !name.starts_with("head."));
+            let mut compared = 0;
+            for (name, data) in backbone {
+                assert_eq!(after.get(name), Some(data), "{file} {name}");
+                compared += 1;
+            }
+            assert_eq!(compared, 30);
+        }
+        let optimizer = weights(&workspace, out, "optimizer.safetensors");
+        let names: Vec<&str> = optimizer.iter().map(|(name, _)| name).collect();
+        assert_eq!(
+            names,
+            [
+                "exp_avg.head.bias",
+                "exp_avg.head.weight",
+                "exp_avg_sq.head.bias",
+                "exp_avg_sq.head.weight"
+            ]
+        );
+    }
+    assert_eq!(
+        weights(&workspace, "a", "model.safetensors"),
+        weights(&workspace, "b", "model.safetensors")
+    );
+    // The head has learned: its bias began at zero.
+    let head = weights(&workspace, "a", "model.safetensors");
+    assert!(floats(&head, "head.bias").iter().all(|bias| *bias != 0.0));
+}
+
+#[test]
+fn a_stopped_run_goes_on() {
+    let workspace = workspace();
+    for (probe, name) in [
+        (&["--freeze", "none"][..], "all"),
+        (&["--linear-probe"], "probe"),
+    ] {
+        let (whole, parts) = (format!("{name}-whole"), format!("{name}-parts"));
+        workspace
+            .kvt(&finetune(&[probe, &["--out", &whole]].concat()))
+            .assert()
+            .success();
+        let more = [probe, &["--out", &parts, "--set", "train.max_steps=3"]].concat();
+        workspace.kvt(&finetune(&more)).assert().success();
+        // The plan is in the folder: the images and weights need not be named again.
+        let resume = [
+            "finetune",
+            "--resume",
+            "--out",
+            &parts,
+            "--set",
+            "train.max_steps=1000",
+        ];
+        workspace.kvt(&resume).assert().success();
+        for file in ["model.safetensors", "optimizer.safetensors"] {
+            assert_eq!(
+                weights(&workspace, &whole, file),
+                weights(&workspace, &parts, file),
+                "{name} {file}"
+            );
+        }
+    }
+    let other = [
+        "finetune",
+        "pets",
+        "--weights",
+        "run",
+        "--resume",
+        "--out",
+        "all-parts",
+        "--epochs",
+        "9",
+    ];
+    let error = workspace.error(&other);
+    assert!(error.contains("`train.epochs`: `2` -> `9`"), "{error}");
+}
+
+#[test]
+fn the_configuration_can_be_printed_and_kept() {
+    let workspace = workspace();
+    let output = workspace
+        .kvt(&finetune(&["--print-config", "--lr", "0.01"]))
+        .assert()
+        .success();
+    let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    assert!(!workspace.path("runs").exists());
+    workspace.write("kept.toml", &text);
+    let printed = workspace
+        .kvt(&["config", "print", "kept.toml"])
+        .assert()
+        .success();
+    assert_eq!(String::from_utf8_lossy(&printed.get_output().stdout), text);
+    for line in [
+        "freeze = \"none\"",
+        "lr = 0.01",
+        "lr_batch = 0",
+        "dir = \"runs/finetune/pets\"",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
+
+#[test]
+fn another_image_size_resamples_the_positions() {
+    let workspace = workspace();
+    workspace
+        .kvt(&finetune(&["--out", "ft", "--img-size", "24"]))
+        .assert()
+        .success();
+    let after = weights(&workspace, "ft", "model.safetensors");
+    // 6 x 6 patches of 4 pixels, and the class token.
+    assert_eq!(
+        after.get("pos_embed").unwrap().shape().to_vec(),
+        [1, 37, 16]
+    );
+}
+
+#[test]
+fn what_is_missing_or_wrong_is_said_and_leaves_no_run() {
+    let workspace = workspace();
+    let run = |arguments: &[&str]| {
+        let error = workspace.error(&[&["finetune"], arguments].concat());
+        assert!(!workspace.path("runs").exists(), "{error}");
+        error
+    };
+    let error = run(&["pets", "--weights", "gone.safetensors"]);
+    assert!(
+        error.starts_with("error: no weights `gone.safetensors`: give a"),
+        "{error}"
+    );
+    insta::assert_snapshot!(run(&["gone", "--weights", "run"]), @"error: no folder `gone`: expected an image folder `gone/<class>/*.jpg`");
+    insta::assert_snapshot!(run(&["pets/train/x", "--weights", "run"]), @"error: `pets/train/x` holds images but no class folders: move each image into a folder named by its class, `pets/train/x/<class>/*.jpg`");
+    let error = run(&[
+        "pets",
+        "--weights",
+        "run",
+        "--model",
+        "deit_tiny_patch16_224",
+    ]);
+    assert!(
+        error.contains("the weights do not fit the model: "),
+        "{error}"
+    );
+    let error = run(&["pets", "--weights", "run", "--epochs", "0"]);
+    assert!(error.contains("train.epochs"), "{error}");
+    workspace.images("one/train/x", 2);
+    workspace.images("one/val/x", 2);
+    let error = run(&["one", "--weights", "run"]);
+    assert!(error.contains("has one class only, `x`"), "{error}");
+
+    // Named weights of the run are as good as its folder.
+    let state = weights(&workspace, "run", "model.safetensors");
+    write(
+        &workspace.path("alone.safetensors"),
+        &state,
+        &Default::default(),
+    )
+    .unwrap();
+    let error = run(&["pets", "--weights", "alone.safetensors"]);
+    assert!(error.contains("a DeiT of a custom size"), "{error}");
+    let checkpoint = workspace.last_checkpoint("run").join("model.safetensors");
+    let arguments = finetune(&["--print-config"]);
+    let named: Vec<&str> = arguments
+        .iter()
+        .map(|&argument| {
+            if argument == "run" {
+                checkpoint.to_str().unwrap()
+            } else {
+                argument
+            }
+        })
+        .collect();
+    workspace.kvt(&named).assert().success();
+}
+
+#[test]
+fn timms_names_of_the_same_models_are_known() {
+    let workspace = Workspace::empty();
+    let output = workspace
+        .kvt(&["models", "show", "vit_small_patch32_224"])
+        .assert()
+        .success();
+    let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
+    assert!(text.starts_with("deit_small_patch32_224, 224 px"), "{text}");
+    workspace.write(
+        "vit.toml",
+        "base = \"tiny.toml\"\n[model]\nname = \"vit_tiny_patch16_224\"\n",
+    );
+    workspace
+        .kvt(&["config", "check", "vit.toml"])
+        .assert()
+        .success();
+}
