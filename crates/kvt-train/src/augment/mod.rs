@@ -5,9 +5,12 @@
 
 mod config;
 mod crop;
+mod normalize;
+mod part;
 mod resize;
 mod transform;
 
 pub use config::{AugmentConfig, Interpolation, Preset};
 pub use crop::{Crop, center_crop, random_resized_crop};
+pub use part::{Look, Part};
 pub use transform::{AugmentError, Transform};

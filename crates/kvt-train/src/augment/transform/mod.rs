@@ -5,7 +5,8 @@ use image::{Rgb, RgbImage};
 use rand::RngExt;
 
 use crate::augment::crop::{center_crop, random_resized_crop};
-use crate::augment::resize::{cut, resize, resize_part};
+use crate::augment::normalize::Levels;
+use crate::augment::resize::{resize, resize_crop, resize_part};
 use crate::augment::{AugmentConfig, Interpolation, Preset};
 use crate::schema;
 use kvt_ops::Key;
@@ -43,13 +44,12 @@ pub enum AugmentError {
 /// From a decoded image to normalised numbers.
 #[derive(Debug, Clone)]
 pub struct Transform {
-    config: AugmentConfig,
-    is_training: bool,
-    width: u32,
-    height: u32,
-    filter: FilterType,
-    /// Normalised value of each level of each channel: one division per level, not per pixel.
-    levels: Vec<[f32; 3]>,
+    pub(super) config: AugmentConfig,
+    pub(super) is_training: bool,
+    pub(super) width: u32,
+    pub(super) height: u32,
+    pub(super) filter: FilterType,
+    levels: Levels,
 }
 
 impl Transform {
@@ -98,9 +98,6 @@ impl Transform {
             let (key, value) = (format!("augment.{key}"), format!("{pair:?}"));
             return Err(refuse(&key, value, "the smaller value first"));
         }
-        let (mean, std) = (config.mean.map(|x| x as f32), config.std.map(|x| x as f32));
-        let [r, g, b] = [0, 1, 2]
-            .map(|c: usize| move |level: u8| (f32::from(level) / 255.0 - mean[c]) / std[c]);
         Ok(Self {
             config: config.clone(),
             is_training,
@@ -110,9 +107,7 @@ impl Transform {
                 Interpolation::Bilinear => FilterType::Bilinear,
                 Interpolation::Bicubic => FilterType::CatmullRom,
             },
-            levels: (0..=255)
-                .map(|level| [r(level), g(level), b(level)])
-                .collect(),
+            levels: Levels::new(config.mean, config.std),
         })
     }
 
@@ -128,6 +123,16 @@ impl Transform {
     /// An image without pixels, or an `out` of another length.
     pub fn apply(&self, image: RgbImage, key: Key, out: &mut [f32]) -> Result<(), AugmentError> {
         let (image, flip) = self.pixels(image, key)?;
+        self.finish(&image, flip, out)
+    }
+
+    /// Writes an image of the final size as [`normalize`](Self::normalize), into numbers of the right length.
+    pub(super) fn finish(
+        &self,
+        image: &RgbImage,
+        flip: bool,
+        out: &mut [f32],
+    ) -> Result<(), AugmentError> {
         let plane = image.width() as usize * image.height() as usize;
         if out.len() != 3 * plane {
             return Err(AugmentError::Output {
@@ -135,27 +140,21 @@ impl Transform {
                 expected: 3 * plane,
             });
         }
-        let width = image.width() as usize;
-        let (red, rest) = out.split_at_mut(plane);
-        let (green, blue) = rest.split_at_mut(plane);
-        let rows = red
-            .chunks_exact_mut(width)
-            .zip(green.chunks_exact_mut(width))
-            .zip(blue.chunks_exact_mut(width))
-            .zip(image.rows());
-        for (((red, green), blue), row) in rows {
-            for (x, Rgb([r, g, b])) in row.enumerate() {
-                let x = if flip { width - 1 - x } else { x };
-                red[x] = self.levels[usize::from(*r)][0];
-                green[x] = self.levels[usize::from(*g)][1];
-                blue[x] = self.levels[usize::from(*b)][2];
-            }
-        }
+        self.normalize(image, flip, out);
         Ok(())
     }
 
+    /// Writes an image of the final size normalised, `[3, height, width]`, flipped or not.
+    pub(crate) fn normalize(&self, image: &RgbImage, flip: bool, out: &mut [f32]) {
+        self.levels.write(image, flip, out);
+    }
+
     /// The image at its final size, and whether it is to be flipped.
-    fn pixels(&self, image: RgbImage, key: Key) -> Result<(RgbImage, bool), AugmentError> {
+    pub(crate) fn pixels(
+        &self,
+        image: RgbImage,
+        key: Key,
+    ) -> Result<(RgbImage, bool), AugmentError> {
         if image.width() == 0 || image.height() == 0 {
             return Err(AugmentError::Empty);
         }
@@ -171,8 +170,7 @@ impl Transform {
             Preset::Imagenet => {
                 let (scale, ratio) = (config.scale.into(), config.ratio.into());
                 let crop = random_resized_crop(image.dimensions(), scale, ratio, &mut rng);
-                // Cut before the resize: its kernel must not see pixels outside of the crop.
-                resize(cut(image, crop), size, self.filter)?
+                resize_crop(image, crop, size, self.filter)?
             }
             Preset::Cifar => {
                 let image = resize(image, size, self.filter)?;
@@ -182,8 +180,12 @@ impl Transform {
             }
             Preset::None => resize(image, size, self.filter)?,
         };
-        let flip = key.named("hflip").rng().random::<f64>() < config.hflip;
-        Ok((image, flip))
+        Ok((image, self.flips(key)))
+    }
+
+    /// Whether a training image is to be flipped.
+    pub(super) fn flips(&self, key: Key) -> bool {
+        key.named("hflip").rng().random::<f64>() < self.config.hflip
     }
 }
 

@@ -4,6 +4,7 @@ use image::imageops;
 
 use super::*;
 use crate::augment::Crop;
+use crate::augment::resize::cut;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/augment/");
 
