@@ -8,7 +8,7 @@ use kvt_ops::Key;
 
 use super::{InitConfig, TrainError};
 use crate::config::{ModelSection, Plan};
-use crate::data::{ImageFolder, Splits};
+use crate::data::{Source, Splits};
 
 /// The model of a plan, with the number of classes of the data where the plan names none.
 ///
@@ -41,7 +41,7 @@ pub(super) fn for_data(plan: &Plan, splits: &Splits) -> Result<ModelConfig, Trai
 ///
 /// # Errors
 /// [`TrainError::Classes`] or [`TrainError::OneClass`].
-pub fn check_classes(config: &ModelConfig, source: &ImageFolder) -> Result<(), TrainError> {
+pub fn check_classes(config: &ModelConfig, source: &Source) -> Result<(), TrainError> {
     let data = || source.root.clone();
     if let [class] = source.classes.as_slice() {
         return Err(TrainError::OneClass {

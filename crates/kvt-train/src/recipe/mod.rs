@@ -16,6 +16,7 @@ mod schedule;
 pub use accuracy::{Correct, correct};
 pub use adamw::{AdamW, AdamWConfig, AdamWError};
 pub use ema::{Ema, EmaConfig};
+pub(crate) use gradients::flat;
 pub use gradients::{Accumulator, Gradients};
 pub use loss::{LossConfig, cross_entropy, smooth_targets};
 pub use network::Network;
