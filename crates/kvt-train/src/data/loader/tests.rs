@@ -30,7 +30,7 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
         }
     }
     let config = LoaderConfig {
-        source: Arc::new(ImageFolder::open(dir.path(), ClassOrder::Byte).unwrap()),
+        source: Arc::new(Source::open(dir.path(), ClassOrder::Byte).unwrap()),
         views: vec![Arc::new(Transform::train(&augment(), (8, 8)).unwrap())],
         target: |sample| sample.label,
         order: epoch_order(23, 3, 7, true),
@@ -44,6 +44,7 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
         on_error: OnError::Fail,
         max_skipped: 0,
         limits: ImageLimits::default(),
+        parts: false,
     };
     (dir, config)
 }
