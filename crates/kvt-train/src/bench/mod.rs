@@ -1,8 +1,9 @@
 //! Measurements behind `kvt bench`: one attention operation, or one training step, dense beside
-//! k-NN, in alternation in one process, so that a machine that slows down slows both.
+//! k-NN, in alternation in one process, so that a machine that slows down slows both; the loader, stage by stage.
 
 mod attention;
 mod inputs;
+mod loader;
 mod memory;
 mod peak;
 mod step;
@@ -10,6 +11,7 @@ mod timing;
 
 pub use attention::{AttentionCase, AttentionMeasurement, AttentionShape, attention};
 pub use inputs::AttentionInput;
+pub use loader::{LoaderCase, LoaderMeasurement, Stage, loader};
 pub use memory::peak_of;
 pub use peak::Peak;
 pub use step::{StepCase, StepMeasurement, step};
@@ -29,6 +31,15 @@ pub enum BenchError {
     /// The model cannot be built.
     #[error(transparent)]
     Model(#[from] kvt_models::ModelError),
+    /// The images.
+    #[error(transparent)]
+    Data(#[from] crate::data::DataError),
+    /// An image.
+    #[error(transparent)]
+    Decode(#[from] crate::data::DecodeError),
+    /// What is done to an image.
+    #[error(transparent)]
+    Augment(#[from] crate::augment::AugmentError),
     /// Shapes or settings of the attention.
     #[error(transparent)]
     Attention(#[from] kvt_attention::AttentionError),

@@ -104,8 +104,7 @@ impl Running {
 
     fn step(&mut self) -> Result<(), BenchError> {
         let (batch, start) = (self.batch.clone(), Position::default());
-        let images = batch.len();
-        self.state.update([batch], images, start, SETTINGS)?;
+        self.state.update([Ok(batch)], start, SETTINGS)?;
         Ok(())
     }
 }

@@ -6,16 +6,18 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
 
-use super::common::generating;
+use super::common::{bar, generating};
 use super::output;
 use super::table::{grouped, table};
 use crate::data::shapes::{ShapesConfig, ensure};
-use crate::data::{Check, ClassOrder, ImageLimits, SplitCheck, check};
+use crate::data::{
+    Check, ClassOrder, DataConfig, ImageLimits, Source, SplitCheck, check, open, pack,
+};
 
 /// How many bad files or duplicates are listed.
 const SHOWN: usize = 20;
 
-/// `kvt data generate DIR` and `kvt data check DIR`
+/// `kvt data generate DIR`, `check DIR`, `split DIR` and `pack DIR OUT`
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -26,6 +28,33 @@ pub(super) struct Args {
 enum What {
     /// Write the generated data set of geometric shapes as an image folder.
     Generate(Generate),
+    /// List which images of a folder without splits train and which validate, as `data.val_fraction` has it.
+    Split {
+        /// The folder that holds the classes.
+        dir: PathBuf,
+        /// Share of each class that validates.
+        #[arg(long, value_name = "SHARE", value_parser = share)]
+        val_fraction: f64,
+    },
+    /// Write an image folder as tar shards (WebDataset), which are read without opening each file.
+    Pack {
+        /// The folder that holds the splits.
+        dir: PathBuf,
+        /// The folder to write; it must not exist.
+        out: PathBuf,
+        /// Names of the splits.
+        #[arg(long, value_delimiter = ',', default_value = "train,val", value_parser = NonEmptyStringValueParser::new())]
+        splits: Vec<String>,
+        /// Divide a folder without splits, `DIR/<class>/*`: share of each class that validates.
+        #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with = "splits")]
+        val_fraction: Option<f64>,
+        /// Order of the classes, as `data.class_order`: by bytes, or by the value of digits.
+        #[arg(long)]
+        natural_order: bool,
+        /// MiB of images in a shard.
+        #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+        shard_size: u64,
+    },
     /// Read every image of a data set and report what is wrong with it.
     Check {
         /// The folder that holds the splits.
@@ -93,12 +122,111 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             ))?;
             Ok(ExitCode::SUCCESS)
         }
+        What::Split { dir, val_fraction } => split_folder(dir, *val_fraction),
+        What::Pack {
+            dir,
+            out,
+            splits,
+            val_fraction,
+            natural_order,
+            shard_size,
+        } => {
+            let order = match natural_order {
+                true => ClassOrder::Natural,
+                false => ClassOrder::Byte,
+            };
+            let sources = sources(dir, splits, *val_fraction, order)?;
+            pack_folder(&sources, out, shard_size << 20)
+        }
         What::Check {
             dir,
             splits,
             max_pixels,
         } => check_folder(dir, splits, *max_pixels),
     }
+}
+
+/// A share of the images.
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..1.0).contains(&share) && share > 0.0 => Ok(share),
+        _ => Err("expected a number above 0 and below 1".to_owned()),
+    }
+}
+
+/// The training and validation images of a folder that is divided by a share.
+fn divided(dir: &Path, val_fraction: f64, class_order: ClassOrder) -> anyhow::Result<[Source; 2]> {
+    let config = DataConfig {
+        path: dir.to_owned(),
+        val_fraction,
+        class_order,
+        ..DataConfig::default()
+    };
+    Ok(open(&config, None)?)
+}
+
+fn split_folder(dir: &Path, val_fraction: f64) -> anyhow::Result<ExitCode> {
+    let sources = divided(dir, val_fraction, ClassOrder::Byte)?;
+    let mut lines = Vec::new();
+    for (name, source) in ["train", "val"].into_iter().zip(&sources) {
+        for sample in &source.samples {
+            let path = sample.path.strip_prefix(dir).unwrap_or(&sample.path);
+            lines.push(format!("{name}\t{}", path.display()));
+        }
+    }
+    output::print(&lines.join("\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The splits of an image folder by name, all with the classes of the first.
+fn sources(
+    dir: &Path,
+    splits: &[String],
+    val_fraction: Option<f64>,
+    order: ClassOrder,
+) -> anyhow::Result<Vec<(String, Source)>> {
+    if let Some(val_fraction) = val_fraction {
+        let names = ["train", "val"].map(str::to_owned);
+        return Ok(names
+            .into_iter()
+            .zip(divided(dir, val_fraction, order)?)
+            .collect());
+    }
+    let mut sources: Vec<(String, Source)> = Vec::new();
+    for name in splits {
+        let folder = dir.join(name);
+        let source = match sources.first() {
+            Some((_, first)) => Source::open_with_classes(folder, &first.classes)?,
+            None => Source::open(folder, order)?,
+        };
+        sources.push((name.clone(), source));
+    }
+    Ok(sources)
+}
+
+fn pack_folder(
+    sources: &[(String, Source)],
+    out: &Path,
+    shard_bytes: u64,
+) -> anyhow::Result<ExitCode> {
+    let splits: Vec<_> = sources
+        .iter()
+        .map(|(name, source)| (name.as_str(), source))
+        .collect();
+    let images = splits.iter().map(|(_, source)| source.samples.len()).sum();
+    let progress = bar("packing", images);
+    let packed = pack(&splits, out, shard_bytes, &mut |done| {
+        progress.set_position(done as u64);
+    });
+    progress.finish_and_clear();
+    let packed = packed?;
+    output::print(&format!(
+        "wrote {} images in {} shards to `{}`; train on them with `data.kind = \"tar\"` and `data.path`",
+        packed.images,
+        packed.shards,
+        out.display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn check_folder(dir: &Path, splits: &[String], max_pixels: u64) -> anyhow::Result<ExitCode> {

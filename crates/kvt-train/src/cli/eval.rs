@@ -11,7 +11,7 @@ use serde_json::json;
 use super::common::{Overrides, bar, generating};
 use super::output;
 use super::trained::{Trained, open_folder};
-use crate::data::{ensure_data, eval_batches, eval_transform};
+use crate::data::{self, ensure_data, eval_batches, eval_transform, open_part};
 use crate::task::{check_classes, evaluate};
 
 /// `kvt eval --run RUN`, or `kvt eval --config CONFIG --weights FILE`
@@ -47,18 +47,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         size,
     } = args.trained.load(&args.overrides)?;
     let transform = Arc::new(eval_transform(&plan, size)?);
-    let dir = match &args.data {
-        Some(dir) => dir.clone(),
+    let source = match &args.data {
+        Some(dir) => open_folder(dir, classes.as_deref(), &plan)?,
         None => {
             ensure_data(&plan, &mut generating())?;
-            let split = match args.split {
-                Split::Val => &plan.data.val,
-                Split::Train => &plan.data.train,
+            let part = match args.split {
+                Split::Val => data::Split::Val,
+                Split::Train => data::Split::Train,
             };
-            plan.data.path.join(split)
+            open_part(&plan.data, part, classes.as_deref())?
         }
     };
-    let source = Arc::new(open_folder(&dir, classes.as_deref(), &plan)?);
+    let source = Arc::new(source);
     check_classes(&model.config(), &source)?;
     let mut batches = eval_batches(&plan, &source, &transform)?;
     let progress = bar("evaluating", source.samples.len());

@@ -10,7 +10,7 @@ use kvt_models::weights::Outcome;
 use super::common::Overrides;
 use super::output;
 use crate::config::{Plan, load_plan};
-use crate::data::ImageFolder;
+use crate::data::{Source, Split, open_part};
 use crate::device::{self, ResolvedDevice};
 use crate::recipe::EmaReport;
 use crate::run::RunDir;
@@ -120,10 +120,9 @@ impl Args {
         }
         let device = device::resolve(&plan.train.device)?;
         // Labels come from the data, so that the head can be checked against it.
-        let classes =
-            ImageFolder::open(plan.data.path.join(&plan.data.train), plan.data.class_order)
-                .ok()
-                .map(|folder| folder.classes);
+        let classes = open_part(&plan.data, Split::Train, None)
+            .ok()
+            .map(|source| source.classes);
         let config = model_config(&plan.model, classes.as_ref().map(Vec::len))?;
         let model = build_model(&plan, &config, &inner(&device))?;
         // A head that stays random would be evaluated as if it had been trained.
@@ -153,9 +152,9 @@ pub(super) fn open_folder(
     dir: &Path,
     classes: Option<&[String]>,
     plan: &Plan,
-) -> anyhow::Result<ImageFolder> {
+) -> anyhow::Result<Source> {
     Ok(match classes {
-        Some(classes) => ImageFolder::open_with_classes(dir, classes)?,
-        None => ImageFolder::open(dir, plan.data.class_order)?,
+        Some(classes) => Source::open_with_classes(dir, classes)?,
+        None => Source::open(dir, plan.data.class_order)?,
     })
 }

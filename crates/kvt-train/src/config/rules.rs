@@ -8,7 +8,7 @@ use super::document::{Checks, closest};
 use super::problem::Problem;
 use super::reference::{Field, section};
 use crate::augment::{AugmentConfig, MixConfig};
-use crate::data::{DataConfig, DataKind, OnError};
+use crate::data::{DataConfig, DataKind, DecodeMode, OnError};
 use crate::device::{NAMES, Wanted};
 use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind};
 use crate::schema::kinds;
@@ -179,14 +179,38 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
                 data.path = "data/shapes".into();
             }
         }
-        DataKind::Folder => {
+        kind => {
             data.shapes = None;
             if with_data && !has_path && !checks.refuses("data.kind") {
-                let help = "add `path = \"FOLDER\"` under `[data]`, with images at \
-                            `FOLDER/train/<class>/*`, or `kind = \"shapes\"` for generated images";
+                let help = match kind {
+                    DataKind::Tar => {
+                        "add `path = \"FOLDER\"` under `[data]`, with shards at `FOLDER/train/*.tar`"
+                    }
+                    DataKind::Cifar => {
+                        "add `path = \"FOLDER\"` under `[data]`, with CIFAR's binary files in it"
+                    }
+                    DataKind::Parquet => {
+                        "add `path = \"FOLDER\"` under `[data]`, with the Parquet files in it"
+                    }
+                    DataKind::Folder | DataKind::Shapes => {
+                        "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/train/<class>/*`, or \
+                         `kind = \"shapes\"` for generated images"
+                    }
+                };
                 checks.missing("data.path", help);
             }
         }
+    }
+    if data.val_fraction > 0.0 && matches!(data.kind, DataKind::Shapes | DataKind::Cifar) {
+        let (value, expected) = (
+            format!("{:?}", data.val_fraction),
+            "0.0 for data that is divided",
+        );
+        checks.refuse("data.val_fraction", &value, expected);
+    }
+    if data.cache > 0 && data.decode == DecodeMode::Scaled {
+        let (value, expected) = (data.cache.to_string(), "0 with `data.decode = \"scaled\"`");
+        checks.refuse("data.cache", &value, expected);
     }
     if data.on_error == OnError::Fail {
         data.max_skipped = DataConfig::default().max_skipped;

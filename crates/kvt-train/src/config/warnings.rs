@@ -49,10 +49,16 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
 /// Splits that are not there, of data that is not generated.
 fn missing_folders(plan: &Plan) -> Vec<String> {
     let data = &plan.data;
-    let splits = [&data.train, &data.val].map(|split| data.path.join(split));
-    let missing = splits
+    let folders = match data.kind {
+        DataKind::Shapes => Vec::new(),
+        DataKind::Folder | DataKind::Tar if data.val_fraction == 0.0 => {
+            vec![data.path.join(&data.train), data.path.join(&data.val)]
+        }
+        _ => vec![data.path.clone()],
+    };
+    let missing = folders
         .iter()
-        .filter(|folder| data.kind == DataKind::Folder && !folder.is_dir())
+        .filter(|folder| !folder.is_dir())
         .map(|folder| format!("no folder `{}`, as `data.path` says", folder.display()));
     missing.collect()
 }

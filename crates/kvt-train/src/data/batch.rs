@@ -16,7 +16,7 @@ pub struct Batch<T = u32> {
     pub views: Vec<View>,
     /// The target of each image, `[n]`: its class, unless a task takes something else.
     pub targets: Vec<T>,
-    /// Index of each image in [`ImageFolder::samples`](crate::data::ImageFolder::samples), `[n]`.
+    /// Index of each image in [`Source::samples`](crate::data::Source::samples), `[n]`.
     pub indices: Vec<u32>,
 }
 

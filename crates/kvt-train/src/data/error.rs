@@ -44,6 +44,70 @@ pub enum DataError {
         /// Class folders that are not expected.
         extra: Vec<String>,
     },
+    /// A folder that is to be divided, and is divided.
+    #[error(
+        "`{}` is divided into `{train}` and `{val}` already: leave `data.val_fraction` out, or set `data.path` to the folder \
+         that holds the classes",
+        path.display()
+    )]
+    AlreadySplit {
+        /// The folder.
+        path: PathBuf,
+        /// The name of the training images' folder.
+        train: String,
+        /// The name of the validation images' folder.
+        val: String,
+    },
+    /// A folder without tar shards.
+    #[error("`{}` has no shards: expected `*.tar` files as WebDataset and `kvt data pack` write them", .0.display())]
+    NoShards(PathBuf),
+    /// A shard that cannot be used.
+    #[error("shard `{}`{}: {fault}", shard.display(), in_shard(member))]
+    Shard {
+        /// The shard.
+        shard: PathBuf,
+        /// The file in it that is wrong.
+        member: Option<String>,
+        /// What is wrong.
+        fault: ShardFault,
+    },
+    /// A list of classes that is none.
+    #[error("`{}` is not a JSON list of class names: {reason}", path.display())]
+    ClassList {
+        /// The file.
+        path: PathBuf,
+        /// The parser's words.
+        reason: String,
+    },
+    /// A folder without CIFAR's files.
+    #[error(
+        "`{}` holds neither CIFAR-10 (`data_batch_1.bin`, ...) nor CIFAR-100 (`train.bin`) in their binary version: unpack \
+         the archive there",
+        .0.display()
+    )]
+    NoCifar(PathBuf),
+    /// A file of records that is none.
+    #[error("`{}`: {reason}", path.display())]
+    Records {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A way to decode that this program was built without.
+    #[error(
+        "`data.decode` is \"scaled\", but this kvt decodes JPEGs as a whole: build it with `--features turbojpeg`, or leave the \
+         key out"
+    )]
+    NoScaled,
+    /// A kind of data that this program was built without.
+    #[error(
+        "this kvt reads no Parquet: build it with `--features parquet`, or write the images as folders or tar shards"
+    )]
+    NoParquet,
+    /// A place for packed data in which there is something.
+    #[error("`{}` exists already: choose another folder, or remove it", .0.display())]
+    Exists(PathBuf),
     /// More images than a sample index can count.
     #[error("`{}` has more than {} images", .0.display(), u32::MAX)]
     TooManyImages(PathBuf),
@@ -150,6 +214,50 @@ pub enum DataError {
         /// The encoder's words.
         reason: String,
     },
+}
+
+/// What is wrong with a tar shard.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShardFault {
+    /// Its headers cannot be read.
+    #[error("not a whole tar archive: {0}; write it again")]
+    Damaged(String),
+    /// It ends within a member.
+    #[error("the shard ends before it: truncated; write it again")]
+    Truncated,
+    /// It lacks the two blocks of zeros.
+    #[error("the end of the archive is missing: truncated; write it again")]
+    NoEnd,
+    /// An image without a label.
+    #[error("there is no `.cls` file with its label beside it")]
+    NoLabel,
+    /// A label without an image.
+    #[error("a label without an image beside it (.jpg, .jpeg, .png, .webp or .bmp)")]
+    NoImage,
+    /// Two images under one name.
+    #[error("a second image of the same sample")]
+    TwoImages,
+    /// A label that is no number, or too large a one.
+    #[error("label `{label}` is not a whole number{}", below(*classes))]
+    Label {
+        /// The label.
+        label: String,
+        /// How many classes there are, where that is known.
+        classes: Option<usize>,
+    },
+}
+
+fn below(classes: Option<usize>) -> String {
+    classes.map_or(String::new(), |count| {
+        format!(" below {count}, the number of classes")
+    })
+}
+
+fn in_shard(member: &Option<String>) -> String {
+    member
+        .as_ref()
+        .map_or(String::new(), |name| format!(", `{name}`"))
 }
 
 /// What a class folder without images holds, and what to do.

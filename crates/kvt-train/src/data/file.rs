@@ -29,6 +29,18 @@ impl ImageLimits {
         EXTRA_BYTES.saturating_add(self.max_pixels.saturating_mul(4))
     }
 
+    /// Refuses a file of so many bytes, in words.
+    pub(super) fn check_bytes(self, bytes: u64) -> Result<(), String> {
+        let most = self.file_bytes();
+        if bytes <= most {
+            return Ok(());
+        }
+        Err(format!(
+            "the file has {bytes} bytes, more than the {most} that an image of `data.max_pixels` = {} pixels may have",
+            self.max_pixels
+        ))
+    }
+
     /// The most that a decoder may take, in bytes: 16-bit pixels with alpha, and 64 MiB.
     pub fn decoded_bytes(self) -> u64 {
         EXTRA_BYTES.saturating_add(self.max_pixels.saturating_mul(8))
@@ -48,15 +60,7 @@ pub(super) fn read(path: &Path, limits: ImageLimits) -> Result<Vec<u8>, String> 
         return Err(format!("{}, not a file", kind(metadata.file_type())));
     }
     let most = limits.file_bytes();
-    let too_large = |bytes: u64| {
-        format!(
-            "the file has {bytes} bytes, more than the {most} that an image of `data.max_pixels` = {} pixels may have",
-            limits.max_pixels
-        )
-    };
-    if metadata.len() > most {
-        return Err(too_large(metadata.len()));
-    }
+    limits.check_bytes(metadata.len())?;
     // `fs_err` would name the path a second time.
     let words = |error: std::io::Error| error.to_string();
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
@@ -65,9 +69,7 @@ pub(super) fn read(path: &Path, limits: ImageLimits) -> Result<Vec<u8>, String> 
         .map_err(words)?
         .take(most.saturating_add(1));
     file.read_to_end(&mut bytes).map_err(words)?;
-    if bytes.len() as u64 > most {
-        return Err(too_large(bytes.len() as u64));
-    }
+    limits.check_bytes(bytes.len() as u64)?;
     Ok(bytes)
 }
 

@@ -206,7 +206,12 @@ fn bytes(path: &Path) -> &[u8] {
 }
 
 fn is_image(path: &Path) -> bool {
-    ending(path).is_some_and(|found| READ.contains(&found.as_str()))
+    ending(path).is_some_and(|found| is_read(&found))
+}
+
+/// Whether a file with this ending, in lower case, is an image that is read.
+pub(super) fn is_read(ending: &str) -> bool {
+    READ.contains(&ending)
 }
 
 fn other_format(path: &Path) -> Option<String> {
@@ -218,6 +223,6 @@ fn ending(path: &Path) -> Option<String> {
     Some(path.extension()?.to_str()?.to_ascii_lowercase())
 }
 
-fn is_hidden(name: &OsStr) -> bool {
+pub(super) fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }

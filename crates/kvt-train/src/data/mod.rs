@@ -12,6 +12,7 @@ mod file;
 mod listing;
 mod loader;
 mod ordered;
+mod pack;
 mod sampler;
 pub mod shapes;
 mod source;
@@ -21,14 +22,15 @@ mod upload;
 
 pub use batch::{Batch, View};
 pub use check::{Check, Duplicate, SplitCheck, Unreadable, check};
-pub use config::{DataConfig, DataKind, OnError, Workers};
+pub use config::{DataConfig, DataKind, DecodeMode, OnError, Workers};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes};
-pub use error::DataError;
+pub use error::{DataError, ShardFault};
 pub use file::ImageLimits;
 pub use listing::{NotRead, OtherFormats, Unlisted};
-pub use loader::{Loader, LoaderConfig, Purpose, Skipped};
+pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
+pub use pack::{Packed, pack};
 pub use sampler::{EpochOrder, Sampler, batch_count, epoch_order};
-pub use source::{ClassOrder, ImageFolder, Sample};
+pub use source::{ClassOrder, Picture, Sample, Source, Split, open, open_part};
 pub use splits::{
     Splits, ensure_data, eval_batches, eval_transform, image_limits, train_transform,
 };

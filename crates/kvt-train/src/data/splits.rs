@@ -1,21 +1,22 @@
 //! The two splits of a plan's data, and the batches of an epoch.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::augment::Transform;
 use crate::config::Plan;
 use crate::data::{
-    DataError, DataState, ImageFolder, ImageLimits, Loader, LoaderConfig, Purpose, Sample, Sampler,
-    epoch_order, shapes,
+    DataError, DataState, DecodeMode, ImageLimits, Loader, LoaderConfig, Purpose, Sample, Sampler,
+    Source, epoch_order, open, shapes,
 };
 
 /// Training and validation images with their transforms.
 #[derive(Clone, Debug)]
 pub struct Splits {
     /// The training images.
-    pub train: Arc<ImageFolder>,
+    pub train: Arc<Source>,
     /// The validation images, with the training split's labels.
-    pub val: Arc<ImageFolder>,
+    pub val: Arc<Source>,
     train_views: Vec<Arc<Transform>>,
     val_transform: Arc<Transform>,
     state: DataState,
@@ -36,14 +37,11 @@ impl Splits {
         classes: Option<&[String]>,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, DataError> {
+        if plan.data.decode == DecodeMode::Scaled && !cfg!(feature = "turbojpeg") {
+            return Err(DataError::NoScaled);
+        }
         ensure_data(plan, progress)?;
-        let train_root = plan.data.path.join(&plan.data.train);
-        let train = match classes {
-            Some(classes) => ImageFolder::open_with_classes(train_root, classes)?,
-            None => ImageFolder::open(train_root, plan.data.class_order)?,
-        };
-        let val_root = plan.data.path.join(&plan.data.val);
-        let val = ImageFolder::open_with_classes(val_root, &train.classes)?;
+        let [train, val] = cached(plan, open(&plan.data, classes)?);
         Ok(Self {
             state: DataState::of(&train, &val, plan.data.check_sizes),
             train: Arc::new(train),
@@ -102,9 +100,20 @@ impl Splits {
         epoch: u32,
         first_batch: usize,
     ) -> Result<Loader<T>, DataError> {
+        Loader::start(self.train_loading(plan, target, epoch, first_batch))
+    }
+
+    /// What [`train_batches`](Self::train_batches) starts.
+    pub fn train_loading<T>(
+        &self,
+        plan: &Plan,
+        target: fn(&Sample) -> T,
+        epoch: u32,
+        first_batch: usize,
+    ) -> LoaderConfig<T> {
         let images = self.train.samples.len();
         let order = sampler(plan).order(images, epoch.into(), plan.seed);
-        Loader::start(LoaderConfig {
+        LoaderConfig {
             order: order.samples,
             copies: order.copies,
             batch_size: plan.train.batch_size,
@@ -113,8 +122,14 @@ impl Splits {
             },
             first_batch,
             epoch: epoch.into(),
+            parts: plan.data.decode == DecodeMode::Scaled && self.train_views.len() == 1,
             ..loading(plan, &self.train, self.train_views.clone(), target)
-        })
+        }
+    }
+
+    /// What is done to a training image, for each of its views.
+    pub fn train_views(&self) -> &[Arc<Transform>] {
+        &self.train_views
     }
 
     /// All validation images, in order.
@@ -131,6 +146,17 @@ impl Splits {
     /// If the loader cannot start.
     pub fn train_images(&self, plan: &Plan) -> Result<Loader, DataError> {
         eval_batches(plan, &self.train, &self.val_transform)
+    }
+}
+
+/// These images, kept in memory as far as `data.cache` allows.
+fn cached(plan: &Plan, sources: [Source; 2]) -> [Source; 2] {
+    match plan.data.cache {
+        0 => sources,
+        mebibytes => {
+            let left = Arc::new(AtomicU64::new(mebibytes << 20));
+            sources.map(|source| source.cached(&left))
+        }
     }
 }
 
@@ -151,7 +177,7 @@ pub fn ensure_data(plan: &Plan, progress: &mut dyn FnMut(usize, usize)) -> Resul
 /// If the loader cannot start.
 pub fn eval_batches(
     plan: &Plan,
-    source: &Arc<ImageFolder>,
+    source: &Arc<Source>,
     transform: &Arc<Transform>,
 ) -> Result<Loader, DataError> {
     let views = vec![Arc::clone(transform)];
@@ -170,7 +196,7 @@ fn sampler(plan: &Plan) -> Sampler {
 /// What all loaders of a plan share.
 fn loading<T>(
     plan: &Plan,
-    source: &Arc<ImageFolder>,
+    source: &Arc<Source>,
     views: Vec<Arc<Transform>>,
     target: fn(&Sample) -> T,
 ) -> LoaderConfig<T> {
@@ -190,6 +216,7 @@ fn loading<T>(
         on_error: plan.data.on_error,
         max_skipped: plan.data.max_skipped,
         limits: image_limits(plan),
+        parts: false,
     }
 }
 

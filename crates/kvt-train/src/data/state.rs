@@ -5,7 +5,7 @@ use std::path::Path;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::data::{ImageFolder, Sample};
+use crate::data::{Sample, Source};
 
 /// What identifies the images of a run: an order of the epoch means something only for these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct DataState {
 
 impl DataState {
     /// Of the images of two splits; of their files' sizes if `check_sizes`.
-    pub fn of(train: &ImageFolder, val: &ImageFolder, check_sizes: bool) -> Self {
+    pub fn of(train: &Source, val: &Source, check_sizes: bool) -> Self {
         let folders = [train, val];
         Self {
             train: train.samples.len(),
@@ -42,7 +42,7 @@ impl DataState {
 }
 
 /// A hash of the paths, relative to the folders, and labels: the folders may move.
-fn listing(folders: [&ImageFolder; 2]) -> u64 {
+fn listing(folders: [&Source; 2]) -> u64 {
     let mut hash = blake3::Hasher::new();
     for folder in folders {
         for sample in &folder.samples {
@@ -55,14 +55,10 @@ fn listing(folders: [&ImageFolder; 2]) -> u64 {
 }
 
 /// A hash of the sizes of the files. On many threads: a disk far away takes its time for each.
-fn sizes(folders: [&ImageFolder; 2]) -> u64 {
+fn sizes(folders: [&Source; 2]) -> u64 {
     let mut hash = blake3::Hasher::new();
     for folder in folders {
-        let size = |sample: &Sample| match std::fs::metadata(&sample.path) {
-            Ok(metadata) => metadata.len(),
-            // A dead link: another size than any file.
-            Err(_) => u64::MAX,
-        };
+        let size = |sample: &Sample| folder.stored_bytes(sample);
         let sizes: Vec<u64> = folder.samples.par_iter().map(size).collect();
         for size in sizes {
             hash.update(&size.to_le_bytes());
@@ -71,7 +67,7 @@ fn sizes(folders: [&ImageFolder; 2]) -> u64 {
     short(&hash)
 }
 
-fn relative<'a>(folder: &ImageFolder, sample: &'a Sample) -> &'a Path {
+fn relative<'a>(folder: &Source, sample: &'a Sample) -> &'a Path {
     let path = &sample.path;
     path.strip_prefix(&folder.root).unwrap_or(path)
 }

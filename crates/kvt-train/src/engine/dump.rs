@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use kvt_models::weights::{self, StateDict};
 
 use super::TrainError;
-use crate::data::{Batch, DataError, ImageFolder};
+use crate::data::{Batch, DataError, Source};
 use crate::fs::write_atomic;
 use crate::recipe::Network;
 use crate::task::MODEL;
@@ -21,7 +21,7 @@ pub(super) fn dump<T>(
     run: &Path,
     step: u64,
     network: &impl Network,
-    source: &ImageFolder,
+    source: &Source,
     micro_batches: impl Iterator<Item = Result<Batch<T>, DataError>>,
 ) -> Result<PathBuf, TrainError> {
     let folder = run.join(format!("nonfinite-step-{step}"));

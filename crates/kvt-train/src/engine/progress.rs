@@ -27,6 +27,9 @@ pub struct EpochSums {
     pub images: u64,
     /// Seconds of training.
     pub seconds: f64,
+    /// Seconds of it spent waiting for data; checkpoints of older versions lack it.
+    #[serde(default)]
+    pub data_wait: f64,
     /// Learning rate of the last update.
     pub lr: f64,
 }

@@ -1,11 +1,14 @@
 //! One update of the weights, for training and for `kvt bench step`:
 //! `loss -> gradients -> (sum over processes) -> norm -> clip -> optimizer -> ema`.
 
+use std::collections::HashMap;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use kvt_ops::Phase;
 
-use crate::data::DeviceBatch;
-use crate::recipe::{Accumulator, Clip, Ema, Gradients, Optimizer, Position, Rates};
+use crate::data::{DataError, DeviceBatch};
+use crate::recipe::{Accumulator, Clip, Ema, Gradients, Optimizer, Position, Rates, flat};
 use crate::task::Task;
 
 /// Everything that updates change: what a checkpoint saves.
@@ -45,8 +48,11 @@ pub struct Update {
 }
 
 /// An update that was not made. Weights, moments and average are as before.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum UpdateError {
+    /// A micro-batch that cannot be had. The state is as before, also what the micro-batches ahead of it changed.
+    #[error(transparent)]
+    Data(DataError),
     /// The loss or the gradient is not a finite number.
     #[error("loss {}, gradient norm {}: not finite", .0.loss, .0.grad_norm)]
     NotFinite(Update),
@@ -59,28 +65,44 @@ pub enum UpdateError {
 }
 
 impl<T: Task> TrainState<T> {
-    /// Forward and backward for each micro-batch, and one step of the optimizer. `images` is the number of images in all
-    /// of them, over which the loss is the mean. `at` is the place of the first.
+    /// Forward and backward for each micro-batch, and one step of the optimizer; the loss is the mean over the images of
+    /// all of them. `at` is the place of the first.
+    ///
+    /// Each micro-batch is asked for after the work on the one before it was handed to the device, and the end of them
+    /// before the host waits for the device.
     ///
     /// # Errors
-    /// If loss or gradient are not finite, or the device fails.
+    /// If a micro-batch cannot be had, loss or gradient are not finite, or the device fails.
     pub fn update(
         &mut self,
-        micro_batches: impl IntoIterator<Item = DeviceBatch<T::Target>>,
-        images: usize,
+        micro_batches: impl IntoIterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
         at: Position,
         settings: UpdateSettings,
     ) -> Result<Update, UpdateError> {
         let mut accumulator = Accumulator::default();
         let mut losses = Vec::new();
+        let mut images = 0;
+        let before = Untrained::of(&self.network);
+        self.task.begin();
         for (index, batch) in micro_batches.into_iter().enumerate() {
+            let batch = match batch {
+                Ok(batch) => batch,
+                Err(error) => {
+                    before.put_back(&self.network);
+                    self.task.undo();
+                    return Err(UpdateError::Data(error));
+                }
+            };
             let (at, count) = (at.later(index), batch.len());
             let phase = Phase::Train(at.forward_key(settings.seed));
             let loss = self.task.loss(&self.network, batch, at, phase);
             let gradients = Gradients::take(loss.backward(), &self.network);
             accumulator.add(gradients, count);
-            losses.push(loss.inner() * (count as f64 / images as f64));
+            losses.push((loss.inner(), count));
+            images += count;
         }
+        let share = |(loss, count): (Tensor<1>, usize)| loss * (count as f64 / images as f64);
+        let mut losses: Vec<_> = losses.into_iter().map(share).collect();
         let mut gradients = accumulator.finish().ok_or(UpdateError::NoGradient)?;
         // With several processes, gradients and losses are summed over them here, and nowhere else, with `images` those of
         // all processes: what follows is then the same in each.
@@ -107,6 +129,41 @@ impl<T: Task> TrainState<T> {
         self.ema = ema.map(|ema| ema.update(&self.network, settings.ema_decay));
         self.task.after_update(&self.network, at);
         Ok(update)
+    }
+}
+
+/// What a network remembers without being trained, such as the running statistics of batch norms: its forward pass changes
+/// them, and a clone shares them.
+struct Untrained(HashMap<ParamId, Tensor<1>>);
+
+impl Untrained {
+    fn of(network: &impl Module) -> Self {
+        let mut found = Self(HashMap::new());
+        network.visit(&mut found);
+        found
+    }
+
+    /// Gives the network, and all that share with it, what was found before.
+    fn put_back<M: Module>(mut self, network: &M) {
+        let _shared = network.clone().map(&mut self);
+    }
+}
+
+impl ModuleVisitor for Untrained {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let value = param.val();
+        if !value.is_require_grad() {
+            self.0.insert(param.id, flat(value));
+        }
+    }
+}
+
+impl ModuleMapper for Untrained {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        match self.0.remove(&param.id) {
+            Some(before) => param.map(|now| before.reshape(now.shape())),
+            None => param,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 use super::{FinetuneError, text};
-use crate::data::{ClassOrder, DataError, ImageFolder};
+use crate::data::{self, ClassOrder, DataError};
 use crate::error::TrainError;
 
 /// What people call the folders of the two splits, the usual name first.
@@ -49,7 +49,7 @@ impl Images {
             Some([train, _]) => path.join(train),
             None => path.clone(),
         };
-        let listed = ImageFolder::open(root, ClassOrder::Byte)?;
+        let listed = data::Source::open(root, ClassOrder::Byte)?;
         if let [class] = listed.classes.as_slice() {
             return Err(FinetuneError::Train(TrainError::OneClass {
                 class: class.clone(),

@@ -20,6 +20,7 @@ pub use distill::{
     DistillConfig, DistillDivisor, DistillKind, hard_distillation, soft_distillation,
 };
 pub use ema::{Ema, EmaConfig, EmaReport};
+pub(crate) use gradients::flat;
 pub use gradients::{Accumulator, Gradients};
 pub use loss::{
     LossConfig, LossHeads, LossKind, TokenLogits, TokenTargets, binary_cross_entropy,

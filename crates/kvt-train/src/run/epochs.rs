@@ -153,6 +153,7 @@ pub(crate) mod tests {
             lr: 0.001,
             seconds: 2.5,
             images_per_second: 100.0,
+            data_wait_share: 0.25,
         })
     }
 

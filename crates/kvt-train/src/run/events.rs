@@ -102,6 +102,9 @@ pub struct EpochRecord {
     /// Training throughput over the epoch.
     #[serde(with = "super::number")]
     pub images_per_second: f64,
+    /// Share of the seconds that was spent waiting for data, in [0, 1]; logs of older versions lack it.
+    #[serde(default, with = "super::number")]
+    pub data_wait_share: f64,
 }
 
 /// What a [`Note`] is about.

@@ -39,7 +39,7 @@ pub(crate) use trained::{EMA, MODEL, load_network};
 
 /// What is trained, and how it is judged.
 ///
-/// In an update the trainer calls, in this order: [`loss`](Self::loss) for each micro-batch,
+/// In an update the trainer calls, in this order: [`begin`](Self::begin), [`loss`](Self::loss) for each micro-batch,
 /// [`before_clip`](Self::before_clip), [`after_update`](Self::after_update).
 pub trait Task: Sized {
     /// What is trained: a classifier, or the student of self-supervised training, backbone and head.
@@ -89,7 +89,8 @@ pub trait Task: Sized {
     ///
     /// `phase` carries the key of all that is drawn for this micro-batch. What mixes images (mixup, CutMix) belongs at the
     /// beginning: the batch is on the device, and its targets may become soft ones. The task's own state may change: a
-    /// centre, a queue. It is kept even if the update then fails, which ends the run without saving.
+    /// centre, a queue. It is kept even if the update then fails, which ends the run without saving; only where a later
+    /// micro-batch cannot be read, [`undo`](Self::undo) puts it back.
     fn loss(
         &mut self,
         network: &Self::Network,
@@ -97,6 +98,12 @@ pub trait Task: Sized {
         at: Position,
         phase: Phase,
     ) -> Tensor<1>;
+
+    /// Notes what [`loss`](Self::loss) changes of the task's own state, before the first micro-batch of an update.
+    fn begin(&mut self) {}
+
+    /// Puts back what [`begin`](Self::begin) noted: an image cannot be read, so that the update is not made.
+    fn undo(&mut self) {}
 
     /// Changes the complete gradients of an update before their norm is taken and they are clipped, such as leaving out a
     /// layer in the first epoch.

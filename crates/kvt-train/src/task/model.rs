@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{ModelSection, Plan};
-use crate::data::ImageFolder;
+use crate::data::Source;
 use crate::error::TrainError;
 use crate::schema::section;
 
@@ -56,7 +56,7 @@ pub fn model_config(
 ///
 /// # Errors
 /// [`TrainError::Classes`] or [`TrainError::OneClass`].
-pub fn check_classes(config: &ModelConfig, source: &ImageFolder) -> Result<(), TrainError> {
+pub fn check_classes(config: &ModelConfig, source: &Source) -> Result<(), TrainError> {
     let data = || source.root.clone();
     if let [class] = source.classes.as_slice() {
         return Err(TrainError::OneClass {

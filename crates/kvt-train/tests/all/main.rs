@@ -29,6 +29,7 @@ mod schedule;
 mod second_task;
 #[cfg(unix)]
 mod signals;
+mod sources;
 mod support;
 mod trajectory;
 mod weights;

@@ -12,7 +12,7 @@ use kvt_train::augment::{Normalization, Patch};
 use kvt_train::config::{Plan, load_plan};
 use kvt_train::data::{DeviceBatch, Sample, Splits};
 use kvt_train::engine::{TrainError, TrainState, UpdateSettings};
-use kvt_train::recipe::{Clip, Ema, LossConfig, Optimizer, Position, Rates};
+use kvt_train::recipe::{Ema, LossConfig, Optimizer, Position, Rates};
 use kvt_train::run::{Metric, Note};
 use kvt_train::task::{EvalData, Measured, Task, Weights, build_model, model_config};
 
@@ -205,7 +205,7 @@ fn the_whole_recipe_is_pytorchs() {
             step,
             ..Position::default()
         };
-        let update = state.update([batch(indices)], indices.len(), at, settings);
+        let update = state.update([Ok(batch(indices))], at, settings);
         let update = update.unwrap();
         losses.push(update.loss);
         norms.push(update.grad_norm);

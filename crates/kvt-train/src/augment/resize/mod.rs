@@ -1,6 +1,10 @@
 //! A resized image, or only the part of it that is kept.
 
-use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
+use std::cell::RefCell;
+
+use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
+use fast_image_resize::pixels::U8x3;
+use fast_image_resize::{CropBoxError, FilterType, ResizeAlg, ResizeError, ResizeOptions, Resizer};
 use image::{RgbImage, imageops};
 
 use crate::augment::AugmentError;
@@ -34,14 +38,25 @@ pub(super) fn resize_part(
         width: across.pixels,
         height: down.pixels,
     };
-    let image = cut(image, source);
-    convolve(
-        image,
-        (crop.width, crop.height),
-        (across.offset, across.length),
-        (down.offset, down.length),
-        filter,
-    )
+    let across = (across.offset, across.length);
+    let down = (down.offset, down.length);
+    let size = (crop.width, crop.height);
+    convolve(&image, source, size, across, down, filter)
+}
+
+/// Resizes what `crop` cuts out of an image to (width, height). The kernel does not see the pixels around it.
+pub(super) fn resize_crop(
+    image: RgbImage,
+    crop: Crop,
+    size: (u32, u32),
+    filter: FilterType,
+) -> Result<RgbImage, AugmentError> {
+    if (crop.width, crop.height) == size {
+        return Ok(cut(image, crop));
+    }
+    let across = (0.0, f64::from(crop.width));
+    let down = (0.0, f64::from(crop.height));
+    convolve(&image, crop, size, across, down, filter)
 }
 
 /// Resizes to (width, height); an image of that size stays as it is.
@@ -50,35 +65,94 @@ pub(super) fn resize(
     size: (u32, u32),
     filter: FilterType,
 ) -> Result<RgbImage, AugmentError> {
-    if image.dimensions() == size {
-        return Ok(image);
-    }
-    let across = (0.0, f64::from(image.width()));
-    let down = (0.0, f64::from(image.height()));
-    convolve(image, size, across, down, filter)
+    let (width, height) = image.dimensions();
+    let whole = Crop {
+        left: 0,
+        top: 0,
+        width,
+        height,
+    };
+    resize_crop(image, whole, size, filter)
 }
 
-/// Resizes the part of an image that is `across` and `down` (offset and length, in pixels) to (width, height). The kernel
-/// sees the pixels around the part.
+/// Resizes the part of an image that is `across` and `down` (offset and length, in pixels) to (width, height). Where the
+/// part is whole pixels, the kernel does not see those around it.
+pub(super) fn resize_box(
+    image: &RgbImage,
+    size: (u32, u32),
+    across: (f64, f64),
+    down: (f64, f64),
+    filter: FilterType,
+) -> Result<RgbImage, AugmentError> {
+    let numbers = [across.0, down.0, across.1, down.1];
+    let (width, height) = image.dimensions();
+    if numbers.iter().all(|number| number.fract() == 0.0) {
+        let [left, top, columns, rows] = numbers.map(|number| number as u32);
+        let crop = Crop {
+            left,
+            top,
+            width: columns,
+            height: rows,
+        };
+        let (across, down) = ((0.0, across.1), (0.0, down.1));
+        return convolve(image, crop, size, across, down, filter);
+    }
+    let whole = Crop {
+        left: 0,
+        top: 0,
+        width,
+        height,
+    };
+    convolve(image, whole, size, across, down, filter)
+}
+
+/// Pixels of the buffer between the two passes that a thread keeps for the next image: 6 MiB. An image may need more.
+const KEPT: usize = 2 << 20;
+
+thread_local! {
+    /// The rows of a crop at their new width: made once for each worker, as large as the largest crop needs it.
+    static MIDDLE: RefCell<Vec<U8x3>> = RefCell::default();
+}
+
+/// Resizes a part of what `crop` cuts out of an image to (width, height): `across` and `down` are its offset and length in
+/// the crop, in pixels. The kernel sees the pixels of the crop around the part, and none beyond the crop.
 fn convolve(
-    image: RgbImage,
+    image: &RgbImage,
+    crop: Crop,
     (width, height): (u32, u32),
     across: (f64, f64),
     down: (f64, f64),
     filter: FilterType,
 ) -> Result<RgbImage, AugmentError> {
     let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter));
+    let (columns, rows) = image.dimensions();
+    let source = TypedImageRef::<U8x3>::from_buffer(columns, rows, image.as_raw());
+    let source = source.map_err(outside)?;
+    let cut = TypedCroppedImage::from_ref(&source, crop.left, crop.top, crop.width, crop.height);
+    let cut = cut.map_err(outside)?;
+    let mut result = RgbImage::new(width, height);
+    let mut target =
+        TypedImage::<U8x3>::from_buffer(width, height, &mut result).map_err(outside)?;
+    let mut pixels = MIDDLE.take();
+    let count = width as usize * crop.height as usize;
+    pixels.resize(pixels.len().max(count), U8x3::default());
+    let mut middle =
+        TypedImage::from_pixels_slice(width, crop.height, &mut pixels).map_err(outside)?;
     // Rows first, then columns, as Pillow: the passes round and clip, so their order shows at hard edges.
-    let rows = image.height();
-    let source = image::DynamicImage::ImageRgb8(image);
-    let mut middle = image::DynamicImage::ImageRgb8(RgbImage::new(width, rows));
-    let mut target = image::DynamicImage::ImageRgb8(RgbImage::new(width, height));
     let mut resizer = Resizer::new();
-    let part = options.crop(across.0, 0.0, across.1, f64::from(rows));
-    resizer.resize(&source, &mut middle, &part)?;
+    let part = options.crop(across.0, 0.0, across.1, f64::from(crop.height));
+    resizer.resize_typed(&cut, &mut middle, &part)?;
     let part = options.crop(0.0, down.0, f64::from(width), down.1);
-    resizer.resize(&middle, &mut target, &part)?;
-    Ok(target.into_rgb8())
+    resizer.resize_typed(&middle, &mut target, &part)?;
+    if pixels.len() <= KEPT {
+        MIDDLE.set(pixels);
+    }
+    Ok(result)
+}
+
+/// Buffers are made as large as they must be and crops lie in their image; should one not, it is an error.
+fn outside<E>(_: E) -> ResizeError {
+    CropBoxError::SizeIsOutOfImageBoundaries.into()
 }
 
 /// The pixels of a crop.

@@ -7,7 +7,8 @@ use image::{Rgb, RgbImage, imageops};
 use rand::RngExt;
 
 use crate::augment::crop::random_resized_crop;
-use crate::augment::resize::{cut, resize};
+use crate::augment::normalize::Levels;
+use crate::augment::resize::{resize, resize_crop};
 use crate::augment::{AugmentConfig, Interpolation, Preset, RandomErasing, Step};
 use crate::schema;
 use kvt_ops::Key;
@@ -45,16 +46,15 @@ pub enum AugmentError {
 /// From a decoded image to normalised numbers.
 #[derive(Debug, Clone)]
 pub struct Transform {
-    config: AugmentConfig,
-    is_training: bool,
-    width: u32,
-    height: u32,
+    pub(super) config: AugmentConfig,
+    pub(super) is_training: bool,
+    pub(super) width: u32,
+    pub(super) height: u32,
     /// Between the flips and the normalisation, in training.
     steps: Vec<Step>,
     /// After the normalisation, in training.
     erasing: Option<RandomErasing>,
-    /// Normalised value of each level of each channel: one division per level, not per pixel.
-    levels: Vec<[f32; 3]>,
+    levels: Levels,
 }
 
 impl Transform {
@@ -110,9 +110,6 @@ impl Transform {
                 &error.wanted(),
             )
         })?;
-        let (mean, std) = (config.mean.map(|x| x as f32), config.std.map(|x| x as f32));
-        let [r, g, b] = [0, 1, 2]
-            .map(|c: usize| move |level: u8| (f32::from(level) / 255.0 - mean[c]) / std[c]);
         Ok(Self {
             config: config.clone(),
             is_training,
@@ -120,9 +117,7 @@ impl Transform {
             width: side(size.1)?,
             steps,
             erasing: RandomErasing::new(config),
-            levels: (0..=255)
-                .map(|level| [r(level), g(level), b(level)])
-                .collect(),
+            levels: Levels::new(config.mean, config.std),
         })
     }
 
@@ -153,6 +148,17 @@ impl Transform {
     /// An image without pixels, or an `out` of another length.
     pub fn apply(&self, image: RgbImage, key: Key, out: &mut [f32]) -> Result<(), AugmentError> {
         let (image, flip) = self.pixels(image, key)?;
+        self.finish(&image, flip, key, out)
+    }
+
+    /// Writes an image of the final size normalised and erased, into numbers of the right length.
+    pub(super) fn finish(
+        &self,
+        image: &RgbImage,
+        flip: bool,
+        key: Key,
+        out: &mut [f32],
+    ) -> Result<(), AugmentError> {
         let plane = image.width() as usize * image.height() as usize;
         if out.len() != 3 * plane {
             return Err(AugmentError::Output {
@@ -160,40 +166,39 @@ impl Transform {
                 expected: 3 * plane,
             });
         }
-        let width = image.width() as usize;
-        let (red, rest) = out.split_at_mut(plane);
-        let (green, blue) = rest.split_at_mut(plane);
-        let rows = red
-            .chunks_exact_mut(width)
-            .zip(green.chunks_exact_mut(width))
-            .zip(blue.chunks_exact_mut(width))
-            .zip(image.rows());
-        for (((red, green), blue), row) in rows {
-            for (x, Rgb([r, g, b])) in row.enumerate() {
-                let x = if flip { width - 1 - x } else { x };
-                red[x] = self.levels[usize::from(*r)][0];
-                green[x] = self.levels[usize::from(*g)][1];
-                blue[x] = self.levels[usize::from(*b)][2];
-            }
-        }
+        self.normalize(image, flip, key, out);
+        Ok(())
+    }
+
+    /// Writes an image of the final size normalised, `[3, height, width]`, flipped or not, and erases some of it.
+    pub(crate) fn normalize(&self, image: &RgbImage, flip: bool, key: Key, out: &mut [f32]) {
+        self.levels.write(image, flip, out);
         if let Some(erasing) = self.erasing.filter(|_| self.is_training) {
             let patches = erasing.patches(self.size(), key.named("erase"));
             patches
                 .iter()
                 .for_each(|patch| patch.apply(out, self.size()));
         }
-        Ok(())
     }
 
     /// The image at its final size, and whether it is still to be flipped.
-    fn pixels(&self, image: RgbImage, key: Key) -> Result<(RgbImage, bool), AugmentError> {
+    pub(crate) fn pixels(
+        &self,
+        image: RgbImage,
+        key: Key,
+    ) -> Result<(RgbImage, bool), AugmentError> {
         if image.width() == 0 || image.height() == 0 {
             return Err(AugmentError::Empty);
         }
         if !self.is_training {
             return Ok((self.fit(image)?, false));
         }
-        let mut image = self.crop(image, key)?;
+        let image = self.crop(image, key)?;
+        Ok(self.augmented(image, key))
+    }
+
+    /// A training image of the final size after flips and steps, and whether it is still to be flipped.
+    pub(super) fn augmented(&self, mut image: RgbImage, key: Key) -> (RgbImage, bool) {
         let happens = |name: &str, prob: f64| key.named(name).rng().random::<f64>() < prob;
         let flip = happens("hflip", self.config.hflip);
         if happens("vflip", self.config.vflip) {
@@ -201,7 +206,7 @@ impl Transform {
         }
         if self.steps.is_empty() {
             // Flipped while it is normalised, which costs nothing.
-            return Ok((image, flip));
+            return (image, flip);
         }
         if flip {
             imageops::flip_horizontal_in_place(&mut image);
@@ -210,7 +215,7 @@ impl Transform {
             .steps
             .iter()
             .fold(image, |image, step| step.apply(image, key));
-        Ok((image, false))
+        (image, false)
     }
 
     /// The preset's part of a training image, at its final size.
@@ -222,8 +227,7 @@ impl Transform {
             Preset::Imagenet => {
                 let (scale, ratio) = (config.scale.into(), config.ratio.into());
                 let crop = random_resized_crop(image.dimensions(), scale, ratio, &mut rng);
-                // Cut before the resize: its kernel must not see pixels outside of the crop.
-                resize(cut(image, crop), size, filter)
+                resize_crop(image, crop, size, filter)
             }
             Preset::Cifar => {
                 let image = resize(image, size, filter)?;
@@ -236,7 +240,7 @@ impl Transform {
     }
 
     /// The filter for an image; without a key, where nothing is drawn, a random one is bicubic.
-    fn filter(&self, key: Option<Key>) -> FilterType {
+    pub(super) fn filter(&self, key: Option<Key>) -> FilterType {
         let is_bilinear = match self.config.interpolation {
             Interpolation::Bilinear => true,
             Interpolation::Bicubic => false,

@@ -5,6 +5,7 @@ use image::imageops;
 use super::fit::{contain, cover};
 use super::*;
 use crate::augment::auto::golden::{Golden, difference};
+use crate::augment::resize::cut;
 use crate::augment::{ColorJitter, Crop, CropMode, EraseMode};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/augment/");

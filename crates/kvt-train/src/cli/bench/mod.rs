@@ -1,6 +1,7 @@
-//! `kvt bench`: what an attention operation or a training step costs, dense beside k-NN.
+//! `kvt bench`: what an attention operation or a training step costs, dense beside k-NN, and how fast images arrive.
 
 mod attention;
+mod loader;
 mod step;
 
 use std::io::Write;
@@ -12,6 +13,7 @@ use clap::builder::RangedU64ValueParser;
 use serde::Serialize;
 
 use self::attention::AttentionArgs;
+use self::loader::LoaderArgs;
 use self::step::StepArgs;
 use super::common::bar;
 use super::output;
@@ -19,7 +21,7 @@ use crate::bench::{self, Peak, Rounds, Timing};
 use crate::device::ResolvedDevice;
 use crate::fs::{check_writable, write_atomic};
 
-/// `kvt bench attention` and `kvt bench step`
+/// `kvt bench attention`, `kvt bench step` and `kvt bench loader`
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -32,6 +34,8 @@ enum What {
     Attention(AttentionArgs),
     /// One training step of a model on random images.
     Step(StepArgs),
+    /// The way of the training images from the disk to the batch.
+    Loader(LoaderArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -67,15 +71,20 @@ struct Report<'a, R> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (What::Attention(AttentionArgs { common, .. }) | What::Step(StepArgs { common, .. })) =
-        &args.what;
+    let json = match &args.what {
+        What::Attention(AttentionArgs { common, .. }) | What::Step(StepArgs { common, .. }) => {
+            &common.json
+        }
+        What::Loader(args) => &args.json,
+    };
     // Not only when all is measured.
-    if let Some(path) = &common.json {
+    if let Some(path) = json {
         check_writable(path)?;
     }
     match &args.what {
         What::Attention(args) => attention::run(args)?,
         What::Step(args) => step::run(args)?,
+        What::Loader(args) => loader::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

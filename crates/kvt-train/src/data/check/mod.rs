@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use crate::data::source::Survey;
+use crate::data::source::survey;
 use crate::data::{
-    ClassOrder, ColorKind, DataError, ImageLimits, OtherFormats, Unlisted, decode_bytes, file,
+    ClassOrder, ColorKind, DataError, ImageLimits, OtherFormats, Sample, Source, Unlisted, file,
 };
 
 /// What [`check`] found.
@@ -87,11 +87,12 @@ struct Seen {
     image: Result<((u32, u32), ColorKind), String>,
 }
 
-/// Reads every image of the splits `root/<split>`, on all cores.
+/// Reads every image of the splits `root/<split>`, on all cores: image folders, or tar shards, or CIFAR's files, whatever is
+/// there.
 ///
 /// # Errors
 ///
-/// A split without any class folder. Unreadable images, dead links and the like are part of the result, not an error.
+/// A split without any class folder, or a damaged shard. Unreadable images, dead links and the like are part of the result, not an error.
 pub fn check(
     root: &Path,
     splits: &[&str],
@@ -100,15 +101,15 @@ pub fn check(
 ) -> Result<Check, DataError> {
     let surveys = splits
         .iter()
-        .map(|split| Survey::of(root.join(split), order))
+        .map(|split| survey(root, split, order))
         .collect::<Result<Vec<_>, _>>()?;
     // By hash, the split's number and path of each file; a tree, so that the result has one order.
     let mut contents: BTreeMap<[u8; 32], Vec<(usize, &Path)>> = BTreeMap::new();
     let mut reports = Vec::new();
     for (number, (name, survey)) in splits.iter().zip(&surveys).enumerate() {
-        let folder = &survey.folder;
+        let folder = &survey.source;
         let samples = folder.samples.par_iter();
-        let seen: Vec<_> = samples.map(|s| look(&s.path, limits)).collect();
+        let seen: Vec<_> = samples.map(|s| look(folder, s, limits)).collect();
         let mut report = SplitCheck {
             name: (*name).to_owned(),
             classes: folder
@@ -163,7 +164,7 @@ pub fn check(
         .collect();
     duplicates.sort_by(|a, b| a.paths.cmp(&b.paths));
     let same_classes = surveys.windows(2).all(|pair| match pair {
-        [a, b] => a.folder.classes == b.folder.classes,
+        [a, b] => a.source.classes == b.source.classes,
         _ => true,
     });
     Ok(Check {
@@ -197,12 +198,12 @@ impl SplitCheck {
     }
 }
 
-fn look(path: &Path, limits: ImageLimits) -> Result<Seen, String> {
-    let bytes = file::read(path, limits)?;
+fn look(source: &Source, sample: &Sample, limits: ImageLimits) -> Result<Seen, String> {
+    let bytes = source.bytes(sample, limits)?;
+    let picture = source.picture(&bytes, limits);
     Ok(Seen {
         hash: blake3::hash(&bytes),
-        image: decode_bytes(&bytes, limits)
-            .map(|decoded| (decoded.image.dimensions(), decoded.color)),
+        image: picture.map(|decoded| (decoded.image.dimensions(), decoded.color)),
     })
 }
 

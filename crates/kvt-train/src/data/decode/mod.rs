@@ -9,6 +9,10 @@
 //! - No side above [`MAX_SIDE`] pixels and no more than [`ImageLimits::max_pixels`] in all, as the header has them: nothing
 //!   is decoded before that is known, so that a small file cannot take the memory.
 
+mod jpeg;
+#[cfg(feature = "turbojpeg")]
+pub(super) mod turbo;
+
 use std::io::Cursor;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
@@ -93,11 +97,19 @@ fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> 
         image::guess_format(bytes).map_err(|_| "not a JPEG, PNG, WebP or BMP file".to_owned())?;
     let truncated = "the file is truncated";
     let jpeg_components = match format {
-        ImageFormat::Jpeg => Some(jpeg_components(bytes).ok_or(truncated)?),
+        ImageFormat::Jpeg => Some(jpeg::components(bytes).ok_or(truncated)?),
         ImageFormat::WebP if !webp_is_whole(bytes) => return Err(truncated.to_owned()),
         ImageFormat::Png | ImageFormat::WebP | ImageFormat::Bmp => None,
         other => return Err(format!("{other:?} files are not read: convert it to PNG")),
     };
+    if jpeg_components == Some(3)
+        && let Some((image, orientation)) = jpeg::decode(bytes, limits)
+    {
+        return Ok(Decoded {
+            image: upright(image, orientation),
+            color: ColorKind::Rgb,
+        });
+    }
     let (image, orientation) = pixels(bytes, format, limits)?;
     let color = match jpeg_components {
         Some(4) => ColorKind::Cmyk,
@@ -105,12 +117,16 @@ fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> 
         _ => ColorKind::Grey,
     };
     // First three bytes a pixel, then turned: turning needs a second picture.
-    let mut image = DynamicImage::ImageRgb8(to_rgb(image));
-    image.apply_orientation(orientation);
     Ok(Decoded {
-        image: image.into_rgb8(),
+        image: upright(to_rgb(image), orientation),
         color,
     })
+}
+
+fn upright(image: RgbImage, orientation: Orientation) -> RgbImage {
+    let mut image = DynamicImage::ImageRgb8(image);
+    image.apply_orientation(orientation);
+    image.into_rgb8()
 }
 
 /// The pixels as they are stored, and how they are to be turned.
@@ -173,38 +189,6 @@ fn map<P: image::Pixel>(
     RgbImage::from_fn(image.width(), image.height(), |x, y| {
         image::Rgb(rgb(image.get_pixel(x, y)))
     })
-}
-
-/// The number of colour components of a JPEG, or `None` if the file ends before its end marker.
-///
-/// In the entropy-coded data a byte 0xff is always followed by 0 or a restart marker, so the end marker cannot
-/// be met by chance; the thumbnail in an EXIF segment is stepped over with its segment.
-fn jpeg_components(bytes: &[u8]) -> Option<u8> {
-    let mut components = 0;
-    let mut at = 2;
-    loop {
-        // To the next marker; bytes between segments, and the coded data after a scan's header, are stepped over.
-        while *bytes.get(at)? != 0xff {
-            at += 1;
-        }
-        let marker = *bytes.get(at + 1)?;
-        match marker {
-            0xff => at += 1,
-            0x00 | 0x01 | 0xd0..=0xd8 => at += 2,
-            0xd9 => return Some(components),
-            _ => {
-                let length = usize::from(u16::from_be_bytes([
-                    *bytes.get(at + 2)?,
-                    *bytes.get(at + 3)?,
-                ]));
-                // Start of frame; 0xc4, 0xc8 and 0xcc are other tables.
-                if matches!(marker, 0xc0..=0xcf) && !matches!(marker, 0xc4 | 0xc8 | 0xcc) {
-                    components = *bytes.get(at + 9)?;
-                }
-                at += 2 + length;
-            }
-        }
-    }
 }
 
 /// Whether every chunk of a WebP file ends within it. The decoder makes room for a chunk at the size that it claims.

@@ -321,3 +321,32 @@ fn crc(bytes: &[u8]) -> u32 {
         })
     })
 }
+
+/// The direct way gives the pixels that the `image` crate gives, whatever the sampling of the colours.
+#[test]
+fn jpegs_are_those_of_the_image_crate() {
+    let mut files = vec![
+        fixture("rgb.jpg"),
+        fixture("progressive.jpg"),
+        fixture("exif6.jpg"),
+    ];
+    for (width, height) in [(1, 1), (17, 33), (64, 48), (131, 70)] {
+        let image = RgbImage::from_fn(width, height, |x, y| {
+            image::Rgb([(x * 7 + y) as u8, (x ^ y) as u8, (y * 5) as u8])
+        });
+        files.push(encode(image, ImageFormat::Jpeg));
+    }
+    let limits = ImageLimits::default();
+    for bytes in files {
+        let (direct, orientation) = jpeg::decode(&bytes, limits).unwrap();
+        let (image, expected) = pixels(&bytes, ImageFormat::Jpeg, limits).unwrap();
+        assert!(direct == image.into_rgb8());
+        assert_eq!(orientation, expected);
+    }
+    // What is not its own is left to it.
+    for name in ["grey.jpg", "cmyk.jpg", "ycck.jpg"] {
+        assert!(jpeg::decode(&fixture(name), limits).is_none(), "{name}");
+    }
+    let few = ImageLimits { max_pixels: 5 };
+    assert!(jpeg::decode(&fixture("rgb.jpg"), few).is_none());
+}

@@ -2,12 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use image::RgbImage;
 use kvt_ops::Key;
 
 use super::{LoaderConfig, Purpose, Skipped};
 use crate::augment::AugmentError;
-use crate::data::{Batch, DataError, OnError, Sample, View, decode};
+use crate::data::{Batch, DataError, OnError, Picture, Sample, View};
 
 /// A batch, and the images that were passed over for it.
 pub(super) struct Made<T> {
@@ -68,10 +67,7 @@ impl<T> LoaderConfig<T> {
         let Some((own, _)) = self.at(place) else {
             return Ok(None);
         };
-        let key = Key::new(self.seed)
-            .named("augment")
-            .child(self.epoch)
-            .child(u64::from(own));
+        let key = image_key(self.seed, self.epoch, own);
         let key = match self.copies.get(place) {
             None | Some(0) => key,
             Some(&copy) => key.named("copy").child(copy.into()),
@@ -80,9 +76,11 @@ impl<T> LoaderConfig<T> {
             let Some((index, sample)) = self.at((place + step) % self.order.len()) else {
                 return Ok(None);
             };
-            let error = match decode(&sample.path, self.limits) {
-                Ok(image) => {
-                    self.augment(image, key, n, views)
+            let look = |size| self.views.first()?.looks_at(size, key);
+            let look = self.parts.then_some(&look as &dyn Fn(_) -> _);
+            let error = match self.source.decode(index, self.limits, look) {
+                Ok(picture) => {
+                    self.augment(picture, key, n, views)
                         .map_err(|source| DataError::Augment {
                             path: sample.path.clone(),
                             source,
@@ -116,7 +114,7 @@ impl<T> LoaderConfig<T> {
     /// numbered children of it.
     fn augment(
         &self,
-        image: RgbImage,
+        picture: Picture,
         key: Key,
         n: usize,
         views: &mut [View],
@@ -124,6 +122,11 @@ impl<T> LoaderConfig<T> {
         let mut all = self.views.iter().zip(views);
         let Some((first, first_view)) = all.next() else {
             return Ok(());
+        };
+        let image = match picture {
+            Picture::Whole(image) => image,
+            // Asked for by the only view.
+            Picture::Part(part) => return first.apply_part(&part, key, first_view.image_mut(n)),
         };
         for (number, (transform, view)) in (1..).zip(all) {
             let key = key.named("view").child(number);
@@ -137,6 +140,14 @@ impl<T> LoaderConfig<T> {
         let index = *self.order.get(place)?;
         Some((index, self.source.samples.get(index as usize)?))
     }
+}
+
+/// The key of all that is drawn for an image in an epoch.
+pub fn image_key(seed: u64, epoch: u64, index: u32) -> Key {
+    Key::new(seed)
+        .named("augment")
+        .child(epoch)
+        .child(u64::from(index))
 }
 
 pub(super) fn too_many(count: usize, max: usize, last: Skipped) -> DataError {

@@ -8,10 +8,11 @@ mod make;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use self::make::image_key;
 use self::make::{Made, too_many};
 use crate::augment::Transform;
 use crate::data::ordered::Ordered;
-use crate::data::{Batch, DataError, ImageFolder, ImageLimits, OnError, Sample, batch_count};
+use crate::data::{Batch, DataError, ImageLimits, OnError, Sample, Source, batch_count};
 
 /// What the batches are for, which decides about incomplete batches and unreadable images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub enum Purpose {
 #[derive(Debug, Clone)]
 pub struct LoaderConfig<T = u32> {
     /// The labelled images.
-    pub source: Arc<ImageFolder>,
+    pub source: Arc<Source>,
     /// What is done to each decoded image, for each view of the batch.
     pub views: Vec<Arc<Transform>>,
     /// The target of an image.
@@ -59,6 +60,8 @@ pub struct LoaderConfig<T = u32> {
     pub max_skipped: usize,
     /// Beyond them an image is unreadable.
     pub limits: ImageLimits,
+    /// Whether only the part that the view looks at may be decoded, at a smaller size; takes a single view.
+    pub parts: bool,
 }
 
 /// An image that was passed over.

@@ -30,7 +30,7 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
         }
     }
     let config = LoaderConfig {
-        source: Arc::new(ImageFolder::open(dir.path(), ClassOrder::Byte).unwrap()),
+        source: Arc::new(Source::open(dir.path(), ClassOrder::Byte).unwrap()),
         views: vec![Arc::new(Transform::train(&augment(), (8, 8)).unwrap())],
         target: |sample| sample.label,
         order: epoch_order(23, 3, 7, true),
@@ -45,6 +45,7 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
         on_error: OnError::Fail,
         max_skipped: 0,
         limits: ImageLimits::default(),
+        parts: false,
     };
     (dir, config)
 }
@@ -347,6 +348,7 @@ fn targets_are_of_any_kind() {
         on_error: labels.on_error,
         max_skipped: labels.max_skipped,
         limits: labels.limits,
+        parts: labels.parts,
     };
     let batch = Loader::start(names).unwrap().next().unwrap().unwrap();
     for (index, name) in batch.indices.iter().zip(batch.targets) {

@@ -9,7 +9,7 @@ use super::DataConfig;
 /// The sample indices of one epoch, each exactly once: `0..len` in order, or shuffled (Fisher-Yates) by a generator
 /// keyed by (seed, epoch).
 ///
-/// `len` is at most `u32::MAX`, which [`ImageFolder`](crate::data::ImageFolder) guarantees.
+/// `len` is at most `u32::MAX`, which [`Source`](crate::data::Source) guarantees.
 pub fn epoch_order(len: usize, epoch: u64, seed: u64, shuffle: bool) -> Vec<u32> {
     let mut order: Vec<u32> = (0..u32::MAX).take(len).collect();
     if shuffle {

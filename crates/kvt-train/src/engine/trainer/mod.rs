@@ -2,6 +2,7 @@
 //! is judged is the [`Task`]'s; one update is [`TrainState::update`].
 
 mod evaluation;
+mod feed;
 mod reports;
 mod saving;
 
@@ -10,17 +11,15 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 
+use self::feed::Feed;
 use super::checkpoint::Checkpointer;
 use super::progress::{EpochSums, Progress};
 use super::{Recorder, TrainError, TrainState, Update, UpdateError, UpdateSettings};
 use crate::config::Plan;
-use crate::data::{Batch, Loader, Splits};
+use crate::data::{Loader, Splits};
 use crate::recipe::{Rates, Schedule};
 use crate::run::{Stage, Topic};
 use crate::task::Task;
-
-/// The micro-batches of an update.
-type MicroBatches<T> = Vec<Batch<T>>;
 
 /// Why the loop returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +52,8 @@ pub struct Trainer<'a, 'r, T: Task> {
     pub recorder: &'a mut Recorder<'r>,
     /// Set from outside to stop after the current step.
     pub stop: &'a AtomicBool,
+    /// Whether this start has said that the device waits for images.
+    pub told_input_bound: bool,
 }
 
 impl<T: Task> Trainer<'_, '_, T> {
@@ -92,23 +93,22 @@ impl<T: Task> Trainer<'_, '_, T> {
 
     /// The updates of one epoch, or what is left of them. `false` if it was asked to stop within.
     fn train_epoch(&mut self) -> Result<bool, TrainError> {
-        let mut loader = self.batches()?;
+        let mut feed = Feed::new(self.batches()?, self.device.clone());
         while !self.out_of_steps() {
             if self.is_stopped() {
                 return Ok(false);
             }
             let start = Instant::now();
-            let (micro_batches, data_wait) = self.next_micro_batches(&mut loader)?;
-            if micro_batches.is_empty() {
+            if feed.is_at_end() {
                 break;
             }
-            let count = micro_batches.len();
             let position = self.progress.position;
             let (step, epoch, plan) = (position.step, position.epoch, self.plan);
             let lr = self.schedule.lr(step, epoch);
             let weight_decay = plan.optim.weight_decay;
             let weight_decay = self.schedule.weight_decay(weight_decay, step, epoch);
-            let update = self.update(micro_batches, Rates { lr, weight_decay })?;
+            let (update, count) = self.update(&mut feed, Rates { lr, weight_decay })?;
+            let data_wait = feed.waited();
 
             let position = &mut self.progress.position;
             position.step += 1;
@@ -118,6 +118,7 @@ impl<T: Task> Trainer<'_, '_, T> {
             sums.loss += update.loss * update.images as f64;
             sums.images += update.images as u64;
             sums.seconds += seconds;
+            sums.data_wait += data_wait;
             sums.lr = lr;
             self.report_step(&update, lr, seconds, data_wait)?;
             let position = self.progress.position;
@@ -178,25 +179,12 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(self.splits.train_batches(self.plan, target, epoch, batch)?)
     }
 
-    /// The micro-batches of the next update, and the seconds spent waiting for them.
-    fn next_micro_batches(
-        &mut self,
-        loader: &mut Loader<T::Target>,
-    ) -> Result<(MicroBatches<T::Target>, f64), TrainError> {
-        let start = Instant::now();
-        let known = loader.skipped().len();
-        let batches: Result<Vec<_>, _> = loader.take(self.plan.train.accumulate).collect();
-        let waited = start.elapsed().as_secs_f64();
-        self.report_skipped(loader.skipped(), known)?;
-        Ok((batches?, waited))
-    }
-
-    /// One update of the weights.
+    /// One update of the weights, and the number of its micro-batches.
     fn update(
         &mut self,
-        micro_batches: MicroBatches<T::Target>,
+        feed: &mut Feed<T::Target>,
         rates: Rates,
-    ) -> Result<Update, TrainError> {
+    ) -> Result<(Update, usize), TrainError> {
         let at = self.progress.position;
         let settings = UpdateSettings {
             seed: self.plan.seed,
@@ -204,17 +192,17 @@ impl<T: Task> Trainer<'_, '_, T> {
             clip: self.plan.optim.clip(),
             ema_decay: self.plan.ema.decay_after(at.step),
         };
-        let count = micro_batches.len();
-        let images = micro_batches.iter().map(Batch::len).sum();
-        // One after the other: only the micro-batch at work is on the device.
-        let uploads = micro_batches
-            .into_iter()
-            .map(|batch| batch.upload(&self.device));
-        match self.state.update(uploads, images, at, settings) {
+        let known = feed.skipped().len();
+        let mut window = feed.window(self.plan.train.accumulate, !self.is_last(at.step + 1));
+        let update = self.state.update(window.by_ref(), at, settings);
+        let count = window.taken;
+        self.report_skipped(feed.skipped(), known)?;
+        match update {
             Ok(update) => {
                 self.saved = false;
-                Ok(update)
+                Ok((update, count))
             }
+            Err(UpdateError::Data(error)) => Err(error.into()),
             Err(UpdateError::NotFinite(update)) => Err(self.not_finite(&update, count)),
             Err(UpdateError::Execution(reason)) => Err(TrainError::Execution(reason)),
             Err(UpdateError::NoGradient) => Err(TrainError::NoGradient),
@@ -226,10 +214,12 @@ impl<T: Task> Trainer<'_, '_, T> {
     }
 
     fn out_of_steps(&self) -> bool {
-        self.plan
-            .train
-            .max_steps
-            .is_some_and(|max| self.progress.position.step >= max)
+        self.is_last(self.progress.position.step)
+    }
+
+    /// Whether the run ends with that many updates.
+    fn is_last(&self, steps: u64) -> bool {
+        self.plan.train.max_steps.is_some_and(|max| steps >= max)
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the loop tells of itself: updates, evaluations, epochs, unreadable images.
 
 use super::{Trainer, due};
-use crate::data::Skipped;
-use crate::engine::{LogSums, TrainError, Update};
+use crate::data::{Skipped, Workers};
+use crate::engine::{EpochSums, LogSums, TrainError, Update};
 use crate::run::{EpochRecord, EvalRecord, Event, Listener, Note, StepRecord, Topic};
 use crate::task::{Measured, Task};
 
@@ -69,7 +69,14 @@ impl<T: Task> Trainer<'_, '_, T> {
             lr: sums.lr,
             seconds: sums.seconds,
             images_per_second: sums.images as f64 / sums.seconds,
+            data_wait_share: sums.data_wait / sums.seconds,
         }))?;
+        if !self.told_input_bound
+            && let Some(words) = input_bound(&sums, self.plan.data.workers)
+        {
+            self.told_input_bound = true;
+            self.note(Topic::Warning, words)?;
+        }
         Ok(())
     }
 
@@ -100,5 +107,49 @@ impl<T: Task> Trainer<'_, '_, T> {
     ) -> Result<(), TrainError> {
         let note = Note::new(self.progress.position.step, topic, message);
         Ok(self.recorder.event(&Event::Note(note))?)
+    }
+}
+
+/// What is said of an epoch in which the device waited for images for more than a tenth of the time. A shorter epoch
+/// says more of its start than of its data.
+fn input_bound(sums: &EpochSums, workers: Workers) -> Option<String> {
+    let share = sums.data_wait / sums.seconds;
+    if sums.seconds < 20.0 || share <= 0.1 {
+        return None;
+    }
+    let advice = match workers {
+        Workers::Count(0) => "`data.workers = 0` reads them between the updates: leave it out",
+        _ => {
+            "raise `data.workers` up to the number of cores, pack small files with `kvt data pack`, keep small images in \
+             memory with `data.cache`, or read large ones with `data.decode = \"scaled\"`"
+        }
+    };
+    let percent = 100.0 * share;
+    Some(format!(
+        "input-bound: {percent:.0} % of the time waits for images; {advice}; `kvt bench loader` shows where it goes"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn an_epoch_that_waits_is_told_what_to_change() {
+        let sums = |seconds, data_wait| EpochSums {
+            seconds,
+            data_wait,
+            ..EpochSums::default()
+        };
+        let words = |sums, workers| input_bound(&sums, workers);
+        assert_eq!(words(sums(100.0, 10.0), Workers::Auto), None);
+        assert_eq!(words(sums(2.0, 1.0), Workers::Auto), None);
+        let text = words(sums(100.0, 25.4), Workers::Count(2)).unwrap();
+        assert!(text.starts_with("input-bound: 25 % of the time"), "{text}");
+        assert!(text.contains("raise `data.workers`"), "{text}");
+        let text = words(sums(100.0, 60.0), Workers::Count(0)).unwrap();
+        assert!(text.contains("`data.workers = 0`"), "{text}");
     }
 }

@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::data::{ClassOrder, ImageFolder, ImageLimits, decode};
+use crate::data::{ClassOrder, ImageLimits, Source, decode};
 
 fn small() -> ShapesConfig {
     ShapesConfig {
@@ -22,7 +22,7 @@ fn is_made_once_and_reused() {
     assert_eq!(steps, (1..=15).map(|n| (n, 15)).collect::<Vec<_>>());
     assert!(made.generated);
     assert!(!ensure(&small(), &dir, &mut |_, _| {}).unwrap().generated);
-    let train = ImageFolder::open(dir.join("train"), ClassOrder::Byte).unwrap();
+    let train = Source::open(dir.join("train"), ClassOrder::Byte).unwrap();
     assert_eq!(train.classes, made.classes);
     assert_eq!(train.class_counts(), [3, 3, 3]);
     let path = dir.join("val/square/00001.png");
@@ -59,7 +59,7 @@ fn two_that_generate_the_same_both_have_it() {
         let [a, b] = at_once([small(), small()], &dir).map(Result::unwrap);
         assert_ne!(a.generated, b.generated, "one is taken");
         assert_eq!((a.train, a.val), (b.train, b.val));
-        let train = ImageFolder::open(dir.join("train"), ClassOrder::Byte).unwrap();
+        let train = Source::open(dir.join("train"), ClassOrder::Byte).unwrap();
         assert_eq!(train.class_counts(), [3, 3, 3]);
         // Nothing is left beside it.
         assert_eq!(fs_err::read_dir(temp.path()).unwrap().count(), 1);

@@ -7,17 +7,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Place, Sample, Source, Survey};
 use crate::data::DataError;
-use crate::data::listing::{self, Classes, Listing, OtherFormats, Unlisted};
-
-/// One labelled image.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sample {
-    /// The image file.
-    pub path: PathBuf,
-    /// The class, an index into [`ImageFolder::classes`].
-    pub label: u32,
-}
+use crate::data::listing::{self, Classes, Listing};
 
 /// How class folders become labels 0, 1, 2, ...
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -30,20 +22,7 @@ pub enum ClassOrder {
     Natural,
 }
 
-/// The labelled images of one split.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImageFolder {
-    /// The split's folder.
-    pub root: PathBuf,
-    /// Class names; a label is an index into them.
-    pub classes: Vec<String>,
-    /// The images, by class, then by the bytes of the path.
-    pub samples: Vec<Sample>,
-    /// What was passed over though it is a picture.
-    pub others: OtherFormats,
-}
-
-impl ImageFolder {
+impl Source {
     /// Lists an image folder, classes in the given order. Hidden files and folders, and files with other extensions, are
     /// passed over; links are followed. What has the name of an image but is a dead link, a pipe or a device is listed: it is
     /// an unreadable image.
@@ -83,31 +62,14 @@ impl ImageFolder {
         listed.names = classes.to_vec();
         Survey::list(root, listed)?.strict()
     }
-
-    /// Images per class, in label order.
-    pub fn class_counts(&self) -> Vec<usize> {
-        let mut counts = vec![0; self.classes.len()];
-        for sample in &self.samples {
-            if let Some(count) = counts.get_mut(sample.label as usize) {
-                *count += 1;
-            }
-        }
-        counts
-    }
-}
-
-/// An image folder, and what is wrong with its listing.
-#[derive(Debug)]
-pub(super) struct Survey {
-    pub(super) folder: ImageFolder,
-    pub(super) unlisted: Vec<Unlisted>,
-    /// Class folders without an image.
-    pub(super) empty: Vec<PathBuf>,
 }
 
 impl Survey {
     /// Lists what there is. Only what leaves nothing to list is an error.
-    pub(super) fn of(dir: impl Into<PathBuf>, order: ClassOrder) -> Result<Self, DataError> {
+    pub(in crate::data) fn of(
+        dir: impl Into<PathBuf>,
+        order: ClassOrder,
+    ) -> Result<Self, DataError> {
         let root = dir.into();
         let mut classes = listing::classes(&root)?;
         classes.names.sort_by(|a, b| match order {
@@ -131,18 +93,14 @@ impl Survey {
             if images.is_empty() {
                 empty.push(dir);
             }
-            samples.extend(images.into_iter().map(|path| Sample { path, label }));
+            let place = Place::File;
+            samples.extend(images.into_iter().map(|path| Sample { path, label, place }));
             rest.merge_rest(found);
         }
-        if u32::try_from(samples.len()).is_err() {
-            return Err(DataError::TooManyImages(root));
-        }
         Ok(Self {
-            folder: ImageFolder {
-                root,
-                classes: classes.names,
-                samples,
+            source: Source {
                 others: rest.others,
+                ..Source::new(root, classes.names, samples)?
             },
             unlisted: rest.unlisted,
             empty,
@@ -150,7 +108,7 @@ impl Survey {
     }
 
     /// The folder, if nothing is wrong with its listing.
-    fn strict(self) -> Result<ImageFolder, DataError> {
+    pub(super) fn strict(self) -> Result<Source, DataError> {
         if let Some(first) = self.unlisted.into_iter().next() {
             return Err(DataError::Unlisted(first));
         }
@@ -159,7 +117,7 @@ impl Survey {
                 others: listing::images(&path).others,
                 path,
             }),
-            None => Ok(self.folder),
+            None => Ok(self.source),
         }
     }
 }
@@ -216,7 +174,7 @@ mod tests {
         dir
     }
 
-    fn names(source: &ImageFolder) -> Vec<(String, u32)> {
+    fn names(source: &Source) -> Vec<(String, u32)> {
         let relative = |s: &Sample| s.path.strip_prefix(&source.root).unwrap().to_owned();
         let text = |s: &Sample| relative(s).to_str().unwrap().replace('\\', "/");
         source.samples.iter().map(|s| (text(s), s.label)).collect()
@@ -236,7 +194,7 @@ mod tests {
             ".cache/1.png",
             "readme.md",
         ]);
-        let source = ImageFolder::open(dir.path(), ClassOrder::Byte).unwrap();
+        let source = Source::open(dir.path(), ClassOrder::Byte).unwrap();
         assert_eq!(source.classes, ["B", "a", "b"]);
         let expected = [
             ("B/x.bmp", 0),
@@ -262,9 +220,9 @@ mod tests {
             "x9/a.png",
             "x/a.png",
         ]);
-        let byte = ImageFolder::open(dir.path(), ClassOrder::Byte).unwrap();
+        let byte = Source::open(dir.path(), ClassOrder::Byte).unwrap();
         assert_eq!(byte.classes, ["1", "10", "2", "x", "x10", "x9"]);
-        let natural = ImageFolder::open(dir.path(), ClassOrder::Natural).unwrap();
+        let natural = Source::open(dir.path(), ClassOrder::Natural).unwrap();
         assert_eq!(natural.classes, ["1", "2", "10", "x", "x9", "x10"]);
     }
 
@@ -272,12 +230,12 @@ mod tests {
     fn given_classes_set_the_labels() {
         let dir = folder(&["a/1.png", "b/1.png"]);
         let list = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
-        let source = ImageFolder::open_with_classes(dir.path(), &list(&["b", "a"])).unwrap();
+        let source = Source::open_with_classes(dir.path(), &list(&["b", "a"])).unwrap();
         assert_eq!(
             names(&source),
             [("b/1.png".to_owned(), 0), ("a/1.png".to_owned(), 1)]
         );
-        let error = ImageFolder::open_with_classes(dir.path(), &list(&["a", "c"])).unwrap_err();
+        let error = Source::open_with_classes(dir.path(), &list(&["a", "c"])).unwrap_err();
         let message = error.to_string();
         assert!(
             message.contains("missing `c`, not expected `b`"),
@@ -287,7 +245,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let open = |dir: &Path| ImageFolder::open(dir, ClassOrder::Byte).unwrap_err();
+        let open = |dir: &Path| Source::open(dir, ClassOrder::Byte).unwrap_err();
         let dir = folder(&["1.png", "2.png"]);
         assert!(matches!(open(dir.path()), DataError::FlatFolder(_)));
         assert!(matches!(

@@ -1,0 +1,67 @@
+//! Images of which only the part that a transform looks at was decoded, perhaps at less than its full size.
+
+use image::RgbImage;
+use kvt_ops::Key;
+
+use crate::augment::crop::{Crop, random_resized_crop};
+use crate::augment::resize::resize_box;
+use crate::augment::{AugmentError, Preset, Transform};
+
+/// What a transform looks at in an image, and what becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// The part of the image.
+    pub crop: Crop,
+    /// Width and height that it is resized to, in pixels.
+    pub size: (u32, u32),
+}
+
+/// A decoded part of an image, with what is around it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// The pixels.
+    pub image: RgbImage,
+    /// Where the crop begins and how long it is, across, in pixels of this image.
+    pub across: (f64, f64),
+    /// The same down.
+    pub down: (f64, f64),
+}
+
+impl Transform {
+    /// What this transform will look at in an image of (width, height); `None` if it is all of it, or if that is not known
+    /// before the image is there.
+    pub fn looks_at(&self, size: (u32, u32), key: Key) -> Option<Look> {
+        let config = &self.config;
+        (self.is_training && config.preset == Preset::Imagenet).then(|| {
+            // The draw of `pixels`.
+            let (scale, ratio) = (config.scale.into(), config.ratio.into());
+            let mut rng = key.named("crop").rng();
+            Look {
+                crop: random_resized_crop(size, scale, ratio, &mut rng),
+                size: (self.width, self.height),
+            }
+        })
+    }
+
+    /// As [`apply`](Self::apply), of the part that [`looks_at`](Self::looks_at) named.
+    ///
+    /// # Errors
+    ///
+    /// A crop that does not lie in the part, or an `out` of another length.
+    pub fn apply_part(&self, part: &Part, key: Key, out: &mut [f32]) -> Result<(), AugmentError> {
+        let (image, flip) = self.part_pixels(part, key)?;
+        self.finish(&image, flip, key, out)
+    }
+
+    /// The image at its final size, and whether it is still to be flipped.
+    pub(crate) fn part_pixels(
+        &self,
+        part: &Part,
+        key: Key,
+    ) -> Result<(RgbImage, bool), AugmentError> {
+        let size = (self.width, self.height);
+        let filter = self.filter(Some(key));
+        let image = resize_box(&part.image, size, part.across, part.down, filter)?;
+        Ok(self.augmented(image, key))
+    }
+}

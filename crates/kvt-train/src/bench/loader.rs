@@ -1,0 +1,161 @@
+//! The way of an image from the disk to the batch: each stage on one thread, and the loader as training uses it.
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::{BenchError, Timing};
+use crate::config::Plan;
+use crate::data::{
+    DecodeError, Loader, Picture, Source, Splits, View, epoch_order, image_key, image_limits,
+};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct LoaderCase {
+    /// Images of a round; those of the training split in the order of the first epoch, again and again if there are fewer.
+    pub images: usize,
+    /// Threads of the loader.
+    pub workers: usize,
+    /// Rounds that count.
+    pub rounds: usize,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct LoaderMeasurement {
+    /// Images of a round.
+    pub images: usize,
+    /// Threads of the loader.
+    pub workers: usize,
+    /// Milliseconds for an image on one thread, stage by stage.
+    pub stages: Vec<Stage>,
+    /// Images per second of all stages on one thread.
+    pub images_per_second_alone: f64,
+    /// Images per second of reading and decoding alone on one thread: more is not to be had from these files.
+    pub decode_limit: f64,
+    /// Images per second of the loader with its threads.
+    pub loader: Timing,
+    /// Images per second of the loader for each thread.
+    pub images_per_second_per_core: f64,
+}
+
+/// A part of the work on an image.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stage {
+    /// What it does.
+    pub name: &'static str,
+    /// Milliseconds for an image.
+    pub ms: f64,
+    /// Its share of the time of all stages.
+    pub share: f64,
+}
+
+const STAGES: [&str; 4] = ["read", "decode", "crop, resize, augment", "flip, normalise"];
+
+/// Times the stages and the loader in turn, round by round; `progress` hears the number of rounds done.
+///
+/// # Errors
+/// If an image cannot be read, or the loader does not start.
+pub fn loader(
+    plan: &Plan,
+    splits: &Splits,
+    case: LoaderCase,
+    mut progress: impl FnMut(usize),
+) -> Result<LoaderMeasurement, BenchError> {
+    let mut stages: [Vec<f64>; 4] = Default::default();
+    let mut rates = Vec::new();
+    // One round more: it warms the page cache and the allocator.
+    for round in 0..=case.rounds {
+        let seconds = alone(plan, splits, case.images)?;
+        let rate = together(plan, splits, case)?;
+        if round > 0 {
+            for (all, seconds) in stages.iter_mut().zip(seconds) {
+                all.push(1e3 * seconds / case.images as f64);
+            }
+            rates.push(rate);
+        }
+        progress(round);
+    }
+    let ms = stages.map(|runs| Timing::of(runs).median);
+    let total: f64 = ms.iter().sum();
+    let loader = Timing::of(rates);
+    Ok(LoaderMeasurement {
+        images: case.images,
+        workers: case.workers,
+        stages: STAGES
+            .into_iter()
+            .zip(ms)
+            .map(|(name, ms)| Stage {
+                name,
+                ms,
+                share: ms / total,
+            })
+            .collect(),
+        images_per_second_alone: 1e3 / total,
+        decode_limit: 1e3 / (ms[0] + ms[1]),
+        loader,
+        images_per_second_per_core: loader.median / case.workers.max(1) as f64,
+    })
+}
+
+/// The numbers of the images of a round.
+fn order(plan: &Plan, source: &Source, images: usize) -> Vec<u32> {
+    let epoch = epoch_order(source.samples.len(), 0, plan.seed, plan.data.shuffle);
+    epoch.into_iter().cycle().take(images).collect()
+}
+
+/// The seconds of each stage for all images of a round, on this thread.
+fn alone(plan: &Plan, splits: &Splits, images: usize) -> Result<[f64; 4], BenchError> {
+    let (source, limits) = (&splits.train, image_limits(plan));
+    let Some(transform) = splits.train_views().first() else {
+        return Ok([0.0; 4]);
+    };
+    let parts = splits.train_loading(plan, |_| (), 0, 0).parts;
+    let mut view = View::zeros(1, transform.size());
+    let mut seconds = [0.0; 4];
+    for index in order(plan, source, images) {
+        let Some(sample) = source.samples.get(index as usize) else {
+            continue;
+        };
+        let key = image_key(plan.seed, 0, index);
+        let unreadable = |reason| DecodeError {
+            path: sample.path.clone(),
+            reason,
+        };
+        let start = Instant::now();
+        let bytes = source.bytes(sample, limits).map_err(unreadable)?;
+        let read = Instant::now();
+        let look = |size| transform.looks_at(size, key);
+        let look = parts.then_some(&look as &dyn Fn(_) -> _);
+        let picture = source.look(&bytes, limits, look).map_err(unreadable)?;
+        let decoded = Instant::now();
+        let (image, flip) = match picture {
+            Picture::Whole(image) => transform.pixels(image, key)?,
+            Picture::Part(part) => transform.part_pixels(&part, key)?,
+        };
+        let prepared = Instant::now();
+        transform.normalize(&image, flip, key, view.image_mut(0));
+        let ends = [read, decoded, prepared, Instant::now()];
+        let starts = [start, read, decoded, prepared];
+        for (sum, (start, end)) in seconds.iter_mut().zip(starts.iter().zip(ends)) {
+            *sum += (end - *start).as_secs_f64();
+        }
+    }
+    Ok(seconds)
+}
+
+/// Images per second of the loader.
+fn together(plan: &Plan, splits: &Splits, case: LoaderCase) -> Result<f64, BenchError> {
+    let mut config = splits.train_loading(plan, |sample| sample.label, 0, 0);
+    config.order = order(plan, &splits.train, case.images);
+    config.workers = case.workers;
+    // What waits at the end was made, but is not counted.
+    config.prefetch = 1;
+    let start = Instant::now();
+    let mut images = 0;
+    for batch in Loader::start(config)? {
+        images += batch?.len();
+    }
+    Ok(images as f64 / start.elapsed().as_secs_f64())
+}

@@ -1,0 +1,133 @@
+//! `kvt data pack`: an image folder becomes tar shards.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+
+use crate::data::source::{CLASSES, LABEL, SHARD};
+use crate::data::{DataError, DecodeError, ImageLimits, Source};
+use crate::fs::{parent, sync_folder, write_atomic};
+
+/// The names of the folders in which data is packed before they are renamed begin so.
+const STAGING: &str = ".kvt-pack-";
+
+/// What was packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packed {
+    /// Images.
+    pub images: usize,
+    /// Shards.
+    pub shards: usize,
+}
+
+/// Writes the splits (folder name and images) as shards of about `shard_bytes` to `out/<split>/000000.tar`, ..., with the
+/// names of the classes beside them. `out` must not exist: it appears whole, or not at all.
+///
+/// The images keep their bytes and their order, so that training on the shards is training on the folder, bit for bit.
+/// `progress` hears the number of images done.
+///
+/// # Errors
+/// An image that cannot be read, or a failure of the file system.
+pub fn pack(
+    splits: &[(&str, &Source)],
+    out: &Path,
+    shard_bytes: u64,
+    progress: &mut dyn FnMut(usize),
+) -> Result<Packed, DataError> {
+    if out.exists() {
+        return Err(DataError::Exists(out.to_owned()));
+    }
+    let parent = parent(out);
+    fs::create_dir_all(parent)?;
+    let staging = tempfile::Builder::new()
+        .prefix(STAGING)
+        .tempdir_in(parent)?;
+    // Within the temporary folder, which only its owner may enter.
+    let root = staging.path().join("data");
+    let mut packed = Packed {
+        images: 0,
+        shards: 0,
+    };
+    for (name, source) in splits {
+        let dir = root.join(name);
+        fs::create_dir_all(&dir)?;
+        write_atomic(&dir.join(CLASSES), |file| {
+            Ok(serde_json::to_writer_pretty(file, &source.classes)?)
+        })?;
+        packed.shards += pack_split(source, &dir, shard_bytes, &mut |done| {
+            progress(packed.images + done);
+        })?;
+        packed.images += source.samples.len();
+        sync_folder(&dir)?;
+    }
+    sync_folder(&root)?;
+    fs::rename(&root, out)?;
+    sync_folder(parent)?;
+    Ok(packed)
+}
+
+/// Writes the shards of a split and returns how many they are.
+fn pack_split(
+    source: &Source,
+    dir: &Path,
+    shard_bytes: u64,
+    progress: &mut dyn FnMut(usize),
+) -> Result<usize, DataError> {
+    let mut shards = 0;
+    let mut shard: Option<(Shard, u64)> = None;
+    for (index, sample) in source.samples.iter().enumerate() {
+        let bytes = source.bytes(sample, ImageLimits::default());
+        let bytes = bytes.map_err(|reason| DecodeError {
+            path: sample.path.clone(),
+            reason,
+        })?;
+        if let Some((full, _)) = shard.take_if(|(_, size)| *size >= shard_bytes) {
+            full.finish()?;
+        }
+        let (writer, size) = match &mut shard {
+            Some(open) => open,
+            none => {
+                let path = dir.join(format!("{shards:06}.{SHARD}"));
+                shards += 1;
+                none.insert((Shard::create(path)?, 0))
+            }
+        };
+        let ending = sample.path.extension().unwrap_or_default();
+        let ending = ending.to_string_lossy().to_ascii_lowercase();
+        writer.add(&format!("{index:09}.{ending}"), &bytes)?;
+        let label = sample.label.to_string();
+        writer.add(&format!("{index:09}.{LABEL}"), label.as_bytes())?;
+        *size += bytes.len() as u64;
+        progress(index + 1);
+    }
+    if let Some((last, _)) = shard {
+        last.finish()?;
+    }
+    Ok(shards)
+}
+
+/// A shard that is being written.
+struct Shard(tar::Builder<BufWriter<std::fs::File>>);
+
+impl Shard {
+    fn create(path: PathBuf) -> Result<Self, DataError> {
+        let file = fs::File::create_new(path)?.into_file();
+        Ok(Self(tar::Builder::new(BufWriter::new(file))))
+    }
+
+    /// Adds a file; of its time and owner nothing is kept, so that the same images give the same shard.
+    fn add(&mut self, name: &str, bytes: &[u8]) -> Result<(), DataError> {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        Ok(self.0.append_data(&mut header, name, bytes)?)
+    }
+
+    fn finish(self) -> Result<(), DataError> {
+        let mut writer = self.0.into_inner()?;
+        writer.flush()?;
+        writer.get_ref().sync_all()?;
+        Ok(())
+    }
+}

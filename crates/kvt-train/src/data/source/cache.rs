@@ -1,0 +1,64 @@
+//! Decoded images that stay in memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use image::RgbImage;
+
+/// The images of a source that were decoded while there was room, by their number. One that was kept stays: with less room
+/// than images, throwing one out for the next would keep none until it is needed again.
+#[derive(Debug)]
+pub(super) struct Cache {
+    images: Box<[OnceLock<RgbImage>]>,
+    /// Bytes that may still be taken.
+    left: Arc<AtomicU64>,
+}
+
+impl Cache {
+    pub(super) fn new(images: usize, left: Arc<AtomicU64>) -> Self {
+        Self {
+            images: (0..images).map(|_| OnceLock::new()).collect(),
+            left,
+        }
+    }
+
+    pub(super) fn get(&self, index: u32) -> Option<&RgbImage> {
+        self.images.get(index as usize)?.get()
+    }
+
+    /// Keeps a copy of an image if there is room.
+    pub(super) fn keep(&self, index: u32, image: &RgbImage) {
+        let bytes = image.as_raw().len() as u64;
+        let Some(slot) = self.images.get(index as usize) else {
+            return;
+        };
+        let take = |left: u64| left.checked_sub(bytes);
+        let order = Ordering::Relaxed;
+        if slot.get().is_some() || self.left.fetch_update(order, order, take).is_err() {
+            return;
+        }
+        if slot.set(image.clone()).is_err() {
+            // Another worker was faster.
+            self.left.fetch_add(bytes, order);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_kept_while_there_is_room() {
+        let left = Arc::new(AtomicU64::new(30));
+        let cache = Cache::new(3, Arc::clone(&left));
+        let image = |level| RgbImage::from_pixel(2, 2, image::Rgb([level; 3]));
+        for index in [1, 1, 0, 2] {
+            cache.keep(index, &image(index as u8));
+        }
+        assert_eq!(cache.get(1), Some(&image(1)));
+        assert_eq!(cache.get(0), Some(&image(0)));
+        assert_eq!((cache.get(2), cache.get(9)), (None, None));
+        assert_eq!(left.load(Ordering::Relaxed), 6);
+    }
+}

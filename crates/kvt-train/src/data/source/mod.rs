@@ -1,0 +1,284 @@
+//! The labelled images of a split, wherever they lie: in folders, in tar shards, in CIFAR's files.
+
+mod cache;
+mod cifar;
+mod folder;
+mod open;
+mod shards;
+mod share;
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use image::RgbImage;
+
+use self::cache::Cache;
+use crate::augment::{Look, Part};
+use crate::data::file::{self, ImageLimits};
+use crate::data::listing::{OtherFormats, Unlisted};
+use crate::data::{ColorKind, DataError, DecodeError, Decoded, decode_bytes};
+
+pub use folder::ClassOrder;
+pub(super) use open::survey;
+pub use open::{Split, open, open_part};
+pub(super) use shards::{CLASSES, LABEL, SHARD};
+
+/// One labelled image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// The image file; of an image within a file, that file's path and the image's name in it.
+    pub path: PathBuf,
+    /// The class, an index into [`Source::classes`].
+    pub label: u32,
+    place: Place,
+}
+
+/// Where the bytes of an image are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// They are the file.
+    File,
+    /// They are a part of one of [`Source::files`].
+    Within { file: u32, offset: u64, length: u64 },
+}
+
+/// What the bytes of an image are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    /// An image file.
+    File,
+    /// The red, green and blue planes of a square, as CIFAR has them.
+    Planes { side: u32 },
+}
+
+/// The labelled images of one split. Each can be read by itself, in any order.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Where they lie.
+    pub root: PathBuf,
+    /// Class names; a label is an index into them.
+    pub classes: Vec<String>,
+    /// The images, in the order that numbers them.
+    pub samples: Vec<Sample>,
+    /// What was passed over though it is a picture.
+    pub others: OtherFormats,
+    /// The files that hold several images each.
+    files: Vec<PathBuf>,
+    coding: Coding,
+    cache: Option<Arc<Cache>>,
+}
+
+/// A decoded image, or the part of it that was asked for.
+#[derive(Debug, Clone)]
+pub enum Picture {
+    /// All of it.
+    Whole(RgbImage),
+    /// A part.
+    Part(Part),
+}
+
+/// A source, and what is wrong with its listing.
+#[derive(Debug)]
+pub(super) struct Survey {
+    pub(super) source: Source,
+    pub(super) unlisted: Vec<Unlisted>,
+    /// Classes without an image.
+    pub(super) empty: Vec<PathBuf>,
+}
+
+impl Source {
+    /// Of samples that may lie within `files`, in these classes.
+    fn new(root: PathBuf, classes: Vec<String>, samples: Vec<Sample>) -> Result<Self, DataError> {
+        if u32::try_from(samples.len()).is_err() {
+            return Err(DataError::TooManyImages(root));
+        }
+        Ok(Self {
+            root,
+            classes,
+            samples,
+            others: OtherFormats::default(),
+            files: Vec::new(),
+            coding: Coding::File,
+            cache: None,
+        })
+    }
+
+    /// Images per class, in label order.
+    pub fn class_counts(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.classes.len()];
+        for sample in &self.samples {
+            if let Some(count) = counts.get_mut(sample.label as usize) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+
+    /// The bytes of an image, as they are stored.
+    ///
+    /// # Errors
+    ///
+    /// The reason, in words.
+    pub fn bytes(&self, sample: &Sample, limits: ImageLimits) -> Result<Vec<u8>, String> {
+        let Place::Within {
+            file,
+            offset,
+            length,
+        } = sample.place
+        else {
+            return file::read(&sample.path, limits);
+        };
+        limits.check_bytes(length)?;
+        let path = self.files.get(file as usize).ok_or("no such file")?;
+        let words = |error: std::io::Error| error.to_string();
+        let mut bytes = vec![0; usize::try_from(length).map_err(|error| error.to_string())?];
+        // Opened for each image: a data set may have more shards than a process may have open files.
+        let mut file = File::open(path).map_err(words)?;
+        file.seek(SeekFrom::Start(offset)).map_err(words)?;
+        file.read_exact(&mut bytes).map_err(words)?;
+        Ok(bytes)
+    }
+
+    /// The picture in the bytes of an image.
+    ///
+    /// # Errors
+    ///
+    /// The reason, in words.
+    pub fn picture(&self, bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
+        match self.coding {
+            Coding::File => decode_bytes(bytes, limits),
+            Coding::Planes { side } => Ok(Decoded {
+                image: cifar::picture(bytes, side).ok_or("not a whole record")?,
+                color: ColorKind::Rgb,
+            }),
+        }
+    }
+
+    /// The picture of a sample, from memory if it is kept there. With `look` given, which says what a transform looks at in
+    /// an image of (width, height), it may be that part alone, at a smaller size.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] with the path and the reason.
+    pub fn decode(
+        &self,
+        index: u32,
+        limits: ImageLimits,
+        look: Option<&dyn Fn((u32, u32)) -> Option<Look>>,
+    ) -> Result<Picture, DecodeError> {
+        let cache = self.cache.as_deref();
+        if let Some(image) = cache.and_then(|cache| cache.get(index)) {
+            return Ok(Picture::Whole(image.clone()));
+        }
+        let sample = self.samples.get(index as usize);
+        let read = |sample: &Sample| -> Result<Picture, String> {
+            let bytes = self.bytes(sample, limits)?;
+            self.look(&bytes, limits, look)
+        };
+        let picture = match sample {
+            Some(sample) => read(sample).map_err(|reason| DecodeError {
+                path: sample.path.clone(),
+                reason,
+            })?,
+            None => {
+                return Err(DecodeError {
+                    path: self.root.clone(),
+                    reason: format!("there is no image {index}"),
+                });
+            }
+        };
+        if let (Some(cache), Picture::Whole(image)) = (cache, &picture) {
+            cache.keep(index, image);
+        }
+        Ok(picture)
+    }
+
+    /// The picture in the bytes of an image, or the part of it that `look` names, where it can be had alone.
+    ///
+    /// # Errors
+    ///
+    /// The reason, in words.
+    pub fn look(
+        &self,
+        bytes: &[u8],
+        limits: ImageLimits,
+        look: Option<&dyn Fn((u32, u32)) -> Option<Look>>,
+    ) -> Result<Picture, String> {
+        #[cfg(feature = "turbojpeg")]
+        if let (Some(look), Coding::File) = (look, self.coding)
+            && let Some(part) = super::decode::turbo::decode(bytes, limits, look)
+        {
+            return Ok(Picture::Part(part));
+        }
+        #[cfg(not(feature = "turbojpeg"))]
+        let _ = look;
+        Ok(Picture::Whole(self.picture(bytes, limits)?.image))
+    }
+
+    /// Keeps decoded images in memory while `left` has bytes left, which several sources may share.
+    pub(super) fn cached(self, left: &Arc<AtomicU64>) -> Self {
+        let cache = Cache::new(self.samples.len(), Arc::clone(left));
+        Self {
+            cache: Some(Arc::new(cache)),
+            ..self
+        }
+    }
+
+    /// The bytes that an image takes where it lies; of a dead link, more than any file has.
+    pub(super) fn stored_bytes(&self, sample: &Sample) -> u64 {
+        match sample.place {
+            Place::File => std::fs::metadata(&sample.path).map_or(u64::MAX, |found| found.len()),
+            Place::Within { length, .. } => length,
+        }
+    }
+
+    /// These images with the labels of a list, which must have the same names in any order.
+    fn relabelled(mut self, classes: &[String]) -> Result<Self, DataError> {
+        let number = |name: &String| classes.iter().position(|class| class == name);
+        let labels: Option<Vec<usize>> = self.classes.iter().map(number).collect();
+        match labels {
+            Some(labels) if self.classes.len() == classes.len() => {
+                for sample in &mut self.samples {
+                    let new = labels.get(sample.label as usize);
+                    sample.label = new.map_or(sample.label, |&new| new as u32);
+                }
+                self.classes = classes.to_vec();
+                Ok(self)
+            }
+            _ => Err(DataError::ClassesDiffer {
+                missing: without(classes, &self.classes),
+                extra: without(&self.classes, classes),
+                path: self.root,
+            }),
+        }
+    }
+
+    /// The survey of a source in whose listing nothing can be wrong but that a class is empty.
+    fn surveyed(self) -> Survey {
+        let counts = self.class_counts().into_iter().zip(&self.classes);
+        let empty = counts.filter(|(count, _)| *count == 0);
+        Survey {
+            empty: empty.map(|(_, class)| self.root.join(class)).collect(),
+            unlisted: Vec::new(),
+            source: self,
+        }
+    }
+}
+
+/// The names of one list that another one lacks, in order.
+fn without(names: &[String], others: &[String]) -> Vec<String> {
+    let missing = names.iter().filter(|name| !others.contains(name));
+    missing.cloned().collect()
+}
+
+/// The path of an image within a file, for messages and for the identity of the data.
+fn within(file: &Path, name: &str) -> PathBuf {
+    // Not `join`, which an absolute name would replace.
+    let mut path = file.as_os_str().to_owned();
+    path.push("/");
+    path.push(name);
+    path.into()
+}
