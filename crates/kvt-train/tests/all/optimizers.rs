@@ -80,7 +80,12 @@ fn a_resume_with_another_optimizer_is_refused() {
     let workspace = Workspace::with_data(2, 1);
     workspace.kvt(&["train", "tiny.toml"]).assert().success();
     let resume = ["train", "tiny.toml", "--resume", "--set", "optim.name=lion"];
-    insta::assert_snapshot!(workspace.error(&resume), @"");
+    insta::assert_snapshot!(workspace.error(&resume), @r#"
+    error: run `run` was started with another configuration:
+      `optim.betas`: `[0.9, 0.999]` -> `[0.9, 0.99]`
+      `optim.name`: `"adamw"` -> `"lion"`
+    use the old values to resume, or another `run.dir` to start anew
+    "#);
 }
 
 /// Two epochs and one more: its rate is the least, and the run is over after it.
@@ -169,18 +174,20 @@ fn the_average_can_be_what_is_reported() {
     let compare = ["compare", "raw", "ema", "--output", "compare"];
     workspace.kvt(&compare).assert().success();
     let table = workspace.read("compare/table.csv");
-    let top1 = |split: &str| -> Vec<String> {
+    let top1 = |split: &str| -> Vec<f64> {
         let of_split = ema.iter().filter(|eval| eval.split == split);
-        let top1 =
-            of_split.map(|eval| format!("{:.1}", eval.metrics.get(Metric::TOP1.name).unwrap()));
+        let top1 = of_split.map(|eval| eval.metrics.get(Metric::TOP1.name).unwrap());
         top1.collect()
     };
+    assert!(top1(EvalRecord::VAL) != top1(EvalRecord::VAL_EMA));
     for (run, split) in [("raw", EvalRecord::VAL), ("ema", EvalRecord::VAL_EMA)] {
-        let row = table.lines().find(|line| line.starts_with(run)).unwrap();
-        assert!(
-            row.contains(&top1(split)[5]),
-            "{row} without {:?}",
-            top1(split)
-        );
+        let start = format!("{run},1,");
+        let row = table.lines().find_map(|line| line.strip_prefix(&start));
+        // A mean and a spread of each epoch.
+        let means = row.unwrap().split(',').step_by(2).take(6);
+        for (found, expected) in means.zip(top1(split)) {
+            let error = found.parse::<f64>().unwrap() - expected;
+            assert!(error.abs() < 1e-6, "{run}: {found} is not {expected}");
+        }
     }
 }

@@ -83,15 +83,27 @@ fn defaults_are_those_of_the_deit_recipe() {
     lr_batch = 512
     betas = [0.9, 0.999]
     eps = 0.00000001
+    momentum = 0.9
+    nesterov = true
     weight_decay = 0.05
+    layer_decay = 1.0
     clip_norm = 0.0
+    clip_value = 0.0
+    clip_parameter = 0.0
+    clip_agc = 0.0
 
     [schedule]
     kind = "cosine"
     warmup_epochs = 5.0
     warmup_lr = 0.000001
+    warmup_prefix = false
     min_lr = 0.00001
+    cooldown_epochs = 0
+    step_epochs = 30.0
+    step_rate = 0.1
+    power = 0.5
     per = "epoch"
+    counts = "finished"
 
     [loss]
     kind = "cross-entropy"
@@ -107,6 +119,8 @@ fn defaults_are_those_of_the_deit_recipe() {
 
     [ema]
     decay = 0.0
+    warmup = false
+    report = "raw"
 
     [train]
     epochs = 300
@@ -219,7 +233,10 @@ fn only_an_average_that_is_kept_is_reported() {
         ema(&["ema.decay=0.9", "ema.report=ema"]).report,
         EmaReport::Ema
     );
-    assert_snapshot!(error_of(SMALL, &["ema.report=ema"]), @"");
+    assert_snapshot!(error_of(SMALL, &["ema.report=ema"]), @r#"
+    --set ema.report=ema: `ema.report` is "ema", but the run keeps no average
+      help: set `ema.decay` above 0, or `report = "raw"`
+    "#);
 }
 
 #[test]
