@@ -71,6 +71,15 @@ val_per_class = 10
 clutter = 0.0
 occlusion = 1.0
 seed = 3
+[mix]
+mixup = 0.8
+cutmix = 1.0
+cutmix_minmax = [0.2, 0.8]
+prob = 0.9
+switch_prob = 0.25
+mode = "pair"
+order = "mix-erase"
+off_epoch = 1
 [augment]
 preset = "cifar"
 scale = [0.5, 0.9]
@@ -81,15 +90,6 @@ interpolation = "bilinear"
 mean = [0.1, 0.2, 0.3]
 std = [1.0, 2.0, 3.0]
 crop_pct = 0.9
-[mix]
-mixup = 0.8
-cutmix = 1.0
-cutmix_minmax = [0.2, 0.8]
-prob = 0.9
-switch_prob = 0.25
-mode = "pair"
-order = "mix-erase"
-off_epoch = 1
 [optim]
 name = "adamw"
 lr = 1e-3
