@@ -13,6 +13,7 @@ mod listing;
 mod loader;
 mod ordered;
 mod pack;
+mod repeats;
 mod sampler;
 pub mod shapes;
 mod source;
@@ -29,7 +30,8 @@ pub use file::ImageLimits;
 pub use listing::{NotRead, OtherFormats, Unlisted};
 pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
 pub use pack::{Packed, pack};
-pub use sampler::{EpochOrder, Sampler, batch_count, epoch_order};
+pub use repeats::{EpochOrder, Sampler};
+pub use sampler::{batch_count, epoch_order};
 pub use source::{ClassOrder, Picture, Sample, Source, Split, open, open_part};
 pub use splits::{
     Splits, ensure_data, eval_batches, eval_transform, image_limits, train_transform,

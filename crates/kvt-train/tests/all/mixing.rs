@@ -283,7 +283,7 @@ fn teachers_that_do_not_fit() {
     let refused = |sets: &[&str]| error(&workspace, "tiny.toml", "run", sets);
     let soft = "distill.kind=soft";
     insta::assert_snapshot!(refused(&["distill.kind=hard", &teacher("teacher")]), @r#"error: `teacher` cannot teach this model: `distill.kind = "hard"` is learned by a distillation head, which `deit_16x2_patch4_16` lacks: use a model whose name has `distilled`, or `distill.kind = "soft"`"#);
-    insta::assert_snapshot!(refused(&[soft, &teacher("nowhere")]), @"");
+    insta::assert_snapshot!(refused(&[soft, &teacher("nowhere")]), @"error: `nowhere` holds no run: it has no `config.toml`");
     // A file of weights for another model.
     let weights = workspace
         .last_checkpoint("teacher")
@@ -397,5 +397,5 @@ fn repeats_do_not_make_an_epoch_longer() {
         "--set",
         "data.replicas=2",
     ]);
-    insta::assert_snapshot!(message, @"");
+    insta::assert_snapshot!(message, @"error: --set data.replicas=2: invalid value `2` for `data.replicas`: expected a divisor of `train.accumulate`, 1");
 }

@@ -4,7 +4,7 @@
 //! - CutMix: Yun et al., [*CutMix*](https://arxiv.org/abs/1905.04899).
 //! - The laws, the modes and the partners are those of `timm.data.mixup` (1.0.31).
 //!
-//! What is drawn ([`draw`]: a [`Mixing`]) is apart from how it is carried out ([`Mixing::images`] and
+//! What is drawn ([`draw()`]: a [`Mixing`]) is apart from how it is carried out ([`Mixing::images`] and
 //! [`Mixing::own_shares`]), so that tests fix the draws. All of it depends on the key of the micro-batch alone.
 
 mod apply;

@@ -43,20 +43,43 @@ fn what_is_off_has_its_defaults() {
 
 #[test]
 fn teachers_that_say_too_little_or_too_much() {
-    assert_snapshot!(error_of(SMALL, &["distill.teacher=run", "distill.logits=l.safetensors"]), @"");
-    assert_snapshot!(error_of(SMALL, &["distill.kind=soft"]), @"");
-    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=w.pth"]), @"");
-    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=w.pth", "distill.teacher_model=deit_tiny"]), @"");
-    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=run", "distill.teacher_model=deit_tiny_patch16_224"]), @"");
-    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=run", "distill.logits=l.safetensors"]), @"");
-    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.logits=l.npy"]), @"");
-    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.logits=l.safetensors", "mix.mixup=0.2"]), @"");
+    assert_snapshot!(error_of(SMALL, &["distill.teacher=run", "distill.logits=l.safetensors"]), @r#"
+    --set distill.logits=l.safetensors: `logits` is set, but nothing says what is learned from it
+      help: add `kind = "soft"` or `"hard"` under `[distill]`, or `"none"`
+
+    --set distill.teacher=run: `teacher` is set, but nothing says what is learned from it
+      help: add `kind = "soft"` or `"hard"` under `[distill]`, or `"none"`
+
+    2 problems in the configuration
+    "#);
+    assert_snapshot!(error_of(SMALL, &["distill.kind=soft"]), @r#"
+    configs/x.toml: missing key `distill.teacher`
+      help: add `teacher = "RUN"` under `[distill]`, the folder of a run, or `logits = "FILE"`, logits that a teacher has given before
+    "#);
+    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=w.pth"]), @r#"
+    configs/x.toml: missing key `distill.teacher_model`
+      help: add `teacher_model = "NAME"` under `[distill]`: the model that the weights are for
+    "#);
+    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=w.pth", "distill.teacher_model=deit_tiny"]), @r#"--set distill.teacher_model=deit_tiny: invalid value `"deit_tiny"` for `distill.teacher_model`: expected a model's name, as `kvt models list` has them"#);
+    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=run", "distill.teacher_model=deit_tiny_patch16_224"]), @r#"
+    --set distill.teacher_model=deit_tiny_patch16_224: a model is named, but `distill.teacher` is no file of weights
+      help: remove it, or let `distill.teacher` be a `.safetensors` or `.pth` file
+    "#);
+    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=run", "distill.logits=l.safetensors"]), @r#"
+    --set distill.logits=l.safetensors: there are both a teacher and saved logits
+      help: remove `distill.teacher` or `distill.logits`
+    "#);
+    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.logits=l.npy"]), @"--set distill.logits=l.npy: invalid value `l.npy` for `distill.logits`: expected a `.safetensors` file");
+    assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.logits=l.safetensors", "mix.mixup=0.2"]), @r#"
+    --set distill.logits=l.safetensors: saved logits are of images as they are, but `[mix]` mixes them
+      help: set `mix.mixup` and `mix.cutmix` to 0, or take a `distill.teacher`
+    "#);
 }
 
 #[test]
 fn each_replica_has_its_micro_batches() {
     let sets = ["data.repeats=3", "data.replicas=4"];
-    assert_snapshot!(error_of(SMALL, &sets), @"");
+    assert_snapshot!(error_of(SMALL, &sets), @"--set data.replicas=4: invalid value `4` for `data.replicas`: expected a divisor of `train.accumulate`, 1");
     for accumulate in ["train.accumulate=4", "train.accumulate=8"] {
         let sets = [&sets[..], &[accumulate]].concat();
         assert_eq!(plan_of(SMALL, &sets).unwrap().data.replicas, 4);

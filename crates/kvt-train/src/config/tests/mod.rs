@@ -75,6 +75,15 @@ val_per_class = 10
 clutter = 0.0
 occlusion = 1.0
 seed = 3
+[mix]
+mixup = 0.8
+cutmix = 1.0
+cutmix_minmax = [0.2, 0.8]
+prob = 0.9
+switch_prob = 0.25
+mode = "pair"
+order = "mix-erase"
+off_epoch = 1
 [augment]
 preset = "cifar"
 scale = [0.5, 0.9]
@@ -92,15 +101,6 @@ crop_mode = "squash"
 erase = 0.25
 erase_mode = "rand"
 erase_count = 2
-[mix]
-mixup = 0.8
-cutmix = 1.0
-cutmix_minmax = [0.2, 0.8]
-prob = 0.9
-switch_prob = 0.25
-mode = "pair"
-order = "mix-erase"
-off_epoch = 1
 [optim]
 name = "muon"
 lr = 1e-3

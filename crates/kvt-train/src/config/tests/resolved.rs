@@ -207,6 +207,8 @@ fn the_reference_shows_type_default_and_meaning() {
     | `kind` | `"folder"` or `"shapes"` | `"folder"` | An image folder, or generated shapes. |
     | `workers` | `"auto"` or integer in [0, 1024] | `"auto"` | Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread. The result does not depend on it. |
     | `seed` | integer >= 0 | `0` | Seed of the images, independent of the run's seed. |
+    | `kind` | `"none"` or `"hard"` or `"soft"` | `"none"` | Whether, and what of the teacher is learned: its best class, or its whole distribution. |
+    | `kind` | `"cross-entropy"` or `"bce"` | `"cross-entropy"` | Cross-entropy, or the binary cross-entropy of each class by itself. |
     | `depth` | integer >= 1 or non-empty list of them | the model's own | Number of transformer blocks: one number, or a list with one per stage of the model. |
     | `kind` | `"dense"` or `"knn"` | `"dense"` | The mechanism. `dense`: Scaled dot-product attention over all keys, `softmax(scale / temperature * q k^T + bias) v` ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation 1). `knn`: k-NN attention, `softmax(top_k(scale / temperature * q k^T + bias)) v` ([KVT, ECCV 2022](https://arxiv.org/abs/2106.00515), Algorithm 1). |
     | `neighbors` | integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them | `0.5` | How many keys a query keeps, or a list with one entry per stage of the model. Only with `kind = "knn"`. |

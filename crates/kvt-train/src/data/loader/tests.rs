@@ -299,6 +299,27 @@ fn augmentation_is_keyed_by_seed_epoch_and_sample() {
     assert!(pictures[1..].iter().any(|other| *other != pictures[0]));
 }
 
+/// The first copy of a sample is the picture that it has without repeats.
+#[test]
+fn each_copy_of_a_sample_is_another_picture() {
+    let (_dir, config) = config(&[]);
+    let pictures = |copies: &[u32]| -> Vec<Vec<f32>> {
+        let config = LoaderConfig {
+            order: vec![4; 4],
+            copies: copies.to_vec(),
+            ..config.clone()
+        };
+        let batch = batches(&config).remove(0);
+        let pictures = batch.views[0].pixels.chunks(3 * 8 * 8);
+        pictures.map(<[f32]>::to_vec).collect()
+    };
+    let plain = pictures(&[]);
+    let copies = pictures(&[0, 1, 0, 2]);
+    assert!(plain.iter().all(|picture| *picture == plain[0]));
+    assert_eq!([&copies[0], &copies[2]], [&plain[0]; 2]);
+    assert!(copies[1] != copies[0] && copies[3] != copies[0] && copies[3] != copies[1]);
+}
+
 /// Each view has its own size and its own draws; the first is what a batch of one view has.
 #[test]
 fn views_are_of_the_same_images() {

@@ -1,44 +1,6 @@
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use super::*;
-
-#[test]
-fn each_sample_once_and_another_order_each_epoch() {
-    let first = epoch_order(100, 0, 5, true);
-    let second = epoch_order(100, 1, 5, true);
-    assert_ne!(first, second);
-    assert_ne!(first, epoch_order(100, 0, 6, true));
-    assert_eq!(first, epoch_order(100, 0, 5, true));
-    for mut order in [first, second] {
-        order.sort_unstable();
-        assert_eq!(order, (0..100).collect::<Vec<_>>());
-    }
-    assert_eq!(epoch_order(3, 9, 9, false), [0, 1, 2]);
-    assert!(epoch_order(0, 0, 0, true).is_empty());
-}
-
-#[test]
-fn every_permutation_is_equally_likely() {
-    let mut counts = std::collections::BTreeMap::new();
-    for epoch in 0..6000 {
-        *counts.entry(epoch_order(3, epoch, 0, true)).or_insert(0) += 1;
-    }
-    assert_eq!(counts.len(), 6);
-    // Five standard deviations of a binomial with n = 6000, p = 1/6.
-    assert!(
-        counts.values().all(|&n: &i32| (n - 1000).abs() < 145),
-        "{counts:?}"
-    );
-}
-
-#[test]
-fn last_batch() {
-    assert_eq!(batch_count(10, 4, true), 2);
-    assert_eq!(batch_count(10, 4, false), 3);
-    assert_eq!(batch_count(3, 4, true), 1);
-    assert_eq!(batch_count(8, 4, true), 2);
-    assert_eq!(batch_count(0, 4, false), 0);
-}
 
 fn sampler(batch_size: usize, repeats: usize, replicas: usize) -> Sampler {
     Sampler {

@@ -1,37 +1,6 @@
-//! The order in which an epoch visits its samples.
+//! How a training epoch goes through its images: once each, or with repeated augmentation.
 
-use rand::RngExt;
-
-use kvt_ops::Key;
-
-use super::DataConfig;
-
-/// The sample indices of one epoch, each exactly once: `0..len` in order, or shuffled (Fisher-Yates) by a generator
-/// keyed by (seed, epoch).
-///
-/// `len` is at most `u32::MAX`, which [`Source`](crate::data::Source) guarantees.
-pub fn epoch_order(len: usize, epoch: u64, seed: u64, shuffle: bool) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..u32::MAX).take(len).collect();
-    if shuffle {
-        let mut rng = Key::new(seed).named("order").child(epoch).rng();
-        for last in (1..order.len()).rev() {
-            order.swap(last, rng.random_range(0..=last as u64) as usize);
-        }
-    }
-    order
-}
-
-/// How many batches `len` samples make.
-///
-/// With `drop_last` the incomplete last batch is dropped, unless it is the only one: a data set smaller than one
-/// batch still trains.
-pub fn batch_count(len: usize, batch_size: usize, drop_last: bool) -> usize {
-    if drop_last && len >= batch_size {
-        len / batch_size.max(1)
-    } else {
-        len.div_ceil(batch_size.max(1))
-    }
-}
+use super::{DataConfig, batch_count, epoch_order};
 
 /// How a training epoch goes through its images, with repeated augmentation
 /// ([Hoffer et al.](https://arxiv.org/abs/1901.09335)) as DeiT's `RASampler` does it on several GPUs.
