@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{BenchError, Timing};
 use crate::config::Plan;
 use crate::data::{
-    DecodeError, Loader, Source, Splits, View, epoch_order, image_key, image_limits,
+    DecodeError, Loader, Picture, Source, Splits, View, epoch_order, image_key, image_limits,
 };
 
 /// What is measured.

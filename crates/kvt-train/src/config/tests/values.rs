@@ -27,11 +27,14 @@ fn defaults_are_those_of_the_deit_recipe() {
     path = "data/shapes"
     train = "train"
     val = "val"
+    val_fraction = 0.0
     class_order = "byte"
     shuffle = true
     drop_last = true
     workers = "auto"
     prefetch = 4
+    cache = 0
+    decode = "exact"
     on_error = "fail"
     max_skipped = 100
     max_pixels = 178956970

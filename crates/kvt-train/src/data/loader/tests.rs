@@ -346,6 +346,7 @@ fn targets_are_of_any_kind() {
         on_error: labels.on_error,
         max_skipped: labels.max_skipped,
         limits: labels.limits,
+        parts: labels.parts,
     };
     let batch = Loader::start(names).unwrap().next().unwrap().unwrap();
     for (index, name) in batch.indices.iter().zip(batch.targets) {

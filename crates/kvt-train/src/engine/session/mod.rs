@@ -225,7 +225,6 @@ impl Session {
             saved: self.resumed.is_some_and(|(offset, _)| offset > 0),
             recorder: &mut recorder,
             stop,
-            told_input_bound: false,
         };
         let end = trainer.run();
         // Whatever happened: what was heard is on disk before anyone reads it.
