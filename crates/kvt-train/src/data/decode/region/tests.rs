@@ -128,21 +128,50 @@ fn smaller_parts_show_the_same() {
     }
 }
 
-/// Files of Pillow with colours at half the size.
+/// Files of Pillow with colours at full, half and quarter size, and with restart markers.
 #[test]
-fn colours_at_half_the_size() {
-    let bytes = fs_err::read(format!("{FIXTURES}rgb.jpg")).unwrap();
-    let whole = whole(&bytes);
-    let (width, height) = whole.dimensions();
-    let part = part(&bytes, crop(0, 0, width, height), (224, 224));
-    assert_eq!(part.image.dimensions(), (width, height));
-    let worst = part
-        .image
-        .iter()
-        .zip(whole.iter())
-        .map(|(a, b)| a.abs_diff(*b))
-        .max();
-    assert!(worst <= Some(4), "{worst:?}");
+fn every_sampling_of_the_colours() {
+    for name in ["h1v1.jpg", "h2v1.jpg", "h2v2.jpg", "restart.jpg"] {
+        let bytes = fs_err::read(format!("{FIXTURES}{name}")).unwrap();
+        let whole = whole(&bytes);
+        assert_eq!(whole.dimensions(), (70, 52));
+        let compare = |part: &Part, (left, top): (u32, u32)| {
+            let (width, height) = part.image.dimensions();
+            let expected = image::imageops::crop_imm(&whole, left, top, width, height).to_image();
+            let worst = part
+                .image
+                .iter()
+                .zip(expected.iter())
+                .map(|(a, b)| a.abs_diff(*b));
+            worst.max().unwrap()
+        };
+        let all = part(&bytes, crop(0, 0, 70, 52), (224, 224));
+        assert_eq!(all.image.dimensions(), (70, 52));
+        assert!(
+            compare(&all, (0, 0)) <= 3,
+            "{name}: {}",
+            compare(&all, (0, 0))
+        );
+        // Behind several restarts; the colours next to its edge are not known, so it differs more there.
+        let right = part(&bytes, crop(50, 35, 20, 17), (224, 224));
+        let origin = (50 - right.across.0 as u32, 35 - right.down.0 as u32);
+        assert_eq!((origin.0 % 8, origin.1 % 8), (0, 0));
+        assert!(
+            compare(&right, origin) <= 8,
+            "{name}: {}",
+            compare(&right, origin)
+        );
+        // Smaller: the mean colour is the same.
+        let half = part(&bytes, crop(0, 0, 70, 52), (35, 26));
+        assert_eq!(half.image.dimensions(), (35, 26));
+        for channel in 0..3 {
+            let mean = |image: &RgbImage| {
+                let levels = image.pixels().map(|pixel| f64::from(pixel.0[channel]));
+                levels.sum::<f64>() / f64::from(image.width() * image.height())
+            };
+            assert!((mean(&half.image) - mean(&whole)).abs() < 1.0, "{name}");
+        }
+    }
 }
 
 #[test]
