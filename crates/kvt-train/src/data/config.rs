@@ -45,7 +45,7 @@ section! {
         /// For small images; those of 224 px take 147 KiB each, CIFAR's 3 KiB.
         pub cache: u64 = 0, "x-range" = "[0, 1048576]", "x-resume" = "free";
         /// Whether training decodes only the part of a JPEG that the random crop shows, at 1/2, 1/4 or 1/8 of its size where that
-        /// is enough; only in a program built with the feature `turbojpeg`. An evaluation decodes everything.
+        /// is enough. An evaluation decodes everything.
         pub decode: DecodeMode = DecodeMode::Exact;
         /// What to do with an image that cannot be read.
         pub on_error: OnError = OnError::Fail, "x-resume" = "free";

@@ -94,12 +94,6 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A way to decode that this program was built without.
-    #[error(
-        "`data.decode` is \"scaled\", but this kvt decodes JPEGs as a whole: build it with `--features turbojpeg`, or leave the \
-         key out"
-    )]
-    NoScaled,
     /// A kind of data that this program was built without.
     #[error(
         "this kvt reads no Parquet: build it with `--features parquet`, or write the images as folders or tar shards"

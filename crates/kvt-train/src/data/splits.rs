@@ -37,9 +37,6 @@ impl Splits {
         classes: Option<&[String]>,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, DataError> {
-        if plan.data.decode == DecodeMode::Scaled && !cfg!(feature = "turbojpeg") {
-            return Err(DataError::NoScaled);
-        }
         ensure_data(plan, progress)?;
         let [train, val] = cached(plan, open(&plan.data, classes)?);
         Ok(Self {

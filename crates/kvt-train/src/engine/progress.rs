@@ -78,6 +78,9 @@ pub struct Progress {
     /// Whether the updates of an epoch (or of the run) are done, and what follows them is not.
     #[serde(default)]
     pub concluding: bool,
+    /// Whether this start has said that the device waits for images.
+    #[serde(skip)]
+    pub told_input_bound: bool,
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     path = "data/shapes"
     train = "train"
     val = "val"
+    val_fraction = 0.0
     class_order = "byte"
     shuffle = true
     drop_last = true
@@ -36,6 +37,8 @@ fn defaults_are_those_of_the_deit_recipe() {
     replicas = 1
     workers = "auto"
     prefetch = 4
+    cache = 0
+    decode = "exact"
     on_error = "fail"
     max_skipped = 100
     max_pixels = 178956970

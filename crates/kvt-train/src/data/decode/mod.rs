@@ -10,8 +10,7 @@
 //!   is decoded before that is known, so that a small file cannot take the memory.
 
 mod jpeg;
-#[cfg(feature = "turbojpeg")]
-pub(super) mod turbo;
+pub(super) mod region;
 
 use std::io::Cursor;
 use std::panic::catch_unwind;

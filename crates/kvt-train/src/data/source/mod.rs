@@ -17,6 +17,7 @@ use image::RgbImage;
 
 use self::cache::Cache;
 use crate::augment::{Look, Part};
+use crate::data::decode::region;
 use crate::data::file::{self, ImageLimits};
 use crate::data::listing::{OtherFormats, Unlisted};
 use crate::data::{ColorKind, DataError, DecodeError, Decoded, decode_bytes};
@@ -207,14 +208,11 @@ impl Source {
         limits: ImageLimits,
         look: Option<&dyn Fn((u32, u32)) -> Option<Look>>,
     ) -> Result<Picture, String> {
-        #[cfg(feature = "turbojpeg")]
         if let (Some(look), Coding::File) = (look, self.coding)
-            && let Some(part) = super::decode::turbo::decode(bytes, limits, look)
+            && let Some(part) = region::decode(bytes, limits, look)
         {
             return Ok(Picture::Part(part));
         }
-        #[cfg(not(feature = "turbojpeg"))]
-        let _ = look;
         Ok(Picture::Whole(self.picture(bytes, limits)?.image))
     }
 

@@ -236,7 +236,6 @@ impl<T: Task> Session<T> {
             saved: self.resumed.is_some_and(|(offset, _)| offset > 0),
             recorder: &mut recorder,
             stop,
-            told_input_bound: false,
         };
         let end = trainer.run();
         // Whatever happened: what was heard is on disk before anyone reads it.

@@ -106,3 +106,89 @@ impl<T: Send + 'static> Iterator for Window<'_, T> {
         Some(batch)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::Arc;
+
+    use image::{Rgb, RgbImage};
+
+    use super::*;
+    use crate::augment::{AugmentConfig, Preset, Transform};
+    use crate::data::{
+        ClassOrder, ImageLimits, LoaderConfig, OnError, Purpose, Source, epoch_order,
+    };
+
+    /// Five micro-batches of two images, in order; image 5 is none.
+    fn feed(on_error: OnError) -> (tempfile::TempDir, Feed<u32>) {
+        let dir = tempfile::tempdir().unwrap();
+        for index in 0..10 {
+            let class = dir.path().join(if index < 5 { "a" } else { "b" });
+            fs_err::create_dir_all(&class).unwrap();
+            let path = class.join(format!("{index}.png"));
+            RgbImage::from_pixel(4, 4, Rgb([index; 3]))
+                .save(&path)
+                .unwrap();
+        }
+        fs_err::write(dir.path().join("b/5.png"), b"no image").unwrap();
+        let augment = AugmentConfig {
+            preset: Preset::None,
+            ..AugmentConfig::default()
+        };
+        let loader = Loader::start(LoaderConfig {
+            source: Arc::new(Source::open(dir.path(), ClassOrder::Byte).unwrap()),
+            views: vec![Arc::new(Transform::train(&augment, (4, 4)).unwrap())],
+            target: |sample| sample.label,
+            order: epoch_order(10, 0, 0, false),
+            batch_size: 2,
+            purpose: Purpose::Train { drop_last: true },
+            first_batch: 0,
+            workers: 0,
+            prefetch: 0,
+            epoch: 0,
+            seed: 0,
+            on_error,
+            max_skipped: 5,
+            limits: ImageLimits::default(),
+            parts: false,
+        });
+        (dir, Feed::new(loader.unwrap(), Device::flex()))
+    }
+
+    fn indices(batches: Vec<Uploaded<u32>>) -> Vec<Vec<u32>> {
+        let batches = batches.into_iter();
+        batches.map(|batch| batch.unwrap().indices).collect()
+    }
+
+    #[test]
+    fn an_unreadable_image_is_told_with_its_own_micro_batch() {
+        let (_dir, mut feed) = feed(OnError::Skip);
+        assert!(!feed.is_at_end());
+        let mut window = feed.window(2, true);
+        let found: Vec<_> = window.by_ref().collect();
+        assert_eq!(window.taken, 2);
+        assert_eq!(indices(found), [[0, 1], [2, 3]]);
+        // The third was fetched, with its unreadable image, but not handed out.
+        assert_eq!((feed.loader.remaining(), feed.skipped().len()), (2, 0));
+        let found = feed.window(2, false).collect();
+        assert_eq!(indices(found), [[4, 6], [6, 7]]);
+        assert_eq!(feed.skipped().len(), 1);
+        // Nothing was fetched behind the last one that is wanted.
+        assert_eq!(feed.loader.remaining(), 1);
+        assert_eq!(indices(feed.window(9, true).collect()), [[8, 9]]);
+        assert!(feed.is_at_end());
+    }
+
+    #[test]
+    fn an_error_is_that_of_its_own_micro_batch() {
+        let (_dir, mut feed) = feed(OnError::Fail);
+        let found = feed.window(2, true).collect();
+        assert_eq!(indices(found), [[0, 1], [2, 3]]);
+        assert!(!feed.is_at_end());
+        let mut window = feed.window(2, true);
+        assert!(matches!(window.next(), Some(Err(DataError::Decode(_)))));
+        assert!(feed.is_at_end());
+    }
+}

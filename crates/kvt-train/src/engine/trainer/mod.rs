@@ -52,8 +52,6 @@ pub struct Trainer<'a, 'r, T: Task> {
     pub recorder: &'a mut Recorder<'r>,
     /// Set from outside to stop after the current step.
     pub stop: &'a AtomicBool,
-    /// Whether this start has said that the device waits for images.
-    pub told_input_bound: bool,
 }
 
 impl<T: Task> Trainer<'_, '_, T> {

@@ -71,10 +71,10 @@ impl<T: Task> Trainer<'_, '_, T> {
             images_per_second: sums.images as f64 / sums.seconds,
             data_wait_share: sums.data_wait / sums.seconds,
         }))?;
-        if !self.told_input_bound
+        if !self.progress.told_input_bound
             && let Some(words) = input_bound(&sums, self.plan.data.workers)
         {
-            self.told_input_bound = true;
+            self.progress.told_input_bound = true;
             self.note(Topic::Warning, words)?;
         }
         Ok(())
