@@ -9,6 +9,7 @@ use super::problem::Problem;
 use super::reference::{Field, section};
 use crate::data::{DataConfig, DataKind, OnError};
 use crate::device::{NAMES, Wanted};
+use crate::engine::ResetHead;
 use crate::schema::kinds;
 
 /// Fills in the defaults that depend on other keys, gives what another key switches off its default, and reports what
@@ -98,7 +99,9 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
             checks.refuse("init.weights", &value.to_string(), expected);
         }
     }
-    init.reset_head &= init.weights.is_some();
+    if init.weights.is_none() {
+        init.reset_head = ResetHead::IfOther(false);
+    }
 }
 
 fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {

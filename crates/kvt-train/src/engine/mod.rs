@@ -16,7 +16,7 @@ mod update;
 
 pub use crate::error::TrainError;
 pub use checkpoint::{CheckpointWeights, Checkpointer, Restored, load_checkpoint_model};
-pub use config::{EvalConfig, Freeze, InitConfig, TrainConfig};
+pub use config::{EvalConfig, Freeze, InitConfig, ResetHead, TrainConfig};
 pub use model::{HeadReset, build_model, check_classes, model_config, start_from};
 pub use progress::{Best, EpochSums, LogSums, Progress};
 pub use recorder::Recorder;

@@ -6,7 +6,7 @@ use kvt_models::weights::{self, LoadReport, WeightsError};
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 
-use super::{Freeze, InitConfig, TrainError};
+use super::{Freeze, InitConfig, ResetHead, TrainError};
 use crate::config::{ModelSection, Plan};
 use crate::data::{ImageFolder, Splits};
 
@@ -97,9 +97,13 @@ pub fn start_from(
     let Some(path) = &plan.weights else {
         return Ok((model, None));
     };
-    let options = LoadOptions {
-        reset_head: head == HeadReset::AsPlanned && plan.reset_head,
-        ..LoadOptions::default()
+    let options = match head {
+        HeadReset::Never => LoadOptions::default(),
+        HeadReset::AsPlanned => LoadOptions {
+            reset_head: plan.reset_head != ResetHead::IfOther(false),
+            new_head: plan.reset_head == ResetHead::Always,
+            ..LoadOptions::default()
+        },
     };
     match model.load(&weights::read(path)?, options) {
         Ok((model, report)) => Ok((model, Some(report))),

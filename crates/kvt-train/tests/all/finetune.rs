@@ -84,6 +84,35 @@ fn a_run_learns_other_classes() {
     assert!(error.contains("run `ft` exists: use `--resume`"), "{error}");
 }
 
+/// Other classes are others also where they are as many.
+#[test]
+fn the_head_is_new_whatever_its_size() {
+    let workspace = workspace();
+    workspace.images("pets/train/z", 8);
+    workspace.images("pets/val/z", 3);
+    let more = [
+        "--out",
+        "ft",
+        "--linear-probe",
+        "--set",
+        "train.max_steps=1",
+    ];
+    workspace.kvt(&finetune(&more)).assert().success();
+    assert!(
+        workspace
+            .read("ft/log.jsonl")
+            .contains("30 matched, 2 reset")
+    );
+    let (before, after) = (
+        before(&workspace),
+        weights(&workspace, "ft", "model.safetensors"),
+    );
+    let far = floats(&before, "head.weight")
+        .into_iter()
+        .zip(floats(&after, "head.weight"));
+    assert!(far.map(|(a, b)| (a - b).abs()).fold(0.0f32, f32::max) > 0.01);
+}
+
 #[test]
 fn a_frozen_backbone_stays_to_the_bit() {
     let workspace = workspace();
