@@ -96,6 +96,7 @@ fn read(path: &Path, bytes: &[u8], models: &[Model]) {
     let options = LoadOptions {
         strict: false,
         reset_head: false,
+        new_head: false,
     };
     for model in models {
         if let Ok((model, report)) = model.clone().load(&weights, options) {

@@ -12,6 +12,7 @@ use crate::data::{DataConfig, DataKind, DecodeMode, OnError};
 use crate::device::{NAMES, Wanted};
 use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind};
 use crate::schema::kinds;
+use crate::task::ResetHead;
 
 /// Fills in the defaults that depend on other keys, gives what another key switches off its default, and reports what
 /// does not fit. Without `with_data` the data may be missing.
@@ -123,7 +124,9 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
         );
         checks.refuse("init.weights", &value.to_string(), expected);
     }
-    init.reset_head &= init.weights.is_some();
+    if init.weights.is_none() {
+        init.reset_head = ResetHead::IfOther(false);
+    }
 }
 
 /// Optimizer, schedule and average.

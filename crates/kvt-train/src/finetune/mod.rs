@@ -131,7 +131,8 @@ fn init(weights: &Path, freeze: Freeze) -> Result<Table, FinetuneError> {
     let freeze = Value::try_from(freeze).map_err(|error| FinetuneError::Config(error.into()))?;
     Ok(Table::from_iter([
         ("weights".to_owned(), text(weights)?),
-        ("reset_head".to_owned(), true.into()),
+        // Other classes may be as many.
+        ("reset_head".to_owned(), "always".into()),
         ("freeze".to_owned(), freeze),
     ]))
 }

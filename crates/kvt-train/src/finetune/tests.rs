@@ -9,6 +9,7 @@ use kvt_ops::Key;
 use tempfile::TempDir;
 
 use super::*;
+use crate::task::ResetHead;
 
 /// A folder `photos` with images of three classes, and weights that say nothing of themselves.
 fn workspace(weights: &str) -> TempDir {
@@ -53,7 +54,7 @@ fn a_plan_is_complete_and_has_sane_values() {
     let Proposal { plan, notes } = propose(&request(&folder, "w.safetensors")).unwrap();
     assert_eq!(plan.model.name, "deit_tiny_patch16_224");
     assert_eq!(plan.model.overrides.num_classes, None);
-    assert!(plan.init.reset_head);
+    assert_eq!(plan.init.reset_head, ResetHead::Always);
     assert_eq!(plan.init.freeze, Freeze::None);
     assert_eq!(plan.augment.mean, [0.485, 0.456, 0.406]);
     // Four fifths of 15 images.

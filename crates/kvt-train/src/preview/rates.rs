@@ -68,6 +68,7 @@ fn chart(
         .light_line_style(TRANSPARENT)
         .x_labels(11)
         .y_labels(8)
+        .x_label_formatter(&|epoch| format!("{}", (100.0 * epoch).round() / 100.0))
         .y_label_formatter(&|rate| format!("{rate:.1e}"))
         .draw()?;
     let style = PALETTE.first().copied().unwrap_or(BLACK).stroke_width(4);

@@ -29,7 +29,7 @@ pub use classify::Classify;
 pub use eval_data::EvalData;
 pub use evaluate::{Evaluation, evaluate, predict};
 pub use model::{
-    Freeze, HeadReset, InitConfig, build_model, check_classes, model_config, start_from,
+    Freeze, HeadReset, InitConfig, ResetHead, build_model, check_classes, model_config, start_from,
 };
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,

@@ -20,12 +20,23 @@ section! {
     pub struct InitConfig {
         /// Weights to start from, a `.safetensors`, `.pth`, `.pt` or `.bin` file; relative to the working directory.
         pub weights: Option<PathBuf> = None, "x-default" = "none: random weights";
-        /// Leave the classification head as initialised where its size differs from that of the weights, to train on
-        /// other classes; else that is an error.
-        pub reset_head: bool = false;
+        /// Whether to leave the classification head as initialised, to train on other classes: `true` where its size differs
+        /// from that of the weights, which is an error otherwise, and `"always"` also where it is the same.
+        pub reset_head: ResetHead = ResetHead::IfOther(false);
         /// What of the model is not trained, and works as in evaluation.
         pub freeze: Freeze = Freeze::None;
     }
+}
+
+/// When training begins with a new classification head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ResetHead {
+    /// Always: other classes may be as many.
+    Always,
+    /// With `true` where its size differs from that of the weights, with `false` never.
+    #[serde(untagged)]
+    IfOther(bool),
 }
 
 /// What of a model stays as its first weights are.
@@ -112,9 +123,13 @@ pub fn start_from(
     let Some(path) = &plan.weights else {
         return Ok((model, None));
     };
-    let options = LoadOptions {
-        reset_head: head == HeadReset::AsPlanned && plan.reset_head,
-        ..LoadOptions::default()
+    let options = match head {
+        HeadReset::Never => LoadOptions::default(),
+        HeadReset::AsPlanned => LoadOptions {
+            reset_head: plan.reset_head != ResetHead::IfOther(false),
+            new_head: plan.reset_head == ResetHead::Always,
+            ..LoadOptions::default()
+        },
     };
     match model.load(&weights::read(path)?, options) {
         Ok((model, report)) => Ok((model, Some(report))),

@@ -31,6 +31,13 @@ fn finetune<'a>(more: &[&'a str]) -> Vec<&'a str> {
     base.into_iter().chain(more.iter().copied()).collect()
 }
 
+/// The best weights of the run: what is fine-tuned.
+fn before(workspace: &Workspace) -> StateDict {
+    let name = workspace.read("run/checkpoints/best");
+    let checkpoint = workspace.path("run/checkpoints").join(name.trim());
+    read_weights(&checkpoint.join("model.safetensors"))
+}
+
 fn weights(workspace: &Workspace, run: &str, file: &str) -> StateDict {
     read_weights(&workspace.last_checkpoint(run).join(file))
 }
@@ -51,10 +58,8 @@ fn a_run_learns_other_classes() {
         assert!(stderr.contains(words), "{words}: {stderr}");
     }
     assert_eq!(workspace.read("ft/classes.txt"), "x\ny\n");
-    let (before, after) = (
-        weights(&workspace, "run", "model.safetensors"),
-        weights(&workspace, "ft", "model.safetensors"),
-    );
+    let before = before(&workspace);
+    let after = weights(&workspace, "ft", "model.safetensors");
     assert_eq!(after.get("head.weight").unwrap().shape().to_vec(), [2, 16]);
     let qkv = "blocks.0.attn.qkv.weight";
     assert_ne!(floats(&before, qkv), floats(&after, qkv));
@@ -79,6 +84,35 @@ fn a_run_learns_other_classes() {
     assert!(error.contains("run `ft` exists: use `--resume`"), "{error}");
 }
 
+/// Other classes are others also where they are as many.
+#[test]
+fn the_head_is_new_whatever_its_size() {
+    let workspace = workspace();
+    workspace.images("pets/train/z", 8);
+    workspace.images("pets/val/z", 3);
+    let more = [
+        "--out",
+        "ft",
+        "--linear-probe",
+        "--set",
+        "train.max_steps=1",
+    ];
+    workspace.kvt(&finetune(&more)).assert().success();
+    assert!(
+        workspace
+            .read("ft/log.jsonl")
+            .contains("30 matched, 2 reset")
+    );
+    let (before, after) = (
+        before(&workspace),
+        weights(&workspace, "ft", "model.safetensors"),
+    );
+    let far = floats(&before, "head.weight")
+        .into_iter()
+        .zip(floats(&after, "head.weight"));
+    assert!(far.map(|(a, b)| (a - b).abs()).fold(0.0f32, f32::max) > 0.01);
+}
+
 #[test]
 fn a_frozen_backbone_stays_to_the_bit() {
     let workspace = workspace();
@@ -88,7 +122,7 @@ fn a_frozen_backbone_stays_to_the_bit() {
     ] {
         let more = [flag, &["--out", out, "--set", "ema.decay=0.9"]].concat();
         workspace.kvt(&finetune(&more)).assert().success();
-        let before = weights(&workspace, "run", "model.safetensors");
+        let before = before(&workspace);
         for file in ["model.safetensors", "ema.safetensors"] {
             let after = weights(&workspace, out, file);
             let backbone = before.iter().filter(|(name, _)| !name.starts_with("head."));

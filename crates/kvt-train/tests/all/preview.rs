@@ -18,8 +18,8 @@ fn the_rate_and_the_images_are_drawn() {
     18 images, 3 updates of 6 in an epoch, 2 epochs
 
      epoch  learning rate
-     1          1.000e-6
-     2          5.050e-4
+     1           1.000e-6
+     2           5.050e-4
     ");
     let open = |name: &str| {
         let path = workspace.path("runs/preview/tiny").join(name);

@@ -17,6 +17,9 @@ pub struct LoadOptions {
     pub strict: bool,
     /// Whether a classification head that is missing or of another size stays as initialised.
     pub reset_head: bool,
+    /// Whether the classification head stays as initialised even where that of the weights would fit: other classes may be
+    /// as many.
+    pub new_head: bool,
 }
 
 impl Default for LoadOptions {
@@ -24,6 +27,7 @@ impl Default for LoadOptions {
         Self {
             strict: true,
             reset_head: false,
+            new_head: false,
         }
     }
 }
@@ -110,7 +114,11 @@ impl Model {
         found: Option<&TensorData>,
         options: LoadOptions,
     ) -> Result<(Outcome, Option<TensorData>), WeightsError> {
-        let resets = options.reset_head && self.is_of_head(name);
+        let is_of_head = self.is_of_head(name);
+        if options.new_head && is_of_head {
+            return Ok((Outcome::Reset, None));
+        }
+        let resets = options.reset_head && is_of_head;
         let Some(found) = found else {
             let outcome = if resets {
                 Outcome::Reset

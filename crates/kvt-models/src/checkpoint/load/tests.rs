@@ -211,6 +211,21 @@ fn a_head_of_another_size_is_reset_on_request_only() {
     // A head that fits is loaded all the same.
     let (loaded, _) = model(2, &same()).load(&weights, reset).unwrap();
     assert_eq!(StateDict::from_model(&loaded).unwrap(), weights);
+
+    // Unless a new one is wanted whatever there is.
+    let new = LoadOptions {
+        new_head: true,
+        ..LoadOptions::default()
+    };
+    let (loaded, report) = model(2, &same()).load(&weights, new).unwrap();
+    assert_eq!(report.to_string(), "30 matched, 2 reset");
+    let (loaded, fresh) = (
+        StateDict::from_model(&loaded),
+        StateDict::from_model(&model(2, &same())),
+    );
+    let (loaded, fresh) = (loaded.unwrap(), fresh.unwrap());
+    assert_eq!(loaded.get("head.weight"), fresh.get("head.weight"));
+    assert_eq!(loaded.get("norm.weight"), weights.get("norm.weight"));
 }
 
 #[test]

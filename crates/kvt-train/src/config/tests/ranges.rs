@@ -66,7 +66,7 @@ fn every_number_has_a_range() {
         "model.attention.neighbors=-1",
         "model.attention.neighbors=0.0",
         "model.attention.neighbors=[]",
-        "init.weights=w.bin",
+        "init.weights=w.onnx",
         "data.train=",
         "data.prefetch=0",
         "data.repeats=0",
