@@ -34,7 +34,10 @@ impl AutoError {
     /// What is expected, and in which place.
     #[must_use]
     pub fn wanted(&self) -> String {
-        format!("{} in the place of `{}`", self.expected, self.part)
+        match self.part.as_str() {
+            "" => format!("{} in the place of nothing", self.expected),
+            part => format!("{} in the place of `{part}`", self.expected),
+        }
     }
 }
 
@@ -42,14 +45,14 @@ impl FromStr for Policy {
     type Err = AutoError;
 
     fn from_str(text: &str) -> Result<Self, AutoError> {
-        let (name, sections) = text.split_once('-').unwrap_or((text, ""));
-        match name {
+        let mut sections = text.split('-');
+        match sections.next().unwrap_or_default() {
             "rand" => rand_augment(&Sections::of(
                 sections,
                 &["m", "n", "p", "mstd", "mmax", "inc", "t"],
             )?),
             "augmix" => augmix(&Sections::of(sections, &["m", "w", "d", "a", "b", "mstd"])?),
-            _ => match POLICIES.iter().find(|(known, _)| *known == name) {
+            name => match POLICIES.iter().find(|(known, _)| *known == name) {
                 Some((_, chains)) => Ok(Self::SubPolicies(SubPolicies {
                     chains,
                     noise: Sections::of(sections, &["mstd"])?
@@ -123,10 +126,10 @@ fn augmix(sections: &Sections<'_>) -> Result<Policy, AutoError> {
 struct Sections<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Sections<'a> {
-    /// Divides `text` at its dashes. Each section begins with one of `keys`, at most one with each.
-    fn of(text: &'a str, keys: &[&'static str]) -> Result<Self, AutoError> {
+    /// Takes the parts between the dashes. Each begins with one of `keys`, at most one with each.
+    fn of(parts: impl Iterator<Item = &'a str>, keys: &[&'static str]) -> Result<Self, AutoError> {
         let mut found: Vec<(&str, &str)> = Vec::new();
-        for part in text.split('-').filter(|_| !text.is_empty()) {
+        for part in parts {
             // The name of a set may hold digits; all other keys end at the first.
             let end = match part.strip_prefix('t') {
                 Some(_) => 1,
@@ -137,11 +140,12 @@ impl<'a> Sections<'a> {
             let (key, value) = part.split_at(end);
             if value.is_empty() || !keys.contains(&key) {
                 let known: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
-                let expected = format!("one of {} with its value", known.join(", "));
+                let one_of = if keys.len() > 1 { "one of " } else { "" };
+                let expected = format!("{one_of}{} with its value", known.join(", "));
                 return Err(AutoError::new(part, expected));
             }
             if found.iter().any(|(other, _)| *other == key) {
-                let expected = format!("one `{key}`, not a second one");
+                let expected = format!("no second `{key}`");
                 return Err(AutoError::new(part, expected));
             }
             found.push((key, value));

@@ -67,11 +67,14 @@ fn chains_and_mixtures_are_exactly_as_pillow_has_them() {
     }
 }
 
+/// Name, probability and magnitude.
+type NamedStep = (String, f64, f64);
+
 /// timm's tables, written by timm.
 #[test]
 fn tables_are_timms() {
     let golden = Golden::open();
-    let policies: BTreeMap<String, Vec<Vec<(String, f64, f64)>>> = golden.list("policies");
+    let policies: BTreeMap<String, Vec<Vec<NamedStep>>> = golden.list("policies");
     assert_eq!(policies.len(), 5);
     for (name, chains) in policies {
         let Ok(Policy::SubPolicies(policy)) = name.parse() else {
@@ -323,7 +326,27 @@ fn strings_that_mean_nothing_name_the_part() {
          "rand-n16-tweights", "rand-inc2", "augmix-w0", "augmix-n2", "augmix-a0", "original-m9", "3a-mstdx1", "v0--mstd1", "rand m9"]
             .map(|text| format!("{text}: {}", error(text)))
             .join("\n"),
-        @""
+        @r#"
+    randaug: expected `rand`, `augmix` or one of `original`, `originalr`, `v0`, `v0r`, `3a` in the place of `randaug`
+    rand-m9-foo1: expected one of `m`, `n`, `p`, `mstd`, `mmax`, `inc`, `t` with its value in the place of `foo1`
+    rand-m9-w0: expected one of `m`, `n`, `p`, `mstd`, `mmax`, `inc`, `t` with its value in the place of `w0`
+    rand-m9.5: expected `m` with a whole number from 0 to 1000 in the place of `m9.5`
+    rand-inc: expected one of `m`, `n`, `p`, `mstd`, `mmax`, `inc`, `t` with its value in the place of `inc`
+    rand-mstdinf: expected one of `m`, `n`, `p`, `mstd`, `mmax`, `inc`, `t` with its value in the place of `mstdinf`
+    rand-m9-m3: expected no second `m` in the place of `m3`
+    rand-tfoo: expected `t3a`, `t3aw` or `tweights` in the place of `tfoo`
+    rand-p2: expected `p` with a number from 0 to 1 in the place of `p2`
+    rand-: expected one of `m`, `n`, `p`, `mstd`, `mmax`, `inc`, `t` with its value in the place of nothing
+    rand-n16-tweights: expected `n` of at most 15, as many operations as the set has, in the place of `n16`
+    rand-inc2: expected `inc` with a whole number from 0 to 1 in the place of `inc2`
+    augmix-w0: expected `w` with a whole number from 1 to 100 in the place of `w0`
+    augmix-n2: expected one of `m`, `w`, `d`, `a`, `b`, `mstd` with its value in the place of `n2`
+    augmix-a0: expected `a` with a number from 0.1 to 1000 in the place of `a0`
+    original-m9: expected `mstd` with its value in the place of `m9`
+    3a-mstdx1: expected `mstd` with its value in the place of `mstdx1`
+    v0--mstd1: expected `mstd` with its value in the place of nothing
+    rand m9: expected `rand`, `augmix` or one of `original`, `originalr`, `v0`, `v0r`, `3a` in the place of `rand m9`
+    "#
     );
 }
 
