@@ -142,6 +142,7 @@ mod tests {
             views: vec![Arc::new(Transform::train(&augment, (4, 4)).unwrap())],
             target: |sample| sample.label,
             order: epoch_order(10, 0, 0, false),
+            copies: Vec::new(),
             batch_size: 2,
             purpose: Purpose::Train { drop_last: true },
             first_batch: 0,
