@@ -62,7 +62,6 @@ fn what_is_read_back_is_what_was_in_memory() {
         progress: Progress::default(),
         checkpoints: Checkpointer::new(&run, splits.state(), 1),
         saved: false,
-        told_input_bound: false,
         recorder: &mut recorder,
         stop: &AtomicBool::new(false),
     };
