@@ -170,8 +170,8 @@ mod tests {
         }
 
         /// A module of the file's weights, or its gradients.
-        fn parts(&self, kind: &str) -> Parts {
-            let device = Device::flex().autodiff();
+        fn parts(&self, kind: &str, device: &Device) -> Parts {
+            let device = device.clone().autodiff();
             let data = |name: &str| self.data(&format!("{name}.{kind}"), name);
             // PyTorch's layout of a linear layer is the transpose of Burn's.
             let weight = Tensor::<2>::from_data(data("fc.weight"), &device).transpose();
@@ -286,21 +286,23 @@ mod tests {
     #[test]
     fn each_way_of_clipping_is_the_originals() {
         let file = file();
-        let parts = file.parts("weight");
-        let gradients = parts.gradients(&file.parts("grad"));
-        for (kind, clip) in [
-            ("value", Clip::Value(0.4)),
-            ("parameter", Clip::Parameter(1.5)),
-            ("agc", Clip::Adaptive(0.2)),
-        ] {
-            let clipped = clip.apply(gradients.clone(), f64::NAN, &parts);
-            for ((name, _), id) in SHAPES.iter().zip(parts.ids()) {
-                let mut expected = file.data(&format!("{kind}.{name}"), name);
-                if *name == "fc.weight" {
-                    expected = transposed(expected);
+        for (device, on) in kvt_testing::devices::devices() {
+            let parts = file.parts("weight", &on);
+            let gradients = parts.gradients(&file.parts("grad", &on));
+            for (kind, clip) in [
+                ("value", Clip::Value(0.4)),
+                ("parameter", Clip::Parameter(1.5)),
+                ("agc", Clip::Adaptive(0.2)),
+            ] {
+                let clipped = clip.apply(gradients.clone(), f64::NAN, &parts);
+                for ((name, _), id) in SHAPES.iter().zip(parts.ids()) {
+                    let mut expected = file.data(&format!("{kind}.{name}"), name);
+                    if *name == "fc.weight" {
+                        expected = transposed(expected);
+                    }
+                    let what = format!("{device}, {kind}, {name}");
+                    assert_clipped(clipped.clone(), id, &expected, &what);
                 }
-                let what = format!("{kind}, {name}");
-                assert_clipped(clipped.clone(), id, &expected, &what);
             }
         }
     }
@@ -308,8 +310,9 @@ mod tests {
     #[test]
     fn adaptive_clipping_leaves_the_head_alone() {
         let file = file();
-        let parts = file.parts("weight");
-        let gradients = parts.gradients(&file.parts("grad"));
+        let on = Device::flex();
+        let parts = file.parts("weight", &on);
+        let gradients = parts.gradients(&file.parts("grad", &on));
         let ids = parts.ids();
         let clipped = Clip::Adaptive(0.2).apply(gradients, f64::NAN, &Headed { parts });
         let whole = transposed(file.data("fc.weight.grad", "fc.weight"));
@@ -321,8 +324,9 @@ mod tests {
     #[test]
     fn the_global_norm_is_a_factor_for_the_optimizer() {
         let file = file();
-        let parts = file.parts("weight");
-        let gradients = parts.gradients(&file.parts("grad"));
+        let on = Device::flex();
+        let parts = file.parts("weight", &on);
+        let gradients = parts.gradients(&file.parts("grad", &on));
         let id = parts.conv.id;
         let scale = |clip: Clip| {
             clip.apply(gradients.clone(), 8.0, &parts)
