@@ -111,7 +111,7 @@ impl Several {
         ]
     }
 
-    /// The gradients of an update: those of the sum of weights times them.
+    /// The gradients of an update, as the slopes of a linear loss.
     fn gradients(&self, file: &SafeTensors<'_>, step: usize) -> Gradients {
         let device = self.bias.val().device();
         let slope = |name: &str, size: usize| {
@@ -258,8 +258,7 @@ fn each_optimizer_matches_pytorch() {
     }
 }
 
-/// The operations that they are made of are those of the CPU. Not Muon's products of matrices, which any model needs, and
-/// which a software driver tunes for minutes.
+/// Without Muon, whose products of matrices a software driver tunes for minutes.
 #[test]
 fn optimizers_are_the_same_on_a_gpu() {
     let bytes = include_bytes!("../../../tests/golden/optim.safetensors");
