@@ -11,7 +11,7 @@ Writes `crates/kvt-train/tests/golden/optim.safetensors`:
 The parameters are `tall` [6, 4], `wide` [3, 5], `table` [2, 3], `bias` [4], `cube` [2, 3, 2] and `head`
 [3, 4]. All but `table` and `bias` decay. Rate and weight decay change from update to update: `lrs` and
 `weight_decays` of the metadata `config`. In the case `layers` the rate of `bias`, `table` and `cube` is 0.25
-of the whole, that of `tall` and `wide` 0.5: `layer_decay` 0.5 over three layers.
+of the whole, for `tall` and `wide` 0.5: `layer_decay` 0.5 over three layers.
 
 Muon is torch.optim.Muon, which orthogonalises in bfloat16: here in f64, by its own code. It updates `tall` and
 `wide`; torch.optim.AdamW updates the rest. LAMB is timm's without the clipping in it, Lion is timm's.

@@ -8,7 +8,7 @@ Writes `crates/kvt-train/tests/golden/schedule.json`:
   steps.config, steps.lr     one value per update, f(t), t = updates done before
   published                  {epoch: rate} of the published Twins-SVT-B log (same recipe), rounded as
                              there; the script fails if timm disagrees
-  kinds.<case>               `config`: settings in epochs, `epochs` without and `cooldown` those of the cool-down;
+  kinds.<case>               `config`: settings in epochs, `epochs` without the cool-down, and `cooldown`;
                              `started`: f(0), f(1), ... per epoch, where epoch e calls step(e) before it trains;
                              `finished`: f(max(e-1, 0)), where it calls step(e) after it;
                              `updates`: f(u) of update u, four updates to an epoch, as timm's train script:

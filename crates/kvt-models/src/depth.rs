@@ -54,7 +54,7 @@ impl ModelConfig {
                     .and_then(|index| index.parse::<usize>().ok());
                 return match block {
                     Some(index) => below + 1 + index,
-                    // The embedding of the first stage is that of the model.
+                    // The first stage embeds the image itself.
                     None if number == 0 => 0,
                     None => below + 1,
                 };

@@ -49,7 +49,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Epochs of the whole run: `train.epochs`, and those of the cool-down.
+    /// Epochs of the whole run: `train.epochs` and the cool-down.
     #[must_use]
     pub fn epochs(&self) -> u32 {
         self.train

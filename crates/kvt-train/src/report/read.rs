@@ -4,8 +4,8 @@ use super::{Curve, EpochPoint, ReportError};
 use crate::recipe::EmaReport;
 use crate::run::{EpochRow, EpochRows, EvalRecord, Metrics, RunDir, Warning, read_log};
 
-/// Reads the epochs that a finished or running run has logged; lines that do not parse are left out with a warning. What
-/// was measured on the validation split is that of the weights that the run reports.
+/// Reads the epochs that a finished or running run has logged; lines that do not parse are left out with a warning. The
+/// validation numbers are for the weights that the run reports.
 ///
 /// # Errors
 /// When the log is missing.

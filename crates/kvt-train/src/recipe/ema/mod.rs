@@ -24,7 +24,7 @@ section! {
     }
 }
 
-/// Which weights are those of the run.
+/// Which weights a run is judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EmaReport {
@@ -35,7 +35,7 @@ pub enum EmaReport {
 }
 
 impl EmaConfig {
-    /// The decay of the update that follows `updates` others; with a warm-up that of timm's `ModelEmaV3`, which counts
+    /// The decay of the update that follows `updates` others. The warm-up is the one of timm's `ModelEmaV3`, which counts
     /// from 1.
     pub fn decay_after(&self, updates: u64) -> f64 {
         if self.warmup {

@@ -50,7 +50,7 @@ impl Rule for Lamb {
     }
 }
 
-/// The norm of the weights over that of the update, `[1]`; 1 where one of them is 0.
+/// The ratio of the norms of weights and update, `[1]`; 1 where one of them is 0.
 fn trust_ratio(weight: Tensor<1>, update: Tensor<1>) -> Tensor<1> {
     let [weight, update] = [weight, update].map(|x| square_sum(x).sqrt());
     let is_none = weight

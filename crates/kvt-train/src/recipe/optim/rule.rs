@@ -10,7 +10,7 @@ pub(super) trait Rule: Debug + Send + Sync {
     /// PyTorch's names of what it keeps from update to update.
     fn buffers(&self) -> &'static [&'static str];
 
-    /// The new weight. `buffers` are those of [`Self::buffers`], or none at the first update.
+    /// The new weight. `buffers` has what [`Self::buffers`] names, and nothing at the first update.
     fn update(
         &self,
         weight: Tensor<1>,

@@ -80,8 +80,8 @@ const SEVERAL: [(&str, &[usize]); 6] = [
 
 impl Several {
     /// As a case begins.
-    fn new(file: &SafeTensors<'_>, case: &str) -> Self {
-        let device = Device::flex().autodiff();
+    fn new(file: &SafeTensors<'_>, case: &str, device: &Device) -> Self {
+        let device = device.clone().autodiff();
         let data = |name: &str| {
             let (_, shape) = SEVERAL.iter().find(|(known, _)| *known == name).unwrap();
             let size = shape.iter().product::<usize>();
@@ -111,9 +111,9 @@ impl Several {
         ]
     }
 
-    /// The gradients of an update: those of the sum of weights times them.
+    /// The gradients of an update, as the slopes of a linear loss.
     fn gradients(&self, file: &SafeTensors<'_>, step: usize) -> Gradients {
-        let device = Device::flex().autodiff();
+        let device = self.bias.val().device();
         let slope = |name: &str, size: usize| {
             let values = golden(file, &format!("grads.{name}"));
             Tensor::<1>::from_data(&values[step * size..][..size], &device)
@@ -223,7 +223,7 @@ fn each_optimizer_matches_pytorch() {
         ("muon", muon(0.95, true), both),
         ("muon_heavy", muon(0.8, false), both),
     ] {
-        let mut network = Several::new(&file, case);
+        let mut network = Several::new(&file, case, &Device::flex());
         let mut optimizer = Optimizer::new(&config, &network);
         for step in 0..8 {
             let rates = Rates {
@@ -258,6 +258,49 @@ fn each_optimizer_matches_pytorch() {
     }
 }
 
+/// Without Muon, whose products of matrices a software driver tunes for minutes.
+#[test]
+fn optimizers_are_the_same_on_a_gpu() {
+    let bytes = include_bytes!("../../../tests/golden/optim.safetensors");
+    let file = SafeTensors::deserialize(bytes).unwrap();
+    for (device, on) in kvt_testing::devices::devices() {
+        for name in [OptimName::Sgd, OptimName::Lamb, OptimName::Lion] {
+            let config = OptimConfig {
+                name,
+                betas: [0.9, 0.99],
+                eps: 1e-6,
+                ..OptimConfig::default()
+            };
+            let case = match name {
+                OptimName::Sgd => "sgd_nesterov",
+                OptimName::Lamb => "lamb",
+                _ => "lion",
+            };
+            let mut network = Several::new(&file, case, &on);
+            let mut optimizer = Optimizer::new(&config, &network);
+            for step in 0..2 {
+                let rates = Rates {
+                    lr: LRS[step],
+                    weight_decay: WEIGHT_DECAYS[step],
+                };
+                let gradients = network.gradients(&file, step);
+                network = optimizer.step(network, gradients, rates);
+            }
+            for (name, found) in network.values() {
+                let size = found.len();
+                let expected = golden(&file, &format!("{case}.{name}"));
+                let what = format!("{device}, {case}, {name}");
+                kvt_testing::devices::assert_close(
+                    &what,
+                    &found,
+                    &expected[2 * size..][..size],
+                    1e-5,
+                );
+            }
+        }
+    }
+}
+
 /// A scale of the gradients, which clipping by the global norm leaves to the optimizer, is a factor of each.
 #[test]
 fn every_optimizer_scales_the_gradients() {
@@ -281,7 +324,7 @@ fn every_optimizer_scales_the_gradients() {
             ..OptimConfig::default()
         };
         let stepped = |change: &dyn Fn(Gradients) -> Gradients| {
-            let network = Several::new(&file, "sgd");
+            let network = Several::new(&file, "sgd", &Device::flex());
             let mut optimizer = Optimizer::new(&config, &network);
             let mut network = network;
             for step in [7, 6] {

@@ -28,7 +28,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// `lr` is the rate after warm-up, already scaled by the batch size. `epochs` are without those of the cool-down.
+    /// `lr` is the rate after warm-up, already scaled by the batch size. `epochs` do not include the cool-down.
     pub fn new(config: ScheduleConfig, lr: f64, steps_per_epoch: u64, epochs: u32) -> Self {
         Self {
             config,

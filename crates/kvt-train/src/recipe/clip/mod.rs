@@ -1,0 +1,133 @@
+//! Clipping: how large gradients may be.
+//!
+//! Only the global norm is read by the host, which logs it anyway. The others stay on the device.
+
+use std::collections::HashMap;
+
+use burn::module::{ModuleVisitor, Param, ParamId};
+use burn::tensor::Tensor;
+use kvt_ops::square_sum;
+
+use super::gradients::flat;
+use super::{Gradients, Network, is_head};
+
+/// How gradients are clipped before an update.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Clip {
+    /// They are not.
+    Off,
+    /// The norm over all parameters together is at most this (PyTorch's `clip_grad_norm_`).
+    Norm(f64),
+    /// Each number is at most this, and at least its negative (PyTorch's `clip_grad_value_`).
+    Value(f64),
+    /// The norm of each parameter by itself is at most this (DINO's `clip_gradients`).
+    Parameter(f64),
+    /// The norm of each output unit's gradient is at most this share of the norm of its weights, which counts as 1e-3 at
+    /// least: adaptive gradient clipping (Brock et al., 2021, <https://arxiv.org/abs/2102.06171>, equation 3; timm's
+    /// `adaptive_clip_grad`). The head is left out, as there.
+    Adaptive(f64),
+}
+
+impl Clip {
+    /// Clips the gradients of a network. `norm` is their global norm.
+    pub fn apply(self, mut gradients: Gradients, norm: f64, network: &impl Network) -> Gradients {
+        match self {
+            Self::Off => {}
+            Self::Norm(max) => return gradients.clip_norm(norm, max),
+            Self::Value(max) => gradients.map_each(|_, gradient| gradient.clamp(-max, max)),
+            Self::Parameter(max) => gradients.map_each(|_, gradient| {
+                let norm = square_sum(gradient.clone()).sqrt();
+                gradient * ((norm + 1e-6).recip() * max).clamp_max(1.0)
+            }),
+            Self::Adaptive(share) => {
+                let weights = Weights::of(network);
+                gradients.map_each(|id, gradient| match weights.0.get(&id) {
+                    Some(weight) => adapted(gradient, weight, share),
+                    None => gradient,
+                });
+            }
+        }
+        gradients
+    }
+}
+
+/// The weights that adaptive clipping compares gradients with.
+struct Weights(HashMap<ParamId, Units>);
+
+/// A weight, and how it is divided into the units of its output.
+struct Units {
+    weight: Tensor<1>,
+    /// Rows and columns of the weight.
+    shape: [usize; 2],
+    /// The dimension of a unit's inputs: 1 where each row is a unit, 0 where each column is one.
+    inputs: usize,
+}
+
+impl Weights {
+    fn of(network: &impl Network) -> Self {
+        let mut visitor = WeightVisitor {
+            modules: Vec::new(),
+            weights: HashMap::new(),
+        };
+        network.visit(&mut visitor);
+        let mut weights = visitor.weights;
+        for parameter in network.parameters() {
+            if is_head(network, &parameter) {
+                weights.remove(&parameter.id);
+            }
+        }
+        Self(weights)
+    }
+}
+
+/// Collects weights, with the types of the modules that it is in.
+struct WeightVisitor {
+    modules: Vec<String>,
+    weights: HashMap<ParamId, Units>,
+}
+
+impl ModuleVisitor for WeightVisitor {
+    fn enter_module(&mut self, _name: &str, container_type: &str) {
+        self.modules.push(container_type.to_owned());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container_type: &str) {
+        self.modules.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let weight = param.val().inner();
+        let dims = weight.dims();
+        let total = dims.iter().product::<usize>();
+        let is_linear = self
+            .modules
+            .last()
+            .is_some_and(|kind| kind == "Struct:Linear");
+        let (shape, inputs) = match *dims.as_slice() {
+            // Burn keeps a linear layer as [inputs, outputs].
+            [inputs, outputs] if is_linear => ([inputs, outputs], 0),
+            [outputs, _, ..] => ([outputs, total / outputs.max(1)], 1),
+            // The norm of a bias is taken as a whole.
+            _ => ([1, total], 1),
+        };
+        let units = Units {
+            weight: flat(weight),
+            shape,
+            inputs,
+        };
+        self.weights.insert(param.id, units);
+    }
+}
+
+/// The gradient of a weight, each unit of which is at most `share` of the weight's norm.
+fn adapted(gradient: Tensor<1>, units: &Units, share: f64) -> Tensor<1> {
+    let norms = |x: Tensor<2>| x.square().sum_dim(units.inputs).sqrt();
+    let gradient = gradient.reshape(units.shape);
+    let max = norms(units.weight.clone().reshape(units.shape)).clamp_min(1e-3) * share;
+    let factor = max.clone() / norms(gradient.clone()).max_pair(max);
+    let elements = units.shape.iter().product::<usize>();
+    (gradient * factor).reshape([elements])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use burn::module::Module;
+use burn::nn::Linear;
+use burn::tensor::{Device, TensorData};
+use kvt_models::Parameter;
+use kvt_models::weights::{StateDict, WeightsError};
+use safetensors::SafeTensors;
+
+use super::*;
+
+/// What `scripts/reference/optim.py` clips. The linear layer is square, so that only its kind tells rows from columns.
+#[derive(Module, Debug)]
+struct Parts {
+    fc: Linear,
+    conv: Param<Tensor<4>>,
+    token: Param<Tensor<3>>,
+}
+
+const SHAPES: [(&str, &[usize]); 4] = [
+    ("fc.weight", &[4, 4]),
+    ("fc.bias", &[4]),
+    ("conv", &[3, 2, 2, 2]),
+    ("token", &[1, 1, 3]),
+];
+
+struct File(Vec<u8>);
+
+impl File {
+    fn data(&self, kind: &str, name: &str) -> TensorData {
+        let file = SafeTensors::deserialize(&self.0).unwrap();
+        let bytes = file.tensor(&format!("clip.{kind}")).unwrap().data();
+        let (numbers, _) = bytes.as_chunks::<4>();
+        let numbers: Vec<f32> = numbers.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        let (_, shape) = SHAPES.iter().find(|(known, _)| *known == name).unwrap();
+        TensorData::new(numbers, shape.to_vec())
+    }
+
+    /// A module of the file's weights, or its gradients.
+    fn parts(&self, kind: &str, device: &Device) -> Parts {
+        let device = device.clone().autodiff();
+        let data = |name: &str| self.data(&format!("{name}.{kind}"), name);
+        // PyTorch's layout of a linear layer is the transpose of Burn's.
+        let weight = Tensor::<2>::from_data(data("fc.weight"), &device).transpose();
+        Parts {
+            fc: Linear {
+                weight: Param::from_tensor(weight.detach()),
+                bias: Some(Param::from_tensor(Tensor::from_data(
+                    data("fc.bias"),
+                    &device,
+                ))),
+            },
+            conv: Param::from_tensor(Tensor::from_data(data("conv"), &device)),
+            token: Param::from_tensor(Tensor::from_data(data("token"), &device)),
+        }
+    }
+}
+
+impl Parts {
+    fn gradients(&self, gradients: &Self) -> Gradients {
+        let bias = |parts: &Self| parts.fc.bias.as_ref().unwrap().val();
+        let loss = (self.fc.weight.val() * gradients.fc.weight.val()).sum()
+            + (bias(self) * bias(gradients)).sum()
+            + (self.conv.val() * gradients.conv.val()).sum()
+            + (self.token.val() * gradients.token.val()).sum();
+        Gradients::take(loss.backward(), self)
+    }
+
+    fn ids(&self) -> [ParamId; 4] {
+        let bias = self.fc.bias.as_ref().unwrap();
+        [self.fc.weight.id, bias.id, self.conv.id, self.token.id]
+    }
+}
+
+impl Network for Parts {
+    fn parameters(&self) -> Vec<Parameter> {
+        let named = SHAPES.iter().zip(self.ids());
+        let parameters = named.map(|((name, shape), id)| Parameter {
+            name: (*name).to_owned(),
+            id,
+            shape: shape.to_vec(),
+        });
+        parameters.collect()
+    }
+
+    fn decays(&self, _: &Parameter) -> bool {
+        true
+    }
+
+    fn state_dict(&self) -> Result<StateDict, WeightsError> {
+        unreachable!("nothing is saved here")
+    }
+
+    fn load_state_dict(self, _: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
+        unreachable!("nothing is loaded here")
+    }
+}
+
+/// The same parts, one of which is a head.
+#[derive(Module, Debug)]
+struct Headed {
+    parts: Parts,
+}
+
+impl Network for Headed {
+    fn parameters(&self) -> Vec<Parameter> {
+        self.parts.parameters()
+    }
+
+    fn decays(&self, _: &Parameter) -> bool {
+        true
+    }
+
+    fn layer(&self, parameter: &Parameter) -> usize {
+        usize::from(parameter.name.starts_with("fc."))
+    }
+
+    fn layers(&self) -> usize {
+        2
+    }
+
+    fn state_dict(&self) -> Result<StateDict, WeightsError> {
+        unreachable!("nothing is saved here")
+    }
+
+    fn load_state_dict(self, _: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
+        unreachable!("nothing is loaded here")
+    }
+}
+
+fn file() -> File {
+    File(include_bytes!("../../../tests/golden/optim.safetensors").to_vec())
+}
+
+fn transposed(data: TensorData) -> TensorData {
+    let data = Tensor::<2>::from_data(data, &Device::flex());
+    data.transpose().into_data()
+}
+
+#[track_caller]
+fn assert_clipped(mut clipped: Gradients, id: ParamId, expected: &TensorData, what: &str) {
+    let (found, scale) = clipped.remove(id).unwrap();
+    assert_eq!(scale, 1.0, "{what}");
+    let found: Vec<f32> = found.into_data().try_to_vec().unwrap();
+    let expected: Vec<f32> = expected.try_to_vec().unwrap();
+    assert_eq!(found.len(), expected.len(), "{what}");
+    for (found, expected) in found.iter().zip(&expected) {
+        let error = (found - expected).abs() / expected.abs().max(1.0);
+        assert!(error < 1e-6, "{what}: {found} is not {expected}");
+    }
+}
+
+#[test]
+fn each_way_of_clipping_is_the_originals() {
+    let file = file();
+    for (device, on) in kvt_testing::devices::devices() {
+        let parts = file.parts("weight", &on);
+        let gradients = parts.gradients(&file.parts("grad", &on));
+        for (kind, clip) in [
+            ("value", Clip::Value(0.4)),
+            ("parameter", Clip::Parameter(1.5)),
+            ("agc", Clip::Adaptive(0.2)),
+        ] {
+            let clipped = clip.apply(gradients.clone(), f64::NAN, &parts);
+            for ((name, _), id) in SHAPES.iter().zip(parts.ids()) {
+                let mut expected = file.data(&format!("{kind}.{name}"), name);
+                if *name == "fc.weight" {
+                    expected = transposed(expected);
+                }
+                let what = format!("{device}, {kind}, {name}");
+                assert_clipped(clipped.clone(), id, &expected, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn adaptive_clipping_leaves_the_head_alone() {
+    let file = file();
+    let on = Device::flex();
+    let parts = file.parts("weight", &on);
+    let gradients = parts.gradients(&file.parts("grad", &on));
+    let ids = parts.ids();
+    let clipped = Clip::Adaptive(0.2).apply(gradients, f64::NAN, &Headed { parts });
+    let whole = transposed(file.data("fc.weight.grad", "fc.weight"));
+    assert_clipped(clipped.clone(), ids[0], &whole, "head");
+    let expected = file.data("agc.conv", "conv");
+    assert_clipped(clipped, ids[2], &expected, "no head");
+}
+
+#[test]
+fn the_global_norm_is_a_factor_for_the_optimizer() {
+    let file = file();
+    let on = Device::flex();
+    let parts = file.parts("weight", &on);
+    let gradients = parts.gradients(&file.parts("grad", &on));
+    let id = parts.conv.id;
+    let scale = |clip: Clip| {
+        clip.apply(gradients.clone(), 8.0, &parts)
+            .remove(id)
+            .unwrap()
+            .1
+    };
+    assert!((scale(Clip::Norm(2.0)) - 0.25).abs() < 1e-6);
+    assert_eq!([scale(Clip::Norm(9.0)), scale(Clip::Off)], [1.0, 1.0]);
+}
