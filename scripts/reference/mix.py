@@ -2,14 +2,13 @@
 
 Writes `crates/kvt-train/tests/golden/mix.safetensors`:
 
-  pixels [6,3,13,10] uint8, labels [6] int64    the batch; normalised with `mean` and `std` it is what Mixup gets
+  pixels [6,3,9,7] uint8, labels [6] int64      the batch; normalised with `mean` and `std` it is what Mixup gets
   float_<case>.draws, .images, .targets         Mixup on normalised images
   pixel_<case>.draws, .images, .targets         FastCollateMixup on `pixels`, then normalised as PrefetchLoader does
   boxes [n,9]                                   height, width, lam, centre row and column of timm's rand_bbox, and its box:
                                                 top, left, bottom, right
-
-  converted [6,3,13,10]                         the normalised batch for a teacher with mean and std 0.5
-  resized_small [2,3,7,7], resized_large [2,3,16,16]   the first two, as `interpolate(mode="bilinear")` resizes them
+  converted [6,3,9,7]                           the normalised batch for a teacher with mean and std 0.5
+  resized_small [2,3,5,5], resized_large [2,3,12,12]   the first two, as `interpolate(mode="bilinear")` resizes them
 
 A row of `draws` is (kind, own, top, left, height, width): kind 0 keeps the image, 1 is mixup with the weight `own`, 2 is
 CutMix with the rectangle. One row per image, or one for all with mode batch. Targets: 5 classes, smoothing 0.1.
@@ -22,7 +21,7 @@ import torch
 from common import golden, save
 
 SEED = 11
-IMAGES, HEIGHT, WIDTH, CLASSES = 6, 13, 10, 5
+IMAGES, HEIGHT, WIDTH, CLASSES = 6, 9, 7, 5
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 BOTH = dict(mixup_alpha=0.8, cutmix_alpha=1.0)
 CASES = {
@@ -86,7 +85,7 @@ def run(mixer, call):
 
 def box_table(generator):
     rows = []
-    for height, width in ((13, 10), (32, 32), (224, 224)):
+    for height, width in ((9, 7), (32, 32), (224, 224)):
         for _ in range(20):
             lam = generator.integers(0, 128) / 128
             centre = [int(generator.integers(0, side)) for side in (height, width)]
@@ -124,7 +123,7 @@ def main():
         tensors |= {f"pixel_{name}.draws": draws, f"pixel_{name}.images": images, f"pixel_{name}.targets": targets}
     converted = (normal * channels(STD) + channels(MEAN) - 0.5) / 0.5
     tensors["converted"] = converted
-    for name, side in (("small", 7), ("large", 16)):
+    for name, side in (("small", 5), ("large", 12)):
         tensors[f"resized_{name}"] = torch.nn.functional.interpolate(converted, (side, side), mode="bilinear")[:2]
     assert {kind for _, kind in kinds} == {0, 1, 2}, kinds
     save(golden("kvt-train") / "mix.safetensors", tensors, dict(mean=MEAN, std=STD, cases=list(CASES)), SEED)

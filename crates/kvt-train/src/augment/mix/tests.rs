@@ -16,7 +16,7 @@ const NORMALIZATION: Normalization = Normalization {
     std: [0.229, 0.224, 0.225],
 };
 const IMAGES: usize = 6;
-const SIZE: (usize, usize) = (13, 10);
+const SIZE: (usize, usize) = (9, 7);
 
 fn floats(name: &str) -> Vec<f32> {
     let file = SafeTensors::deserialize(GOLDEN).unwrap();
