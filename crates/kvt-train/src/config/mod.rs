@@ -24,7 +24,6 @@ pub use document::Document;
 pub use model::ModelSection;
 pub use plan::{Plan, resolved_toml};
 pub use problem::{ConfigError, Location, Problem};
-pub(crate) use reference::is_key;
 pub use reference::{reference, schema};
 pub use warnings::warnings;
 

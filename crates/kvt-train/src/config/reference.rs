@@ -48,11 +48,6 @@ pub(super) fn field(path: &str) -> Option<&'static Field> {
     section(name)?.fields.iter().find(|field| field.name == key)
 }
 
-/// Whether there is a key of this dotted name.
-pub(crate) fn is_key(path: &str) -> bool {
-    field(path).is_some()
-}
-
 /// The JSON schema of a configuration file, for editors that complete and check TOML.
 #[must_use]
 pub fn schema() -> String {

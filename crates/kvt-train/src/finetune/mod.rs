@@ -15,7 +15,7 @@ use toml::{Table, Value};
 
 pub use self::error::FinetuneError;
 pub use self::recipe::Recipe;
-use crate::config::{Document, Plan, is_key};
+use crate::config::{Document, Plan};
 use crate::engine::{Freeze, load_plan, model_config};
 use crate::run::RunDir;
 
@@ -63,9 +63,6 @@ pub struct Proposal {
     pub notes: Vec<String>,
 }
 
-/// Keys that a plan has where this version knows them.
-const PENDING: [&str; 3] = ["augment.auto", "optim.layer_decay", "data.val_fraction"];
-
 /// The plan of a new run.
 ///
 /// # Errors
@@ -99,14 +96,6 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     }
     let dir = Path::new("runs").join("finetune").join(images.name());
     table.insert("run".to_owned(), one("dir", text(&dir)?));
-    for key in PENDING.iter().filter(|key| !is_key(key)) {
-        let section = key.split_once('.');
-        if let Some((Value::Table(keys), key)) =
-            section.and_then(|(section, key)| Some((table.get_mut(section)?, key)))
-        {
-            keys.remove(key);
-        }
-    }
     let text = toml::to_string(&table).map_err(|error| FinetuneError::Config(error.into()))?;
     let document = Document::from_text(Path::new("kvt finetune"), text, &choices.overrides());
     let plan = document.and_then(|document| document.plan())?;
