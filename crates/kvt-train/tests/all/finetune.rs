@@ -84,6 +84,43 @@ fn a_run_learns_other_classes() {
     assert!(error.contains("run `ft` exists: use `--resume`"), "{error}");
 }
 
+#[test]
+fn a_folder_of_classes_is_split_and_augmented() {
+    let workspace = workspace();
+    for class in ["x", "y"] {
+        workspace.images(&format!("flat/{class}"), 10);
+    }
+    let more = [
+        "finetune",
+        "flat",
+        "--weights",
+        "run",
+        "--device",
+        "cpu",
+        "--epochs",
+        "1",
+        "--out",
+        "ft",
+    ];
+    workspace.kvt(&more).assert().success();
+    let config = workspace.read("ft/config.toml");
+    for line in [
+        "val_fraction = 0.2",
+        "auto = \"rand-m9-mstd0.5-inc1\"",
+        "layer_decay = 0.75",
+    ] {
+        assert!(config.contains(line), "{line}: {config}");
+    }
+    let images = workspace
+        .log("ft")
+        .into_iter()
+        .find_map(|event| match event {
+            Event::Eval(eval) => Some(eval.images),
+            _ => None,
+        });
+    assert_eq!(images, Some(4));
+}
+
 /// Other classes are others also where they are as many.
 #[test]
 fn the_head_is_new_whatever_its_size() {
