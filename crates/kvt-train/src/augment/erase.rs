@@ -197,6 +197,18 @@ mod tests {
         }
     }
 
+    /// A third of 10 x 10 pixels with height / width 3 is 10 high, and drawn again.
+    #[test]
+    fn no_rectangle_is_as_high_as_the_image() {
+        let three = (3.0_f64 / 0.3).ln() / (1.0_f64 / 0.09).ln();
+        assert_eq!(sides(100.0, 1.0, three), (10, 3));
+        let mut draws = [0.0, 0.0, 1.0, three, 0.5, 0.5, 0.25, 0.25].into_iter();
+        let found =
+            erasing(1.0, EraseMode::Const, 1).rectangles((10, 10), &mut || draws.next().unwrap());
+        // 17.7 pixels, square: 4 high and wide, at int(7 / 4).
+        assert_eq!(found, [[1, 1, 4, 4]]);
+    }
+
     #[test]
     fn the_laws_of_number_area_and_ratio() {
         let erasing = erasing(0.25, EraseMode::Const, 1);
