@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use super::PreviewError;
 use crate::augment::{AugmentConfig, Transform};
 use crate::config::Plan;
-use crate::data::{DataError, Splits, decode, eval_transform, image_limits};
+use crate::data::{DataError, Picture, Splits, eval_transform, image_limits};
 use crate::report::{FONT, INK, encode_png, register_fonts};
 
 /// Images, and pictures of each: the first is the image as in evaluation.
@@ -32,7 +32,12 @@ pub(super) fn draw(
         let Some(sample) = splits.train.samples.get(index) else {
             continue;
         };
-        let image = decode(&sample.path, image_limits(plan)).map_err(DataError::from)?;
+        // The loader's numbers are of 32 bits.
+        let number = u32::try_from(index).unwrap_or(u32::MAX);
+        let image = splits.train.decode(number, image_limits(plan), None);
+        let Picture::Whole(image) = image.map_err(DataError::from)? else {
+            continue;
+        };
         let of_sample = Key::new(plan.seed).named("augment");
         let mut pictures = Vec::new();
         for column in 0..COLUMNS {
