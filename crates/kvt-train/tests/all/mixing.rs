@@ -399,3 +399,26 @@ fn repeats_do_not_make_an_epoch_longer() {
     ]);
     insta::assert_snapshot!(message, @"error: --set data.replicas=2: invalid value `2` for `data.replicas`: expected a divisor of `train.accumulate`, 1");
 }
+
+/// With `mix-erase` the loader leaves images whole and the device erases them, from keys: the same run twice is the same, and
+/// differs from one that is not erased, and from the other order.
+#[test]
+fn erasing_follows_mixing() {
+    let workspace = Workspace::with_data(6, 2);
+    let base = ["mix.mixup=0.8", "mix.cutmix=1.0", "mix.mode=elem"];
+    let losses_of = |run: &str, sets: &[&str]| {
+        train(&workspace, "tiny.toml", run, &[&base[..], sets].concat());
+        losses(&workspace, run)
+    };
+    let erased = ["augment.erase=1.0", "mix.order=mix-erase"];
+    let first = losses_of("first", &erased);
+    assert_eq!(losses_of("second", &erased), first);
+    assert_ne!(losses_of("before", &["augment.erase=1.0"]), first);
+    assert_ne!(losses_of("none", &["mix.order=mix-erase"]), first);
+    // Also in epochs that are not mixed.
+    let off = ["mix.off_epoch=1"];
+    let erased = losses_of("off", &[&erased[..], &off].concat());
+    let whole = losses_of("whole", &[&["mix.order=mix-erase"][..], &off].concat());
+    assert_eq!(erased.len(), whole.len());
+    assert!(erased.iter().zip(&whole).all(|(a, b)| a != b));
+}
