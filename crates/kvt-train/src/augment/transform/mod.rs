@@ -176,12 +176,7 @@ impl Transform {
                 blue[x] = self.levels[usize::from(*b)][2];
             }
         }
-        if let Some(erasing) = self.erasing.filter(|_| self.is_training) {
-            let patches = erasing.patches(self.size(), key.named("erase"));
-            patches
-                .iter()
-                .for_each(|patch| patch.apply(out, self.size()));
-        }
+        self.erase(out, key);
         Ok(())
     }
 
@@ -193,7 +188,11 @@ impl Transform {
         if !self.is_training {
             return Ok((self.fit(image)?, false));
         }
-        let mut image = self.crop(image, key)?;
+        Ok(self.augmented(self.crop(image, key)?, key))
+    }
+
+    /// A cropped training image after flips and steps, and whether it is still to be flipped.
+    fn augmented(&self, mut image: RgbImage, key: Key) -> (RgbImage, bool) {
         let happens = |name: &str, prob: f64| key.named(name).rng().random::<f64>() < prob;
         let flip = happens("hflip", self.config.hflip);
         if happens("vflip", self.config.vflip) {
@@ -201,16 +200,23 @@ impl Transform {
         }
         if self.steps.is_empty() {
             // Flipped while it is normalised, which costs nothing.
-            return Ok((image, flip));
+            return (image, flip);
         }
         if flip {
             imageops::flip_horizontal_in_place(&mut image);
         }
-        let image = self
-            .steps
-            .iter()
-            .fold(image, |image, step| step.apply(image, key));
-        Ok((image, false))
+        let step = |image, step: &Step| step.apply(image, key);
+        (self.steps.iter().fold(image, step), false)
+    }
+
+    /// Overwrites rectangles of a normalised training image `[3, height, width]`.
+    fn erase(&self, out: &mut [f32], key: Key) {
+        if let Some(erasing) = self.erasing.filter(|_| self.is_training) {
+            let patches = erasing.patches(self.size(), key.named("erase"));
+            patches
+                .iter()
+                .for_each(|patch| patch.apply(out, self.size()));
+        }
     }
 
     /// The preset's part of a training image, at its final size.
