@@ -192,9 +192,6 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
                     DataKind::Cifar => {
                         "add `path = \"FOLDER\"` under `[data]`, with CIFAR's binary files in it"
                     }
-                    DataKind::Parquet => {
-                        "add `path = \"FOLDER\"` under `[data]`, with the Parquet files in it"
-                    }
                     DataKind::Folder | DataKind::Shapes => {
                         "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/train/<class>/*`, or \
                          `kind = \"shapes\"` for generated images"

@@ -74,8 +74,6 @@ pub enum DataKind {
     Tar,
     /// CIFAR-10 or CIFAR-100 in the binary files of their authors.
     Cifar,
-    /// Parquet files as Hugging Face writes them; only in a program built with the feature `parquet`.
-    Parquet,
 }
 
 /// How JPEGs are decoded.

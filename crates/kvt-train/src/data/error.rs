@@ -94,11 +94,6 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A kind of data that this program was built without.
-    #[error(
-        "this kvt reads no Parquet: build it with `--features parquet`, or write the images as folders or tar shards"
-    )]
-    NoParquet,
     /// A place for packed data in which there is something.
     #[error("`{}` exists already: choose another folder, or remove it", .0.display())]
     Exists(PathBuf),

@@ -59,7 +59,6 @@ pub fn open(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2]
             let [train, val] = cifar::open(&data.path)?;
             Ok([relabelled(train, classes)?, relabelled(val, classes)?])
         }
-        DataKind::Parquet => Err(DataError::NoParquet),
     }
 }
 
