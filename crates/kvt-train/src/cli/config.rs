@@ -82,7 +82,7 @@ fn preview(config: &ConfigArgs, out: Option<&Path>) -> anyhow::Result<()> {
         grouped(preview.images),
         preview.steps_per_epoch,
         preview.images_per_step,
-        plan.train.epochs,
+        plan.epochs(),
         table(&["epoch", "learning rate"], rates)
     ))
 }
