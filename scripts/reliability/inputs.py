@@ -263,7 +263,7 @@ def keys(context: Context):
             if value == WORDS.get(key):
                 continue
             yield Input(f"key {key}={value}", ["config", "check", "config.toml", "--set", f"{key}={value}"],
-                        EITHER if kind == "string" and value != "''" else ERROR, (name,))
+                        EITHER if kind == "string" and (value != "''" or key == "augment.auto") else ERROR, (name,))
             if kind == "string" and "u0000" in value:
                 yield train_with(key, value)
         for value in odd:

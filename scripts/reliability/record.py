@@ -12,7 +12,7 @@ import tensorboard
 from common import Failure
 
 # What depends on the clock.
-TIMES = {"seconds", "images_per_second", "data_wait"}
+TIMES = {"seconds", "images_per_second", "data_wait", "data_wait_share"}
 TEMPORARY = (".kvt-tmp-", ".step-", ".shapes-")
 WEIGHTS = ("model.safetensors", "optimizer.safetensors", "ema.safetensors")
 

@@ -229,8 +229,17 @@ fn pack_folder(
     Ok(ExitCode::SUCCESS)
 }
 
+/// The splits that are looked for where none is named.
+const DEFAULT_SPLITS: [&str; 2] = ["train", "val"];
+
 fn check_folder(dir: &Path, splits: &[String], max_pixels: u64) -> anyhow::Result<ExitCode> {
     let splits: Vec<&str> = splits.iter().map(String::as_str).collect();
+    // A folder of classes alone, which `data.val_fraction` divides, is one split.
+    let has_none = splits == DEFAULT_SPLITS && splits.iter().all(|split| !dir.join(split).exists());
+    let splits = match has_none && !crate::data::is_cifar(dir) {
+        true => vec!["."],
+        false => splits,
+    };
     let limits = ImageLimits { max_pixels };
     let found = check(dir, &splits, ClassOrder::Byte, limits)?;
     output::print(&describe(&found))?;

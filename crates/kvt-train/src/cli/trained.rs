@@ -12,7 +12,6 @@ use super::output;
 use crate::config::{Plan, load_plan};
 use crate::data::{Source, Split, open_part};
 use crate::device::{self, ResolvedDevice};
-use crate::recipe::EmaReport;
 use crate::run::RunDir;
 use crate::task::{
     CheckpointWeights, HeadReset, build_model, load_checkpoint_model, model_config, start_from,
@@ -67,7 +66,7 @@ impl Args {
             run: Some(run.to_owned()),
             checkpoint: checkpoint.to_owned(),
             ema,
-            raw: !ema,
+            raw: false,
             config: None,
             weights: None,
         }
@@ -91,11 +90,10 @@ impl Args {
         let device = device::resolve(&plan.train.device)?;
         let config = model_config(&plan.model, Some(classes.len()))?;
         let model = build_model(&plan, &config, &inner(&device))?;
-        let reports_average = plan.ema.report == EmaReport::Ema;
-        let weights = if self.ema || (reports_average && !self.raw) {
-            CheckpointWeights::Ema
-        } else {
-            CheckpointWeights::Trained
+        let weights = match (self.ema, self.raw) {
+            (true, _) => CheckpointWeights::Ema,
+            (_, true) => CheckpointWeights::Trained,
+            _ => CheckpointWeights::reported(&plan),
         };
         let (model, warning) = load_checkpoint_model(&run, &self.checkpoint, weights, model)?;
         if let Some(warning) = warning {

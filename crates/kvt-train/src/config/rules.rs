@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use kvt_models::ModelConfig;
+
 use super::Plan;
 use super::document::{Checks, closest};
 use super::problem::Problem;
@@ -78,9 +80,7 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
             let help = format!("add `name = \"{example}\"` under `[model]`");
             checks.missing("model.name", &help);
         }
-        Some(place)
-            if !checks.refuses("model.name") && kvt_models::ModelConfig::by_name(name).is_err() =>
-        {
+        Some(place) if !checks.refuses("model.name") && ModelConfig::by_name(name).is_err() => {
             let help = match closest(name, names()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "`kvt models list` names them all".to_owned(),
@@ -116,7 +116,7 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
 
     let init = &mut plan.init;
     if let Some(path) = &init.weights
-        && !matches!(ending(path), Some("safetensors" | "pth" | "pt" | "bin"))
+        && !is_weights(path)
     {
         let (value, expected) = (
             path.display(),
@@ -290,9 +290,14 @@ fn distillation(plan: &mut Plan, checks: &mut Checks<'_>) {
     teacher_model(distill, checks);
 }
 
+/// Whether a path is that of a file of weights.
+fn is_weights(path: &Path) -> bool {
+    matches!(ending(path), Some("safetensors" | "pth" | "pt" | "bin"))
+}
+
 /// A file of weights does not say what model it is for; the folder of a run does.
 fn teacher_model(distill: &DistillConfig, checks: &mut Checks<'_>) {
-    let is_file = |path: &Path| matches!(ending(path), Some("safetensors" | "pth"));
+    let is_file = |path: &Path| is_weights(path);
     let key = "distill.teacher_model";
     match (&distill.teacher, &distill.teacher_model) {
         (Some(path), None) if is_file(path) => {
@@ -300,9 +305,7 @@ fn teacher_model(distill: &DistillConfig, checks: &mut Checks<'_>) {
             checks.missing(key, help);
         }
         (Some(path), Some(name)) if is_file(path) => {
-            let names = kvt_models::names();
-            let mut names = names.iter().map(String::as_str);
-            if !names.any(|known| known == name) {
+            if ModelConfig::by_name(name).is_err() {
                 let expected = "a model's name, as `kvt models list` has them";
                 checks.refuse(key, &format!("{name:?}"), expected);
             }

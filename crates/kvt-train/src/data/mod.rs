@@ -32,7 +32,7 @@ pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
 pub use pack::{Packed, pack};
 pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order};
-pub use source::{ClassOrder, Picture, Sample, Source, Split, open, open_part};
+pub use source::{ClassOrder, Picture, Sample, Source, Split, is_cifar, open, open_part};
 pub use splits::{
     Splits, ensure_data, eval_batches, eval_transform, image_limits, train_transform,
 };

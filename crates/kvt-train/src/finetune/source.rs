@@ -13,10 +13,9 @@ use crate::config::Plan;
 use crate::config::load_plan;
 use crate::error::TrainError;
 use crate::run::{Checkpoints, RunDir, RunError, Which};
+use crate::task::CheckpointWeights;
 use crate::text::read_text;
 
-/// The weights of a checkpoint.
-const MODEL: &str = "model.safetensors";
 /// What timm puts beside published weights.
 const TIMM_CONFIG: &str = "config.json";
 /// Bytes of it: far more than any has.
@@ -119,13 +118,14 @@ impl Source {
 
 /// The best weights of a run, or the last where none was evaluated.
 fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
+    let plan = load_plan(&run.config(), &[])?;
     let checkpoints = Checkpoints::new(run.checkpoints());
     let found = match checkpoints.load(Which::Best) {
         Err(RunError::NoCheckpoint { .. }) => checkpoints.load(Which::Last),
         found => found,
     };
     let (checkpoint, _) = found.map_err(TrainError::from)?;
-    Ok(checkpoint.file(MODEL))
+    Ok(checkpoint.file(CheckpointWeights::reported(&plan).file()))
 }
 
 /// The run that a file of weights is a checkpoint's of: `RUN/checkpoints/NAME/FILE`.
@@ -196,6 +196,7 @@ fn augment_of(plan: &Plan) -> Result<Table, FinetuneError> {
         "mean",
         "std",
         "crop_pct",
+        "crop_mode",
     ];
     let mut table = table(&plan.augment)?;
     table.retain(|key, _| keys.contains(&key));
@@ -278,8 +279,12 @@ impl TimmConfig {
             ("std".to_owned(), three("std")?),
         ]);
         let share = self.pretrained.get("crop_pct").and_then(Json::as_f64);
-        if let Some(share) = share.filter(|share| (0.1..=1.0).contains(share)) {
+        if let Some(share) = share.filter(|share| (0.1..=2.0).contains(share)) {
             keys.insert("crop_pct".to_owned(), share.into());
+        }
+        let mode = self.pretrained.get("crop_mode").and_then(Json::as_str);
+        if let Some(mode @ ("center" | "squash" | "border")) = mode {
+            keys.insert("crop_mode".to_owned(), mode.into());
         }
         let filter = self.pretrained.get("interpolation").and_then(Json::as_str);
         if let Some(filter @ ("bicubic" | "bilinear")) = filter {

@@ -5,9 +5,9 @@ use kvt_ops::Key;
 use plotters::prelude::*;
 
 use super::PreviewError;
-use crate::augment::{AugmentConfig, Transform};
+use crate::augment::AugmentConfig;
 use crate::config::Plan;
-use crate::data::{DataError, Picture, Splits, eval_transform, image_limits};
+use crate::data::{DataError, Picture, Splits, eval_transform, image_limits, train_transform};
 use crate::report::{FONT, INK, encode_png, register_fonts};
 
 /// Images, and pictures of each: the first is the image as in evaluation.
@@ -26,7 +26,7 @@ pub(super) fn draw(
     size: (usize, usize),
 ) -> Result<Vec<u8>, PreviewError> {
     let plain = eval_transform(plan, size)?;
-    let varied = Transform::train(&plan.augment, size).map_err(DataError::from)?;
+    let varied = train_transform(plan, size)?;
     let mut rows = Vec::new();
     for index in chosen(splits.train.samples.len()) {
         let Some(sample) = splits.train.samples.get(index) else {
@@ -146,6 +146,7 @@ mod tests {
     use image::Rgb;
 
     use super::*;
+    use crate::augment::Transform;
 
     #[test]
     fn images_are_from_all_over_the_folder() {

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use kvt_models::weights;
 
+use crate::config::Plan;
 use crate::error::TrainError;
-use crate::recipe::Network;
+use crate::recipe::{EmaReport, Network};
 use crate::run::{Checkpoint, Checkpoints, RunDir, Warning, Which};
 
 /// The trained weights, a file of a checkpoint.
@@ -20,6 +21,24 @@ pub enum CheckpointWeights {
     Trained,
     /// Their average.
     Ema,
+}
+
+impl CheckpointWeights {
+    /// Those that a run is judged by, as `ema.report` says.
+    pub fn reported(plan: &Plan) -> Self {
+        match plan.ema.report {
+            EmaReport::Raw => Self::Trained,
+            EmaReport::Ema => Self::Ema,
+        }
+    }
+
+    /// Their file in a checkpoint.
+    pub(crate) fn file(self) -> &'static str {
+        match self {
+            Self::Trained => MODEL,
+            Self::Ema => EMA,
+        }
+    }
 }
 
 /// The weights of a run's checkpoint (`last`, `best` or a checkpoint's folder) in a network.
@@ -49,10 +68,7 @@ pub(crate) fn load_network<N: Network>(
     weights: CheckpointWeights,
     network: N,
 ) -> Result<N, TrainError> {
-    let file = match weights {
-        CheckpointWeights::Trained => MODEL,
-        CheckpointWeights::Ema => EMA,
-    };
+    let file = weights.file();
     // Files that are not the checkpoint's own were not verified.
     if weights == CheckpointWeights::Ema && !checkpoint.has(EMA) {
         return Err(TrainError::NoEma {

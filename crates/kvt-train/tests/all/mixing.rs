@@ -169,6 +169,54 @@ fn another_teacher_is_refused() {
     insta::assert_snapshot!(workspace.error(&arguments), @"error: `teacher` is not the teacher that the run was started with: restore it, or use another `run.dir` to start anew");
 }
 
+/// A run on a folder of classes, or on shards, has logits too.
+#[test]
+fn logits_of_a_split_wherever_the_images_lie() {
+    let workspace = workspace();
+    let pack = ["data", "pack", "data", "packed"];
+    workspace.kvt(&pack).assert().success();
+    let shards = ["data.kind=tar", "data.path=packed", "train.max_steps=1"];
+    train(&workspace, "tiny.toml", "shards", &shards);
+    let share = [
+        "data.path=data/train",
+        "data.val_fraction=0.25",
+        "train.max_steps=1",
+    ];
+    train(&workspace, "tiny.toml", "share", &share);
+    for (run, images) in [("shards", 36), ("share", 27)] {
+        let logits = ["logits", "--run", run, "--output", "l.safetensors"];
+        workspace.kvt(&logits).assert().success();
+        let file = read(&workspace.path("l.safetensors")).unwrap();
+        assert_eq!(file.get("logits").unwrap().shape().to_vec(), [images, 3]);
+    }
+}
+
+/// The teacher is the model that its run reports.
+#[test]
+fn an_average_that_is_reported_teaches() {
+    let workspace = workspace();
+    let average = ["ema.decay=0.9", "ema.report=ema", "train.epochs=1"];
+    train(&workspace, "tiny.toml", "average", &average);
+    let logits = |more: &[&str]| {
+        let arguments = ["logits", "--run", "average", "--output", "l.safetensors"];
+        workspace
+            .kvt(&[&arguments[..], more].concat())
+            .assert()
+            .success();
+        floats(&read(&workspace.path("l.safetensors")).unwrap(), "logits")
+    };
+    let reported = logits(&[]);
+    assert_eq!(reported, logits(&["--ema"]));
+    let distill = |teacher: &[&str], run: &str| {
+        let sets = [&["distill.kind=soft", "train.max_steps=2"], teacher].concat();
+        train(&workspace, "tiny.toml", run, &sets);
+        losses(&workspace, run)
+    };
+    let live = distill(&["distill.teacher=average"], "live");
+    let saved = distill(&["distill.logits=l.safetensors"], "saved");
+    assert_each_close("loss", &saved, &live, 1e-5);
+}
+
 /// Of unchanged images a teacher says what it has said before.
 #[test]
 fn saved_logits_teach_as_their_teacher() {

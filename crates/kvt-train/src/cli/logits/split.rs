@@ -12,10 +12,9 @@ use kvt_models::weights::StateDict;
 use super::{broken, write};
 use crate::cli::common::{bar, generating};
 use crate::cli::output;
-use crate::cli::trained::{self, Trained, open_folder};
-use crate::data::{OnError, ensure_data, eval_batches, eval_transform};
-use crate::task::check_classes;
-use crate::task::{LABELS, LOGITS, predict};
+use crate::cli::trained::{self, Trained};
+use crate::data::{self, OnError, ensure_data, eval_batches, eval_transform, open_part};
+use crate::task::{LABELS, LOGITS, check_classes, predict};
 
 /// A run, and which of its images.
 #[derive(Debug, clap::Args)]
@@ -63,12 +62,11 @@ pub(super) fn run(run: &Path, args: &super::Args) -> anyhow::Result<ExitCode> {
     plan.data.on_error = OnError::Fail;
     let transform = Arc::new(eval_transform(&plan, size)?);
     ensure_data(&plan, &mut generating())?;
-    let folder = match own.split {
-        Split::Val => &plan.data.val,
-        Split::Train => &plan.data.train,
+    let part = match own.split {
+        Split::Val => data::Split::Val,
+        Split::Train => data::Split::Train,
     };
-    let folder = plan.data.path.join(folder);
-    let source = Arc::new(open_folder(&folder, classes.as_deref(), &plan)?);
+    let source = Arc::new(open_part(&plan.data, part, classes.as_deref())?);
     check_classes(&model.config(), &source)?;
     let images = source.samples.len();
     let classes = model.config().num_classes();
@@ -100,7 +98,7 @@ pub(super) fn run(run: &Path, args: &super::Args) -> anyhow::Result<ExitCode> {
     write(&args.output, &out)?;
     output::status(&format!(
         "wrote the logits of the {images} images in `{}` to `{}` ({} on {})",
-        folder.display(),
+        source.root.display(),
         args.output.display(),
         model.config().name(),
         device.name

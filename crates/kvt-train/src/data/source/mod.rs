@@ -24,7 +24,7 @@ use crate::data::{ColorKind, DataError, DecodeError, Decoded, decode_bytes};
 
 pub use folder::ClassOrder;
 pub(super) use open::survey;
-pub use open::{Split, open, open_part};
+pub use open::{Split, is_cifar, open, open_part};
 pub(super) use shards::{CLASSES, LABEL, SHARD};
 
 /// One labelled image.

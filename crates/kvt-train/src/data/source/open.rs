@@ -104,6 +104,11 @@ pub(in crate::data) fn survey(
     Survey::of(dir, order)
 }
 
+/// Whether a folder holds CIFAR's own files.
+pub fn is_cifar(root: &Path) -> bool {
+    cifar::is_here(root)
+}
+
 fn name(data: &DataConfig, part: Split) -> &str {
     match part {
         Split::Train => &data.train,

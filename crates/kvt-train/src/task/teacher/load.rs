@@ -84,7 +84,7 @@ struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    /// The best weights of a run.
+    /// The best weights of a run, or their average where the run reports that.
     fn run(&self, path: &Path, notes: &mut Vec<Note>) -> Result<(Teacher, String), TrainError> {
         let run = RunDir::open(path)?;
         let plan = load_plan(&run.config(), &[])?;
@@ -101,7 +101,7 @@ impl Loading<'_> {
         let config = model_config(&plan.model, Some(classes.len()))?;
         let model = build_model(&plan, &config, self.device)?;
         let (model, warning) =
-            load_checkpoint_model(&run, "best", CheckpointWeights::Trained, model)?;
+            load_checkpoint_model(&run, "best", CheckpointWeights::reported(&plan), model)?;
         notes.extend(warning.map(|warning| Note::new(0, Topic::Warning, warning.to_string())));
         self.teacher(path, model, Normalization::from(&plan.augment))
     }

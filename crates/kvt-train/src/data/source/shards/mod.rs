@@ -4,6 +4,7 @@
 //! The headers are read once. Then every image is read by itself where it lies in its shard, so that an epoch visits the
 //! images in any order, each once, and goes on in the middle.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -48,6 +49,16 @@ pub(super) fn open(dir: &Path, names: Option<&[String]>) -> Result<Source, DataE
         (None, false) => {
             let labels = members.iter().flatten().map(|member| member.label);
             let count = labels.max().map_or(0, |label| label.saturating_add(1));
+            // An identifier is not the number of a class, and would ask for a list of billions.
+            if count > MAX_CLASSES {
+                return Err(DataError::ClassList {
+                    path: list,
+                    reason: format!(
+                        "there is none, and a label is {}: number the classes from 0, or write their names to this file",
+                        count - 1
+                    ),
+                });
+            }
             (0..count).map(|label| label.to_string()).collect()
         }
     };
@@ -96,12 +107,23 @@ fn shards(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 fn read_classes(path: &Path) -> Result<Vec<String>, DataError> {
-    let text = fs::read_to_string(path)?;
-    serde_json::from_str(&text).map_err(|error| DataError::ClassList {
+    let refused = |reason| DataError::ClassList {
         path: path.to_owned(),
-        reason: error.to_string(),
-    })
+        reason,
+    };
+    let text = fs::read_to_string(path)?;
+    let classes: Vec<String> =
+        serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
+    // Labels are matched by name.
+    let mut known = HashSet::new();
+    match classes.iter().find(|class| !known.insert(class.as_str())) {
+        Some(twice) => Err(refused(format!("`{twice}` stands there twice"))),
+        None => Ok(classes),
+    }
 }
+
+/// Classes that labels without a list of names may tell of.
+const MAX_CLASSES: u32 = 1 << 20;
 
 /// An image of a shard.
 struct Member {

@@ -162,11 +162,21 @@ fn names_of_classes_are_those_of_the_list() {
         source.relabelled(&names(&["a", "c"])),
         Err(DataError::ClassesDiffer { missing, extra, .. }) if missing == ["c"] && extra == ["b"]
     ));
-    fs::write(dir.path().join(CLASSES), "{}").unwrap();
-    assert!(matches!(
-        open(dir.path(), None),
-        Err(DataError::ClassList { .. })
-    ));
+    // Two classes of one name would be one.
+    for list in ["{}", r#"["crane", "crane"]"#] {
+        fs::write(dir.path().join(CLASSES), list).unwrap();
+        assert!(matches!(
+            open(dir.path(), None),
+            Err(DataError::ClassList { .. })
+        ));
+    }
+}
+
+#[test]
+fn an_identifier_is_not_the_number_of_a_class() {
+    let dir = folder(&[("a.tar", shard(&[("0.jpg", b"x"), ("0.cls", b"4000000000")]))]);
+    let message = open(dir.path(), None).unwrap_err().to_string();
+    assert!(message.contains("4000000000"), "{message}");
 }
 
 #[test]
