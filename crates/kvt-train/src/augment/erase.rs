@@ -64,8 +64,8 @@ impl RandomErasing {
         })
     }
 
-    /// What is erased of one image of `size` (height, width) in pixels: with a probability 1 to `erase_count` rectangles, which share
-    /// an area of 2 to 33 %, with a height / width log-uniform from 0.3 to 3.33. Later ones lie above earlier ones.
+    /// What is erased of one image of `size` (height, width) in pixels: with a probability 1 to `erase_count` rectangles, which
+    /// share an area of 2 to 33 %, with a height / width log-uniform from 0.3 to 3.33. Later ones lie above earlier ones.
     #[must_use]
     pub fn patches(&self, size: (usize, usize), key: Key) -> Vec<Patch> {
         let mut rng = key.rng();
@@ -121,8 +121,8 @@ impl RandomErasing {
     }
 }
 
-/// Height and width of a rectangle of `image`, the pixels that the shares of [`AREA`] are taken of. `area` and `ratio` say from 0 to 1
-/// where it lies between the smallest and the largest.
+/// Height and width of a rectangle of `image`, the pixels that the shares of [`AREA`] are taken of. `area` and `ratio` say from
+/// 0 to 1 where it lies between the smallest and the largest.
 fn sides(image: f64, area: f64, ratio: f64) -> (usize, usize) {
     let area = (AREA.0 + (AREA.1 - AREA.0) * area) * image;
     let (low, high) = (RATIO.0.ln(), RATIO.1.ln());

@@ -150,8 +150,6 @@ fn together(plan: &Plan, splits: &Splits, case: LoaderCase) -> Result<f64, Bench
     let mut config = splits.train_loading(plan, |sample| sample.label, 0, 0);
     config.order = order(plan, &splits.train, case.images);
     config.workers = case.workers;
-    // What waits at the end was made, but is not counted.
-    config.prefetch = 1;
     let start = Instant::now();
     let mut images = 0;
     for batch in Loader::start(config)? {

@@ -11,9 +11,12 @@ use super::output;
 use super::table::{grouped, table};
 use crate::data::shapes::{ShapesConfig, ensure};
 use crate::data::{
-    Check, ClassOrder, DataConfig, ImageLimits, Source, SplitCheck, check, open, pack,
+    Check, ClassOrder, DataConfig, DataKind, ImageLimits, Source, SplitCheck, check, is_split,
+    is_whole, open, open_split, pack,
 };
 
+/// The column of the labels, where none is named.
+const LABEL: &str = "label";
 /// How many bad files or duplicates are listed.
 const SHOWN: usize = 20;
 
@@ -36,7 +39,7 @@ enum What {
         #[arg(long, value_name = "SHARE", value_parser = share)]
         val_fraction: f64,
     },
-    /// Write an image folder as tar shards (WebDataset), which are read without opening each file.
+    /// Write an image folder or Parquet files as tar shards (WebDataset), of which each image is read by itself.
     Pack {
         /// The folder that holds the splits.
         dir: PathBuf,
@@ -51,6 +54,9 @@ enum What {
         /// Order of the classes, as `data.class_order`: by bytes, or by the value of digits.
         #[arg(long)]
         natural_order: bool,
+        /// Column of the labels in Parquet files, as `data.label_column`.
+        #[arg(long, value_name = "NAME", default_value = LABEL)]
+        label_column: String,
         /// MiB of images in a shard.
         #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
         shard_size: u64,
@@ -65,6 +71,9 @@ enum What {
         /// Most pixels of an image, as `data.max_pixels`.
         #[arg(long, value_name = "N", default_value_t = ImageLimits::default().max_pixels, value_parser = clap::value_parser!(u64).range(1..))]
         max_pixels: u64,
+        /// Column of the labels in Parquet files, as `data.label_column`.
+        #[arg(long, value_name = "NAME", default_value = LABEL)]
+        label_column: String,
     },
 }
 
@@ -129,20 +138,27 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             splits,
             val_fraction,
             natural_order,
+            label_column,
             shard_size,
         } => {
-            let order = match natural_order {
-                true => ClassOrder::Natural,
-                false => ClassOrder::Byte,
+            let data = DataConfig {
+                path: dir.clone(),
+                class_order: match natural_order {
+                    true => ClassOrder::Natural,
+                    false => ClassOrder::Byte,
+                },
+                label_column: label_column.clone(),
+                ..DataConfig::default()
             };
-            let sources = sources(dir, splits, *val_fraction, order)?;
+            let sources = sources(data, splits, *val_fraction)?;
             pack_folder(&sources, out, shard_size << 20)
         }
         What::Check {
             dir,
             splits,
             max_pixels,
-        } => check_folder(dir, splits, *max_pixels),
+            label_column,
+        } => check_folder(dir, splits, *max_pixels, label_column),
     }
 }
 
@@ -154,19 +170,13 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The training and validation images of a folder that is divided by a share.
-fn divided(dir: &Path, val_fraction: f64, class_order: ClassOrder) -> anyhow::Result<[Source; 2]> {
-    let config = DataConfig {
+fn split_folder(dir: &Path, val_fraction: f64) -> anyhow::Result<ExitCode> {
+    let data = DataConfig {
         path: dir.to_owned(),
         val_fraction,
-        class_order,
         ..DataConfig::default()
     };
-    Ok(open(&config, None)?)
-}
-
-fn split_folder(dir: &Path, val_fraction: f64) -> anyhow::Result<ExitCode> {
-    let sources = divided(dir, val_fraction, ClassOrder::Byte)?;
+    let sources = open(&data, None)?;
     let mut lines = Vec::new();
     for (name, source) in ["train", "val"].into_iter().zip(&sources) {
         for sample in &source.samples {
@@ -178,27 +188,28 @@ fn split_folder(dir: &Path, val_fraction: f64) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The splits of an image folder by name, all with the classes of the first.
+/// The splits of an image folder or of Parquet files by name, all with the classes of the first.
 fn sources(
-    dir: &Path,
+    mut data: DataConfig,
     splits: &[String],
     val_fraction: Option<f64>,
-    order: ClassOrder,
 ) -> anyhow::Result<Vec<(String, Source)>> {
+    let is_parquet = match (val_fraction, splits.first()) {
+        (None, Some(first)) => is_split(DataKind::Parquet, &data.path, first),
+        _ => is_whole(DataKind::Parquet, &data.path),
+    };
+    if is_parquet {
+        data.kind = DataKind::Parquet;
+    }
     if let Some(val_fraction) = val_fraction {
-        let names = ["train", "val"].map(str::to_owned);
-        return Ok(names
-            .into_iter()
-            .zip(divided(dir, val_fraction, order)?)
-            .collect());
+        data.val_fraction = val_fraction;
+        let names = DEFAULT_SPLITS.map(str::to_owned);
+        return Ok(names.into_iter().zip(open(&data, None)?).collect());
     }
     let mut sources: Vec<(String, Source)> = Vec::new();
     for name in splits {
-        let folder = dir.join(name);
-        let source = match sources.first() {
-            Some((_, first)) => Source::open_with_classes(folder, &first.classes)?,
-            None => Source::open(folder, order)?,
-        };
+        let classes = sources.first().map(|(_, first)| first.classes.as_slice());
+        let source = open_split(&data, name, classes)?;
         sources.push((name.clone(), source));
     }
     Ok(sources)
@@ -232,16 +243,26 @@ fn pack_folder(
 /// The splits that are looked for where none is named.
 const DEFAULT_SPLITS: [&str; 2] = ["train", "val"];
 
-fn check_folder(dir: &Path, splits: &[String], max_pixels: u64) -> anyhow::Result<ExitCode> {
+fn check_folder(
+    dir: &Path,
+    splits: &[String],
+    max_pixels: u64,
+    label_column: &str,
+) -> anyhow::Result<ExitCode> {
     let splits: Vec<&str> = splits.iter().map(String::as_str).collect();
     // A folder of classes alone, which `data.val_fraction` divides, is one split.
-    let has_none = splits == DEFAULT_SPLITS && splits.iter().all(|split| !dir.join(split).exists());
-    let splits = match has_none && !crate::data::is_cifar(dir) {
+    let is_there = |split: &&str| {
+        dir.join(split).exists()
+            || [DataKind::Parquet, DataKind::Cifar]
+                .iter()
+                .any(|&kind| is_split(kind, dir, split))
+    };
+    let splits = match splits == DEFAULT_SPLITS && !splits.iter().any(is_there) {
         true => vec!["."],
         false => splits,
     };
     let limits = ImageLimits { max_pixels };
-    let found = check(dir, &splits, ClassOrder::Byte, limits)?;
+    let found = check(dir, &splits, ClassOrder::Byte, limits, label_column)?;
     output::print(&describe(&found))?;
     Ok(match found.is_sound() {
         true => ExitCode::SUCCESS,

@@ -19,7 +19,7 @@ use crate::task::Classify;
 /// Everything but FOLDER and `--weights` has a default for small data; `--print-config` shows all of it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`.
+    /// The images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`; or tar shards, Parquet files, CIFAR.
     #[arg(value_name = "FOLDER", required_unless_present = "resume")]
     folder: Option<PathBuf>,
     /// Weights to start from, `.safetensors` or `.pth` under timm's names or the authors'; or the folder of a run.

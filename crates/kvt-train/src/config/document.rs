@@ -46,6 +46,12 @@ impl Document {
         }
     }
 
+    /// The value of a dotted key such as `train.epochs` as it is set, right or wrong; `None` if nothing sets it.
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<&toml::Value> {
+        Some(self.leaf(key)?.0)
+    }
+
     /// The complete plan.
     ///
     /// # Errors

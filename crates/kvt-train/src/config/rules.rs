@@ -189,6 +189,9 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
                     DataKind::Tar => {
                         "add `path = \"FOLDER\"` under `[data]`, with shards at `FOLDER/train/*.tar`"
                     }
+                    DataKind::Parquet => {
+                        "add `path = \"FOLDER\"` under `[data]`, with files such as `FOLDER/train-00000-of-00001.parquet`"
+                    }
                     DataKind::Cifar => {
                         "add `path = \"FOLDER\"` under `[data]`, with CIFAR's binary files in it"
                     }

@@ -12,7 +12,7 @@ use crate::schema::section;
 section! {
     /// Images and how they are read.
     pub struct DataConfig {
-        /// An image folder, tar shards, CIFAR's own files, or generated shapes.
+        /// An image folder, tar shards, Parquet files, CIFAR's own files, or generated shapes.
         pub kind: DataKind = DataKind::Folder;
         /// Folder of the data, relative to the working directory; for shapes, where they are generated.
         pub path: PathBuf = PathBuf::new(),
@@ -24,6 +24,8 @@ section! {
         /// Share of each class that validates, for data without a split: classes or shards lie in `path` itself. Which images
         /// these are follows from their names, not from the seed. 0 takes the folders `train` and `val`.
         pub val_fraction: f64 = 0.0, "x-range" = "[0, 1)";
+        /// Column of the labels, of Parquet files alone.
+        pub label_column: String = "label".to_owned(), "minLength" = 1;
         /// Order of the class folders, which numbers the classes.
         pub class_order: ClassOrder = ClassOrder::Byte;
         /// Whether each epoch goes through the training images in a new random order.
@@ -72,6 +74,8 @@ pub enum DataKind {
     Shapes,
     /// Tar shards as WebDataset has them: `<path>/<train>/*.tar`, each image beside its label, `.cls`.
     Tar,
+    /// Parquet files as Hugging Face writes them: `<path>/<train>-*.parquet` or `<path>/<train>/*.parquet`.
+    Parquet,
     /// CIFAR-10 or CIFAR-100 in the binary files of their authors.
     Cifar,
 }

@@ -71,6 +71,25 @@ pub enum DataError {
         /// What is wrong.
         fault: ShardFault,
     },
+    /// A folder without Parquet files.
+    #[error(
+        "`{}` has no Parquet files{}: expected files as Hugging Face writes them",
+        path.display(), expected(split)
+    )]
+    NoParquet {
+        /// The folder.
+        path: PathBuf,
+        /// The split that was looked for.
+        split: Option<String>,
+    },
+    /// A Parquet file that cannot be used.
+    #[error("`{}`: {fault}", path.display())]
+    Parquet {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        fault: ParquetFault,
+    },
     /// A list of classes that is none.
     #[error("`{}` is not a JSON list of class names: {reason}", path.display())]
     ClassList {
@@ -235,6 +254,79 @@ pub enum ShardFault {
         /// How many classes there are, where that is known.
         classes: Option<usize>,
     },
+}
+
+/// What is wrong with a Parquet file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParquetFault {
+    /// Something in it cannot be read.
+    #[error("not a whole Parquet file: {0}; download or write it again")]
+    Damaged(String),
+    /// A kind of content that is not read.
+    #[error("column `{column}` is {what}, which is not read: write the file again with {instead}")]
+    Unread {
+        /// The column.
+        column: String,
+        /// How its values are written.
+        what: String,
+        /// What is read.
+        instead: &'static str,
+    },
+    /// No column has images.
+    #[error("no column of images, `image.bytes`: write it as Hugging Face's `datasets` does; there are {}", list(.0))]
+    NoImages(Vec<String>),
+    /// Several columns have images, and none has the usual name.
+    #[error("several columns of images, {}: rename the one to be used to `image`", list(.0))]
+    SeveralImages(Vec<String>),
+    /// The column of labels is missing, or has other values.
+    #[error(
+        "no column `{column}` of whole numbers: name that of the labels in `data.label_column`; there are {}",
+        list(columns)
+    )]
+    NoLabels {
+        /// The column that was looked for.
+        column: String,
+        /// Those that are there.
+        columns: Vec<String>,
+    },
+    /// A row without a label.
+    #[error("column `{column}`, row {row}: there is no label; leave the row out, or give it one")]
+    NoLabel {
+        /// The column.
+        column: String,
+        /// The row, from 0.
+        row: usize,
+    },
+    /// A label that is none of a class.
+    #[error(
+        "column `{column}`, row {row}: label {label} is not a number from 0{}; -1 in all rows is a split without labels",
+        up_to(*classes)
+    )]
+    Label {
+        /// The column.
+        column: String,
+        /// The row, from 0.
+        row: usize,
+        /// The label.
+        label: i64,
+        /// How many classes there are, where that is known.
+        classes: Option<usize>,
+    },
+    /// The files of a split do not agree.
+    #[error("the names of its classes are not those of `{}` in their order: write the files of a split together", .0.display())]
+    OtherClasses(PathBuf),
+}
+
+fn up_to(classes: Option<usize>) -> String {
+    let last = classes.and_then(|count| count.checked_sub(1));
+    last.map_or(String::new(), |last| format!(" to {last}"))
+}
+
+fn expected(split: &Option<String>) -> String {
+    split.as_ref().map_or(String::new(), |split| {
+        format!(" of a split `{split}` (`{split}-*.parquet` or `{split}/*.parquet`)")
+    })
 }
 
 fn below(classes: Option<usize>) -> String {

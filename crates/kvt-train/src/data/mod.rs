@@ -25,14 +25,16 @@ pub use batch::{Batch, View};
 pub use check::{Check, Duplicate, SplitCheck, Unreadable, check};
 pub use config::{DataConfig, DataKind, DecodeMode, OnError, Workers};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes};
-pub use error::{DataError, ShardFault};
+pub use error::{DataError, ParquetFault, ShardFault};
 pub use file::ImageLimits;
 pub use listing::{NotRead, OtherFormats, Unlisted};
 pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
 pub use pack::{Packed, pack};
 pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order};
-pub use source::{ClassOrder, Picture, Sample, Source, Split, is_cifar, open, open_part};
+pub use source::{
+    ClassOrder, Picture, Sample, Source, Split, is_split, is_whole, open, open_part, open_split,
+};
 pub use splits::{
     Splits, ensure_data, eval_batches, eval_transform, image_limits, train_transform,
 };

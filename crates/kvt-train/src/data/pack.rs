@@ -1,4 +1,4 @@
-//! `kvt data pack`: an image folder becomes tar shards.
+//! `kvt data pack`: an image folder or Parquet files become tar shards.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -93,8 +93,7 @@ fn pack_split(
                 none.insert((Shard::create(path)?, 0))
             }
         };
-        let ending = sample.path.extension().unwrap_or_default();
-        let ending = ending.to_string_lossy().to_ascii_lowercase();
+        let ending = ending(&sample.path, &bytes);
         writer.add(&format!("{index:09}.{ending}"), &bytes)?;
         let label = sample.label.to_string();
         writer.add(&format!("{index:09}.{LABEL}"), label.as_bytes())?;
@@ -105,6 +104,16 @@ fn pack_split(
         last.finish()?;
     }
     Ok(shards)
+}
+
+/// The ending of an image: that of its name, or of one without a name, such as in Parquet, that of its format.
+fn ending(path: &Path, bytes: &[u8]) -> String {
+    let named = path.extension().unwrap_or_default();
+    let format = image::guess_format(bytes).ok();
+    match format.and_then(|format| format.extensions_str().first()) {
+        Some(format) if named.is_empty() => (*format).to_owned(),
+        _ => named.to_string_lossy().to_ascii_lowercase(),
+    }
 }
 
 /// A shard that is being written.

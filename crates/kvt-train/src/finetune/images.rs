@@ -1,11 +1,11 @@
-//! How a folder of images is laid out: in splits, or classes alone.
+//! What a folder of images holds, and how it is laid out: in splits, or classes alone.
 
 use std::path::{Path, PathBuf};
 
-use toml::Table;
+use toml::{Table, Value};
 
 use super::{FinetuneError, text};
-use crate::data::{self, ClassOrder, DataError};
+use crate::data::{self, DataConfig, DataError, DataKind, is_split, is_whole};
 use crate::error::TrainError;
 
 /// What people call the folders of the two splits, the usual name first.
@@ -18,9 +18,10 @@ const VAL_FRACTION: f64 = 0.2;
 /// The images of a user.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Images {
+    kind: DataKind,
     /// `data.path`.
     pub(super) path: PathBuf,
-    /// The splits' folders below it; without them it holds the classes.
+    /// The names of the splits in it; without them it holds all images, or CIFAR's own two splits.
     splits: Option<[&'static str; 2]>,
     classes: usize,
     /// Images to train on.
@@ -30,48 +31,58 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Looks at a folder. A sub-folder of a split's name counts as a split if there are folders in it, not images:
-    /// there may be a class of trains.
+    /// Looks at a folder: of CIFAR's files, of Parquet files, of tar shards, or else of images.
     pub(super) fn of(folder: &Path) -> Result<Self, FinetuneError> {
         if !folder.is_dir() {
             return Err(DataError::MissingFolder(folder.to_owned()).into());
         }
-        let split = |names: &[&'static str]| {
-            let mut names = names.iter().copied();
-            names.find(|name| has_folders(&folder.join(name)))
+        let (kind, path, splits) = layout(folder);
+        let mut images = Self {
+            kind,
+            path,
+            splits,
+            classes: 0,
+            train: 0,
+            name: String::new(),
         };
-        let (path, splits) = match (split(&TRAIN), split(&VAL)) {
-            (Some(train), Some(val)) => (folder.to_owned(), Some([train, val])),
-            (Some(train), None) => (folder.join(train), None),
-            (None, _) => (folder.to_owned(), None),
-        };
-        let root = match splits {
-            Some([train, _]) => path.join(train),
-            None => path.clone(),
-        };
-        let listed = data::Source::open(root, ClassOrder::Byte)?;
-        if let [class] = listed.classes.as_slice() {
+        let [train, _] = data::open(&images.config(), None)?;
+        if let [class] = train.classes.as_slice() {
             return Err(FinetuneError::Train(TrainError::OneClass {
                 class: class.clone(),
-                data: listed.root,
+                data: train.root,
             }));
         }
-        let all = listed.samples.len();
-        let held_out = match splits {
-            Some(_) => 0.0,
-            None => VAL_FRACTION,
-        };
+        (images.classes, images.train) = (train.classes.len(), train.samples.len());
         let absolute = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let name = absolute
             .file_name()
             .map(|name| name.to_string_lossy().into_owned());
-        Ok(Self {
-            path,
-            splits,
-            classes: listed.classes.len(),
-            train: (all as f64 * (1.0 - held_out)).round() as usize,
-            name: name.unwrap_or_else(|| "images".to_owned()),
-        })
+        images.name = name.unwrap_or_else(|| "images".to_owned());
+        Ok(images)
+    }
+
+    /// The share of each class that is kept for validation.
+    fn val_fraction(&self) -> f64 {
+        match (self.kind, self.splits) {
+            (DataKind::Cifar, _) | (_, Some(_)) => 0.0,
+            (_, None) => VAL_FRACTION,
+        }
+    }
+
+    fn config(&self) -> DataConfig {
+        let default = DataConfig::default();
+        let [train, val] = match self.splits {
+            Some(splits) => splits.map(str::to_owned),
+            None => [default.train, default.val],
+        };
+        DataConfig {
+            kind: self.kind,
+            path: self.path.clone(),
+            train,
+            val,
+            val_fraction: self.val_fraction(),
+            ..DataConfig::default()
+        }
     }
 
     /// What a run on these images is called.
@@ -81,35 +92,44 @@ impl Images {
 
     /// The keys of `[data]`.
     pub(super) fn keys(&self) -> Result<Table, FinetuneError> {
-        let path = text(&self.path)?;
+        let kind = Value::try_from(self.kind);
         let mut keys = Table::from_iter([
-            ("path".to_owned(), path),
+            (
+                "kind".to_owned(),
+                kind.map_err(|error| FinetuneError::Config(error.into()))?,
+            ),
+            ("path".to_owned(), text(&self.path)?),
             // Of a few images none is left out.
             ("drop_last".to_owned(), false.into()),
         ]);
-        match self.splits {
-            Some([train, val]) => {
-                keys.insert("train".to_owned(), train.into());
-                keys.insert("val".to_owned(), val.into());
-            }
-            None => {
-                keys.insert("val_fraction".to_owned(), VAL_FRACTION.into());
-            }
+        if let Some([train, val]) = self.splits {
+            keys.insert("train".to_owned(), train.into());
+            keys.insert("val".to_owned(), val.into());
+        }
+        if self.val_fraction() > 0.0 {
+            keys.insert("val_fraction".to_owned(), self.val_fraction().into());
         }
         Ok(keys)
     }
 
     /// The folder in words.
     pub(super) fn describe(&self) -> String {
+        let kind = match self.kind {
+            DataKind::Folder | DataKind::Shapes => "",
+            DataKind::Tar => " (tar shards)",
+            DataKind::Parquet => " (Parquet)",
+            DataKind::Cifar => " (CIFAR)",
+        };
         let validation = match self.splits {
             Some([_, val]) => format!("validated on those in `{val}`"),
+            None if self.val_fraction() == 0.0 => "validated on its test images".to_owned(),
             None => format!(
                 "{:.0} % of each class are kept for validation",
                 100.0 * VAL_FRACTION
             ),
         };
         format!(
-            "images   `{}`: {} classes, {} images to train on, {validation}",
+            "images   `{}`{kind}: {} classes, {} images to train on, {validation}",
             self.path.display(),
             self.classes,
             self.train
@@ -117,9 +137,30 @@ impl Images {
     }
 }
 
-/// Whether a folder holds folders that are not hidden.
-fn has_folders(folder: &Path) -> bool {
-    let entries = fs_err::read_dir(folder).into_iter().flatten().flatten();
-    let mut folders = entries.filter(|entry| entry.path().is_dir());
-    folders.any(|entry| !entry.file_name().to_string_lossy().starts_with('.'))
+/// The kind of data in a folder, where its splits or all its images lie, and the names of the splits. Images are looked for
+/// last: a folder of shards is a class folder without images.
+fn layout(folder: &Path) -> (DataKind, PathBuf, Option<[&'static str; 2]>) {
+    if is_split(DataKind::Cifar, folder, "") {
+        return (DataKind::Cifar, folder.to_owned(), None);
+    }
+    for kind in [DataKind::Parquet, DataKind::Tar, DataKind::Folder] {
+        // An archive beside the class folders that were unpacked from it is no shard.
+        let is_shadowed = |dir: &Path| kind == DataKind::Tar && is_whole(DataKind::Folder, dir);
+        let split = |names: &[&'static str]| {
+            let mut names = names.iter().copied();
+            names.find(|name| is_split(kind, folder, name) && !is_shadowed(&folder.join(name)))
+        };
+        match (split(&TRAIN), split(&VAL)) {
+            (Some(train), Some(val)) => return (kind, folder.to_owned(), Some([train, val])),
+            // Its files may lie beside each other, not in a folder.
+            (Some(train), None) if is_whole(kind, &folder.join(train)) => {
+                return (kind, folder.join(train), None);
+            }
+            _ if is_whole(kind, folder) && !is_shadowed(folder) => {
+                return (kind, folder.to_owned(), None);
+            }
+            _ => {}
+        }
+    }
+    (DataKind::Folder, folder.to_owned(), None)
 }

@@ -22,10 +22,13 @@ use crate::task::{Freeze, model_config};
 use self::images::Images;
 use self::source::Source;
 
+/// What stands for the file in messages about the plan.
+const NAME: &str = "kvt finetune";
+
 /// What a user asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
-    /// The images: `<folder>/<class>/*`, or the same in `train` and `val` below it.
+    /// The images: `<folder>/<class>/*`, or the same in `train` and `val` below it; or any other kind of data.
     pub folder: PathBuf,
     /// A file of weights, or the folder of a run.
     pub weights: PathBuf,
@@ -77,7 +80,11 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     } else {
         Freeze::None
     };
-    let recipe = Recipe::new(images.train, params, freeze).with(choices);
+    let recipe = Recipe::new(images.train, params, freeze);
+    let recipe = match choices.chosen_epochs()? {
+        Some(epochs) => recipe.with_epochs(epochs),
+        None => recipe,
+    };
 
     let mut table = Table::new();
     for (section, keys) in [
@@ -97,7 +104,7 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     let dir = Path::new("runs").join("finetune").join(images.name());
     table.insert("run".to_owned(), one("dir", text(&dir)?));
     let text = toml::to_string(&table).map_err(|error| FinetuneError::Config(error.into()))?;
-    let document = Document::from_text(Path::new("kvt finetune"), text, &choices.overrides());
+    let document = Document::from_text(Path::new(NAME), text, &choices.overrides());
     let plan = document.and_then(|document| document.plan())?;
     let mut notes = source.notes;
     notes.push(images.describe());
@@ -138,6 +145,13 @@ fn init(weights: &Path, freeze: Freeze) -> Result<Table, FinetuneError> {
 }
 
 impl Choices {
+    /// The epochs, if they are chosen one way or the other. What is no number of epochs is refused with the other keys.
+    fn chosen_epochs(&self) -> Result<Option<u32>, FinetuneError> {
+        let chosen = Document::from_text(Path::new(NAME), String::new(), &self.overrides())?;
+        let epochs = chosen.value("train.epochs").and_then(Value::as_integer);
+        Ok(epochs.and_then(|epochs| u32::try_from(epochs).ok()))
+    }
+
     /// All of them in the form of `--set`, the user's own last.
     fn overrides(&self) -> Vec<String> {
         let mut all = Vec::new();

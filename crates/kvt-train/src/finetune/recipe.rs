@@ -7,7 +7,6 @@
 
 use toml::{Table, Value};
 
-use super::Choices;
 use crate::config::Plan;
 use crate::recipe::scaled_lr;
 use crate::task::Freeze;
@@ -92,8 +91,7 @@ impl Recipe {
     }
 
     /// With a number of epochs that was chosen, of which a tenth is warm-up.
-    pub(super) fn with(self, choices: &Choices) -> Self {
-        let epochs = choices.epochs.unwrap_or(self.epochs);
+    pub(super) fn with_epochs(self, epochs: u32) -> Self {
         Self {
             epochs,
             warmup_epochs: f64::from(epochs) / 10.0,

@@ -105,6 +105,23 @@ fn what_is_chosen_stands_in_for_the_recipe() {
     assert_eq!(chosen.model.overrides.drop_path, Some(0.5));
     assert_eq!(chosen.run.dir, Path::new("a \"b\""));
 
+    // The same epochs by their key, and a warm-up of the user's.
+    let set = |set: &[&str]| {
+        let set = set.iter().map(|&set| set.to_owned()).collect();
+        let choices = Choices {
+            set,
+            ..Choices::default()
+        };
+        plan(false, choices)
+    };
+    let by_key = set(&["train.epochs = 7"]);
+    assert_eq!(
+        (by_key.train.epochs, by_key.schedule.warmup_epochs),
+        (7, 0.7)
+    );
+    let both = set(&["schedule.warmup_epochs=2.0", "train.epochs=7"]);
+    assert_eq!((both.train.epochs, both.schedule.warmup_epochs), (7, 2.0));
+
     let probe = plan(true, Choices::default());
     assert_eq!(probe.init.freeze, Freeze::Backbone);
     assert_eq!(probe.optim.weight_decay, 0.0);
@@ -209,6 +226,83 @@ fn folders_are_splits_where_classes_are_in_them() {
         (keys["train"].as_str(), keys["val"].as_str()),
         (Some("train"), Some("test"))
     );
+}
+
+#[test]
+fn every_kind_of_data_is_recognised() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let of = |name: &str| {
+        let images = Images::of(&at(name)).unwrap();
+        let keys = images.keys().unwrap();
+        let text = |key: &str| {
+            keys.get(key)
+                .map(|value| value.to_string().replace('"', ""))
+        };
+        let found = ["kind", "path", "train", "val", "val_fraction"].map(text);
+        let words = images
+            .describe()
+            .replace(dir.path().to_str().unwrap(), "DIR");
+        (found.map(Option::unwrap_or_default), words)
+    };
+    let keys = |keys: [&str; 5]| {
+        let [kind, path, train, val, share] = keys;
+        let path = at(path).to_str().unwrap().to_owned();
+        [kind, &path, train, val, share].map(str::to_owned)
+    };
+
+    // Shards in splits, in one split, and without; an archive beside what was unpacked from it.
+    for class in ["a", "b"] {
+        images(&at("photos/train").join(class), 5);
+        images(&at("photos/val").join(class), 1);
+    }
+    let split = |name: &str| {
+        let source = crate::data::Source::open(at("photos").join(name), Default::default());
+        source.unwrap()
+    };
+    let (train, val) = (split("train"), split("val"));
+    let pack = |splits: &[(&str, &crate::data::Source)], out: &str| {
+        crate::data::pack(splits, &at(out), 1 << 20, &mut |_| {}).unwrap();
+    };
+    pack(&[("train", &train), ("valid", &val)], "packed");
+    let (found, words) = of("packed");
+    assert_eq!(found, keys(["tar", "packed", "train", "valid", ""]));
+    insta::assert_snapshot!(words, @"images   `DIR/packed` (tar shards): 2 classes, 10 images to train on, validated on those in `valid`");
+    pack(&[("train", &train)], "half");
+    let (found, words) = of("half");
+    assert_eq!(found, keys(["tar", "half/train", "", "", "0.2"]));
+    insta::assert_snapshot!(words, @"images   `DIR/half/train` (tar shards): 2 classes, 8 images to train on, 20 % of each class are kept for validation");
+    assert_eq!(of("half/train").0, found);
+    fs::copy(at("half/train/000000.tar"), at("photos/train/a.tar")).unwrap();
+    let folder = keys(["folder", "photos", "train", "val", ""]);
+    assert_eq!(of("photos").0, folder);
+
+    // Parquet as a repository of the Hub has it.
+    let hub = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/parquet/hub/data"
+    );
+    fs::create_dir_all(at("hub/data")).unwrap();
+    for entry in fs::read_dir(hub).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, at("hub/data").join(path.file_name().unwrap())).unwrap();
+    }
+    let (found, words) = of("hub");
+    assert_eq!(found, keys(["parquet", "hub", "train", "val", ""]));
+    insta::assert_snapshot!(words, @"images   `DIR/hub` (Parquet): 3 classes, 22 images to train on, validated on those in `val`");
+    fs::remove_file(at("hub/data/validation-00000-of-00001.parquet")).unwrap();
+    assert_eq!(of("hub").0, keys(["parquet", "hub", "", "", "0.2"]));
+
+    // CIFAR-10: a record is a label and 3,072 levels.
+    fs::create_dir(at("cifar")).unwrap();
+    fs::write(at("cifar/batches.meta.txt"), "plane\ncar\n").unwrap();
+    let files = (1..=5).map(|n| format!("data_batch_{n}.bin"));
+    for file in files.chain(["test_batch.bin".to_owned()]) {
+        fs::write(at("cifar").join(file), vec![1_u8; 2 * 3073]).unwrap();
+    }
+    let (found, words) = of("cifar");
+    assert_eq!(found, keys(["cifar", "cifar", "", "", ""]));
+    insta::assert_snapshot!(words, @"images   `DIR/cifar` (CIFAR): 2 classes, 10 images to train on, validated on its test images");
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! A contact sheet: some training images, each as in evaluation and as several epochs draw it.
 
 use image::RgbImage;
-use kvt_ops::Key;
 use plotters::prelude::*;
 
 use super::PreviewError;
 use crate::augment::AugmentConfig;
 use crate::config::Plan;
-use crate::data::{DataError, Picture, Splits, eval_transform, image_limits, train_transform};
+use crate::data::{
+    DataError, Picture, Splits, eval_transform, image_key, image_limits, train_transform,
+};
 use crate::report::{FONT, INK, encode_png, register_fonts};
 
 /// Images, and pictures of each: the first is the image as in evaluation.
@@ -38,14 +39,14 @@ pub(super) fn draw(
         let Picture::Whole(image) = image.map_err(DataError::from)? else {
             continue;
         };
-        let of_sample = Key::new(plan.seed).named("augment");
         let mut pictures = Vec::new();
         for column in 0..COLUMNS {
             // The draws are those of the run.
-            let (transform, key) = match column.checked_sub(1) {
-                None => (&plain, of_sample),
-                Some(epoch) => (&varied, of_sample.child(epoch.into()).child(index as u64)),
+            let (transform, epoch) = match column.checked_sub(1) {
+                None => (&plain, 0),
+                Some(epoch) => (&varied, epoch.into()),
             };
+            let key = image_key(plan.seed, epoch, number);
             let mut numbers = vec![0.0; 3 * size.0 * size.1];
             let applied = transform.apply(image.clone(), key, &mut numbers);
             applied.map_err(|source| DataError::Augment {
@@ -144,6 +145,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use image::Rgb;
+    use kvt_ops::Key;
 
     use super::*;
     use crate::augment::Transform;

@@ -97,6 +97,52 @@ fn shards_are_checked() {
     insta::assert_snapshot!(workspace.error(&["data", "check", "packed"]), @"error: shard `packed/train/000000.tar`, `000000000.png`: the shard ends before it: truncated; write it again");
 }
 
+/// Written by `datasets`, and the same images packed into shards.
+#[test]
+fn parquet_trains_as_the_shards_that_are_made_of_it() {
+    let workspace = Workspace::with_data(2, 1);
+    let hub = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/parquet/hub");
+    let check = ["data", "check", hub];
+    let output = workspace.kvt(&check).assert().success();
+    let stdout = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    insta::assert_snapshot!(stdout, @r"
+     split  classes  images  per class       sizes  grey  CMYK  unreadable  bad links  other formats
+     train        3      22     7 to 8  6x5 to 6x5     0     0           0          0              0
+     val          3       6     2 to 2  6x5 to 6x5     0     0           0          0              0
+    ");
+    let path = format!("data.path={hub:?}");
+    let parquet = ["data.kind=parquet", &path];
+    train(&workspace, "parquet", &parquet);
+    workspace
+        .kvt(&["data", "pack", hub, "packed"])
+        .assert()
+        .success();
+    let tar = ["data.kind=tar", "data.path=packed"];
+    train(&workspace, "tar", &tar);
+    assert!(state(&workspace, "tar") == state(&workspace, "parquet"));
+
+    // Stopped within an epoch, and resumed from the sample where it stopped.
+    train(
+        &workspace,
+        "cut",
+        &[&parquet[..], &["train.max_steps=2"]].concat(),
+    );
+    let mut resume = vec!["train", "tiny.toml", "--resume", "--run-dir", "cut"];
+    resume.extend(SET.iter().chain(&parquet).flat_map(|set| ["--set", set]));
+    workspace.kvt(&resume).assert().success();
+    assert!(state(&workspace, "cut") == state(&workspace, "parquet"));
+
+    let error = workspace.error(&[
+        "train",
+        "tiny.toml",
+        "--set",
+        "data.kind=parquet",
+        "--set",
+        "data.path=data",
+    ]);
+    insta::assert_snapshot!(error, @"error: `data` has no Parquet files of a split `train` (`train-*.parquet` or `train/*.parquet`): expected files as Hugging Face writes them");
+}
+
 /// Kept in memory after the first epoch, read again, or kept in part.
 #[test]
 fn memory_changes_nothing() {

@@ -52,15 +52,16 @@ impl FromStr for Policy {
                 &["m", "n", "p", "mstd", "mmax", "inc", "t"],
             )?),
             "augmix" => augmix(&Sections::of(sections, &["m", "w", "d", "a", "b", "mstd"])?),
-            name => match POLICIES.iter().find(|(known, _)| *known == name) {
-                Some((_, chains)) => Ok(Self::SubPolicies(SubPolicies {
+            name => match POLICIES.into_iter().find(|(known, ..)| *known == name) {
+                Some((_, chains, posterize)) => Ok(Self::SubPolicies(SubPolicies {
                     chains,
+                    posterize,
                     noise: Sections::of(sections, &["mstd"])?
                         .noise(f64::INFINITY)?
                         .unwrap_or(Noise::Normal(0.0)),
                 })),
                 None => {
-                    let policies = POLICIES.map(|(name, _)| format!("`{name}`")).join(", ");
+                    let policies = POLICIES.map(|(name, ..)| format!("`{name}`")).join(", ");
                     let expected = format!("`rand`, `augmix` or one of {policies}");
                     Err(AutoError::new(name, expected))
                 }

@@ -1,7 +1,8 @@
 //! Shear, shift and rotation with Pillow's resampling.
 //!
 //! Pillow's transform reads the image at single places (its kernels are not stretched), in `f64`. The kernels here leave out
-//! what a fraction of exactly 0 multiplies: shears and shifts read one row or column instead of four, and the result is the same.
+//! what a fraction of exactly 0 multiplies: shears and shifts read one row or column instead of four, and the result is the
+//! same.
 
 use image::{Rgb, RgbImage, imageops};
 

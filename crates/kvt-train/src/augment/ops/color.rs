@@ -15,8 +15,8 @@ pub fn grayscale(image: &mut RgbImage) {
     }
 }
 
-/// torchvision's `adjust_hue` of a PIL image: to HSV of 8 bits, hue turned by `turns` (-0.5 to 0.5 of a circle), and back. Eight bits
-/// cannot hold every colour, so a turn by 0 changes levels too.
+/// torchvision's `adjust_hue` of a PIL image: to HSV of 8 bits, hue turned by `turns` (-0.5 to 0.5 of a circle), and back.
+/// Eight bits cannot hold every colour, so a turn by 0 changes levels too.
 pub fn hue(image: &mut RgbImage, turns: f64) {
     // As numpy: cut to a whole number, and from 32 to 8 bits by leaving bits out.
     let shift = (turns * 255.0) as i32 as u8;

@@ -59,7 +59,8 @@ pub fn sharpness(image: &mut RgbImage, factor: f64) {
     }
 }
 
-/// `first` + `share` (`second` - `first`) in f32, as Pillow has it; the fraction is cut off, and what leaves 0 ..= 255 is clipped.
+/// `first` + `share` (`second` - `first`) in f32, as Pillow has it; the fraction is cut off, and what leaves 0 ..= 255 is
+/// clipped.
 fn between(first: u8, second: u8, share: f32) -> u8 {
     let (first, second) = (f32::from(first), f32::from(second));
     (first + share * (second - first)) as u8

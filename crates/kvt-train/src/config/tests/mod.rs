@@ -54,6 +54,7 @@ path = "a \"quoted\" folder"
 train = "t"
 val = "v"
 val_fraction = 0.0
+label_column = "fine_label"
 class_order = "natural"
 shuffle = false
 drop_last = false

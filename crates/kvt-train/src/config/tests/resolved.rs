@@ -204,7 +204,7 @@ fn the_reference_shows_type_default_and_meaning() {
     | `seed` | integer >= 0 | `0` | Seed of everything random: initial weights, order of the images, augmentation, dropout. |
     | `hflip` | float in [0, 1] | `0.5`, with none `0.0` | Probability of a horizontal flip. |
     | `scale` | list of 2 x float in (0, 1] | `[0.08, 1.0]` | Smallest and largest area of the random resized crop as a share of the image; only imagenet. |
-    | `kind` | `"folder"` or `"shapes"` or `"tar"` or `"cifar"` | `"folder"` | An image folder, tar shards, CIFAR's own files, or generated shapes. |
+    | `kind` | `"folder"` or `"shapes"` or `"tar"` or `"parquet"` or `"cifar"` | `"folder"` | An image folder, tar shards, Parquet files, CIFAR's own files, or generated shapes. |
     | `workers` | `"auto"` or integer in [0, 1024] | `"auto"` | Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread. The result does not depend on it. |
     | `seed` | integer >= 0 | `0` | Seed of the images, independent of the run's seed. |
     | `kind` | `"none"` or `"hard"` or `"soft"` | `"none"` | Whether, and what of the teacher is learned: its best class, or its whole distribution. |

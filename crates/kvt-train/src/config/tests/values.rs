@@ -30,6 +30,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     train = "train"
     val = "val"
     val_fraction = 0.0
+    label_column = "label"
     class_order = "byte"
     shuffle = true
     drop_last = true

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use crate::data::source::survey;
+use crate::data::source::surveys;
 use crate::data::{
     ClassOrder, ColorKind, DataError, ImageLimits, OtherFormats, Sample, Source, Unlisted, file,
 };
@@ -87,22 +87,21 @@ struct Seen {
     image: Result<((u32, u32), ColorKind), String>,
 }
 
-/// Reads every image of the splits `root/<split>`, on all cores: image folders, or tar shards, or CIFAR's files, whatever is
-/// there.
+/// Reads every image of the splits `root/<split>`, on all cores: image folders, or tar shards, or Parquet files with their
+/// labels in `label_column`, or CIFAR's files, whatever is there.
 ///
 /// # Errors
 ///
-/// A split without any class folder, or a damaged shard. Unreadable images, dead links and the like are part of the result, not an error.
+/// A split without any class folder, or a damaged shard or Parquet file. Unreadable images, dead links and the like are part
+/// of the result, not an error.
 pub fn check(
     root: &Path,
     splits: &[&str],
     order: ClassOrder,
     limits: ImageLimits,
+    label_column: &str,
 ) -> Result<Check, DataError> {
-    let surveys = splits
-        .iter()
-        .map(|split| survey(root, split, order))
-        .collect::<Result<Vec<_>, _>>()?;
+    let surveys = surveys(root, splits, order, label_column)?;
     // By hash, the split's number and path of each file; a tree, so that the result has one order.
     let mut contents: BTreeMap<[u8; 32], Vec<(usize, &Path)>> = BTreeMap::new();
     let mut reports = Vec::new();

@@ -6,7 +6,7 @@ use super::*;
 
 fn check_all(root: &Path) -> Check {
     let limits = ImageLimits::default();
-    check(root, &["train", "val"], ClassOrder::Byte, limits).unwrap()
+    check(root, &["train", "val"], ClassOrder::Byte, limits, "label").unwrap()
 }
 
 #[test]
@@ -33,6 +33,72 @@ fn tells_what_is_wrong() {
     assert!(!found.same_classes && !found.is_sound());
     let copies = vec![at("train/a/1.png"), at("val/a/copy.png")];
     assert_eq!(found.duplicates, [Duplicate { paths: copies }]);
+}
+
+/// Splits of shards, each with an image of every label, and of the first one the names of the classes.
+fn shards(splits: [(&str, &[u32]); 2], names: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (split, labels) in splits {
+        let folder = dir.path().join(split);
+        fs_err::create_dir(&folder).unwrap();
+        let file = fs_err::File::create(folder.join("0.tar")).unwrap();
+        let mut shard = tar::Builder::new(file);
+        for label in labels {
+            let mut image = std::io::Cursor::new(Vec::new());
+            RgbImage::from_pixel(2, 2, image::Rgb([*label as u8, 0, split.len() as u8]))
+                .write_to(&mut image, image::ImageFormat::Png)
+                .unwrap();
+            for (ending, bytes) in [
+                ("png", image.into_inner()),
+                ("cls", label.to_string().into()),
+            ] {
+                let mut header = tar::Header::new_gnu();
+                header.set_size(bytes.len() as u64);
+                let name = format!("{label}.{ending}");
+                shard
+                    .append_data(&mut header, name, bytes.as_slice())
+                    .unwrap();
+            }
+        }
+        shard.finish().unwrap();
+    }
+    if !names.is_empty() {
+        let text = serde_json::to_string(names).unwrap();
+        fs_err::write(dir.path().join(splits[0].0).join("classes.json"), text).unwrap();
+    }
+    dir
+}
+
+/// Without a list of names the classes are numbers, and no split has to have the largest one.
+#[test]
+fn classes_without_names_are_those_of_all_splits() {
+    let counts = |found: &Check| -> Vec<Vec<usize>> {
+        let splits = found.splits.iter();
+        splits
+            .map(|split| split.classes.iter().map(|(_, count)| *count).collect())
+            .collect()
+    };
+    // Before, three classes against two were not the same.
+    let fewer = shards([("train", &[0, 1, 2]), ("val", &[0, 1])], &[]);
+    let found = check_all(fewer.path());
+    assert!(found.same_classes);
+    assert_eq!(counts(&found), [[1, 1, 1], [1, 1, 0]]);
+    let more = shards([("train", &[0, 1]), ("val", &[0, 1, 2])], &[]);
+    let found = check_all(more.path());
+    assert!(found.same_classes);
+    assert_eq!(counts(&found), [[1, 1, 0], [1, 1, 1]]);
+    // There is nothing to learn the third one from.
+    assert!(!found.is_sound());
+    let same = shards([("train", &[0, 1]), ("val", &[1, 0])], &[]);
+    assert!(check_all(same.path()).is_sound());
+
+    // Names that only the training images have hold for both, as in training.
+    let named = shards([("train", &[0, 1]), ("val", &[1, 0])], &["cat", "dog"]);
+    let found = check_all(named.path());
+    assert!(found.is_sound());
+    assert_eq!(found.splits[1].classes[1].0, "dog");
+    let beyond = shards([("train", &[0, 1]), ("val", &[0, 1, 2])], &["cat", "dog"]);
+    assert!(!check_all(beyond.path()).same_classes);
 }
 
 /// Two splits of two classes with an image each.

@@ -1,9 +1,10 @@
-//! The labelled images of a split, wherever they lie: in folders, in tar shards, in CIFAR's files.
+//! The labelled images of a split, wherever they lie: in folders, in tar shards, in Parquet files, in CIFAR's files.
 
 mod cache;
 mod cifar;
 mod folder;
 mod open;
+mod parquet;
 mod shards;
 mod share;
 
@@ -16,6 +17,7 @@ use std::sync::atomic::AtomicU64;
 use image::RgbImage;
 
 use self::cache::Cache;
+use self::parquet::Table;
 use crate::augment::{Look, Part};
 use crate::data::decode::region;
 use crate::data::file::{self, ImageLimits};
@@ -23,8 +25,8 @@ use crate::data::listing::{OtherFormats, Unlisted};
 use crate::data::{ColorKind, DataError, DecodeError, Decoded, decode_bytes};
 
 pub use folder::ClassOrder;
-pub(super) use open::survey;
-pub use open::{Split, is_cifar, open, open_part};
+pub(super) use open::surveys;
+pub use open::{Split, is_split, is_whole, open, open_part, open_split};
 pub(super) use shards::{CLASSES, LABEL, SHARD};
 
 /// One labelled image.
@@ -44,6 +46,8 @@ enum Place {
     File,
     /// They are a part of one of [`Source::files`].
     Within { file: u32, offset: u64, length: u64 },
+    /// They are a value in one of [`Source::tables`].
+    Row { file: u32, row: u64 },
 }
 
 /// What the bytes of an image are.
@@ -68,6 +72,10 @@ pub struct Source {
     pub others: OtherFormats,
     /// The files that hold several images each.
     files: Vec<PathBuf>,
+    /// Those that hold them in a column.
+    tables: Arc<[Table]>,
+    /// Whether the classes are numbers because nothing names them.
+    is_numbered: bool,
     coding: Coding,
     cache: Option<Arc<Cache>>,
 }
@@ -102,6 +110,8 @@ impl Source {
             samples,
             others: OtherFormats::default(),
             files: Vec::new(),
+            tables: Arc::from([]),
+            is_numbered: false,
             coding: Coding::File,
             cache: None,
         })
@@ -124,13 +134,19 @@ impl Source {
     ///
     /// The reason, in words.
     pub fn bytes(&self, sample: &Sample, limits: ImageLimits) -> Result<Vec<u8>, String> {
-        let Place::Within {
-            file,
-            offset,
-            length,
-        } = sample.place
-        else {
-            return file::read(&sample.path, limits);
+        let (file, offset, length) = match sample.place {
+            Place::File => return file::read(&sample.path, limits),
+            Place::Row { file, row } => {
+                let table = self.tables.get(file as usize).ok_or("no such file")?;
+                let bytes = table.image(row)?;
+                limits.check_bytes(bytes.len() as u64)?;
+                return Ok(bytes);
+            }
+            Place::Within {
+                file,
+                offset,
+                length,
+            } => (file, offset, length),
         };
         limits.check_bytes(length)?;
         let path = self.files.get(file as usize).ok_or("no such file")?;
@@ -225,11 +241,15 @@ impl Source {
         }
     }
 
-    /// The bytes that an image takes where it lies; of a dead link, more than any file has.
+    /// The bytes that an image takes where it lies, in Parquet those of its page; of a dead link, more than any file has.
     pub(super) fn stored_bytes(&self, sample: &Sample) -> u64 {
         match sample.place {
             Place::File => std::fs::metadata(&sample.path).map_or(u64::MAX, |found| found.len()),
             Place::Within { length, .. } => length,
+            Place::Row { file, row } => {
+                let table = self.tables.get(file as usize);
+                table.map_or(0, |table| table.stored(row))
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::{Source, Survey, cifar, shards, share};
-use crate::data::{ClassOrder, DataConfig, DataError, DataKind};
+use super::{Source, Survey, cifar, parquet, shards, share};
+use crate::data::{ClassOrder, DataConfig, DataError, DataKind, listing};
 
 /// A split of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,11 +28,7 @@ pub fn open(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2]
             let whole = folder(&data.path, data, classes)?;
             let is_split = |class: &String| [&data.train, &data.val].contains(&class);
             if whole.classes.iter().all(is_split) {
-                return Err(DataError::AlreadySplit {
-                    path: data.path.clone(),
-                    train: data.train.clone(),
-                    val: data.val.clone(),
-                });
+                return Err(already_split(data));
             }
             Ok(share::split(&whole, data.val_fraction))
         }
@@ -41,16 +37,20 @@ pub fn open(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2]
             let val = Source::open_with_classes(dir(Split::Val), &train.classes)?;
             Ok([train, val])
         }
-        DataKind::Tar if data.val_fraction > 0.0 => {
-            let whole = shards::open(&data.path, None)?;
+        DataKind::Tar | DataKind::Parquet if data.val_fraction > 0.0 => {
+            let has = |split: &str| is_split(data.kind, &data.path, split);
+            if has(&data.train) && has(&data.val) {
+                return Err(already_split(data));
+            }
+            let whole = listed(data, None, None)?;
             Ok(share::split(
                 &relabelled(whole, classes)?,
                 data.val_fraction,
             ))
         }
-        DataKind::Tar => {
-            let train = shards::open(&dir(Split::Train), None)?;
-            let val = shards::open(&dir(Split::Val), Some(&train.classes))?;
+        DataKind::Tar | DataKind::Parquet => {
+            let train = listed(data, Some(&data.train), None)?;
+            let val = listed(data, Some(&data.val), Some(&train.classes))?;
             let train = relabelled(train, classes)?;
             let val = val.relabelled(&train.classes)?;
             Ok([train, val])
@@ -82,31 +82,145 @@ pub fn open_part(
     })
 }
 
-/// A split of a data set by its folder's name, with what is wrong with its listing, for a check. The kind is that of the
-/// files that are there.
-pub(in crate::data) fn survey(
+/// A split of a data set by its name, whichever that is, with these classes where they are given. CIFAR's splits are called
+/// `train`, and `val` or `test`.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_split(
+    data: &DataConfig,
+    split: &str,
+    classes: Option<&[String]>,
+) -> Result<Source, DataError> {
+    match data.kind {
+        DataKind::Folder | DataKind::Shapes => folder(&data.path.join(split), data, classes),
+        DataKind::Tar | DataKind::Parquet => {
+            relabelled(listed(data, Some(split), classes)?, classes)
+        }
+        DataKind::Cifar => relabelled(cifar_split(&data.path, split)?, classes),
+    }
+}
+
+/// Whether a folder holds a split of that name, of data of a kind. Of images the split is a folder with folders in it, not
+/// with images: there may be a class of trains.
+pub fn is_split(kind: DataKind, root: &Path, split: &str) -> bool {
+    let dir = root.join(split);
+    match kind {
+        DataKind::Folder | DataKind::Shapes => has_folders(&dir),
+        DataKind::Tar => shards::is_here(&dir),
+        DataKind::Parquet => !parquet::files(root, split).is_empty(),
+        DataKind::Cifar => cifar::is_here(root),
+    }
+}
+
+/// Whether a folder holds data of a kind that is not divided into splits: class folders, shards, or Parquet files. CIFAR is
+/// always divided.
+pub fn is_whole(kind: DataKind, root: &Path) -> bool {
+    match kind {
+        DataKind::Folder | DataKind::Shapes => has_folders(root),
+        DataKind::Tar => shards::is_here(root),
+        DataKind::Parquet => !parquet::all_files(root).is_empty(),
+        DataKind::Cifar => false,
+    }
+}
+
+/// Whether a folder holds folders that are not hidden.
+fn has_folders(folder: &Path) -> bool {
+    let entries = fs_err::read_dir(folder).into_iter().flatten().flatten();
+    let mut folders = entries.filter(|entry| entry.path().is_dir());
+    folders.any(|entry| !listing::is_hidden(&entry.file_name()))
+}
+
+/// Splits of a data set by their names, with what is wrong with their listing, for a check. The kind is that of the files
+/// that are there.
+///
+/// Splits whose classes have no names have those of the first split, as in training. Where that one has none either, the
+/// classes are the numbers up to the largest label of all. A split with labels beyond the names stays as it is.
+pub(in crate::data) fn surveys(
+    root: &Path,
+    splits: &[&str],
+    order: ClassOrder,
+    label_column: &str,
+) -> Result<Vec<Survey>, DataError> {
+    let surveys = splits.iter();
+    let surveys = surveys.map(|split| survey(root, split, order, label_column));
+    let mut surveys = surveys.collect::<Result<Vec<_>, _>>()?;
+    let numbered = surveys.iter().filter(|survey| survey.source.is_numbered);
+    let numbered = numbered.map(|survey| &survey.source.classes);
+    let first = surveys.first().filter(|first| !first.source.is_numbered);
+    let names = match first {
+        Some(first) => Some(&first.source.classes),
+        None => numbered.max_by_key(|classes| classes.len()),
+    };
+    let names = names.cloned().unwrap_or_default();
+    for Survey { source, .. } in &mut surveys {
+        if source.is_numbered && source.classes.len() <= names.len() {
+            source.classes.clone_from(&names);
+        }
+    }
+    Ok(surveys)
+}
+
+fn survey(
     root: &Path,
     split: &str,
     order: ClassOrder,
+    label_column: &str,
 ) -> Result<Survey, DataError> {
     let dir = root.join(split);
     if shards::is_here(&dir) {
         return Ok(shards::open(&dir, None)?.surveyed());
     }
+    let files = parquet::files(root, split);
+    if !files.is_empty() {
+        return Ok(parquet::open(root, &files, label_column, None)?.surveyed());
+    }
     if !dir.exists() && cifar::is_here(root) {
-        let [train, val] = cifar::open(root)?;
-        return match split {
-            "train" => Ok(train.surveyed()),
-            "val" | "test" => Ok(val.surveyed()),
-            _ => Err(DataError::MissingFolder(dir)),
-        };
+        return Ok(cifar_split(root, split)?.surveyed());
     }
     Survey::of(dir, order)
 }
 
-/// Whether a folder holds CIFAR's own files.
-pub fn is_cifar(root: &Path) -> bool {
-    cifar::is_here(root)
+fn cifar_split(root: &Path, split: &str) -> Result<Source, DataError> {
+    let [train, val] = cifar::open(root)?;
+    match split {
+        "train" => Ok(train),
+        "val" | "test" => Ok(val),
+        _ => Err(DataError::MissingFolder(root.join(split))),
+    }
+}
+
+/// The images of shards or Parquet files: those of a split, or all. Where nothing names the classes, they are `names`, or
+/// else numbers.
+fn listed(
+    data: &DataConfig,
+    split: Option<&str>,
+    names: Option<&[String]>,
+) -> Result<Source, DataError> {
+    let root = &data.path;
+    if data.kind == DataKind::Tar {
+        let dir = split.map_or_else(|| root.clone(), |split| root.join(split));
+        return shards::open(&dir, names);
+    }
+    let files = match split {
+        Some(split) => parquet::files(root, split),
+        None => parquet::all_files(root),
+    };
+    if files.is_empty() {
+        return Err(DataError::NoParquet {
+            path: root.clone(),
+            split: split.map(str::to_owned),
+        });
+    }
+    parquet::open(root, &files, &data.label_column, names)
+}
+
+fn already_split(data: &DataConfig) -> DataError {
+    DataError::AlreadySplit {
+        path: data.path.clone(),
+        train: data.train.clone(),
+        val: data.val.clone(),
+    }
 }
 
 fn name(data: &DataConfig, part: Split) -> &str {

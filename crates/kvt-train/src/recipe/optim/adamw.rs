@@ -3,10 +3,7 @@
 use burn::tensor::Tensor;
 use kvt_ops::{AdamWStep, adamw};
 
-use super::rule::{Buffers, Gradient, Rule, UpdateNumber};
-
-const EXP_AVG: &str = "exp_avg";
-const EXP_AVG_SQ: &str = "exp_avg_sq";
+use super::rule::{Buffers, Gradient, MOMENTS, Rule, UpdateNumber};
 
 /// AdamW, by the fused operation [`adamw`].
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +16,7 @@ pub(super) struct AdamW {
 
 impl Rule for AdamW {
     fn buffers(&self) -> &'static [&'static str] {
-        &[EXP_AVG, EXP_AVG_SQ]
+        &MOMENTS
     }
 
     fn update(
@@ -29,7 +26,7 @@ impl Rule for AdamW {
         buffers: &mut Buffers,
         number: UpdateNumber<'_>,
     ) -> Tensor<1> {
-        let moments = [EXP_AVG, EXP_AVG_SQ].map(|name| buffers.take(name, &weight));
+        let moments = buffers.take_moments(&weight);
         let step = AdamWStep {
             grad_scale: gradient.scale,
             weight_scale: 1.0 - number.lr * number.weight_decay,
@@ -38,9 +35,8 @@ impl Rule for AdamW {
             step_size: number.lr / number.bias_correction(self.betas.0),
             inv_sqrt_bias_correction2: 1.0 / number.bias_correction(self.betas.1).sqrt(),
         };
-        let (weight, [exp_avg, exp_avg_sq]) = adamw(weight, gradient.values, moments, step);
-        buffers.put(EXP_AVG, exp_avg);
-        buffers.put(EXP_AVG_SQ, exp_avg_sq);
+        let (weight, moments) = adamw(weight, gradient.values, moments, step);
+        buffers.put_moments(moments);
         weight
     }
 }

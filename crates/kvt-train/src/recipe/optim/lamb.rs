@@ -4,10 +4,7 @@
 use burn::tensor::Tensor;
 use kvt_ops::square_sum;
 
-use super::rule::{Buffers, Gradient, Rule, UpdateNumber, lerp};
-
-const EXP_AVG: &str = "exp_avg";
-const EXP_AVG_SQ: &str = "exp_avg_sq";
+use super::rule::{Buffers, Gradient, MOMENTS, Rule, UpdateNumber, lerp};
 
 /// LAMB.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +17,7 @@ pub(super) struct Lamb {
 
 impl Rule for Lamb {
     fn buffers(&self) -> &'static [&'static str] {
-        &[EXP_AVG, EXP_AVG_SQ]
+        &MOMENTS
     }
 
     fn update(
@@ -32,11 +29,10 @@ impl Rule for Lamb {
     ) -> Tensor<1> {
         let gradient = gradient.scaled();
         let (beta1, beta2) = self.betas;
-        let [exp_avg, exp_avg_sq] = [EXP_AVG, EXP_AVG_SQ].map(|name| buffers.take(name, &weight));
+        let [exp_avg, exp_avg_sq] = buffers.take_moments(&weight);
         let exp_avg = lerp(exp_avg, gradient.clone(), 1.0 - beta1);
         let exp_avg_sq = lerp(exp_avg_sq, gradient.square(), 1.0 - beta2);
-        buffers.put(EXP_AVG, exp_avg.clone());
-        buffers.put(EXP_AVG_SQ, exp_avg_sq.clone());
+        buffers.put_moments([exp_avg.clone(), exp_avg_sq.clone()]);
 
         let root = exp_avg_sq.sqrt() / number.bias_correction(beta2).sqrt();
         let mut update = exp_avg / number.bias_correction(beta1) / (root + self.eps);

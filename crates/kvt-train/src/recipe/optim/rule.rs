@@ -56,11 +56,23 @@ impl UpdateNumber<'_> {
     }
 }
 
+/// PyTorch's names of the two moments of Adam and its kin.
+pub(super) const MOMENTS: [&str; 2] = ["exp_avg", "exp_avg_sq"];
+
 /// What an optimizer keeps of a parameter, by PyTorch's names.
 #[derive(Debug, Default)]
 pub(super) struct Buffers(BTreeMap<&'static str, Tensor<1>>);
 
 impl Buffers {
+    /// Adam's moments, as [`take`](Self::take).
+    pub(super) fn take_moments(&mut self, weight: &Tensor<1>) -> [Tensor<1>; 2] {
+        MOMENTS.map(|name| self.take(name, weight))
+    }
+
+    pub(super) fn put_moments(&mut self, moments: [Tensor<1>; 2]) {
+        self.0.extend(MOMENTS.into_iter().zip(moments));
+    }
+
     /// The buffer of this name, which leaves the collection, so that it may be changed in place; zeros at first.
     pub(super) fn take(&mut self, name: &'static str, weight: &Tensor<1>) -> Tensor<1> {
         let kept = self.0.remove(name);

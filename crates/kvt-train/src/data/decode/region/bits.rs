@@ -102,8 +102,8 @@ impl<'a> Bits<'a> {
     /// Goes on behind the restart marker that must be next.
     pub(super) fn restart(&mut self) -> Option<()> {
         // What is left in the buffer was the rest of the last byte, or was put in.
-        let read_ahead = (self.count.saturating_sub(self.padding) / 8) as usize;
-        if read_ahead > 0 {
+        let read_ahead = self.count.saturating_sub(self.padding) / 8;
+        if read_ahead > 0 || self.overrun() {
             return None;
         }
         let marker = self.data.get(self.at..)?.first_chunk::<2>()?;

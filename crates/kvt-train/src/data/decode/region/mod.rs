@@ -176,9 +176,9 @@ impl Blocks<'_> {
                     plane.unit(header, &mut bits, &bases, at)?;
                 }
             }
-        }
-        if bits.overrun() {
-            return None;
+            if bits.overrun() {
+                return None;
+            }
         }
         let (left, top) = (first.0 * unit_width, first.1 * unit_height);
         let by = by as usize;

@@ -205,6 +205,19 @@ fn the_rest_is_left_to_the_decoder_of_whole_images() {
     }
 }
 
+/// Between two restart markers there is nothing: zeros would stand for it.
+#[test]
+fn a_part_between_markers_that_is_missing_is_damage() {
+    let bytes = fs_err::read(format!("{FIXTURES}restart.jpg")).unwrap();
+    let markers = bytes.windows(2).enumerate();
+    let markers = markers.filter(|(_, pair)| matches!(pair, [0xff, 0xd0..=0xd7]));
+    let places: Vec<usize> = markers.map(|(at, _)| at).collect();
+    let cut = [&bytes[..places[0] + 2], &bytes[places[1]..]].concat();
+    let (all, limits) = (crop(0, 0, 70, 52), ImageLimits::default());
+    assert!(decode(&bytes, limits, look(all, (70, 52))).is_some());
+    assert!(decode(&cut, limits, look(all, (70, 52))).is_none());
+}
+
 proptest! {
     /// Nothing that is in a file makes it panic or take long.
     #[test]

@@ -140,7 +140,8 @@ fn add_clutter(canvas: &mut Canvas, clutter: f32, rng: &mut ChaCha8Rng) {
     }
 }
 
-/// Covers up to a random share, at most 0.6 `occlusion`, of the shape with bars and long ellipses, which are no class, that lie on its rim.
+/// Covers up to a random share, at most 0.6 `occlusion`, of the shape with bars and long ellipses, which are no class, that
+/// lie on its rim.
 fn occlude(
     canvas: &mut Canvas,
     figure: Figure,

@@ -58,6 +58,7 @@ fn records_become_labelled_pictures() {
         &["train", "val"],
         crate::data::ClassOrder::Byte,
         ImageLimits::default(),
+        "label",
     );
     let checked = checked.unwrap();
     assert!(

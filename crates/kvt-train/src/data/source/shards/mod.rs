@@ -88,6 +88,7 @@ pub(super) fn open(dir: &Path, names: Option<&[String]>) -> Result<Source, DataE
     }
     Ok(Source {
         files,
+        is_numbered: names.is_none() && !list.exists(),
         ..Source::new(dir.to_owned(), classes, samples)?
     })
 }
@@ -123,7 +124,7 @@ fn read_classes(path: &Path) -> Result<Vec<String>, DataError> {
 }
 
 /// Classes that labels without a list of names may tell of.
-const MAX_CLASSES: u32 = 1 << 20;
+pub(super) const MAX_CLASSES: u32 = 1 << 20;
 
 /// An image of a shard.
 struct Member {

@@ -1,0 +1,179 @@
+//! One Parquet file of images and labels.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+
+use super::footer::{Column, Footer, Kind};
+use super::pages::Pages;
+use crate::data::{DataError, ParquetFault};
+
+/// The column of the images where several could be it.
+const IMAGE: &str = "image";
+/// The part of such a column that has the file of the image.
+const BYTES: &str = "bytes";
+/// The note in which Hugging Face's `datasets` describes the columns.
+const NOTE: &str = "huggingface";
+
+/// A file whose rows are images.
+#[derive(Debug)]
+pub(in crate::data::source) struct Table {
+    pub(super) path: PathBuf,
+    images: Column,
+    /// The first row of each group, and where its images lie.
+    groups: Vec<(u64, Pages)>,
+}
+
+/// A file, and what was read of it at once.
+pub(super) struct Read {
+    pub(super) table: Table,
+    pub(super) labels: Vec<u32>,
+    /// The names of the classes, if the file has them.
+    pub(super) classes: Option<Vec<String>>,
+}
+
+/// Opens a file and reads its labels, from the column of that name.
+pub(super) fn read(path: &Path, label: &str) -> Result<Read, DataError> {
+    let fault = |fault| DataError::Parquet {
+        path: path.to_owned(),
+        fault,
+    };
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(fault(ParquetFault::Damaged("not a file".to_owned())));
+    }
+    let mut file = fs::File::open(path)?.into_file();
+    Table::read(path, &mut file, metadata.len(), label).map_err(fault)
+}
+
+impl Table {
+    fn read(path: &Path, file: &mut File, length: u64, label: &str) -> Result<Read, ParquetFault> {
+        let footer = Footer::read(file, length)?;
+        let columns = &footer.columns;
+        let images = image_column(columns)?;
+        let labels = columns.iter().position(|column| {
+            let is_number = matches!(column.kind, Kind::Int32 | Kind::Int64) && !column.repeats;
+            is_number && column.path == [label]
+        });
+        let labels = labels.ok_or_else(|| ParquetFault::NoLabels {
+            column: label.to_owned(),
+            columns: names(columns),
+        })?;
+        let mut groups = Vec::new();
+        let mut found = Vec::new();
+        let mut first = 0;
+        for group in &footer.groups {
+            let mut pages = |column: usize| {
+                let chunk = &group.chunks[column];
+                Pages::find(file, length, &columns[column], chunk, group.rows)
+            };
+            let (image, label) = (pages(images)?, pages(labels)?);
+            groups.push((first, image));
+            found.extend(label.integers(file, &columns[labels])?);
+            first += group.rows;
+        }
+        let found = found.into_iter().enumerate();
+        let found = found.map(|(row, number)| {
+            let number = number.ok_or_else(|| ParquetFault::NoLabel {
+                column: label.to_owned(),
+                row,
+            })?;
+            u32::try_from(number).map_err(|_| ParquetFault::Label {
+                column: label.to_owned(),
+                row,
+                label: number,
+                classes: None,
+            })
+        });
+        Ok(Read {
+            labels: found.collect::<Result<_, _>>()?,
+            classes: classes(&footer.notes, label),
+            table: Self {
+                path: path.to_owned(),
+                images: columns[images].clone(),
+                groups,
+            },
+        })
+    }
+
+    /// The group of a row: its pages, and the row within it.
+    fn group(&self, row: u64) -> Option<(&Pages, u64)> {
+        let behind = self.groups.partition_point(|(first, _)| *first <= row);
+        let (first, pages) = self.groups.get(behind.checked_sub(1)?)?;
+        Some((pages, row - first))
+    }
+
+    /// The bytes that the page of an image takes in the file.
+    pub(in crate::data::source) fn stored(&self, row: u64) -> u64 {
+        self.group(row).map_or(0, |(pages, row)| pages.stored(row))
+    }
+
+    /// The file of an image.
+    ///
+    /// # Errors
+    ///
+    /// The reason, in words.
+    pub(in crate::data::source) fn image(&self, row: u64) -> Result<Vec<u8>, String> {
+        let (pages, row) = self.group(row).ok_or("no such row")?;
+        // Opened for each image: a data set may have more files than a process may have open.
+        let mut file = File::open(&self.path).map_err(|error| error.to_string())?;
+        let found = pages.bytes(&mut file, &self.images, row);
+        let found = found.map_err(|fault| fault.to_string())?;
+        found.ok_or_else(|| {
+            format!(
+                "column `{}` is empty in this row: write the data set again with the images in it",
+                self.images.name()
+            )
+        })
+    }
+}
+
+/// The column of images: `image.bytes`, or the only one like it under another name.
+fn image_column(columns: &[Column]) -> Result<usize, ParquetFault> {
+    let is_image = |column: &Column| {
+        let path: Vec<&str> = column.path.iter().map(String::as_str).collect();
+        let is_path = matches!(path.as_slice(), [_, BYTES] | [IMAGE]);
+        is_path && column.kind == Kind::Bytes && !column.repeats
+    };
+    let found = columns.iter().enumerate().filter(|(_, c)| is_image(c));
+    let found: Vec<(usize, &Column)> = found.collect();
+    let named = found.iter().find(|(_, c)| c.path[0] == IMAGE);
+    match (named, found.as_slice()) {
+        (Some((at, _)), _) | (None, [(at, _)]) => Ok(*at),
+        (None, []) => Err(ParquetFault::NoImages(names(columns))),
+        (None, several) => Err(ParquetFault::SeveralImages(
+            several.iter().map(|(_, c)| c.path[0].clone()).collect(),
+        )),
+    }
+}
+
+fn names(columns: &[Column]) -> Vec<String> {
+    columns.iter().map(Column::name).collect()
+}
+
+/// The names of the classes in Hugging Face's note on a column.
+fn classes(notes: &[(String, String)], label: &str) -> Option<Vec<String>> {
+    let (_, note) = notes.iter().find(|(key, _)| key == NOTE)?;
+    let note: serde_json::Value = serde_json::from_str(note).ok()?;
+    let names = note
+        .get("info")?
+        .get("features")?
+        .get(label)?
+        .get("names")?;
+    let names: Vec<String> = serde_json::from_value(names.clone()).ok()?;
+    let mut times: HashMap<&str, usize> = HashMap::new();
+    for name in &names {
+        *times.entry(name).or_default() += 1;
+    }
+    // ImageNet has two `crane`: classes are told apart by their names.
+    let names = names
+        .iter()
+        .enumerate()
+        .map(|(number, name)| match times.get(name.as_str()) {
+            Some(1) => name.clone(),
+            _ => format!("{name} ({number})"),
+        });
+    Some(names.collect())
+}
