@@ -21,7 +21,7 @@ pub enum AttentionError {
     },
     /// A bias or mask that cannot be broadcast to the scores.
     #[error(
-        "`{name}` has shape {actual:?}, which does not broadcast to {scores:?} ([batch, heads, query, key])"
+        "`{name}` has shape {actual:?}, which does not broadcast to {scores:?} ([batch, heads, query, key]): every dimension is 1 or as there, and the second may divide the heads"
     )]
     Broadcast {
         /// Which tensor.

@@ -47,12 +47,15 @@ pub trait Mechanism: Module {
     }
 }
 
-/// What is added to the scores before the selection.
+/// What is added to the scores before the selection, broadcastable to `[batch, heads, query, key]`.
+///
+/// Where windows stand beside the heads, the bias may have the heads of one window, which come again in
+/// every window, and the mask one matrix per window.
 #[derive(Clone, Debug, Default)]
 pub struct Score {
-    /// An additive bias, broadcastable to `[batch, heads, query, key]`, after scale and temperature.
+    /// An additive bias, after scale and temperature.
     pub bias: Option<Tensor<4>>,
-    /// `true` hides a key; broadcastable to `[batch, heads, query, key]`.
+    /// `true` hides a key.
     pub mask: Option<Tensor<4, Bool>>,
 }
 

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`attention()`], [`self_attention()`] | `softmax(top_k(scale q k^T)) v` in one operation |
 //! | [`flash_attention()`], [`flash_self_attention()`] | the same in GPU kernels that never store a score |
+//! | [`attention_with()`] | the same with a bias or a mask |
 //! | [`knn_softmax()`] | from scores to the probabilities of the kept keys |
 //! | [`portable`] | the same selection, composed of Burn's operations |
 //! | [`linear()`], [`linear_add()`] | a linear layer, alone or added to a residual |
@@ -44,7 +45,8 @@ mod random;
 
 pub use adamw::{AdamWStep, adamw, square_sum};
 pub use attention::{
-    AttentionSettings, attention, flash_attention, flash_self_attention, self_attention,
+    AttentionSettings, attention, attention_with, flash_attention, flash_self_attention,
+    self_attention,
 };
 pub use contiguous::contiguous_gradient;
 pub use depthwise::depthwise_conv2d;

@@ -49,7 +49,13 @@ pub(super) fn check(
     }
     let scores = [batch, heads, queries, keys];
     let broadcast = |name, actual: [usize; 4]| {
-        if actual.iter().zip(scores).all(|(&a, s)| a == 1 || a == s) {
+        // The heads of one window, or one of several windows.
+        let divides = actual[1] > 0 && heads.is_multiple_of(actual[1]);
+        let fits = |axis: usize| {
+            let (a, s) = (actual[axis], scores[axis]);
+            a == 1 || a == s || (axis == 1 && divides)
+        };
+        if (0..4).all(fits) {
             Ok(())
         } else {
             Err(AttentionError::Broadcast {

@@ -36,8 +36,8 @@ pub enum Implementation {
     /// The best that can do what is asked: fused for dot products, masked for distances.
     #[default]
     Auto,
-    /// Custom operations: one from q, k and v to the output where there is neither bias, mask nor
-    /// dropout, else one from scores to probabilities. Dot products only.
+    /// Custom operations: one from q, k and v to the output, or, where there is dropout, one from scores
+    /// to probabilities. Dot products only.
     Fused,
     /// The same, but where there is neither bias, mask nor dropout a GPU never writes a score to its
     /// memory. What its cores cannot do (rows of scores that do not fit into their memory, vectors of
@@ -181,7 +181,7 @@ impl Mechanism for SoftmaxAttention {
         attend_unchecked(q, k, v, score, scale, self, dropout)
     }
 
-    /// Fused where there is neither bias, mask nor dropout: without a copy of q, k and v.
+    /// Without a copy of q, k and v where it is fused, with neither bias nor mask.
     fn attend_packed(&self, qkv: Tensor<3>, heads: usize, context: Context) -> Tensor<3> {
         assert_not_f64(qkv.dtype());
         let [batch, tokens, width] = qkv.dims();
@@ -256,12 +256,15 @@ pub fn attend_unchecked(
     assert_not_f64(q.dtype());
     let keys = k.dims()[2];
     let empty = |x: &Tensor<4>| x.shape().num_elements() == 0;
-    let ordinary = score.is_plain() && dropout.is_none() && ![&q, &k, &v].into_iter().any(empty);
+    let ordinary = dropout.is_none() && ![&q, &k, &v].into_iter().any(empty);
     if attention.is_fused(keys) && ordinary {
         let settings = attention.settings(scale, keys);
+        let Score { bias, mask } = score;
         return match attention.implementation {
-            Implementation::Flash => kvt_ops::flash_attention(q, k, v, settings),
-            _ => kvt_ops::attention(q, k, v, settings),
+            Implementation::Flash if bias.is_none() && mask.is_none() => {
+                kvt_ops::flash_attention(q, k, v, settings)
+            }
+            _ => kvt_ops::attention_with(q, k, v, bias, mask, settings),
         };
     }
     stored::attend(q, k, v, score, scale, attention, dropout)

@@ -1,5 +1,5 @@
-//! Attention over scores that are stored: with a bias, a mask or dropout, by other rankings than the
-//! score's, and of Burn's own operations.
+//! Attention over scores that are stored: with dropout, by other rankings than the score's, and of Burn's
+//! own operations.
 
 use burn::tensor::{Bool, DType, Int, Tensor};
 
@@ -21,7 +21,8 @@ pub(super) fn attend(
     let dtype = q.dtype();
     // Rounded scores would tie where others do not, and keep other keys.
     let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
-    let keys = k.dims()[2];
+    let [_, heads, keys, _] = k.dims();
+    let score = for_every_head(score, heads);
     let kept = attention.neighbors.resolve(keys).max(1);
     let distance = match attention.selection {
         Selection::Euclidean if kept < keys => Some(negative_distance(q.clone(), k.clone())),
@@ -66,6 +67,26 @@ pub(super) fn attend(
         }
     };
     out.cast(dtype)
+}
+
+/// Bias and mask with a matrix for every head, or one for all of them.
+fn for_every_head(score: Score, heads: usize) -> Score {
+    let whole = |count: usize| count == 1 || count == heads;
+    Score {
+        bias: score.bias.map(|bias| match bias.dims()[1] {
+            count if whole(count) => bias,
+            count => bias.repeat_dim(1, heads / count),
+        }),
+        mask: score.mask.map(|mask| match mask.dims() {
+            [_, windows, ..] if whole(windows) => mask,
+            [batch, windows, queries, keys] => {
+                let of_a_window = heads / windows;
+                let mask = mask.unsqueeze_dim::<5>(2);
+                mask.expand([batch, windows, of_a_window, queries, keys])
+                    .reshape([batch, heads, queries, keys])
+            }
+        }),
+    }
 }
 
 /// The rows that hold a NaN or +inf, `[batch, heads, query, 1]`.

@@ -68,17 +68,34 @@ fn gradients_in_parts_agree_with_sorting_on_any_number_of_threads() {
     }
 }
 
-/// A bias goes another way, over stored scores.
+/// The sums of a bias run in parts where there are few heads: eight of images one by one, sixteen of eighteen
+/// images, and one for each of twenty heads.
 #[test]
 fn gradients_of_a_bias_agree_with_sorting() {
-    let sizes = sizes(9, 2, 150, 150);
-    let inputs = biased(sizes, 5);
-    for kept in [50, 150] {
+    let all = [(9, 2, 150, 150), (18, 1, 40, 40), (3, 20, 30, 35)];
+    let all = all.map(|(images, heads, queries, keys)| sizes(images, heads, queries, keys));
+    for (sizes, kept) in all.into_iter().flat_map(|s| [(s, s.keys / 3), (s, s.keys)]) {
+        let inputs = biased(sizes, 5);
         let expected = inputs.solve(Case::new(kept).scale, kept);
         for implementation in [Implementation::Auto, Implementation::Masked] {
             let case = Case::new(kept).by(implementation);
             case.check_against(&inputs, &expected, "flex", &Device::flex());
         }
+    }
+}
+
+/// The sums of a bias do not depend on who makes them.
+#[test]
+fn gradients_of_a_bias_are_the_same_on_any_number_of_threads() {
+    let inputs = biased(sizes(9, 2, 70, 90), 5);
+    let case = Case::new(30);
+    let run = |threads| {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.unwrap().install(|| case.run(&inputs, &Device::flex()))
+    };
+    let one = run(1);
+    for threads in [2, 3, 8] {
+        assert_eq!(run(threads), one, "{threads} threads");
     }
 }
 

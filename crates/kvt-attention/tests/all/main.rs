@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod added;
 mod compare;
 mod dropout;
 mod golden;

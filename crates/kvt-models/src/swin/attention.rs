@@ -59,34 +59,29 @@ impl WindowAttention {
     ///
     /// # Shapes
     ///
-    /// `[1, windows * heads, area, area]`.
+    /// `[1, windows, area, area]`.
     fn hidden(&self, windows: Windows, mask: Option<&Tensor<4>>) -> Option<Tensor<4, Bool>> {
         let mask = mask.filter(|_| !self.mixer.ranks_with_bias())?;
         let (windows, area) = (windows.count(), windows.area());
-        let heads = self.place.heads;
         let hidden = mask.clone().lower_elem(0.0);
-        let hidden = hidden.expand([1, windows, heads, area * area]);
-        Some(hidden.reshape([1, windows * heads, area, area]))
+        Some(hidden.reshape([1, windows, area, area]))
     }
 
     /// What is added to the scores: the biases of the relative positions, and the mask of a shift.
     ///
     /// # Shapes
     ///
-    /// `[1, windows * heads, area, area]`.
+    /// `[1, heads, area, area]`, or with a mask `[1, windows * heads, area, area]`.
     fn bias(&self, windows: Windows, mask: Option<&Tensor<4>>) -> Tensor<4> {
         let table = self.relative_position_bias_table.val();
         let (windows, area) = (windows.count(), windows.area());
         let heads = self.place.heads;
-        let bias =
-            table
-                .select(0, self.index.clone())
-                .transpose()
-                .reshape([1, 1, heads, area * area]);
-        let bias = match mask {
-            Some(mask) => bias + mask.clone(),
-            None => bias.expand([1, windows, heads, area * area]),
+        let bias = table.select(0, self.index.clone()).transpose();
+        let Some(mask) = mask else {
+            return bias.reshape([1, heads, area, area]);
         };
+        let bias = bias.reshape([1, 1, heads, area * area]);
+        let bias = bias + mask.clone();
         bias.reshape([1, windows * heads, area, area])
     }
 }
@@ -112,7 +107,7 @@ impl SelfAttention<4> for WindowAttention {
         } = self.place;
 
         // Windows stand beside the heads: all of them attend at once, and what is added to their
-        // scores is one tensor for the whole batch. [3, batch, windows, heads, area, head_dim]
+        // scores is one tensor for the whole batch, and without a mask for all windows. [3, batch, windows, heads, area, head_dim]
         let qkv = linear(&self.qkv, x)
             .reshape([batch, windows, area, 3, heads, head_dim])
             .permute([3, 0, 1, 4, 2, 5]);

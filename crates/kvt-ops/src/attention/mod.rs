@@ -4,11 +4,12 @@
 //!   compose it of matrix products and the k-NN softmax (`composed`), and keep the probabilities for the
 //!   gradient where these are few.
 //! - `flash`: GPU kernels that never store a score. The CPU runs `fused`.
+//! - `added`: with a bias or a mask. The CPU does as for `fused`, GPUs compose it.
 //!
-//! The caller chooses between the two.
+//! The caller chooses among them.
 
 use burn::backend::Dispatch;
-use burn::tensor::Tensor;
+use burn::tensor::{Bool, Tensor};
 
 /// Gives the attention of a backend its backward pass, from four methods of its trait: attention, its
 /// backward pass, and both for packed tokens.
@@ -51,11 +52,13 @@ macro_rules! record_backward {
     };
 }
 
+mod added;
 mod composed;
 mod flash;
 mod fused;
 mod packed;
 
+use added::{AddedAttentionOps, Given};
 use flash::FlashAttentionOps;
 use fused::FusedAttentionOps;
 
@@ -90,6 +93,51 @@ pub fn attention(
     assert_fit(&q, &k, &v);
     let (q, k, v) = (q.into_dispatch(), k.into_dispatch(), v.into_dispatch());
     Tensor::from_dispatch(Dispatch::fused_attention(q, k, v, settings).0)
+}
+
+/// [`attention`] with a bias that is added to the scores and a mask that hides keys, before the selection:
+/// `softmax(top_k(scale q k^T + bias)) v` over the visible keys.
+///
+/// A hidden key has no weight and is never kept before a visible one. A row without a visible key becomes NaN.
+/// What is saved for the gradient is as for [`attention`]; GPUs compose it of matrix products.
+///
+/// # Shapes
+/// - `q`, `k`, `v` and output: as [`attention`]
+/// - `bias`: `[1 or batch, heads of a window, 1 or query, 1 or key]`
+/// - `mask`: `[1 or batch, windows, 1 or query, 1 or key]`, `true` where a key is hidden
+///
+/// Windows may stand beside the heads, window by window, so that the second dimension of q, k and v is `windows *
+/// heads of a window`: head `h` has the bias `h % heads of a window` and the mask `h / heads of a window`. For bias
+/// and mask alone, each of the two numbers may be any divisor of the heads: 1 is for all heads, and `heads` for each
+/// of them.
+///
+/// # Panics
+/// On tensors that do not fit together.
+pub fn attention_with(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    bias: Option<Tensor<4>>,
+    mask: Option<Tensor<4, Bool>>,
+    settings: AttentionSettings,
+) -> Tensor<4> {
+    let given = Given {
+        bias: bias.is_some(),
+        mask: mask.is_some(),
+    };
+    if !given.bias && !given.mask {
+        return attention(q, k, v, settings);
+    }
+    assert_fit(&q, &k, &v);
+    let device = q.device();
+    let bias = bias.unwrap_or_else(|| Tensor::empty([1; 4], (&device, q.dtype())));
+    let mask = mask.unwrap_or_else(|| Tensor::empty([1; 4], &device));
+    assert_broadcast("bias", bias.dims(), &q, &k);
+    assert_broadcast("mask", mask.dims(), &q, &k);
+    let (q, k, v) = (q.into_dispatch(), k.into_dispatch(), v.into_dispatch());
+    let (bias, mask) = (bias.into_dispatch(), mask.into_dispatch());
+    let (out, _) = Dispatch::added_attention(q, k, v, bias, mask, given, settings);
+    Tensor::from_dispatch(out)
 }
 
 /// [`attention`] in GPU kernels that keep the scores out of the device's memory. The CPU runs [`attention`],
@@ -151,5 +199,16 @@ fn assert_fit(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>) {
         k.dtype(),
         v.dims(),
         v.dtype(),
+    );
+}
+
+fn assert_broadcast(name: &str, shape: [usize; 4], q: &Tensor<4>, k: &Tensor<4>) {
+    let [batch, heads, queries, _] = q.dims();
+    let scores = [batch, heads, queries, k.dims()[2]];
+    let divides = shape[1] > 0 && heads.is_multiple_of(shape[1]);
+    let broadcast = |axis: usize| shape[axis] == 1 || shape[axis] == scores[axis];
+    assert!(
+        divides && [0, 2, 3].into_iter().all(broadcast),
+        "attention: a {name} of {shape:?} does not fit scores of {scores:?}"
     );
 }

@@ -10,22 +10,27 @@ use burn::backend::{Backend, Scalar, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::Slice;
 
 use super::AttentionSettings;
+use super::added::Added;
 use crate::cast::{from_f32, to_f32};
 use crate::knn_softmax::KnnSoftmaxOps;
 
 /// Scores in memory at a time, at most: 128 MiB in f32.
 pub(super) const SCORES: usize = 1 << 25;
 
+/// The gradients of q, k and v, and of a bias.
+pub(super) type Gradients<B> = ([FloatTensor<B>; 3], Option<FloatTensor<B>>);
+
 /// The output, and the probabilities if there are at most `limit` of them, else a placeholder.
 pub(super) fn forward<B: KnnSoftmaxOps>(
     inputs: [FloatTensor<B>; 3],
+    added: &Added<B>,
     settings: AttentionSettings,
     limit: usize,
 ) -> (FloatTensor<B>, FloatTensor<B>) {
     let dtype = inputs[0].dtype();
     let [q, k, v] = inputs.map(to_f32::<B>);
     let Some(block) = block::<B>(&q, &k, limit) else {
-        let probabilities = probabilities::<B>(q, k, settings);
+        let probabilities = probabilities::<B>(q, k, added, settings);
         let out = B::float_matmul(probabilities.clone(), v);
         return (from_f32::<B>(out, dtype), probabilities);
     };
@@ -34,46 +39,52 @@ pub(super) fn forward<B: KnnSoftmaxOps>(
     let saved = rows::<B>(&q, 0, 1);
     let out = blocks.map(|(start, end)| {
         let q = rows::<B>(&q, start, end);
-        let probabilities = probabilities::<B>(q, k.clone(), settings);
+        let added = added.rows(start, end);
+        let probabilities = probabilities::<B>(q, k.clone(), &added, settings);
         B::float_matmul(probabilities, v.clone())
     });
     (from_f32::<B>(B::float_cat(out.collect(), 2), dtype), saved)
 }
 
-/// The gradients of q, k and v. `saved` comes from [`forward`] with the same `settings` and `limit`.
+/// The gradients. `saved` comes from [`forward`] with the same `added`, `settings` and `limit`.
 pub(super) fn backward<B: KnnSoftmaxOps>(
     inputs: [FloatTensor<B>; 3],
+    added: &Added<B>,
     saved: FloatTensor<B>,
     grad: FloatTensor<B>,
     settings: AttentionSettings,
     limit: usize,
-) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+) -> Gradients<B> {
     let dtype = inputs[0].dtype();
-    let [q, k, v] = inputs.map(to_f32::<B>);
-    let (q, k, v) = backward_f32::<B>([q, k, v], saved, to_f32::<B>(grad), settings, limit);
-    let cast = |x| from_f32::<B>(x, dtype);
-    (cast(q), cast(k), cast(v))
+    let inputs = inputs.map(to_f32::<B>);
+    let (grads, bias) = backward_f32::<B>(inputs, added, saved, to_f32::<B>(grad), settings, limit);
+    (grads.map(|x| from_f32::<B>(x, dtype)), bias)
 }
 
 /// [`backward`] in f32.
 fn backward_f32<B: KnnSoftmaxOps>(
     [q, k, v]: [FloatTensor<B>; 3],
+    added: &Added<B>,
     saved: FloatTensor<B>,
     grad: FloatTensor<B>,
     settings: AttentionSettings,
     limit: usize,
-) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+) -> Gradients<B> {
     let Some(block) = block::<B>(&q, &k, limit) else {
-        return gradients::<B>([q, k, v], saved, grad, settings.scale);
+        let (grads, bias) = gradients::<B>([q, k, v], added, saved, grad, settings.scale);
+        return (grads, added.join(bias.into_iter().collect()));
     };
-    let mut q_grads = Vec::new();
+    let (mut q_grads, mut bias_grads) = (Vec::new(), Vec::new());
     let mut sums: Option<(FloatTensor<B>, FloatTensor<B>)> = None;
     for (start, end) in blocks::<B>(&q, block) {
         let [q, grad] = [&q, &grad].map(|x| rows::<B>(x, start, end));
-        let probabilities = probabilities::<B>(q.clone(), k.clone(), settings);
+        let added = added.rows(start, end);
+        let probabilities = probabilities::<B>(q.clone(), k.clone(), &added, settings);
         let inputs = [q, k.clone(), v.clone()];
-        let (q_grad, k_grad, v_grad) = gradients::<B>(inputs, probabilities, grad, settings.scale);
+        let ([q_grad, k_grad, v_grad], bias_grad) =
+            gradients::<B>(inputs, &added, probabilities, grad, settings.scale);
         q_grads.push(q_grad);
+        bias_grads.extend(bias_grad);
         sums = Some(match sums {
             None => (k_grad, v_grad),
             Some((k_sum, v_sum)) => (B::float_add(k_sum, k_grad), B::float_add(v_sum, v_grad)),
@@ -81,51 +92,58 @@ fn backward_f32<B: KnnSoftmaxOps>(
     }
     let q_grad = B::float_cat(q_grads, 2);
     let (k_grad, v_grad) = sums.unwrap_or((k, v));
-    (q_grad, k_grad, v_grad)
+    ([q_grad, k_grad, v_grad], added.join(bias_grads))
 }
 
-/// [`backward`] without anything saved.
+/// [`backward`] without anything saved, and with nothing added to the scores.
 #[cfg(any(test, feature = "cube"))]
 pub(super) fn backward_from_inputs<B: KnnSoftmaxOps>(
     [q, k, v]: [FloatTensor<B>; 3],
     grad: FloatTensor<B>,
     settings: AttentionSettings,
-) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+) -> [FloatTensor<B>; 3] {
+    let added = Added::nothing();
     let saved = match block::<B>(&q, &k, SCORES) {
-        None => probabilities::<B>(to_f32::<B>(q.clone()), to_f32::<B>(k.clone()), settings),
+        None => {
+            let [q, k] = [&q, &k].map(|x| to_f32::<B>(x.clone()));
+            probabilities::<B>(q, k, &added, settings)
+        }
         // Placeholder: blocks are recomputed.
         Some(_) => rows::<B>(&q, 0, 1),
     };
-    backward::<B>([q, k, v], saved, grad, settings, SCORES)
+    backward::<B>([q, k, v], &added, saved, grad, settings, SCORES).0
 }
 
-/// `softmax(top_k(scale q k^T))`
+/// `softmax(top_k(scale q k^T + bias))` of the visible keys.
 fn probabilities<B: KnnSoftmaxOps>(
     q: FloatTensor<B>,
     k: FloatTensor<B>,
+    added: &Added<B>,
     settings: AttentionSettings,
 ) -> FloatTensor<B> {
     let q = B::float_mul_scalar(q, Scalar::from(settings.scale));
-    B::knn_softmax(
-        B::float_matmul(q, B::float_swap_dims(k, 2, 3)),
-        settings.kept,
-    )
+    let scores = B::float_matmul(q, B::float_swap_dims(k, 2, 3));
+    B::knn_softmax(added.add(scores), settings.kept)
 }
 
-/// The gradients of q, k and v from the probabilities and the gradient of the output.
+/// The gradients from the probabilities and the gradient of the output. The gradient of the bias is in f32.
 fn gradients<B: KnnSoftmaxOps>(
     [q, k, v]: [FloatTensor<B>; 3],
+    added: &Added<B>,
     probabilities: FloatTensor<B>,
     grad: FloatTensor<B>,
     scale: f64,
-) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+) -> Gradients<B> {
     let transposed = |x| B::float_swap_dims(x, 2, 3);
     let v_grad = B::float_matmul(transposed(probabilities.clone()), grad.clone());
     let weights = B::float_matmul(grad, transposed(v));
     let scores = B::knn_softmax_backward(probabilities, weights);
+    // A hidden score has no gradient, also in a row that is spoilt.
+    let scores = added.hide(scores, 0.0);
+    let bias_grad = added.bias_gradient(&scores);
     let scores = B::float_mul_scalar(scores, Scalar::from(scale));
     let k_grad = B::float_matmul(transposed(scores.clone()), q);
-    (B::float_matmul(scores, k), k_grad, v_grad)
+    ([B::float_matmul(scores, k), k_grad, v_grad], bias_grad)
 }
 
 /// Queries per block; `None` if the scores are few enough for one block.

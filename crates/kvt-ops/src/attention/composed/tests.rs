@@ -44,6 +44,7 @@ const SIZES: Sizes = Sizes {
 /// All queries at once, all but one, some, and one at a time; with saved probabilities and without.
 #[test]
 fn outputs_and_gradients_agree_with_sorting() {
+    let nothing = Added::nothing();
     let inputs = Inputs::new(SIZES, 3);
     let of_a_query = SIZES.images * SIZES.heads * SIZES.keys;
     let limits = [usize::MAX, of_a_query * 22, of_a_query * 4, 1];
@@ -63,13 +64,14 @@ fn outputs_and_gradients_agree_with_sorting() {
             };
             for limit in limits {
                 let (inputs, grad) = tensors(&inputs);
-                let (out, saved) = forward::<Flex>(inputs.clone(), settings, limit);
-                let (q, k, v) = backward::<Flex>(inputs, saved, grad, settings, limit);
+                let (out, saved) = forward::<Flex>(inputs.clone(), &nothing, settings, limit);
+                let ([q, k, v], _) =
+                    backward::<Flex>(inputs, &nothing, saved, grad, settings, limit);
                 let what = format!("limit {limit}");
                 check(&what, vec![out, q, k, v], &expected[..4], &NAMES[..4]);
             }
             let (inputs, grad) = tensors(&inputs);
-            let (q, k, v) = backward_from_inputs::<Flex>(inputs, grad, settings);
+            let [q, k, v] = backward_from_inputs::<Flex>(inputs, grad, settings);
             check("from inputs", vec![q, k, v], &expected[1..4], &NAMES[1..4]);
         }
     }
@@ -104,6 +106,7 @@ fn half_types_keep_the_keys_of_exact_scores() {
     let [q, k] = [(1, queries), (2, keys)].map(|(seed, n)| draw(seed, n * dim, 61, 1.0));
     let mut eye = vec![0.0; keys * keys];
     eye.iter_mut().step_by(keys + 1).for_each(|x| *x = 1.0);
+    let nothing = Added::nothing();
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         for limit in [usize::MAX, keys * 5] {
             let inputs = [(&q, queries, dim), (&k, keys, dim), (&eye, keys, keys)];
@@ -112,11 +115,12 @@ fn half_types_keep_the_keys_of_exact_scores() {
                 from_f32::<Flex>(x, dtype)
             });
             let settings = settings(f64::from(2.0f32.powi(-12)), kept);
-            let (out, saved) = forward::<Flex>(inputs.clone(), settings, limit);
+            let (out, saved) = forward::<Flex>(inputs.clone(), &nothing, settings, limit);
             assert_eq!(out.dtype(), dtype);
             // The gradients have the right type.
-            let (a, b, c) = backward::<Flex>(inputs, saved, out.clone(), settings, limit);
-            for x in [a, b, c] {
+            let (grads, _) =
+                backward::<Flex>(inputs, &nothing, saved, out.clone(), settings, limit);
+            for x in grads {
                 assert_eq!(x.dtype(), dtype);
             }
             let rows = numbers(out);
@@ -142,7 +146,7 @@ fn saved_memory_does_not_grow_with_the_scores() {
     };
     let saved = |limit| {
         let (inputs, _) = tensors(&Inputs::new(sizes, 1));
-        let (_, saved) = forward::<Flex>(inputs, settings(1.0, 9), limit);
+        let (_, saved) = forward::<Flex>(inputs, &Added::nothing(), settings(1.0, 9), limit);
         saved.shape().num_elements()
     };
     assert_eq!(saved(usize::MAX), 2 * 3 * 64 * 64);

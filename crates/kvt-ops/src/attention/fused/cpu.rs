@@ -3,7 +3,7 @@
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
 
-use super::blocks::{HeadLayout, Heads, Problem};
+use super::blocks::{HeadLayout, Heads, Problem, Terms};
 use super::{AttentionSettings, FusedAttentionOps};
 use crate::cast::{from_f32, to_f32};
 use crate::cpu::buffer::tensor;
@@ -124,7 +124,9 @@ impl FusedAttentionOps for Flex {
 }
 
 /// The output `[batch, query, heads, value_dim]` and the row states.
-fn forward(problem: &Problem<'_>) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
+pub(in crate::attention) fn forward(
+    problem: &Problem<'_>,
+) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
     let Problem {
         images,
         queries,
@@ -138,7 +140,7 @@ fn forward(problem: &Problem<'_>) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
     (out, saved)
 }
 
-fn problem<'a>(
+pub(in crate::attention) fn problem<'a>(
     q: &'a FloatTensor<Flex>,
     k: &'a FloatTensor<Flex>,
     v: &'a FloatTensor<Flex>,
@@ -153,6 +155,7 @@ fn problem<'a>(
     Problem {
         images,
         heads,
+        apart: 1,
         queries,
         keys,
         q,
@@ -160,6 +163,7 @@ fn problem<'a>(
         v,
         scale: settings.scale as f32,
         kept: settings.kept,
+        terms: Terms::default(),
     }
 }
 
@@ -180,6 +184,7 @@ fn packed(qkv: &FloatTensor<Flex>, heads: usize, settings: AttentionSettings) ->
     Problem {
         images,
         heads,
+        apart: 1,
         queries: tokens,
         keys: tokens,
         q,
@@ -187,11 +192,12 @@ fn packed(qkv: &FloatTensor<Flex>, heads: usize, settings: AttentionSettings) ->
         v,
         scale: settings.scale as f32,
         kept: settings.kept,
+        terms: Terms::default(),
     }
 }
 
 /// As f32, with the channels of a token adjacent.
-fn prepare(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
+pub(in crate::attention) fn prepare(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
     let x = to_f32::<Flex>(x);
     let [_, _, tokens, dim] = x.shape().dims();
     let fits = match *x.layout().strides() {
@@ -205,7 +211,7 @@ fn prepare(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
 }
 
 /// The layout of a tensor from [`prepare`].
-fn layout(x: &FloatTensor<Flex>) -> HeadLayout {
+pub(in crate::attention) fn layout(x: &FloatTensor<Flex>) -> HeadLayout {
     let stride = |axis: usize| {
         x.layout()
             .strides()
@@ -222,6 +228,6 @@ fn layout(x: &FloatTensor<Flex>) -> HeadLayout {
     }
 }
 
-fn states(saved: &FloatTensor<Flex>) -> &[RowState] {
+pub(in crate::attention) fn states(saved: &FloatTensor<Flex>) -> &[RowState] {
     bytemuck::cast_slice(saved.storage::<f32>())
 }

@@ -3,12 +3,13 @@
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, AutodiffBackend, backend_extension, tensor::FloatTensor};
 
+use super::added::Added;
 use super::{AttentionSettings, composed, packed};
 use crate::autodiff::{record, split};
 use crate::knn_softmax::KnnSoftmaxOps;
 
-mod blocks;
-mod cpu;
+pub(super) mod blocks;
+pub(super) mod cpu;
 
 /// Attention on a backend; the defaults are composed.
 ///
@@ -23,7 +24,7 @@ pub(crate) trait FusedAttentionOps: KnnSoftmaxOps {
         v: FloatTensor<Self>,
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        composed::forward::<Self>([q, k, v], settings, composed::SCORES)
+        composed::forward::<Self>([q, k, v], &Added::nothing(), settings, composed::SCORES)
     }
 
     /// The gradients of q, k and v from the gradient of the output.
@@ -36,7 +37,10 @@ pub(crate) trait FusedAttentionOps: KnnSoftmaxOps {
         grad: FloatTensor<Self>,
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        composed::backward::<Self>([q, k, v], saved, grad, settings, composed::SCORES)
+        let (inputs, limit) = ([q, k, v], composed::SCORES);
+        let added = Added::nothing();
+        let (grads, _) = composed::backward::<Self>(inputs, &added, saved, grad, settings, limit);
+        grads.into()
     }
 
     /// [`Self::fused_attention`] of the tokens with each other, from the packed projection `[batch, tokens, 3 *

@@ -15,12 +15,23 @@ use select::select;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 pub(crate) struct RowState {
-    max: f32,
+    /// The largest score.
+    pub(crate) max: f32,
     /// One over the sum of `exp(x - max)` over the survivors; NaN if the softmax is undefined.
     pub(crate) scale: f32,
     threshold: f32,
     /// A whole number: rows are shorter than 2^24.
     bound: f32,
+}
+
+impl RowState {
+    /// Of a row whose softmax is undefined.
+    pub(crate) fn undefined() -> Self {
+        Self {
+            scale: f32::NAN,
+            ..Self::default()
+        }
+    }
 }
 
 /// Replaces scores by `exp(x - max)` of the survivors and 0 elsewhere: probabilities, once multiplied by the
@@ -37,10 +48,7 @@ pub(crate) fn softmax_row<S: Simd>(
     let (low, max) = extremes(simd, row);
     if !max.is_finite() {
         row.fill(f32::NAN);
-        return RowState {
-            scale: f32::NAN,
-            ..RowState::default()
-        };
+        return RowState::undefined();
     }
     let (threshold, bound) = if k < row.len() {
         select(simd, row, k, low, max, scratch)

@@ -11,6 +11,7 @@ use forward::flash_forward_kernel;
 use plan::{FlashPlan, Sizes, width};
 
 use super::FlashAttentionOps;
+use crate::attention::added::Added;
 use crate::attention::{AttentionSettings, composed};
 use crate::gpu::launch::{address, empty};
 
@@ -33,8 +34,10 @@ impl FlashAttentionOps for CubeBackend {
         let words = saved::words(k.shape()[2], settings.kept);
         let saved = empty(&q, Shape::new([batch, heads, queries, words]), DType::F32);
         let inputs = [q, k, v];
-        let out = forward(&inputs, &saved, settings)
-            .unwrap_or_else(|| composed::forward::<Self>(inputs, settings, composed::SCORES).0);
+        let out = forward(&inputs, &saved, settings).unwrap_or_else(|| {
+            let added = Added::nothing();
+            composed::forward::<Self>(inputs, &added, settings, composed::SCORES).0
+        });
         (out, saved)
     }
 
@@ -49,7 +52,7 @@ impl FlashAttentionOps for CubeBackend {
         let inputs = [q, k, v];
         match backward(&inputs, &saved, &grad, settings) {
             Some(gradients) => gradients.into(),
-            None => composed::backward_from_inputs::<Self>(inputs, grad, settings),
+            None => composed::backward_from_inputs::<Self>(inputs, grad, settings).into(),
         }
     }
 }

@@ -17,6 +17,16 @@ pub(super) struct Backward<'a> {
     pub(super) states: &'a [RowState],
 }
 
+/// Where the gradients of an image go.
+pub(super) struct Target<'a> {
+    /// Of q, k and v.
+    pub(super) out: &'a mut [f32],
+    /// The layouts of the three in `out`.
+    pub(super) layouts: [HeadLayout; 3],
+    /// Of the bias, `[query or 1, key or 1]`, to which the image adds; with its number of keys.
+    pub(super) bias: Option<(&'a mut [f32], usize)>,
+}
+
 impl Backward<'_> {
     /// Splits the blocks among parts, which run in parallel. A part writes the gradients of its queries, and
     /// sums the gradients of keys and values in a copy. The copies are added in the order of the parts, so that
@@ -59,7 +69,12 @@ impl Backward<'_> {
                 let layouts = [q, copies[0], copies[1]];
                 // Every part has a first block, which overwrites: there are at least as many blocks as parts.
                 for (index, (number, queries)) in task.into_iter().enumerate() {
-                    self.block(number, index == 0, Some(queries), sum, layouts, buffers);
+                    let target = Target {
+                        out: sum,
+                        layouts,
+                        bias: None,
+                    };
+                    self.block(number, index == 0, Some(queries), target, buffers);
                 }
             });
             for (sum, _) in &slots[..count] {
@@ -70,18 +85,22 @@ impl Backward<'_> {
         }
     }
 
-    /// The block `number`: adds the gradients of keys and values to `out`, or overwrites what is there if it is
-    /// the `first`. The gradients of the block's queries go to the beginning of `queries`, or without it into
-    /// `out`.
+    /// The block `number`: adds the gradients of keys and values to the target, or overwrites what is there if it
+    /// is the `first`. The gradients of the block's queries go to the beginning of `queries`, or without it into
+    /// the target.
     pub(super) fn block(
         &self,
         number: usize,
         first: bool,
         mut queries: Option<&mut [f32]>,
-        out: &mut [f32],
-        [q_layout, k_layout, v_layout]: [HeadLayout; 3],
+        target: Target<'_>,
         buffers: &mut Buffers,
     ) {
+        let Target {
+            out,
+            layouts: [q_layout, k_layout, v_layout],
+            mut bias,
+        } = target;
         let Problem {
             heads,
             keys,
@@ -96,11 +115,11 @@ impl Backward<'_> {
         for head in 0..heads {
             let q = self.problem.q(image, head).rows(range.clone());
             let (k, v) = (self.problem.k(image, head), self.problem.v(image, head));
-            let grad = self.grad.layout.head(self.grad.data, image, head, all);
+            let grad = self.problem.head(self.grad, image, head, all);
             let grad = grad.rows(range.clone());
             let scores = grown(&mut buffers.scores, rows * keys);
             let grads = grown(&mut buffers.grads, rows * keys);
-            self.problem.score(scores, q, image, head);
+            self.problem.score(scores, q, image, head, start);
             multiply(grads, keys, Write::Replace, 1.0, grad, v.t());
             let state = (image * all + start) * heads + head;
             Arch::new().dispatch(Gradient {
@@ -109,6 +128,11 @@ impl Backward<'_> {
                 states: self.states.iter().skip(state).step_by(heads),
                 problem: self.problem,
             });
+            let place = self.problem.place(image, head);
+            self.problem.terms.clear_hidden(grads, keys, place, start);
+            if let Some((bias, bias_keys)) = &mut bias {
+                add_rows(bias, *bias_keys, grads, keys, start);
+            }
             let weights = Matrix::new(scores, [rows, keys], keys);
             let grads = Matrix::new(grads, [rows, keys], keys);
             let at = |layout: HeadLayout| layout.offset + head * layout.head;
@@ -122,6 +146,26 @@ impl Backward<'_> {
             multiply(k_out, stride, write, scale, grads.t(), q);
             let (v_out, stride) = (&mut out[at(v_layout)..], v_layout.token);
             multiply(v_out, stride, write, 1.0, weights.t(), grad);
+        }
+    }
+}
+
+/// Adds the gradients of scores, of the queries from `start` on, to the gradient of a bias, which has one row for
+/// all queries or one for each, and one number for all keys or one for each.
+fn add_rows(bias: &mut [f32], bias_keys: usize, grads: &[f32], keys: usize, start: usize) {
+    for (number, row) in grads.chunks_exact(keys).enumerate() {
+        let first = if bias.len() > bias_keys {
+            (start + number) * bias_keys
+        } else {
+            0
+        };
+        let bias = &mut bias[first..first + bias_keys];
+        if let [sum] = bias {
+            *sum += row.iter().sum::<f32>();
+        } else {
+            for (sum, x) in bias.iter_mut().zip(row) {
+                *sum += x;
+            }
         }
     }
 }

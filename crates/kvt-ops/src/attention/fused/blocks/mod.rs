@@ -2,6 +2,7 @@
 //! again for the gradient. Extra memory does not grow with queries times keys.
 
 mod backward;
+mod terms;
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -10,7 +11,9 @@ use crate::cpu::buffer::par_build;
 use crate::cpu::gemm::{Matrix, Write, multiply};
 use crate::cpu::softmax_row::{RowState, scale, softmax_row};
 
-use backward::Backward;
+use backward::{Backward, Target};
+use terms::HIDDEN;
+pub(in crate::attention) use terms::{Term, Terms};
 
 /// Queries of a block, at least and at most: enough for a fast matrix product.
 const QUERIES: [usize; 2] = [32, 64];
@@ -25,12 +28,12 @@ const PARTS: usize = 8;
 /// The memory layout of a tensor of heads: the `dim` channels of token `t` of head `h` of image `b` start at
 /// `offset + b * image + h * head + t * token`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HeadLayout {
-    pub(super) offset: usize,
-    pub(super) image: usize,
-    pub(super) head: usize,
-    pub(super) token: usize,
-    pub(super) dim: usize,
+pub(in crate::attention) struct HeadLayout {
+    pub(in crate::attention) offset: usize,
+    pub(in crate::attention) image: usize,
+    pub(in crate::attention) head: usize,
+    pub(in crate::attention) token: usize,
+    pub(in crate::attention) dim: usize,
 }
 
 impl HeadLayout {
@@ -42,24 +45,28 @@ impl HeadLayout {
 
 /// A tensor of heads.
 #[derive(Clone, Copy)]
-pub(super) struct Heads<'a> {
-    pub(super) data: &'a [f32],
-    pub(super) layout: HeadLayout,
+pub(in crate::attention) struct Heads<'a> {
+    pub(in crate::attention) data: &'a [f32],
+    pub(in crate::attention) layout: HeadLayout,
 }
 
 /// The inputs of `softmax(top_k(scale q k^T)) v`.
 #[derive(Clone, Copy)]
-pub(super) struct Problem<'a> {
-    pub(super) images: usize,
-    pub(super) heads: usize,
-    pub(super) queries: usize,
-    pub(super) keys: usize,
-    pub(super) q: Heads<'a>,
-    pub(super) k: Heads<'a>,
-    pub(super) v: Heads<'a>,
-    pub(super) scale: f32,
+pub(in crate::attention) struct Problem<'a> {
+    pub(in crate::attention) images: usize,
+    pub(in crate::attention) heads: usize,
+    /// Heads of an image of the tensors that are images here, of one head each; 1 where images are images.
+    pub(in crate::attention) apart: usize,
+    pub(in crate::attention) queries: usize,
+    pub(in crate::attention) keys: usize,
+    pub(in crate::attention) q: Heads<'a>,
+    pub(in crate::attention) k: Heads<'a>,
+    pub(in crate::attention) v: Heads<'a>,
+    pub(in crate::attention) scale: f32,
     /// Keys that a query keeps.
-    pub(super) kept: usize,
+    pub(in crate::attention) kept: usize,
+    /// What is added to the scores.
+    pub(in crate::attention) terms: Terms<'a>,
 }
 
 /// Buffers for a block, reused by a thread from block to block.
@@ -71,16 +78,27 @@ struct Buffers {
 }
 
 impl<'a> Problem<'a> {
+    /// Image and head in the tensors.
+    fn place(&self, image: usize, head: usize) -> [usize; 2] {
+        [image / self.apart, image % self.apart + head]
+    }
+
+    /// A head of a tensor that has so many tokens.
+    fn head(&self, heads: Heads<'a>, image: usize, head: usize, tokens: usize) -> Matrix<'a> {
+        let [image, head] = self.place(image, head);
+        heads.layout.head(heads.data, image, head, tokens)
+    }
+
     fn q(&self, image: usize, head: usize) -> Matrix<'a> {
-        self.q.layout.head(self.q.data, image, head, self.queries)
+        self.head(self.q, image, head, self.queries)
     }
 
     fn k(&self, image: usize, head: usize) -> Matrix<'a> {
-        self.k.layout.head(self.k.data, image, head, self.keys)
+        self.head(self.k, image, head, self.keys)
     }
 
     fn v(&self, image: usize, head: usize) -> Matrix<'a> {
-        self.v.layout.head(self.v.data, image, head, self.keys)
+        self.head(self.v, image, head, self.keys)
     }
 
     /// Queries per block, in blocks of about the same size.
@@ -97,7 +115,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The output, `[image, query, head, value_dim]`. Fills `states`, `[image, query, head]`.
-    pub(super) fn forward(&self, states: &mut [RowState]) -> Vec<f32> {
+    pub(in crate::attention) fn forward(&self, states: &mut [RowState]) -> Vec<f32> {
         let width = self.heads * self.v.layout.dim;
         let block = self.block();
         let size = self.queries * width;
@@ -128,7 +146,7 @@ impl<'a> Problem<'a> {
         for head in 0..self.heads {
             let q = self.q(image, head).rows(start..start + queries);
             let scores = grown(&mut buffers.scores, queries * self.keys);
-            self.score(scores, q, image, head);
+            self.score(scores, q, image, head, start);
             Arch::new().dispatch(Softmax {
                 scores,
                 states: states.iter_mut().skip(head).step_by(self.heads),
@@ -152,17 +170,19 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Fills in the scores of the queries `q` with all keys of the head.
-    fn score(&self, scores: &mut [f32], q: Matrix<'_>, image: usize, head: usize) {
+    /// Fills in the scores of the queries `q`, the first of which is number `start`, with all keys of the head.
+    fn score(&self, scores: &mut [f32], q: Matrix<'_>, image: usize, head: usize, start: usize) {
         let k = self.k(image, head).t();
         multiply(scores, self.keys, Write::Replace, self.scale, q, k);
+        let place = self.place(image, head);
+        self.terms.add(scores, self.keys, place, start);
     }
 
     /// The gradients of q, k and v: `size` values per image, in the `layouts` of the three within an image
     /// (`image` is unused), the queries first and token by token. `grad` is the gradient of the output.
-    pub(super) fn backward(
+    pub(in crate::attention) fn backward(
         &self,
-        grad: Heads<'_>,
+        grad: Heads<'a>,
         states: &[RowState],
         size: usize,
         layouts: [HeadLayout; 3],
@@ -185,8 +205,12 @@ impl<'a> Problem<'a> {
             }
             let mut buffers = Buffers::default();
             for number in 0..blocks {
-                let first = number == 0;
-                backward.block(number, first, None, out, layouts, &mut buffers);
+                let target = Target {
+                    out,
+                    layouts,
+                    bias: None,
+                };
+                backward.block(number, number == 0, None, target, &mut buffers);
             }
         })
     }
@@ -206,8 +230,14 @@ impl<'a, I: Iterator<Item = &'a mut RowState>> WithSimd for Softmax<'_, I> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let rows = self.scores.chunks_exact_mut(self.problem.keys);
+        let masked = self.problem.terms.mask.is_some();
         for (row, state) in rows.zip(self.states) {
             *state = softmax_row(simd, row, self.problem.kept, self.selection);
+            if masked && state.max == HIDDEN {
+                // Nothing is visible.
+                row.fill(f32::NAN);
+                *state = RowState::undefined();
+            }
         }
     }
 }

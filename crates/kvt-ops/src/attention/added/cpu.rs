@@ -1,0 +1,146 @@
+//! Attention with a bias or a mask on the CPU: the memory layout of the tensors, for [`blocks`].
+//!
+//! A head is by itself, as if it were an image: windows beside the heads are many small heads, which threads share.
+
+use burn::backend::{
+    Flex, TensorMetadata,
+    tensor::{BoolTensor, FloatTensor},
+};
+use burn::tensor::Shape;
+
+use super::{AddedAttentionOps, Given};
+use crate::attention::AttentionSettings;
+use crate::attention::fused::blocks::{HeadLayout, Heads, Problem, Term, Terms};
+use crate::attention::fused::cpu::{forward, layout, prepare, problem, states};
+use crate::cast::{from_f32, to_f32};
+use crate::cpu::buffer::tensor;
+
+impl AddedAttentionOps for Flex {
+    /// Saves the state of every row, `[batch * heads, query, 1, 4]`.
+    fn added_attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        mask: BoolTensor<Self>,
+        given: Given,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let dtype = q.dtype();
+        let [q, k, v] = [q, k, v].map(prepare);
+        let (bias, mask) = prepare_terms(bias, mask);
+        let problem = with_terms(problem(&q, &k, &v, settings), &bias, &mask, given);
+        let (out, saved) = forward(&problem);
+        let [batch, heads, queries, _] = q.shape().dims();
+        let out = out.reshape(Shape::new([batch, heads, queries, problem.v.layout.dim]));
+        (from_f32::<Flex>(out, dtype), saved)
+    }
+
+    fn added_attention_backward(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        mask: BoolTensor<Self>,
+        saved: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        given: Given,
+        settings: AttentionSettings,
+    ) -> (
+        FloatTensor<Self>,
+        FloatTensor<Self>,
+        FloatTensor<Self>,
+        FloatTensor<Self>,
+    ) {
+        let (dtype, bias_dtype) = (q.dtype(), bias.dtype());
+        let [q, k, v, grad] = [q, k, v, grad].map(prepare);
+        let (bias, mask) = prepare_terms(bias, mask);
+        let problem = with_terms(problem(&q, &k, &v, settings), &bias, &mask, given);
+        // Per head the gradients of q, k and v one after another, each [tokens, dim].
+        let mut size = 0;
+        let layouts = [&q, &k, &v].map(|x| {
+            let [_, _, tokens, dim] = x.shape().dims();
+            let layout = HeadLayout {
+                offset: size,
+                image: 0,
+                head: 0,
+                token: dim,
+                dim,
+            };
+            size += tokens * dim;
+            layout
+        });
+        let grad = Heads {
+            data: grad.storage(),
+            layout: layout(&grad),
+        };
+        let states = states(&saved);
+        let (out, bias_grad) = match &problem.terms.bias {
+            Some(term) => {
+                let (out, sums) = problem.backward_with_bias(term, grad, states, size, layouts);
+                let sums = tensor(sums, bias.shape());
+                (out, from_f32::<Flex>(sums, bias_dtype))
+            }
+            // A placeholder has no gradient; nobody asks for it.
+            None => (problem.backward(grad, states, size, layouts), bias.clone()),
+        };
+        let out = tensor(out, Shape::new([problem.images, size]));
+        let part = |x: &FloatTensor<Flex>, layout: HeadLayout| {
+            let [_, _, tokens, dim] = x.shape().dims();
+            let part = out.narrow(1, layout.offset, tokens * dim);
+            from_f32::<Flex>(part.reshape(x.shape()), dtype)
+        };
+        let [of_q, of_k, of_v] = layouts;
+        (part(&q, of_q), part(&k, of_k), part(&v, of_v), bias_grad)
+    }
+}
+
+/// The problem in which each head is an image, and bias and mask are added to the scores.
+fn with_terms<'a>(
+    problem: Problem<'a>,
+    bias: &'a FloatTensor<Flex>,
+    mask: &'a BoolTensor<Flex>,
+    given: Given,
+) -> Problem<'a> {
+    Problem {
+        images: problem.images * problem.heads,
+        heads: 1,
+        apart: problem.heads.max(1),
+        terms: Terms {
+            heads: problem.heads,
+            bias: given.bias.then(|| term(bias, bias.storage())),
+            mask: given.mask.then(|| term(mask, mask.bytes())),
+        },
+        ..problem
+    }
+}
+
+/// The bias as f32, and both with the values of a row adjacent.
+fn prepare_terms(
+    bias: FloatTensor<Flex>,
+    mask: BoolTensor<Flex>,
+) -> (FloatTensor<Flex>, BoolTensor<Flex>) {
+    let adjacent = |x: FloatTensor<Flex>| {
+        let strides = x.layout().strides();
+        // A tensor that is not flipped may be read where it lies, also if it was expanded.
+        let fits = strides.iter().all(|stride| *stride >= 0)
+            && (x.shape()[3] == 1 || strides.last() == Some(&1));
+        if fits { x } else { x.to_contiguous() }
+    };
+    // Both are tensors of the same type on this backend.
+    (adjacent(to_f32::<Flex>(bias)), adjacent(mask))
+}
+
+/// A tensor from [`prepare_terms`], with its storage.
+fn term<'a, T>(x: &FloatTensor<Flex>, data: &'a [T]) -> Term<'a, T> {
+    let mut strides = [0; 4];
+    for (stride, actual) in strides.iter_mut().zip(x.layout().strides()) {
+        *stride = actual.unsigned_abs();
+    }
+    Term {
+        data,
+        offset: x.layout().start_offset(),
+        shape: x.shape().dims(),
+        strides,
+    }
+}

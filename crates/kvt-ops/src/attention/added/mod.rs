@@ -1,0 +1,112 @@
+//! Attention with a bias or a mask in one operation: on the CPU block by block, elsewhere composed.
+
+#![expect(
+    clippy::too_many_arguments,
+    reason = "an operation of a backend takes its tensors one by one"
+)]
+
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::{
+    Autodiff, AutodiffBackend, Backend, backend_extension,
+    tensor::{BoolTensor, FloatTensor},
+};
+
+use super::{AttentionSettings, composed};
+use crate::autodiff::{record, split};
+use crate::knn_softmax::KnnSoftmaxOps;
+
+mod cpu;
+mod terms;
+
+#[cfg(test)]
+mod tests;
+
+/// Which of bias and mask are given. An operation takes both; the other one is a placeholder.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    pub(crate) bias: bool,
+    pub(crate) mask: bool,
+}
+
+/// What is added to the scores `[batch, heads, query, key]` before the selection. Both are broadcast.
+///
+/// Windows may stand beside the heads, window by window. Then the bias may have the heads of one window, which come
+/// again in every window, and the mask one matrix for each window.
+#[derive(Clone)]
+pub(super) struct Added<B: Backend> {
+    bias: Option<FloatTensor<B>>,
+    /// Where a key is hidden.
+    mask: Option<BoolTensor<B>>,
+}
+
+/// Attention with a bias or a mask on a backend; the defaults are composed.
+///
+/// The forward method returns the output and a tensor for the backward method, whose content is up to the backend.
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+pub(crate) trait AddedAttentionOps: KnnSoftmaxOps {
+    /// `softmax(top_k(scale q k^T + bias)) v` of q, k, v `[batch, heads, tokens, head_dim]`, without hidden keys.
+    #[fusion(default)]
+    fn added_attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        mask: BoolTensor<Self>,
+        given: Given,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let added = Added::<Self>::new(bias, mask, given);
+        composed::forward::<Self>([q, k, v], &added, settings, composed::SCORES)
+    }
+
+    /// The gradients of q, k, v and the bias from `[saved, grad]`, of which the latter is the gradient of the output.
+    #[fusion(default)]
+    fn added_attention_backward(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        mask: BoolTensor<Self>,
+        saved: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        given: Given,
+        settings: AttentionSettings,
+    ) -> (
+        FloatTensor<Self>,
+        FloatTensor<Self>,
+        FloatTensor<Self>,
+        FloatTensor<Self>,
+    ) {
+        let added = Added::<Self>::new(bias.clone(), mask, given);
+        let limit = composed::SCORES;
+        let ([q, k, v], bias_grad) =
+            composed::backward::<Self>([q, k, v], &added, saved, grad, settings, limit);
+        // A placeholder has no gradient; nobody asks for it.
+        (q, k, v, bias_grad.unwrap_or(bias))
+    }
+}
+
+#[cfg(feature = "cube")]
+impl AddedAttentionOps for burn_cubecl::CubeBackend {}
+
+impl<B: AddedAttentionOps, C: CheckpointStrategy> AddedAttentionOps for Autodiff<B, C> {
+    fn added_attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        mask: BoolTensor<Self>,
+        given: Given,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let (nodes, inputs) = split([q, k, v, bias]);
+        let [q, k, v, bias] = inputs.clone();
+        let (out, saved) = B::added_attention(q, k, v, bias, mask.clone(), given, settings);
+        let state = (inputs, mask, saved.clone(), given, settings);
+        let out = record::<B, C, _, _>(nodes, out, state, |state, grad| {
+            let ([q, k, v, bias], mask, saved, given, settings) = state;
+            B::added_attention_backward(q, k, v, bias, mask, saved, grad, given, settings).into()
+        });
+        (out, Self::from_inner(saved))
+    }
+}

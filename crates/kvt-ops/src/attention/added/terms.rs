@@ -1,0 +1,116 @@
+//! Bias and mask in the composed attention.
+
+use burn::backend::{
+    Backend, Scalar, TensorMetadata,
+    tensor::{BoolTensor, FloatTensor},
+};
+use burn::tensor::{Shape, Slice};
+
+use super::{Added, Given};
+use crate::cast::{from_f32, to_f32};
+
+impl<B: Backend> Added<B> {
+    /// Nothing.
+    pub(in crate::attention) fn nothing() -> Self {
+        Self {
+            bias: None,
+            mask: None,
+        }
+    }
+
+    /// What is given of the two.
+    pub(super) fn new(bias: FloatTensor<B>, mask: BoolTensor<B>, given: Given) -> Self {
+        Self {
+            bias: given.bias.then_some(bias),
+            mask: given.mask.then_some(mask),
+        }
+    }
+
+    /// The part for a range of queries.
+    pub(in crate::attention) fn rows(&self, start: usize, end: usize) -> Self {
+        let part = |shape: Shape| {
+            let [batch, heads, queries, keys] = shape.dims();
+            let queries = if queries > 1 { start..end } else { 0..1 };
+            let all = |size: usize| Slice::from(0..size);
+            [all(batch), all(heads), Slice::from(queries), all(keys)]
+        };
+        Self {
+            bias: self.bias.clone().map(|x| {
+                let slices = part(x.shape());
+                B::float_slice(x, &slices)
+            }),
+            mask: self.mask.clone().map(|x| {
+                let slices = part(x.shape());
+                B::bool_slice(x, &slices)
+            }),
+        }
+    }
+
+    /// Adds the bias to scores `[batch, heads, query, key]`, and hides what is masked.
+    pub(in crate::attention) fn add(&self, scores: FloatTensor<B>) -> FloatTensor<B> {
+        let scores = match self.bias.clone() {
+            Some(bias) => {
+                let shape = scores.shape();
+                let [batch, heads, queries, keys] = bias.shape().dims();
+                let spread = Shape::new([batch, 1, heads, queries, keys]);
+                let bias = B::float_reshape(to_f32::<B>(bias), spread);
+                let scores = B::float_reshape(scores, in_windows(&shape, heads));
+                B::float_reshape(B::float_add(scores, bias), shape)
+            }
+            None => scores,
+        };
+        self.hide(scores, f32::NEG_INFINITY)
+    }
+
+    /// Replaces what is masked.
+    pub(in crate::attention) fn hide(&self, scores: FloatTensor<B>, value: f32) -> FloatTensor<B> {
+        let Some(mask) = self.mask.clone() else {
+            return scores;
+        };
+        let shape = scores.shape();
+        let [batch, windows, queries, keys] = mask.shape().dims();
+        let heads = shape[1] / windows;
+        let split = in_windows(&shape, heads);
+        let mask = B::bool_reshape(mask, Shape::new([batch, windows, 1, queries, keys]));
+        let mask = B::bool_expand(mask, split.clone());
+        let scores = B::float_reshape(scores, split);
+        let scores = B::float_mask_fill(scores, mask, Scalar::from(value));
+        B::float_reshape(scores, shape)
+    }
+
+    /// The gradient of the bias from the gradient of the scores: its sum over what the bias was broadcast over. In
+    /// f32.
+    pub(in crate::attention) fn bias_gradient(
+        &self,
+        grad: &FloatTensor<B>,
+    ) -> Option<FloatTensor<B>> {
+        let shape = self.bias.as_ref()?.shape();
+        let [batch, heads, queries, keys] = shape.dims();
+        let split = in_windows(&grad.shape(), heads);
+        let mut grad = B::float_reshape(grad.clone(), split);
+        let axes = [(0, batch), (1, 1), (3, queries), (4, keys)];
+        for (axis, size) in axes {
+            if size == 1 && grad.shape()[axis] > 1 {
+                grad = B::float_sum_dim(grad, axis);
+            }
+        }
+        Some(B::float_reshape(grad, shape))
+    }
+
+    /// The gradients of parts of the queries, put together.
+    pub(in crate::attention) fn join(&self, parts: Vec<FloatTensor<B>>) -> Option<FloatTensor<B>> {
+        let bias = self.bias.as_ref()?;
+        let whole = if bias.shape()[2] > 1 {
+            B::float_cat(parts, 2)
+        } else {
+            parts.into_iter().reduce(B::float_add)?
+        };
+        Some(from_f32::<B>(whole, bias.dtype()))
+    }
+}
+
+/// The scores with the windows, and so many heads of each, on axes of their own.
+fn in_windows(scores: &Shape, heads: usize) -> Shape {
+    let [batch, all, queries, keys] = scores.dims();
+    Shape::new([batch, all / heads, heads, queries, keys])
+}

@@ -1,0 +1,144 @@
+//! The composed attention with a bias and a mask, which GPUs run, against the CPU's own; and what is saved.
+
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::{Shape, TensorData};
+
+use super::*;
+use crate::cast::to_f32;
+use crate::cpu::buffer::{tensor, values_of};
+use kvt_testing::naive::{draw, worst};
+
+type Floats = FloatTensor<Flex>;
+
+const BATCH: usize = 2;
+const HEADS: usize = 6;
+const QUERIES: usize = 23;
+const KEYS: usize = 17;
+
+fn floats(seed: u64, shape: [usize; 4]) -> Floats {
+    let data = draw(seed, shape.iter().product(), 1001, 0.004);
+    tensor(data, Shape::new(shape))
+}
+
+fn inputs(queries: usize, keys: usize) -> ([Floats; 3], Floats) {
+    let x = |seed, tokens, dim| floats(seed, [BATCH, HEADS, tokens, dim]);
+    let inputs = [x(1, queries, 8), x(2, keys, 8), x(3, keys, 5)];
+    (inputs, x(4, queries, 5))
+}
+
+fn mask(shape: [usize; 4]) -> FloatTensor<Flex> {
+    let data = draw(9, shape.iter().product(), 3, 1.0);
+    let hidden: Vec<bool> = data.iter().map(|x| *x > 0.0).collect();
+    FloatTensor::<Flex>::from_data(TensorData::new(hidden, shape))
+}
+
+fn numbers(x: &Floats) -> Vec<f32> {
+    values_of(&to_f32::<Flex>(x.clone()).to_contiguous()).to_vec()
+}
+
+const SETTINGS: AttentionSettings = AttentionSettings {
+    scale: 0.5,
+    kept: 5,
+};
+
+/// All queries at once, some, and one at a time; with saved probabilities and without.
+#[test]
+fn blocks_of_queries_agree_with_the_cpu() {
+    let biases = [
+        [1, HEADS, QUERIES, KEYS],
+        [BATCH, 3, QUERIES, KEYS],
+        [1, 2, 1, KEYS],
+        [1, 1, QUERIES, 1],
+    ];
+    let masks = [
+        [1, 1, 1, KEYS],
+        [BATCH, 2, QUERIES, KEYS],
+        [1, 3, QUERIES, KEYS],
+    ];
+    for bias in biases {
+        for mask_shape in masks {
+            let (bias, mask) = (floats(5, bias), mask(mask_shape));
+            let ([q, k, v], grad) = inputs(QUERIES, KEYS);
+            for given in [(true, true), (true, false), (false, true)] {
+                let (with_bias, with_mask) = given;
+                let given = Given {
+                    bias: with_bias,
+                    mask: with_mask,
+                };
+                let run = |q, k, v, bias, mask| {
+                    Flex::added_attention(q, k, v, bias, mask, given, SETTINGS)
+                };
+                let args = (q.clone(), k.clone(), v.clone(), bias.clone(), mask.clone());
+                let (out, saved) = run(args.0, args.1, args.2, args.3, args.4);
+                let (dq, dk, dv, dbias) = Flex::added_attention_backward(
+                    q.clone(),
+                    k.clone(),
+                    v.clone(),
+                    bias.clone(),
+                    mask.clone(),
+                    saved,
+                    grad.clone(),
+                    given,
+                    SETTINGS,
+                );
+                let of_a_query = BATCH * HEADS * KEYS;
+                for limit in [usize::MAX, of_a_query * 4, 1] {
+                    let added = Added::<Flex>::new(bias.clone(), mask.clone(), given);
+                    let inputs = [q.clone(), k.clone(), v.clone()];
+                    let (actual, saved) =
+                        composed::forward::<Flex>(inputs.clone(), &added, SETTINGS, limit);
+                    let (grads, bias_grad) = composed::backward::<Flex>(
+                        inputs,
+                        &added,
+                        saved,
+                        grad.clone(),
+                        SETTINGS,
+                        limit,
+                    );
+                    assert_eq!(bias_grad.is_some(), with_bias);
+                    let bias_grad = bias_grad.unwrap_or_else(|| dbias.clone());
+                    assert_eq!(bias_grad.shape(), bias.shape());
+                    let pairs = [
+                        (actual, &out),
+                        (grads[0].clone(), &dq),
+                        (grads[1].clone(), &dk),
+                        (grads[2].clone(), &dv),
+                        (bias_grad, &dbias),
+                    ];
+                    for (number, (actual, expected)) in pairs.into_iter().enumerate() {
+                        let (actual, expected) = (numbers(&actual), numbers(expected));
+                        // The gradient of one number for all keys is a sum of zero.
+                        let floor = expected.iter().map(|x| x.abs()).fold(0.1, f32::max);
+                        let [actual, expected] =
+                            [actual, expected].map(|x| [x, vec![floor]].concat());
+                        let worst = worst(&actual, &expected);
+                        assert!(
+                            worst < 2e-5,
+                            "{:?} {mask_shape:?} {given:?} {limit}: {number} is off by {worst}",
+                            bias.shape()
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Four numbers of a row on the CPU, however long it is; elsewhere nothing where the scores are many.
+#[test]
+fn saved_memory_does_not_grow_with_the_keys() {
+    let given = Given {
+        bias: true,
+        mask: true,
+    };
+    for keys in [16, 1024] {
+        let ([q, k, v], _) = inputs(64, keys);
+        let (bias, mask) = (floats(5, [1, 3, 64, keys]), mask([1, 2, 64, keys]));
+        let added = Added::<Flex>::new(bias.clone(), mask.clone(), given);
+        let inputs = [q.clone(), k.clone(), v.clone()];
+        let (_, saved) = Flex::added_attention(q, k, v, bias, mask, given, SETTINGS);
+        assert_eq!(saved.shape().num_elements(), BATCH * HEADS * 64 * 4);
+        let (_, saved) = composed::forward::<Flex>(inputs, &added, SETTINGS, 1000);
+        assert_eq!(saved.shape().num_elements(), BATCH * HEADS * 8);
+    }
+}

@@ -1,0 +1,218 @@
+//! What is added to the scores of a block: a bias, and a mask that hides keys.
+
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::backward::{Backward, Target};
+use super::{Buffers, HeadLayout, Heads, Problem};
+use crate::cpu::softmax_row::RowState;
+
+/// The score of a hidden key. An infinity would be left out as well, but rows with infinities take longer.
+pub(super) const HIDDEN: f32 = f32::MIN;
+
+/// Sums of the gradient of a bias that run side by side, at least where there are so many heads. A constant, so
+/// that the result does not depend on the number of threads.
+const SUMS: usize = 16;
+
+/// A tensor that is broadcast to the scores `[batch, heads, query, key]`. The values of a row are adjacent.
+#[derive(Clone, Copy)]
+pub(in crate::attention) struct Term<'a, T> {
+    pub(in crate::attention) data: &'a [T],
+    pub(in crate::attention) offset: usize,
+    pub(in crate::attention) shape: [usize; 4],
+    pub(in crate::attention) strides: [usize; 4],
+}
+
+impl<'a, T> Term<'a, T> {
+    /// The row of a query: as many values as there are keys, or one for all of them.
+    fn row(&self, index: [usize; 3]) -> &'a [T] {
+        let mut start = self.offset;
+        for (axis, index) in index.into_iter().enumerate() {
+            if self.shape[axis] > 1 {
+                start += index * self.strides[axis];
+            }
+        }
+        &self.data[start..start + self.shape[3]]
+    }
+}
+
+/// What is added to the scores.
+#[derive(Clone, Copy, Default)]
+pub(in crate::attention) struct Terms<'a> {
+    /// Heads of the scores.
+    pub(in crate::attention) heads: usize,
+    /// Its heads come again and again: those of one window after those of another.
+    pub(in crate::attention) bias: Option<Term<'a, f32>>,
+    /// Not 0 where a key is hidden. Each of its matrices is for as many heads in a row: those of one window.
+    pub(in crate::attention) mask: Option<Term<'a, u8>>,
+}
+
+impl<'a> Terms<'a> {
+    fn bias_row(&self, [image, head]: [usize; 2], query: usize) -> Option<&'a [f32]> {
+        let bias = self.bias.as_ref()?;
+        Some(bias.row([image, head % bias.shape[1], query]))
+    }
+
+    fn mask_row(&self, [image, head]: [usize; 2], query: usize) -> Option<&'a [u8]> {
+        let mask = self.mask.as_ref()?;
+        let window = head * mask.shape[1] / self.heads;
+        Some(mask.row([image, window, query]))
+    }
+
+    /// Adds to the scores of the queries from `start` on, of the image and head at `place`.
+    pub(super) fn add(&self, scores: &mut [f32], keys: usize, place: [usize; 2], start: usize) {
+        if self.bias.is_some() || self.mask.is_some() {
+            Arch::new().dispatch(Rows {
+                terms: self,
+                rows: scores,
+                keys,
+                place,
+                start,
+                what: What::Scores,
+            });
+        }
+    }
+
+    /// The gradient of a hidden score is zero, also in a row that is spoilt.
+    pub(super) fn clear_hidden(
+        &self,
+        grads: &mut [f32],
+        keys: usize,
+        place: [usize; 2],
+        start: usize,
+    ) {
+        if self.mask.is_some() {
+            Arch::new().dispatch(Rows {
+                terms: self,
+                rows: grads,
+                keys,
+                place,
+                start,
+                what: What::Gradients,
+            });
+        }
+    }
+}
+
+/// What rows hold.
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    Scores,
+    Gradients,
+}
+
+/// Rows of a block, to which the terms are applied.
+struct Rows<'a> {
+    terms: &'a Terms<'a>,
+    rows: &'a mut [f32],
+    keys: usize,
+    place: [usize; 2],
+    start: usize,
+    what: What,
+}
+
+impl WithSimd for Rows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self {
+            terms, place, what, ..
+        } = self;
+        let scores = what == What::Scores;
+        let filled = if scores { HIDDEN } else { 0.0 };
+        for (number, row) in self.rows.chunks_exact_mut(self.keys).enumerate() {
+            let query = self.start + number;
+            if let Some(bias) = terms.bias_row(place, query).filter(|_| scores) {
+                each(row, bias, |x, bias| x + bias);
+            }
+            if let Some(mask) = terms.mask_row(place, query) {
+                each(row, mask, |x, hidden| if hidden == 0 { x } else { filled });
+            }
+        }
+    }
+}
+
+/// Changes the values of a row by one number each, or by one for all.
+#[inline(always)]
+fn each<T: Copy>(row: &mut [f32], by: &[T], change: impl Fn(f32, T) -> f32) {
+    if let [by] = *by {
+        for x in row {
+            *x = change(*x, by);
+        }
+    } else {
+        for (x, &by) in row.iter_mut().zip(by) {
+            *x = change(*x, by);
+        }
+    }
+}
+
+impl<'a> Problem<'a> {
+    /// [`Self::backward`] where every image has one head, and the gradient of the bias, in its shape.
+    ///
+    /// Images with the same matrix of the bias are shared out among a few sums, which run side by side and are
+    /// added in their order.
+    pub(in crate::attention) fn backward_with_bias(
+        &self,
+        bias: &Term<'a, f32>,
+        grad: Heads<'a>,
+        states: &[RowState],
+        size: usize,
+        layouts: [HeadLayout; 3],
+    ) -> (Vec<f32>, Vec<f32>) {
+        let [batch, heads, queries, keys] = bias.shape;
+        let (matrices, matrix) = (batch * heads, queries * keys);
+        let users = self.images / matrices.max(1);
+        let parts = (SUMS / matrices.max(1)).clamp(1, users.max(1));
+        let mut out = vec![0.0; self.images * size];
+        let mut sums = vec![0.0; matrices * parts * matrix];
+        let mut tasks: Vec<Vec<(usize, &mut [f32])>> = Vec::new();
+        tasks.resize_with(matrices * parts, Vec::new);
+        let mut seen = vec![0; matrices];
+        for (image, out) in out.chunks_mut(size.max(1)).enumerate() {
+            let [of_batch, head] = self.place(image, 0);
+            let number = of_batch % batch * heads + head % heads;
+            let part = seen[number] * parts / users;
+            seen[number] += 1;
+            tasks[number * parts + part].push((image, out));
+        }
+        let block = self.block();
+        let blocks = self.queries.div_ceil(block.max(1));
+        let sums_and_tasks = sums.par_chunks_mut(matrix.max(1)).zip(tasks);
+        sums_and_tasks.for_each_init(Buffers::default, |buffers, (sum, task)| {
+            for (image, out) in task {
+                let backward = Backward {
+                    problem: self,
+                    image,
+                    block,
+                    grad,
+                    states,
+                };
+                for number in 0..blocks {
+                    let target = Target {
+                        out: &mut *out,
+                        layouts,
+                        bias: Some((&mut *sum, keys)),
+                    };
+                    backward.block(number, number == 0, None, target, buffers);
+                }
+            }
+        });
+        (out, added(&sums, matrix, parts))
+    }
+}
+
+/// The sums of so many parts, matrix by matrix.
+fn added(sums: &[f32], matrix: usize, parts: usize) -> Vec<f32> {
+    let mut total = Vec::with_capacity(sums.len() / parts);
+    for parts in sums.chunks((matrix * parts).max(1)) {
+        let start = total.len();
+        total.extend_from_slice(&parts[..matrix]);
+        for part in parts[matrix..].chunks(matrix) {
+            for (sum, x) in total[start..].iter_mut().zip(part) {
+                *sum += x;
+            }
+        }
+    }
+    total
+}
