@@ -54,6 +54,20 @@ pub enum ModelError {
         /// Attention heads.
         num_heads: usize,
     },
+    /// A size that another does not divide.
+    #[error("`{field}` {value} is not a multiple of `{of}` {divisor}: {reason}")]
+    NotMultiple {
+        /// The field of the configuration.
+        field: &'static str,
+        /// Its value.
+        value: usize,
+        /// What has to divide it: another field.
+        of: &'static str,
+        /// Its value.
+        divisor: usize,
+        /// Why.
+        reason: &'static str,
+    },
     /// Channels of which not every one can come from a whole number of filters on the stage before.
     #[error(
         "`embed_dim` {embed_dim} is not a multiple of {before}, that of the stage before: pooling makes the same number of channels from each"

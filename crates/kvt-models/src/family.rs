@@ -2,7 +2,9 @@
 
 use burn::tensor::TensorData;
 
+use crate::checkpoint::Layout;
 use crate::common::CommonConfig;
+use crate::depth::BlockGroup;
 use crate::error::ModelError;
 use crate::head::Classifier;
 use crate::layers::Init;
@@ -172,6 +174,13 @@ pub(crate) trait FamilyConfig {
     /// Size and cost, computed without building the model; meaningful for a valid configuration.
     fn summary(&self) -> Summary;
 
+    /// The blocks, from the first to the last, for layer-wise learning rates. By default those of the stages, which
+    /// stand below the names of the stages.
+    fn blocks(&self) -> Vec<BlockGroup> {
+        let stages = self.summary().stages.into_iter();
+        stages.map(BlockGroup::of_stage).collect()
+    }
+
     /// Whether the classifier has a second output, which learns from a teacher.
     fn is_distilled(&self) -> bool {
         false
@@ -179,6 +188,12 @@ pub(crate) trait FamilyConfig {
 
     /// The classifier of the model with the original's initialisation.
     fn classifier(&self, init: &Init<'_>) -> Classifier;
+
+    /// The numbers of a weight of the other layout as this layout orders them, where the two differ in more than names. The
+    /// name is timm's.
+    fn reordered(&self, _name: &str, _weight: &TensorData, _to: Layout) -> Option<TensorData> {
+        None
+    }
 
     /// A weight of another image size (position embeddings, tables of relative positions) at the
     /// size of this model's parameter `name`; `None` where that cannot be done.

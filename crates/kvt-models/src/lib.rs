@@ -30,6 +30,7 @@ pub mod pit;
 mod stages;
 mod summary;
 pub mod swin;
+pub mod tnt;
 mod validate;
 pub mod weights;
 

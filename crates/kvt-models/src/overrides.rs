@@ -26,6 +26,19 @@ pub struct ModelOverrides {
     /// Stride of the convolution that makes keys and values: CvT.
     #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
     pub kv_stride: Option<usize>,
+    /// Pixels from one row of tokens to the next, step by step, as the image becomes smaller: Visformer's stem (0 for no
+    /// stem) and its three patch embeddings.
+    #[schemars(extend("x-range" = "[0, inf)", "x-default" = "the model's own"))]
+    pub strides: Option<Vec<usize>>,
+    /// Width of a pixel within a patch: TNT.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
+    pub inner_dim: Option<usize>,
+    /// Number of attention heads of the transformers within patches: TNT.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
+    pub inner_num_heads: Option<usize>,
+    /// Stride of the convolution that makes the pixels within a patch: TNT.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
+    pub inner_stride: Option<usize>,
     /// Width of a token: one number, or a list with one per stage of the model. With Swin the number of the first
     /// stage, which doubles from stage to stage.
     #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
@@ -82,6 +95,10 @@ impl ModelOverrides {
             patch_stride,
             window_size,
             kv_stride,
+            strides,
+            inner_dim,
+            inner_num_heads,
+            inner_stride,
             embed_dim,
             depth,
             num_heads,
@@ -99,6 +116,10 @@ impl ModelOverrides {
             ("patch_stride", patch_stride.is_some()),
             ("window_size", window_size.is_some()),
             ("kv_stride", kv_stride.is_some()),
+            ("strides", strides.is_some()),
+            ("inner_dim", inner_dim.is_some()),
+            ("inner_num_heads", inner_num_heads.is_some()),
+            ("inner_stride", inner_stride.is_some()),
             ("embed_dim", embed_dim.is_some()),
             ("depth", depth.is_some()),
             ("num_heads", num_heads.is_some()),

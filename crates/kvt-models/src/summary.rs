@@ -18,17 +18,17 @@ pub struct Summary {
 /// Size and cost of one stage: blocks that share a resolution and an attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageSummary {
-    /// The stage's name among the parameters.
+    /// The stage's name: among the parameters, unless its blocks are parts of modules that other stages share.
     pub name: String,
     /// Blocks.
     pub depth: usize,
     /// Tokens, that is queries.
     pub tokens: usize,
-    /// Keys each query chooses from.
+    /// Keys each query chooses from; 0 where no query chooses keys.
     pub keys: usize,
     /// Keys each query keeps.
     pub k: usize,
-    /// Trainable parameters under this name: of the blocks, and of what leads to their resolution.
+    /// Trainable parameters: of the blocks, and of what leads to their resolution.
     pub params: usize,
     /// Multiply-accumulate operations of the same.
     pub macs: Macs,

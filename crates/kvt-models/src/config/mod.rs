@@ -74,7 +74,8 @@ impl ModelConfig {
                 expected: "at most 4294967296: take fewer blocks or channels",
             });
         }
-        if given > 1 && given != summary.stages.len() {
+        let attending = summary.stages.iter().filter(|stage| stage.keys > 0);
+        if given > 1 && given != attending.count() {
             return Err(ModelError::AttentionCount {
                 given,
                 stages: describe_stages(&summary),
@@ -149,6 +150,7 @@ fn describe_stages(summary: &Summary) -> String {
     let stages: Vec<String> = summary
         .stages
         .iter()
+        .filter(|stage| stage.keys > 0)
         .map(|stage| format!("`{}` with {} keys", stage.name, stage.keys))
         .collect();
     let plural = if stages.len() == 1 { "" } else { "s" };
