@@ -6,6 +6,7 @@ Writes to `crates/kvt-models/tests/golden/`:
                            grad.<timm name> (gradients of sum(logits * probe)), or where these are of
                            more than 1,024 numbers grad_sketch.<timm name> [4]: their norm, and their
                            products with three vectors (`sketch` in common.py); metadata `config`
+  deit_seeded.safetensors  the same, with weights, images and probe drawn as `seeded.py` says
   deit_nested.pth          {"model": state_dict, "epoch": 3}: the weights of deit_nested.safetensors
   pos_embed.safetensors    <case>.input, <case>.output of timm's resample_abs_pos_embed;
                            metadata `config`: {case: {grid, prefix_tokens}}
@@ -22,7 +23,8 @@ from timm.layers import resample_abs_pos_embed
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 
-from common import DENSE, KNN, arguments, evaluate, golden, save, sketched, write_cases, wrote
+import seeded
+from common import DENSE, KNN, arguments, evaluate, golden, patch_attention, save, sketched, write_cases, wrote
 
 GOLDEN = golden("kvt-models")
 
@@ -45,6 +47,9 @@ CASES = {
     "small_activations": ({**SMALL, "img_size": 16, "embed_dim": 12, "depth": 1, "num_heads": 2,
                            "small_activations": True}, DENSE),
 }
+
+# Gradients that are stored, and gradients that are sketched.
+SEEDED = {"seeded": ({**SMALL, "depth": 1}, KNN)}
 
 
 def build(config):
@@ -87,6 +92,11 @@ def position_embeddings(seed=7):
     save(GOLDEN / "pos_embed.safetensors", tensors, config, seed)
 
 
+def patch(model, attention, gaps):
+    patch_attention(model, attention["neighbors"], attention["temperature"], gaps)
+
+
 if __name__ == "__main__":
+    seeded.write("deit", SEEDED, build, patch)
     models()
     position_embeddings()
