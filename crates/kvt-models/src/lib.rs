@@ -32,6 +32,7 @@ mod summary;
 pub mod swin;
 pub mod tnt;
 mod validate;
+pub mod visformer;
 pub mod weights;
 
 pub use backbone::{Ask, Backbone, Features, TokenMix};

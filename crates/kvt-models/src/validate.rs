@@ -112,10 +112,10 @@ pub(crate) fn whole_heads(embed_dim: usize, num_heads: usize) -> Result<(), Mode
     })
 }
 
-/// Refuses a size that another does not divide.
+/// Refuses a size that another, or a number, does not divide.
 pub(crate) fn multiple(
     (field, value): (&'static str, usize),
-    (of, divisor): (&'static str, usize),
+    (of, divisor): (Option<&'static str>, usize),
     reason: &'static str,
 ) -> Result<(), ModelError> {
     if value.is_multiple_of(divisor) {
@@ -124,8 +124,10 @@ pub(crate) fn multiple(
     Err(ModelError::NotMultiple {
         field,
         value,
-        of,
-        divisor,
+        divisor: match of {
+            Some(of) => format!("`{of}` {divisor}"),
+            None => divisor.to_string(),
+        },
         reason,
     })
 }

@@ -2,7 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use burn::tensor::module::conv2d;
+use burn::tensor::module::{conv2d, linear};
 use burn::tensor::ops::ConvOptions;
 use kvt_ops::{contiguous_gradient, depthwise_conv2d};
 
@@ -101,5 +101,17 @@ impl Conv2d {
         }
         let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], groups);
         contiguous_gradient(conv2d(x, weight, bias, options))
+    }
+
+    /// A convolution with kernels of one pixel, of tokens: one matrix product.
+    ///
+    /// # Shapes
+    ///
+    /// `[.., in_channels]` to `[.., out_channels]`.
+    pub(crate) fn forward_tokens<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        let weight = self.weight.val();
+        let [out_channels, in_channels, _, _] = weight.dims();
+        let weight = weight.reshape([out_channels, in_channels]).transpose();
+        linear(x, weight, self.bias.as_ref().map(Param::val))
     }
 }

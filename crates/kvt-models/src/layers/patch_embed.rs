@@ -20,19 +20,24 @@ pub struct PatchEmbed {
 impl PatchEmbed {
     /// Patches of `patch_size` x `patch_size` pixels become tokens of `embed_dim` channels.
     pub fn new(init: &Init<'_>, in_chans: usize, embed_dim: usize, patch_size: usize) -> Self {
+        Self::of(init.conv(
+            "proj",
+            ConvSettings {
+                in_channels: in_chans,
+                out_channels: embed_dim,
+                kernel: patch_size,
+                stride: patch_size,
+                padding: 0,
+                groups: 1,
+                bias: true,
+            },
+        ))
+    }
+
+    /// The same from a convolution whose kernel is its stride.
+    pub(crate) fn of(proj: Conv2d) -> Self {
         Self {
-            proj: init.conv(
-                "proj",
-                ConvSettings {
-                    in_channels: in_chans,
-                    out_channels: embed_dim,
-                    kernel: patch_size,
-                    stride: patch_size,
-                    padding: 0,
-                    groups: 1,
-                    bias: true,
-                },
-            ),
+            proj,
             norm: None,
             norm_epsilon: 0.0,
         }

@@ -53,7 +53,9 @@ impl Attention {
             heads, head_dim, ..
         } = self.place;
         [0, 1].map(|i| {
-            let part = qkv.clone().narrow(2, i * heads * head_dim, heads * head_dim);
+            let part = qkv
+                .clone()
+                .narrow(2, i * heads * head_dim, heads * head_dim);
             part.reshape([batch, tokens, heads, head_dim])
                 .swap_dims(1, 2)
         })

@@ -8,6 +8,7 @@ use kvt_models::cvt::CvtConfig;
 use kvt_models::deit::DeitConfig;
 use kvt_models::pit::PitConfig;
 use kvt_models::swin::SwinConfig;
+use kvt_models::tnt::TntConfig;
 use kvt_models::{CommonConfig, ModelConfig, StagesConfig};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -49,6 +50,7 @@ pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig
         "swin" => swin(&config).into(),
         "pit" => pit(&config).into(),
         "cvt" => cvt(&config).into(),
+        "tnt" => tnt(&config).into(),
         family => unreachable!("{family}"),
     }
 }
@@ -119,6 +121,22 @@ fn cvt(config: &Json) -> CvtConfig {
             depth,
             num_heads: config.sizes("num_heads"),
         },
+    }
+}
+
+fn tnt(config: &Json) -> TntConfig {
+    let [inner, outer] = config.attention(2).try_into().unwrap();
+    TntConfig {
+        common: config.common(),
+        patch_size: config.size("patch_size"),
+        embed_dim: config.size("embed_dim"),
+        depth: config.size("depth"),
+        num_heads: config.size("num_heads_outer"),
+        inner_dim: config.size("inner_dim"),
+        inner_num_heads: config.size("num_heads_inner"),
+        inner_stride: config.size("first_stride"),
+        legacy: config.flag("legacy"),
+        attention: [inner, outer],
     }
 }
 

@@ -214,13 +214,13 @@ impl FamilyConfig for TntConfig {
             .try_for_each(validate::tokens)?;
         validate::multiple(
             ("inner_dim", self.inner_dim),
-            ("inner_num_heads", self.inner_num_heads),
+            (Some("inner_num_heads"), self.inner_num_heads),
             "every head needs the same number of channels",
         )?;
         if self.legacy {
             validate::multiple(
                 ("patch_size", self.patch_size),
-                ("inner_stride", self.inner_stride),
+                (Some("inner_stride"), self.inner_stride),
                 "a legacy TNT cuts the convolved image into patches",
             )?;
         }

@@ -99,7 +99,8 @@ fn sizes_are_free() {
 
 #[test]
 fn sizes_that_describe_no_model_are_refused() {
-    let refuse = |name: &str, overrides: ModelOverrides| with(name, &overrides).unwrap_err().to_string();
+    let refuse =
+        |name: &str, overrides: ModelOverrides| with(name, &overrides).unwrap_err().to_string();
     let default = ModelOverrides::default;
     for (overrides, message) in [
         (

@@ -88,9 +88,7 @@ impl Tnt {
             patch_pos: init.token("patch_pos", PREFIX + grid.pow(2), dim),
             pixel_pos: init.trunc_normal("pixel_pos", [1, config.inner_dim, side, side]),
             pixel_embed: PixelEmbed {
-                proj: init
-                    .child("pixel_embed")
-                    .conv("proj", config.pixel_embed()),
+                proj: init.child("pixel_embed").conv("proj", config.pixel_embed()),
                 patch_size: config.patch_size,
                 legacy: config.legacy,
             },
@@ -133,11 +131,7 @@ impl Backbone for Tnt {
             flattened(pixels.clone(), batch),
             NORM_EPSILON,
         );
-        let patches = layer_norm(
-            &self.norm2_proj,
-            linear(&self.proj, patches),
-            NORM_EPSILON,
-        );
+        let patches = layer_norm(&self.norm2_proj, linear(&self.proj, patches), NORM_EPSILON);
         let class = self.cls_token.val().expand([batch as i64, -1, -1]);
         let mut x = Tensor::cat(vec![class, patches], 1) + self.positions(grid);
 

@@ -87,21 +87,38 @@ fn parameters_have_timms_names_and_layout() {
     for legacy in [false, true] {
         let model = build(small(legacy), 1);
         let names: BTreeSet<String> = model.parameters().into_iter().map(|p| p.name).collect();
-        let mut expected: BTreeSet<String> =
-            ["cls_token", "patch_pos", "pixel_pos"].map(str::to_owned).into();
+        let mut expected: BTreeSet<String> = ["cls_token", "patch_pos", "pixel_pos"]
+            .map(str::to_owned)
+            .into();
         let mut layer = |name: &str, bias: bool| {
             expected.insert(format!("{name}.weight"));
             if bias {
                 expected.insert(format!("{name}.bias"));
             }
         };
-        for name in ["pixel_embed.proj", "norm1_proj", "proj", "norm2_proj", "norm", "head"] {
+        for name in [
+            "pixel_embed.proj",
+            "norm1_proj",
+            "proj",
+            "norm2_proj",
+            "norm",
+            "head",
+        ] {
             layer(name, true);
         }
         for block in ["blocks.0", "blocks.1"] {
             for name in [
-                "norm_in", "attn_in.proj", "norm_mlp_in", "mlp_in.fc1", "mlp_in.fc2", "norm1_proj", "norm_out",
-                "attn_out.proj", "norm_mlp", "mlp.fc1", "mlp.fc2",
+                "norm_in",
+                "attn_in.proj",
+                "norm_mlp_in",
+                "mlp_in.fc1",
+                "mlp_in.fc2",
+                "norm1_proj",
+                "norm_out",
+                "attn_out.proj",
+                "norm_mlp",
+                "mlp.fc1",
+                "mlp.fc2",
             ] {
                 layer(&format!("{block}.{name}"), true);
             }
@@ -185,8 +202,15 @@ fn the_originals_names_are_understood() {
     // Positions of pixels are tokens there: by hand, channel 5 of the pixel in row 1, column 0.
     let positions = official.get("inner_pos").unwrap();
     assert_eq!(positions.shape().to_vec(), [1, 4, 6]);
-    let timm = weights.get("pixel_pos").unwrap().try_to_vec::<f32>().unwrap();
-    assert_eq!(positions.try_to_vec::<f32>().unwrap()[2 * 6 + 5], timm[5 * 4 + 2]);
+    let timm = weights
+        .get("pixel_pos")
+        .unwrap()
+        .try_to_vec::<f32>()
+        .unwrap();
+    assert_eq!(
+        positions.try_to_vec::<f32>().unwrap()[2 * 6 + 5],
+        timm[5 * 4 + 2]
+    );
 
     official.insert("outer_tokens", TensorData::zeros::<f32, _>([1, 4, 12]));
     assert_eq!(source.layout(&official), Layout::Official);
@@ -226,7 +250,10 @@ fn positions_of_another_image_size_are_resized() {
     let resized: Vec<&str> = report.names(Outcome::Resized).collect();
     assert_eq!(resized, ["patch_pos"]);
     let resized = StateDict::from_model(&target).unwrap();
-    assert_eq!(resized.get("patch_pos").unwrap().shape().to_vec(), [1, 10, 12]);
+    assert_eq!(
+        resized.get("patch_pos").unwrap().shape().to_vec(),
+        [1, 10, 12]
+    );
     assert_eq!(logits(&target, Phase::Eval).shape().to_vec(), [3, 5]);
 }
 
@@ -267,7 +294,11 @@ fn drop_path_draws_for_every_patch() {
     let tnt = Tnt::new(&config, &init);
     let key = Key::new(5);
     let phase = Phase::Train(key);
-    let mask = drop_path(Tensor::<1>::ones([40], &Device::flex()), 0.5, phase.named("drop_path1"));
+    let mask = drop_path(
+        Tensor::<1>::ones([40], &Device::flex()),
+        0.5,
+        phase.named("drop_path1"),
+    );
     let input = images(15, 8).reshape([80, 4, 6]).narrow(0, 0, 40);
     let pass = Ask::default().pass(INNER, [2, 2], phase);
     let evaluated = Pass {
@@ -277,7 +308,11 @@ fn drop_path_draws_for_every_patch() {
     // The patches that stay as they are.
     let unchanged = |pass| {
         let output = tnt.blocks[1].inner.forward(input.clone(), pass);
-        let pairs = input.clone().chunk(40, 0).into_iter().zip(output.chunk(40, 0));
+        let pairs = input
+            .clone()
+            .chunk(40, 0)
+            .into_iter()
+            .zip(output.chunk(40, 0));
         let equal = pairs.map(|(before, after)| before.into_data() == after.into_data());
         equal.collect::<Vec<bool>>()
     };
