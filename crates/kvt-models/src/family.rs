@@ -47,10 +47,6 @@ pub(crate) enum Undecayed {
     /// By the last part of the name.
     Last(&'static str),
     /// By the module they are in, or by the whole name.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for families that exclude whole modules")
-    )]
     Within(&'static str),
 }
 
@@ -70,7 +66,7 @@ pub(crate) struct Official {
     pub is_official: fn(&StateDict) -> bool,
     /// Between these names and timm's.
     pub names: Renaming,
-    /// Whether a file may hold this although it is no weight: a table that the model computes.
+    /// Whether a file may hold or lack this, since it is no weight: a table that the model computes.
     pub is_computed: fn(&str) -> bool,
 }
 
@@ -125,7 +121,7 @@ impl Family {
         }
     }
 
-    /// Whether a file may hold this although it is no weight.
+    /// Whether a file may hold or lack this, since it is no weight.
     pub(crate) fn is_computed(&self, name: &str) -> bool {
         name.ends_with(".num_batches_tracked") || (self.official.is_computed)(name)
     }

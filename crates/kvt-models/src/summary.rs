@@ -15,6 +15,13 @@ pub struct Summary {
     pub stages: Vec<StageSummary>,
 }
 
+impl Summary {
+    /// The stages whose queries attend to keys: those that a list of `neighbors` has entries for.
+    pub fn attending(&self) -> impl Iterator<Item = &StageSummary> {
+        self.stages.iter().filter(|stage| stage.keys > 0)
+    }
+}
+
 /// Size and cost of one stage: blocks that share a resolution and an attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageSummary {

@@ -74,8 +74,7 @@ impl ModelConfig {
                 expected: "at most 4294967296: take fewer blocks or channels",
             });
         }
-        let attending = summary.stages.iter().filter(|stage| stage.keys > 0);
-        if given > 1 && given != attending.count() {
+        if given > 1 && given != summary.attending().count() {
             return Err(ModelError::AttentionCount {
                 given,
                 stages: describe_stages(&summary),
@@ -146,11 +145,10 @@ impl ModelConfig {
     }
 }
 
+/// The stages that attend, with their key counts.
 fn describe_stages(summary: &Summary) -> String {
     let stages: Vec<String> = summary
-        .stages
-        .iter()
-        .filter(|stage| stage.keys > 0)
+        .attending()
         .map(|stage| format!("`{}` with {} keys", stage.name, stage.keys))
         .collect();
     let plural = if stages.len() == 1 { "" } else { "s" };
