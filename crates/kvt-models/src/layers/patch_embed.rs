@@ -22,15 +22,7 @@ impl PatchEmbed {
     pub fn new(init: &Init<'_>, in_chans: usize, embed_dim: usize, patch_size: usize) -> Self {
         Self::of(init.conv(
             "proj",
-            ConvSettings {
-                in_channels: in_chans,
-                out_channels: embed_dim,
-                kernel: patch_size,
-                stride: patch_size,
-                padding: 0,
-                groups: 1,
-                bias: true,
-            },
+            ConvSettings::patches(in_chans, embed_dim, patch_size),
         ))
     }
 

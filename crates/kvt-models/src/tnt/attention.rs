@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use burn::tensor::module::linear;
-use kvt_attention::{AttentionConfig, Context, Mechanism, Mixer, Place};
+use kvt_attention::{AttentionConfig, Context, Mechanism, Mixer, Place, split_heads};
 
 use crate::layers::{Init, Pass, SelfAttention, project};
 
@@ -45,21 +45,6 @@ impl Attention {
         let bias: Vec<Tensor<1>> = bias.map(Param::val).collect();
         linear(x, weight, (!bias.is_empty()).then(|| Tensor::cat(bias, 0)))
     }
-
-    /// Queries and keys, `[batch, heads, tokens, head_dim]` each.
-    fn split(&self, qkv: &Tensor<3>) -> [Tensor<4>; 2] {
-        let [batch, tokens, _] = qkv.dims();
-        let Place {
-            heads, head_dim, ..
-        } = self.place;
-        [0, 1].map(|i| {
-            let part = qkv
-                .clone()
-                .narrow(2, i * heads * head_dim, heads * head_dim);
-            part.reshape([batch, tokens, heads, head_dim])
-                .swap_dims(1, 2)
-        })
-    }
 }
 
 impl SelfAttention<3> for Attention {
@@ -70,7 +55,7 @@ impl SelfAttention<3> for Attention {
         };
         let qkv = self.qkv(x);
         pass.watch.probabilities(|| {
-            let [q, k] = self.split(&qkv);
+            let [q, k, _] = split_heads(qkv.clone(), self.place.heads);
             self.mixer.probabilities(q, k, &context)
         });
         self.mixer.attend_packed(qkv, self.place.heads, context)

@@ -2,10 +2,9 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use kvt_attention::{AttentionConfig, Context, Mechanism, Mixer, Place};
+use kvt_attention::{AttentionConfig, Context, Mechanism, Mixer, Place, split_heads};
 
-use super::stage::pointwise;
-use crate::layers::{Conv2d, Init, Pass, SelfAttention};
+use crate::layers::{Conv2d, ConvSettings, Init, Pass, SelfAttention};
 
 /// Multi-head self-attention of the tokens of a map.
 #[derive(Module, Debug)]
@@ -22,26 +21,11 @@ impl Attention {
     pub(super) fn new(init: &Init<'_>, attention: &AttentionConfig, place: Place) -> Self {
         let dim = place.dim();
         Self {
-            qkv: init.conv_kaiming_fan_out("qkv", pointwise(dim, 3 * dim)),
-            proj: init.conv_kaiming_fan_out("proj", pointwise(dim, dim)),
+            qkv: init.conv_kaiming_fan_out("qkv", ConvSettings::pointwise(dim, 3 * dim)),
+            proj: init.conv_kaiming_fan_out("proj", ConvSettings::pointwise(dim, dim)),
             mixer: attention.init(&place, &init.child("mixer")),
             place,
         }
-    }
-
-    /// Queries and keys, `[batch, heads, tokens, head_dim]` each.
-    fn split(&self, qkv: &Tensor<3>) -> [Tensor<4>; 2] {
-        let [batch, tokens, _] = qkv.dims();
-        let Place {
-            heads, head_dim, ..
-        } = self.place;
-        [0, 1].map(|i| {
-            let part = qkv
-                .clone()
-                .narrow(2, i * heads * head_dim, heads * head_dim);
-            part.reshape([batch, tokens, heads, head_dim])
-                .swap_dims(1, 2)
-        })
     }
 }
 
@@ -53,7 +37,7 @@ impl SelfAttention<3> for Attention {
         };
         let qkv = self.qkv.forward_tokens(x);
         pass.watch.probabilities(|| {
-            let [q, k] = self.split(&qkv);
+            let [q, k, _] = split_heads(qkv.clone(), self.place.heads);
             self.mixer.probabilities(q, k, &context)
         });
         self.mixer.attend_packed(qkv, self.place.heads, context)

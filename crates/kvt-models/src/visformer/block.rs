@@ -5,9 +5,10 @@ use burn::tensor::Tensor;
 use kvt_ops::gelu;
 
 use super::attention::Attention;
-use super::stage::{Kind, StageSize, pointwise, spatial};
+use super::stage::{Kind, StageSize, spatial};
 use crate::layers::{
-    BatchNorm, BatchNormSettings, Conv2d, Init, Pass, SelfAttention, add_branch, to_map, to_tokens,
+    BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, Pass, SelfAttention, add_branch,
+    to_map, to_tokens,
 };
 use crate::observe::Point;
 
@@ -47,9 +48,9 @@ impl VisformerBlock {
             attn,
             norm2: norm(),
             mlp: SpatialMlp {
-                conv1: mlp.conv_kaiming_fan_out("conv1", pointwise(dim, hidden)),
+                conv1: mlp.conv_kaiming_fan_out("conv1", ConvSettings::pointwise(dim, hidden)),
                 conv2: conv2.map(|settings| mlp.conv_kaiming_fan_out("conv2", settings)),
-                conv3: mlp.conv_kaiming_fan_out("conv3", pointwise(hidden, dim)),
+                conv3: mlp.conv_kaiming_fan_out("conv3", ConvSettings::pointwise(hidden, dim)),
             },
             drop_path,
         }

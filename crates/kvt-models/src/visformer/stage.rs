@@ -40,19 +40,6 @@ pub(super) enum Kind {
     },
 }
 
-/// A convolution of single pixels.
-pub(super) fn pointwise(in_channels: usize, out_channels: usize) -> ConvSettings {
-    ConvSettings {
-        in_channels,
-        out_channels,
-        kernel: 1,
-        stride: 1,
-        padding: 0,
-        groups: 1,
-        bias: false,
-    }
-}
-
 /// The convolution within an MLP.
 pub(super) fn spatial(channels: usize) -> ConvSettings {
     ConvSettings {
@@ -66,32 +53,25 @@ pub(super) fn spatial(channels: usize) -> ConvSettings {
     }
 }
 
-/// Patches that do not overlap, as an embedding of a map.
-pub(super) fn patches(in_channels: usize, out_channels: usize, stride: usize) -> ConvSettings {
-    ConvSettings {
-        in_channels,
-        out_channels,
-        kernel: stride,
-        stride,
-        padding: 0,
-        groups: 1,
-        bias: true,
-    }
-}
-
 impl StageSize {
     /// Size and cost of the blocks, and of the patch embedding and the positions before them.
     pub(super) fn summary(&self, stage: usize) -> StageSummary {
         let (dim, tokens) = (self.dim, self.grid.pow(2));
         let norm = 2 * dim;
-        let mut convolutions = vec![pointwise(dim, self.hidden), pointwise(self.hidden, dim)];
+        let mut convolutions = vec![
+            ConvSettings::pointwise(dim, self.hidden),
+            ConvSettings::pointwise(self.hidden, dim),
+        ];
         let (norms, cost, keys) = match &self.kind {
             Kind::Convolution => {
                 convolutions.push(spatial(self.hidden));
                 (norm, Default::default(), 0)
             }
             Kind::Attention { attention, place } => {
-                convolutions.extend([pointwise(dim, 3 * dim), pointwise(dim, dim)]);
+                convolutions.extend([
+                    ConvSettings::pointwise(dim, 3 * dim),
+                    ConvSettings::pointwise(dim, dim),
+                ]);
                 (2 * norm, attention.cost(place), place.keys)
             }
         };

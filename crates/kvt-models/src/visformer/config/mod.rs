@@ -3,7 +3,7 @@
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
-use super::stage::{GROUPS, Kind, StageSize, patches};
+use super::stage::{GROUPS, Kind, StageSize};
 use crate::common::{CommonConfig, joined};
 use crate::depth::BlockGroup;
 use crate::error::ModelError;
@@ -69,7 +69,7 @@ impl VisformerConfig {
         };
         [0, 1, 2].map(|stage: usize| {
             let dim = self.embed_dim[stage];
-            let embed = patches(channels, dim, self.strides[stage + 1]);
+            let embed = ConvSettings::patches(channels, dim, self.strides[stage + 1]);
             let grid = embed.output_size(before);
             let attending = stage.checked_sub(1).map(|at| {
                 let place = Place {
@@ -128,17 +128,8 @@ impl FamilyConfig for VisformerConfig {
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let mut attention = overrides.attentions(&self.attention, 2)?.into_iter();
         let [second, third] = self.attention;
-        let strides = match overrides.strides.as_deref() {
-            None => self.strides,
-            Some(&[stem, first, second, third]) => [stem, first, second, third],
-            Some(list) => {
-                return Err(ModelError::ListLength {
-                    field: "strides",
-                    given: list.len(),
-                    expected: "4, of the stem (0 for no stem) and of three patch embeddings",
-                });
-            }
-        };
+        let steps = "the stem (0 for no stem) and three patch embeddings";
+        let strides = overrides.strides(self.strides, steps)?;
         let num_heads = match overrides.num_heads.as_ref().map(|list| list.values()) {
             None => self.num_heads,
             Some(&[one]) => [one; 2],

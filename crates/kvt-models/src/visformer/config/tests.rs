@@ -128,7 +128,7 @@ fn sizes_that_describe_no_model_are_refused() {
                 strides: Some(vec![2, 2, 2]),
                 ..small()
             },
-            "`strides` has 3 entries: expected 4, of the stem (0 for no stem) and of three patch embeddings",
+            "`strides` has 3 entries, but the model has 4: of the stem (0 for no stem) and three patch embeddings",
         ),
         (
             ModelOverrides {
