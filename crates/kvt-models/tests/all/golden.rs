@@ -82,6 +82,11 @@ fn tnt_is_timms() {
 }
 
 #[test]
+fn visformer_is_timms() {
+    compare_family("visformer_");
+}
+
+#[test]
 fn deit_is_the_same_on_a_gpu() {
     compare_on_gpu("deit_distilled_knn");
 }
@@ -104,6 +109,11 @@ fn cvt_is_the_same_on_a_gpu() {
 #[test]
 fn tnt_is_the_same_on_a_gpu() {
     compare_on_gpu("tnt_knn_fraction");
+}
+
+#[test]
+fn visformer_is_the_same_on_a_gpu() {
+    compare_on_gpu("visformer_temperature");
 }
 
 #[test]

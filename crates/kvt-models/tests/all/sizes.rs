@@ -195,6 +195,8 @@ fn sizes_that_no_map_comes_from_are_refused() {
         let expected = match name.split('_').next().unwrap() {
             "deit" => "DeiT: expected multiples of the 4 pixels of a patch",
             "swin" => "Swin: expected multiples of the 2 pixels of a patch",
+            // The stem leaves four of seven pixels, and the embeddings one of four.
+            "visformer" => "Visformer: expected at least 7 pixels on each side",
             "tnt" => "TNT: expected multiples of the 4 pixels of a patch",
             "pit" => "PiT: expected at least 4 pixels on each side",
             _ => "CvT: expected at least 3 pixels on each side",

@@ -17,7 +17,7 @@ pub(crate) fn small(overrides: ModelOverrides) -> ModelOverrides {
 }
 
 /// The smallest of each family.
-pub(crate) fn families() -> [(&'static str, ModelOverrides); 5] {
+pub(crate) fn families() -> [(&'static str, ModelOverrides); 6] {
     let one = ModelOverrides {
         patch_size: Some(4),
         embed_dim: Some(12.into()),
@@ -64,6 +64,16 @@ pub(crate) fn families() -> [(&'static str, ModelOverrides); 5] {
                 inner_num_heads: Some(2),
                 inner_stride: Some(2),
                 ..one
+            },
+        ),
+        (
+            "visformer_tiny",
+            ModelOverrides {
+                strides: Some(vec![2, 2, 1, 2]),
+                embed_dim: Some(vec![4, 8, 8].into()),
+                depth: Some(vec![1, 1, 1].into()),
+                num_heads: Some(2.into()),
+                ..ModelOverrides::default()
             },
         ),
     ]
