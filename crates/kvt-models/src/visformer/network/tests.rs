@@ -246,7 +246,7 @@ fn running_statistics_are_state_but_no_parameters() {
     let after = StateDict::from_model(&model).unwrap();
     let moved = before
         .iter()
-        .filter(|(name, data)| after.get(name) != Some(data));
+        .filter(|(name, data)| after.get(name) != Some(*data));
     let moved: Vec<&str> = moved.map(|(name, _)| name).collect();
     // Mean and variance of each of 13 norms.
     assert_eq!(moved.len(), 26, "{moved:?}");
@@ -256,7 +256,6 @@ fn running_statistics_are_state_but_no_parameters() {
 /// Blocks are asked for without a trace in the running statistics.
 #[test]
 fn blocks_are_given_by_the_norm_of_the_last() {
-    let model = build(small(), 1);
     let ask = Ask {
         blocks: 2,
         ..Ask::default()
@@ -273,12 +272,9 @@ fn blocks_are_given_by_the_norm_of_the_last() {
     let (plain, expected) = run(&Ask::default());
     assert_eq!(state, expected);
     assert_eq!(asked.blocks.len(), 2);
-    let last = asked.blocks[1].to_data();
-    assert_eq!(
-        (last, asked.tokens.into_data()),
-        (plain.tokens.to_data(), plain.tokens.into_data())
-    );
-    assert!(model.num_params() > 0);
+    let tokens = plain.tokens.into_data();
+    assert_eq!(asked.blocks[1].to_data(), tokens);
+    assert_eq!(asked.tokens.into_data(), tokens);
 }
 
 #[test]
