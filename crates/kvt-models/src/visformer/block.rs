@@ -20,7 +20,7 @@ pub(super) struct VisformerBlock {
     norm2: BatchNorm,
     mlp: SpatialMlp,
     #[module(skip)]
-    pub(super) drop_path: f64,
+    drop_path: f64,
 }
 
 /// An MLP on the pixels of a map, which in a stage without attention sees their neighbours.

@@ -158,22 +158,6 @@ fn tokens_and_positions_do_not_decay() {
     assert_eq!(kept, expected.into());
 }
 
-/// As timm's `group_matcher` has them: inner and outer transformer of a block are one layer.
-#[test]
-fn a_block_is_a_layer() {
-    let model = build(small(false), 1);
-    assert_eq!(model.layers(), 4);
-    for parameter in model.parameters() {
-        let expected = match parameter.name.split('.').collect::<Vec<_>>()[..] {
-            ["blocks", "0", ..] => 1,
-            ["blocks", "1", ..] | ["norm", _] => 2,
-            ["head", _] => 3,
-            _ => 0,
-        };
-        assert_eq!(model.layer(&parameter), expected, "{}", parameter.name);
-    }
-}
-
 #[test]
 fn the_originals_names_are_understood() {
     let source = build(small(false), 1);

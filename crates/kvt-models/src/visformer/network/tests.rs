@@ -137,25 +137,6 @@ fn positions_decay() {
     }
 }
 
-/// As timm's `group_matcher` has it.
-#[test]
-fn what_leads_to_a_stage_is_of_its_first_block() {
-    let model = build(small(), 1);
-    assert_eq!(model.layers(), 7);
-    for parameter in model.parameters() {
-        let expected = match parameter.name.split('.').collect::<Vec<_>>()[..] {
-            ["stage1", "0", ..] => 1,
-            ["stage1", "1", ..] => 2,
-            ["stage2" | "patch_embed2" | "pos_embed2", ..] => 3,
-            ["stage3", "1", ..] | ["norm", _] => 5,
-            ["stage3" | "patch_embed3" | "pos_embed3", ..] => 4,
-            ["head", _] => 6,
-            _ => 0,
-        };
-        assert_eq!(model.layer(&parameter), expected, "{}", parameter.name);
-    }
-}
-
 /// Kaiming's normal by fan-out, which a convolution of groups does not divide.
 #[test]
 fn convolutions_start_as_in_the_original() {
