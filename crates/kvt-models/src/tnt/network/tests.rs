@@ -246,8 +246,8 @@ fn positions_of_another_image_size_are_resized() {
 fn a_patch_is_convolved_alone() {
     for legacy in [false, true] {
         let config = small(legacy);
-        let init = Init::new(&Device::flex(), Key::new(1));
-        let tnt = Tnt::new(&config, &init);
+        let device = Device::flex();
+        let tnt = Tnt::new(&config, &Init::new(&device, Key::new(1)));
         let pixels = |images| {
             let pixels = tnt.pixel_embed.forward(images, tnt.pixel_pos.val());
             assert_eq!(pixels.dims(), [4, 4, 6]);
@@ -274,8 +274,8 @@ fn drop_path_draws_for_every_patch() {
         },
         ..small(false)
     };
-    let init = Init::new(&Device::flex(), Key::new(1));
-    let tnt = Tnt::new(&config, &init);
+    let device = Device::flex();
+    let tnt = Tnt::new(&config, &Init::new(&device, Key::new(1)));
     let key = Key::new(5);
     let phase = Phase::Train(key);
     let mask = drop_path(

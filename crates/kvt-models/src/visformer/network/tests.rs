@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use burn::module::Module as _;
 use burn::tensor::{Device, TensorData};
 use kvt_attention::AttentionConfig;
 use kvt_ops::Key;
