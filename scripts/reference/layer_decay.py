@@ -15,7 +15,9 @@ import torch
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.pit import PoolingVisionTransformer
 from timm.models.swin_transformer import SwinTransformer
+from timm.models.tnt import TNT
 from timm.models.vision_transformer import VisionTransformer
+from timm.models.visformer import Visformer
 from timm.optim import param_groups_layer_decay
 
 from common import golden, save_json
@@ -39,6 +41,8 @@ def pit(distilled):
 
 
 PIT_OVERRIDES = {**PIT, **STAGES, "patch_stride": 4, "embed_dim": [4, 8]}
+TNT_SIZES = dict(img_size=16, patch_size=8, embed_dim=12, depth=3, mlp_ratio=1.0, inner_dim=4)
+VISFORMER = dict(img_size=32, depth=[1, 2, 3], num_heads=2, mlp_ratio=1.0)
 CASES = {
     "deit": ("deit_tiny_patch16_224", DEIT, VisionTransformer(**DEIT, num_classes=3, norm_layer=NORM)),
     "deit_distilled": ("deit_tiny_distilled_patch16_224", DEIT,
@@ -47,13 +51,18 @@ CASES = {
              SwinTransformer(**SWIN, num_classes=3, depths=STAGES["depth"], num_heads=STAGES["num_heads"])),
     "pit": ("pit_s_224", PIT_OVERRIDES, pit(False)),
     "pit_distilled": ("pit_s_distilled_224", PIT_OVERRIDES, pit(True)),
+    "tnt": ("tnt_s_patch16_224", {**TNT_SIZES, "num_heads": 3, "inner_num_heads": 2},
+            TNT(**TNT_SIZES, num_heads_outer=3, num_heads_inner=2, num_classes=3)),
+    "visformer": ("visformer_tiny", {**VISFORMER, "embed_dim": [4, 8, 16]},
+                  Visformer(**VISFORMER, init_channels=16, embed_dim=8, num_classes=3, attn_stage="011", spatial_conv="100",
+                            norm_layer=torch.nn.BatchNorm2d, embed_norm=torch.nn.BatchNorm2d)),
 }
 
 
 def case(name, overrides, model):
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    groups = param_groups_layer_decay(model, weight_decay=0.05, no_weight_decay_list=model.no_weight_decay(),
-                                      layer_decay=DECAY)
+    undecayed = getattr(model, "no_weight_decay", set)()
+    groups = param_groups_layer_decay(model, weight_decay=0.05, no_weight_decay_list=undecayed, layer_decay=DECAY)
     above = {names[id(parameter)]: round(math.log(group["lr_scale"]) / math.log(DECAY))
              for group in groups for parameter in group["params"]}
     assert len(above) == len(names)

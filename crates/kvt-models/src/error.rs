@@ -54,6 +54,18 @@ pub enum ModelError {
         /// Attention heads.
         num_heads: usize,
     },
+    /// A size that another does not divide.
+    #[error("`{field}` {value} is not a multiple of {divisor}: {reason}")]
+    NotMultiple {
+        /// The field of the configuration.
+        field: &'static str,
+        /// Its value.
+        value: usize,
+        /// What has to divide it: another field and its value, or a number.
+        divisor: String,
+        /// Why.
+        reason: &'static str,
+    },
     /// Channels of which not every one can come from a whole number of filters on the stage before.
     #[error(
         "`embed_dim` {embed_dim} is not a multiple of {before}, that of the stage before: pooling makes the same number of channels from each"
@@ -146,6 +158,16 @@ pub enum ModelError {
         given: usize,
         /// The family of models.
         family: &'static str,
+    },
+    /// A list of another length than its meaning asks for.
+    #[error("`{field}` has {given} entries: expected {expected}")]
+    ListLength {
+        /// The field of the configuration.
+        field: &'static str,
+        /// Entries given.
+        given: usize,
+        /// How many there have to be, and of what.
+        expected: &'static str,
     },
     /// An image too small for the model.
     #[error("`img_size` {img_size} is too small for {family}: the least is {least}")]

@@ -2,6 +2,7 @@
 
 use burn::tensor::TensorData;
 
+use crate::checkpoint::Layout;
 use crate::common::CommonConfig;
 use crate::depth::BlockGroup;
 use crate::error::ModelError;
@@ -183,6 +184,12 @@ pub(crate) trait FamilyConfig {
 
     /// The classifier of the model with the original's initialisation.
     fn classifier(&self, init: &Init<'_>) -> Classifier;
+
+    /// The numbers of a weight of the other layout as this layout orders them, where the two differ in more than names. The
+    /// name is timm's.
+    fn reordered(&self, _name: &str, _weight: &TensorData, _to: Layout) -> Option<TensorData> {
+        None
+    }
 
     /// A weight of another image size (position embeddings, tables of relative positions) at the
     /// size of this model's parameter `name`; `None` where that cannot be done.

@@ -30,7 +30,9 @@ pub mod pit;
 mod stages;
 mod summary;
 pub mod swin;
+pub mod tnt;
 mod validate;
+pub mod visformer;
 pub mod weights;
 
 pub use backbone::{Ask, Backbone, Features, TokenMix};

@@ -40,7 +40,8 @@ pub trait Observer {
     ///
     /// # Shapes
     ///
-    /// `[batch, tokens, dim]`, prefix tokens first, then the map row by row.
+    /// `[batch, tokens, dim]`, prefix tokens first, then the map row by row. Where attention stays within the patches of a
+    /// TNT, `batch` counts the patches of all images.
     fn tokens(&self, block: BlockIndex, point: Point, tokens: Tensor<3>);
 
     /// The attention probabilities of a block.

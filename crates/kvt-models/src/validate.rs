@@ -114,6 +114,26 @@ pub(crate) fn whole_heads(embed_dim: usize, num_heads: usize) -> Result<(), Mode
     })
 }
 
+/// Refuses a size that another, or a number, does not divide.
+pub(crate) fn multiple(
+    (field, value): (&'static str, usize),
+    (of, divisor): (Option<&'static str>, usize),
+    reason: &'static str,
+) -> Result<(), ModelError> {
+    if value.is_multiple_of(divisor) {
+        return Ok(());
+    }
+    Err(ModelError::NotMultiple {
+        field,
+        value,
+        divisor: match of {
+            Some(of) => format!("`{of}` {divisor}"),
+            None => divisor.to_string(),
+        },
+        reason,
+    })
+}
+
 /// Refuses an MLP without hidden channels, or with implausibly many.
 pub(crate) fn mlp(hidden: usize, mlp_ratio: f64) -> Result<(), ModelError> {
     if mlp_ratio.is_finite() && (1..=1 << 20).contains(&hidden) {

@@ -40,12 +40,28 @@ fn models(scale: usize) -> Vec<Model> {
         patch_stride: Some(2),
         ..staged(8, 4)
     };
+    let tnt = ModelOverrides {
+        inner_dim: Some(4),
+        inner_num_heads: Some(2),
+        inner_stride: Some(2),
+        ..plain.clone()
+    };
+    let visformer = ModelOverrides {
+        patch_size: None,
+        strides: Some(vec![2, 2, 1, 1]),
+        embed_dim: Some(4.into()),
+        depth: Some(1.into()),
+        num_heads: Some(2.into()),
+        ..staged(8, 4)
+    };
     let models = [
         ("deit_tiny_patch16_224", plain.clone()),
         ("deit_tiny_distilled_patch16_224", plain),
         ("swin_tiny_patch4_window7_224", swin),
         ("pit_ti_224", pit),
         ("cvt_13", staged(16, 7)),
+        ("tnt_s_patch16_224", tnt),
+        ("visformer_tiny", visformer),
     ];
     let built = models.into_iter().map(|(name, overrides)| {
         let config = ModelConfig::by_name(name).unwrap();

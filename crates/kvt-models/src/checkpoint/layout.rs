@@ -76,9 +76,16 @@ impl Model {
             Layout::Timm => names.to_name,
             Layout::Official => names.from_name,
         };
-        let renamed = weights
-            .iter()
-            .map(|(name, data)| (rename(name), data.clone()));
+        let config = self.config.of_family();
+        let renamed = weights.iter().map(|(name, data)| {
+            let renamed = rename(name);
+            let timm = match layout {
+                Layout::Timm => &renamed,
+                Layout::Official => name,
+            };
+            let reordered = config.reordered(timm, data, layout);
+            (renamed, reordered.unwrap_or_else(|| data.clone()))
+        });
         renamed.collect()
     }
 }

@@ -13,7 +13,9 @@ mod sinusoid;
 mod tokens;
 
 pub use batch_norm::{BatchNorm, BatchNormSettings};
-pub(crate) use block::{Block, BlockKind, Pass, SelfAttention, forward_blocks, project};
+pub(crate) use block::{
+    Block, BlockKind, Pass, SelfAttention, add_branch, forward_blocks, project,
+};
 pub use conv::{Conv2d, ConvSettings};
 pub use drop_path::{drop_path, drop_path_rates, drops_paths};
 pub use init::Init;

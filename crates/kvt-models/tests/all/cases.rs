@@ -8,6 +8,8 @@ use kvt_models::cvt::CvtConfig;
 use kvt_models::deit::DeitConfig;
 use kvt_models::pit::PitConfig;
 use kvt_models::swin::SwinConfig;
+use kvt_models::tnt::TntConfig;
+use kvt_models::visformer::VisformerConfig;
 use kvt_models::{CommonConfig, ModelConfig, StagesConfig};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -49,6 +51,8 @@ pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig
         "swin" => swin(&config).into(),
         "pit" => pit(&config).into(),
         "cvt" => cvt(&config).into(),
+        "tnt" => tnt(&config).into(),
+        "visformer" => visformer(&config).into(),
         family => unreachable!("{family}"),
     }
 }
@@ -122,6 +126,44 @@ fn cvt(config: &Json) -> CvtConfig {
     }
 }
 
+fn tnt(config: &Json) -> TntConfig {
+    let [inner, outer] = config.attention(2).try_into().unwrap();
+    TntConfig {
+        common: config.common(),
+        patch_size: config.size("patch_size"),
+        embed_dim: config.size("embed_dim"),
+        depth: config.size("depth"),
+        num_heads: config.size("num_heads_outer"),
+        inner_dim: config.size("inner_dim"),
+        inner_num_heads: config.size("num_heads_inner"),
+        inner_stride: config.size("first_stride"),
+        legacy: config.flag("legacy"),
+        attention: [inner, outer],
+    }
+}
+
+fn visformer(config: &Json) -> VisformerConfig {
+    let (patch, dim, heads) = (
+        config.size("patch_size"),
+        config.size("embed_dim"),
+        config.size("num_heads"),
+    );
+    // Without a stem the first patch embedding has its stride, too.
+    let (init_channels, strides) = match config.0["init_channels"].as_u64() {
+        Some(channels) => (channels as usize, [2, patch / 4, patch / 8, patch / 8]),
+        None => (1, [0, patch / 2, patch / 8, patch / 8]),
+    };
+    VisformerConfig {
+        common: config.common(),
+        init_channels,
+        strides,
+        embed_dim: [dim / 2, dim, 2 * dim],
+        depth: config.sizes("depth").try_into().unwrap(),
+        num_heads: [heads; 2],
+        attention: config.attention(2).try_into().unwrap(),
+    }
+}
+
 impl Json {
     fn common(&self) -> CommonConfig {
         CommonConfig {
@@ -133,7 +175,7 @@ impl Json {
                 Some(list) => list[0].as_f64().unwrap(),
                 None => self.number("mlp_ratio"),
             },
-            // PiT and CvT always have one.
+            // PiT and CvT always have one, Visformer has none and does not ask.
             qkv_bias: self.0["qkv_bias"].as_bool().unwrap_or(true),
             drop_path: 0.0,
             attn_drop: 0.0,

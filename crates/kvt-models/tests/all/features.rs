@@ -31,6 +31,10 @@ fn expected_maps(name: &str) -> Vec<[usize; 3]> {
         "pit" => vec![[4, 4, 4], [8, 2, 2]],
         // Kernels of 7 pixels, padded by 2 and 4 apart, and a halving.
         "cvt" => vec![[4, 4, 4], [8, 2, 2]],
+        // Patches of 4 pixels.
+        "tnt" => vec![[12, 4, 4]],
+        // Two halvings, none, and a third.
+        "visformer" => vec![[4, 4, 4], [8, 4, 4], [8, 2, 2]],
         family => unreachable!("{family}"),
     }
 }
@@ -66,7 +70,7 @@ fn every_stage_gives_its_map() {
 }
 
 /// The last map, normalised token by token, is what the last block gives: norms start with a weight of
-/// one and a bias of zero.
+/// one and a bias of zero. Batch norms, which Visformer has, start with a mean of zero and a variance of one.
 #[test]
 fn the_last_map_is_the_last_block_before_the_norm() {
     let ask = Ask {
@@ -80,7 +84,7 @@ fn the_last_map_is_the_last_block_before_the_norm() {
         let [batch, dim, rows, columns] = map.dims();
         let tokens = map.reshape([batch, dim, rows * columns]).swap_dims(1, 2);
         let epsilon = match name.split('_').next() {
-            Some("swin" | "cvt") => 1e-5,
+            Some("swin" | "cvt" | "tnt" | "visformer") => 1e-5,
             _ => 1e-6,
         };
         let normalised: Vec<f32> = values(tokens)
@@ -88,6 +92,10 @@ fn the_last_map_is_the_last_block_before_the_norm() {
             .flat_map(|token| {
                 let mean = token.iter().sum::<f32>() / dim as f32;
                 let variance = token.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / dim as f32;
+                let (mean, variance) = match name.starts_with("visformer") {
+                    true => (0.0, 1.0),
+                    false => (mean, variance),
+                };
                 token
                     .iter()
                     .map(move |x| (x - mean) / (variance + epsilon).sqrt())

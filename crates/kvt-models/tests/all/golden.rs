@@ -77,6 +77,16 @@ fn one_other_weight_is_noticed() {
 }
 
 #[test]
+fn tnt_is_timms() {
+    compare_family("tnt_");
+}
+
+#[test]
+fn visformer_is_timms() {
+    compare_family("visformer_");
+}
+
+#[test]
 fn deit_is_the_same_on_a_gpu() {
     compare_on_gpu("deit_distilled_knn");
 }
@@ -94,6 +104,16 @@ fn pit_is_the_same_on_a_gpu() {
 #[test]
 fn cvt_is_the_same_on_a_gpu() {
     compare_on_gpu("cvt_one_stage");
+}
+
+#[test]
+fn tnt_is_the_same_on_a_gpu() {
+    compare_on_gpu("tnt_knn_fraction");
+}
+
+#[test]
+fn visformer_is_the_same_on_a_gpu() {
+    compare_on_gpu("visformer_temperature");
 }
 
 #[test]

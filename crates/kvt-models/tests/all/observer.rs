@@ -1,11 +1,14 @@
 //! What an observer sees of the blocks, and that nothing changes under its eyes.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use burn::tensor::{Device, Tensor};
 use kvt_attention::{AttentionConfig, Neighbors};
 use kvt_models::weights::StateDict;
-use kvt_models::{Ask, Backbone, BlockIndex, ModelConfig, ModelOverrides, Observer, Point};
+use kvt_models::{
+    Ask, Backbone, BlockIndex, ModelConfig, ModelOverrides, Observer, Point, StageSummary,
+};
 use kvt_ops::{Key, Phase};
 
 use crate::small::{SIDE, assert_close, configs, images, values};
@@ -19,6 +22,17 @@ const POINTS: [Point; 6] = [
     Point::Mlp,
     Point::Output,
 ];
+
+/// Those of a block without attention.
+const WITHOUT_ATTENTION: [Point; 3] = [Point::Input, Point::Mlp, Point::Output];
+
+/// The points of the blocks of a stage.
+fn points(stage: &StageSummary) -> &'static [Point] {
+    match stage.keys {
+        0 => &WITHOUT_ATTENTION,
+        _ => &POINTS,
+    }
+}
 
 /// A tensor: where, its shape and its numbers.
 type Seen = (BlockIndex, Point, Vec<usize>, Vec<f32>);
@@ -98,13 +112,19 @@ fn nothing_changes_for_being_observed() {
 #[test]
 fn every_block_shows_its_points_in_order() {
     for config in configs(&ModelOverrides::default()) {
-        let expected: Vec<(BlockIndex, Point)> = (0..)
+        let mut expected: Vec<(BlockIndex, Point)> = (0..)
             .zip(config.summary().stages)
             .flat_map(|(stage, summary)| {
                 let blocks = (0..summary.depth).map(move |block| BlockIndex { stage, block });
-                blocks.flat_map(|place| POINTS.map(|point| (place, point)))
+                blocks.flat_map(move |place| {
+                    points(&summary).iter().map(move |point| (place, *point))
+                })
             })
             .collect();
+        if config.name().starts_with("tnt") {
+            // A block has a transformer of each stage.
+            expected.sort_by_key(|(place, _)| (place.block, place.stage));
+        }
         let seen = observe(&config, None);
         let found = seen.iter().map(|(place, point, ..)| (*place, *point));
         assert_eq!(found.collect::<Vec<_>>(), expected, "{}", config.name());
@@ -117,35 +137,43 @@ fn the_stream_grows_by_the_branches() {
         let name = config.name();
         let stages = config.summary().stages;
         let seen = observe(&config, None);
-        let mut output: Option<(BlockIndex, Vec<f32>)> = None;
-        for block in seen.chunks_exact(POINTS.len()) {
-            let [input, _, attention, middle, mlp, out] = block else {
-                unreachable!()
+        let tnt = name.starts_with("tnt");
+        let mut outputs: BTreeMap<usize, Vec<f32>> = BTreeMap::new();
+        for block in seen.chunk_by(|a, b| a.0 == b.0) {
+            let (input, attention, middle, mlp, out) = match block {
+                [input, _, attention, middle, mlp, out] => {
+                    (input, Some(attention), middle, mlp, out)
+                }
+                [input, mlp, out] => (input, None, input, mlp, out),
+                _ => unreachable!(),
             };
             let place = input.0;
             let [batch, tokens, dim] = input.2[..] else {
                 unreachable!()
             };
-            assert_eq!((batch, tokens), (2, stages[place.stage].tokens), "{name}");
-            for other in [attention, middle, mlp, out] {
+            // Each of 16 patches has its own pixels.
+            let rows = if tnt && place.stage == 0 { 2 * 16 } else { 2 };
+            assert_eq!(
+                (batch, tokens),
+                (rows, stages[place.stage].tokens),
+                "{name}"
+            );
+            for other in attention.into_iter().chain([middle, mlp, out]) {
                 assert_eq!(other.2, [batch, tokens, dim], "{name} {place:?}");
             }
             let sum = |a: &Seen, b: &Seen| -> Vec<f32> {
                 a.3.iter().zip(&b.3).map(|(a, b)| a + b).collect()
             };
-            assert_close(
-                &middle.3,
-                &sum(input, attention),
-                &format!("{name} {place:?}"),
-            );
-            assert_close(&out.3, &sum(middle, mlp), &format!("{name} {place:?}"));
-            // Within a stage one block's output is the next one's input.
-            if let Some((before, output)) = output.take()
-                && before.stage == place.stage
-            {
-                assert_eq!(output, input.3, "{name} {place:?}");
+            if let Some(attention) = attention {
+                let expected = sum(input, attention);
+                assert_close(&middle.3, &expected, &format!("{name} {place:?}"));
             }
-            output = Some((place, out.3.clone()));
+            assert_close(&out.3, &sum(middle, mlp), &format!("{name} {place:?}"));
+            // Within a stage one block's output is the next one's input, to which the patches of a TNT add their pixels.
+            if let Some(output) = outputs.insert(place.stage, out.3.clone()) {
+                let adds = tnt && place.stage == 1;
+                assert_eq!(output == input.3, !adds, "{name} {place:?}");
+            }
         }
     }
 }
@@ -163,7 +191,7 @@ fn probabilities_are_those_of_the_kept_keys() {
             let stages = config.summary().stages;
             for (place, _, shape, values) in observe(&config, Some(Point::Probabilities)) {
                 let stage = &stages[place.stage];
-                let [2, heads, queries, keys] = shape[..] else {
+                let [_, heads, queries, keys] = shape[..] else {
                     panic!("{name}: {shape:?}")
                 };
                 assert_eq!(keys, stage.keys, "{name}");
@@ -186,15 +214,12 @@ fn probabilities_are_those_of_the_kept_keys() {
 #[test]
 fn an_observer_sees_only_what_it_wants() {
     for config in configs(&ModelOverrides::default()) {
-        let blocks: usize = config
-            .summary()
-            .stages
-            .iter()
-            .map(|stage| stage.depth)
-            .sum();
+        let stages = config.summary().stages;
         let all = observe(&config, None);
         for only in POINTS {
             let seen = observe(&config, Some(only));
+            let with_point = stages.iter().filter(|stage| points(stage).contains(&only));
+            let blocks: usize = with_point.map(|stage| stage.depth).sum();
             assert_eq!(seen.len(), blocks);
             let same = all.iter().filter(|(_, point, ..)| *point == only);
             assert!(same.eq(&seen), "{} {only:?}", config.name());

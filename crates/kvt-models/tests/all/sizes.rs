@@ -35,12 +35,13 @@ fn swapped(data: &TensorData, shape: &[usize], a: usize, b: usize) -> Vec<f32> {
 /// The weights of the model for mirrored images, whose rows are columns: kernels and positions are
 /// mirrored, and what takes 2 x 2 tokens takes the second for the third.
 fn mirrored(weights: &StateDict) -> StateDict {
+    let tnt = weights.get("pixel_pos").is_some();
     let mirror = |name: &str, data: &TensorData| {
         let shape = data.shape().to_vec();
         match *shape.as_slice() {
             // Kernels `[out, in, rows, columns]`, and PiT's positions.
             [_, _, _, _] => swapped(data, &shape, 2, 3),
-            [1, tokens, dim] if name == "pos_embed" => {
+            [1, tokens, dim] if name == "pos_embed" || name == "patch_pos" => {
                 let (side, data) = ((tokens - 1).isqrt(), data.try_to_vec::<f32>().unwrap());
                 let (class, patches) = data.split_at(dim);
                 let patches = TensorData::new(patches.to_vec(), [side, side, dim]);
@@ -49,6 +50,13 @@ fn mirrored(weights: &StateDict) -> StateDict {
             [places, heads] if name.ends_with("relative_position_bias_table") => {
                 let side = places.isqrt();
                 swapped(data, &[side, side, heads], 0, 1)
+            }
+            // TNT's pixels of a patch in a row, each of 6 numbers.
+            [out, inputs] if tnt && name.ends_with("proj.weight") && inputs % 24 == 0 => {
+                swapped(data, &[out, 2, 2, inputs / 4], 1, 2)
+            }
+            [inputs] if tnt && name.contains("norm1_proj") => {
+                swapped(data, &[2, 2, inputs / 4], 0, 1)
             }
             // `[out, 4 * in]`: columns of 2, and rows of 2.
             [out, inputs] if name.ends_with("reduction.weight") => {
@@ -187,6 +195,9 @@ fn sizes_that_no_map_comes_from_are_refused() {
         let expected = match name.split('_').next().unwrap() {
             "deit" => "DeiT: expected multiples of the 4 pixels of a patch",
             "swin" => "Swin: expected multiples of the 2 pixels of a patch",
+            // The stem leaves four of seven pixels, and the embeddings one of four.
+            "visformer" => "Visformer: expected at least 7 pixels on each side",
+            "tnt" => "TNT: expected multiples of the 4 pixels of a patch",
             "pit" => "PiT: expected at least 4 pixels on each side",
             _ => "CvT: expected at least 3 pixels on each side",
         };

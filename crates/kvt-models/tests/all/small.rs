@@ -17,7 +17,7 @@ pub(crate) fn small(overrides: ModelOverrides) -> ModelOverrides {
 }
 
 /// The smallest of each family.
-pub(crate) fn families() -> [(&'static str, ModelOverrides); 4] {
+pub(crate) fn families() -> [(&'static str, ModelOverrides); 6] {
     let one = ModelOverrides {
         patch_size: Some(4),
         embed_dim: Some(12.into()),
@@ -32,7 +32,7 @@ pub(crate) fn families() -> [(&'static str, ModelOverrides); 4] {
         ..ModelOverrides::default()
     };
     [
-        ("deit_tiny_patch16_224", one),
+        ("deit_tiny_patch16_224", one.clone()),
         (
             "swin_tiny_patch4_window7_224",
             ModelOverrides {
@@ -57,6 +57,25 @@ pub(crate) fn families() -> [(&'static str, ModelOverrides); 4] {
                 ..two
             },
         ),
+        (
+            "tnt_s_patch16_224",
+            ModelOverrides {
+                inner_dim: Some(6),
+                inner_num_heads: Some(2),
+                inner_stride: Some(2),
+                ..one
+            },
+        ),
+        (
+            "visformer_tiny",
+            ModelOverrides {
+                strides: Some(vec![2, 2, 1, 2]),
+                embed_dim: Some(vec![4, 8, 8].into()),
+                depth: Some(vec![1, 1, 1].into()),
+                num_heads: Some(2.into()),
+                ..ModelOverrides::default()
+            },
+        ),
     ]
 }
 
@@ -71,8 +90,9 @@ pub(crate) fn build(name: &str, overrides: &ModelOverrides) -> Model {
 pub(crate) fn configs(change: &ModelOverrides) -> Vec<ModelConfig> {
     let configs = families().into_iter().map(|(name, overrides)| {
         let config = ModelConfig::by_name(name).unwrap();
+        let lists = overrides.depth.clone().unwrap();
         let config = config.with(&small(overrides)).unwrap();
-        let stages = config.summary().stages.len();
+        let stages = lists.values().len();
         let deeper = ModelOverrides {
             depth: Some((2..2 + stages).collect::<Vec<_>>().into()),
             ..change.clone()

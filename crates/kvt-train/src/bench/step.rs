@@ -164,7 +164,7 @@ fn record(case: &StepCase, forward: Timing, step: Timing) -> StepMeasurement {
         model: case.config.name(),
         batch: case.batch,
         img_size: case.config.img_size(),
-        k: summary.stages.iter().map(|stage| stage.k).collect(),
+        k: summary.attending().map(|stage| stage.k).collect(),
         dtype: "f32".to_owned(),
         forward_ms: forward.median,
         step_ms: step.median,

@@ -23,6 +23,21 @@ fn cvt() {
     trains(&["model.name=cvt_13", "model.patch_stride=2"]);
 }
 
+#[test]
+fn tnt() {
+    trains(&[
+        "model.name=tnt_s_patch16_224",
+        "model.inner_dim=8",
+        "model.inner_num_heads=2",
+    ]);
+}
+
+/// Batch norms, and strides in place of a patch size.
+#[test]
+fn visformer() {
+    trains(&["model.name=visformer_tiny", "model.strides=[0,2,2,2]"]);
+}
+
 /// A model of the sizes of `tiny.toml`, with a k of its own in every stage.
 fn trains(model: &[&str]) {
     let set = [
@@ -45,9 +60,17 @@ fn trains(model: &[&str]) {
             fs_err::read(workspace.last_checkpoint("run").join(file)).unwrap()
         })
     };
-    let whole = Workspace::with_data(6, 2);
+    let workspace = || {
+        let workspace = Workspace::with_data(6, 2);
+        if model.iter().any(|set| set.starts_with("model.strides")) {
+            let tiny = workspace.read("tiny.toml");
+            workspace.write("tiny.toml", tiny.replace("patch_size = 4\n", ""));
+        }
+        workspace
+    };
+    let whole = workspace();
     train(&whole, &[]);
-    let cut = Workspace::with_data(6, 2);
+    let cut = workspace();
     train(&cut, &["--set", "train.max_steps=4"]);
     assert!(state(&cut) != state(&whole));
     train(&cut, &["--resume"]);

@@ -127,32 +127,38 @@ impl<A: Module> Block<A> {
         let mixed = self.attn.mix(normed, attn);
         let project = |mixed, residual| self.attn.project(mixed, residual, attn);
         watch.tokens(Point::Attention, || project(mixed.clone(), None));
-        let x = self.add(x, mixed, project, phase.named("drop_path1"));
+        let x = add_branch(x, mixed, self.drop_path, phase.named("drop_path1"), project);
 
         watch.tokens(Point::Middle, || x.clone());
         let normed = self.norm2.forward(x.clone(), self.norm_epsilon, phase);
         let hidden = self.mlp.hidden(normed);
         let project = |hidden, residual| self.mlp.project(hidden, residual);
         watch.tokens(Point::Mlp, || project(hidden.clone(), None));
-        let x = self.add(x, hidden, project, phase.named("drop_path2"));
+        let x = add_branch(
+            x,
+            hidden,
+            self.drop_path,
+            phase.named("drop_path2"),
+            project,
+        );
         watch.tokens(Point::Output, || x.clone());
         x
     }
+}
 
-    /// The stream and a branch, of which only the last projection is missing. A branch that is not dropped
-    /// is added while it is made.
-    fn add<const D: usize>(
-        &self,
-        stream: Tensor<D>,
-        branch: Tensor<D>,
-        project: impl Fn(Tensor<D>, Option<Tensor<D>>) -> Tensor<D>,
-        phase: Phase,
-    ) -> Tensor<D> {
-        if drops_paths(self.drop_path, phase) {
-            stream + drop_path(project(branch, None), self.drop_path, phase)
-        } else {
-            project(branch, Some(stream))
-        }
+/// The stream and a branch, of which only the last projection is missing. A branch that is not dropped
+/// is added while it is made.
+pub(crate) fn add_branch<const D: usize>(
+    stream: Tensor<D>,
+    branch: Tensor<D>,
+    rate: f64,
+    phase: Phase,
+    project: impl Fn(Tensor<D>, Option<Tensor<D>>) -> Tensor<D>,
+) -> Tensor<D> {
+    if drops_paths(rate, phase) {
+        stream + drop_path(project(branch, None), rate, phase)
+    } else {
+        project(branch, Some(stream))
     }
 }
 

@@ -1,0 +1,67 @@
+//! Attention with one projection for queries and keys, and another for values.
+
+use burn::module::{Module, Param};
+use burn::nn::Linear;
+use burn::tensor::Tensor;
+use burn::tensor::module::linear;
+use kvt_attention::{AttentionConfig, Context, Mechanism, Mixer, Place, split_heads};
+
+use crate::layers::{Init, Pass, SelfAttention, project};
+
+/// Multi-head self-attention with timm's parameter names: `qk` (dim to 2 dim, in the order `(2, heads, head_dim)`), `v`
+/// and `proj`.
+#[derive(Module, Debug)]
+pub(super) struct Attention {
+    qk: Linear,
+    v: Linear,
+    proj: Linear,
+    mixer: Mixer,
+    #[module(skip)]
+    place: Place,
+}
+
+impl Attention {
+    pub(super) fn new(
+        init: &Init<'_>,
+        attention: &AttentionConfig,
+        place: Place,
+        qkv_bias: bool,
+    ) -> Self {
+        let dim = place.dim();
+        Self {
+            qk: init.linear("qk", dim, 2 * dim, qkv_bias),
+            v: init.linear("v", dim, dim, qkv_bias),
+            proj: init.linear("proj", dim, dim, true),
+            mixer: attention.init(&place, &init.child("mixer")),
+            place,
+        }
+    }
+
+    /// Queries, keys and values, `[batch, tokens, 3 * dim]`: one product with the weights of both projections, in the order
+    /// that fused attention takes without a copy.
+    fn qkv(&self, x: Tensor<3>) -> Tensor<3> {
+        let weight = Tensor::cat(vec![self.qk.weight.val(), self.v.weight.val()], 1);
+        let bias = self.qk.bias.iter().chain(&self.v.bias);
+        let bias: Vec<Tensor<1>> = bias.map(Param::val).collect();
+        linear(x, weight, (!bias.is_empty()).then(|| Tensor::cat(bias, 0)))
+    }
+}
+
+impl SelfAttention<3> for Attention {
+    fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
+        let context = Context {
+            grid: Some(pass.grid),
+            ..self.place.context(pass.phase)
+        };
+        let qkv = self.qkv(x);
+        pass.watch.probabilities(|| {
+            let [q, k, _] = split_heads(qkv.clone(), self.place.heads);
+            self.mixer.probabilities(q, k, &context)
+        });
+        self.mixer.attend_packed(qkv, self.place.heads, context)
+    }
+
+    fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {
+        project(&self.proj, mixed, residual)
+    }
+}

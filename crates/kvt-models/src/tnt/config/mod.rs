@@ -1,0 +1,310 @@
+//! Sizes of a TNT, and what they cost.
+
+use burn::tensor::TensorData;
+use kvt_attention::{AttentionConfig, Macs, Place};
+
+use super::layout;
+use crate::checkpoint::Layout;
+use crate::common::CommonConfig;
+use crate::depth::BlockGroup;
+use crate::error::ModelError;
+use crate::family::FamilyConfig;
+use crate::head::{Classifier, Reads};
+use crate::layers::{ConvSettings, Init};
+use crate::overrides::{self, ModelOverrides};
+use crate::stages::StageConfig;
+use crate::summary::{BlockSize, StageSummary, Summary};
+use crate::validate;
+use crate::weights::pos_embed;
+
+/// Sizes and settings of a TNT.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TntConfig {
+    /// What it shares with the other families.
+    pub common: CommonConfig,
+    /// Side of a patch in pixels; divides `img_size`.
+    pub patch_size: usize,
+    /// Channels of a patch.
+    pub embed_dim: usize,
+    /// Blocks, each with an inner and an outer transformer.
+    pub depth: usize,
+    /// Attention heads of the outer transformers; divides `embed_dim`.
+    pub num_heads: usize,
+    /// Channels of a pixel.
+    pub inner_dim: usize,
+    /// Attention heads of the inner transformers; divides `inner_dim`.
+    pub inner_num_heads: usize,
+    /// Stride of the convolution that makes the pixels of a patch.
+    pub inner_stride: usize,
+    /// timm's legacy model: the convolution sees the whole image, and blocks project pixels that are normalised one by one.
+    pub legacy: bool,
+    /// The attention of the inner and of the outer transformers.
+    pub attention: [AttentionConfig; 2],
+}
+
+/// The sizes with a name, at patches of 16 pixels: channels and heads of patches, channels of pixels.
+const SIZES: [(&str, usize, usize, usize); 2] = [("s", 384, 6, 24), ("b", 640, 10, 40)];
+const DEPTH: usize = 12;
+const INNER_HEADS: usize = 4;
+const INNER_STRIDE: usize = 4;
+/// Width of the inner MLP as a multiple of `inner_dim`.
+const INNER_MLP_RATIO: usize = 4;
+
+impl TntConfig {
+    /// Patches along a side of the image.
+    pub fn grid_size(&self) -> usize {
+        let side = self.common.img_size.checked_div(self.patch_size);
+        side.unwrap_or(0)
+    }
+
+    /// Pixels along a side of a patch, after the convolution.
+    pub fn inner_grid_size(&self) -> usize {
+        self.patch_size.div_ceil(self.inner_stride.max(1))
+    }
+
+    /// Numbers of all pixels of a patch.
+    pub(super) fn pixel_numbers(&self) -> usize {
+        self.inner_grid_size().pow(2) * self.inner_dim
+    }
+
+    /// The convolution of a patch, or of the image.
+    pub(super) fn pixel_embed(&self) -> ConvSettings {
+        ConvSettings {
+            in_channels: self.common.in_chans,
+            out_channels: self.inner_dim,
+            kernel: 7,
+            stride: self.inner_stride,
+            padding: 3,
+            groups: 1,
+            bias: true,
+        }
+    }
+
+    /// What an inner block is made of.
+    pub(super) fn inner(&self) -> BlockSize {
+        BlockSize {
+            dim: self.inner_dim,
+            hidden: INNER_MLP_RATIO * self.inner_dim,
+            qkv_bias: self.common.qkv_bias,
+        }
+    }
+
+    /// What an outer block is made of.
+    pub(super) fn outer(&self) -> BlockSize {
+        self.common.block(self.embed_dim)
+    }
+
+    /// Where attention stands in an inner block.
+    pub(super) fn inner_place(&self) -> Place {
+        let side = self.inner_grid_size();
+        Place {
+            grid: Some([side; 2]),
+            dropout: self.common.attn_drop,
+            ..Place::new(side.pow(2), self.inner_dim, self.inner_num_heads)
+        }
+    }
+
+    /// Where attention stands in an outer block.
+    pub(super) fn outer_place(&self) -> Place {
+        let side = self.grid_size();
+        Place {
+            prefix: 1,
+            grid: Some([side; 2]),
+            dropout: self.common.attn_drop,
+            ..Place::new(1 + side.pow(2), self.embed_dim, self.num_heads)
+        }
+    }
+
+    /// Parameters between an inner and an outer block.
+    fn projection_params(&self) -> usize {
+        let (numbers, dim) = (self.pixel_numbers(), self.embed_dim);
+        let rest = if self.legacy {
+            2 * self.inner_dim + dim
+        } else {
+            2 * numbers + 2 * dim
+        };
+        numbers * dim + rest
+    }
+
+    /// Inner and outer blocks.
+    fn stages(&self) -> Vec<StageSummary> {
+        let (patches, depth) = (self.grid_size().pow(2), self.depth);
+        let [inner, outer] = [self.inner_place(), self.outer_place()];
+        let costs = [(&self.attention[0], &inner), (&self.attention[1], &outer)];
+        let [inner_cost, outer_cost] = costs.map(|(attention, place)| attention.cost(place));
+        let inner_macs = self.inner().macs(inner.queries) + inner_cost.macs;
+        let projection = Macs::linear(patches * self.pixel_numbers() * self.embed_dim);
+        let outer_macs = self.outer().macs(outer.queries) + outer_cost.macs + projection;
+        let outer_params = self.outer().params() + outer_cost.params + self.projection_params();
+        vec![
+            StageSummary {
+                name: "inner".to_owned(),
+                depth,
+                tokens: inner.queries,
+                keys: inner.keys,
+                k: inner_cost.kept,
+                params: depth * (self.inner().params() + inner_cost.params),
+                macs: inner_macs * patches * depth,
+            },
+            StageSummary {
+                name: "outer".to_owned(),
+                depth,
+                tokens: outer.queries,
+                keys: outer.keys,
+                k: outer_cost.kept,
+                params: depth * outer_params,
+                macs: outer_macs * depth,
+            },
+        ]
+    }
+}
+
+impl FamilyConfig for TntConfig {
+    fn named() -> Vec<Self> {
+        let models = [(0, true), (0, false), (1, false)];
+        let configs = models.into_iter().map(|(size, legacy)| {
+            let (_, embed_dim, num_heads, inner_dim) = SIZES[size];
+            Self {
+                common: CommonConfig {
+                    qkv_bias: false,
+                    ..CommonConfig::imagenet(224)
+                },
+                patch_size: 16,
+                embed_dim,
+                depth: DEPTH,
+                num_heads,
+                inner_dim,
+                inner_num_heads: INNER_HEADS,
+                inner_stride: INNER_STRIDE,
+                legacy,
+                attention: [AttentionConfig::dense(), AttentionConfig::dense()],
+            }
+        });
+        configs.collect()
+    }
+
+    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+        let mut attention = overrides.attentions(&self.attention, 2)?.into_iter();
+        let [inner, outer] = self.attention;
+        Ok(Self {
+            common: self.common.with(overrides),
+            patch_size: overrides.patch_size.unwrap_or(self.patch_size),
+            embed_dim: overrides::one("embed_dim", overrides.embed_dim.as_ref(), self.embed_dim)?,
+            depth: overrides::one("depth", overrides.depth.as_ref(), self.depth)?,
+            num_heads: overrides::one("num_heads", overrides.num_heads.as_ref(), self.num_heads)?,
+            inner_dim: overrides.inner_dim.unwrap_or(self.inner_dim),
+            inner_num_heads: overrides.inner_num_heads.unwrap_or(self.inner_num_heads),
+            inner_stride: overrides.inner_stride.unwrap_or(self.inner_stride),
+            legacy: self.legacy,
+            attention: [inner, outer].map(|own| attention.next().unwrap_or(own)),
+        })
+    }
+
+    fn validate(&self) -> Result<(), ModelError> {
+        self.common.validate()?;
+        validate::sizes(&[
+            ("patch_size", self.patch_size),
+            ("inner_dim", self.inner_dim),
+            ("inner_num_heads", self.inner_num_heads),
+            ("inner_stride", self.inner_stride),
+        ])?;
+        validate::whole_patches(self.common.img_size, self.patch_size)?;
+        [self.grid_size(), self.inner_grid_size()]
+            .into_iter()
+            .try_for_each(validate::tokens)?;
+        validate::multiple(
+            ("inner_dim", self.inner_dim),
+            (Some("inner_num_heads"), self.inner_num_heads),
+            "every head needs the same number of channels",
+        )?;
+        if self.legacy {
+            validate::multiple(
+                ("patch_size", self.patch_size),
+                (Some("inner_stride"), self.inner_stride),
+                "a legacy TNT cuts the convolved image into patches",
+            )?;
+        }
+        let [inner, outer] = self.attention.each_ref();
+        let valid = inner.validate_at(&self.inner_place());
+        valid.map_err(|error| ModelError::from(error).in_stage("inner"))?;
+        let stage = StageConfig {
+            depth: self.depth,
+            num_heads: self.num_heads,
+            attention: outer.clone(),
+        };
+        let valid = self
+            .common
+            .validate_stage(self.embed_dim, &stage, &self.outer_place());
+        valid.map_err(|error| error.in_stage("outer"))
+    }
+
+    fn name(&self) -> String {
+        let sizes = (self.embed_dim, self.num_heads, self.inner_dim);
+        let others = (self.depth, self.inner_num_heads, self.inner_stride);
+        let known = SIZES.iter().find(|(_, dim, heads, inner)| {
+            sizes == (*dim, *heads, *inner) && others == (DEPTH, INNER_HEADS, INNER_STRIDE)
+        });
+        let size = match known {
+            Some((size, ..)) => (*size).to_owned(),
+            None => format!("{}-{}x{}", self.embed_dim, self.inner_dim, self.depth),
+        };
+        let legacy = if self.legacy { "_legacy" } else { "" };
+        let (patch, img) = (self.patch_size, self.common.img_size);
+        format!("tnt_{size}{legacy}_patch{patch}_{img}")
+    }
+
+    fn common(&self) -> &CommonConfig {
+        &self.common
+    }
+
+    fn summary(&self) -> Summary {
+        let (dim, numbers, classes) = (
+            self.embed_dim,
+            self.pixel_numbers(),
+            self.common.num_classes,
+        );
+        let (patches, conv) = (self.grid_size().pow(2), self.pixel_embed());
+        let stages = self.stages();
+        let of_stages: usize = stages.iter().map(|stage| stage.params).sum();
+        let embedding = conv.params() + numbers + 2 * numbers + (numbers + 1) * dim + 2 * dim;
+        let tokens = (2 + patches) * dim;
+        // As many positions in a patch, whether it is cut out before or after.
+        let outside = patches * (numbers * conv.fan_in() + numbers * dim) + dim * classes;
+        Summary {
+            name: self.name(),
+            params: embedding + tokens + of_stages + 2 * dim + (dim + 1) * classes,
+            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>() + Macs::linear(outside),
+            stages,
+        }
+    }
+
+    fn blocks(&self) -> Vec<BlockGroup> {
+        vec![BlockGroup {
+            name: "blocks".to_owned(),
+            leading: Vec::new(),
+            depth: self.depth,
+        }]
+    }
+
+    fn classifier(&self, init: &Init<'_>) -> Classifier {
+        let sizes = [self.embed_dim, self.common.num_classes];
+        Classifier::init(init, ("head", None), sizes, Reads::Prefix)
+    }
+
+    fn reordered(&self, name: &str, weight: &TensorData, to: Layout) -> Option<TensorData> {
+        match to {
+            Layout::Timm => layout::timm_order(name, weight),
+            Layout::Official => layout::official_order(name, weight),
+        }
+    }
+
+    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+        match name {
+            "patch_pos" => pos_embed::resample(weight, [self.grid_size(); 2], 1),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

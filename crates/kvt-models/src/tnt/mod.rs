@@ -1,0 +1,57 @@
+//! TNT: a vision transformer in whose patches smaller transformers work on pixels.
+//!
+//! - Paper: Han et al., *Transformer in Transformer*, <https://arxiv.org/abs/2103.00112>
+//! - Upstream: <https://github.com/huawei-noah/Efficient-AI-Backbones>, folder `tnt_pytorch`; parameter names as in timm's
+//!   `tnt.py`
+//!
+//! Every block has an inner transformer, in which the pixels of a patch attend to each other, and an outer one, in
+//! which the patches and the class token do. Between the two, the pixels of each patch are projected onto its token.
+//! Each has its own attention: lists of the configuration have two entries, `inner` and `outer`.
+//!
+//! "Pixels" are what a convolution makes of a patch. It sees no pixel of another patch: it pads each patch with
+//! zeros. timm's `legacy` model convolves the whole image instead, and projects pixels in another way.
+//!
+//! Inner drop path drops branches of single patches. `mlp_ratio` is for the outer MLP; the inner one is four times as wide
+//! as its tokens, as in timm (the original has one ratio for both, which is 4). Position embeddings of patches are resized
+//! for another image size as in a DeiT; the embeddings of pixels are the same for every size.
+
+mod attention;
+mod config;
+mod layout;
+mod network;
+
+pub use config::TntConfig;
+pub use network::Tnt;
+
+use crate::family::{Family, Official, Renaming, Undecayed};
+use crate::overrides::{BLOCKS, COMMON};
+
+pub(crate) static FAMILY: Family = Family {
+    name: "TNT",
+    signature: "blocks.0.proj.weight",
+    overrides: &[
+        COMMON,
+        BLOCKS,
+        &["patch_size", "inner_dim", "inner_num_heads", "inner_stride"],
+    ],
+    outputs: &["head"],
+    undecayed: &[
+        Undecayed::Last("cls_token"),
+        Undecayed::Last("patch_pos"),
+        Undecayed::Last("pixel_pos"),
+    ],
+    paths: Renaming {
+        to_name: layout::name,
+        from_name: layout::path,
+    },
+    official: Official {
+        is_official: layout::is_official,
+        names: Renaming {
+            to_name: layout::timm_name,
+            from_name: layout::official_name,
+        },
+        // Zeros that the original keeps and never reads.
+        is_computed: |name| name == "outer_tokens",
+    },
+    variants: &[],
+};

@@ -1,0 +1,53 @@
+//! Attention whose projections are convolutions of single pixels, without biases.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use kvt_attention::{AttentionConfig, Context, Mechanism, Mixer, Place, split_heads};
+
+use crate::layers::{Conv2d, ConvSettings, Init, Pass, SelfAttention};
+
+/// Multi-head self-attention of the tokens of a map.
+#[derive(Module, Debug)]
+pub(super) struct Attention {
+    /// `[3 * dim, dim, 1, 1]`, in the order `(3, heads, head_dim)`.
+    qkv: Conv2d,
+    proj: Conv2d,
+    mixer: Mixer,
+    #[module(skip)]
+    place: Place,
+}
+
+impl Attention {
+    pub(super) fn new(init: &Init<'_>, attention: &AttentionConfig, place: Place) -> Self {
+        let dim = place.dim();
+        Self {
+            qkv: init.conv_kaiming_fan_out("qkv", ConvSettings::pointwise(dim, 3 * dim)),
+            proj: init.conv_kaiming_fan_out("proj", ConvSettings::pointwise(dim, dim)),
+            mixer: attention.init(&place, &init.child("mixer")),
+            place,
+        }
+    }
+}
+
+impl SelfAttention<3> for Attention {
+    fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
+        let context = Context {
+            grid: Some(pass.grid),
+            ..self.place.context(pass.phase)
+        };
+        let qkv = self.qkv.forward_tokens(x);
+        pass.watch.probabilities(|| {
+            let [q, k, _] = split_heads(qkv.clone(), self.place.heads);
+            self.mixer.probabilities(q, k, &context)
+        });
+        self.mixer.attend_packed(qkv, self.place.heads, context)
+    }
+
+    fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {
+        let projected = self.proj.forward_tokens(mixed);
+        match residual {
+            Some(residual) => residual + projected,
+            None => projected,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A block of a Visformer: with attention, or with a convolution within its MLP.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use kvt_ops::gelu;
+
+use super::attention::Attention;
+use super::stage::{Kind, StageSize, spatial};
+use crate::layers::{
+    BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, Pass, SelfAttention, add_branch,
+    to_map, to_tokens,
+};
+use crate::observe::Point;
+
+/// Attention, where there is some, and an MLP, each behind a batch norm and around a residual.
+#[derive(Module, Debug)]
+pub(super) struct VisformerBlock {
+    norm1: Option<BatchNorm>,
+    attn: Option<Attention>,
+    norm2: BatchNorm,
+    mlp: SpatialMlp,
+    #[module(skip)]
+    drop_path: f64,
+}
+
+/// An MLP on the pixels of a map, which in a stage without attention sees their neighbours.
+#[derive(Module, Debug)]
+struct SpatialMlp {
+    conv1: Conv2d,
+    conv2: Option<Conv2d>,
+    conv3: Conv2d,
+}
+
+impl VisformerBlock {
+    pub(super) fn new(init: &Init<'_>, size: &StageSize, drop_path: f64) -> Self {
+        let (dim, hidden) = (size.dim, size.hidden);
+        let norm = || init.batch_norm(dim, BatchNormSettings::default());
+        let (attn, conv2) = match &size.kind {
+            Kind::Convolution => (None, Some(spatial(hidden))),
+            Kind::Attention { attention, place } => {
+                let attn = Attention::new(&init.child("attn"), attention, *place);
+                (Some(attn), None)
+            }
+        };
+        let mlp = init.child("mlp");
+        Self {
+            norm1: attn.is_some().then(norm),
+            attn,
+            norm2: norm(),
+            mlp: SpatialMlp {
+                conv1: mlp.conv_kaiming_fan_out("conv1", ConvSettings::pointwise(dim, hidden)),
+                conv2: conv2.map(|settings| mlp.conv_kaiming_fan_out("conv2", settings)),
+                conv3: mlp.conv_kaiming_fan_out("conv3", ConvSettings::pointwise(hidden, dim)),
+            },
+            drop_path,
+        }
+    }
+
+    /// # Shapes
+    ///
+    /// `[batch, rows * columns, dim]` to the same.
+    pub(super) fn forward(&self, mut x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
+        let Pass { phase, watch, .. } = pass;
+        watch.tokens(Point::Input, || x.clone());
+        if let (Some(norm1), Some(attn)) = (&self.norm1, &self.attn) {
+            let normed = norm1.forward_tokens(x.clone(), phase);
+            let attn_pass = Pass {
+                phase: phase.named("attn"),
+                ..pass
+            };
+            let mixed = attn.mix(normed, attn_pass);
+            let project = |mixed, residual| attn.project(mixed, residual, attn_pass);
+            watch.tokens(Point::Attention, || project(mixed.clone(), None));
+            x = add_branch(x, mixed, self.drop_path, phase.named("drop_path1"), project);
+            watch.tokens(Point::Middle, || x.clone());
+        }
+        let normed = self.norm2.forward_tokens(x.clone(), phase);
+        let hidden = self.mlp.hidden(normed, pass.grid);
+        let project = |hidden, residual| self.mlp.project(hidden, residual);
+        watch.tokens(Point::Mlp, || project(hidden.clone(), None));
+        let x = add_branch(
+            x,
+            hidden,
+            self.drop_path,
+            phase.named("drop_path2"),
+            project,
+        );
+        watch.tokens(Point::Output, || x.clone());
+        x
+    }
+}
+
+impl SpatialMlp {
+    /// What stands before the last convolution.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, rows * columns, dim]` to `[batch, rows * columns, hidden]`.
+    fn hidden(&self, x: Tensor<3>, grid: [usize; 2]) -> Tensor<3> {
+        let x = gelu(self.conv1.forward_tokens(x));
+        match &self.conv2 {
+            Some(conv2) => gelu(to_tokens(conv2.forward(to_map(x, 0, grid)))),
+            None => x,
+        }
+    }
+
+    /// The output from [`hidden`](Self::hidden), added to a residual where there is one.
+    fn project(&self, hidden: Tensor<3>, residual: Option<Tensor<3>>) -> Tensor<3> {
+        let projected = self.conv3.forward_tokens(hidden);
+        match residual {
+            Some(residual) => residual + projected,
+            None => projected,
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Sizes of a Visformer, and what they cost.
+
+use burn::tensor::TensorData;
+use kvt_attention::{AttentionConfig, Macs, Place};
+
+use super::stage::{GROUPS, Kind, StageSize};
+use crate::common::{CommonConfig, joined};
+use crate::depth::BlockGroup;
+use crate::error::ModelError;
+use crate::family::FamilyConfig;
+use crate::head::{Classifier, Reads};
+use crate::layers::{ConvSettings, Init};
+use crate::overrides::{self, ModelOverrides};
+use crate::stages::StageConfig;
+use crate::summary::{StageSummary, Summary};
+use crate::validate;
+use crate::weights::pos_embed;
+
+/// Sizes and settings of a Visformer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VisformerConfig {
+    /// What it shares with the other families; `qkv_bias` is never set. `mlp_ratio` is for `stage2` and `stage3`.
+    pub common: CommonConfig,
+    /// Channels of the stem.
+    pub init_channels: usize,
+    /// Strides of the stem, 0 for no stem, and of the patch embedding of each stage.
+    pub strides: [usize; 4],
+    /// Channels of a token in each stage.
+    pub embed_dim: [usize; 3],
+    /// Blocks of each stage.
+    pub depth: [usize; 3],
+    /// Attention heads of `stage2` and `stage3`; each divides the channels.
+    pub num_heads: [usize; 2],
+    /// The attention of `stage2` and `stage3`.
+    pub attention: [AttentionConfig; 2],
+}
+
+/// The sizes with a name: channels of the stem and of the second stage, heads.
+const SIZES: [(&str, usize, usize, usize); 2] = [("tiny", 16, 192, 3), ("small", 32, 384, 6)];
+const DEPTH: [usize; 3] = [7, 4, 4];
+const STRIDES: [usize; 4] = [2, 4, 2, 2];
+/// Width of the MLP of the first stage as a multiple of its tokens.
+const SPATIAL_MLP_RATIO: usize = 2;
+
+impl VisformerConfig {
+    /// The convolution before the first stage.
+    pub(super) fn stem(&self) -> Option<ConvSettings> {
+        (self.strides[0] > 0).then_some(ConvSettings {
+            in_channels: self.common.in_chans,
+            out_channels: self.init_channels,
+            kernel: 7,
+            stride: self.strides[0],
+            padding: 3,
+            groups: 1,
+            bias: false,
+        })
+    }
+
+    /// Channels of a token at the end.
+    pub(super) fn num_features(&self) -> usize {
+        self.embed_dim[2]
+    }
+
+    /// The stages, first to last.
+    pub(super) fn stages(&self) -> [StageSize; 3] {
+        let (mut channels, mut before) = match self.stem() {
+            Some(stem) => (stem.out_channels, stem.output_size(self.common.img_size)),
+            None => (self.common.in_chans, self.common.img_size),
+        };
+        [0, 1, 2].map(|stage: usize| {
+            let dim = self.embed_dim[stage];
+            let embed = ConvSettings::patches(channels, dim, self.strides[stage + 1]);
+            let grid = embed.output_size(before);
+            let attending = stage.checked_sub(1).map(|at| {
+                let place = Place {
+                    grid: Some([grid; 2]),
+                    dropout: self.common.attn_drop,
+                    ..Place::new(grid.pow(2), dim, self.num_heads[at])
+                };
+                let attention = self.attention[at].clone();
+                Kind::Attention { attention, place }
+            });
+            let hidden = match &attending {
+                Some(_) => self.common.block(dim).hidden,
+                None => SPATIAL_MLP_RATIO * dim,
+            };
+            let size = StageSize {
+                dim,
+                hidden,
+                depth: self.depth[stage],
+                kind: attending.unwrap_or(Kind::Convolution),
+                embed,
+                before,
+                grid,
+            };
+            (channels, before) = (dim, grid);
+            size
+        })
+    }
+
+    /// The least side of an image of which a token is left at the end.
+    pub(super) fn least_size(&self) -> usize {
+        let [stem, strides @ ..] = self.strides;
+        let before = strides.iter().product::<usize>();
+        // The stem leaves a pixel of every begun stride.
+        let room = before.saturating_sub(1).saturating_mul(stem.max(1));
+        room.saturating_add(1)
+    }
+}
+
+impl FamilyConfig for VisformerConfig {
+    fn named() -> Vec<Self> {
+        let configs = SIZES.map(|(_, init_channels, dim, heads)| Self {
+            common: CommonConfig {
+                qkv_bias: false,
+                ..CommonConfig::imagenet(224)
+            },
+            init_channels,
+            strides: STRIDES,
+            embed_dim: [dim / 2, dim, 2 * dim],
+            depth: DEPTH,
+            num_heads: [heads; 2],
+            attention: [AttentionConfig::dense(), AttentionConfig::dense()],
+        });
+        configs.into()
+    }
+
+    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+        let mut attention = overrides.attentions(&self.attention, 2)?.into_iter();
+        let [second, third] = self.attention;
+        let steps = "the stem (0 for no stem) and three patch embeddings";
+        let strides = overrides.strides(self.strides, steps)?;
+        let num_heads = match overrides.num_heads.as_ref().map(|list| list.values()) {
+            None => self.num_heads,
+            Some(&[one]) => [one; 2],
+            Some(&[second, third]) => [second, third],
+            Some(list) => {
+                return Err(ModelError::ListLength {
+                    field: "num_heads",
+                    given: list.len(),
+                    expected: "one for all, or 2, of `stage2` and `stage3`: `stage1` has no attention",
+                });
+            }
+        };
+        let lists = [
+            ("embed_dim", &overrides.embed_dim, self.embed_dim),
+            ("depth", &overrides.depth, self.depth),
+        ];
+        let [embed_dim, depth] = lists.map(|(field, given, own)| {
+            let list = overrides::per_stage(field, given.as_ref(), &own, 3)?;
+            // It has three entries now.
+            Ok::<_, ModelError>(<[usize; 3]>::try_from(list).unwrap_or(own))
+        });
+        Ok(Self {
+            common: self.common.with(overrides),
+            init_channels: self.init_channels,
+            strides,
+            embed_dim: embed_dim?,
+            depth: depth?,
+            num_heads,
+            attention: [second, third].map(|own| attention.next().unwrap_or(own)),
+        })
+    }
+
+    fn validate(&self) -> Result<(), ModelError> {
+        self.common.validate()?;
+        let [_, first, second, third] = self.strides;
+        validate::sizes(&[
+            ("init_channels", self.init_channels),
+            ("strides", first),
+            ("strides", second),
+            ("strides", third),
+            // A stem is not needed.
+            ("strides", self.strides[0].max(1)),
+        ])?;
+        for (i, stage) in self.stages().iter().enumerate() {
+            if stage.grid == 0 {
+                return Err(ModelError::ImageTooSmall {
+                    img_size: self.common.img_size,
+                    family: "Visformer with such strides",
+                    least: self.least_size(),
+                });
+            }
+            validate::tokens(stage.grid)?;
+            self.validate_stage(stage)
+                .map_err(|error| error.in_stage(format!("stage{}", i + 1)))?;
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        let known = SIZES.iter().find(|(_, stem, dim, heads)| {
+            (self.init_channels, self.depth) == (*stem, DEPTH)
+                && self.embed_dim == [dim / 2, *dim, 2 * dim]
+                && self.num_heads == [*heads; 2]
+        });
+        let mut name = match known {
+            Some((size, ..)) => format!("visformer_{size}"),
+            None => {
+                let sizes = [self.embed_dim, self.depth].map(|list| joined(&list));
+                format!("visformer_{}", sizes.join("x"))
+            }
+        };
+        if self.strides != STRIDES {
+            name += &format!("_stride{}", joined(&self.strides));
+        }
+        if self.common.img_size != 224 {
+            name += &format!("_{}", self.common.img_size);
+        }
+        name
+    }
+
+    fn common(&self) -> &CommonConfig {
+        &self.common
+    }
+
+    fn summary(&self) -> Summary {
+        let stages = self.stages();
+        let stages = stages.iter().enumerate().map(|(i, stage)| stage.summary(i));
+        let stages: Vec<StageSummary> = stages.collect();
+        let (features, classes) = (self.num_features(), self.common.num_classes);
+        let (stem_params, stem_macs) = self.stem().map_or((0, 0), |stem| {
+            let norm = 2 * stem.out_channels;
+            (stem.params() + norm, stem.macs(self.common.img_size))
+        });
+        let of_stages: usize = stages.iter().map(|stage| stage.params).sum();
+        Summary {
+            name: self.name(),
+            params: stem_params + of_stages + 2 * features + (features + 1) * classes,
+            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>()
+                + Macs::linear(stem_macs + features * classes),
+            stages,
+        }
+    }
+
+    /// timm's `group_matcher`: what leads to a stage belongs to its first block.
+    fn blocks(&self) -> Vec<BlockGroup> {
+        let groups = (1..).zip(self.depth).map(|(stage, depth): (usize, _)| {
+            let leading = ["patch_embed", "pos_embed"].map(|module| format!("{module}{stage}"));
+            BlockGroup {
+                name: format!("stage{stage}"),
+                leading: leading.into(),
+                depth,
+            }
+        });
+        groups.collect()
+    }
+
+    fn classifier(&self, init: &Init<'_>) -> Classifier {
+        let sizes = [self.num_features(), self.common.num_classes];
+        Classifier::init(init, ("head", None), sizes, Reads::Mean)
+    }
+
+    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+        let stage = name.strip_prefix("pos_embed")?.parse::<usize>().ok()?;
+        let stages = self.stages();
+        let size = stages.get(stage.checked_sub(1)?)?;
+        pos_embed::resample_map(weight, size.grid)
+    }
+}
+
+impl VisformerConfig {
+    /// Refuses a stage whose blocks cannot be made.
+    fn validate_stage(&self, stage: &StageSize) -> Result<(), ModelError> {
+        match &stage.kind {
+            Kind::Attention { attention, place } => {
+                let config = StageConfig {
+                    depth: stage.depth,
+                    num_heads: place.heads,
+                    attention: attention.clone(),
+                };
+                self.common.validate_stage(stage.dim, &config, place)
+            }
+            Kind::Convolution => {
+                validate::sizes(&[("embed_dim", stage.dim), ("depth", stage.depth)])?;
+                let divisor = GROUPS / SPATIAL_MLP_RATIO;
+                let reason = "the convolution of its MLP has 8 groups";
+                validate::multiple(("embed_dim", stage.dim), (None, divisor), reason)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use kvt_attention::{KnnConfig, Neighbors};
+
+use super::*;
+use crate::families::ModelConfig;
+
+fn named(name: &str) -> VisformerConfig {
+    let config = VisformerConfig::named().into_iter();
+    config.filter(|c| c.name() == name).next_back().unwrap()
+}
+
+fn with(name: &str, overrides: &ModelOverrides) -> Result<ModelConfig, ModelError> {
+    ModelConfig::by_name(name)?.with(overrides)
+}
+
+fn knn(neighbors: Vec<Neighbors>) -> ModelOverrides {
+    ModelOverrides {
+        attention: Some(AttentionConfig::Knn(KnnConfig {
+            neighbors: neighbors.into(),
+            ..KnnConfig::default()
+        })),
+        ..ModelOverrides::default()
+    }
+}
+
+/// 32 px: maps of 16, 8 and 4 tokens.
+fn small() -> ModelOverrides {
+    ModelOverrides {
+        img_size: Some(32),
+        strides: Some(vec![0, 2, 2, 2]),
+        embed_dim: Some(vec![32, 64, 128].into()),
+        depth: Some(vec![2, 1, 1].into()),
+        num_heads: Some(vec![2, 4].into()),
+        num_classes: Some(10),
+        ..ModelOverrides::default()
+    }
+}
+
+#[test]
+fn parameters_and_operations_are_those_of_timm() {
+    for (name, params, linear) in [
+        ("visformer_tiny", 10_321_368, 1_201_597_440),
+        ("visformer_small", 40_219_592, 4_746_614_784),
+    ] {
+        let summary = named(name).summary();
+        assert_eq!(summary.params, params, "{name}");
+        // Counted in timm's model: inputs of linear layers, outputs of convolutions.
+        assert_eq!(summary.macs.linear, linear, "{name}");
+    }
+    let attention = named("visformer_tiny").summary().macs.attention;
+    assert_eq!(attention, 4 * 2 * (196 * 196 * 192 + 49 * 49 * 384));
+}
+
+#[test]
+fn two_stages_have_neighbors() {
+    let count = |k| Neighbors::count(k).unwrap();
+    let config = with("visformer_tiny", &knn(vec![count(150), count(45)])).unwrap();
+    let stages = config.summary().stages;
+    let stages: Vec<_> = stages
+        .iter()
+        .map(|s| (s.name.as_str(), s.tokens, s.keys, s.k))
+        .collect();
+    assert_eq!(
+        stages,
+        [
+            ("stage1", 784, 0, 0),
+            ("stage2", 196, 196, 150),
+            ("stage3", 49, 49, 45)
+        ]
+    );
+    assert_eq!(
+        with("visformer_tiny", &knn(vec![count(1); 3]))
+            .unwrap_err()
+            .to_string(),
+        "`neighbors` has 3 entries, but the model has 2 stages (`stage2` with 196 keys, `stage3` with 49 keys): give one \
+         entry for all stages, or one per stage"
+    );
+}
+
+#[test]
+fn strides_are_free() {
+    let config = with("visformer_tiny", &small()).unwrap();
+    assert_eq!(config.name(), "visformer_32-64-128x2-1-1_stride0-2-2-2_32");
+    let stages = config.summary().stages;
+    let tokens: Vec<_> = stages.iter().map(|s| s.tokens).collect();
+    assert_eq!(tokens, [256, 64, 16]);
+    // What the strides leave at the right and bottom is not seen.
+    let odd = ModelOverrides {
+        img_size: Some(37),
+        ..small()
+    };
+    let stages = with("visformer_tiny", &odd).unwrap().summary().stages;
+    let tokens: Vec<_> = stages.iter().map(|s| s.tokens).collect();
+    assert_eq!(tokens, [18 * 18, 81, 16]);
+}
+
+#[test]
+fn the_least_image_leaves_a_token() {
+    for strides in [[2, 4, 2, 2], [0, 2, 2, 2], [3, 1, 2, 5], [1, 3, 1, 1]] {
+        let grid = |img_size| {
+            let mut config = named("visformer_tiny");
+            config.strides = strides;
+            config.common.img_size = img_size;
+            config.stages()[2].grid
+        };
+        let mut config = named("visformer_tiny");
+        config.strides = strides;
+        let least = config.least_size();
+        assert_eq!((grid(least), grid(least - 1)), (1, 0), "{strides:?}");
+    }
+}
+
+#[test]
+fn sizes_that_describe_no_model_are_refused() {
+    let refuse =
+        |overrides: ModelOverrides| with("visformer_tiny", &overrides).unwrap_err().to_string();
+    for (overrides, message) in [
+        (
+            ModelOverrides {
+                img_size: Some(30),
+                ..ModelOverrides::default()
+            },
+            "`img_size` 30 is too small for Visformer with such strides: the least is 31",
+        ),
+        (
+            ModelOverrides {
+                strides: Some(vec![2, 2, 2]),
+                ..small()
+            },
+            "`strides` has 3 entries, but the model has 4: of the stem (0 for no stem) and three patch embeddings",
+        ),
+        (
+            ModelOverrides {
+                strides: Some(vec![2, 0, 2, 2]),
+                ..small()
+            },
+            "`strides` is 0: expected at least 1",
+        ),
+        (
+            ModelOverrides {
+                num_heads: Some(vec![2, 2, 2].into()),
+                ..small()
+            },
+            "`num_heads` has 3 entries: expected one for all, or 2, of `stage2` and `stage3`: `stage1` has no attention",
+        ),
+        (
+            ModelOverrides {
+                num_heads: Some(vec![2, 3].into()),
+                ..small()
+            },
+            "in `stage3`: `embed_dim` 128 is not a multiple of `num_heads` 3: every head needs the same number of \
+             channels",
+        ),
+        (
+            ModelOverrides {
+                embed_dim: Some(vec![6, 12, 24].into()),
+                ..small()
+            },
+            "in `stage1`: `embed_dim` 6 is not a multiple of 4: the convolution of its MLP has 8 groups",
+        ),
+        (
+            ModelOverrides {
+                depth: Some(vec![1, 1, 0].into()),
+                ..small()
+            },
+            "in `stage3`: `depth` is 0: expected at least 1",
+        ),
+        (
+            ModelOverrides {
+                qkv_bias: Some(true),
+                ..small()
+            },
+            "`qkv_bias` does not apply to Visformer: remove it",
+        ),
+    ] {
+        assert_eq!(refuse(overrides), message);
+    }
+}

@@ -1,0 +1,186 @@
+//! The modules of a Visformer, in the order of the paper.
+
+use burn::module::{Module, Param};
+use burn::tensor::{Tensor, activation};
+use kvt_ops::Phase;
+
+use super::VisformerConfig;
+use super::block::VisformerBlock;
+use super::stage::StageSize;
+use crate::backbone::{Ask, Backbone, Features};
+use crate::error::ModelError;
+use crate::layers::{
+    BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, Pass, PatchEmbed, drop_path_rates,
+    to_map, to_tokens,
+};
+use crate::validate;
+use crate::weights::pos_embed;
+
+/// The backbone of a Visformer.
+#[derive(Module, Debug)]
+pub struct Visformer {
+    stem: Option<Stem>,
+    /// Known outside as `patch_embed1`, `pos_embed1`, `stage1`, ...
+    stages: Vec<Stage>,
+    norm: BatchNorm,
+    #[module(skip)]
+    least_size: usize,
+}
+
+/// A convolution of the image.
+#[derive(Module, Debug)]
+struct Stem {
+    conv: Conv2d,
+    norm: BatchNorm,
+}
+
+/// Blocks at one resolution, after the embedding that leads to it.
+#[derive(Module, Debug)]
+struct Stage {
+    patch_embed: PatchEmbed,
+    norm: BatchNorm,
+    /// `[1, dim, rows, columns]`.
+    pos_embed: Param<Tensor<4>>,
+    blocks: Vec<VisformerBlock>,
+}
+
+impl Visformer {
+    /// With the original's initialisation.
+    pub(crate) fn new(config: &VisformerConfig, init: &Init<'_>) -> Self {
+        let depth = config.depth.iter().sum();
+        let mut rates = drop_path_rates(config.common.drop_path, depth);
+        let stages = config.stages();
+        let stages = stages.iter().enumerate().map(|(i, size)| {
+            let rates: Vec<f64> = rates.by_ref().take(size.depth).collect();
+            Stage::new(&init.child(&format!("stage{}", i + 1)), size, &rates)
+        });
+        Self {
+            stages: stages.collect(),
+            stem: config
+                .stem()
+                .map(|settings| Stem::new(&init.child("stem"), settings)),
+            norm: init.batch_norm(config.num_features(), BatchNormSettings::default()),
+            least_size: config.least_size(),
+        }
+    }
+}
+
+impl Backbone for Visformer {
+    fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
+        let mut map = match &self.stem {
+            Some(stem) => stem.forward(images, phase),
+            None => images,
+        };
+        let phases = phase.named("stages");
+        let (mut maps, mut blocks) = (Vec::new(), Vec::new());
+        for (s, stage) in self.stages.iter().enumerate() {
+            let (mut x, grid) = stage.embed(map, phase);
+            if s == 0 {
+                x = ask.mixed(x, grid);
+            }
+            x = x + stage.positions(grid);
+            let pass = ask.pass(s, grid, phases.child(s as u64));
+            let kept = ask.blocks_of(s, self.stages.len());
+            (x, blocks) = stage.forward(x, pass, kept);
+            map = to_map(x, 0, grid);
+            if ask.maps {
+                maps.push(map.clone());
+            }
+        }
+        let tokens = self.norm.forward_tokens(to_tokens(map), phase);
+        // Only the last tokens are the business of the running statistics.
+        let last = blocks.pop().map(|_| tokens.clone());
+        let earlier = blocks.into_iter();
+        let earlier = earlier.map(|x| self.norm.forward_tokens(x, Phase::Eval));
+        Features {
+            blocks: earlier.chain(last).collect(),
+            tokens,
+            prefix: 0,
+            maps,
+        }
+    }
+
+    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
+        validate::at_least(super::FAMILY.name, size, self.least_size)
+    }
+}
+
+impl Stem {
+    fn new(init: &Init<'_>, settings: ConvSettings) -> Self {
+        Self {
+            conv: init.conv_kaiming_fan_out("conv", settings),
+            norm: init.batch_norm(settings.out_channels, BatchNormSettings::default()),
+        }
+    }
+
+    fn forward(&self, images: Tensor<4>, phase: Phase) -> Tensor<4> {
+        activation::relu(self.norm.forward(self.conv.forward(images), phase))
+    }
+}
+
+impl Stage {
+    fn new(init: &Init<'_>, size: &StageSize, rates: &[f64]) -> Self {
+        let proj = init
+            .child("patch_embed")
+            .conv_kaiming_fan_out("proj", size.embed);
+        let blocks = (0..).zip(rates).map(|(i, rate): (usize, _)| {
+            let init = init.child("blocks").child(&i.to_string());
+            VisformerBlock::new(&init, size, *rate)
+        });
+        Self {
+            patch_embed: PatchEmbed::of(proj),
+            norm: init.batch_norm(size.dim, BatchNormSettings::default()),
+            pos_embed: init.trunc_normal("pos_embed", [1, size.dim, size.grid, size.grid]),
+            blocks: blocks.collect(),
+        }
+    }
+
+    /// The tokens of a map without positions, and the size of the map that they form. What remains of the map at its right and
+    /// bottom is not seen.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, channels, height, width]` to `[batch, rows * columns, dim]`.
+    fn embed(&self, map: Tensor<4>, phase: Phase) -> (Tensor<3>, [usize; 2]) {
+        let [_, _, height, width] = map.dims();
+        let patch = self.patch_embed.patch_size();
+        let grid = [height, width].map(|side| side / patch);
+        let whole = grid.map(|side| side * patch);
+        let map = if whole == [height, width] {
+            map
+        } else {
+            map.narrow(2, 0, whole[0]).narrow(3, 0, whole[1])
+        };
+        let tokens = self.patch_embed.forward(map);
+        (self.norm.forward_tokens(tokens, phase), grid)
+    }
+
+    /// The position embeddings of a map, `[1, rows * columns, dim]`.
+    fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
+        let [_, _, rows, columns] = self.pos_embed.dims();
+        pos_embed::interpolated(to_tokens(self.pos_embed.val()), [rows, columns], grid)
+    }
+
+    /// The tokens after all blocks, and after each of the last `kept`.
+    fn forward(
+        &self,
+        mut x: Tensor<3>,
+        mut pass: Pass<'_>,
+        kept: usize,
+    ) -> (Tensor<3>, Vec<Tensor<3>>) {
+        let phase = pass.phase.named("blocks");
+        let mut outputs = Vec::new();
+        for (i, block) in self.blocks.iter().enumerate() {
+            pass.phase = phase.child(i as u64);
+            pass.watch.block.block = i;
+            x = block.forward(x, pass);
+            if i + kept >= self.blocks.len() {
+                outputs.push(x.clone());
+            }
+        }
+        (x, outputs)
+    }
+}
+
+#[cfg(test)]
+mod tests;

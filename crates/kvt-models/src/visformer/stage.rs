@@ -1,0 +1,92 @@
+//! A stage of a Visformer, and what it costs.
+
+use kvt_attention::{AttentionConfig, Macs, Place};
+
+use crate::layers::ConvSettings;
+use crate::summary::StageSummary;
+
+/// Groups of the convolution within an MLP.
+pub(super) const GROUPS: usize = 8;
+
+/// A stage, as its modules and their cost need it.
+#[derive(Clone, Debug)]
+pub(super) struct StageSize {
+    /// Channels of a token.
+    pub dim: usize,
+    /// Hidden channels of the MLP.
+    pub hidden: usize,
+    /// Blocks.
+    pub depth: usize,
+    /// What the blocks have besides their MLP.
+    pub kind: Kind,
+    /// Makes the map of this stage from the map before.
+    pub embed: ConvSettings,
+    /// Tokens along a side of the map before.
+    pub before: usize,
+    /// Tokens along a side of the map.
+    pub grid: usize,
+}
+
+/// What lets a token see others.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    /// A convolution within the MLP.
+    Convolution,
+    /// Attention.
+    Attention {
+        attention: AttentionConfig,
+        /// Where it stands.
+        place: Place,
+    },
+}
+
+/// The convolution within an MLP.
+pub(super) fn spatial(channels: usize) -> ConvSettings {
+    ConvSettings {
+        in_channels: channels,
+        out_channels: channels,
+        kernel: 3,
+        stride: 1,
+        padding: 1,
+        groups: GROUPS,
+        bias: false,
+    }
+}
+
+impl StageSize {
+    /// Size and cost of the blocks, and of the patch embedding and the positions before them.
+    pub(super) fn summary(&self, stage: usize) -> StageSummary {
+        let (dim, tokens) = (self.dim, self.grid.pow(2));
+        let norm = 2 * dim;
+        let mut convolutions = vec![
+            ConvSettings::pointwise(dim, self.hidden),
+            ConvSettings::pointwise(self.hidden, dim),
+        ];
+        let (norms, cost, keys) = match &self.kind {
+            Kind::Convolution => {
+                convolutions.push(spatial(self.hidden));
+                (norm, Default::default(), 0)
+            }
+            Kind::Attention { attention, place } => {
+                convolutions.extend([
+                    ConvSettings::pointwise(dim, 3 * dim),
+                    ConvSettings::pointwise(dim, dim),
+                ]);
+                (2 * norm, attention.cost(place), place.keys)
+            }
+        };
+        let params: usize = convolutions.iter().map(ConvSettings::params).sum();
+        let macs: usize = convolutions.iter().map(|conv| conv.macs(self.grid)).sum();
+        let embed = self.embed.params() + norm + tokens * dim;
+        StageSummary {
+            name: format!("stage{}", stage + 1),
+            depth: self.depth,
+            tokens,
+            keys,
+            k: cost.kept,
+            params: self.depth * (params + norms + cost.params) + embed,
+            macs: (Macs::linear(macs) + cost.macs) * self.depth
+                + Macs::linear(self.embed.macs(self.before)),
+        }
+    }
+}
