@@ -7,6 +7,7 @@ use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors};
 use kvt_models::cvt::CvtConfig;
 use kvt_models::deit::DeitConfig;
 use kvt_models::pit::PitConfig;
+use kvt_models::so_vit::SoVitConfig;
 use kvt_models::swin::SwinConfig;
 use kvt_models::{CommonConfig, ModelConfig, StagesConfig};
 use safetensors::SafeTensors;
@@ -49,6 +50,7 @@ pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig
         "swin" => swin(&config).into(),
         "pit" => pit(&config).into(),
         "cvt" => cvt(&config).into(),
+        "sovit" => so_vit(&config).into(),
         family => unreachable!("{family}"),
     }
 }
@@ -119,6 +121,19 @@ fn cvt(config: &Json) -> CvtConfig {
             depth,
             num_heads: config.sizes("num_heads"),
         },
+    }
+}
+
+fn so_vit(config: &Json) -> SoVitConfig {
+    SoVitConfig {
+        common: config.common(),
+        strides: config.sizes("strides"),
+        embed_dim: config.size("embed_dim"),
+        depth: config.size("depth"),
+        num_heads: config.size("num_heads"),
+        cov_dims: config.sizes("cov_dims").try_into().unwrap(),
+        head_drop: 0.0,
+        attention: config.attention(1)[0].clone(),
     }
 }
 
