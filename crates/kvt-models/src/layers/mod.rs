@@ -8,6 +8,8 @@ mod init;
 mod mlp;
 mod norm;
 mod patch_embed;
+mod pool;
+mod sinusoid;
 mod tokens;
 
 pub use batch_norm::{BatchNorm, BatchNormSettings};
@@ -19,4 +21,6 @@ pub use mlp::{Activation, Mlp};
 pub(crate) use norm::Norm;
 pub use norm::NormKind;
 pub use patch_embed::PatchEmbed;
+pub use pool::{avg_pool_ceil, max_pool};
+pub use sinusoid::sinusoid;
 pub(crate) use tokens::{to_map, to_tokens};
