@@ -28,7 +28,7 @@ pub(super) struct VisualTokensSize {
     /// Channels of a token.
     pub dim: usize,
     /// Of the bottlenecks.
-    pub strides: Vec<usize>,
+    pub strides: [usize; 3],
 }
 
 /// One of the bottlenecks.

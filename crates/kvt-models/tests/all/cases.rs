@@ -127,7 +127,7 @@ fn cvt(config: &Json) -> CvtConfig {
 fn so_vit(config: &Json) -> SoVitConfig {
     SoVitConfig {
         common: config.common(),
-        strides: config.sizes("strides"),
+        strides: config.sizes("strides").try_into().unwrap(),
         embed_dim: config.size("embed_dim"),
         depth: config.size("depth"),
         num_heads: config.size("num_heads"),

@@ -21,7 +21,7 @@ pub struct SoVitConfig {
     /// What it shares with the other families.
     pub common: CommonConfig,
     /// Strides of the three bottlenecks, after a pooling that halves the image.
-    pub strides: Vec<usize>,
+    pub strides: [usize; 3],
     /// Channels of a token.
     pub embed_dim: usize,
     /// Blocks.
@@ -62,7 +62,7 @@ impl SoVitConfig {
         VisualTokensSize {
             in_chans: self.common.in_chans,
             dim: self.embed_dim,
-            strides: self.strides.clone(),
+            strides: self.strides,
         }
     }
 
@@ -100,7 +100,7 @@ impl FamilyConfig for SoVitConfig {
                     qkv_bias: false,
                     ..CommonConfig::imagenet(224)
                 },
-                strides: STRIDES.to_vec(),
+                strides: STRIDES,
                 embed_dim,
                 depth,
                 num_heads,
@@ -115,7 +115,7 @@ impl FamilyConfig for SoVitConfig {
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         Ok(Self {
             common: self.common.with(overrides),
-            strides: overrides.strides.clone().unwrap_or(self.strides),
+            strides: overrides.strides(self.strides, "the bottlenecks after the pooling")?,
             embed_dim: overrides::one("embed_dim", overrides.embed_dim.as_ref(), self.embed_dim)?,
             depth: overrides::one("depth", overrides.depth.as_ref(), self.depth)?,
             num_heads: overrides::one("num_heads", overrides.num_heads.as_ref(), self.num_heads)?,
@@ -127,10 +127,7 @@ impl FamilyConfig for SoVitConfig {
 
     fn validate(&self) -> Result<(), ModelError> {
         self.common.validate()?;
-        validate::list("strides", self.strides.len(), STRIDES.len())?;
-        for stride in &self.strides {
-            validate::sizes(&[("strides", *stride)])?;
-        }
+        validate::sizes(&self.strides.map(|stride| ("strides", stride)))?;
         let [rows, columns] = self.cov_dims;
         validate::sizes(&[("cov_dims", rows), ("cov_dims", columns)])?;
         validate::rate("head_drop", self.head_drop)?;

@@ -146,7 +146,7 @@ fn sizes_that_describe_no_model_are_refused() {
     };
     assert_eq!(
         refuse(strides(&[2, 2])),
-        "`strides` has 2 entries, but the model takes 3"
+        "`strides` has 2 entries, but the model has 3: of the bottlenecks after the pooling"
     );
     assert_eq!(
         refuse(strides(&[2, 0, 2])),

@@ -24,7 +24,7 @@ fn small() -> SoVitConfig {
             qkv_bias: false,
             ..CommonConfig::imagenet(16)
         },
-        strides: vec![2, 1, 1],
+        strides: [2, 1, 1],
         embed_dim: 12,
         depth: 3,
         num_heads: 3,
@@ -61,7 +61,7 @@ fn the_summary_counts_the_built_modules_parameters() {
                     qkv_bias,
                     ..small().common
                 },
-                strides: strides.to_vec(),
+                strides,
                 ..small()
             };
             let model = build(config.clone(), 1, &Device::flex());
