@@ -13,7 +13,7 @@ of sum(logits * probe)) in evaluation mode; and of one forward in training mode,
 
 Weights, images and probe are drawn as `seeded.py` says; `pos_embed`, which the original computes, is drawn as well.
 Metadata `config`: img_size, in_chans, num_classes, embed_dim, depth, num_heads, mlp_ratio, qkv_bias, strides, cov_dims,
-and `attention`.
+and `attention`. Also `counts_sovit.json`, `params`: {name: count}, of the published sizes without what is fixed.
 
 The official code makes the last stride from the size of the image (1 from 112 px, 2 from 224 px), and the last bottleneck
 projects its shortcut only at 2. Here strides are a setting: the bottlenecks are the official ones, the shortcut is
@@ -31,7 +31,7 @@ from pathlib import Path
 import torch
 
 import seeded
-from common import DENSE, KNN, arguments, token_forward
+from common import DENSE, KNN, arguments, golden, save_json, token_forward
 
 BASE = dict(img_size=16, in_chans=3, num_classes=5, embed_dim=24, depth=2, num_heads=3, mlp_ratio=2.0,
             qkv_bias=False, strides=[2, 1, 1], cov_dims=[6, 4])
@@ -124,3 +124,6 @@ def patch(model, attention, gaps):
 
 if __name__ == "__main__":
     seeded.write("sovit", CASES, partial(build, load(sys.argv[1])), patch)
+    params = {name: sum(p.numel() for p in published(sys.argv[1], name).parameters() if p.requires_grad)
+              for name in SIZES}
+    save_json(golden("kvt-models") / "counts_sovit.json", {"params": params}, seed=None)

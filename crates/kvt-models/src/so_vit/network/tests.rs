@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use burn::module::Module as _;
 use burn::tensor::{Device, TensorData};
 use kvt_attention::AttentionConfig;
 use kvt_ops::Key;
@@ -233,6 +232,19 @@ fn positions_of_another_size_are_resized() {
     let positions = values(&StateDict::from_model(&model).unwrap(), "pos_embed");
     assert_eq!(positions.len(), 65 * 12);
     assert_eq!(positions[..12], values(&weights, "pos_embed")[..12]);
+
+    let own = values(&StateDict::from_model(&model).unwrap(), "pos_embed");
+    let without = weights.iter().filter(|(name, _)| *name != "pos_embed");
+    let without = without.map(|(name, data)| (name.to_owned(), data.clone()));
+    let (model, report) = model
+        .load(&without.collect(), LoadOptions::default())
+        .unwrap();
+    let computed: Vec<&str> = report.names(Outcome::Computed).collect();
+    assert_eq!(computed, ["pos_embed"]);
+    assert_eq!(
+        values(&StateDict::from_model(&model).unwrap(), "pos_embed"),
+        own
+    );
 }
 
 #[test]
