@@ -6,7 +6,6 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
-use burn::tensor::module::linear as product;
 use kvt_attention::Dropout;
 use kvt_ops::{Phase, linear};
 
@@ -55,15 +54,7 @@ struct SingularValues {
 
 impl SecondOrderSize {
     fn projection(self, channels: usize) -> ConvSettings {
-        ConvSettings {
-            in_channels: self.dim,
-            out_channels: channels,
-            kernel: 1,
-            stride: 1,
-            padding: 0,
-            groups: 1,
-            bias: false,
-        }
+        ConvSettings::pointwise(self.dim, channels)
     }
 
     /// Numbers of a covariance.
@@ -142,10 +133,7 @@ impl Covariance {
     fn forward(&self, patches: Tensor<3>, phase: Phase) -> Tensor<3> {
         let count = patches.dims()[1];
         let [rows, columns] = self.conv_dr_block.each_ref().map(|(conv, norm)| {
-            let weight = conv.weight.val();
-            let [output, input, ..] = weight.dims();
-            let weight = weight.reshape([output, input]).transpose();
-            let projected = product(patches.clone(), weight, None);
+            let projected = conv.forward_tokens(patches.clone());
             let projected = relu(norm.forward_tokens(projected, phase));
             projected.clone() - projected.mean_dim(1)
         });

@@ -198,9 +198,9 @@ impl VisualTokens {
         for bottleneck in stage {
             x = bottleneck.forward(x, phase);
         }
-        let map = transition.forward(x);
-        let [_, _, rows, columns] = map.dims();
-        (to_tokens(map), [rows, columns])
+        let [_, _, rows, columns] = x.dims();
+        let tokens = transition.forward_tokens(to_tokens(x));
+        (tokens, [rows, columns])
     }
 }
 
