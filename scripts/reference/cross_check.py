@@ -6,8 +6,10 @@
   python scripts/reference/cross_check.py target/release/kvt cvt_13 --cvt-source CVT_CHECKOUT
   python scripts/reference/cross_check.py target/release/kvt tnt_s_patch16_224 --neighbors 1.0,0.5
   python scripts/reference/cross_check.py target/release/kvt visformer_tiny --neighbors 150,45
+  python scripts/reference/cross_check.py target/release/kvt so_vit_7 --so-vit-source SOVIT_CHECKOUT
 
-DeiT, Swin, PiT, TNT and Visformer are timm's, CvT comes from a checkout of its official repository (see `cvt.py`).
+DeiT, Swin, PiT, TNT and Visformer are timm's, CvT and So-ViT come from checkouts of their official repositories
+(see `cvt.py`, `sovit.py`).
 
 Runs `kvt logits --model NAME --set ... --weights W --input IN --output OUT`: W has the reference's names,
 IN a tensor `images` [B,C,H,W] (normalised already), OUT must come back with `logits` [B,classes]; all are
@@ -27,6 +29,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import cvt
+import sovit
 import tnt
 import visformer
 from common import KNN, patch_attention, randomize
@@ -42,6 +45,13 @@ def neighbors(text):
 
 def reference(arguments):
     """The model, and the shape of its images."""
+    if arguments.model.startswith("so_vit_"):
+        if not arguments.so_vit_source:
+            sys.exit("a So-ViT needs --so-vit-source, a checkout of https://github.com/jiangtaoxie/So-ViT at c31972e")
+        model = sovit.published(arguments.so_vit_source, arguments.model)
+        for block in model.blocks:  # as timm's attention tells it
+            block.attn.head_dim = block.attn.qkv.in_features // block.attn.num_heads
+        return model, (3, 224, 224)
     if not arguments.model.startswith("cvt_"):
         model = timm.create_model(arguments.model)
         return model, model.default_cfg["input_size"]
@@ -85,6 +95,7 @@ def main():
     parser.add_argument("--neighbors", type=neighbors, default=0.5,
                         help="count, or share of the keys with a point; with commas: one per stage")
     parser.add_argument("--cvt-source", help="folder of a CvT checkout")
+    parser.add_argument("--so-vit-source", help="folder of a So-ViT checkout")
     parser.add_argument("--set", action="append", default=[], help="passed on to kvt; repeatable")
     parser.add_argument("--device", help="passed on to kvt")
     parser.add_argument("--batch", type=int, default=2)

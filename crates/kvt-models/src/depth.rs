@@ -2,6 +2,7 @@
 //! `param_groups_layer_decay` count them.
 
 use crate::families::ModelConfig;
+use crate::head::SecondOrder;
 use crate::model::{Model, Parameter};
 use crate::summary::StageSummary;
 
@@ -59,6 +60,7 @@ impl ModelConfig {
             .family()
             .outputs
             .iter()
+            .chain([&SecondOrder::MODULE.1])
             .any(|output| within(output).is_some())
         {
             return last;

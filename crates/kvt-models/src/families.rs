@@ -10,7 +10,7 @@ use crate::error::ModelError;
 use crate::family::{Family, FamilyConfig};
 use crate::layers::Init;
 use crate::overrides::ModelOverrides;
-use crate::{cvt, deit, pit, swin, tnt, visformer};
+use crate::{cvt, deit, pit, so_vit, swin, tnt, visformer};
 
 /// Each line: module, network, configuration, and the name in the documentation. The module has a
 /// `FAMILY` too.
@@ -117,5 +117,6 @@ families! {
     pit: Pit from PitConfig, "PiT.";
     cvt: Cvt from CvtConfig, "CvT.";
     tnt: Tnt from TntConfig, "TNT.";
+    so_vit: SoVit from SoVitConfig, "So-ViT.";
     visformer: Visformer from VisformerConfig, "Visformer.";
 }

@@ -6,7 +6,7 @@ use crate::checkpoint::Layout;
 use crate::common::CommonConfig;
 use crate::depth::BlockGroup;
 use crate::error::ModelError;
-use crate::head::Classifier;
+use crate::head::{Classifier, SecondOrder};
 use crate::layers::Init;
 use crate::overrides::ModelOverrides;
 use crate::summary::Summary;
@@ -129,7 +129,7 @@ impl Family {
     /// Whether a parameter belongs to a layer that turns features into class scores.
     pub(crate) fn is_of_head(&self, name: &str) -> bool {
         let layer = name.rsplit_once('.').map_or(name, |(layer, _)| layer);
-        self.outputs.contains(&layer)
+        self.outputs.contains(&layer) || layer == SecondOrder::OUTPUT
     }
 
     /// The path through the modules of a backbone to the parameter of this name.

@@ -27,6 +27,7 @@ mod model;
 mod observe;
 mod overrides;
 pub mod pit;
+pub mod so_vit;
 mod stages;
 mod summary;
 pub mod swin;

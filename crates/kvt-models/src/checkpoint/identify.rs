@@ -112,6 +112,8 @@ mod tests {
             ),
             // Nothing that is stored depends on the size of the images.
             ("cvt_13", Layout::Official, &["cvt_13", "cvt_13_384"]),
+            // Its positions are in the file, and no parameters.
+            ("so_vit_7", Layout::Official, &["so_vit_7"]),
         ] {
             let mut weights = weights(name, layout);
             assert_eq!(identify(&weights).unwrap(), expected, "{name}");

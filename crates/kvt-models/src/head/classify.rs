@@ -1,11 +1,11 @@
-//! A linear classifier with one output, or with a second one for distillation.
+//! A linear classifier with one output, or with a second one for distillation; and with a second-order part.
 
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_ops::{Phase, linear};
 
-use super::Head;
+use super::{Head, SecondOrder};
 use crate::backbone::Features;
 use crate::layers::Init;
 
@@ -14,6 +14,8 @@ use crate::layers::Init;
 pub struct Classifier {
     class: Linear,
     distillation: Option<Linear>,
+    /// Reads the patches; its logits are added to those of the class.
+    second_order: Option<SecondOrder>,
     #[module(skip)]
     reads: Reads,
 }
@@ -36,7 +38,16 @@ impl Classifier {
         Self {
             class,
             distillation,
+            second_order: None,
             reads,
+        }
+    }
+
+    /// This with the logits of a second-order part added to those of the class.
+    pub(crate) fn with_second_order(self, second_order: SecondOrder) -> Self {
+        Self {
+            second_order: Some(second_order),
+            ..self
         }
     }
 
@@ -59,14 +70,19 @@ impl Classifier {
 impl Head for Classifier {
     type Output = Logits;
 
-    fn forward(&self, features: Features, _: Phase) -> Logits {
-        let x = features.tokens;
+    fn forward(&self, features: Features, phase: Phase) -> Logits {
+        let (x, prefix) = (features.tokens, features.prefix);
         let token = |i: usize| match self.reads {
             Reads::Prefix => x.clone().narrow(1, i, 1).squeeze_dim::<2>(1),
             Reads::Mean => x.clone().mean_dim(1).squeeze_dim::<2>(1),
         };
+        let class = linear(&self.class, token(0));
+        let patches = || x.clone().narrow(1, prefix, x.dims()[1] - prefix);
         Logits {
-            class: linear(&self.class, token(0)),
+            class: match &self.second_order {
+                Some(second_order) => second_order.forward(patches(), phase) + class,
+                None => class,
+            },
             distillation: self
                 .distillation
                 .as_ref()
@@ -78,7 +94,7 @@ impl Head for Classifier {
 /// The logits of a classifier's outputs, `[batch, num_classes]` each.
 #[derive(Clone, Debug)]
 pub struct Logits {
-    /// From the class token, or from the mean of the tokens.
+    /// From the class token, or from the mean of the tokens; of So-ViT from all tokens.
     pub class: Tensor<2>,
     /// From the distillation token, where the model has one.
     pub distillation: Option<Tensor<2>>,

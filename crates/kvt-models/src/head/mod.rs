@@ -1,11 +1,13 @@
 //! From features to what a model is trained for.
 
 mod classify;
+mod second_order;
 
 use burn::module::Module;
 use kvt_ops::Phase;
 
 pub use classify::{Classifier, Logits, Reads};
+pub(crate) use second_order::{SecondOrder, SecondOrderSize};
 
 use crate::backbone::Features;
 

@@ -7,6 +7,7 @@ use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors};
 use kvt_models::cvt::CvtConfig;
 use kvt_models::deit::DeitConfig;
 use kvt_models::pit::PitConfig;
+use kvt_models::so_vit::SoVitConfig;
 use kvt_models::swin::SwinConfig;
 use kvt_models::tnt::TntConfig;
 use kvt_models::visformer::VisformerConfig;
@@ -53,6 +54,7 @@ pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig
         "cvt" => cvt(&config).into(),
         "tnt" => tnt(&config).into(),
         "visformer" => visformer(&config).into(),
+        "sovit" => so_vit(&config).into(),
         family => unreachable!("{family}"),
     }
 }
@@ -161,6 +163,19 @@ fn visformer(config: &Json) -> VisformerConfig {
         depth: config.sizes("depth").try_into().unwrap(),
         num_heads: [heads; 2],
         attention: config.attention(2).try_into().unwrap(),
+    }
+}
+
+fn so_vit(config: &Json) -> SoVitConfig {
+    SoVitConfig {
+        common: config.common(),
+        strides: config.sizes("strides").try_into().unwrap(),
+        embed_dim: config.size("embed_dim"),
+        depth: config.size("depth"),
+        num_heads: config.size("num_heads"),
+        cov_dims: config.sizes("cov_dims").try_into().unwrap(),
+        head_drop: 0.0,
+        attention: config.attention(1)[0].clone(),
     }
 }
 

@@ -35,6 +35,8 @@ fn expected_maps(name: &str) -> Vec<[usize; 3]> {
         "tnt" => vec![[12, 4, 4]],
         // Two halvings, none, and a third.
         "visformer" => vec![[4, 4, 4], [8, 4, 4], [8, 2, 2]],
+        // Two halvings.
+        "so" => vec![[12, 4, 4]],
         family => unreachable!("{family}"),
     }
 }
@@ -84,7 +86,7 @@ fn the_last_map_is_the_last_block_before_the_norm() {
         let [batch, dim, rows, columns] = map.dims();
         let tokens = map.reshape([batch, dim, rows * columns]).swap_dims(1, 2);
         let epsilon = match name.split('_').next() {
-            Some("swin" | "cvt" | "tnt" | "visformer") => 1e-5,
+            Some("swin" | "cvt" | "tnt" | "so" | "visformer") => 1e-5,
             _ => 1e-6,
         };
         let normalised: Vec<f32> = values(tokens)

@@ -87,6 +87,11 @@ fn visformer_is_timms() {
 }
 
 #[test]
+fn so_vit_is_the_originals() {
+    compare_family("sovit_");
+}
+
+#[test]
 fn deit_is_the_same_on_a_gpu() {
     compare_on_gpu("deit_distilled_knn");
 }
@@ -114,6 +119,11 @@ fn tnt_is_the_same_on_a_gpu() {
 #[test]
 fn visformer_is_the_same_on_a_gpu() {
     compare_on_gpu("visformer_temperature");
+}
+
+#[test]
+fn so_vit_is_the_same_on_a_gpu() {
+    compare_on_gpu("sovit_knn_fraction");
 }
 
 #[test]

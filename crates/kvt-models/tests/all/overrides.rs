@@ -68,6 +68,8 @@ fn keys(family: &str) -> Vec<(&'static str, ModelOverrides, &'static [&'static s
         key!(qkv_bias, Some(family == "TNT"), &["Visformer"]),
         key!(drop_path, Some(0.1), &[]),
         key!(attn_drop, Some(0.1), &[]),
+        key!(cov_dims, Some([12, 8]), &["DeiT", "Swin", "PiT", "CvT"]),
+        key!(head_drop, Some(0.2), &["DeiT", "Swin", "PiT", "CvT"]),
         key!(attention, Some(knn), &[]),
     ]
 }

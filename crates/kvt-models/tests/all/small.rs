@@ -17,13 +17,19 @@ pub(crate) fn small(overrides: ModelOverrides) -> ModelOverrides {
 }
 
 /// The smallest of each family.
-pub(crate) fn families() -> [(&'static str, ModelOverrides); 6] {
+pub(crate) fn families() -> [(&'static str, ModelOverrides); 7] {
     let one = ModelOverrides {
         patch_size: Some(4),
         embed_dim: Some(12.into()),
         depth: Some(1.into()),
         num_heads: Some(2.into()),
         ..ModelOverrides::default()
+    };
+    let so_vit = ModelOverrides {
+        patch_size: None,
+        strides: Some(vec![2, 1, 1]),
+        cov_dims: Some([5, 3]),
+        ..one.clone()
     };
     let two = ModelOverrides {
         embed_dim: Some(vec![4, 8].into()),
@@ -76,6 +82,7 @@ pub(crate) fn families() -> [(&'static str, ModelOverrides); 6] {
                 ..ModelOverrides::default()
             },
         ),
+        ("so_vit_7", so_vit),
     ]
 }
 

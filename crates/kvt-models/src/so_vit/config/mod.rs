@@ -1,0 +1,215 @@
+//! Sizes of a So-ViT, and what they cost.
+
+use burn::tensor::TensorData;
+use kvt_attention::{AttentionConfig, Macs, Place};
+
+use super::visual_tokens::VisualTokensSize;
+use crate::common::{CommonConfig, joined};
+use crate::error::ModelError;
+use crate::family::FamilyConfig;
+use crate::head::{Classifier, Reads, SecondOrder, SecondOrderSize};
+use crate::layers::Init;
+use crate::overrides::{self, ModelOverrides};
+use crate::stages::StageConfig;
+use crate::summary::{BlockSize, StageSummary, Summary};
+use crate::validate;
+use crate::weights::pos_embed;
+
+/// Sizes and settings of a So-ViT.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SoVitConfig {
+    /// What it shares with the other families.
+    pub common: CommonConfig,
+    /// Strides of the three bottlenecks, after a pooling that halves the image.
+    pub strides: [usize; 3],
+    /// Channels of a token.
+    pub embed_dim: usize,
+    /// Blocks.
+    pub depth: usize,
+    /// Attention heads; divides `embed_dim`.
+    pub num_heads: usize,
+    /// Channels of the two projections of the patches whose covariance the head reads.
+    pub cov_dims: [usize; 2],
+    /// Dropout of the covariance, in [0, 1).
+    pub head_drop: f64,
+    /// The attention of all blocks.
+    pub attention: AttentionConfig,
+}
+
+/// A size with a name: channels, blocks, heads, ratio of the MLP, channels of the covariance, its dropout.
+type Size = (&'static str, usize, usize, usize, f64, [usize; 2], f64);
+const SIZES: [Size; 4] = [
+    ("7", 256, 7, 4, 2.0, [48, 24], 0.0),
+    ("10", 256, 10, 4, 2.0, [48, 24], 0.0),
+    ("14", 384, 14, 6, 3.0, [64, 48], 0.5),
+    ("19", 448, 19, 7, 3.0, [96, 48], 0.5),
+];
+/// The strides that go without saying in a name: the original's from 224 pixels.
+const STRIDES: [usize; 3] = [2, 2, 2];
+
+impl SoVitConfig {
+    /// Tokens along a side of the image.
+    pub fn grid_size(&self) -> usize {
+        self.visual_tokens().grid_size(self.common.img_size)
+    }
+
+    /// Tokens of a block: queries, and keys each of them chooses from.
+    pub fn tokens(&self) -> usize {
+        1 + self.grid_size().pow(2)
+    }
+
+    pub(super) fn visual_tokens(&self) -> VisualTokensSize {
+        VisualTokensSize {
+            in_chans: self.common.in_chans,
+            dim: self.embed_dim,
+            strides: self.strides,
+        }
+    }
+
+    /// What a block is made of.
+    pub(super) fn block(&self) -> BlockSize {
+        self.common.block(self.embed_dim)
+    }
+
+    /// Where attention stands in a block.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            prefix: 1,
+            grid: Some([self.grid_size(); 2]),
+            dropout: self.common.attn_drop,
+            ..Place::new(self.tokens(), self.embed_dim, self.num_heads)
+        }
+    }
+
+    fn second_order(&self) -> SecondOrderSize {
+        SecondOrderSize {
+            dim: self.embed_dim,
+            cov_dims: self.cov_dims,
+            classes: self.common.num_classes,
+            drop: self.head_drop,
+        }
+    }
+}
+
+impl FamilyConfig for SoVitConfig {
+    fn named() -> Vec<Self> {
+        let configs = SIZES.into_iter().map(
+            |(_, embed_dim, depth, num_heads, mlp_ratio, cov_dims, head_drop)| Self {
+                common: CommonConfig {
+                    mlp_ratio,
+                    qkv_bias: false,
+                    ..CommonConfig::imagenet(224)
+                },
+                strides: STRIDES,
+                embed_dim,
+                depth,
+                num_heads,
+                cov_dims,
+                head_drop,
+                attention: AttentionConfig::dense(),
+            },
+        );
+        configs.collect()
+    }
+
+    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+        Ok(Self {
+            common: self.common.with(overrides),
+            strides: overrides.strides(self.strides, "the bottlenecks after the pooling")?,
+            embed_dim: overrides::one("embed_dim", overrides.embed_dim.as_ref(), self.embed_dim)?,
+            depth: overrides::one("depth", overrides.depth.as_ref(), self.depth)?,
+            num_heads: overrides::one("num_heads", overrides.num_heads.as_ref(), self.num_heads)?,
+            cov_dims: overrides.cov_dims.unwrap_or(self.cov_dims),
+            head_drop: overrides.head_drop.unwrap_or(self.head_drop),
+            attention: overrides.attentions(&[self.attention], 1)?.swap_remove(0),
+        })
+    }
+
+    fn validate(&self) -> Result<(), ModelError> {
+        self.common.validate()?;
+        validate::sizes(&self.strides.map(|stride| ("strides", stride)))?;
+        let [rows, columns] = self.cov_dims;
+        validate::sizes(&[("cov_dims", rows), ("cov_dims", columns)])?;
+        validate::rate("head_drop", self.head_drop)?;
+        validate::tokens(self.grid_size())?;
+        let stage = StageConfig {
+            depth: self.depth,
+            num_heads: self.num_heads,
+            attention: self.attention.clone(),
+        };
+        self.common
+            .validate_stage(self.embed_dim, &stage, &self.place())
+    }
+
+    /// timm has no So-ViT: the original's name, with what a size does not say.
+    fn name(&self) -> String {
+        let sizes = (self.embed_dim, self.depth, self.num_heads);
+        let known = SIZES
+            .iter()
+            .find(|(_, dim, depth, heads, ..)| sizes == (*dim, *depth, *heads));
+        let mut name = match known {
+            Some((size, ..)) => format!("so_vit_{size}"),
+            None => format!("so_vit_{}x{}", self.embed_dim, self.depth),
+        };
+        if self.strides != STRIDES {
+            name += &format!("_strides{}", joined(&self.strides));
+        }
+        if self.common.img_size != 224 {
+            name += &format!("_{}", self.common.img_size);
+        }
+        name
+    }
+
+    fn common(&self) -> &CommonConfig {
+        &self.common
+    }
+
+    fn summary(&self) -> Summary {
+        let (dim, tokens) = (self.embed_dim, self.tokens());
+        let (block, attention) = (self.block(), self.attention.cost(&self.place()));
+        let blocks = StageSummary {
+            name: "blocks".to_owned(),
+            depth: self.depth,
+            tokens,
+            keys: tokens,
+            k: attention.kept,
+            params: self.depth * (block.params() + attention.params),
+            macs: (block.macs(tokens) + attention.macs) * self.depth,
+        };
+
+        let (visual, second_order) = (self.visual_tokens(), self.second_order());
+        let class = (dim + 1) * self.common.num_classes;
+        let norm = 2 * dim;
+        // The positions are fixed: a class token alone.
+        let params = visual.params() + dim + blocks.params + norm + class + second_order.params();
+        let outside = visual.macs(self.common.img_size)
+            + dim * self.common.num_classes
+            + second_order.macs(self.grid_size().pow(2));
+        Summary {
+            name: self.name(),
+            params,
+            macs: blocks.macs + Macs::linear(outside),
+            stages: vec![blocks],
+        }
+    }
+
+    fn classifier(&self, init: &Init<'_>) -> Classifier {
+        let (dim, classes) = (self.embed_dim, self.common.num_classes);
+        let init = init.child("classifier");
+        let class = init.linear("cls_fc", dim, classes, true);
+        let second_order = SecondOrder::new(&init, self.second_order());
+        Classifier::new(class, None, Reads::Prefix).with_second_order(second_order)
+    }
+
+    /// The original cannot change the size of trained positions. A fixed sinusoid of a longer row would number the
+    /// patches anew; resized, it keeps where they are.
+    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+        match name {
+            "pos_embed" => pos_embed::resample(weight, [self.grid_size(); 2], 1),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! The modules of a So-ViT, in the order of the paper. The classifier is [`crate::head`]'s.
+
+use burn::module::{Module, Param};
+use burn::nn::LayerNorm;
+use burn::tensor::Tensor;
+use kvt_attention::MultiHeadAttention;
+use kvt_ops::{Phase, layer_norm};
+
+use super::SoVitConfig;
+use super::visual_tokens::VisualTokens;
+use crate::backbone::{Ask, Backbone, Features};
+use crate::error::ModelError;
+use crate::layers::{
+    Activation, Block, BlockKind, Init, NormKind, drop_path_rates, forward_blocks, sinusoid, to_map,
+};
+use crate::validate;
+use crate::weights::pos_embed;
+
+/// PyTorch's epsilon of a layer norm, which the original keeps.
+const NORM_EPSILON: f64 = 1e-5;
+
+const BLOCK: BlockKind = BlockKind {
+    norm: NormKind::Layer {
+        epsilon: NORM_EPSILON,
+    },
+    activation: Activation::Gelu,
+};
+
+/// The backbone of a So-ViT.
+#[derive(Module, Debug)]
+pub struct SoVit {
+    cls_token: Param<Tensor<3>>,
+    /// Fixed.
+    pos_embed: Param<Tensor<3>>,
+    visual_tokens: VisualTokens,
+    blocks: Vec<Block<MultiHeadAttention>>,
+    norm: LayerNorm,
+    /// Tokens along a side of an image of the configured size.
+    #[module(skip)]
+    grid: usize,
+}
+
+impl SoVit {
+    /// With the original's initialisation.
+    pub(crate) fn new(config: &SoVitConfig, init: &Init<'_>) -> Self {
+        let (dim, tokens) = (config.embed_dim, config.tokens());
+        let blocks = init.child("blocks");
+        let blocks = drop_path_rates(config.common.drop_path, config.depth)
+            .enumerate()
+            .map(|(i, rate)| {
+                let (init, size) = (blocks.child(&i.to_string()), config.block());
+                let attn = MultiHeadAttention::new(
+                    &init.child("attn"),
+                    &config.attention,
+                    config.place(),
+                    size.qkv_bias,
+                );
+                Block::new(&init, BLOCK, size, attn, rate)
+            })
+            .collect();
+        Self {
+            cls_token: init.token("cls_token", 1, dim),
+            pos_embed: init.fixed([1, tokens, dim], sinusoid(tokens, dim)),
+            visual_tokens: VisualTokens::new(&init.child("visual_tokens"), &config.visual_tokens()),
+            blocks,
+            norm: init.layer_norm(dim, NORM_EPSILON),
+            grid: config.grid_size(),
+        }
+    }
+
+    /// The positions of a map of patches, and of the class token before it.
+    fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
+        let (positions, own) = (self.pos_embed.val(), [self.grid; 2]);
+        if grid == own {
+            return positions;
+        }
+        let class = positions.clone().narrow(1, 0, 1);
+        let patches = positions.narrow(1, 1, self.grid.pow(2));
+        Tensor::cat(vec![class, pos_embed::interpolated(patches, own, grid)], 1)
+    }
+}
+
+impl Backbone for SoVit {
+    fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
+        let batch = images.dims()[0] as i64;
+        let (patches, grid) = self.visual_tokens.forward(images, phase);
+        let class = self.cls_token.val().expand([batch, -1, -1]);
+        let x = Tensor::cat(vec![class, ask.mixed(patches, grid)], 1) + self.positions(grid);
+
+        let (x, blocks) = forward_blocks(&self.blocks, x, ask.pass(0, grid, phase), ask.blocks);
+        let map = ask.maps.then(|| to_map(x.clone(), 1, grid));
+        let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
+        Features {
+            tokens: norm(x),
+            prefix: 1,
+            maps: map.into_iter().collect(),
+            blocks: blocks.into_iter().map(norm).collect(),
+        }
+    }
+
+    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
+        // Every convolution is padded: one pixel makes one token.
+        validate::at_least(super::FAMILY.name, size, 1)
+    }
+}
+
+#[cfg(test)]
+mod tests;

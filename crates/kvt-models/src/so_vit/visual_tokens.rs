@@ -1,0 +1,236 @@
+//! From images to tokens: a stem, and bottlenecks as a ResNet has them.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use burn::tensor::activation::relu;
+use kvt_ops::Phase;
+
+use crate::layers::{
+    BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, max_pool, to_tokens,
+};
+
+/// Channels of the stem, and of the middle of a bottleneck.
+const WIDTH: usize = 64;
+/// Channels after a bottleneck.
+const WIDE: usize = 4 * WIDTH;
+/// Of the three batch norms in the trunk of a bottleneck, unlike the norm of its shortcut.
+const TRUNK_NORM: BatchNormSettings = BatchNormSettings {
+    epsilon: 1e-3,
+    momentum: 0.01,
+};
+/// Kernel, stride and padding of the pooling after the stem.
+const POOL: [usize; 3] = [3, 2, 1];
+
+/// What decides the size of the visual tokens.
+#[derive(Clone, Debug)]
+pub(super) struct VisualTokensSize {
+    pub in_chans: usize,
+    /// Channels of a token.
+    pub dim: usize,
+    /// Of the bottlenecks.
+    pub strides: [usize; 3],
+}
+
+/// One of the bottlenecks.
+#[derive(Clone, Copy, Debug)]
+struct BottleneckSize {
+    in_channels: usize,
+    stride: usize,
+}
+
+/// A convolution without groups.
+fn conv(channels: [usize; 2], kernel: usize, stride: usize, bias: bool) -> ConvSettings {
+    let [in_channels, out_channels] = channels;
+    ConvSettings {
+        in_channels,
+        out_channels,
+        kernel,
+        stride,
+        padding: kernel / 2,
+        groups: 1,
+        bias,
+    }
+}
+
+impl BottleneckSize {
+    fn trunk(self) -> [ConvSettings; 3] {
+        [
+            conv([self.in_channels, WIDTH], 1, 1, false),
+            conv([WIDTH, WIDTH], 3, self.stride, false),
+            conv([WIDTH, WIDE], 1, 1, false),
+        ]
+    }
+
+    /// The projection of the shortcut, where channels or size change.
+    fn downsample(self) -> Option<ConvSettings> {
+        let changes = self.stride != 1 || self.in_channels != WIDE;
+        changes.then(|| conv([self.in_channels, WIDE], 1, self.stride, false))
+    }
+
+    /// The convolutions with the sides of the maps that they see, from a map with sides of `size`; each is
+    /// followed by a batch norm.
+    fn convolutions(self, size: usize) -> impl Iterator<Item = (ConvSettings, usize)> {
+        let [first, second, third] = self.trunk();
+        let smaller = second.output_size(size);
+        let trunk = [(first, size), (second, size), (third, smaller)];
+        let shortcut = self.downsample().map(|conv| (conv, size));
+        trunk.into_iter().chain(shortcut)
+    }
+}
+
+impl VisualTokensSize {
+    fn stem(&self) -> ConvSettings {
+        conv([self.in_chans, WIDTH], 3, 1, true)
+    }
+
+    fn transition(&self) -> ConvSettings {
+        conv([WIDE, self.dim], 1, 1, true)
+    }
+
+    /// The bottlenecks with the sides of the maps that they see, and the side of the map after them.
+    fn bottlenecks(&self, size: usize) -> (Vec<(BottleneckSize, usize)>, usize) {
+        let [kernel, stride, padding] = POOL;
+        let pool = ConvSettings {
+            padding,
+            ..conv([WIDTH; 2], kernel, stride, false)
+        };
+        let (mut size, mut in_channels) = (pool.output_size(size), WIDTH);
+        let bottlenecks = self.strides.iter().map(|&stride| {
+            let bottleneck = (
+                BottleneckSize {
+                    in_channels,
+                    stride,
+                },
+                size,
+            );
+            size = conv([WIDTH; 2], 3, stride, false).output_size(size);
+            in_channels = WIDE;
+            bottleneck
+        });
+        (bottlenecks.collect(), size)
+    }
+
+    /// Tokens along a side of an image with sides of `size` pixels.
+    pub(super) fn grid_size(&self, size: usize) -> usize {
+        self.bottlenecks(size).1
+    }
+
+    /// Trainable parameters.
+    pub(super) fn params(&self) -> usize {
+        let (bottlenecks, _) = self.bottlenecks(1);
+        let bottlenecks = bottlenecks.into_iter().flat_map(|(bottleneck, size)| {
+            let convolutions = bottleneck.convolutions(size);
+            convolutions.map(|(conv, _)| conv.params() + 2 * conv.out_channels)
+        });
+        self.stem().params() + bottlenecks.sum::<usize>() + self.transition().params()
+    }
+
+    /// Multiply-accumulate operations on an image with sides of `size` pixels.
+    pub(super) fn macs(&self, size: usize) -> usize {
+        let (bottlenecks, grid) = self.bottlenecks(size);
+        let bottlenecks = bottlenecks.into_iter().flat_map(|(bottleneck, size)| {
+            let convolutions = bottleneck.convolutions(size);
+            convolutions.map(|(conv, size)| conv.macs(size))
+        });
+        self.stem().macs(size) + bottlenecks.sum::<usize>() + self.transition().macs(grid)
+    }
+}
+
+/// The convolutions that make tokens of an image.
+#[derive(Module, Debug)]
+pub(super) struct VisualTokens {
+    tokens: Residual,
+}
+
+#[derive(Module, Debug)]
+struct Residual {
+    /// The original counts the pooling after it, too.
+    stem: [Conv2d; 1],
+    stage: Vec<Bottleneck>,
+    transition: Conv2d,
+}
+
+/// Three convolutions around a shortcut.
+#[derive(Module, Debug)]
+struct Bottleneck {
+    conv1: Conv2d,
+    bn1: BatchNorm,
+    conv2: Conv2d,
+    bn2: BatchNorm,
+    conv3: Conv2d,
+    bn3: BatchNorm,
+    /// What the shortcut goes through; nothing where neither channels nor size change.
+    downsample: Option<(Conv2d, BatchNorm)>,
+}
+
+impl VisualTokens {
+    /// With the original's initialisation, which is PyTorch's.
+    pub(super) fn new(init: &Init<'_>, size: &VisualTokensSize) -> Self {
+        let init = init.child("tokens");
+        let stage = init.child("stage");
+        // The size of the image decides no weight.
+        let (bottlenecks, _) = size.bottlenecks(1);
+        let bottlenecks = bottlenecks.into_iter().enumerate();
+        Self {
+            tokens: Residual {
+                stem: [init.child("stem").conv("0", size.stem())],
+                stage: bottlenecks
+                    .map(|(i, (size, _))| Bottleneck::new(&stage.child(&i.to_string()), size))
+                    .collect(),
+                transition: init.conv("transition", size.transition()),
+            },
+        }
+    }
+
+    /// The tokens of images, row by row, and the rows and columns of the map that they form.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, in_chans, height, width]` to `[batch, rows * columns, dim]`.
+    pub(super) fn forward(&self, images: Tensor<4>, phase: Phase) -> (Tensor<3>, [usize; 2]) {
+        let Residual {
+            stem: [stem],
+            stage,
+            transition,
+        } = &self.tokens;
+        let [kernel, stride, padding] = POOL;
+        let mut x = max_pool(stem.forward(images), kernel, stride, padding);
+        for bottleneck in stage {
+            x = bottleneck.forward(x, phase);
+        }
+        let [_, _, rows, columns] = x.dims();
+        let tokens = transition.forward_tokens(to_tokens(x));
+        (tokens, [rows, columns])
+    }
+}
+
+impl Bottleneck {
+    fn new(init: &Init<'_>, size: BottleneckSize) -> Self {
+        let [first, second, third] = size.trunk();
+        let norm = |conv: ConvSettings, settings| init.batch_norm(conv.out_channels, settings);
+        let downsample = init.child("downsample");
+        Self {
+            conv1: init.conv("conv1", first),
+            bn1: norm(first, TRUNK_NORM),
+            conv2: init.conv("conv2", second),
+            bn2: norm(second, TRUNK_NORM),
+            conv3: init.conv("conv3", third),
+            bn3: norm(third, TRUNK_NORM),
+            downsample: size.downsample().map(|settings| {
+                let norm = norm(settings, BatchNormSettings::default());
+                (downsample.conv("0", settings), norm)
+            }),
+        }
+    }
+
+    fn forward(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
+        let trunk = self.bn1.forward(self.conv1.forward(x.clone()), phase);
+        let trunk = self.bn2.forward(self.conv2.forward(relu(trunk)), phase);
+        let trunk = self.bn3.forward(self.conv3.forward(relu(trunk)), phase);
+        let shortcut = match &self.downsample {
+            Some((conv, norm)) => norm.forward(conv.forward(x), phase),
+            None => x,
+        };
+        relu(trunk + shortcut)
+    }
+}
