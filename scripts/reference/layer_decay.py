@@ -15,6 +15,7 @@ import torch
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.pit import PoolingVisionTransformer
 from timm.models.swin_transformer import SwinTransformer
+from timm.models.twins import Twins
 from timm.models.vision_transformer import VisionTransformer
 from timm.optim import param_groups_layer_decay
 
@@ -39,6 +40,8 @@ def pit(distilled):
 
 
 PIT_OVERRIDES = {**PIT, **STAGES, "patch_stride": 4, "embed_dim": [4, 8]}
+TWINS_OVERRIDES = dict(img_size=16, mlp_ratio=1.0, strides=[2, 2], window_size=4, embed_dim=[4, 8], sr_ratio=[2, 1],
+                       **STAGES)
 CASES = {
     "deit": ("deit_tiny_patch16_224", DEIT, VisionTransformer(**DEIT, num_classes=3, norm_layer=NORM)),
     "deit_distilled": ("deit_tiny_distilled_patch16_224", DEIT,
@@ -47,6 +50,9 @@ CASES = {
              SwinTransformer(**SWIN, num_classes=3, depths=STAGES["depth"], num_heads=STAGES["num_heads"])),
     "pit": ("pit_s_224", PIT_OVERRIDES, pit(False)),
     "pit_distilled": ("pit_s_distilled_224", PIT_OVERRIDES, pit(True)),
+    "twins": ("twins_svt_small", TWINS_OVERRIDES,
+              Twins(img_size=16, patch_size=2, num_classes=3, embed_dims=(4, 8), mlp_ratios=(1.0, 1.0), wss=(4, 4),
+                    sr_ratios=(2, 1), depths=STAGES["depth"], num_heads=STAGES["num_heads"])),
 }
 
 

@@ -44,6 +44,20 @@ pub enum ModelError {
         /// The next larger multiple.
         upper: usize,
     },
+    /// The image does not divide by the steps in which it becomes smaller.
+    #[error(
+        "`img_size` {img_size} is not a multiple of {product}, the product of `strides`: the nearest sizes that are, are {lower} and {upper}"
+    )]
+    ImageNotOfStrides {
+        /// Side of the image in pixels.
+        img_size: usize,
+        /// The product of the strides.
+        product: usize,
+        /// The next smaller multiple (one at least).
+        lower: usize,
+        /// The next larger multiple.
+        upper: usize,
+    },
     /// The embedding does not divide among the heads.
     #[error(
         "`embed_dim` {embed_dim} is not a multiple of `num_heads` {num_heads}: every head needs the same number of channels"
@@ -130,6 +144,18 @@ pub enum ModelError {
         "`{field}` has {given} entries, but in {family} it doubles from stage to stage: give the number of the first stage"
     )]
     FirstStageOnly {
+        /// The field of the configuration.
+        field: &'static str,
+        /// Entries given.
+        given: usize,
+        /// The family of models.
+        family: &'static str,
+    },
+    /// A list where all stages have the same.
+    #[error(
+        "`{field}` has {given} entries, but in {family} it is the same in all stages: give one number"
+    )]
+    SameInAllStages {
         /// The field of the configuration.
         field: &'static str,
         /// Entries given.

@@ -45,10 +45,6 @@ pub(crate) enum Undecayed {
     /// By the last part of the name.
     Last(&'static str),
     /// By the module they are in, or by the whole name.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for families that exclude whole modules")
-    )]
     Within(&'static str),
 }
 

@@ -30,6 +30,7 @@ pub mod pit;
 mod stages;
 mod summary;
 pub mod swin;
+pub mod twins;
 mod validate;
 pub mod weights;
 

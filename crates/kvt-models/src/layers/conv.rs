@@ -37,6 +37,19 @@ pub struct ConvSettings {
 }
 
 impl ConvSettings {
+    /// With a bias, and a kernel that is the stride: from patches to tokens.
+    pub fn patches(in_channels: usize, out_channels: usize, patch_size: usize) -> Self {
+        Self {
+            in_channels,
+            out_channels,
+            kernel: patch_size,
+            stride: patch_size,
+            padding: 0,
+            groups: 1,
+            bias: true,
+        }
+    }
+
     /// Trainable parameters.
     pub fn params(&self) -> usize {
         let bias = if self.bias { self.out_channels } else { 0 };

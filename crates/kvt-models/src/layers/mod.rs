@@ -9,9 +9,12 @@ mod mlp;
 mod norm;
 mod patch_embed;
 mod tokens;
+mod windows;
 
 pub use batch_norm::{BatchNorm, BatchNormSettings};
-pub(crate) use block::{Block, BlockKind, Pass, SelfAttention, forward_blocks, project};
+pub(crate) use block::{
+    Block, BlockKind, Pass, SelfAttention, forward_blocks, forward_blocks_then, project,
+};
 pub use conv::{Conv2d, ConvSettings};
 pub use drop_path::{drop_path, drop_path_rates, drops_paths};
 pub use init::Init;
@@ -19,4 +22,6 @@ pub use mlp::{Activation, Mlp};
 pub(crate) use norm::Norm;
 pub use norm::NormKind;
 pub use patch_embed::PatchEmbed;
+pub(crate) use patch_embed::convolve_tokens;
 pub(crate) use tokens::{to_map, to_tokens};
+pub(crate) use windows::{Windows, pad};

@@ -8,6 +8,7 @@ use kvt_models::cvt::CvtConfig;
 use kvt_models::deit::DeitConfig;
 use kvt_models::pit::PitConfig;
 use kvt_models::swin::SwinConfig;
+use kvt_models::twins::TwinsConfig;
 use kvt_models::{CommonConfig, ModelConfig, StagesConfig};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -49,6 +50,7 @@ pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig
         "swin" => swin(&config).into(),
         "pit" => pit(&config).into(),
         "cvt" => cvt(&config).into(),
+        "twins" => twins(&config).into(),
         family => unreachable!("{family}"),
     }
 }
@@ -114,6 +116,22 @@ fn cvt(config: &Json) -> CvtConfig {
         patch_stride: config.sizes("patch_stride")[0],
         embed_dim: config.sizes("dim_embed"),
         kv_stride: config.sizes("stride_kv")[0],
+        stages: StagesConfig {
+            attention: config.attention(depth.len()),
+            depth,
+            num_heads: config.sizes("num_heads"),
+        },
+    }
+}
+
+fn twins(config: &Json) -> TwinsConfig {
+    let depth = config.sizes("depths");
+    TwinsConfig {
+        common: config.common(),
+        strides: config.sizes("strides"),
+        embed_dim: config.sizes("embed_dims"),
+        window_size: config.sizes("wss"),
+        sr_ratio: config.sizes("sr_ratios"),
         stages: StagesConfig {
             attention: config.attention(depth.len()),
             depth,

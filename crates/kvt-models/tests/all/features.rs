@@ -31,6 +31,8 @@ fn expected_maps(name: &str) -> Vec<[usize; 3]> {
         "pit" => vec![[4, 4, 4], [8, 2, 2]],
         // Kernels of 7 pixels, padded by 2 and 4 apart, and a halving.
         "cvt" => vec![[4, 4, 4], [8, 2, 2]],
+        // Patches of 2 pixels, then of 2 tokens.
+        "twins" => vec![[4, 8, 8], [8, 4, 4]],
         family => unreachable!("{family}"),
     }
 }

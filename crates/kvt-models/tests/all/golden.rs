@@ -44,6 +44,11 @@ fn cvt_is_the_originals() {
 }
 
 #[test]
+fn twins_is_timms() {
+    compare_family("twins_");
+}
+
+#[test]
 fn deit_is_the_same_on_a_gpu() {
     compare_on_gpu("deit_distilled_knn");
 }
@@ -61,6 +66,11 @@ fn pit_is_the_same_on_a_gpu() {
 #[test]
 fn cvt_is_the_same_on_a_gpu() {
     compare_on_gpu("cvt_one_stage");
+}
+
+#[test]
+fn twins_is_the_same_on_a_gpu() {
+    compare_on_gpu("twins_padding_knn");
 }
 
 #[test]

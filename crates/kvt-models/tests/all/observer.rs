@@ -139,9 +139,11 @@ fn the_stream_grows_by_the_branches() {
                 &format!("{name} {place:?}"),
             );
             assert_close(&out.3, &sum(middle, mlp), &format!("{name} {place:?}"));
-            // Within a stage one block's output is the next one's input.
+            // Within a stage one block's output is the next one's input, unless positions stand between.
+            let positions = name.starts_with("twins") && place.block == 1;
             if let Some((before, output)) = output.take()
                 && before.stage == place.stage
+                && !positions
             {
                 assert_eq!(output, input.3, "{name} {place:?}");
             }

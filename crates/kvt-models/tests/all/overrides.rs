@@ -4,11 +4,12 @@ use kvt_attention::{AttentionConfig, Neighbors};
 use kvt_models::{ModelConfig, ModelError, ModelOverrides};
 
 /// A name of each family, and what messages call the family.
-const FAMILIES: [(&str, &str); 4] = [
+const FAMILIES: [(&str, &str); 5] = [
     ("deit_tiny_patch16_224", "DeiT"),
     ("swin_tiny_patch4_window7_224", "Swin"),
     ("pit_ti_224", "PiT"),
     ("cvt_13", "CvT"),
+    ("twins_svt_small", "Twins"),
 ];
 
 /// Every key with a value that is no model's own, and the families that do not have it.
@@ -25,10 +26,16 @@ fn keys() -> Vec<(&'static str, ModelOverrides, &'static [&'static str])> {
     let knn = AttentionConfig::knn(Neighbors::count(5).unwrap());
     vec![
         key!(img_size, Some(448), &[]),
-        key!(patch_size, Some(8), &[]),
-        key!(patch_stride, Some(2), &["DeiT", "Swin"]),
-        key!(window_size, Some(14), &["DeiT", "PiT", "CvT"]),
-        key!(kv_stride, Some(1), &["DeiT", "Swin", "PiT"]),
+        key!(patch_size, Some(8), &["Twins"]),
+        key!(patch_stride, Some(2), &["DeiT", "Swin", "Twins"]),
+        key!(
+            strides,
+            Some(vec![7, 2, 2, 1]),
+            &["DeiT", "Swin", "PiT", "CvT"]
+        ),
+        key!(window_size, Some(14.into()), &["DeiT", "PiT", "CvT"]),
+        key!(sr_ratio, Some(2.into()), &["DeiT", "Swin", "PiT", "CvT"]),
+        key!(kv_stride, Some(1), &["DeiT", "Swin", "PiT", "Twins"]),
         key!(embed_dim, Some(384.into()), &[]),
         key!(depth, Some(4.into()), &[]),
         key!(num_heads, Some(1.into()), &[]),

@@ -23,6 +23,15 @@ fn cvt() {
     trains(&["model.name=cvt_13", "model.patch_stride=2"]);
 }
 
+#[test]
+fn twins() {
+    trains(&[
+        "model.name=twins_svt_small",
+        "model.strides=[2,2]",
+        "model.sr_ratio=[2,1]",
+    ]);
+}
+
 /// A model of the sizes of `tiny.toml`, with a k of its own in every stage.
 fn trains(model: &[&str]) {
     let set = [
