@@ -1,4 +1,4 @@
-//! Dropout of attention weights, drawn on the host from a key.
+//! Dropout, drawn on the host from a key: of attention weights, and of whatever else a model drops.
 
 use burn::tensor::{Shape, Tensor, TensorData};
 use rand::Rng;
@@ -10,7 +10,7 @@ use kvt_ops::{Key, Phase};
 /// depend on the number of threads.
 const BLOCK: usize = 1 << 14;
 
-/// Attention dropout: a weight is zeroed with `probability`, else divided by `1 - probability`.
+/// Dropout: a weight is zeroed with `probability`, else divided by `1 - probability`.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout {
     /// In `[0, 1)`.
@@ -31,12 +31,13 @@ impl Dropout {
         })
     }
 
-    /// The weights, `[batch, heads, query, key]`, with some of them dropped: the same ones on every
-    /// device, whatever else draws random numbers.
-    pub(crate) fn apply(self, weights: Tensor<4>) -> Tensor<4> {
+    /// The weights, `[batch, heads, query, key]` or of any other shape, with some of them dropped: the same ones on
+    /// every device, whatever else draws random numbers.
+    #[must_use]
+    pub fn apply<const D: usize>(self, weights: Tensor<D>) -> Tensor<D> {
         let shape = Shape::from(weights.dims());
         let factors = TensorData::new(self.factors(shape.num_elements()), shape);
-        let factors = Tensor::<4>::from_data(factors, (&weights.device(), weights.dtype()));
+        let factors = Tensor::<D>::from_data(factors, (&weights.device(), weights.dtype()));
         weights * factors
     }
 

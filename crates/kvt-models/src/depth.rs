@@ -3,6 +3,29 @@
 
 use crate::families::ModelConfig;
 use crate::model::{Model, Parameter};
+use crate::summary::StageSummary;
+
+/// Blocks that follow one another, each of which is a layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BlockGroup {
+    /// The module of the blocks: their parameters are below `name.0`, `name.1`, ... or `name.blocks.0`, ...
+    pub name: String,
+    /// Other modules and parameters that lead to the resolution of the blocks.
+    pub leading: Vec<String>,
+    /// Blocks.
+    pub depth: usize,
+}
+
+impl BlockGroup {
+    /// The blocks of a stage that stand below its name, as does what leads to it.
+    pub(crate) fn of_stage(stage: StageSummary) -> Self {
+        Self {
+            name: stage.name,
+            leading: Vec::new(),
+            depth: stage.depth,
+        }
+    }
+}
 
 impl Model {
     /// The layer of a parameter, from 0 to [`layers`](Self::layers) `- 1`: 0 is the embedding (patches, positions, class
@@ -22,15 +45,15 @@ impl Model {
 
 impl ModelConfig {
     fn layers(&self) -> usize {
-        let stages = self.summary().stages;
-        stages.iter().map(|stage| stage.depth).sum::<usize>() + 2
+        let groups = self.of_family().blocks();
+        groups.iter().map(|group| group.depth).sum::<usize>() + 2
     }
 
     fn layer(&self, name: &str) -> usize {
         let last = self.layers() - 1;
         let within = |module: &str| {
             let rest = name.strip_prefix(module)?;
-            rest.strip_prefix('.')
+            rest.strip_prefix('.').or(rest.is_empty().then_some(rest))
         };
         if self
             .family()
@@ -44,8 +67,9 @@ impl ModelConfig {
             return last - 1;
         }
         let mut below = 0;
-        for (number, stage) in self.summary().stages.iter().enumerate() {
-            if let Some(rest) = within(&stage.name) {
+        for (number, group) in self.of_family().blocks().iter().enumerate() {
+            let leading = group.leading.iter().find_map(|module| within(module));
+            if let Some(rest) = within(&group.name).or(leading.map(|_| "")) {
                 // A model of one stage may call it by its blocks.
                 let block = rest.strip_prefix("blocks.").unwrap_or(rest);
                 let block = block
@@ -59,7 +83,7 @@ impl ModelConfig {
                     None => below + 1,
                 };
             }
-            below += stage.depth;
+            below += group.depth;
         }
         0
     }

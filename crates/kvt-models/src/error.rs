@@ -78,6 +78,16 @@ pub enum ModelError {
         /// Channels of a token in the stage before.
         before: usize,
     },
+    /// Strides for another number of steps.
+    #[error("`strides` has {given} entries, but the model has {expected}: of {steps}")]
+    StrideCount {
+        /// Entries given.
+        given: usize,
+        /// The steps in which the image becomes smaller.
+        expected: usize,
+        /// What these are, in words.
+        steps: &'static str,
+    },
     /// An attention that makes no sense.
     #[error(transparent)]
     Attention(#[from] AttentionError),

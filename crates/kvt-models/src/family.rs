@@ -3,6 +3,7 @@
 use burn::tensor::TensorData;
 
 use crate::common::CommonConfig;
+use crate::depth::BlockGroup;
 use crate::error::ModelError;
 use crate::head::Classifier;
 use crate::layers::Init;
@@ -64,7 +65,7 @@ pub(crate) struct Official {
     pub is_official: fn(&StateDict) -> bool,
     /// Between these names and timm's.
     pub names: Renaming,
-    /// Whether a file may hold this although it is no weight: a table that the model computes.
+    /// Whether a file may hold or lack this, since it is no weight: a table that the model computes.
     pub is_computed: fn(&str) -> bool,
 }
 
@@ -119,7 +120,7 @@ impl Family {
         }
     }
 
-    /// Whether a file may hold this although it is no weight.
+    /// Whether a file may hold or lack this, since it is no weight.
     pub(crate) fn is_computed(&self, name: &str) -> bool {
         name.ends_with(".num_batches_tracked") || (self.official.is_computed)(name)
     }
@@ -167,6 +168,13 @@ pub(crate) trait FamilyConfig {
 
     /// Size and cost, computed without building the model; meaningful for a valid configuration.
     fn summary(&self) -> Summary;
+
+    /// The blocks, from the first to the last, for layer-wise learning rates. By default those of the stages, which
+    /// stand below the names of the stages.
+    fn blocks(&self) -> Vec<BlockGroup> {
+        let stages = self.summary().stages.into_iter();
+        stages.map(BlockGroup::of_stage).collect()
+    }
 
     /// Whether the classifier has a second output, which learns from a teacher.
     fn is_distilled(&self) -> bool {

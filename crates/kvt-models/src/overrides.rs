@@ -20,9 +20,6 @@ pub struct ModelOverrides {
     /// Pixels from one patch to the next, where patches may overlap: PiT and CvT.
     #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
     pub patch_stride: Option<usize>,
-    /// The strides with which the image becomes smaller, step by step. Twins: the patch size of each stage.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub strides: Option<Vec<usize>>,
     /// Height and width of an attention window in tokens. Swin: one number. Twins: one number, or a list with one per
     /// stage of the model.
     #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
@@ -34,6 +31,26 @@ pub struct ModelOverrides {
     /// Stride of the convolution that makes keys and values: CvT.
     #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
     pub kv_stride: Option<usize>,
+    /// The strides with which the image becomes smaller, step by step. T2T-ViT: of the three soft splits. So-ViT: of the
+    /// three bottlenecks after the pooling. Visformer: of the stem (0 for no stem) and of the three patch embeddings.
+    /// Twins: the patch sizes of the stages. VOLO: of the first convolution, and of the patches that its map is cut into.
+    #[schemars(extend("x-range" = "[0, inf)", "x-default" = "the model's own"))]
+    pub strides: Option<Vec<usize>>,
+    /// Width of the convolutions before the patches: VOLO.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
+    pub stem_dim: Option<usize>,
+    /// Width of a token between the soft splits: T2T-ViT.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
+    pub token_dim: Option<usize>,
+    /// Width of a pixel within a patch: TNT.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
+    pub inner_dim: Option<usize>,
+    /// Number of attention heads of the transformers within patches: TNT.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
+    pub inner_num_heads: Option<usize>,
+    /// Stride of the convolution that makes the pixels within a patch: TNT.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
+    pub inner_stride: Option<usize>,
     /// Width of a token: one number, or a list with one per stage of the model. With Swin the number of the first
     /// stage, which doubles from stage to stage.
     #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
@@ -63,8 +80,16 @@ pub struct ModelOverrides {
     /// Dropout of attention weights.
     #[schemars(extend("x-range" = "[0, 1)", "default" = 0.0))]
     pub attn_drop: Option<f64>,
+    /// Channels of the two projections whose covariance the head reads: So-ViT.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
+    pub cov_dims: Option<[usize; 2]>,
+    /// Dropout of what the last layer reads of the covariance: So-ViT.
+    #[schemars(extend("x-range" = "[0, 1)", "x-default" = "the model's own"))]
+    pub head_drop: Option<f64>,
     /// What every attention layer does with its scores.
     pub attention: Option<AttentionConfig>,
+    /// What the blocks that only the class token passes do with their scores, instead of `attention`: VOLO.
+    pub class_attention: Option<AttentionConfig>,
 }
 
 /// The keys of [`CommonConfig`](crate::CommonConfig).
@@ -88,10 +113,15 @@ impl ModelOverrides {
             img_size,
             patch_size,
             patch_stride,
-            strides,
             window_size,
             sr_ratio,
             kv_stride,
+            strides,
+            stem_dim,
+            token_dim,
+            inner_dim,
+            inner_num_heads,
+            inner_stride,
             embed_dim,
             depth,
             num_heads,
@@ -101,16 +131,24 @@ impl ModelOverrides {
             qkv_bias,
             drop_path,
             attn_drop,
+            cov_dims,
+            head_drop,
             attention,
+            class_attention,
         } = self;
         let keys = [
             ("img_size", img_size.is_some()),
             ("patch_size", patch_size.is_some()),
             ("patch_stride", patch_stride.is_some()),
-            ("strides", strides.is_some()),
             ("window_size", window_size.is_some()),
             ("sr_ratio", sr_ratio.is_some()),
             ("kv_stride", kv_stride.is_some()),
+            ("strides", strides.is_some()),
+            ("stem_dim", stem_dim.is_some()),
+            ("token_dim", token_dim.is_some()),
+            ("inner_dim", inner_dim.is_some()),
+            ("inner_num_heads", inner_num_heads.is_some()),
+            ("inner_stride", inner_stride.is_some()),
             ("embed_dim", embed_dim.is_some()),
             ("depth", depth.is_some()),
             ("num_heads", num_heads.is_some()),
@@ -120,7 +158,10 @@ impl ModelOverrides {
             ("qkv_bias", qkv_bias.is_some()),
             ("drop_path", drop_path.is_some()),
             ("attn_drop", attn_drop.is_some()),
+            ("cov_dims", cov_dims.is_some()),
+            ("head_drop", head_drop.is_some()),
             ("attention", attention.is_some()),
+            ("class_attention", class_attention.is_some()),
         ];
         keys.into_iter()
             .filter_map(|(key, given)| given.then_some(key))
@@ -132,6 +173,23 @@ impl ModelOverrides {
             Some(list) if list.len() > 1 => list.len(),
             _ => own,
         }
+    }
+
+    /// The strides of `N` steps, or the model's own. `steps` tells them.
+    pub(crate) fn strides<const N: usize>(
+        &self,
+        own: [usize; N],
+        steps: &'static str,
+    ) -> Result<[usize; N], ModelError> {
+        let Some(given) = &self.strides else {
+            return Ok(own);
+        };
+        let found = given.as_slice().try_into();
+        found.map_err(|_| ModelError::StrideCount {
+            given: given.len(),
+            expected: N,
+            steps,
+        })
     }
 
     /// The attention of each stage. A list of another length is refused by

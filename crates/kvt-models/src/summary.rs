@@ -15,20 +15,27 @@ pub struct Summary {
     pub stages: Vec<StageSummary>,
 }
 
+impl Summary {
+    /// The stages whose queries attend to keys: those that a list of `neighbors` has entries for.
+    pub fn attending(&self) -> impl Iterator<Item = &StageSummary> {
+        self.stages.iter().filter(|stage| stage.keys > 0)
+    }
+}
+
 /// Size and cost of one stage: blocks that share a resolution and an attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageSummary {
-    /// The stage's name among the parameters.
+    /// The stage's name: among the parameters, unless its blocks are parts of modules that other stages share.
     pub name: String,
     /// Blocks.
     pub depth: usize,
     /// Tokens, that is queries.
     pub tokens: usize,
-    /// Keys each query chooses from.
+    /// Keys each query chooses from; 0 where no query chooses keys.
     pub keys: usize,
     /// Keys each query keeps.
     pub k: usize,
-    /// Trainable parameters under this name: of the blocks, and of what leads to their resolution.
+    /// Trainable parameters: of the blocks, and of what leads to their resolution.
     pub params: usize,
     /// Multiply-accumulate operations of the same.
     pub macs: Macs,

@@ -9,7 +9,9 @@ pub(crate) fn sizes(sizes: &[(&'static str, usize)]) -> Result<(), ModelError> {
             return Err(ModelError::Zero { field });
         }
         let (largest, expected) = match field {
-            "img_size" | "embed_dim" => (1 << 16, "at most 65536"),
+            "img_size" | "embed_dim" | "token_dim" | "stem_dim" | "inner_dim" => {
+                (1 << 16, "at most 65536")
+            }
             "depth" | "in_chans" => (1 << 12, "at most 4096"),
             _ => (1 << 20, "at most 1048576"),
         };

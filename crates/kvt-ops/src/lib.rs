@@ -11,6 +11,7 @@
 //! | [`layer_norm()`] | layer normalisation over the last dimension |
 //! | [`gelu()`] | GELU with the exact error function |
 //! | [`depthwise_conv2d()`] | a convolution of each channel by itself |
+//! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
 //! | [`contiguous_gradient()`] | works around a Burn bug with convolution gradients on GPUs |
 //! | [`adamw()`], [`square_sum()`] | an optimizer's update, and the norm for clipping |
 //! | [`Key`], [`Phase`] | keyed randomness: a seed gives one result |
@@ -41,6 +42,7 @@ mod layer_norm;
 mod linear;
 pub mod portable;
 mod random;
+mod unfold;
 
 pub use adamw::{AdamWStep, adamw, square_sum};
 pub use attention::{
@@ -53,3 +55,4 @@ pub use knn_softmax::knn_softmax;
 pub use layer_norm::layer_norm;
 pub use linear::{linear, linear_add};
 pub use random::{Key, Phase};
+pub use unfold::{Unfold, fold, unfold};

@@ -74,7 +74,7 @@ impl ModelConfig {
                 expected: "at most 4294967296: take fewer blocks or channels",
             });
         }
-        if given > 1 && given != summary.stages.len() {
+        if given > 1 && given != summary.attending().count() {
             return Err(ModelError::AttentionCount {
                 given,
                 stages: describe_stages(&summary),
@@ -145,10 +145,10 @@ impl ModelConfig {
     }
 }
 
+/// The stages that attend, with their key counts.
 fn describe_stages(summary: &Summary) -> String {
     let stages: Vec<String> = summary
-        .stages
-        .iter()
+        .attending()
         .map(|stage| format!("`{}` with {} keys", stage.name, stage.keys))
         .collect();
     let plural = if stages.len() == 1 { "" } else { "s" };

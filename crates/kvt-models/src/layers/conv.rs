@@ -56,6 +56,12 @@ impl ConvSettings {
         self.out_channels * self.fan_in() + bias
     }
 
+    /// Of the weight: `[out_channels, in_channels / groups, kernel, kernel]`.
+    pub(crate) fn shape(&self) -> [usize; 4] {
+        let inputs = self.in_channels / self.groups.max(1);
+        [self.out_channels, inputs, self.kernel, self.kernel]
+    }
+
     /// Inputs of one output.
     pub fn fan_in(&self) -> usize {
         self.in_channels / self.groups.max(1) * self.kernel.pow(2)

@@ -40,7 +40,7 @@ pub enum Outcome {
     Missing,
     /// The weight has another shape.
     Mismatched,
-    /// A table that the model computes itself, or a counter it has no use for.
+    /// A table that the model computes itself, whether the weights have it or lack it, or a counter it has no use for.
     Computed,
     /// The model has no such parameter.
     Unused,

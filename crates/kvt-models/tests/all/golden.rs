@@ -4,7 +4,8 @@
 //! `weights.`, `images`, `logits`, a `probe`, and gradients of `sum(logits * probe)` behind
 //! `grad.`: of the images, and of every parameter. A large gradient is behind `grad_sketch.` instead,
 //! as its norm and its products with some vectors. Models with batch norms have `train.` too, for a step
-//! of training from the same weights: logits, gradients, and the running statistics after it.
+//! of training from the same weights: logits, gradients, and the running statistics after it. Weights, images and
+//! `probe` of newer files are drawn instead, see `seeded.rs`.
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,7 @@ use kvt_ops::{Key, Phase};
 
 use crate::cases::{config, file_name, files, folder};
 use crate::gpu::gpu;
+use crate::seeded;
 use crate::sketch::sketch;
 
 /// Largest difference, relative to the largest magnitude.
@@ -41,6 +43,37 @@ fn pit_is_timms() {
 #[test]
 fn cvt_is_the_originals() {
     compare_family("cvt_");
+}
+
+/// A seeded file: with one other weight, each of its numbers is another.
+#[test]
+fn one_other_weight_is_noticed() {
+    let device = Device::flex().autodiff();
+    let path = &files("deit_seeded")[0];
+    let mut golden = Golden::new(path, Implementation::Auto, &device);
+    let mut model = config(path, Implementation::Auto)
+        .init(&device, Key::new(0))
+        .unwrap();
+    let mut weights = behind(&golden.tensors, "weights.");
+    let name = "blocks.0.mlp.fc1.weight";
+    let mut values: Vec<f32> = weights.get(name).unwrap().try_to_vec().unwrap();
+    values[37] *= 1.1;
+    let shape = weights.get(name).unwrap().shape().clone();
+    weights.insert(name, TensorData::new(values, shape));
+    (model, _) = model.load(&weights, LoadOptions::default()).unwrap();
+    golden.compare_pass(&model, Phase::Eval, "");
+    for name in [
+        "logits",
+        "grad_sketch.images",
+        "grad.head.weight",
+        "grad_sketch.blocks.0.mlp.fc1.weight",
+    ] {
+        let found = golden
+            .differences
+            .iter()
+            .any(|line| line.starts_with(&format!("{name}:")));
+        assert!(found, "{name}: {:?}", golden.differences);
+    }
 }
 
 #[test]
@@ -112,12 +145,7 @@ fn compare_family(family: &str) {
 }
 
 fn compare(path: &Path, implementation: Implementation, device: &Device) {
-    let mut golden = Golden {
-        case: format!("{} {implementation:?}", path.display()),
-        tensors: read(path).unwrap(),
-        device,
-        differences: Vec::new(),
-    };
+    let mut golden = Golden::new(path, implementation, device);
     let model = config(path, implementation);
     let model = model.init(device, Key::new(0)).unwrap();
     let weights = behind(&golden.tensors, "weights.");
@@ -152,7 +180,16 @@ struct Golden<'a> {
     differences: Vec<String>,
 }
 
-impl Golden<'_> {
+impl<'a> Golden<'a> {
+    fn new(path: &Path, implementation: Implementation, device: &'a Device) -> Self {
+        Self {
+            case: format!("{} {implementation:?}", path.display()),
+            tensors: seeded::golden(path),
+            device,
+            differences: Vec::new(),
+        }
+    }
+
     fn images(&self) -> Tensor<4> {
         let images = self.tensors.get("images").unwrap().clone();
         Tensor::from_data(images, self.device).require_grad()
@@ -177,7 +214,11 @@ impl Golden<'_> {
         let grads = (logits * probe).sum().backward();
         let of_images = images.grad(&grads).unwrap().into_data();
         let scale = largest(&of_images);
-        self.compare(&format!("{prefix}grad.images"), of_images);
+        let sketched = format!("{prefix}grad_sketch.images");
+        match self.tensors.get(&sketched).is_some() {
+            true => self.compare_sketch(&sketched, &of_images),
+            false => self.compare(&format!("{prefix}grad.images"), of_images),
+        }
         for Parameter { name, .. } in model.parameters() {
             let grad = gradient(model, &name, &grads);
             let sketched = format!("{prefix}grad_sketch.{name}");

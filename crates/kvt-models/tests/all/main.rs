@@ -12,6 +12,7 @@ mod gpu;
 mod layers;
 mod observer;
 mod overrides;
+mod seeded;
 mod sizes;
 mod sketch;
 mod small;

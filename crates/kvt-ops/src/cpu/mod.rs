@@ -7,3 +7,4 @@ pub(crate) mod buffer;
 pub(crate) mod gemm;
 pub(crate) mod simd;
 pub(crate) mod softmax_row;
+pub(crate) mod windows;

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::{DepthwiseOps, burn_backward, options};
 use crate::cpu::buffer::{par_build, tensor, values_of};
+use crate::cpu::windows::Windows;
 
 impl DepthwiseOps for Flex {
     fn depthwise(
@@ -33,7 +34,7 @@ impl DepthwiseOps for Flex {
                 Arch::new().dispatch(|| {
                     for (filter, out) in out.chunks_exact_mut(geometry.output()).enumerate() {
                         let kernel = geometry.kernel(kernels, channel, filter);
-                        geometry.for_each(|at, span| {
+                        geometry.windows.for_each(|at, span| {
                             let row = &image[span.input..span.input_end(stride)];
                             let out = &mut out[span.output..span.output + span.len];
                             add(out, row, stride, kernel[at]);
@@ -43,7 +44,12 @@ impl DepthwiseOps for Flex {
             },
         );
         let outputs = geometry.channels * geometry.filters;
-        let shape = [x.shape()[0], outputs, geometry.rows, geometry.columns];
+        let shape = [
+            x.shape()[0],
+            outputs,
+            geometry.windows.rows,
+            geometry.windows.columns,
+        ];
         tensor(out, Shape::new(shape))
     }
 
@@ -77,32 +83,7 @@ struct Geometry {
     channels: usize,
     /// Filters per channel.
     filters: usize,
-    height: usize,
-    width: usize,
-    /// Rows of a kernel, and columns.
-    size: usize,
-    stride: usize,
-    padding: usize,
-    /// Rows of an output.
-    rows: usize,
-    /// Columns of an output.
-    columns: usize,
-}
-
-/// The part of a row that one element of a kernel sees: the `len` outputs from `output` on get the inputs from
-/// `input` on, a stride apart.
-#[derive(Clone, Copy)]
-struct Span {
-    input: usize,
-    output: usize,
-    len: usize,
-}
-
-impl Span {
-    #[inline(always)]
-    fn input_end(self, stride: usize) -> usize {
-        self.input + (self.len - 1) * stride + 1
-    }
+    windows: Windows,
 }
 
 impl Geometry {
@@ -114,70 +95,29 @@ impl Geometry {
     ) -> Self {
         let [batch, channels, height, width] = x.shape().dims();
         let [outputs, _, size, _] = weight.shape().dims();
-        let steps = |length: usize| (length + 2 * padding - size) / stride + 1;
         Self {
             batch,
             channels,
             filters: outputs / channels,
-            height,
-            width,
-            size,
-            stride,
-            padding,
-            rows: steps(height),
-            columns: steps(width),
+            windows: Windows::new([height, width], size, stride, padding),
         }
     }
 
     /// Values of an input channel.
     fn input(&self) -> usize {
-        self.height * self.width
+        self.windows.pixels()
     }
 
     /// Values of an output channel.
     fn output(&self) -> usize {
-        self.rows * self.columns
+        self.windows.positions()
     }
 
     #[inline(always)]
     fn kernel<'a>(&self, kernels: &'a [f32], channel: usize, filter: usize) -> &'a [f32] {
-        let area = self.size * self.size;
+        let area = self.windows.area();
         let number = channel * self.filters + filter;
         &kernels[number * area..(number + 1) * area]
-    }
-
-    /// Calls `visit` with every element of a kernel and every span that it sees.
-    #[inline(always)]
-    fn for_each(&self, mut visit: impl FnMut(usize, Span)) {
-        for at in 0..self.size * self.size {
-            let (first_row, rows) = self.visible(at / self.size, self.height, self.rows);
-            let (first, len) = self.visible(at % self.size, self.width, self.columns);
-            if len == 0 {
-                continue;
-            }
-            let column = first * self.stride + at % self.size - self.padding;
-            for row in first_row..first_row + rows {
-                let input = row * self.stride + at / self.size - self.padding;
-                let span = Span {
-                    input: input * self.width + column,
-                    output: row * self.columns + first,
-                    len,
-                };
-                visit(at, span);
-            }
-        }
-    }
-
-    /// Along one direction, the outputs for which element `at` of the kernel lies in the image: the first, and
-    /// their number.
-    #[inline(always)]
-    fn visible(&self, at: usize, length: usize, outputs: usize) -> (usize, usize) {
-        let first = self.padding.saturating_sub(at).div_ceil(self.stride);
-        let end = match (length + self.padding).checked_sub(at + 1) {
-            Some(room) => (room / self.stride + 1).min(outputs),
-            None => 0,
-        };
-        (first, end.saturating_sub(first))
     }
 
     /// The gradient of x.
@@ -189,10 +129,10 @@ impl Geometry {
             Arch::new().dispatch(|| {
                 for (filter, grad) in grads.chunks_exact(self.output()).enumerate() {
                     let kernel = self.kernel(kernels, channel, filter);
-                    self.for_each(|at, span| {
-                        let out = &mut out[span.input..span.input_end(self.stride)];
+                    self.windows.for_each(|at, span| {
+                        let out = &mut out[span.input..span.input_end(self.windows.stride)];
                         let grad = &grad[span.output..span.output + span.len];
-                        add_back(out, grad, self.stride, kernel[at]);
+                        add_back(out, grad, self.windows.stride, kernel[at]);
                     });
                 }
             });
@@ -203,7 +143,7 @@ impl Geometry {
     /// result does not depend on the number of threads.
     fn kernel_gradient(&self, images: &[f32], grads: &[f32]) -> Vec<f32> {
         let outputs = self.channels * self.filters;
-        let area = self.size * self.size;
+        let area = self.windows.area();
         let numbers = (0..outputs).into_par_iter();
         par_build(outputs * area, area, numbers, |out, number| {
             Arch::new().dispatch(|| {
@@ -212,10 +152,10 @@ impl Geometry {
                     let input = &images[input..input + self.input()];
                     let grad = (image * outputs + number) * self.output();
                     let grad = &grads[grad..grad + self.output()];
-                    self.for_each(|at, span| {
-                        let row = &input[span.input..span.input_end(self.stride)];
+                    self.windows.for_each(|at, span| {
+                        let row = &input[span.input..span.input_end(self.windows.stride)];
                         let grad = &grad[span.output..span.output + span.len];
-                        out[at] += strided_dot(row, grad, self.stride);
+                        out[at] += strided_dot(row, grad, self.windows.stride);
                     });
                 }
             });

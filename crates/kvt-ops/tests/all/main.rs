@@ -11,3 +11,4 @@ mod depthwise;
 mod gelu;
 mod layers;
 mod semantics;
+mod unfold;

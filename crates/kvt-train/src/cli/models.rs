@@ -85,13 +85,18 @@ fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
     let plan = Document::from_text(Path::new("NAME"), text, set)?.plan_without_data()?;
     let config = model_config(&plan.model, None)?;
     let summary = config.summary();
+    // A stage without keys has none to count.
+    let count = |number: usize| match number {
+        0 => "-".to_owned(),
+        number => number.to_string(),
+    };
     let stages = summary.stages.iter().map(|stage| {
         vec![
             stage.name.clone(),
             stage.depth.to_string(),
             stage.tokens.to_string(),
-            stage.keys.to_string(),
-            stage.k.to_string(),
+            count(stage.keys),
+            count(stage.k),
             grouped(stage.params),
             human(stage.macs.total() as f64),
         ]

@@ -78,7 +78,8 @@ fn dense_stages(plan: &Plan, model: &ModelConfig) -> Vec<String> {
         return Vec::new();
     };
     let counts = knn.neighbors.values();
-    let stages = model.summary().stages.into_iter().enumerate();
+    let summary = model.summary();
+    let stages = summary.attending().enumerate();
     // One entry is for all stages; of a list each has its own.
     stages
         .filter_map(|(at, stage)| match counts.get(at).or(counts.first())? {

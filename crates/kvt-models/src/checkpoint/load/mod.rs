@@ -122,6 +122,8 @@ impl Model {
         let Some(found) = found else {
             let outcome = if resets {
                 Outcome::Reset
+            } else if self.config.family().is_computed(name) {
+                Outcome::Computed
             } else {
                 Outcome::Missing
             };

@@ -93,15 +93,34 @@ impl<'a> Init<'a> {
         let init = self.child(name);
         let fan_in = settings.fan_in();
         let bound = 1.0 / (fan_in as f32).sqrt();
-        let shape = [
-            settings.out_channels,
-            settings.in_channels / settings.groups,
-            settings.kernel,
-            settings.kernel,
-        ];
         let bias = || init.uniform("bias", [settings.out_channels], bound);
         Conv2d::new(
-            init.uniform("weight", shape, bound),
+            init.uniform("weight", settings.shape(), bound),
+            settings.bias.then(bias),
+            settings,
+        )
+    }
+
+    /// A convolution with Kaiming-normal weights by the fan-out `out_channels * kernel^2`, which groups do not divide, and
+    /// zero bias: `kaiming_normal_(mode="fan_out", nonlinearity="relu")`.
+    pub fn conv_kaiming_fan_out(&self, name: &str, settings: ConvSettings) -> Conv2d {
+        self.conv_normal(name, settings, 1)
+    }
+
+    /// As [`conv_kaiming_fan_out`](Self::conv_kaiming_fan_out), with a fan-out that is divided by the groups: the
+    /// authors' own initialisation of Twins, as of EfficientNet.
+    pub fn conv_fan_out_groups(&self, name: &str, settings: ConvSettings) -> Conv2d {
+        self.conv_normal(name, settings, settings.groups)
+    }
+
+    /// A convolution with normal weights of the standard deviation `sqrt(2 parts / (out_channels kernel^2))`, and zero bias.
+    fn conv_normal(&self, name: &str, settings: ConvSettings, parts: usize) -> Conv2d {
+        let init = self.child(name);
+        let fan_out = settings.out_channels * settings.kernel.pow(2) / parts.max(1);
+        let std = (2.0 / fan_out as f32).sqrt();
+        let bias = || init.fill([settings.out_channels], || 0.0);
+        Conv2d::new(
+            init.normal("weight", settings.shape(), std),
             settings.bias.then(bias),
             settings,
         )
@@ -127,11 +146,77 @@ impl<'a> Init<'a> {
         name: &str,
         shape: [usize; D],
     ) -> Param<Tensor<D>> {
-        self.normal(name, shape, STD)
+        self.cut_normal(name, shape, STD)
+    }
+
+    /// A parameter drawn from a normal distribution around 0.
+    pub fn normal<const D: usize>(
+        &self,
+        name: &str,
+        shape: [usize; D],
+        std: f32,
+    ) -> Param<Tensor<D>> {
+        let mut rng = self.key.named(name).rng();
+        self.fill(shape, || {
+            let draw: f32 = StandardNormal.sample(&mut rng);
+            draw * std
+        })
+    }
+
+    /// A parameter drawn from the standard normal distribution.
+    pub fn standard_normal<const D: usize>(
+        &self,
+        name: &str,
+        shape: [usize; D],
+    ) -> Param<Tensor<D>> {
+        self.normal(name, shape, 1.0)
+    }
+
+    /// A matrix `[rows, columns]` whose rows, or columns where these are fewer, are orthogonal to each other and of the
+    /// length `gain`, all directions being equally likely: `orthogonal_` of PyTorch. For [`fixed`](Self::fixed), or a
+    /// parameter.
+    pub fn orthogonal(&self, name: &str, [rows, columns]: [usize; 2], gain: f64) -> TensorData {
+        let mut rng = self.key.named(name).rng();
+        let (count, length) = (rows.min(columns), rows.max(columns));
+        let mut basis: Vec<Vec<f64>> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let draws = StandardNormal.sample_iter(&mut rng);
+            let mut vector: Vec<f64> = draws.take(length).collect();
+            // Twice: rounding leaves a little after the first time.
+            for other in basis.iter().chain(&basis) {
+                let along = dot(&vector, other);
+                for (x, y) in vector.iter_mut().zip(other) {
+                    *x -= along * y;
+                }
+            }
+            let norm = dot(&vector, &vector).sqrt();
+            basis.push(vector.into_iter().map(|x| x / norm).collect());
+        }
+        let value = |row: usize, column: usize| match rows <= columns {
+            true => basis[row][column],
+            false => basis[column][row],
+        };
+        let values: Vec<f32> = (0..rows)
+            .flat_map(|row| (0..columns).map(move |column| (row, column)))
+            .map(|(row, column)| (gain * value(row, column)) as f32)
+            .collect();
+        TensorData::new(values, [rows, columns])
+    }
+
+    /// A part of the state that is saved with the weights, but never trained, such as a [`sinusoid`](super::sinusoid): it
+    /// gets no gradient.
+    pub fn fixed<const D: usize>(&self, shape: [usize; D], data: TensorData) -> Param<Tensor<D>> {
+        let values = Tensor::<D>::from_data(data, self.device).reshape(shape);
+        Param::from_tensor(values).set_require_grad(false)
     }
 
     /// A parameter drawn from a normal distribution that is cut at `CUT`.
-    fn normal<const D: usize>(&self, name: &str, shape: [usize; D], std: f32) -> Param<Tensor<D>> {
+    fn cut_normal<const D: usize>(
+        &self,
+        name: &str,
+        shape: [usize; D],
+        std: f32,
+    ) -> Param<Tensor<D>> {
         let mut rng = self.key.named(name).rng();
         self.fill(shape, || {
             loop {
@@ -166,6 +251,10 @@ impl<'a> Init<'a> {
     }
 }
 
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
 /// Parameters of an attention mechanism, by the same rules as those around it.
 impl ParamInit for Init<'_> {
     fn device(&self) -> &Device {
@@ -184,7 +273,7 @@ impl ParamInit for Init<'_> {
         match law {
             Law::Constant(value) => self.fill(shape, || value),
             Law::Uniform { bound } => self.uniform(name, shape, bound),
-            Law::Normal { std } => self.normal(name, shape, std),
+            Law::Normal { std } => self.cut_normal(name, shape, std),
         }
     }
 

@@ -28,7 +28,14 @@ img_size = 32
 patch_size = 4
 patch_stride = 2
 window_size = 3
+sr_ratio = [2, 1]
 kv_stride = 1
+strides = [4, 2]
+stem_dim = 16
+token_dim = 32
+inner_dim = 8
+inner_num_heads = 2
+inner_stride = 2
 embed_dim = [96, 192]
 depth = [6, 1]
 num_heads = 4
@@ -38,12 +45,17 @@ num_classes = 4
 qkv_bias = false
 drop_path = 0.1
 attn_drop = 0.2
+cov_dims = [6, 5]
+head_drop = 0.25
 [model.attention]
 kind = "knn"
 neighbors = [100, 0.25, 1.0, 1]
 selection = "euclidean"
 implementation = "gathered"
 temperature = 2.0
+[model.class_attention]
+kind = "knn"
+neighbors = 3
 [init]
 weights = "start.pth"
 reset_head = true

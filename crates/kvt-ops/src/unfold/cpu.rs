@@ -1,0 +1,77 @@
+//! Unfold and fold on the CPU: rows of pixels are copied or added, the channels on all threads.
+
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use rayon::prelude::*;
+
+use super::{Unfold, UnfoldOps};
+use crate::cast::{from_f32, to_f32};
+use crate::cpu::buffer::{par_build, tensor, values_of};
+use crate::cpu::windows::Windows;
+
+impl UnfoldOps for Flex {
+    fn unfold_windows(x: FloatTensor<Self>, settings: Unfold) -> FloatTensor<Self> {
+        let (dtype, shape) = (x.dtype(), settings.unfolded(&x.shape()));
+        let [_, _, height, width] = x.shape().dims();
+        let windows = settings.windows([height, width]);
+        let x = to_f32::<Self>(x).to_contiguous();
+        let channels = values_of(&x).par_chunks(windows.pixels());
+        let part = windows.area() * windows.positions();
+        let out = par_build(shape.num_elements(), part, channels, |out, image| {
+            windows.for_each(|at, span| {
+                let start = at * windows.positions() + span.output;
+                let out = &mut out[start..start + span.len];
+                let pixels = &image[span.input..span.input_end(windows.stride)];
+                copy(out, pixels, windows.stride);
+            });
+        });
+        from_f32::<Self>(tensor(out, shape), dtype)
+    }
+
+    fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Unfold) -> FloatTensor<Self> {
+        let (dtype, shape) = (x.dtype(), settings.folded(&x.shape(), size));
+        let windows = settings.windows(size);
+        let x = to_f32::<Self>(x).to_contiguous();
+        let columns = values_of(&x).par_chunks(windows.area() * windows.positions());
+        let len = shape.num_elements();
+        let out = par_build(len, windows.pixels(), columns, |image, columns| {
+            windows.for_each(|at, span| {
+                let start = at * windows.positions() + span.output;
+                let pixels = &mut image[span.input..span.input_end(windows.stride)];
+                add(pixels, &columns[start..start + span.len], windows.stride);
+            });
+        });
+        from_f32::<Self>(tensor(out, shape), dtype)
+    }
+}
+
+impl Unfold {
+    fn windows(self, size: [usize; 2]) -> Windows {
+        Windows::new(size, self.kernel, self.stride, self.padding)
+    }
+}
+
+/// Every `stride`-th pixel.
+#[inline(always)]
+fn copy(out: &mut [f32], pixels: &[f32], stride: usize) {
+    if stride == 1 {
+        out.copy_from_slice(pixels);
+    } else {
+        for (out, x) in out.iter_mut().zip(pixels.iter().step_by(stride)) {
+            *out = *x;
+        }
+    }
+}
+
+/// Adds to every `stride`-th pixel.
+#[inline(always)]
+fn add(pixels: &mut [f32], values: &[f32], stride: usize) {
+    if stride == 1 {
+        for (pixel, x) in pixels.iter_mut().zip(values) {
+            *pixel += *x;
+        }
+    } else {
+        for (pixel, x) in pixels.iter_mut().step_by(stride).zip(values) {
+            *pixel += *x;
+        }
+    }
+}

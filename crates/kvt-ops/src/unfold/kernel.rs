@@ -1,0 +1,99 @@
+//! CubeCL kernels of unfold and fold, one number of the output per unit.
+
+use cubecl::prelude::*;
+
+/// The sizes of an image, and how windows move over it.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+pub(super) struct Windows {
+    pub height: u32,
+    pub width: u32,
+    /// Rows of positions.
+    pub rows: u32,
+    /// Columns of positions.
+    pub columns: u32,
+    /// Side of a window.
+    pub kernel: u32,
+    pub stride: u32,
+    pub padding: u32,
+}
+
+#[cube(launch, address_type = "dynamic")]
+pub(super) fn unfold_kernel<F: Float>(
+    x: &Tensor<F>,
+    out: &mut Tensor<F>,
+    windows: Windows,
+    count: u32,
+    #[define(F)] _dtype: ElemType,
+) {
+    let i = ABSOLUTE_POS;
+    if i >= count as usize {
+        terminate!();
+    }
+    let (height, width) = (windows.height as usize, windows.width as usize);
+    let (rows, columns) = (windows.rows as usize, windows.columns as usize);
+    let (kernel, stride) = (windows.kernel as usize, windows.stride as usize);
+    let padding = windows.padding as usize;
+    let position = i % (rows * columns);
+    // Channel of an image, row of a window, pixel of that row.
+    let line = i / (rows * columns);
+    let channel = line / (kernel * kernel);
+    // In the padded image.
+    let row = position / columns * stride + line / kernel % kernel;
+    let column = position % columns * stride + line % kernel;
+    let mut value = F::cast_from(0.0f32);
+    if row >= padding {
+        if row < height + padding {
+            if column >= padding {
+                if column < width + padding {
+                    value = x[(channel * height + row - padding) * width + column - padding];
+                }
+            }
+        }
+    }
+    out[i] = value;
+}
+
+/// Gathers: each pixel sums what the windows have for it, so no two units write to the same place.
+#[cube(launch, address_type = "dynamic")]
+pub(super) fn fold_kernel<F: Float>(
+    x: &Tensor<F>,
+    out: &mut Tensor<F>,
+    windows: Windows,
+    count: u32,
+    #[define(F)] _dtype: ElemType,
+) {
+    let i = ABSOLUTE_POS;
+    if i >= count as usize {
+        terminate!();
+    }
+    let (height, width) = (windows.height as usize, windows.width as usize);
+    let (rows, columns) = (windows.rows as usize, windows.columns as usize);
+    let (kernel, stride) = (windows.kernel as usize, windows.stride as usize);
+    // In the padded image.
+    let row = i / width % height + windows.padding as usize;
+    let column = i % width + windows.padding as usize;
+    let channel = i / (width * height);
+    let mut sum = 0.0f32;
+    for down in 0..kernel {
+        if row >= down {
+            let position_row = (row - down) / stride;
+            if position_row * stride + down == row {
+                if position_row < rows {
+                    let line = (channel * kernel + down) * kernel;
+                    for right in 0..kernel {
+                        if column >= right {
+                            let position = (column - right) / stride;
+                            if position * stride + right == column {
+                                if position < columns {
+                                    let at = (line + right) * rows + position_row;
+                                    sum += f32::cast_from(x[at * columns + position]);
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    out[i] = F::cast_from(sum);
+}

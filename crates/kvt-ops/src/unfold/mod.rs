@@ -1,0 +1,133 @@
+//! Unfold (im2col), the windows of an image as columns, and fold, the sum of such columns where they overlap. Each is
+//! the gradient of the other.
+//!
+//! Burn composes an unfold of a convolution with one-hot weights, whose cost grows with the square of a window's numbers,
+//! and has no fold.
+
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::{
+    Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
+};
+use burn::tensor::{Shape, Tensor};
+
+use crate::autodiff::{record, split};
+
+mod cpu;
+#[cfg(feature = "cube")]
+mod gpu;
+#[cfg(feature = "cube")]
+mod kernel;
+
+/// How square windows move over an image that is surrounded by zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfold {
+    /// Side of a window in pixels.
+    pub kernel: usize,
+    /// Pixels from one window to the next.
+    pub stride: usize,
+    /// Pixels of zeros on each side of the image.
+    pub padding: usize,
+}
+
+impl Unfold {
+    /// Rows and columns of windows over an image of `[height, width]` pixels; 0 where none fits.
+    pub fn positions(self, size: [usize; 2]) -> [usize; 2] {
+        size.map(|length| {
+            let room = (length + 2 * self.padding).checked_sub(self.kernel);
+            room.map_or(0, |room| room / self.stride.max(1) + 1)
+        })
+    }
+
+    /// Whether there are windows.
+    fn fits(self, size: [usize; 2]) -> bool {
+        let Self { kernel, stride, .. } = self;
+        kernel > 0 && stride > 0 && !size.contains(&0) && !self.positions(size).contains(&0)
+    }
+
+    /// Of the columns of images of `[batch, channels, height, width]`.
+    fn unfolded(self, images: &Shape) -> Shape {
+        let [batch, channels, height, width] = images.dims();
+        let [rows, columns] = self.positions([height, width]);
+        Shape::new([batch, channels * self.kernel.pow(2), rows * columns])
+    }
+
+    /// Of the images of `[height, width]` pixels with columns of `[batch, channels * kernel^2, positions]`.
+    fn folded(self, columns: &Shape, [height, width]: [usize; 2]) -> Shape {
+        let [batch, lines, _] = columns.dims();
+        Shape::new([batch, lines / self.kernel.pow(2), height, width])
+    }
+}
+
+/// Unfold and fold on a backend, of windows that fit.
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+pub(crate) trait UnfoldOps: Backend {
+    /// See [`unfold`].
+    #[fusion(dtype = x, shape = settings.unfolded(x))]
+    fn unfold_windows(x: FloatTensor<Self>, settings: Unfold) -> FloatTensor<Self>;
+
+    /// See [`fold`].
+    #[fusion(dtype = x, shape = settings.folded(x, *size))]
+    fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Unfold) -> FloatTensor<Self>;
+}
+
+impl<B: UnfoldOps, C: CheckpointStrategy> UnfoldOps for Autodiff<B, C> {
+    fn unfold_windows(x: FloatTensor<Self>, settings: Unfold) -> FloatTensor<Self> {
+        let [_, _, height, width] = x.shape().dims();
+        let (node, [x]) = split([x]);
+        let out = B::unfold_windows(x, settings);
+        let state = ([height, width], settings);
+        record::<B, C, _, _>(node, out, state, |(size, settings), grad| {
+            [B::fold_windows(grad, size, settings)]
+        })
+    }
+
+    fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Unfold) -> FloatTensor<Self> {
+        let (node, [x]) = split([x]);
+        let out = B::fold_windows(x, size, settings);
+        record::<B, C, _, _>(node, out, settings, |settings, grad| {
+            [B::unfold_windows(grad, settings)]
+        })
+    }
+}
+
+/// The windows of each image as columns, on any device, in the order of PyTorch's `Unfold`. The CPU has f64 in f32.
+///
+/// # Shapes
+/// `[batch, channels, height, width]` to `[batch, channels * kernel^2, positions]`: of a column the channel is slowest, then
+/// come the rows of the window and its pixels; the windows follow each other row by row
+/// ([`Unfold::positions`]).
+///
+/// # Panics
+/// On a kernel or a stride of 0, an empty image, or a kernel larger than the padded image.
+pub fn unfold(x: Tensor<4>, settings: Unfold) -> Tensor<3> {
+    let [_, _, height, width] = x.dims();
+    assert!(
+        settings.fits([height, width]),
+        "unfold: {settings:?} does not fit images of shape {:?}",
+        x.dims()
+    );
+    Tensor::from_dispatch(Dispatch::unfold_windows(x.into_dispatch(), settings))
+}
+
+/// The images of `size`, `[height, width]`, whose pixels are the sums of the numbers that the columns have for them, on any
+/// device; as PyTorch's `Fold`. Half types are summed in f32, and the CPU has f64 in f32.
+///
+/// It is the adjoint of [`unfold`], not its inverse: a pixel in three windows is the sum of three numbers.
+///
+/// # Shapes
+/// `[batch, channels * kernel^2, positions]` to `[batch, channels, height, width]`.
+///
+/// # Panics
+/// As [`unfold`] of such images, and on other columns than it has.
+pub fn fold(x: Tensor<3>, size: [usize; 2], settings: Unfold) -> Tensor<4> {
+    let [_, lines, positions] = x.dims();
+    let [rows, columns] = settings.positions(size);
+    assert!(
+        settings.fits(size)
+            && positions == rows * columns
+            && lines.is_multiple_of(settings.kernel.pow(2)),
+        "fold: {settings:?} over images of {size:?} pixels does not give columns of shape {:?}",
+        x.dims()
+    );
+    Tensor::from_dispatch(Dispatch::fold_windows(x.into_dispatch(), size, settings))
+}
