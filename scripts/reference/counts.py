@@ -14,6 +14,7 @@ from common import golden, save_json
 
 SWIN = [f"swin_{size}_patch4_window7_224" for size in ("tiny", "small", "base", "large")]
 SWIN += [f"swin_{size}_patch4_window12_384" for size in ("base", "large")]
+TWINS = [f"twins_svt_{size}" for size in ("small", "base", "large")]
 PIT = [f"pit_{size}{kind}_224" for kind in ("", "_distilled") for size in ("ti", "xs", "s", "b")]
 
 
@@ -24,5 +25,6 @@ def count(model):
 if __name__ == "__main__":
     params = {name: count(timm.create_model(name)) for name in SWIN + PIT}
     params |= {name: count(cvt.published(sys.argv[1], name)) for name in ("cvt_13", "cvt_21", "cvt_w24")}
+    params |= {name: count(timm.create_model(name)) for name in TWINS}
     print(params)
     save_json(golden("kvt-models") / "param_counts.json", {"params": params}, seed=None)
