@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
-use kvt_attention::{Context, Mechanism, Mixer, Place};
+use kvt_attention::{Context, Mechanism, Mixer, Place, merge_heads, split_heads};
 use kvt_ops::{layer_norm, linear};
 
 use super::super::network::EMBED_EPSILON;
@@ -58,30 +58,17 @@ impl GlobalAttention {
 
 impl SelfAttention<3> for GlobalAttention {
     fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
-        let [batch, tokens, dim] = x.dims();
-        let Place {
-            heads, head_dim, ..
-        } = self.place;
-        let q = linear(&self.q, x.clone())
-            .reshape([batch, tokens, heads, head_dim])
-            .swap_dims(1, 2);
-        // [2, batch, heads, keys, head_dim]
+        let heads = self.place.heads;
+        let [q] = split_heads(linear(&self.q, x.clone()), heads);
         let kv = linear(&self.kv, self.sub_sampled(x, pass.grid));
-        let keys = kv.dims()[1];
-        let kv = kv
-            .reshape([batch, keys, 2, heads, head_dim])
-            .permute([2, 0, 3, 1, 4]);
-        let [k, v] = [0, 1].map(|i| kv.clone().narrow(0, i, 1).squeeze_dim::<4>(0));
+        let [k, v] = split_heads(kv, heads);
         let context = Context {
             grid: Some(pass.grid),
             ..self.place.context(pass.phase)
         };
         pass.watch
             .probabilities(|| self.mixer.probabilities(q.clone(), k.clone(), &context));
-        self.mixer
-            .attend(q, k, v, context)
-            .swap_dims(1, 2)
-            .reshape([batch, tokens, dim])
+        merge_heads(self.mixer.attend(q, k, v, context))
     }
 
     fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
-use kvt_attention::{Context, Mechanism, Mixer, Place, Score};
+use kvt_attention::{Context, Mechanism, Mixer, Place, Score, split_heads};
 use kvt_ops::linear;
 
 use super::super::stage::StageSize;
@@ -66,9 +66,7 @@ impl SelfAttention<3> for LocalAttention {
     fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
         let [batch, tokens, dim] = x.dims();
         let [rows, columns] = pass.grid;
-        let Place {
-            heads, head_dim, ..
-        } = self.place;
+        let heads = self.place.heads;
         let windows = Windows {
             map: pass.grid,
             side: self.side,
@@ -86,12 +84,8 @@ impl SelfAttention<3> for LocalAttention {
             ..self.place.context(pass.phase)
         };
         pass.watch.probabilities(|| {
-            let part = |i| {
-                let part = qkv.clone().narrow(2, i * dim, dim);
-                let part = part.reshape([batch * count, area, heads, head_dim]);
-                part.swap_dims(1, 2)
-            };
-            let probabilities = self.mixer.probabilities(part(0), part(1), &context)?;
+            let [q, k, _] = split_heads(qkv.clone(), heads);
+            let probabilities = self.mixer.probabilities(q, k, &context)?;
             Some(probabilities.reshape([batch, count * heads, area, area]))
         });
         let mixed = self.mixer.attend_packed(qkv, heads, context);
