@@ -46,7 +46,7 @@ CASES = {
     "mlp_ratio": ({**SMALL, "mlp_ratio": 2.5}, DENSE),
     "no_qkv_bias": ({**SMALL, "qkv_bias": False}, KNN),
     "temperature": ({**SMALL}, {**KNN, "temperature": 0.5}),
-    "small_activations": ({**TINY, "depths": [2, 2], "small_activations": RESIDUAL}, DENSE),
+    "small_activations": ({**TINY, "small_activations": RESIDUAL}, DENSE),
 }
 
 

@@ -12,7 +12,7 @@ use crate::layers::{Conv2d, Init, Pass, SelfAttention, convolve_tokens, project}
 
 /// Global sub-sampled attention.
 #[derive(Module, Debug)]
-pub(super) struct GlobalAttention {
+pub(in crate::twins) struct GlobalAttention {
     q: Linear,
     kv: Linear,
     proj: Linear,

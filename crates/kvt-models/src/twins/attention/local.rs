@@ -11,7 +11,7 @@ use crate::layers::{Init, Pass, SelfAttention, Windows, project};
 
 /// Locally-grouped self-attention.
 #[derive(Module, Debug)]
-pub(super) struct LocalAttention {
+pub(in crate::twins) struct LocalAttention {
     qkv: Linear,
     proj: Linear,
     mixer: Mixer,
