@@ -12,6 +12,7 @@ use crate::checkpoint::LoadOptions;
 use crate::common::CommonConfig;
 use crate::families::{AnyBackbone, ModelConfig};
 use crate::family::FamilyConfig as _;
+use crate::layers::SelfAttention as _;
 use crate::model::Model;
 use crate::observe::{BlockIndex, Observer, Point};
 use crate::stages::StagesConfig;
@@ -181,6 +182,29 @@ fn dropout_and_drop_path_change_training_only() {
         assert_ne!(run(&dropping, train(1)), expected);
         assert_eq!(run(&dropping, train(1)), run(&dropping, train(1)));
         assert_ne!(run(&dropping, train(1)), run(&dropping, train(2)));
+    }
+}
+
+/// In windows, and in front of the whole map.
+#[test]
+fn both_attentions_drop_weights() {
+    let mut config = small();
+    config.common.attn_drop = 0.5;
+    let size = config.stages().next().unwrap();
+    let device = Device::flex();
+    let init = Init::new(&device, Key::new(1));
+    let tokens = images(16).narrow(1, 0, 1).reshape([3, 4, 64]);
+    let tokens = tokens.swap_dims(1, 2).repeat_dim(2, 2).narrow(2, 0, 6);
+    for block in [0, 1] {
+        let attention = GroupedAttention::new(&init, &size, block);
+        let mix = |phase| {
+            let pass = Ask::default().pass(0, [8, 8], phase);
+            attention.mix(tokens.clone(), pass).into_data()
+        };
+        let train = |seed| mix(Phase::Train(Key::new(seed)));
+        assert_ne!(train(1), mix(Phase::Eval), "{block}");
+        assert_ne!(train(1), train(2), "{block}");
+        assert_eq!(train(1), train(1), "{block}");
     }
 }
 
