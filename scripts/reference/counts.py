@@ -16,6 +16,7 @@ SWIN = [f"swin_{size}_patch4_window7_224" for size in ("tiny", "small", "base", 
 SWIN += [f"swin_{size}_patch4_window12_384" for size in ("base", "large")]
 TNT = ["tnt_s_patch16_224", "tnt_b_patch16_224", "tnt_s_legacy_patch16_224"]
 VISFORMER = ["visformer_tiny", "visformer_small"]
+TWINS = [f"twins_svt_{size}" for size in ("small", "base", "large")]
 PIT = [f"pit_{size}{kind}_224" for kind in ("", "_distilled") for size in ("ti", "xs", "s", "b")]
 
 
@@ -27,5 +28,6 @@ if __name__ == "__main__":
     params = {name: count(timm.create_model(name)) for name in SWIN + PIT}
     params |= {name: count(cvt.published(sys.argv[1], name)) for name in ("cvt_13", "cvt_21", "cvt_w24")}
     params |= {name: count(timm.create_model(name)) for name in TNT + VISFORMER}
+    params |= {name: count(timm.create_model(name)) for name in TWINS}
     print(params)
     save_json(golden("kvt-models") / "param_counts.json", {"params": params}, seed=None)

@@ -7,8 +7,9 @@
   python scripts/reference/cross_check.py target/release/kvt tnt_s_patch16_224 --neighbors 1.0,0.5
   python scripts/reference/cross_check.py target/release/kvt visformer_tiny --neighbors 150,45
   python scripts/reference/cross_check.py target/release/kvt so_vit_7 --so-vit-source SOVIT_CHECKOUT
+  python scripts/reference/cross_check.py target/release/kvt twins_svt_base --neighbors 0.8
 
-DeiT, Swin, PiT, TNT and Visformer are timm's, CvT and So-ViT come from checkouts of their official repositories
+DeiT, Swin, PiT, TNT, Visformer and Twins are timm's, CvT and So-ViT come from checkouts of their official repositories
 (see `cvt.py`, `sovit.py`).
 
 Runs `kvt logits --model NAME --set ... --weights W --input IN --output OUT`: W has the reference's names,
@@ -31,11 +32,12 @@ from safetensors.torch import load_file, save_file
 import cvt
 import sovit
 import tnt
+import twins
 import visformer
 from common import KNN, patch_attention, randomize
 
 # Families that give their blocks Algorithm 1 themselves.
-PATCHES = {"tnt": tnt.patch, "visformer": visformer.patch}
+PATCHES = {"tnt": tnt.patch, "twins": twins.patch, "visformer": visformer.patch}
 
 
 def neighbors(text):

@@ -16,6 +16,7 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.pit import PoolingVisionTransformer
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.tnt import TNT
+from timm.models.twins import Twins
 from timm.models.vision_transformer import VisionTransformer
 from timm.models.visformer import Visformer
 from timm.optim import param_groups_layer_decay
@@ -43,6 +44,8 @@ def pit(distilled):
 PIT_OVERRIDES = {**PIT, **STAGES, "patch_stride": 4, "embed_dim": [4, 8]}
 TNT_SIZES = dict(img_size=16, patch_size=8, embed_dim=12, depth=3, mlp_ratio=1.0, inner_dim=4)
 VISFORMER = dict(img_size=32, depth=[1, 2, 3], num_heads=2, mlp_ratio=1.0)
+TWINS_OVERRIDES = dict(img_size=16, mlp_ratio=1.0, strides=[2, 2], window_size=4, embed_dim=[4, 8], sr_ratio=[2, 1],
+                       **STAGES)
 CASES = {
     "deit": ("deit_tiny_patch16_224", DEIT, VisionTransformer(**DEIT, num_classes=3, norm_layer=NORM)),
     "deit_distilled": ("deit_tiny_distilled_patch16_224", DEIT,
@@ -56,6 +59,9 @@ CASES = {
     "visformer": ("visformer_tiny", {**VISFORMER, "embed_dim": [4, 8, 16]},
                   Visformer(**VISFORMER, init_channels=16, embed_dim=8, num_classes=3, attn_stage="011", spatial_conv="100",
                             norm_layer=torch.nn.BatchNorm2d, embed_norm=torch.nn.BatchNorm2d)),
+    "twins": ("twins_svt_small", TWINS_OVERRIDES,
+              Twins(img_size=16, patch_size=2, num_classes=3, embed_dims=(4, 8), mlp_ratios=(1.0, 1.0), wss=(4, 4),
+                    sr_ratios=(2, 1), depths=STAGES["depth"], num_heads=STAGES["num_heads"])),
 }
 
 

@@ -44,6 +44,20 @@ pub enum ModelError {
         /// The next larger multiple.
         upper: usize,
     },
+    /// The image does not divide by the steps in which it becomes smaller.
+    #[error(
+        "`img_size` {img_size} is not a multiple of {product}, the product of `strides`: the nearest sizes that are, are {lower} and {upper}"
+    )]
+    ImageNotOfStrides {
+        /// Side of the image in pixels.
+        img_size: usize,
+        /// The product of the strides.
+        product: usize,
+        /// The next smaller multiple (one at least).
+        lower: usize,
+        /// The next larger multiple.
+        upper: usize,
+    },
     /// The embedding does not divide among the heads.
     #[error(
         "`embed_dim` {embed_dim} is not a multiple of `num_heads` {num_heads}: every head needs the same number of channels"
@@ -168,6 +182,18 @@ pub enum ModelError {
         given: usize,
         /// How many there have to be, and of what.
         expected: &'static str,
+    },
+    /// A list where all stages have the same.
+    #[error(
+        "`{field}` has {given} entries, but in {family} it is the same in all stages: give one number"
+    )]
+    SameInAllStages {
+        /// The field of the configuration.
+        field: &'static str,
+        /// Entries given.
+        given: usize,
+        /// The family of models.
+        family: &'static str,
     },
     /// An image too small for the model.
     #[error("`img_size` {img_size} is too small for {family}: the least is {least}")]

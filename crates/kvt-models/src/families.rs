@@ -10,7 +10,7 @@ use crate::error::ModelError;
 use crate::family::{Family, FamilyConfig};
 use crate::layers::Init;
 use crate::overrides::ModelOverrides;
-use crate::{cvt, deit, pit, so_vit, swin, tnt, visformer};
+use crate::{cvt, deit, pit, so_vit, swin, tnt, twins, visformer};
 
 /// Each line: module, network, configuration, and the name in the documentation. The module has a
 /// `FAMILY` too.
@@ -119,4 +119,5 @@ families! {
     tnt: Tnt from TntConfig, "TNT.";
     so_vit: SoVit from SoVitConfig, "So-ViT.";
     visformer: Visformer from VisformerConfig, "Visformer.";
+    twins: Twins from TwinsConfig, "Twins-SVT.";
 }

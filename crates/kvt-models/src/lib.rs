@@ -32,6 +32,7 @@ mod stages;
 mod summary;
 pub mod swin;
 pub mod tnt;
+pub mod twins;
 mod validate;
 pub mod visformer;
 pub mod weights;

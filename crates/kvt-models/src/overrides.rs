@@ -20,9 +20,14 @@ pub struct ModelOverrides {
     /// Pixels from one patch to the next, where patches may overlap: PiT and CvT.
     #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
     pub patch_stride: Option<usize>,
-    /// Height and width of an attention window in tokens: Swin.
+    /// Height and width of an attention window in tokens. Swin: one number. Twins: one number, or a list with one per
+    /// stage of the model.
     #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub window_size: Option<usize>,
+    pub window_size: Option<PerStage<usize>>,
+    /// Height and width of the square of tokens that make one key of the whole map: Twins. One number, or a list with one
+    /// per stage of the model.
+    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
+    pub sr_ratio: Option<PerStage<usize>>,
     /// Stride of the convolution that makes keys and values: CvT.
     #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
     pub kv_stride: Option<usize>,
@@ -109,6 +114,7 @@ impl ModelOverrides {
             patch_size,
             patch_stride,
             window_size,
+            sr_ratio,
             kv_stride,
             strides,
             stem_dim,
@@ -135,6 +141,7 @@ impl ModelOverrides {
             ("patch_size", patch_size.is_some()),
             ("patch_stride", patch_stride.is_some()),
             ("window_size", window_size.is_some()),
+            ("sr_ratio", sr_ratio.is_some()),
             ("kv_stride", kv_stride.is_some()),
             ("strides", strides.is_some()),
             ("stem_dim", stem_dim.is_some()),

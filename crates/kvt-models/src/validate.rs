@@ -68,6 +68,20 @@ pub(crate) fn whole_patches(img_size: usize, patch_size: usize) -> Result<(), Mo
     })
 }
 
+/// Refuses an image that does not divide by the product of the strides with which it becomes smaller.
+pub(crate) fn whole_strides(img_size: usize, product: usize) -> Result<(), ModelError> {
+    if img_size.is_multiple_of(product) {
+        return Ok(());
+    }
+    let steps = img_size / product;
+    Err(ModelError::ImageNotOfStrides {
+        img_size,
+        product,
+        lower: steps.max(1).saturating_mul(product),
+        upper: (steps + 1).max(2).saturating_mul(product),
+    })
+}
+
 /// Refuses images whose sides do not divide into patches.
 pub(crate) fn multiples(
     family: &'static str,

@@ -33,7 +33,7 @@ fn models(scale: usize) -> Vec<Model> {
     };
     let swin = ModelOverrides {
         embed_dim: Some(4.into()),
-        window_size: Some(2 * scale),
+        window_size: Some((2 * scale).into()),
         ..staged(8, 2)
     };
     let pit = ModelOverrides {

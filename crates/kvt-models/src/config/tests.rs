@@ -228,6 +228,12 @@ fn sizes_whose_cost_is_no_number_are_refused() {
     for name in ["pit_ti_224", "cvt_13"] {
         assert!(with(name, overlapping.clone()).contains("at most 1024"));
     }
+    let fine = ModelOverrides {
+        img_size: Some(65_536),
+        strides: Some(vec![1]),
+        ..ModelOverrides::default()
+    };
+    assert!(with("twins_svt_small", fine).contains("at most 1024"));
     let wide = ModelOverrides {
         mlp_ratio: Some(1e30),
         ..ModelOverrides::default()
@@ -237,6 +243,7 @@ fn sizes_whose_cost_is_no_number_are_refused() {
         "swin_tiny_patch4_window7_224",
         "pit_ti_224",
         "cvt_13",
+        "twins_svt_small",
     ] {
         assert!(with(name, wide.clone()).contains("`mlp_ratio`"));
     }
@@ -271,6 +278,7 @@ fn a_model_larger_than_any_machine_is_refused() {
         ("swin_tiny_patch4_window7_224", &[8192], &[2, 2, 6, 2]),
         ("pit_ti_224", &[4096, 8192, 16_384], &[6]),
         ("cvt_13", &[65_536], &[4096]),
+        ("twins_svt_small", &[65_536], &[4096]),
     ] {
         let error = with(name, embed_dim, depth).unwrap_err();
         assert!(

@@ -11,10 +11,11 @@ mod patch_embed;
 mod pool;
 mod sinusoid;
 mod tokens;
+mod windows;
 
 pub use batch_norm::{BatchNorm, BatchNormSettings};
 pub(crate) use block::{
-    Block, BlockKind, Pass, SelfAttention, add_branch, forward_blocks, project,
+    Block, BlockKind, Pass, SelfAttention, add_branch, forward_blocks, forward_blocks_then, project,
 };
 pub use conv::{Conv2d, ConvSettings};
 pub use drop_path::{drop_path, drop_path_rates, drops_paths};
@@ -23,6 +24,8 @@ pub use mlp::{Activation, Mlp};
 pub(crate) use norm::Norm;
 pub use norm::NormKind;
 pub use patch_embed::PatchEmbed;
+pub(crate) use patch_embed::convolve_tokens;
 pub use pool::{avg_pool_ceil, max_pool};
 pub use sinusoid::sinusoid;
 pub(crate) use tokens::{to_map, to_tokens};
+pub(crate) use windows::{Windows, pad};

@@ -6,6 +6,7 @@ use burn::tensor::Tensor;
 use burn::tensor::module::linear;
 use kvt_ops::layer_norm;
 
+use super::windows::crop;
 use super::{Conv2d, ConvSettings, Init};
 
 /// Cuts an image into square patches and projects each to a token.
@@ -28,6 +29,12 @@ impl PatchEmbed {
 
     /// The same from a convolution whose kernel is its stride.
     pub(crate) fn of(proj: Conv2d) -> Self {
+        let settings = ConvSettings::patches(in_chans, embed_dim, patch_size);
+        Self::from_conv(init.conv("proj", settings))
+    }
+
+    /// From a convolution whose kernel is its stride.
+    pub(crate) fn from_conv(proj: Conv2d) -> Self {
         Self {
             proj,
             norm: None,
@@ -69,11 +76,55 @@ impl PatchEmbed {
             .reshape([batch, rows * columns, fan_in]);
         let weight = weight.reshape([embed_dim, fan_in]).transpose();
         let tokens = linear(patches, weight, self.proj.bias.as_ref().map(Param::val));
+        self.normalise(tokens)
+    }
+
+    /// The same of a map of tokens.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, height * width, in_chans]`, row by row, to `[batch, rows * columns, embed_dim]`.
+    pub(crate) fn forward_tokens(&self, tokens: Tensor<3>, map: [usize; 2]) -> Tensor<3> {
+        self.normalise(convolve_tokens(&self.proj, tokens, map))
+    }
+
+    fn normalise(&self, tokens: Tensor<3>) -> Tensor<3> {
         match &self.norm {
             Some(norm) => layer_norm(norm, tokens, self.norm_epsilon),
             None => tokens,
         }
     }
+}
+
+/// A convolution of a map of tokens whose kernel is its stride: one matrix product, without a copy of the
+/// map with its channels first. Like any convolution it does not see what is left over where kernels do not
+/// divide the map.
+///
+/// # Shapes
+///
+/// `[batch, height * width, in_channels]`, row by row, to `[batch, rows * columns, out_channels]`.
+pub(crate) fn convolve_tokens(
+    conv: &Conv2d,
+    tokens: Tensor<3>,
+    [height, width]: [usize; 2],
+) -> Tensor<3> {
+    let weight = conv.weight.val();
+    let [out, channels, kernel, _] = weight.dims();
+    let batch = tokens.dims()[0];
+    let (rows, columns) = (height / kernel, width / kernel);
+    let fan_in = kernel * kernel * channels;
+
+    let map = tokens.reshape([batch, height, width, channels]);
+    let patches = crop(map, [rows * kernel, columns * kernel])
+        .reshape([batch, rows, kernel, columns, kernel, channels])
+        .permute([0, 1, 3, 2, 4, 5])
+        .reshape([batch, rows * columns, fan_in]);
+    let weight = weight.permute([0, 2, 3, 1]).reshape([out, fan_in]);
+    linear(
+        patches,
+        weight.transpose(),
+        conv.bias.as_ref().map(Param::val),
+    )
 }
 
 #[cfg(test)]
@@ -83,6 +134,7 @@ mod tests {
     use kvt_ops::Key;
 
     use super::*;
+    use crate::layers::to_tokens;
 
     #[test]
     fn equals_a_naive_convolution_on_a_rectangular_image() {
@@ -127,6 +179,31 @@ mod tests {
         let out: Vec<f32> = out.into_data().try_to_vec().unwrap();
         for (out, expected) in out.iter().zip(&expected) {
             assert!((out - expected).abs() < 1e-5, "{out} != {expected}");
+        }
+    }
+
+    /// A map of tokens is an image with its channels last. What does not fill a patch is not seen.
+    #[test]
+    fn tokens_give_what_their_image_gives() {
+        let device = Device::flex();
+        let (batch, chans, p) = (2, 3, 4);
+        let embed = PatchEmbed::new(&Init::new(&device, Key::new(2)), chans, 5, p);
+        let init = Init::new(&device, Key::new(3));
+        let embed = embed.with_norm(&init, 1e-5);
+        for [height, width] in [[8, 12], [11, 13]] {
+            let values: Vec<f32> = (0..batch * chans * height * width)
+                .map(|i| ((i * 37 % 101) as f32) / 50.0 - 1.0)
+                .collect();
+            let images = TensorData::new(values, [batch, chans, height, width]);
+            let images = Tensor::<4>::from_data(images, &device);
+            let tokens = embed.forward_tokens(to_tokens(images.clone()), [height, width]);
+            let whole = images
+                .narrow(2, 0, height / p * p)
+                .narrow(3, 0, width / p * p);
+            let expected = embed.forward(whole);
+            assert_eq!(tokens.dims(), expected.dims());
+            let difference = (tokens - expected).abs().max().into_scalar::<f32>();
+            assert!(difference < 1e-5, "{difference}");
         }
     }
 }

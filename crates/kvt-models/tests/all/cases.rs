@@ -11,6 +11,7 @@ use kvt_models::so_vit::SoVitConfig;
 use kvt_models::swin::SwinConfig;
 use kvt_models::tnt::TntConfig;
 use kvt_models::visformer::VisformerConfig;
+use kvt_models::twins::TwinsConfig;
 use kvt_models::{CommonConfig, ModelConfig, StagesConfig};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -55,6 +56,7 @@ pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig
         "tnt" => tnt(&config).into(),
         "visformer" => visformer(&config).into(),
         "sovit" => so_vit(&config).into(),
+        "twins" => twins(&config).into(),
         family => unreachable!("{family}"),
     }
 }
@@ -176,6 +178,22 @@ fn so_vit(config: &Json) -> SoVitConfig {
         cov_dims: config.sizes("cov_dims").try_into().unwrap(),
         head_drop: 0.0,
         attention: config.attention(1)[0].clone(),
+    }
+}
+
+fn twins(config: &Json) -> TwinsConfig {
+    let depth = config.sizes("depths");
+    TwinsConfig {
+        common: config.common(),
+        strides: config.sizes("strides"),
+        embed_dim: config.sizes("embed_dims"),
+        window_size: config.sizes("wss"),
+        sr_ratio: config.sizes("sr_ratios"),
+        stages: StagesConfig {
+            attention: config.attention(depth.len()),
+            depth,
+            num_heads: config.sizes("num_heads"),
+        },
     }
 }
 

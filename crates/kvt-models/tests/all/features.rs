@@ -37,6 +37,8 @@ fn expected_maps(name: &str) -> Vec<[usize; 3]> {
         "visformer" => vec![[4, 4, 4], [8, 4, 4], [8, 2, 2]],
         // Two halvings.
         "so" => vec![[12, 4, 4]],
+        // Patches of 2 pixels, then of 2 tokens.
+        "twins" => vec![[4, 8, 8], [8, 4, 4]],
         family => unreachable!("{family}"),
     }
 }

@@ -92,6 +92,11 @@ fn so_vit_is_the_originals() {
 }
 
 #[test]
+fn twins_is_timms() {
+    compare_family("twins_");
+}
+
+#[test]
 fn deit_is_the_same_on_a_gpu() {
     compare_on_gpu("deit_distilled_knn");
 }
@@ -124,6 +129,11 @@ fn visformer_is_the_same_on_a_gpu() {
 #[test]
 fn so_vit_is_the_same_on_a_gpu() {
     compare_on_gpu("sovit_knn_fraction");
+}
+
+#[test]
+fn twins_is_the_same_on_a_gpu() {
+    compare_on_gpu("twins_padding_knn");
 }
 
 #[test]

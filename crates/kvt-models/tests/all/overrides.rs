@@ -11,6 +11,7 @@ const FAMILIES: [(&str, &str); 6] = [
     ("cvt_13", "CvT"),
     ("tnt_s_patch16_224", "TNT"),
     ("visformer_tiny", "Visformer"),
+    ("twins_svt_small", "Twins"),
 ];
 
 /// Every key with a value that is not the own value of the family's models, and the families that do not have it.

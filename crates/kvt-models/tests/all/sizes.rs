@@ -136,7 +136,7 @@ fn a_swin_takes_the_images_of_another() {
         let overrides = ModelOverrides {
             img_size: Some(img_size),
             patch_size: Some(2),
-            window_size: Some(2),
+            window_size: Some(2.into()),
             embed_dim: Some(4.into()),
             depth: Some(vec![2, 2].into()),
             num_heads: Some(vec![1, 2].into()),
@@ -206,6 +206,7 @@ fn sizes_that_no_map_comes_from_are_refused() {
             "visformer" => "Visformer: expected at least 7 pixels on each side",
             "tnt" => "TNT: expected multiples of the 4 pixels of a patch",
             "pit" => "PiT: expected at least 4 pixels on each side",
+            "twins" => "Twins: expected multiples of the 4 pixels of a patch",
             _ => "CvT: expected at least 3 pixels on each side",
         };
         assert_eq!(

@@ -17,7 +17,7 @@ pub(crate) fn small(overrides: ModelOverrides) -> ModelOverrides {
 }
 
 /// The smallest of each family.
-pub(crate) fn families() -> [(&'static str, ModelOverrides); 7] {
+pub(crate) fn families() -> Vec<(&'static str, ModelOverrides)> {
     let one = ModelOverrides {
         patch_size: Some(4),
         embed_dim: Some(12.into()),
@@ -37,13 +37,13 @@ pub(crate) fn families() -> [(&'static str, ModelOverrides); 7] {
         num_heads: Some(vec![1, 2].into()),
         ..ModelOverrides::default()
     };
-    [
+    vec![
         ("deit_tiny_patch16_224", one.clone()),
         (
             "swin_tiny_patch4_window7_224",
             ModelOverrides {
                 patch_size: Some(2),
-                window_size: Some(4),
+                window_size: Some(4.into()),
                 embed_dim: Some(4.into()),
                 ..two.clone()
             },
@@ -60,6 +60,15 @@ pub(crate) fn families() -> [(&'static str, ModelOverrides); 7] {
             "cvt_13",
             ModelOverrides {
                 patch_stride: Some(4),
+                ..two.clone()
+            },
+        ),
+        (
+            "twins_svt_small",
+            ModelOverrides {
+                strides: Some(vec![2, 2]),
+                window_size: Some(4.into()),
+                sr_ratio: Some(vec![2, 1].into()),
                 ..two
             },
         ),

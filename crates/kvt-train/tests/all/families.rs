@@ -44,6 +44,15 @@ fn so_vit() {
     trains(&["model.name=so_vit_7", "model.strides=[2,1,1]"]);
 }
 
+#[test]
+fn twins() {
+    trains(&[
+        "model.name=twins_svt_small",
+        "model.strides=[2,2]",
+        "model.sr_ratio=[2,1]",
+    ]);
+}
+
 /// A model of the sizes of `tiny.toml`, with a k of its own in every stage.
 fn trains(model: &[&str]) {
     let set = [

@@ -170,16 +170,32 @@ pub(crate) fn add_branch<const D: usize>(
 /// `[batch, .., dim]` to the same.
 pub(crate) fn forward_blocks<const D: usize, A: SelfAttention<D>>(
     blocks: &[Block<A>],
+    x: Tensor<D>,
+    pass: Pass<'_>,
+    kept: usize,
+) -> (Tensor<D>, Vec<Tensor<D>>) {
+    forward_blocks_then(blocks, x, pass, kept, |_, x| x)
+}
+
+/// As [`forward_blocks`], where something is done to the stream after a block, given by its number. The
+/// streams that are kept have it; an observer sees what the block itself gives.
+///
+/// # Shapes
+///
+/// `[batch, .., dim]` to the same.
+pub(crate) fn forward_blocks_then<const D: usize, A: SelfAttention<D>>(
+    blocks: &[Block<A>],
     mut x: Tensor<D>,
     mut pass: Pass<'_>,
     kept: usize,
+    then: impl Fn(usize, Tensor<D>) -> Tensor<D>,
 ) -> (Tensor<D>, Vec<Tensor<D>>) {
     let phase = pass.phase.named("blocks");
     let mut outputs = Vec::new();
     for (i, block) in blocks.iter().enumerate() {
         pass.phase = phase.child(i as u64);
         pass.watch.block.block = i;
-        x = block.forward(x, pass);
+        x = then(i, block.forward(x, pass));
         if i + kept >= blocks.len() {
             outputs.push(x.clone());
         }

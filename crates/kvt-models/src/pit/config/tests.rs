@@ -173,7 +173,7 @@ fn sizes_that_describe_no_model_are_refused() {
     );
     assert_eq!(
         refuse(ModelOverrides {
-            window_size: Some(7),
+            window_size: Some(7.into()),
             ..default()
         }),
         "`window_size` does not apply to PiT: remove it"

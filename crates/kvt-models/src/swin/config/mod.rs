@@ -168,11 +168,22 @@ impl FamilyConfig for SwinConfig {
                 });
             }
         };
+        let window_size = match overrides.window_size.as_ref().map(PerStage::values) {
+            None => self.window_size,
+            Some([one]) => *one,
+            Some(list) => {
+                return Err(ModelError::SameInAllStages {
+                    field: "window_size",
+                    given: list.len(),
+                    family: super::FAMILY.name,
+                });
+            }
+        };
         Ok(Self {
             common: self.common.with(overrides),
             patch_size: overrides.patch_size.unwrap_or(self.patch_size),
             embed_dim,
-            window_size: overrides.window_size.unwrap_or(self.window_size),
+            window_size,
             stages,
         })
     }

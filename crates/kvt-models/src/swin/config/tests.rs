@@ -75,7 +75,7 @@ fn sizes_without_a_name_are_spelled_out() {
     let overrides = ModelOverrides {
         img_size: Some(32),
         patch_size: Some(2),
-        window_size: Some(4),
+        window_size: Some(4.into()),
         num_classes: Some(10),
         ..ModelOverrides::default()
     };
@@ -193,6 +193,13 @@ fn overrides_that_do_not_fit_are_refused() {
         }),
         "`embed_dim` has 4 entries, but in Swin it doubles from stage to stage: give the number of \
          the first stage"
+    );
+    assert_eq!(
+        refuse(ModelOverrides {
+            window_size: Some(vec![7, 7, 7, 4].into()),
+            ..default()
+        }),
+        "`window_size` has 4 entries, but in Swin it is the same in all stages: give one number"
     );
     assert!(
         refuse(ModelOverrides {

@@ -7,11 +7,10 @@ use kvt_ops::{Phase, layer_norm, linear};
 
 use super::attention::WindowAttention;
 use super::config::{StageSize, SwinConfig};
-use super::window::pad;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::layers::{
-    Activation, Block, BlockKind, Init, NormKind, PatchEmbed, drop_path_rates, forward_blocks,
+    Activation, Block, BlockKind, Init, NormKind, PatchEmbed, drop_path_rates, forward_blocks, pad,
 };
 use crate::validate;
 

@@ -1,7 +1,8 @@
 //! How a map of tokens is cut into windows, and what that means for pairs of their tokens.
 
 use burn::tensor::Tensor;
-use burn::tensor::ops::PadMode;
+
+use crate::layers;
 
 /// What the original adds to the score of two tokens that are no neighbours in the image.
 const HIDDEN: f32 = -100.0;
@@ -52,12 +53,12 @@ impl Windows {
 
     /// Tokens of a window.
     pub(super) fn area(self) -> usize {
-        self.side * self.side
+        self.unshifted().area()
     }
 
     /// Windows of a map.
     pub(super) fn count(self) -> usize {
-        self.along().iter().product()
+        self.unshifted().count()
     }
 
     /// Places of one token relative to another in a window.
@@ -71,15 +72,8 @@ impl Windows {
     ///
     /// `[batch, rows, columns, dim]` to `[batch, windows, area, dim]`.
     pub(super) fn cut(self, map: Tensor<4>) -> Tensor<4> {
-        let [batch, rows, columns, dim] = map.dims();
         let rolled = roll(map, self.shift().map(|by| -(by as isize)));
-        let [padded_rows, padded_columns] = self.padded();
-        let padded = pad(rolled, [padded_rows - rows, padded_columns - columns]);
-        let ([down, right], side) = (self.along(), self.side);
-        padded
-            .reshape([batch, down, side, right, side, dim])
-            .permute([0, 1, 3, 2, 4, 5])
-            .reshape([batch, self.count(), self.area(), dim])
+        self.unshifted().cut(rolled)
     }
 
     /// Puts the windows of [`cut`](Self::cut) together again, without the padding.
@@ -88,14 +82,8 @@ impl Windows {
     ///
     /// `[batch, windows, area, dim]` to `[batch, rows, columns, dim]`.
     pub(super) fn join(self, windows: Tensor<4>) -> Tensor<4> {
-        let [batch, _, _, dim] = windows.dims();
-        let ([down, right], side) = (self.along(), self.side);
-        let [rows, columns] = self.padded();
-        let map = windows
-            .reshape([batch, down, right, side, side, dim])
-            .permute([0, 1, 3, 2, 4, 5])
-            .reshape([batch, rows, columns, dim]);
-        roll(crop(map, self.map), self.shift().map(|by| by as isize))
+        let map = self.unshifted().join(windows);
+        roll(map, self.shift().map(|by| by as isize))
     }
 
     /// For each pair of tokens of a window, query by query, the row of the table that holds the
@@ -120,12 +108,12 @@ impl Windows {
             return None;
         }
         // The last window of a row holds what was there before, and what was rolled in.
-        let padded = self.padded();
+        let padded = self.unshifted().padded();
         let region = |axis: usize, place: usize| {
             let (last, rolled_in) = (padded[axis] - side, padded[axis] - shift[axis]);
             usize::from(place >= last) + usize::from(place >= rolled_in)
         };
-        let [_, right] = self.along();
+        let [_, right] = self.unshifted().along();
         let mut mask = Vec::with_capacity(self.count() * self.area().pow(2));
         for window in 0..self.count() {
             let (top, left) = (window / right * side, window % right * side);
@@ -145,39 +133,15 @@ impl Windows {
         Some(mask)
     }
 
-    /// Windows from top to bottom and from left to right.
-    fn along(self) -> [usize; 2] {
-        self.map.map(|size| size.div_ceil(self.side))
-    }
-
-    /// Rows and columns of the padded map.
-    fn padded(self) -> [usize; 2] {
-        self.along().map(|windows| windows * self.side)
+    /// The windows of the map as it stands after the roll.
+    fn unshifted(self) -> layers::Windows {
+        let Self { map, side, .. } = self;
+        layers::Windows { map, side }
     }
 }
 
 fn roll(map: Tensor<4>, by: [isize; 2]) -> Tensor<4> {
     map.roll(&by, &[1, 2])
-}
-
-/// The first rows and columns of a map.
-fn crop(map: Tensor<4>, [rows, columns]: [usize; 2]) -> Tensor<4> {
-    if map.dims()[1..3] == [rows, columns] {
-        return map;
-    }
-    map.narrow(1, 0, rows).narrow(2, 0, columns)
-}
-
-/// Adds rows and columns of zeros at the bottom and at the right of a map.
-///
-/// # Shapes
-///
-/// `[batch, height, width, dim]` to `[batch, height + rows, width + columns, dim]`.
-pub(super) fn pad(map: Tensor<4>, [rows, columns]: [usize; 2]) -> Tensor<4> {
-    if [rows, columns] == [0, 0] {
-        return map;
-    }
-    map.pad([(0, rows), (0, columns), (0, 0)], PadMode::Constant(0.0))
 }
 
 #[cfg(test)]

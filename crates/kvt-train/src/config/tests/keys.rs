@@ -22,7 +22,7 @@ fn unknown_keys_are_told_apart() {
       |
     4 | bogus = 1
       | ^^^^^
-      help: the keys here are `attn_drop`, `cov_dims`, `depth`, `drop_path`, `embed_dim`, `head_drop`, `img_size`, `in_chans`, `inner_dim`, `inner_num_heads`, `inner_stride`, `kv_stride`, `mlp_ratio`, `name`, `num_classes`, `num_heads`, `patch_size`, `patch_stride`, `qkv_bias`, `stem_dim`, `strides`, `token_dim`, `window_size`
+      help: the keys here are `attn_drop`, `cov_dims`, `depth`, `drop_path`, `embed_dim`, `head_drop`, `img_size`, `in_chans`, `inner_dim`, `inner_num_heads`, `inner_stride`, `kv_stride`, `mlp_ratio`, `name`, `num_classes`, `num_heads`, `patch_size`, `patch_stride`, `qkv_bias`, `sr_ratio`, `stem_dim`, `strides`, `token_dim`, `window_size`
 
     configs/x.toml:5:2: unknown section `[optimizer]`
       |

@@ -28,6 +28,7 @@ img_size = 32
 patch_size = 4
 patch_stride = 2
 window_size = 3
+sr_ratio = [2, 1]
 kv_stride = 1
 strides = [4, 2]
 stem_dim = 16

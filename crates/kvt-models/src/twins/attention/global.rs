@@ -1,0 +1,77 @@
+//! Attention of all tokens to a few that stand for the whole map.
+
+use burn::module::Module;
+use burn::nn::{LayerNorm, Linear};
+use burn::tensor::Tensor;
+use kvt_attention::{Context, Mechanism, Mixer, Place, merge_heads, split_heads};
+use kvt_ops::{layer_norm, linear};
+
+use super::super::network::EMBED_EPSILON;
+use super::super::stage::StageSize;
+use crate::layers::{Conv2d, Init, Pass, SelfAttention, convolve_tokens, project};
+
+/// Global sub-sampled attention.
+#[derive(Module, Debug)]
+pub(in crate::twins) struct GlobalAttention {
+    q: Linear,
+    kv: Linear,
+    proj: Linear,
+    /// One token for each square of tokens.
+    sr: Option<Conv2d>,
+    norm: Option<LayerNorm>,
+    mixer: Mixer,
+    #[module(skip)]
+    place: Place,
+}
+
+impl GlobalAttention {
+    pub(super) fn new(init: &Init<'_>, size: &StageSize) -> Self {
+        let (dim, bias, place) = (size.block.dim, size.block.qkv_bias, size.global());
+        let reduction = size.reduction();
+        Self {
+            q: init.linear("q", dim, dim, bias),
+            kv: init.linear("kv", dim, 2 * dim, bias),
+            proj: init.linear("proj", dim, dim, true),
+            sr: reduction.map(|settings| init.conv_fan_out_groups("sr", settings)),
+            norm: reduction.map(|_| init.layer_norm(dim, EMBED_EPSILON)),
+            mixer: size.config.attention.init(&place, &init.child("mixer")),
+            place,
+        }
+    }
+
+    /// The tokens that have keys and values.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, tokens, dim]` to `[batch, keys, dim]`.
+    fn sub_sampled(&self, x: Tensor<3>, grid: [usize; 2]) -> Tensor<3> {
+        let x = match &self.sr {
+            Some(sr) => convolve_tokens(sr, x, grid),
+            None => x,
+        };
+        match &self.norm {
+            Some(norm) => layer_norm(norm, x, EMBED_EPSILON),
+            None => x,
+        }
+    }
+}
+
+impl SelfAttention<3> for GlobalAttention {
+    fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
+        let heads = self.place.heads;
+        let [q] = split_heads(linear(&self.q, x.clone()), heads);
+        let kv = linear(&self.kv, self.sub_sampled(x, pass.grid));
+        let [k, v] = split_heads(kv, heads);
+        let context = Context {
+            grid: Some(pass.grid),
+            ..self.place.context(pass.phase)
+        };
+        pass.watch
+            .probabilities(|| self.mixer.probabilities(q.clone(), k.clone(), &context));
+        merge_heads(self.mixer.attend(q, k, v, context))
+    }
+
+    fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {
+        project(&self.proj, mixed, residual)
+    }
+}

@@ -1,0 +1,100 @@
+//! Attention of the tokens of each window among themselves.
+
+use burn::module::Module;
+use burn::nn::Linear;
+use burn::tensor::{Bool, Device, Tensor, TensorData};
+use kvt_attention::{Context, Mechanism, Mixer, Place, Score, split_heads};
+use kvt_ops::linear;
+
+use super::super::stage::StageSize;
+use crate::layers::{Init, Pass, SelfAttention, Windows, project};
+
+/// Locally-grouped self-attention.
+#[derive(Module, Debug)]
+pub(in crate::twins) struct LocalAttention {
+    qkv: Linear,
+    proj: Linear,
+    mixer: Mixer,
+    #[module(skip)]
+    place: Place,
+    /// Side of a window in tokens.
+    #[module(skip)]
+    side: usize,
+    /// Whether padding is never attended to.
+    #[module(skip)]
+    hides_padding: bool,
+}
+
+impl LocalAttention {
+    pub(super) fn new(init: &Init<'_>, size: &StageSize) -> Self {
+        let (dim, place) = (size.block.dim, size.local());
+        Self {
+            qkv: init.linear("qkv", dim, 3 * dim, size.block.qkv_bias),
+            proj: init.linear("proj", dim, dim, true),
+            mixer: size.config.attention.init(&place, &init.child("mixer")),
+            place,
+            side: size.window_size,
+            hides_padding: size.hides_padding(),
+        }
+    }
+
+    /// `true` where a key is padding.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch * windows, 1, 1, area]`; `None` where nothing is hidden.
+    fn hidden(&self, windows: Windows, batch: usize, device: &Device) -> Option<Tensor<4, Bool>> {
+        if !self.hides_padding || windows.padded() == windows.map {
+            return None;
+        }
+        let [[rows, columns], [_, right]] = [windows.map, windows.along()];
+        let (count, side) = (windows.count(), windows.side);
+        let mut hidden = Vec::with_capacity(batch * count * windows.area());
+        for window in (0..batch).flat_map(|_| 0..count) {
+            let (top, left) = (window / right * side, window % right * side);
+            for token in 0..windows.area() {
+                let (row, column) = (top + token / side, left + token % side);
+                hidden.push(row >= rows || column >= columns);
+            }
+        }
+        let shape = [batch * count, 1, 1, windows.area()];
+        Some(Tensor::from_data(TensorData::new(hidden, shape), device))
+    }
+}
+
+impl SelfAttention<3> for LocalAttention {
+    fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
+        let [batch, tokens, dim] = x.dims();
+        let [rows, columns] = pass.grid;
+        let heads = self.place.heads;
+        let windows = Windows {
+            map: pass.grid,
+            side: self.side,
+        };
+        let (count, area) = (windows.count(), windows.area());
+
+        // Each window is a sequence for itself. Padding comes before the projection, so that it has its bias.
+        let cut = windows.cut(x.reshape([batch, rows, columns, dim]));
+        let qkv = linear(&self.qkv, cut.reshape([batch * count, area, dim]));
+        let context = Context {
+            score: Score {
+                bias: None,
+                mask: self.hidden(windows, batch, &qkv.device()),
+            },
+            ..self.place.context(pass.phase)
+        };
+        pass.watch.probabilities(|| {
+            let [q, k, _] = split_heads(qkv.clone(), heads);
+            let probabilities = self.mixer.probabilities(q, k, &context)?;
+            Some(probabilities.reshape([batch, count * heads, area, area]))
+        });
+        let mixed = self.mixer.attend_packed(qkv, heads, context);
+        windows
+            .join(mixed.reshape([batch, count, area, dim]))
+            .reshape([batch, tokens, dim])
+    }
+
+    fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {
+        project(&self.proj, mixed, residual)
+    }
+}

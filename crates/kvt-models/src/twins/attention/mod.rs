@@ -1,0 +1,46 @@
+//! The two attentions of a Twins.
+
+mod global;
+mod local;
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use global::GlobalAttention;
+use local::LocalAttention;
+
+use super::stage::StageSize;
+use crate::layers::{Init, Pass, SelfAttention};
+
+/// The attention of a block. The choice does not show in the names of parameters.
+#[derive(Module, Debug)]
+pub(super) enum GroupedAttention {
+    Local(LocalAttention),
+    Global(GlobalAttention),
+}
+
+impl GroupedAttention {
+    /// Of a block of a stage.
+    pub(super) fn new(init: &Init<'_>, size: &StageSize, block: usize) -> Self {
+        match StageSize::is_local(block) {
+            true => Self::Local(LocalAttention::new(init, size)),
+            false => Self::Global(GlobalAttention::new(init, size)),
+        }
+    }
+}
+
+impl SelfAttention<3> for GroupedAttention {
+    fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
+        match self {
+            Self::Local(attention) => attention.mix(x, pass),
+            Self::Global(attention) => attention.mix(x, pass),
+        }
+    }
+
+    fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, pass: Pass<'_>) -> Tensor<3> {
+        match self {
+            Self::Local(attention) => attention.project(mixed, residual, pass),
+            Self::Global(attention) => attention.project(mixed, residual, pass),
+        }
+    }
+}

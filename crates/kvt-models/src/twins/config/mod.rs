@@ -1,0 +1,255 @@
+//! Sizes of a Twins, and what they cost.
+
+use kvt_attention::{Macs, PerStage};
+
+use super::stage::StageSize;
+use crate::common::{CommonConfig, joined};
+use crate::depth::BlockGroup;
+use crate::error::ModelError;
+use crate::family::FamilyConfig;
+use crate::head::{Classifier, Reads};
+use crate::layers::{ConvSettings, Init};
+use crate::overrides::{self, ModelOverrides};
+use crate::stages::StagesConfig;
+use crate::summary::{StageSummary, Summary};
+use crate::validate;
+
+/// Sizes and settings of a Twins-SVT. Lists have one entry per stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TwinsConfig {
+    /// What it shares with the other families.
+    pub common: CommonConfig,
+    /// Side of a patch: of pixels in the first stage, in the others of tokens of the stage before. Their
+    /// product divides `img_size`.
+    pub strides: Vec<usize>,
+    /// Channels of a token.
+    pub embed_dim: Vec<usize>,
+    /// Side of a window in tokens, at least 2.
+    pub window_size: Vec<usize>,
+    /// Side of the square of tokens that make one key of the whole map.
+    pub sr_ratio: Vec<usize>,
+    /// Blocks, heads and attention of each stage.
+    pub stages: StagesConfig,
+}
+
+/// The sizes with a name: channels, heads, blocks.
+type Size = (&'static str, [usize; 4], [usize; 4], [usize; 4]);
+const SIZES: [Size; 3] = [
+    ("small", [64, 128, 256, 512], [2, 4, 8, 16], [2, 2, 10, 4]),
+    ("base", [96, 192, 384, 768], [3, 6, 12, 24], [2, 2, 18, 2]),
+    (
+        "large",
+        [128, 256, 512, 1024],
+        [4, 8, 16, 32],
+        [2, 2, 18, 2],
+    ),
+];
+/// What goes without saying in a name.
+const STRIDES: [usize; 4] = [4, 2, 2, 2];
+const WINDOW_SIZE: [usize; 4] = [7; 4];
+const SR_RATIO: [usize; 4] = [8, 4, 2, 1];
+
+impl TwinsConfig {
+    /// Channels of a token at the end.
+    pub(super) fn num_features(&self) -> usize {
+        self.embed_dim.last().copied().unwrap_or(0)
+    }
+
+    /// Pixels along a side of what becomes one token of each stage.
+    fn patches(&self) -> impl Iterator<Item = usize> {
+        self.strides.iter().scan(1usize, |pixels, stride| {
+            *pixels = pixels.saturating_mul(*stride);
+            Some(*pixels)
+        })
+    }
+
+    /// Pixels along a side of what becomes one token of the last stage.
+    pub(super) fn patch(&self) -> usize {
+        self.patches().last().unwrap_or(1)
+    }
+
+    /// The least side of an image, of which every stage can make a key.
+    pub(super) fn least_side(&self) -> usize {
+        let stages = self.stages().zip(self.patches());
+        let global = stages.filter(|(stage, _)| stage.has_global());
+        let least = global.map(|(stage, patch)| patch.saturating_mul(stage.sr_ratio));
+        least.max().unwrap_or(0).max(self.patch())
+    }
+
+    /// The stages, first to last.
+    pub(super) fn stages(&self) -> impl Iterator<Item = StageSize> {
+        let (mut channels, mut before) = (self.common.in_chans, self.common.img_size);
+        let sizes = self.strides.iter().zip(&self.embed_dim);
+        let attention = self.window_size.iter().zip(&self.sr_ratio);
+        let lists = sizes.zip(attention).zip(self.stages.iter());
+        lists.map(
+            move |(((&stride, &dim), (&window_size, &sr_ratio)), config)| {
+                let stage = StageSize {
+                    block: self.common.block(dim),
+                    config,
+                    attn_drop: self.common.attn_drop,
+                    embed: ConvSettings::patches(channels, dim, stride),
+                    before,
+                    window_size,
+                    sr_ratio,
+                };
+                (channels, before) = (dim, stage.grid());
+                stage
+            },
+        )
+    }
+}
+
+impl FamilyConfig for TwinsConfig {
+    fn named() -> Vec<Self> {
+        let configs = SIZES.map(|(_, embed_dim, num_heads, depth)| Self {
+            common: CommonConfig::imagenet(224),
+            strides: STRIDES.to_vec(),
+            embed_dim: embed_dim.to_vec(),
+            window_size: WINDOW_SIZE.to_vec(),
+            sr_ratio: SR_RATIO.to_vec(),
+            stages: StagesConfig::dense(&depth, &num_heads),
+        });
+        configs.into()
+    }
+
+    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+        let count = overrides.stages(self.stages.count());
+        let strides = overrides.strides.clone().map(PerStage::from);
+        let list = |field, given: &Option<_>, own: &[usize]| {
+            overrides::per_stage(field, given.as_ref(), own, count)
+        };
+        Ok(Self {
+            common: self.common.with(overrides),
+            strides: list("strides", &strides, &self.strides)?,
+            embed_dim: list("embed_dim", &overrides.embed_dim, &self.embed_dim)?,
+            window_size: list("window_size", &overrides.window_size, &self.window_size)?,
+            sr_ratio: list("sr_ratio", &overrides.sr_ratio, &self.sr_ratio)?,
+            stages: self.stages.with(overrides, count)?,
+        })
+    }
+
+    fn validate(&self) -> Result<(), ModelError> {
+        self.common.validate()?;
+        self.stages.validate()?;
+        for (field, list) in [
+            ("strides", &self.strides),
+            ("embed_dim", &self.embed_dim),
+            ("window_size", &self.window_size),
+            ("sr_ratio", &self.sr_ratio),
+        ] {
+            validate::per_stage(field, list.len(), self.stages.count())?;
+            let sizes: Vec<_> = list.iter().map(|&size| (field, size)).collect();
+            validate::sizes(&sizes)?;
+        }
+        let img_size = self.common.img_size;
+        validate::whole_strides(img_size, self.patch())?;
+        for (i, (stage, patch)) in self.stages().zip(self.patches()).enumerate() {
+            self.validate_stage(&stage, patch)
+                .map_err(|error| error.in_stage(format!("blocks.{i}")))?;
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        let sizes = (
+            self.embed_dim.as_slice(),
+            self.stages.num_heads.as_slice(),
+            self.stages.depth.as_slice(),
+        );
+        let known = SIZES
+            .iter()
+            .find(|(_, dims, heads, depth)| sizes == (dims, heads, depth));
+        let mut name = match known {
+            Some((size, ..)) => format!("twins_svt_{size}"),
+            None => format!(
+                "twins_svt_{}x{}",
+                joined(&self.embed_dim),
+                joined(&self.stages.depth)
+            ),
+        };
+        for (what, list, own) in [
+            ("strides", &self.strides, STRIDES),
+            ("window", &self.window_size, WINDOW_SIZE),
+            ("sr", &self.sr_ratio, SR_RATIO),
+        ] {
+            if *list != own {
+                name += &format!("_{what}{}", joined(list));
+            }
+        }
+        if self.common.img_size != 224 {
+            name += &format!("_{}", self.common.img_size);
+        }
+        name
+    }
+
+    fn common(&self) -> &CommonConfig {
+        &self.common
+    }
+
+    fn summary(&self) -> Summary {
+        let stages = self.stages().enumerate();
+        let stages: Vec<StageSummary> = stages.map(|(i, stage)| stage.summary(i)).collect();
+        let features = self.num_features();
+        let classifier = (features + 1) * self.common.num_classes;
+        let of_stages: usize = stages.iter().map(|stage| stage.params).sum();
+        Summary {
+            name: self.name(),
+            params: of_stages + 2 * features + classifier,
+            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>()
+                + Macs::linear(features * self.common.num_classes),
+            stages,
+        }
+    }
+
+    fn classifier(&self, init: &Init<'_>) -> Classifier {
+        let sizes = [self.num_features(), self.common.num_classes];
+        Classifier::init(init, ("head", None), sizes, Reads::Mean)
+    }
+
+    fn blocks(&self) -> Vec<BlockGroup> {
+        // Positions belong to the first block of their stage, as what leads to it does. The first embedding is before
+        // all blocks.
+        let first = BlockGroup {
+            name: "patch_embeds.0".to_owned(),
+            leading: Vec::new(),
+            depth: 0,
+        };
+        let stages = self.summary().stages.into_iter().enumerate();
+        let stages = stages.map(|(s, stage)| BlockGroup {
+            leading: vec![format!("patch_embeds.{s}"), format!("pos_block.{s}")],
+            ..BlockGroup::of_stage(stage)
+        });
+        std::iter::once(first).chain(stages).collect()
+    }
+}
+
+impl TwinsConfig {
+    fn validate_stage(&self, stage: &StageSize, patch: usize) -> Result<(), ModelError> {
+        if !(2..=1024).contains(&stage.window_size) {
+            return Err(ModelError::OutOfRange {
+                field: "window_size",
+                value: stage.window_size as f64,
+                expected: "at least 2 tokens, and at most 1024",
+            });
+        }
+        validate::tokens(stage.grid())?;
+        if stage.has_global() && stage.grid() < stage.sr_ratio {
+            return Err(ModelError::ImageTooSmall {
+                img_size: self.common.img_size,
+                family: "a Twins with such an `sr_ratio`",
+                least: patch.saturating_mul(stage.sr_ratio),
+            });
+        }
+        let dim = stage.block.dim;
+        self.common
+            .validate_stage(dim, &stage.config, &stage.local())?;
+        if stage.has_global() {
+            stage.config.attention.validate_at(&stage.global())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! The modules of a Twins, in the order of the paper.
+
+use burn::module::Module;
+use burn::nn::LayerNorm;
+use burn::tensor::Tensor;
+use kvt_ops::{Phase, layer_norm};
+
+use super::attention::GroupedAttention;
+use super::config::TwinsConfig;
+use super::stage::StageSize;
+use crate::backbone::{Ask, Backbone, Features};
+use crate::error::ModelError;
+use crate::layers::{
+    Activation, Block, BlockKind, Conv2d, ConvSettings, Init, NormKind, PatchEmbed,
+    drop_path_rates, forward_blocks_then, to_map, to_tokens,
+};
+use crate::validate;
+
+/// Of the norms of the blocks, and of the last one.
+const NORM_EPSILON: f64 = 1e-6;
+/// Of the norms behind convolutions, which the original leaves at PyTorch's default.
+pub(super) const EMBED_EPSILON: f64 = 1e-5;
+
+const BLOCK: BlockKind = BlockKind {
+    norm: NormKind::Layer {
+        epsilon: NORM_EPSILON,
+    },
+    activation: Activation::Gelu,
+};
+
+/// The backbone of a Twins-SVT. Lists have one entry per stage.
+#[derive(Module, Debug)]
+pub struct Twins {
+    patch_embeds: Vec<PatchEmbed>,
+    blocks: Vec<Vec<Block<GroupedAttention>>>,
+    pos_block: Vec<PosConv>,
+    norm: LayerNorm,
+    /// Least side of an image in pixels, and what its sides are multiples of.
+    #[module(skip)]
+    sides: [usize; 2],
+}
+
+/// Gives tokens their positions: adds a convolution of the map, which sees by its padding where the
+/// map ends.
+#[derive(Module, Debug)]
+struct PosConv {
+    /// A sequence of one in the original.
+    proj: [Conv2d; 1],
+}
+
+impl Twins {
+    /// With the original's initialisation.
+    pub(crate) fn new(config: &TwinsConfig, init: &Init<'_>) -> Self {
+        let stages: Vec<StageSize> = config.stages().collect();
+        let of_stage = |list: &str, stage: usize| init.child(list).child(&stage.to_string());
+        let mut rates = drop_path_rates(config.common.drop_path, config.stages.depth.iter().sum());
+        let blocks = stages.iter().enumerate().map(|(s, size)| {
+            let init = of_stage("blocks", s);
+            let own = rates.by_ref().take(size.config.depth).enumerate();
+            own.map(|(i, rate)| {
+                let init = init.child(&i.to_string());
+                let attn = GroupedAttention::new(&init.child("attn"), size, i);
+                Block::new(&init, BLOCK, size.block, attn, rate)
+            })
+            .collect()
+        });
+        let blocks = blocks.collect();
+        let patch_embeds = stages.iter().enumerate().map(|(s, size)| {
+            let init = of_stage("patch_embeds", s);
+            let proj = init.conv_fan_out_groups("proj", size.embed);
+            PatchEmbed::from_conv(proj).with_norm(&init, EMBED_EPSILON)
+        });
+        let pos_block = stages
+            .iter()
+            .enumerate()
+            .map(|(s, size)| PosConv::new(&of_stage("pos_block", s), size.position()));
+        Self {
+            patch_embeds: patch_embeds.collect(),
+            blocks,
+            pos_block: pos_block.collect(),
+            norm: init.layer_norm(config.num_features(), NORM_EPSILON),
+            sides: [config.least_side(), config.patch()],
+        }
+    }
+}
+
+impl Backbone for Twins {
+    fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
+        let [_, _, height, width] = images.dims();
+        // An image is a map of tokens too, of a pixel each.
+        let (mut x, mut grid) = (to_tokens(images), [height, width]);
+
+        let phase = phase.named("stages");
+        let (mut maps, mut blocks) = (Vec::new(), Vec::new());
+        let stages = self.patch_embeds.iter().zip(&self.blocks);
+        for (s, ((embed, stage), pos)) in stages.zip(&self.pos_block).enumerate() {
+            x = embed.forward_tokens(x, grid);
+            grid = grid.map(|side| side / embed.patch_size());
+            if s == 0 {
+                x = ask.mixed(x, grid);
+            }
+            let pass = ask.pass(s, grid, phase.child(s as u64));
+            let kept = ask.blocks_of(s, self.blocks.len());
+            (x, blocks) = forward_blocks_then(stage, x, pass, kept, |block, x| match block {
+                0 => pos.forward(x, grid),
+                _ => x,
+            });
+            if ask.maps {
+                maps.push(to_map(x.clone(), 0, grid));
+            }
+        }
+        let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
+        Features {
+            tokens: norm(x),
+            prefix: 0,
+            maps,
+            blocks: blocks.into_iter().map(norm).collect(),
+        }
+    }
+
+    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
+        let [least, patch] = self.sides;
+        validate::multiples(super::FAMILY.name, size, patch)?;
+        validate::at_least(super::FAMILY.name, size, least)
+    }
+}
+
+impl PosConv {
+    fn new(init: &Init<'_>, settings: ConvSettings) -> Self {
+        Self {
+            proj: [init.child("proj").conv_fan_out_groups("0", settings)],
+        }
+    }
+
+    /// # Shapes
+    ///
+    /// `[batch, rows * columns, dim]` to the same.
+    fn forward(&self, x: Tensor<3>, grid: [usize; 2]) -> Tensor<3> {
+        let [proj] = &self.proj;
+        let position = proj.forward(to_map(x.clone(), 0, grid));
+        x + to_tokens(position)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! A stage of a Twins, and what it costs.
+
+use kvt_attention::{Macs, Place};
+
+use crate::layers::{ConvSettings, Windows};
+use crate::stages::StageConfig;
+use crate::summary::{BlockSize, StageSummary};
+
+/// A stage, as its modules and their cost need it.
+#[derive(Clone, Debug)]
+pub(super) struct StageSize {
+    pub block: BlockSize,
+    pub config: StageConfig,
+    pub attn_drop: f64,
+    /// Makes the tokens of this stage from those of the stage before, or from pixels.
+    pub embed: ConvSettings,
+    /// Side of the map that the embedding sees.
+    pub before: usize,
+    /// Side of a window in tokens.
+    pub window_size: usize,
+    /// Side of the square of tokens that make a key of the whole map.
+    pub sr_ratio: usize,
+}
+
+impl StageSize {
+    /// Tokens along a side of the map.
+    pub(super) fn grid(&self) -> usize {
+        self.embed.output_size(self.before)
+    }
+
+    /// Whether a block attends within windows.
+    pub(super) fn is_local(block: usize) -> bool {
+        block.is_multiple_of(2)
+    }
+
+    /// Whether there are blocks that attend to the whole map: the second is one.
+    pub(super) fn has_global(&self) -> bool {
+        self.config.depth > 1
+    }
+
+    fn windows(&self) -> Windows {
+        Windows {
+            map: [self.grid(); 2],
+            side: self.window_size,
+        }
+    }
+
+    /// Whether padding is hidden where a map of this family's does not divide into windows: dense
+    /// attention gives it weight, as timm does.
+    pub(super) fn hides_padding(&self) -> bool {
+        let place = self.window();
+        self.config.attention.cost(&place).kept < place.keys
+    }
+
+    /// One window.
+    fn window(&self) -> Place {
+        Place {
+            grid: Some([self.window_size; 2]),
+            dropout: self.attn_drop,
+            ..Place::new(
+                self.window_size.pow(2),
+                self.block.dim,
+                self.config.num_heads,
+            )
+        }
+    }
+
+    /// Where attention stands in the blocks with windows: in one of them.
+    pub(super) fn local(&self) -> Place {
+        let is_padded = !self.grid().is_multiple_of(self.window_size);
+        Place {
+            mask: is_padded && self.hides_padding(),
+            ..self.window()
+        }
+    }
+
+    /// Where attention stands in the blocks that see the whole map.
+    pub(super) fn global(&self) -> Place {
+        let grid = self.grid();
+        Place {
+            keys: (grid / self.sr_ratio).pow(2),
+            grid: Some([grid; 2]),
+            dropout: self.attn_drop,
+            ..Place::new(grid.pow(2), self.block.dim, self.config.num_heads)
+        }
+    }
+
+    /// The convolution that makes the tokens whose keys and values the whole map attends to; none where
+    /// these are all tokens.
+    pub(super) fn reduction(&self) -> Option<ConvSettings> {
+        let dim = self.block.dim;
+        (self.sr_ratio > 1).then(|| ConvSettings::patches(dim, dim, self.sr_ratio))
+    }
+
+    /// The convolution that gives tokens their positions, each channel on its own.
+    pub(super) fn position(&self) -> ConvSettings {
+        ConvSettings {
+            in_channels: self.block.dim,
+            out_channels: self.block.dim,
+            kernel: 3,
+            stride: 1,
+            padding: 1,
+            groups: self.block.dim,
+            bias: true,
+        }
+    }
+
+    /// Size and cost of the blocks, of the embedding before them, and of the positions. Where the two kinds of
+    /// blocks differ in keys, those of the kind with more.
+    pub(super) fn summary(&self, stage: usize) -> StageSummary {
+        let BlockSize { dim, hidden, .. } = self.block;
+        let (grid, depth) = (self.grid(), self.config.depth);
+        let tokens = grid.pow(2);
+
+        let (local, windows) = (self.local(), self.windows());
+        let in_windows = self.config.attention.cost(&local);
+        // What pads a map becomes queries, keys and values, and nothing else.
+        let padding = windows.count() * windows.area() - tokens;
+        let local_macs = self.block.macs(tokens)
+            + Macs::linear(padding * 3 * dim.pow(2))
+            + in_windows.macs * windows.count();
+
+        let (locals, globals) = (depth.div_ceil(2), depth / 2);
+        let outside = self.embed.params() + 2 * dim + self.position().params();
+        let mut summary = StageSummary {
+            name: format!("blocks.{stage}"),
+            depth,
+            tokens,
+            keys: local.keys,
+            k: in_windows.kept,
+            params: depth * self.block.params() + locals * in_windows.params + outside,
+            macs: local_macs * locals
+                + Macs::linear(self.embed.macs(self.before) + self.position().macs(grid)),
+        };
+        if self.has_global() {
+            let (global, reduction) = (self.global(), self.reduction());
+            let of_map = self.config.attention.cost(&global);
+            let linear = 2 * (tokens + global.keys) * dim.pow(2) + 2 * tokens * dim * hidden;
+            let convolution = reduction.map_or(0, |conv| conv.macs(grid));
+            let sub_sampling = reduction.map_or(0, |conv| conv.params() + 2 * dim);
+            summary.params += globals * (of_map.params + sub_sampling);
+            summary.macs =
+                summary.macs + (Macs::linear(linear + convolution) + of_map.macs) * globals;
+            if global.keys > local.keys {
+                (summary.keys, summary.k) = (global.keys, of_map.kept);
+            }
+        }
+        summary
+    }
+}
