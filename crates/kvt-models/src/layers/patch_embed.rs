@@ -21,14 +21,6 @@ pub struct PatchEmbed {
 impl PatchEmbed {
     /// Patches of `patch_size` x `patch_size` pixels become tokens of `embed_dim` channels.
     pub fn new(init: &Init<'_>, in_chans: usize, embed_dim: usize, patch_size: usize) -> Self {
-        Self::of(init.conv(
-            "proj",
-            ConvSettings::patches(in_chans, embed_dim, patch_size),
-        ))
-    }
-
-    /// The same from a convolution whose kernel is its stride.
-    pub(crate) fn of(proj: Conv2d) -> Self {
         let settings = ConvSettings::patches(in_chans, embed_dim, patch_size);
         Self::from_conv(init.conv("proj", settings))
     }

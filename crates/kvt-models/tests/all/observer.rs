@@ -137,7 +137,7 @@ fn the_stream_grows_by_the_branches() {
         let name = config.name();
         let stages = config.summary().stages;
         let seen = observe(&config, None);
-        let tnt = name.starts_with("tnt");
+        let (tnt, twins) = (name.starts_with("tnt"), name.starts_with("twins"));
         let mut outputs: BTreeMap<usize, Vec<f32>> = BTreeMap::new();
         for block in seen.chunk_by(|a, b| a.0 == b.0) {
             let (input, attention, middle, mlp, out) = match block {

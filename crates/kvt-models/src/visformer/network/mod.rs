@@ -128,7 +128,7 @@ impl Stage {
             VisformerBlock::new(&init, size, *rate)
         });
         Self {
-            patch_embed: PatchEmbed::of(proj),
+            patch_embed: PatchEmbed::from_conv(proj),
             norm: init.batch_norm(size.dim, BatchNormSettings::default()),
             pos_embed: init.trunc_normal("pos_embed", [1, size.dim, size.grid, size.grid]),
             blocks: blocks.collect(),
