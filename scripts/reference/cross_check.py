@@ -4,8 +4,9 @@
   python scripts/reference/cross_check.py target/release/kvt deit_small_patch16_224 --neighbors 100
   python scripts/reference/cross_check.py target/release/kvt pit_s_224 --neighbors 0.5,0.5,0.7 --device cuda
   python scripts/reference/cross_check.py target/release/kvt cvt_13 --cvt-source CVT_CHECKOUT
+  python scripts/reference/cross_check.py target/release/kvt t2t_vit_t_19 --neighbors 0.6667 --t2t-source T2T_CHECKOUT
 
-DeiT, Swin and PiT are timm's, CvT comes from a checkout of its official repository (see `cvt.py`).
+DeiT, Swin and PiT are timm's, CvT and T2T-ViT come from checkouts of their official repositories (see `cvt.py`, `t2t.py`).
 
 Runs `kvt logits --model NAME --set ... --weights W --input IN --output OUT`: W has the reference's names,
 IN a tensor `images` [B,C,H,W] (normalised already), OUT must come back with `logits` [B,classes]; all are
@@ -25,7 +26,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import cvt
-from common import patch_attention, randomize
+import t2t
+from common import KNN, patch_attention, randomize
+
+# Families that give their blocks Algorithm 1 themselves.
+PATCHES = {"t2t": t2t.patch}
 
 
 def neighbors(text):
@@ -35,6 +40,10 @@ def neighbors(text):
 
 def reference(arguments):
     """The model, and the shape of its images."""
+    if arguments.model.startswith("t2t_vit_"):
+        if not arguments.t2t_source:
+            sys.exit("a T2T-ViT needs --t2t-source, a checkout of https://github.com/yitu-opensource/T2T-ViT")
+        return t2t.published(arguments.t2t_source, arguments.model), (3, 224, 224)
     if not arguments.model.startswith("cvt_"):
         model = timm.create_model(arguments.model)
         return model, model.default_cfg["input_size"]
@@ -43,6 +52,15 @@ def reference(arguments):
     name, large, _ = arguments.model.partition("_384")
     side = 384 if large else 224
     return cvt.published(arguments.cvt_source, name), (3, side, side)
+
+
+def attend(arguments, model, count, gaps=None):
+    """Gives every block Algorithm 1."""
+    patch = PATCHES.get(arguments.model.split("_")[0])
+    if patch is None:
+        patch_attention(model, count, gaps=gaps)
+    else:
+        patch(model, {**KNN, "neighbors": count}, gaps)
 
 
 def kvt_logits(arguments, settings, weights, images):
@@ -69,6 +87,7 @@ def main():
     parser.add_argument("--neighbors", type=neighbors, default=0.5,
                         help="count, or share of the keys with a point; with commas: one per stage")
     parser.add_argument("--cvt-source", help="folder of a CvT checkout")
+    parser.add_argument("--t2t-source", help="folder of a T2T-ViT checkout")
     parser.add_argument("--set", action="append", default=[], help="passed on to kvt; repeatable")
     parser.add_argument("--device", help="passed on to kvt")
     parser.add_argument("--batch", type=int, default=2)
@@ -86,10 +105,10 @@ def main():
     failed = False
     for kind, count in (("dense", None), ("knn", arguments.neighbors)):
         gaps = []
-        patch_attention(model, count, gaps=gaps)
+        attend(arguments, model, count, gaps)
         with torch.no_grad():
             expected = model(images.double())
-            patch_attention(model, count)
+            attend(arguments, model, count)
             # The weights are f32, so that nothing is lost on the way there and back.
             single = model.float()(images).double()
             model.double()

@@ -30,6 +30,7 @@ pub mod pit;
 mod stages;
 mod summary;
 pub mod swin;
+pub mod t2t;
 mod validate;
 pub mod weights;
 

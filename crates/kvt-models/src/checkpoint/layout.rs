@@ -45,7 +45,8 @@ pub fn recognise(weights: &StateDict) -> Option<Recognised> {
 
 /// The family that weights are for, as far as their names tell.
 pub(super) fn family_of(weights: &StateDict) -> Option<&'static Family> {
-    let mut families = FAMILIES.iter();
+    // Later families have blocks that are called as an earlier one's, and another signature.
+    let mut families = FAMILIES.iter().rev();
     families
         .find(|family| weights.get(family.signature).is_some())
         .copied()
@@ -100,6 +101,8 @@ mod tests {
             ("swin_tiny_patch4_window7_224", "Swin", Layout::Official),
             ("pit_ti_224", "PiT", Layout::Official),
             ("cvt_13", "CvT", Layout::Official),
+            ("t2t_vit_7", "T2T-ViT", Layout::Official),
+            ("t2t_vit_t_14", "T2T-ViT", Layout::Official),
         ] {
             let overrides = ModelOverrides {
                 img_size: Some(32),
@@ -112,10 +115,10 @@ mod tests {
             let timm = StateDict::from_model(&model).unwrap();
             for (weights, layout) in [
                 (model.rename(&timm, Layout::Official), official),
-                // timm has no CvT.
+                // timm has neither CvT nor T2T-ViT.
                 (
                     timm,
-                    if family == "CvT" {
+                    if ["CvT", "T2T-ViT"].contains(&family) {
                         official
                     } else {
                         Layout::Timm

@@ -77,6 +77,11 @@ fn one_other_weight_is_noticed() {
 }
 
 #[test]
+fn t2t_is_the_originals() {
+    compare_family("t2t_");
+}
+
+#[test]
 fn deit_is_the_same_on_a_gpu() {
     compare_on_gpu("deit_distilled_knn");
 }
@@ -94,6 +99,11 @@ fn pit_is_the_same_on_a_gpu() {
 #[test]
 fn cvt_is_the_same_on_a_gpu() {
     compare_on_gpu("cvt_one_stage");
+}
+
+#[test]
+fn t2t_is_the_same_on_a_gpu() {
+    compare_on_gpu("t2t_knn_count");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use kvt_models::{Model, ModelOverrides};
 use serde_json::Value;
 
 use crate::cases::folder;
-use crate::small::{build, families};
+use crate::small::{build, families, small};
 
 fn found(model: &Model) -> BTreeMap<String, usize> {
     let parameters = model.parameters();
@@ -35,6 +35,40 @@ fn layers_are_timms() {
             golden["layers"].as_u64(),
             "{case}"
         );
+    }
+}
+
+/// timm has no T2T-ViT: by hand, with ViT's rule. All that makes tokens is the embedding.
+#[test]
+fn the_layers_of_a_t2t_vit() {
+    for name in ["t2t_vit_t_14", "t2t_vit_14"] {
+        let overrides = ModelOverrides {
+            depth: Some(2.into()),
+            ..families().into_iter().last().unwrap().1
+        };
+        let model = build(name, &small(overrides));
+        assert_eq!(model.layers(), 4, "{name}");
+        let of = found(&model);
+        assert!(!of.contains_key("pos_embed"));
+        for (parameter, layer) in [
+            ("cls_token", 0),
+            ("tokens_to_token.attention1.norm1.weight", 0),
+            ("tokens_to_token.attention2.proj.weight", 0),
+            ("tokens_to_token.attention2.attn.proj.weight", 0),
+            ("tokens_to_token.project.weight", 0),
+            ("blocks.0.attn.qkv.weight", 1),
+            ("blocks.1.mlp.fc1.bias", 2),
+            ("norm.weight", 2),
+            ("head.weight", 3),
+        ] {
+            let found = of.get(parameter);
+            assert!(
+                found.is_none_or(|found| *found == layer),
+                "{name} {parameter}: {found:?}"
+            );
+        }
+        assert!(of.values().all(|layer| *layer < 4));
+        assert_eq!(of["tokens_to_token.project.weight"], 0);
     }
 }
 

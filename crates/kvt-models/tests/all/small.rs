@@ -17,7 +17,7 @@ pub(crate) fn small(overrides: ModelOverrides) -> ModelOverrides {
 }
 
 /// The smallest of each family.
-pub(crate) fn families() -> [(&'static str, ModelOverrides); 4] {
+pub(crate) fn families() -> [(&'static str, ModelOverrides); 5] {
     let one = ModelOverrides {
         patch_size: Some(4),
         embed_dim: Some(12.into()),
@@ -32,7 +32,7 @@ pub(crate) fn families() -> [(&'static str, ModelOverrides); 4] {
         ..ModelOverrides::default()
     };
     [
-        ("deit_tiny_patch16_224", one),
+        ("deit_tiny_patch16_224", one.clone()),
         (
             "swin_tiny_patch4_window7_224",
             ModelOverrides {
@@ -57,6 +57,15 @@ pub(crate) fn families() -> [(&'static str, ModelOverrides); 4] {
                 ..two
             },
         ),
+        (
+            "t2t_vit_t_14",
+            ModelOverrides {
+                strides: Some(vec![2, 2, 1]),
+                token_dim: Some(6),
+                patch_size: None,
+                ..one
+            },
+        ),
     ]
 }
 
@@ -74,7 +83,11 @@ pub(crate) fn configs(change: &ModelOverrides) -> Vec<ModelConfig> {
         let config = config.with(&small(overrides)).unwrap();
         let stages = config.summary().stages.len();
         let deeper = ModelOverrides {
-            depth: Some((2..2 + stages).collect::<Vec<_>>().into()),
+            depth: Some(match name.split('_').next() {
+                // Its other stages are a layer each.
+                Some("t2t") => 2.into(),
+                _ => (2..2 + stages).collect::<Vec<_>>().into(),
+            }),
             ..change.clone()
         };
         config.with(&deeper).unwrap()
