@@ -1,7 +1,11 @@
 //! Sizes of a T2T-ViT, and what they cost.
 
+mod tokens_type;
+
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
+
+pub use tokens_type::TokensType;
 
 use super::token::{TokenSize, split};
 use crate::common::{CommonConfig, joined};
@@ -37,21 +41,6 @@ pub struct T2tConfig {
     pub attention: AttentionConfig,
 }
 
-/// The layers between the soft splits.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TokensType {
-    /// Softmax attention.
-    Transformer {
-        /// Of each layer.
-        attention: [AttentionConfig; 2],
-    },
-    /// Attention by random features, without scores.
-    Performer {
-        /// Dropout of both branches, in [0, 1).
-        drop: f64,
-    },
-}
-
 /// The sizes with a name: channels, blocks, heads, hidden channels of an MLP per channel. Token transformers are named
 /// by a `t`.
 type Size = (&'static str, [usize; 3], f64);
@@ -68,7 +57,6 @@ const SIZES: [Size; 11] = [
     ("14_resnext", [384, 14, 32], 3.0),
     ("14_wide", [768, 4, 12], 3.0),
 ];
-const TRANSFORMER: &str = "t_";
 /// Kernels of the soft splits.
 const KERNELS: [usize; 3] = [7, 3, 3];
 /// Strides and channels of the token module that go without saying in a name.
@@ -94,60 +82,6 @@ pub(super) fn check_size(
         family: super::FAMILY.name,
         expected: format!("multiples of {pixels} pixels, the product of its `strides`"),
     })
-}
-
-impl TokensType {
-    /// As the original has it: with dense attention, or with its dropout.
-    fn original(is_transformer: bool) -> Self {
-        match is_transformer {
-            true => Self::Transformer {
-                attention: [AttentionConfig::dense(), AttentionConfig::dense()],
-            },
-            false => Self::Performer { drop: 0.1 },
-        }
-    }
-
-    /// What stands before the size in a name.
-    fn prefix(&self) -> &'static str {
-        match self {
-            Self::Transformer { .. } => TRANSFORMER,
-            Self::Performer { .. } => "",
-        }
-    }
-
-    /// This and the attention of the blocks, both with some values replaced.
-    fn with(
-        self,
-        blocks: AttentionConfig,
-        overrides: &ModelOverrides,
-    ) -> Result<(Self, AttentionConfig), ModelError> {
-        match self {
-            Self::Transformer {
-                attention: [first, second],
-            } => {
-                let mut all = overrides.attentions(&[first, second, blocks], 3)?;
-                let [blocks, second, first] = [2, 1, 0].map(|i| all.swap_remove(i));
-                let attention = [first, second];
-                Ok((Self::Transformer { attention }, blocks))
-            }
-            Self::Performer { .. } => {
-                let given = match &overrides.attention {
-                    Some(attention) => attention.per_stage()?.len(),
-                    None => 1,
-                };
-                if given > 1 {
-                    return Err(ModelError::NoScores {
-                        given,
-                        stage: "blocks",
-                        reason: "the Performers of `tokens_to_token` make no scores to choose keys by",
-                        help: "take token transformers, as `t2t_vit_t_14` has them",
-                    });
-                }
-                let blocks = overrides.attentions(&[blocks], 1)?.swap_remove(0);
-                Ok((self, blocks))
-            }
-        }
-    }
 }
 
 impl T2tConfig {
@@ -193,14 +127,6 @@ impl T2tConfig {
             ..Place::new(self.tokens(), self.embed_dim, self.num_heads)
         }
     }
-
-    /// The attention of a layer between the soft splits.
-    fn attention_of(&self, layer: usize) -> Option<&AttentionConfig> {
-        match &self.tokens_type {
-            TokensType::Transformer { attention } => attention.get(layer),
-            TokensType::Performer { .. } => None,
-        }
-    }
 }
 
 /// The stage of a layer between the soft splits.
@@ -216,7 +142,7 @@ impl FamilyConfig for T2tConfig {
                 qkv_bias: false,
                 ..CommonConfig::imagenet(224)
             },
-            tokens_type: TokensType::original(size.starts_with(TRANSFORMER)),
+            tokens_type: TokensType::named(size),
             strides: STRIDES,
             token_dim: TOKEN_DIM,
             embed_dim,
@@ -245,21 +171,12 @@ impl FamilyConfig for T2tConfig {
         self.common.validate()?;
         validate::sizes(&self.strides.map(|stride| ("strides", stride)))?;
         validate::sizes(&[("token_dim", self.token_dim)])?;
-        if let TokensType::Performer { drop } = self.tokens_type {
-            validate::rate("drop", drop)?;
-            if self.token_dim < 2 {
-                return Err(ModelError::OutOfRange {
-                    field: "token_dim",
-                    value: self.token_dim as f64,
-                    expected: "at least 2, half of which are the features of a Performer",
-                });
-            }
-        }
+        self.tokens_type.validate(self.token_dim)?;
         check_size([self.common.img_size; 2], self.strides)?;
         // The first map is the largest.
         validate::tokens(self.token_sizes()[0].grid)?;
         for (i, (name, size)) in LAYERS.iter().zip(self.token_sizes()).enumerate() {
-            if let Some(attention) = self.attention_of(i) {
+            if let Some(attention) = self.tokens_type.attention(i) {
                 let valid = attention.validate_at(&size.place());
                 valid.map_err(|error| ModelError::from(error).in_stage(stage_name(name)))?;
             }
@@ -276,14 +193,15 @@ impl FamilyConfig for T2tConfig {
     /// timm has no T2T-ViT: the original's name, with the image size where it is not 224.
     fn name(&self) -> String {
         let own = [self.embed_dim, self.depth, self.num_heads];
-        let prefix = self.tokens_type.prefix();
-        let named = |size: &str| size.starts_with(TRANSFORMER) == (prefix == TRANSFORMER);
         let known = SIZES
             .iter()
-            .find(|(size, sizes, _)| named(size) && *sizes == own);
+            .find(|(size, sizes, _)| self.tokens_type.is_named(size) && *sizes == own);
         let mut name = match known {
             Some((size, ..)) => format!("t2t_vit_{size}"),
-            None => format!("t2t_vit_{prefix}{}x{}", self.embed_dim, self.depth),
+            None => {
+                let prefix = self.tokens_type.prefix();
+                format!("t2t_vit_{prefix}{}x{}", self.embed_dim, self.depth)
+            }
         };
         if self.token_dim != TOKEN_DIM {
             name += &format!("_token{}", self.token_dim);
@@ -304,8 +222,8 @@ impl FamilyConfig for T2tConfig {
     fn summary(&self) -> Summary {
         let (dim, tokens) = (self.embed_dim, self.tokens());
         let layers = LAYERS.iter().zip(self.token_sizes()).enumerate();
-        let layers =
-            layers.map(|(i, (name, size))| size.summary(stage_name(name), self.attention_of(i)));
+        let layers = layers
+            .map(|(i, (name, size))| size.summary(stage_name(name), self.tokens_type.attention(i)));
         let (block, attention) = (self.block(), self.attention.cost(&self.place()));
         let blocks = StageSummary {
             name: "blocks".to_owned(),
