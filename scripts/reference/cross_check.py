@@ -8,9 +8,10 @@
   python scripts/reference/cross_check.py target/release/kvt visformer_tiny --neighbors 150,45
   python scripts/reference/cross_check.py target/release/kvt so_vit_7 --so-vit-source SOVIT_CHECKOUT
   python scripts/reference/cross_check.py target/release/kvt twins_svt_base --neighbors 0.8
+  python scripts/reference/cross_check.py target/release/kvt t2t_vit_t_19 --neighbors 0.6667 --t2t-source T2T_CHECKOUT
 
-DeiT, Swin, PiT, TNT, Visformer and Twins are timm's, CvT and So-ViT come from checkouts of their official repositories
-(see `cvt.py`, `sovit.py`).
+DeiT, Swin, PiT, TNT, Visformer and Twins are timm's, CvT, T2T-ViT and So-ViT come from checkouts of their official
+repositories (see `cvt.py`, `t2t.py`, `sovit.py`).
 
 Runs `kvt logits --model NAME --set ... --weights W --input IN --output OUT`: W has the reference's names,
 IN a tensor `images` [B,C,H,W] (normalised already), OUT must come back with `logits` [B,classes]; all are
@@ -31,13 +32,14 @@ from safetensors.torch import load_file, save_file
 
 import cvt
 import sovit
+import t2t
 import tnt
 import twins
 import visformer
 from common import KNN, patch_attention, randomize
 
 # Families that give their blocks Algorithm 1 themselves.
-PATCHES = {"tnt": tnt.patch, "twins": twins.patch, "visformer": visformer.patch}
+PATCHES = {"t2t": t2t.patch, "tnt": tnt.patch, "twins": twins.patch, "visformer": visformer.patch}
 
 
 def neighbors(text):
@@ -54,6 +56,10 @@ def reference(arguments):
         for block in model.blocks:  # as timm's attention tells it
             block.attn.head_dim = block.attn.qkv.in_features // block.attn.num_heads
         return model, (3, 224, 224)
+    if arguments.model.startswith("t2t_vit_"):
+        if not arguments.t2t_source:
+            sys.exit("a T2T-ViT needs --t2t-source, a checkout of https://github.com/yitu-opensource/T2T-ViT")
+        return t2t.published(arguments.t2t_source, arguments.model), (3, 224, 224)
     if not arguments.model.startswith("cvt_"):
         model = timm.create_model(arguments.model)
         return model, model.default_cfg["input_size"]
@@ -98,6 +104,7 @@ def main():
                         help="count, or share of the keys with a point; with commas: one per stage")
     parser.add_argument("--cvt-source", help="folder of a CvT checkout")
     parser.add_argument("--so-vit-source", help="folder of a So-ViT checkout")
+    parser.add_argument("--t2t-source", help="folder of a T2T-ViT checkout")
     parser.add_argument("--set", action="append", default=[], help="passed on to kvt; repeatable")
     parser.add_argument("--device", help="passed on to kvt")
     parser.add_argument("--batch", type=int, default=2)

@@ -113,6 +113,20 @@ pub enum ModelError {
         /// The stages with their key counts.
         stages: String,
     },
+    /// A list of attentions for layers of which some choose no keys.
+    #[error(
+        "`neighbors` has {given} entries, but only `{stage}` takes one: {reason}; give one entry, or {help}"
+    )]
+    NoScores {
+        /// Entries given.
+        given: usize,
+        /// The only stage that chooses keys.
+        stage: &'static str,
+        /// Why the others choose none.
+        reason: &'static str,
+        /// Another way out.
+        help: &'static str,
+    },
     /// A change to something that this family of models does not have.
     #[error("`{field}` does not apply to {family}: remove it")]
     NotApplicable {

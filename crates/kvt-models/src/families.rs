@@ -10,7 +10,7 @@ use crate::error::ModelError;
 use crate::family::{Family, FamilyConfig};
 use crate::layers::Init;
 use crate::overrides::ModelOverrides;
-use crate::{cvt, deit, pit, so_vit, swin, tnt, twins, visformer};
+use crate::{cvt, deit, pit, so_vit, swin, t2t, tnt, twins, visformer};
 
 /// Each line: module, network, configuration, and the name in the documentation. The module has a
 /// `FAMILY` too.
@@ -120,4 +120,5 @@ families! {
     so_vit: SoVit from SoVitConfig, "So-ViT.";
     visformer: Visformer from VisformerConfig, "Visformer.";
     twins: Twins from TwinsConfig, "Twins-SVT.";
+    t2t: T2t from T2tConfig, "T2T-ViT.";
 }

@@ -177,6 +177,11 @@ pub(crate) trait FamilyConfig {
         stages.map(BlockGroup::of_stage).collect()
     }
 
+    /// Numbers that are saved, neither trained nor computed, and no statistics: those that are drawn once.
+    fn fixed_numbers(&self) -> usize {
+        0
+    }
+
     /// Whether the classifier has a second output, which learns from a teacher.
     fn is_distilled(&self) -> bool {
         false

@@ -33,6 +33,7 @@ mod summary;
 pub mod swin;
 pub mod tnt;
 pub mod twins;
+pub mod t2t;
 mod validate;
 pub mod visformer;
 pub mod weights;

@@ -35,7 +35,7 @@ pub fn identify(weights: &StateDict) -> Result<Vec<String>, WeightsError> {
         .filter(|(name, _)| is_parameter(&to_timm(name)));
     let numbers: usize = numbers.map(|(_, data)| data.num_elements()).sum();
     let fits = |config: &ModelConfig| {
-        config.family().name == family.name && backbone_params(config) == Some(numbers)
+        config.family().name == family.name && backbone_numbers(config) == Some(numbers)
     };
     let mut found: Vec<String> = named()
         .into_iter()
@@ -49,8 +49,8 @@ pub fn identify(weights: &StateDict) -> Result<Vec<String>, WeightsError> {
     Ok(found)
 }
 
-/// Parameters outside of the classifier, whose parameters are proportional to the classes.
-fn backbone_params(config: &ModelConfig) -> Option<usize> {
+/// Numbers outside of the classifier, whose parameters are proportional to the classes.
+fn backbone_numbers(config: &ModelConfig) -> Option<usize> {
     let with_classes = |classes| {
         let overrides = ModelOverrides {
             num_classes: Some(classes),
@@ -58,7 +58,8 @@ fn backbone_params(config: &ModelConfig) -> Option<usize> {
         };
         Some(config.clone().with(&overrides).ok()?.summary().params)
     };
-    (2 * with_classes(1)?).checked_sub(with_classes(2)?)
+    let parameters = (2 * with_classes(1)?).checked_sub(with_classes(2)?)?;
+    Some(parameters + config.of_family().fixed_numbers())
 }
 
 #[cfg(test)]
@@ -114,6 +115,9 @@ mod tests {
             ("cvt_13", Layout::Official, &["cvt_13", "cvt_13_384"]),
             // Its positions are in the file, and no parameters.
             ("so_vit_7", Layout::Official, &["so_vit_7"]),
+            // What is saved but not trained is no parameter.
+            ("t2t_vit_7", Layout::Official, &["t2t_vit_7"]),
+            ("t2t_vit_t_14", Layout::Official, &["t2t_vit_t_14"]),
         ] {
             let mut weights = weights(name, layout);
             assert_eq!(identify(&weights).unwrap(), expected, "{name}");

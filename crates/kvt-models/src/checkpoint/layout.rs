@@ -109,6 +109,8 @@ mod tests {
             ("pit_ti_224", "PiT", Layout::Official),
             ("cvt_13", "CvT", Layout::Official),
             ("so_vit_7", "So-ViT", Layout::Official),
+            ("t2t_vit_7", "T2T-ViT", Layout::Official),
+            ("t2t_vit_t_14", "T2T-ViT", Layout::Official),
         ] {
             let overrides = ModelOverrides {
                 img_size: Some(32),
@@ -121,10 +123,10 @@ mod tests {
             let timm = StateDict::from_model(&model).unwrap();
             for (weights, layout) in [
                 (model.rename(&timm, Layout::Official), official),
-                // timm has neither.
+                // timm has none of them.
                 (
                     timm,
-                    if ["CvT", "So-ViT"].contains(&family) {
+                    if ["CvT", "T2T-ViT", "So-ViT"].contains(&family) {
                         official
                     } else {
                         Layout::Timm

@@ -12,6 +12,7 @@ use kvt_models::swin::SwinConfig;
 use kvt_models::tnt::TntConfig;
 use kvt_models::visformer::VisformerConfig;
 use kvt_models::twins::TwinsConfig;
+use kvt_models::t2t::{T2tConfig, TokensType};
 use kvt_models::{CommonConfig, ModelConfig, StagesConfig};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -57,6 +58,7 @@ pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig
         "visformer" => visformer(&config).into(),
         "sovit" => so_vit(&config).into(),
         "twins" => twins(&config).into(),
+        "t2t" => t2t(&config).into(),
         family => unreachable!("{family}"),
     }
 }
@@ -194,6 +196,30 @@ fn twins(config: &Json) -> TwinsConfig {
             depth,
             num_heads: config.sizes("num_heads"),
         },
+    }
+}
+
+fn t2t(config: &Json) -> T2tConfig {
+    let (tokens_type, attention) = match config.0["tokens_type"].as_str().unwrap() {
+        "transformer" => {
+            let [first, second, blocks] = config.attention(3).try_into().unwrap();
+            let attention = [first, second];
+            (TokensType::Transformer { attention }, blocks)
+        }
+        _ => (
+            TokensType::Performer { drop: 0.0 },
+            config.attention(1)[0].clone(),
+        ),
+    };
+    T2tConfig {
+        common: config.common(),
+        tokens_type,
+        strides: config.sizes("strides").try_into().unwrap(),
+        token_dim: config.size("token_dim"),
+        embed_dim: config.size("embed_dim"),
+        depth: config.size("depth"),
+        num_heads: config.size("num_heads"),
+        attention,
     }
 }
 

@@ -97,6 +97,11 @@ fn twins_is_timms() {
 }
 
 #[test]
+fn t2t_is_the_originals() {
+    compare_family("t2t_");
+}
+
+#[test]
 fn deit_is_the_same_on_a_gpu() {
     compare_on_gpu("deit_distilled_knn");
 }
@@ -134,6 +139,11 @@ fn so_vit_is_the_same_on_a_gpu() {
 #[test]
 fn twins_is_the_same_on_a_gpu() {
     compare_on_gpu("twins_padding_knn");
+}
+
+#[test]
+fn t2t_is_the_same_on_a_gpu() {
+    compare_on_gpu("t2t_knn_count");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use kvt_models::{Model, ModelOverrides};
 use serde_json::Value;
 
 use crate::cases::folder;
-use crate::small::{build, families};
+use crate::small::{build, families, small};
 
 fn found(model: &Model) -> BTreeMap<String, usize> {
     let parameters = model.parameters();
@@ -35,6 +35,40 @@ fn layers_are_timms() {
             golden["layers"].as_u64(),
             "{case}"
         );
+    }
+}
+
+/// timm has no T2T-ViT: by hand, with ViT's rule. All that makes tokens is the embedding.
+#[test]
+fn the_layers_of_a_t2t_vit() {
+    let (_, overrides) = families()
+        .into_iter()
+        .find(|(name, _)| *name == "t2t_vit_t_14")
+        .unwrap();
+    let overrides = small(ModelOverrides {
+        depth: Some(2.into()),
+        ..overrides
+    });
+    for (name, projection) in [("t2t_vit_t_14", "attn.proj"), ("t2t_vit_14", "proj")] {
+        let model = build(name, &overrides);
+        assert_eq!(model.layers(), 4, "{name}");
+        let of = found(&model);
+        assert!(!of.contains_key("pos_embed"), "{name}");
+        for (parameter, layer) in [
+            ("cls_token", 0),
+            ("tokens_to_token.attention1.norm1.weight", 0),
+            (
+                &format!("tokens_to_token.attention2.{projection}.weight"),
+                0,
+            ),
+            ("tokens_to_token.project.weight", 0),
+            ("blocks.0.attn.qkv.weight", 1),
+            ("blocks.1.mlp.fc1.bias", 2),
+            ("norm.weight", 2),
+            ("head.weight", 3),
+        ] {
+            assert_eq!(of.get(parameter), Some(&layer), "{name} {parameter}");
+        }
     }
 }
 

@@ -12,6 +12,7 @@ const FAMILIES: [(&str, &str); 6] = [
     ("tnt_s_patch16_224", "TNT"),
     ("visformer_tiny", "Visformer"),
     ("twins_svt_small", "Twins"),
+    ("t2t_vit_t_14", "T2T-ViT"),
 ];
 
 /// Every key with a value that is not the own value of the family's models, and the families that do not have it.
@@ -63,7 +64,7 @@ fn keys(family: &str) -> Vec<(&'static str, ModelOverrides, &'static [&'static s
         key!(embed_dim, Some(384.into()), &[]),
         key!(depth, Some(4.into()), &[]),
         key!(num_heads, Some(1.into()), &[]),
-        key!(mlp_ratio, Some(3.0), &[]),
+        key!(mlp_ratio, Some(2.0), &[]),
         key!(in_chans, Some(1), &[]),
         key!(num_classes, Some(10), &[]),
         key!(qkv_bias, Some(family == "TNT"), &["Visformer"]),

@@ -32,6 +32,21 @@ fn swapped(data: &TensorData, shape: &[usize], a: usize, b: usize) -> Vec<f32> {
     (0..data.len()).map(|i| data[place(i)]).collect()
 }
 
+/// The kernel of the soft split before a weight of a T2T-ViT.
+fn unfolded(name: &str) -> Option<usize> {
+    let name = name.strip_prefix("tokens_to_token.")?;
+    let reads = |layer| {
+        ["attn.qkv.weight", "norm1.weight", "norm1.bias"]
+            .iter()
+            .any(|weight| name == format!("{layer}.{weight}"))
+    };
+    match name {
+        _ if reads("attention1") => Some(7),
+        "project.weight" => Some(3),
+        _ => reads("attention2").then_some(3),
+    }
+}
+
 /// The weights of the model for mirrored images, whose rows are columns: kernels and positions are
 /// mirrored, and what takes 2 x 2 tokens takes the second for the third.
 fn mirrored(weights: &StateDict) -> StateDict {
@@ -57,6 +72,13 @@ fn mirrored(weights: &StateDict) -> StateDict {
             }
             [inputs] if tnt && name.contains("norm1_proj") => {
                 swapped(data, &[2, 2, inputs / 4], 0, 1)
+            }
+            // `[out, in * kernel * kernel]` and `[in * kernel * kernel]`, unfolded.
+            [.., inputs] if unfolded(name).is_some() => {
+                let kernel = unfolded(name).unwrap();
+                let rest = shape.iter().product::<usize>() / kernel.pow(2);
+                assert_eq!(inputs % kernel.pow(2), 0);
+                swapped(data, &[rest, kernel, kernel], 1, 2)
             }
             // `[out, 4 * in]`: columns of 2, and rows of 2.
             [out, inputs] if name.ends_with("reduction.weight") => {
@@ -207,6 +229,7 @@ fn sizes_that_no_map_comes_from_are_refused() {
             "tnt" => "TNT: expected multiples of the 4 pixels of a patch",
             "pit" => "PiT: expected at least 4 pixels on each side",
             "twins" => "Twins: expected multiples of the 4 pixels of a patch",
+            "t2t" => "T2T-ViT: expected multiples of 4 pixels, the product of its `strides`",
             _ => "CvT: expected at least 3 pixels on each side",
         };
         assert_eq!(

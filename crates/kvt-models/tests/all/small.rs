@@ -92,6 +92,15 @@ pub(crate) fn families() -> Vec<(&'static str, ModelOverrides)> {
             },
         ),
         ("so_vit_7", so_vit),
+        (
+            "t2t_vit_t_14",
+            ModelOverrides {
+                strides: Some(vec![2, 2, 1]),
+                token_dim: Some(6),
+                patch_size: None,
+                ..one
+            },
+        ),
     ]
 }
 
@@ -110,7 +119,11 @@ pub(crate) fn configs(change: &ModelOverrides) -> Vec<ModelConfig> {
         let config = config.with(&small(overrides)).unwrap();
         let stages = lists.values().len();
         let deeper = ModelOverrides {
-            depth: Some((2..2 + stages).collect::<Vec<_>>().into()),
+            depth: Some(match name.split('_').next() {
+                // Its other stages are a layer each.
+                Some("t2t") => 2.into(),
+                _ => (2..2 + stages).collect::<Vec<_>>().into(),
+            }),
             ..change.clone()
         };
         config.with(&deeper).unwrap()

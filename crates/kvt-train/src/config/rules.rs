@@ -295,7 +295,7 @@ fn distillation(plan: &mut Plan, checks: &mut Checks<'_>) {
 
 /// Whether a path is that of a file of weights.
 fn is_weights(path: &Path) -> bool {
-    matches!(ending(path), Some("safetensors" | "pth" | "pt" | "bin"))
+    matches!(ending(path), Some("safetensors" | "pth" | "pt" | "bin" | "tar"))
 }
 
 /// A file of weights does not say what model it is for; the folder of a run does.

@@ -56,7 +56,8 @@ pub fn read_as_stored(path: &Path) -> Result<StateDict, WeightsError> {
     let ending = path.extension().and_then(|ending| ending.to_str());
     let read = match ending {
         Some("safetensors") => safetensors::read,
-        Some("pth" | "pt" | "bin") => pytorch::read,
+        // Authors call their checkpoints `.pth.tar`, although these are no tar archives.
+        Some("pth" | "pt" | "bin" | "tar") => pytorch::read,
         _ => {
             return Err(WeightsError::UnknownFormat {
                 path: path.to_owned(),

@@ -105,6 +105,20 @@ fn errors_name_the_file() {
 
 /// What is no weight, although it has its name: said before anything is read for ever.
 #[cfg(unix)]
+/// As the checkpoints of T2T-ViT are called.
+#[test]
+fn a_checkpoint_may_be_called_tar() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/deit_nested.pth");
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("81.5_T2T_ViT_14.pth.tar");
+    fs_err::copy(&golden, &copy).unwrap();
+    assert_eq!(read(&copy).unwrap(), read(&golden).unwrap());
+    // What is a tar archive is no checkpoint.
+    let archive = folder.path().join("archive.tar");
+    fs_err::write(&archive, [0; 1024]).unwrap();
+    assert!(read(&archive).is_err());
+}
+
 #[test]
 fn pipes_folders_and_devices_are_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,0 +1,287 @@
+//! Sizes of a T2T-ViT, and what they cost.
+
+mod tokens_type;
+
+use burn::tensor::TensorData;
+use kvt_attention::{AttentionConfig, Macs, Place};
+
+pub use tokens_type::TokensType;
+
+use super::token::{TokenSize, split};
+use crate::common::{CommonConfig, joined};
+use crate::depth::BlockGroup;
+use crate::error::ModelError;
+use crate::family::FamilyConfig;
+use crate::head::{Classifier, Reads};
+use crate::layers::Init;
+use crate::overrides::{self, ModelOverrides};
+use crate::stages::StageConfig;
+use crate::summary::{BlockSize, StageSummary, Summary};
+use crate::validate;
+use crate::weights::pos_embed::Bicubic;
+
+/// Sizes and settings of a T2T-ViT.
+#[derive(Clone, Debug, PartialEq)]
+pub struct T2tConfig {
+    /// What it shares with the other families; all but the image is for the blocks alone.
+    pub common: CommonConfig,
+    /// The layers between the soft splits.
+    pub tokens_type: TokensType,
+    /// Strides of the three soft splits; their product divides `img_size`. The kernels are 7, 3 and 3 wide.
+    pub strides: [usize; 3],
+    /// Channels of a token between the soft splits.
+    pub token_dim: usize,
+    /// Channels of a token in the blocks.
+    pub embed_dim: usize,
+    /// Blocks.
+    pub depth: usize,
+    /// Attention heads of a block; divides `embed_dim`.
+    pub num_heads: usize,
+    /// The attention of the blocks.
+    pub attention: AttentionConfig,
+}
+
+/// The sizes with a name: channels, blocks, heads, hidden channels of an MLP per channel. Token transformers are named
+/// by a `t`.
+type Size = (&'static str, [usize; 3], f64);
+const SIZES: [Size; 11] = [
+    ("7", [256, 7, 4], 2.0),
+    ("10", [256, 10, 4], 2.0),
+    ("12", [256, 12, 4], 2.0),
+    ("14", [384, 14, 6], 3.0),
+    ("19", [448, 19, 7], 3.0),
+    ("24", [512, 24, 8], 3.0),
+    ("t_14", [384, 14, 6], 3.0),
+    ("t_19", [448, 19, 7], 3.0),
+    ("t_24", [512, 24, 8], 3.0),
+    ("14_resnext", [384, 14, 32], 3.0),
+    ("14_wide", [768, 4, 12], 3.0),
+];
+/// Kernels of the soft splits.
+const KERNELS: [usize; 3] = [7, 3, 3];
+/// Strides and channels of the token module that go without saying in a name.
+const STRIDES: [usize; 3] = [4, 2, 2];
+const TOKEN_DIM: usize = 64;
+
+/// The modules between the soft splits.
+pub(super) const LAYERS: [&str; 2] = ["attention1", "attention2"];
+
+/// Refuses images of which some pixels would be left over.
+pub(super) fn check_size(
+    [height, width]: [usize; 2],
+    strides: [usize; 3],
+) -> Result<(), ModelError> {
+    let pixels: usize = strides.iter().product();
+    let fits = |side: usize| side > 0 && side.is_multiple_of(pixels.max(1));
+    if fits(height) && fits(width) {
+        return Ok(());
+    }
+    Err(ModelError::ImageSize {
+        height,
+        width,
+        family: super::FAMILY.name,
+        expected: format!("multiples of {pixels} pixels, the product of its `strides`"),
+    })
+}
+
+impl T2tConfig {
+    /// Tokens along a side of the last map.
+    pub fn grid_size(&self) -> usize {
+        self.token_sizes()[2].grid
+    }
+
+    /// Tokens of a block, the class token among them: queries, and keys each of them chooses from.
+    pub fn tokens(&self) -> usize {
+        1 + self.grid_size().pow(2)
+    }
+
+    /// What follows each of the soft splits: two layers, and the projection to the blocks.
+    pub(super) fn token_sizes(&self) -> [TokenSize; 3] {
+        let (mut channels, mut side) = (self.common.in_chans, self.common.img_size);
+        [0, 1, 2].map(|i| {
+            let split = split(KERNELS[i], self.strides[i].max(1));
+            let [grid, _] = split.positions([side; 2]);
+            let dim = [self.token_dim, self.token_dim, self.embed_dim][i];
+            let input = channels * split.kernel.pow(2);
+            (channels, side) = (dim, grid);
+            TokenSize {
+                split,
+                input,
+                dim,
+                grid,
+            }
+        })
+    }
+
+    /// What a block is made of.
+    pub(super) fn block(&self) -> BlockSize {
+        self.common.block(self.embed_dim)
+    }
+
+    /// Where attention stands in a block.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            prefix: 1,
+            grid: Some([self.grid_size(); 2]),
+            dropout: self.common.attn_drop,
+            ..Place::new(self.tokens(), self.embed_dim, self.num_heads)
+        }
+    }
+}
+
+/// The stage of a layer between the soft splits.
+fn stage_name(layer: &str) -> String {
+    format!("tokens_to_token.{layer}")
+}
+
+impl FamilyConfig for T2tConfig {
+    fn named() -> Vec<Self> {
+        let configs = SIZES.map(|(size, [embed_dim, depth, num_heads], mlp_ratio)| Self {
+            common: CommonConfig {
+                mlp_ratio,
+                qkv_bias: false,
+                ..CommonConfig::imagenet(224)
+            },
+            tokens_type: TokensType::named(size),
+            strides: STRIDES,
+            token_dim: TOKEN_DIM,
+            embed_dim,
+            depth,
+            num_heads,
+            attention: AttentionConfig::dense(),
+        });
+        configs.into()
+    }
+
+    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+        let (tokens_type, attention) = self.tokens_type.with(self.attention, overrides)?;
+        Ok(Self {
+            common: self.common.with(overrides),
+            tokens_type,
+            strides: overrides.strides(self.strides, "its soft splits")?,
+            token_dim: overrides.token_dim.unwrap_or(self.token_dim),
+            embed_dim: overrides::one("embed_dim", overrides.embed_dim.as_ref(), self.embed_dim)?,
+            depth: overrides::one("depth", overrides.depth.as_ref(), self.depth)?,
+            num_heads: overrides::one("num_heads", overrides.num_heads.as_ref(), self.num_heads)?,
+            attention,
+        })
+    }
+
+    fn validate(&self) -> Result<(), ModelError> {
+        self.common.validate()?;
+        validate::sizes(&self.strides.map(|stride| ("strides", stride)))?;
+        validate::sizes(&[("token_dim", self.token_dim)])?;
+        self.tokens_type.validate(self.token_dim)?;
+        check_size([self.common.img_size; 2], self.strides)?;
+        // The first map is the largest.
+        validate::tokens(self.token_sizes()[0].grid)?;
+        for (i, (name, size)) in LAYERS.iter().zip(self.token_sizes()).enumerate() {
+            if let Some(attention) = self.tokens_type.attention(i) {
+                let valid = attention.validate_at(&size.place());
+                valid.map_err(|error| ModelError::from(error).in_stage(stage_name(name)))?;
+            }
+        }
+        let stage = StageConfig {
+            depth: self.depth,
+            num_heads: self.num_heads,
+            attention: self.attention.clone(),
+        };
+        self.common
+            .validate_stage(self.embed_dim, &stage, &self.place())
+    }
+
+    /// timm has no T2T-ViT: the original's name, with the image size where it is not 224.
+    fn name(&self) -> String {
+        let own = [self.embed_dim, self.depth, self.num_heads];
+        let known = SIZES
+            .iter()
+            .find(|(size, sizes, _)| self.tokens_type.is_named(size) && *sizes == own);
+        let mut name = match known {
+            Some((size, ..)) => format!("t2t_vit_{size}"),
+            None => {
+                let prefix = self.tokens_type.prefix();
+                format!("t2t_vit_{prefix}{}x{}", self.embed_dim, self.depth)
+            }
+        };
+        if self.token_dim != TOKEN_DIM {
+            name += &format!("_token{}", self.token_dim);
+        }
+        if self.strides != STRIDES {
+            name += &format!("_stride{}", joined(&self.strides));
+        }
+        if self.common.img_size != 224 {
+            name += &format!("_{}", self.common.img_size);
+        }
+        name
+    }
+
+    fn common(&self) -> &CommonConfig {
+        &self.common
+    }
+
+    fn summary(&self) -> Summary {
+        let (dim, tokens) = (self.embed_dim, self.tokens());
+        let layers = LAYERS.iter().zip(self.token_sizes()).enumerate();
+        let layers = layers
+            .map(|(i, (name, size))| size.summary(stage_name(name), self.tokens_type.attention(i)));
+        let (block, attention) = (self.block(), self.attention.cost(&self.place()));
+        let blocks = StageSummary {
+            name: "blocks".to_owned(),
+            depth: self.depth,
+            tokens,
+            keys: tokens,
+            k: attention.kept,
+            params: self.depth * (block.params() + attention.params),
+            macs: (block.macs(tokens) + attention.macs) * self.depth,
+        };
+        let stages: Vec<StageSummary> = layers.chain([blocks]).collect();
+
+        let (classes, [.., last]) = (self.common.num_classes, self.token_sizes());
+        let projection = (last.input + 1) * dim;
+        // The class token and the last norm, too.
+        let outside = projection + 3 * dim + (dim + 1) * classes;
+        let macs = Macs::linear(last.tokens() * last.input * dim + dim * classes);
+        Summary {
+            name: self.name(),
+            params: outside + stages.iter().map(|stage| stage.params).sum::<usize>(),
+            macs: macs + stages.iter().map(|stage| stage.macs).sum::<Macs>(),
+            stages,
+        }
+    }
+
+    fn classifier(&self, init: &Init<'_>) -> Classifier {
+        let sizes = [self.embed_dim, self.common.num_classes];
+        Classifier::init(init, ("head", None), sizes, Reads::Prefix)
+    }
+
+    /// As the original does for weights of another size, which are then tuned. A model of that size computes its
+    /// positions.
+    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+        match name {
+            "pos_embed" => Bicubic::Plain.resample(weight, [self.grid_size(); 2], 1),
+            _ => None,
+        }
+    }
+
+    fn fixed_numbers(&self) -> usize {
+        match self.tokens_type {
+            TokensType::Transformer { .. } => 0,
+            TokensType::Performer { .. } => {
+                let [layers @ .., _] = self.token_sizes();
+                layers.map(|size| size.features() * size.dim).iter().sum()
+            }
+        }
+    }
+
+    /// All that makes tokens is the embedding.
+    fn blocks(&self) -> Vec<BlockGroup> {
+        vec![BlockGroup {
+            name: "blocks".to_owned(),
+            leading: Vec::new(),
+            depth: self.depth,
+        }]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! What stands between the soft splits.
+
+use kvt_attention::AttentionConfig;
+
+use crate::error::ModelError;
+use crate::overrides::ModelOverrides;
+use crate::validate;
+
+/// How the sizes with token transformers are named.
+const TRANSFORMER: &str = "t_";
+
+/// The layers between the soft splits.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TokensType {
+    /// Softmax attention.
+    Transformer {
+        /// Of each layer.
+        attention: [AttentionConfig; 2],
+    },
+    /// Attention by random features, without scores.
+    Performer {
+        /// Dropout of both branches, in [0, 1).
+        drop: f64,
+    },
+}
+
+impl TokensType {
+    /// The layers of the original's size of this name: with dense attention, or with its dropout.
+    pub(super) fn named(size: &str) -> Self {
+        match size.starts_with(TRANSFORMER) {
+            true => Self::Transformer {
+                attention: [AttentionConfig::dense(), AttentionConfig::dense()],
+            },
+            false => Self::Performer { drop: 0.1 },
+        }
+    }
+
+    /// Whether the original's size of this name has such layers.
+    pub(super) fn is_named(&self, size: &str) -> bool {
+        size.starts_with(TRANSFORMER) == matches!(self, Self::Transformer { .. })
+    }
+
+    /// What stands before the size in a name.
+    pub(super) fn prefix(&self) -> &'static str {
+        match self {
+            Self::Transformer { .. } => TRANSFORMER,
+            Self::Performer { .. } => "",
+        }
+    }
+
+    /// The attention of a layer; `None` where there are no scores.
+    pub(super) fn attention(&self, layer: usize) -> Option<&AttentionConfig> {
+        match self {
+            Self::Transformer { attention } => attention.get(layer),
+            Self::Performer { .. } => None,
+        }
+    }
+
+    /// Refuses layers of so many channels that cannot be made, whatever their attention.
+    pub(super) fn validate(&self, token_dim: usize) -> Result<(), ModelError> {
+        let Self::Performer { drop } = *self else {
+            return Ok(());
+        };
+        validate::rate("drop", drop)?;
+        if token_dim < 2 {
+            return Err(ModelError::OutOfRange {
+                field: "token_dim",
+                value: token_dim as f64,
+                expected: "at least 2, half of which are the features of a Performer",
+            });
+        }
+        Ok(())
+    }
+
+    /// This and the attention of the blocks, both with some values replaced.
+    pub(super) fn with(
+        self,
+        blocks: AttentionConfig,
+        overrides: &ModelOverrides,
+    ) -> Result<(Self, AttentionConfig), ModelError> {
+        match self {
+            Self::Transformer {
+                attention: [first, second],
+            } => {
+                let mut all = overrides.attentions(&[first, second, blocks], 3)?;
+                let [blocks, second, first] = [2, 1, 0].map(|i| all.swap_remove(i));
+                let attention = [first, second];
+                Ok((Self::Transformer { attention }, blocks))
+            }
+            Self::Performer { .. } => {
+                let given = match &overrides.attention {
+                    Some(attention) => attention.per_stage()?.len(),
+                    None => 1,
+                };
+                if given > 1 {
+                    return Err(ModelError::NoScores {
+                        given,
+                        stage: "blocks",
+                        reason: "the Performers of `tokens_to_token` make no scores to choose keys by",
+                        help: "take token transformers, as `t2t_vit_t_14` has them",
+                    });
+                }
+                let blocks = overrides.attentions(&[blocks], 1)?.swap_remove(0);
+                Ok((self, blocks))
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! T2T-ViT: a vision transformer whose tokens are made by transforming and unfolding a map three times, so that
+//! neighbouring patches overlap.
+//!
+//! - Paper: Yuan et al., *Tokens-to-Token ViT: Training Vision Transformers from Scratch on ImageNet*,
+//!   <https://arxiv.org/abs/2101.11986>
+//! - Upstream: <https://github.com/yitu-opensource/T2T-ViT>, whose parameter names these are; timm has no
+//!   T2T-ViT
+//!
+//! The token module has three soft splits (unfolding). After each of the first two stands a layer over all tokens:
+//! in the `t2t_vit_t_*` a transformer with one head, whose queries keep as many keys as the configured attention says;
+//! in the others a Performer, which approximates softmax attention by random features and so makes no scores to
+//! choose keys by. The blocks behind it are a DeiT's.
+//!
+//! So there are three stages, `tokens_to_token.attention1`, `tokens_to_token.attention2` and `blocks`, all of which
+//! choose keys where the token module has transformers, and the last alone where it has Performers.
+//!
+//! As in the original, the scores of a token transformer are scaled by the width of its input, not of its head; the
+//! blocks alone have drop path, attention dropout and an optional bias of queries, keys and values; and positions are a
+//! fixed sinusoid. The sinusoid is computed for the configured image size, and resized where weights come from another
+//! size. Images that are not square work here; the original refuses them.
+//!
+//! The original sets another scale of the blocks' scores when it is asked for pretrained weights. The published
+//! weights were trained without it, and it is left out.
+
+mod config;
+mod network;
+mod performer;
+mod token;
+mod transformer;
+
+pub use config::{T2tConfig, TokensType};
+pub use network::T2t;
+
+use crate::family::{Family, Official, Renaming, Undecayed};
+use crate::overrides::{BLOCKS, COMMON};
+
+/// The original's epsilon of all layer norms, PyTorch's default.
+const NORM_EPSILON: f64 = 1e-5;
+
+pub(crate) static FAMILY: Family = Family {
+    name: "T2T-ViT",
+    signature: "tokens_to_token.project.weight",
+    overrides: &[COMMON, BLOCKS, &["strides", "token_dim"]],
+    outputs: &["head"],
+    undecayed: &[Undecayed::Last("cls_token")],
+    // The MLP of a Performer is a list of layers in the original.
+    paths: Renaming {
+        to_name: |path| renamed(path, [".sequential.fc1.", ".sequential.fc2."], LAYERS),
+        from_name: |name| renamed(name, LAYERS, [".sequential.fc1.", ".sequential.fc2."]),
+    },
+    // timm has no T2T-ViT, so that there are no other names.
+    official: Official {
+        is_official: |_| true,
+        is_computed: |name| name == "pos_embed",
+        ..Official::TIMM
+    },
+    variants: &[],
+};
+
+/// The linear layers in a Performer's MLP; between them stands the activation.
+const LAYERS: [&str; 2] = [".mlp.0.", ".mlp.2."];
+
+/// A name with another part.
+fn renamed(name: &str, from: [&str; 2], to: [&str; 2]) -> String {
+    let [first, second] = [0, 1].map(|i| (from[i], to[i]));
+    name.replace(first.0, first.1).replace(second.0, second.1)
+}

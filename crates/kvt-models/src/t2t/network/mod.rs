@@ -1,0 +1,194 @@
+//! The modules of a T2T-ViT, in the order of the paper.
+
+use burn::module::{Module, Param};
+use burn::nn::{LayerNorm, Linear};
+use burn::tensor::Tensor;
+use kvt_attention::MultiHeadAttention;
+use kvt_ops::{Phase, Unfold, layer_norm, linear, unfold};
+
+use super::config::{T2tConfig, TokensType};
+use super::performer::TokenPerformer;
+use super::transformer::TokenTransformer;
+use super::{NORM_EPSILON, config};
+use crate::backbone::{Ask, Backbone, Features};
+use crate::error::ModelError;
+use crate::layers::{
+    Activation, Block, BlockKind, Init, NormKind, Pass, drop_path_rates, forward_blocks, sinusoid,
+    to_map,
+};
+use crate::weights::pos_embed::Bicubic;
+
+const BLOCK: BlockKind = BlockKind {
+    norm: NormKind::Layer {
+        epsilon: NORM_EPSILON,
+    },
+    activation: Activation::Gelu,
+};
+
+/// The backbone of a T2T-ViT.
+#[derive(Module, Debug)]
+pub struct T2t {
+    cls_token: Param<Tensor<3>>,
+    /// `[1, 1 + grid * grid, embed_dim]`: fixed, and saved.
+    pos_embed: Param<Tensor<3>>,
+    tokens_to_token: TokensToToken,
+    blocks: Vec<Block<MultiHeadAttention>>,
+    norm: LayerNorm,
+    /// Tokens along a side of an image of the configured size.
+    #[module(skip)]
+    grid: usize,
+}
+
+/// Images to tokens.
+#[derive(Module, Debug)]
+struct TokensToToken {
+    attention1: TokenLayer,
+    attention2: TokenLayer,
+    project: Linear,
+    /// Before each of the three.
+    #[module(skip)]
+    splits: [Unfold; 3],
+}
+
+/// A layer between two soft splits.
+#[derive(Module, Debug)]
+enum TokenLayer {
+    Transformer(TokenTransformer),
+    Performer(TokenPerformer),
+}
+
+impl T2t {
+    /// With the original's initialisation.
+    pub(crate) fn new(config: &T2tConfig, init: &Init<'_>) -> Self {
+        let dim = config.embed_dim;
+        let blocks = init.child("blocks");
+        let (place, size) = (config.place(), config.block());
+        let blocks = drop_path_rates(config.common.drop_path, config.depth)
+            .enumerate()
+            .map(|(i, rate)| {
+                let init = blocks.child(&i.to_string());
+                let attn = init.child("attn");
+                let attn = MultiHeadAttention::new(&attn, &config.attention, place, size.qkv_bias);
+                Block::new(&init, BLOCK, size, attn, rate)
+            })
+            .collect();
+        Self {
+            cls_token: init.token("cls_token", 1, dim),
+            pos_embed: init.fixed([1, config.tokens(), dim], sinusoid(config.tokens(), dim)),
+            tokens_to_token: TokensToToken::new(config, &init.child("tokens_to_token")),
+            blocks,
+            norm: init.layer_norm(dim, NORM_EPSILON),
+            grid: config.grid_size(),
+        }
+    }
+
+    /// The positions of the class token and of a map of tokens.
+    fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
+        let (embedding, own) = (self.pos_embed.val(), [self.grid; 2]);
+        if grid == own {
+            return embedding;
+        }
+        let class = embedding.clone().narrow(1, 0, 1);
+        let map = embedding.narrow(1, 1, self.grid.pow(2));
+        Tensor::cat(vec![class, Bicubic::Plain.interpolated(map, own, grid)], 1)
+    }
+}
+
+impl Backbone for T2t {
+    fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
+        let batch = images.dims()[0];
+        let (tokens, grid, mut maps) = self.tokens_to_token.forward(images, ask, phase);
+        let class = self.cls_token.val().expand([batch as i64, -1, -1]);
+        let x = Tensor::cat(vec![class, ask.mixed(tokens, grid)], 1) + self.positions(grid);
+
+        let pass = ask.pass(config::LAYERS.len(), grid, phase);
+        let (x, blocks) = forward_blocks(&self.blocks, x, pass, ask.blocks);
+        if ask.maps {
+            maps.push(to_map(x.clone(), 1, grid));
+        }
+        let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
+        Features {
+            tokens: norm(x),
+            prefix: 1,
+            maps,
+            blocks: blocks.into_iter().map(norm).collect(),
+        }
+    }
+
+    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
+        let strides = self.tokens_to_token.splits.map(|split| split.stride);
+        config::check_size(size, strides)
+    }
+}
+
+impl TokensToToken {
+    fn new(config: &T2tConfig, init: &Init<'_>) -> Self {
+        let sizes = config.token_sizes();
+        let layer = |i: usize| {
+            let (init, size) = (init.child(config::LAYERS[i]), &sizes[i]);
+            match &config.tokens_type {
+                TokensType::Transformer { attention } => {
+                    TokenLayer::Transformer(TokenTransformer::new(&init, size, &attention[i]))
+                }
+                TokensType::Performer { drop } => {
+                    TokenLayer::Performer(TokenPerformer::new(&init, size, *drop))
+                }
+            }
+        };
+        Self {
+            attention1: layer(0),
+            attention2: layer(1),
+            project: init.linear("project", sizes[2].input, sizes[2].dim, true),
+            splits: sizes.map(|size| size.split),
+        }
+    }
+
+    /// The tokens, the size of the map that they form, and if asked for the maps behind both layers.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, in_chans, height, width]` to `[batch, rows * columns, embed_dim]`.
+    fn forward(
+        &self,
+        images: Tensor<4>,
+        ask: &Ask<'_>,
+        phase: Phase,
+    ) -> (Tensor<3>, [usize; 2], Vec<Tensor<4>>) {
+        let phase = phase.named("tokens_to_token");
+        let (mut map, mut maps) = (images, Vec::new());
+        let layers = [&self.attention1, &self.attention2].into_iter();
+        for (i, (layer, split)) in layers.zip(self.splits).enumerate() {
+            let (x, grid) = soft_split(map, split);
+            let x = layer.forward(x, ask.pass(i, grid, phase.named(config::LAYERS[i])));
+            map = to_map(x, 0, grid);
+            if ask.maps {
+                maps.push(map.clone());
+            }
+        }
+        let (x, grid) = soft_split(map, self.splits[2]);
+        (linear(&self.project, x), grid, maps)
+    }
+}
+
+impl TokenLayer {
+    fn forward(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
+        match self {
+            Self::Transformer(layer) => layer.forward(x, pass),
+            Self::Performer(layer) => layer.forward(x, pass),
+        }
+    }
+}
+
+/// Overlapping patches of a map as tokens, and the size of the map that they form.
+///
+/// # Shapes
+///
+/// `[batch, channels, height, width]` to `[batch, rows * columns, channels * kernel * kernel]`.
+fn soft_split(map: Tensor<4>, split: Unfold) -> (Tensor<3>, [usize; 2]) {
+    let [_, _, height, width] = map.dims();
+    let tokens = unfold(map, split).swap_dims(1, 2);
+    (tokens, split.positions([height, width]))
+}
+
+#[cfg(test)]
+mod tests;

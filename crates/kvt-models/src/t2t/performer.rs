@@ -1,0 +1,117 @@
+//! The Performer: attention by random features, at a cost that grows linearly with the tokens.
+//!
+//! Choromanski et al., *Rethinking Attention with Performers*, <https://arxiv.org/abs/2009.14794>, equation 5: for
+//! random rows w of a matrix, `exp(w x - |x|^2 / 2)` are features whose products estimate `exp(q k)`.
+
+use burn::module::{Module, Param};
+use burn::nn::{LayerNorm, Linear};
+use burn::tensor::Tensor;
+use burn::tensor::module::linear as product;
+use kvt_attention::Dropout;
+use kvt_ops::{Phase, layer_norm, linear};
+
+use super::NORM_EPSILON;
+use super::token::TokenSize;
+use crate::layers::{Activation, Init, Mlp, Pass, project};
+use crate::observe::Point;
+
+/// Is added to the divisor, where all features of a query may be almost zero.
+const EPSILON: f64 = 1e-8;
+
+/// Attention by random features, and an MLP, with the original's parameter names. The residual stream begins with
+/// the values.
+#[derive(Module, Debug)]
+pub(super) struct TokenPerformer {
+    /// Random directions `[features, dim]`, orthogonal and of length `sqrt(features)`: fixed, and saved.
+    w: Param<Tensor<2>>,
+    /// To keys, queries and values, in this order.
+    kqv: Linear,
+    proj: Linear,
+    norm1: LayerNorm,
+    norm2: LayerNorm,
+    /// Known outside as `mlp.0` and `mlp.2`.
+    sequential: Mlp,
+    /// Dropout of both branches.
+    #[module(skip)]
+    drop: f64,
+}
+
+impl TokenPerformer {
+    pub(super) fn new(init: &Init<'_>, size: &TokenSize, drop: f64) -> Self {
+        let TokenSize { input, dim, .. } = *size;
+        let features = size.features();
+        let shape = [features, dim];
+        let w = init.orthogonal("w", shape, (features as f64).sqrt());
+        Self {
+            w: init.fixed(shape, w),
+            kqv: init.linear("kqv", input, 3 * dim, true),
+            proj: init.linear("proj", dim, dim, true),
+            norm1: init.layer_norm(input, NORM_EPSILON),
+            norm2: init.layer_norm(dim, NORM_EPSILON),
+            sequential: Mlp::new(&init.child("mlp"), dim, dim, Activation::Gelu),
+            drop,
+        }
+    }
+
+    /// # Shapes
+    ///
+    /// `[batch, tokens, input]` to `[batch, tokens, dim]`.
+    pub(super) fn forward(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
+        let Pass { phase, watch, .. } = pass;
+        let kqv = linear(&self.kqv, layer_norm(&self.norm1, x, NORM_EPSILON));
+        let dim = kqv.dims()[2] / 3;
+        let [k, q, v] = [0, 1, 2].map(|i| kqv.clone().narrow(2, i * dim, dim));
+        watch.tokens(Point::Input, || v.clone());
+        let mixed = mix(self.features(q), self.features(k), v.clone());
+        let branch = |residual| project(&self.proj, mixed.clone(), residual);
+        watch.tokens(Point::Attention, || branch(None));
+        let x = self.add(v, branch, phase.named("proj"));
+
+        watch.tokens(Point::Middle, || x.clone());
+        let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
+        let hidden = self.sequential.hidden(normed);
+        let branch = |residual| self.sequential.project(hidden.clone(), residual);
+        watch.tokens(Point::Mlp, || branch(None));
+        let x = self.add(x, branch, phase.named("mlp"));
+        watch.tokens(Point::Output, || x.clone());
+        x
+    }
+
+    /// Positive random features.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, tokens, dim]` to `[batch, tokens, features]`.
+    fn features(&self, x: Tensor<3>) -> Tensor<3> {
+        let w = self.w.val();
+        let features = w.dims()[0] as f64;
+        let half_square = x.clone().powi_scalar(2).sum_dim(2) * 0.5;
+        let exponent = product(x, w.transpose(), None) - half_square;
+        exponent.exp() / features.sqrt()
+    }
+
+    /// The stream and a branch with dropout. A branch without dropout is added while it is made.
+    fn add(
+        &self,
+        stream: Tensor<3>,
+        branch: impl Fn(Option<Tensor<3>>) -> Tensor<3>,
+        phase: Phase,
+    ) -> Tensor<3> {
+        match Dropout::in_phase(phase, self.drop) {
+            Some(dropout) => stream + dropout.apply(branch(None)),
+            None => branch(Some(stream)),
+        }
+    }
+}
+
+/// The values, weighted by the products of the features of queries and keys.
+///
+/// # Shapes
+///
+/// - `q`, `k`: `[batch, tokens, features]`
+/// - `v` and the result: `[batch, tokens, dim]`
+fn mix(q: Tensor<3>, k: Tensor<3>, v: Tensor<3>) -> Tensor<3> {
+    let k = k.swap_dims(1, 2);
+    let divisor = q.clone().matmul(k.clone().sum_dim(2));
+    q.matmul(k.matmul(v)) / (divisor + EPSILON)
+}

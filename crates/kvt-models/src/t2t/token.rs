@@ -1,0 +1,82 @@
+//! A layer of the token module, and what it costs.
+
+use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_ops::Unfold;
+
+use crate::summary::StageSummary;
+
+/// What stands after a soft split, as its modules and their cost need it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TokenSize {
+    /// The soft split before the layer.
+    pub split: Unfold,
+    /// Channels of an unfolded token.
+    pub input: usize,
+    /// Channels of a token behind the layer.
+    pub dim: usize,
+    /// Tokens along a side of the map.
+    pub grid: usize,
+}
+
+/// The unfolding with kernels of so many pixels that makes of `stride` pixels one position: with the least padding
+/// for which no pixel is left out. The original's 2 for 7 by 4, and 1 for 3 by 2.
+pub(super) fn split(kernel: usize, stride: usize) -> Unfold {
+    Unfold {
+        kernel,
+        stride,
+        padding: kernel.saturating_sub(stride).div_ceil(2),
+    }
+}
+
+impl TokenSize {
+    /// Tokens of an image.
+    pub(super) fn tokens(&self) -> usize {
+        self.grid.pow(2)
+    }
+
+    /// Features of a Performer: half as many as channels.
+    pub(super) fn features(&self) -> usize {
+        self.dim / 2
+    }
+
+    /// Where attention stands in a token transformer, which has one head, and no dropout.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            grid: Some([self.grid; 2]),
+            ..Place::new(self.tokens(), self.dim, 1)
+        }
+    }
+
+    /// Size and cost of a token transformer with an attention, or of a Performer, which chooses no keys.
+    pub(super) fn summary(
+        &self,
+        name: String,
+        attention: Option<&AttentionConfig>,
+    ) -> StageSummary {
+        let Self { input, dim, .. } = *self;
+        let tokens = self.tokens();
+        let weights = 3 * input * dim + 3 * dim.pow(2);
+        let biases_and_norms = 3 * dim + 2 * input + 2 * dim;
+        let (keys, kept, params, macs) = match attention {
+            Some(attention) => {
+                let attention = attention.cost(&self.place());
+                (tokens, attention.kept, attention.params, attention.macs)
+            }
+            // Features of keys and queries, the products of keys with values, of queries with these, and of queries
+            // with the sum of the keys. Keys, queries and values have a bias.
+            None => {
+                let products = tokens * self.features() * (4 * dim + 1);
+                (0, 0, 3 * dim, Macs::attention(products))
+            }
+        };
+        StageSummary {
+            name,
+            depth: 1,
+            tokens,
+            keys,
+            k: kept,
+            params: weights + biases_and_norms + params,
+            macs: Macs::linear(tokens * weights) + macs,
+        }
+    }
+}
