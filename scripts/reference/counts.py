@@ -15,6 +15,8 @@ from common import golden, save_json
 SWIN = [f"swin_{size}_patch4_window7_224" for size in ("tiny", "small", "base", "large")]
 SWIN += [f"swin_{size}_patch4_window12_384" for size in ("base", "large")]
 PIT = [f"pit_{size}{kind}_224" for kind in ("", "_distilled") for size in ("ti", "xs", "s", "b")]
+VOLO = [f"volo_{size}_{side}" for size, sides in (("d1", (224, 384)), ("d2", (224, 384)), ("d3", (224, 448)),
+                                                   ("d4", (224, 448)), ("d5", (224, 448, 512))) for side in sides]
 
 
 def count(model):
@@ -24,5 +26,6 @@ def count(model):
 if __name__ == "__main__":
     params = {name: count(timm.create_model(name)) for name in SWIN + PIT}
     params |= {name: count(cvt.published(sys.argv[1], name)) for name in ("cvt_13", "cvt_21", "cvt_w24")}
+    params |= {name: count(timm.create_model(name)) for name in VOLO}
     print(params)
     save_json(golden("kvt-models") / "param_counts.json", {"params": params}, seed=None)

@@ -10,7 +10,7 @@ use crate::error::ModelError;
 use crate::family::{Family, FamilyConfig};
 use crate::layers::Init;
 use crate::overrides::ModelOverrides;
-use crate::{cvt, deit, pit, swin};
+use crate::{cvt, deit, pit, swin, volo};
 
 /// Each line: module, network, configuration, and the name in the documentation. The module has a
 /// `FAMILY` too.
@@ -116,4 +116,5 @@ families! {
     swin: Swin from SwinConfig, "Swin.";
     pit: Pit from PitConfig, "PiT.";
     cvt: Cvt from CvtConfig, "CvT.";
+    volo: Volo from VoloConfig, "VOLO.";
 }

@@ -31,6 +31,7 @@ mod stages;
 mod summary;
 pub mod swin;
 mod validate;
+pub mod volo;
 pub mod weights;
 
 pub use backbone::{Ask, Backbone, Features, TokenMix};

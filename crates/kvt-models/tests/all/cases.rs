@@ -8,6 +8,7 @@ use kvt_models::cvt::CvtConfig;
 use kvt_models::deit::DeitConfig;
 use kvt_models::pit::PitConfig;
 use kvt_models::swin::SwinConfig;
+use kvt_models::volo::VoloConfig;
 use kvt_models::{CommonConfig, ModelConfig, StagesConfig};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -49,6 +50,7 @@ pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig
         "swin" => swin(&config).into(),
         "pit" => pit(&config).into(),
         "cvt" => cvt(&config).into(),
+        "volo" => volo(&config).into(),
         family => unreachable!("{family}"),
     }
 }
@@ -122,6 +124,23 @@ fn cvt(config: &Json) -> CvtConfig {
     }
 }
 
+fn volo(config: &Json) -> VoloConfig {
+    let depth = config.sizes("layers");
+    VoloConfig {
+        common: config.common(),
+        strides: config.sizes("strides").try_into().unwrap(),
+        stem_dim: config.size("stem_hidden_dim"),
+        embed_dim: config.sizes("embed_dims"),
+        num_heads: config.sizes("num_heads"),
+        attention: config.attention(depth.len() - 1),
+        class_attention: match &config.0["attention"]["class_neighbors"] {
+            Value::Null => AttentionConfig::dense(),
+            neighbors => config.knn(neighbors),
+        },
+        depth,
+    }
+}
+
 impl Json {
     fn common(&self) -> CommonConfig {
         CommonConfig {
@@ -163,18 +182,20 @@ impl Json {
 
     /// The attention of each stage: all have their own neighbours, or the same.
     fn attention(&self, stages: usize) -> Vec<AttentionConfig> {
-        let config = &self.0["attention"];
-        let attention = |neighbors: &Value| {
-            AttentionConfig::Knn(KnnConfig {
-                temperature: config["temperature"].as_f64().unwrap(),
-                implementation: self.1,
-                ..KnnConfig::new(parse(neighbors))
-            })
-        };
-        match config["neighbors"].as_array() {
-            Some(list) => list.iter().map(attention).collect(),
-            None => vec![attention(&config["neighbors"]); stages],
+        let neighbors = &self.0["attention"]["neighbors"];
+        match neighbors.as_array() {
+            Some(list) => list.iter().map(|neighbors| self.knn(neighbors)).collect(),
+            None => vec![self.knn(neighbors); stages],
         }
+    }
+
+    /// An attention with the settings that all have.
+    fn knn(&self, neighbors: &Value) -> AttentionConfig {
+        AttentionConfig::Knn(KnnConfig {
+            temperature: self.0["attention"]["temperature"].as_f64().unwrap(),
+            implementation: self.1,
+            ..KnnConfig::new(parse(neighbors))
+        })
     }
 }
 

@@ -31,6 +31,8 @@ fn expected_maps(name: &str) -> Vec<[usize; 3]> {
         "pit" => vec![[4, 4, 4], [8, 2, 2]],
         // Kernels of 7 pixels, padded by 2 and 4 apart, and a halving.
         "cvt" => vec![[4, 4, 4], [8, 2, 2]],
+        // Patches of 2 pixels, and a halving.
+        "volo" => vec![[4, 8, 8], [8, 4, 4]],
         family => unreachable!("{family}"),
     }
 }
@@ -80,7 +82,7 @@ fn the_last_map_is_the_last_block_before_the_norm() {
         let [batch, dim, rows, columns] = map.dims();
         let tokens = map.reshape([batch, dim, rows * columns]).swap_dims(1, 2);
         let epsilon = match name.split('_').next() {
-            Some("swin" | "cvt") => 1e-5,
+            Some("swin" | "cvt" | "volo") => 1e-5,
             _ => 1e-6,
         };
         let normalised: Vec<f32> = values(tokens)

@@ -4,15 +4,16 @@ use kvt_attention::{AttentionConfig, Neighbors};
 use kvt_models::{ModelConfig, ModelError, ModelOverrides};
 
 /// A name of each family, and what messages call the family.
-const FAMILIES: [(&str, &str); 4] = [
+const FAMILIES: [(&str, &str); 5] = [
     ("deit_tiny_patch16_224", "DeiT"),
     ("swin_tiny_patch4_window7_224", "Swin"),
     ("pit_ti_224", "PiT"),
     ("cvt_13", "CvT"),
+    ("volo_d1_224", "VOLO"),
 ];
 
-/// Every key with a value that is no model's own, and the families that do not have it.
-fn keys() -> Vec<(&'static str, ModelOverrides, &'static [&'static str])> {
+/// Every key with a value that is not the model's own, and the families that do not have it.
+fn keys(model: &str) -> Vec<(&'static str, ModelOverrides, &'static [&'static str])> {
     macro_rules! key {
         ($key:ident, $value:expr, $refused:expr) => {{
             let overrides = ModelOverrides {
@@ -25,20 +26,23 @@ fn keys() -> Vec<(&'static str, ModelOverrides, &'static [&'static str])> {
     let knn = AttentionConfig::knn(Neighbors::count(5).unwrap());
     vec![
         key!(img_size, Some(448), &[]),
-        key!(patch_size, Some(8), &[]),
-        key!(patch_stride, Some(2), &["DeiT", "Swin"]),
-        key!(window_size, Some(14), &["DeiT", "PiT", "CvT"]),
-        key!(kv_stride, Some(1), &["DeiT", "Swin", "PiT"]),
+        key!(patch_size, Some(8), &["VOLO"]),
+        key!(patch_stride, Some(2), &["DeiT", "Swin", "VOLO"]),
+        key!(window_size, Some(14), &["DeiT", "PiT", "CvT", "VOLO"]),
+        key!(kv_stride, Some(1), &["DeiT", "Swin", "PiT", "VOLO"]),
+        key!(strides, Some(vec![2, 2]), &["DeiT", "Swin", "PiT", "CvT"]),
+        key!(stem_dim, Some(16), &["DeiT", "Swin", "PiT", "CvT"]),
         key!(embed_dim, Some(384.into()), &[]),
         key!(depth, Some(4.into()), &[]),
         key!(num_heads, Some(1.into()), &[]),
-        key!(mlp_ratio, Some(3.0), &[]),
+        key!(mlp_ratio, Some(3.5), &[]),
         key!(in_chans, Some(1), &[]),
         key!(num_classes, Some(10), &[]),
-        key!(qkv_bias, Some(false), &[]),
+        key!(qkv_bias, Some(model.starts_with("volo")), &[]),
         key!(drop_path, Some(0.1), &[]),
         key!(attn_drop, Some(0.1), &[]),
-        key!(attention, Some(knn), &[]),
+        key!(attention, Some(knn.clone()), &[]),
+        key!(class_attention, Some(knn), &["DeiT", "Swin", "PiT", "CvT"]),
     ]
 }
 
@@ -46,7 +50,7 @@ fn keys() -> Vec<(&'static str, ModelOverrides, &'static [&'static str])> {
 #[test]
 fn every_key_changes_a_model_or_is_refused() {
     for (model, family) in FAMILIES {
-        for (field, overrides, refused) in keys() {
+        for (field, overrides, refused) in keys(model) {
             let config = ModelConfig::by_name(model).unwrap();
             let changed = config.clone().with(&overrides);
             if refused.contains(&family) {

@@ -35,9 +35,19 @@ fn swapped(data: &TensorData, shape: &[usize], a: usize, b: usize) -> Vec<f32> {
 /// The weights of the model for mirrored images, whose rows are columns: kernels and positions are
 /// mirrored, and what takes 2 x 2 tokens takes the second for the third.
 fn mirrored(weights: &StateDict) -> StateDict {
+    let is_volo = weights.get("aux_head.weight").is_some();
     let mirror = |name: &str, data: &TensorData| {
         let shape = data.shape().to_vec();
         match *shape.as_slice() {
+            // VOLO's positions.
+            [1, _, _, _] if is_volo && name == "pos_embed" => swapped(data, &shape, 1, 2),
+            // VOLO's weights of windows: `[heads, 3 x 3 queries, 3 x 3 keys, in]`.
+            [outputs, ..] if is_volo && name.contains(".attn.attn.") => {
+                let inputs = shape.get(1).copied().unwrap_or(1);
+                let shape = [outputs / 81, 3, 3, 3, 3, inputs];
+                let queries = swapped(data, &shape, 1, 2);
+                swapped(&TensorData::new(queries, shape), &shape, 3, 4)
+            }
             // Kernels `[out, in, rows, columns]`, and PiT's positions.
             [_, _, _, _] => swapped(data, &shape, 2, 3),
             [1, tokens, dim] if name == "pos_embed" => {
@@ -188,7 +198,8 @@ fn sizes_that_no_map_comes_from_are_refused() {
             "deit" => "DeiT: expected multiples of the 4 pixels of a patch",
             "swin" => "Swin: expected multiples of the 2 pixels of a patch",
             "pit" => "PiT: expected at least 4 pixels on each side",
-            _ => "CvT: expected at least 3 pixels on each side",
+            "cvt" => "CvT: expected at least 3 pixels on each side",
+            _ => "VOLO: expected at least 4 pixels on each side",
         };
         assert_eq!(
             message,

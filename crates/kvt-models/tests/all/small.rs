@@ -17,7 +17,7 @@ pub(crate) fn small(overrides: ModelOverrides) -> ModelOverrides {
 }
 
 /// The smallest of each family.
-pub(crate) fn families() -> [(&'static str, ModelOverrides); 4] {
+pub(crate) fn families() -> [(&'static str, ModelOverrides); 5] {
     let one = ModelOverrides {
         patch_size: Some(4),
         embed_dim: Some(12.into()),
@@ -54,6 +54,14 @@ pub(crate) fn families() -> [(&'static str, ModelOverrides); 4] {
             "cvt_13",
             ModelOverrides {
                 patch_stride: Some(4),
+                ..two.clone()
+            },
+        ),
+        (
+            "volo_d1_224",
+            ModelOverrides {
+                strides: Some(vec![1, 2]),
+                stem_dim: Some(4),
                 ..two
             },
         ),
@@ -72,7 +80,10 @@ pub(crate) fn configs(change: &ModelOverrides) -> Vec<ModelConfig> {
     let configs = families().into_iter().map(|(name, overrides)| {
         let config = ModelConfig::by_name(name).unwrap();
         let config = config.with(&small(overrides)).unwrap();
-        let stages = config.summary().stages.len();
+        let stages = config.summary().stages;
+        // A VOLO always has two blocks for its class token.
+        let counted = stages.iter().filter(|stage| stage.name != "post_network");
+        let stages = counted.count();
         let deeper = ModelOverrides {
             depth: Some((2..2 + stages).collect::<Vec<_>>().into()),
             ..change.clone()
