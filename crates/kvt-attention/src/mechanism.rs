@@ -202,19 +202,19 @@ pub trait MechanismConfig: Clone + Default + Serialize + DeserializeOwned + Json
     fn init(&self, place: &Place, init: &impl ParamInit) -> Self::Mechanism;
 }
 
-/// Queries, keys and values `[batch, heads, tokens, head_dim]` from one projection
-/// `[batch, tokens, 3 * dim]`, in the order `(3, heads, head_dim)`.
-pub(crate) fn split_heads(qkv: Tensor<3>, heads: usize) -> [Tensor<4>; 3] {
-    let [batch, tokens, width] = qkv.dims();
-    // [3, batch, heads, tokens, head_dim]
-    let qkv = qkv
-        .reshape([batch, tokens, 3, heads, width / 3 / heads])
+/// `N` tensors `[batch, heads, tokens, head_dim]` from one projection `[batch, tokens, N * dim]`, in the order
+/// `(N, heads, head_dim)`: queries, keys and values, or some of them.
+pub fn split_heads<const N: usize>(packed: Tensor<3>, heads: usize) -> [Tensor<4>; N] {
+    let [batch, tokens, width] = packed.dims();
+    // [N, batch, heads, tokens, head_dim]
+    let parts = packed
+        .reshape([batch, tokens, N, heads, width / N / heads])
         .permute([2, 0, 3, 1, 4]);
-    [0, 1, 2].map(|i| qkv.clone().narrow(0, i, 1).squeeze_dim::<4>(0))
+    std::array::from_fn(|i| parts.clone().narrow(0, i, 1).squeeze_dim::<4>(0))
 }
 
 /// `[batch, heads, tokens, head_dim]` to `[batch, tokens, heads * head_dim]`.
-pub(crate) fn merge_heads(x: Tensor<4>) -> Tensor<3> {
+pub fn merge_heads(x: Tensor<4>) -> Tensor<3> {
     let [batch, heads, tokens, head_dim] = x.dims();
     x.swap_dims(1, 2).reshape([batch, tokens, heads * head_dim])
 }

@@ -2,7 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use burn::tensor::module::conv2d;
+use burn::tensor::module::{conv2d, linear};
 use burn::tensor::ops::ConvOptions;
 use kvt_ops::{contiguous_gradient, depthwise_conv2d};
 
@@ -37,6 +37,27 @@ pub struct ConvSettings {
 }
 
 impl ConvSettings {
+    /// With a bias, and a kernel that is the stride: from patches to tokens.
+    pub fn patches(in_channels: usize, out_channels: usize, patch_size: usize) -> Self {
+        Self {
+            in_channels,
+            out_channels,
+            kernel: patch_size,
+            stride: patch_size,
+            padding: 0,
+            groups: 1,
+            bias: true,
+        }
+    }
+
+    /// Of single pixels, without a bias.
+    pub fn pointwise(in_channels: usize, out_channels: usize) -> Self {
+        Self {
+            bias: false,
+            ..Self::patches(in_channels, out_channels, 1)
+        }
+    }
+
     /// Trainable parameters.
     pub fn params(&self) -> usize {
         let bias = if self.bias { self.out_channels } else { 0 };
@@ -107,5 +128,44 @@ impl Conv2d {
         }
         let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], groups);
         contiguous_gradient(conv2d(x, weight, bias, options))
+    }
+
+    /// The same of tokens, each of which is a pixel: for a convolution of [single
+    /// pixels](ConvSettings::pointwise), which is a linear layer then.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, tokens, in_channels]` to `[batch, tokens, out_channels]`.
+    pub fn forward_tokens(&self, x: Tensor<3>) -> Tensor<3> {
+        let [outputs, inputs, ..] = self.weight.dims();
+        let weight = self.weight.val().reshape([outputs, inputs]).transpose();
+        linear(x, weight, self.bias.as_ref().map(Param::val))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+    use kvt_ops::Key;
+
+    use super::*;
+    use crate::layers::{Init, to_tokens};
+
+    #[test]
+    fn a_pointwise_convolution_of_tokens_is_that_of_their_map() {
+        let device = Device::flex();
+        for bias in [false, true] {
+            let settings = ConvSettings {
+                bias,
+                ..ConvSettings::pointwise(5, 3)
+            };
+            let conv = Init::new(&device, Key::new(1)).conv("conv", settings);
+            let map = Tensor::arange(0..2 * 5 * 4 * 3, &device).float();
+            let map = (map * 0.37).sin().reshape([2, 5, 4, 3]);
+            let expected = to_tokens(conv.forward(map.clone()));
+            let tokens = conv.forward_tokens(to_tokens(map));
+            let difference = (tokens - expected).abs().max().into_scalar::<f32>();
+            assert!(difference < 1e-5, "{difference}");
+        }
     }
 }

@@ -23,15 +23,7 @@ impl PatchEmbed {
         Self {
             proj: init.conv(
                 "proj",
-                ConvSettings {
-                    in_channels: in_chans,
-                    out_channels: embed_dim,
-                    kernel: patch_size,
-                    stride: patch_size,
-                    padding: 0,
-                    groups: 1,
-                    bias: true,
-                },
+                ConvSettings::patches(in_chans, embed_dim, patch_size),
             ),
             norm: None,
             norm_epsilon: 0.0,

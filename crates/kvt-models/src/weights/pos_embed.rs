@@ -1,35 +1,30 @@
-//! Position embeddings of another image size, as timm's `resample_abs_pos_embed` makes them: antialiased
-//! bicubic, prefix tokens kept as they are. On the host for weights that are loaded, on the device for
+//! Position embeddings of another image size, bicubic, prefix tokens kept as they are; antialiased as timm's
+//! `resample_abs_pos_embed` makes them, or plain. On the host for weights that are loaded, on the device for
 //! images of another size than the model's.
 
 use burn::tensor::{Tensor, TensorData};
 
 use super::interpolate::{Tap, interpolate, matrix};
 
+/// How a map is resized: PyTorch's bicubic interpolation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bicubic {
+    /// As timm does: where the map shrinks, every number takes from all that lie beneath it.
+    Antialiased,
+    /// As PyTorch does unless it is told otherwise: from four numbers along each axis.
+    Plain,
+}
+
 /// Resizes learned position embeddings `[1, prefix + side * side, dim]` to `grid` patches, rows and
-/// columns.
+/// columns, as timm does.
 ///
 /// `None` where the embeddings are not of this form.
 pub(crate) fn resample(
     embedding: &TensorData,
-    [rows, columns]: [usize; 2],
+    grid: [usize; 2],
     prefix: usize,
 ) -> Option<TensorData> {
-    let [1, tokens, dim] = *embedding.shape().as_slice() else {
-        return None;
-    };
-    let patches = tokens.checked_sub(prefix)?;
-    let side = patches.isqrt();
-    if side == 0 || side * side != patches || dim == 0 {
-        return None;
-    }
-    let values = embedding.as_slice::<f32>().ok()?;
-    let (prefix_values, patches) = values.split_at_checked(prefix * dim)?;
-
-    let (rows_of, columns_of) = (taps(side, rows), taps(side, columns));
-    let resized = interpolate([&rows_of, &columns_of], patches, side, dim);
-    let values: Vec<f32> = prefix_values.iter().copied().chain(resized).collect();
-    Some(TensorData::new(values, [1, prefix + rows * columns, dim]))
+    Bicubic::Antialiased.resample(embedding, grid, prefix)
 }
 
 /// Resizes a map of position embeddings `[1, dim, side, side]` to `grid` x `grid` patches in the same
@@ -43,7 +38,7 @@ pub(crate) fn resample_map(embedding: &TensorData, grid: usize) -> Option<Tensor
     if side == 0 || side != columns {
         return None;
     }
-    let taps = taps(side, grid);
+    let taps = Bicubic::Antialiased.taps(side, grid);
     let channels = embedding.as_slice::<f32>().ok()?.chunks_exact(side * side);
     let values: Vec<f32> = channels
         .flat_map(|channel| interpolate([&taps, &taps], channel, side, 1))
@@ -51,62 +46,134 @@ pub(crate) fn resample_map(embedding: &TensorData, grid: usize) -> Option<Tensor
     Some(TensorData::new(values, [1, dim, grid, grid]))
 }
 
-/// The position embeddings of a map, from the embeddings of a map of another size. Gradients reach them
-/// through two small matrix products. Where the sizes are equal, the embeddings are returned as they are.
+/// The position embeddings of a map, from the embeddings of a map of another size, as timm makes them. Where the
+/// sizes are equal, the embeddings are returned as they are.
 ///
 /// # Shapes
 ///
 /// `[1, rows * columns, dim]` of the sizes `from` and `to`.
-pub(crate) fn interpolated(
-    embedding: Tensor<3>,
-    from: [usize; 2],
-    to @ [rows, columns]: [usize; 2],
-) -> Tensor<3> {
-    if from == to {
-        return embedding;
-    }
-    let (dim, device, dtype) = (embedding.dims()[2], embedding.device(), embedding.dtype());
-    let weights = |axis: usize| {
-        let (input, output) = (from[axis], to[axis]);
-        let weights = TensorData::new(matrix(&taps(input, output), input), [output, input]);
-        Tensor::<2>::from_data(weights, (&device, dtype))
-    };
-    let by_rows = weights(0).matmul(embedding.reshape([from[0], from[1] * dim]));
-    let by_columns = weights(1).unsqueeze::<3>().expand([rows, columns, from[1]]);
-    by_columns
-        .matmul(by_rows.reshape([rows, from[1], dim]))
-        .reshape([1, rows * columns, dim])
+pub(crate) fn interpolated(embedding: Tensor<3>, from: [usize; 2], to: [usize; 2]) -> Tensor<3> {
+    Bicubic::Antialiased.interpolated(embedding, from, to)
 }
 
-/// PyTorch's antialiased bicubic weights from `input` to `output` samples: when shrinking, the
-/// kernel is widened by the scale.
-fn taps(input: usize, output: usize) -> Vec<Tap> {
-    let scale = input as f64 / output as f64;
+impl Bicubic {
+    /// As the function [`resample`].
+    pub(crate) fn resample(
+        self,
+        embedding: &TensorData,
+        [rows, columns]: [usize; 2],
+        prefix: usize,
+    ) -> Option<TensorData> {
+        let [1, tokens, dim] = *embedding.shape().as_slice() else {
+            return None;
+        };
+        let patches = tokens.checked_sub(prefix)?;
+        let side = patches.isqrt();
+        if side == 0 || side * side != patches || dim == 0 {
+            return None;
+        }
+        let values = embedding.as_slice::<f32>().ok()?;
+        let (prefix_values, patches) = values.split_at_checked(prefix * dim)?;
+
+        let (rows_of, columns_of) = (self.taps(side, rows), self.taps(side, columns));
+        let resized = interpolate([&rows_of, &columns_of], patches, side, dim);
+        let values: Vec<f32> = prefix_values.iter().copied().chain(resized).collect();
+        Some(TensorData::new(values, [1, prefix + rows * columns, dim]))
+    }
+
+    /// Resizes position embeddings `[1, side, side, dim]` to `grid` x `grid` patches.
+    ///
+    /// `None` where the embeddings are not of this form.
+    pub(crate) fn resample_grid(self, embedding: &TensorData, grid: usize) -> Option<TensorData> {
+        let [1, side, columns, dim] = *embedding.shape().as_slice() else {
+            return None;
+        };
+        if side == 0 || side != columns || dim == 0 {
+            return None;
+        }
+        let taps = self.taps(side, grid);
+        let values = embedding.as_slice::<f32>().ok()?;
+        let values = interpolate([&taps, &taps], values, side, dim);
+        Some(TensorData::new(values, [1, grid, grid, dim]))
+    }
+
+    /// As the function [`interpolated`]. Gradients reach the embeddings through two small matrix products.
+    pub(crate) fn interpolated(
+        self,
+        embedding: Tensor<3>,
+        from: [usize; 2],
+        to @ [rows, columns]: [usize; 2],
+    ) -> Tensor<3> {
+        if from == to {
+            return embedding;
+        }
+        let (dim, device, dtype) = (embedding.dims()[2], embedding.device(), embedding.dtype());
+        let weights = |axis: usize| {
+            let (input, output) = (from[axis], to[axis]);
+            let weights = matrix(&self.taps(input, output), input);
+            let weights = TensorData::new(weights, [output, input]);
+            Tensor::<2>::from_data(weights, (&device, dtype))
+        };
+        let by_rows = weights(0).matmul(embedding.reshape([from[0], from[1] * dim]));
+        let by_columns = weights(1).unsqueeze::<3>().expand([rows, columns, from[1]]);
+        by_columns
+            .matmul(by_rows.reshape([rows, from[1], dim]))
+            .reshape([1, rows * columns, dim])
+    }
+
+    /// PyTorch's weights from `input` to `output` samples.
+    fn taps(self, input: usize, output: usize) -> Vec<Tap> {
+        let scale = input as f64 / output as f64;
+        (0..output)
+            .map(|i| {
+                let center = scale * (i as f64 + 0.5);
+                match self {
+                    Self::Antialiased => antialiased(center, scale, input),
+                    Self::Plain => plain(center, input),
+                }
+            })
+            .collect()
+    }
+}
+
+/// When shrinking, the kernel is widened by the scale; beyond the border there is nothing.
+fn antialiased(center: f64, scale: f64, input: usize) -> Tap {
     let stretch = scale.max(1.0);
     let support = 2.0 * stretch;
-    (0..output)
-        .map(|i| {
-            let center = scale * (i as f64 + 0.5);
-            let first = (center - support + 0.5).max(0.0) as usize;
-            let end = ((center + support + 0.5) as usize).min(input);
-            let weights: Vec<f64> = (first..end)
-                .map(|j| cubic((j as f64 - center + 0.5) / stretch))
-                .collect();
-            let total: f64 = weights.iter().sum();
-            let weights = weights.into_iter().map(|weight| weight / total).collect();
-            Tap { first, weights }
-        })
-        .collect()
+    let first = (center - support + 0.5).max(0.0) as usize;
+    let end = ((center + support + 0.5) as usize).min(input);
+    let weights: Vec<f64> = (first..end)
+        .map(|j| cubic((j as f64 - center + 0.5) / stretch, -0.5))
+        .collect();
+    let total: f64 = weights.iter().sum();
+    let weights = weights.into_iter().map(|weight| weight / total).collect();
+    Tap { first, weights }
 }
 
-/// Keys' cubic kernel with a = -1/2, which PyTorch uses when antialiasing (-3/4 otherwise).
-fn cubic(x: f64) -> f64 {
-    const A: f64 = -0.5;
+/// Beyond the border its value holds.
+fn plain(center: f64, input: usize) -> Tap {
+    let place = center - 0.5;
+    let before = place.floor() as i64 - 1;
+    let last = input.saturating_sub(1) as i64;
+    let first = before.clamp(0, last);
+    let mut weights = vec![0.0; ((before + 3).clamp(0, last) - first) as usize + 1];
+    for j in before..before + 4 {
+        let at = (j.clamp(0, last) - first) as usize;
+        weights[at] += cubic(j as f64 - place, -0.75);
+    }
+    Tap {
+        first: first as usize,
+        weights,
+    }
+}
+
+/// Keys' cubic kernel; PyTorch uses a = -1/2 when antialiasing, and -3/4 otherwise.
+fn cubic(x: f64, a: f64) -> f64 {
     let x = x.abs();
     if x < 1.0 {
-        ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0
+        ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
     } else if x < 2.0 {
-        (((x - 5.0) * x + 8.0) * x - 4.0) * A
+        (((x - 5.0) * x + 8.0) * x - 4.0) * a
     } else {
         0.0
     }
@@ -124,11 +191,26 @@ mod tests {
     use super::*;
     use crate::weights::read;
 
+    /// Written by `scripts/reference/deit.py` with timm's `resample_abs_pos_embed`.
     #[test]
     fn resizes_as_timm_does() {
-        // Written by `scripts/reference/deit.py` with timm's `resample_abs_pos_embed`.
-        let golden =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/pos_embed.safetensors");
+        compare(Bicubic::Antialiased, "pos_embed");
+    }
+
+    /// Written by `scripts/reference/t2t.py` with PyTorch's `interpolate`.
+    #[test]
+    fn resizes_as_pytorch_does() {
+        compare(Bicubic::Plain, "pos_embed_plain");
+    }
+
+    /// The numbers from `first` on.
+    fn values_of(data: &TensorData, first: usize) -> Vec<f32> {
+        data.try_to_vec::<f32>().unwrap().split_off(first)
+    }
+
+    fn compare(bicubic: Bicubic, file: &str) {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let golden = golden.join(format!("tests/golden/{file}.safetensors"));
         let bytes = fs_err::read(&golden).unwrap();
         let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
         let config = &header.metadata().as_ref().unwrap()["config"];
@@ -141,7 +223,8 @@ mod tests {
             let (rows, columns) = (size(&config["grid"][0]), size(&config["grid"][1]));
             let tensor = |name| tensors.get(&format!("{case}.{name}")).unwrap();
             let prefix = size(&config["prefix_tokens"]);
-            let resized = resample(tensor("input"), [rows, columns], prefix).unwrap();
+            let resized = bicubic.resample(tensor("input"), [rows, columns], prefix);
+            let resized = resized.unwrap();
             assert_eq!(resized.shape(), tensor("output").shape(), "{case}");
             let expected = tensor("output").try_to_vec::<f32>().unwrap();
             let close = |resized: Vec<f32>, expected: &[f32]| {
@@ -160,8 +243,18 @@ mod tests {
             let [_, tokens, dim] = input.dims();
             let side = (tokens - prefix).isqrt();
             let patches = input.narrow(1, prefix, side * side);
-            let resized = interpolated(patches, [side, side], [rows, columns]).into_data();
+            let resized = bicubic.interpolated(patches, [side, side], [rows, columns]);
+            let resized = resized.into_data();
             close(resized.try_to_vec().unwrap(), &expected[prefix * dim..]);
+            if rows == columns {
+                let patches = TensorData::new(
+                    values_of(tensor("input"), prefix * dim),
+                    [1, side, side, dim],
+                );
+                let resized = bicubic.resample_grid(&patches, rows).unwrap();
+                assert_eq!(resized.shape().as_slice(), [1, rows, rows, dim], "{case}");
+                close(resized.try_to_vec().unwrap(), &expected[prefix * dim..]);
+            }
             compared += usize::from(rows != columns);
         }
         assert!(compared >= 1, "no case that is not square");

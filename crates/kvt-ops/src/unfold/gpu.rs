@@ -57,7 +57,7 @@ impl UnfoldOps for CubeBackend {
 }
 
 impl Unfold {
-    fn launch<R: Runtime>(self, size: [usize; 2]) -> WindowsLaunch<R> {
+    fn launch(self, size: [usize; 2]) -> WindowsLaunch {
         let [rows, columns] = self.positions(size);
         let [height, width] = size;
         let [height, width, rows, columns, kernel, stride, padding] = [

@@ -41,14 +41,9 @@ pub(super) fn unfold_kernel<F: Float>(
     let row = position / columns * stride + line / kernel % kernel;
     let column = position % columns * stride + line % kernel;
     let mut value = F::cast_from(0.0f32);
-    if row >= padding {
-        if row < height + padding {
-            if column >= padding {
-                if column < width + padding {
-                    value = x[(channel * height + row - padding) * width + column - padding];
-                }
-            }
-        }
+    let in_row = row >= padding && row < height + padding;
+    if in_row && column >= padding && column < width + padding {
+        value = x[(channel * height + row - padding) * width + column - padding];
     }
     out[i] = value;
 }
@@ -77,18 +72,14 @@ pub(super) fn fold_kernel<F: Float>(
     for down in 0..kernel {
         if row >= down {
             let position_row = (row - down) / stride;
-            if position_row * stride + down == row {
-                if position_row < rows {
-                    let line = (channel * kernel + down) * kernel;
-                    for right in 0..kernel {
-                        if column >= right {
-                            let position = (column - right) / stride;
-                            if position * stride + right == column {
-                                if position < columns {
-                                    let at = (line + right) * rows + position_row;
-                                    sum += f32::cast_from(x[at * columns + position]);
-                                }
-                            }
+            if position_row * stride + down == row && position_row < rows {
+                let line = (channel * kernel + down) * kernel;
+                for right in 0..kernel {
+                    if column >= right {
+                        let position = (column - right) / stride;
+                        if position * stride + right == column && position < columns {
+                            let at = (line + right) * rows + position_row;
+                            sum += f32::cast_from(x[at * columns + position]);
                         }
                     }
                 }

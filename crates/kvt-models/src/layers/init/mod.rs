@@ -146,7 +146,7 @@ impl<'a> Init<'a> {
         name: &str,
         shape: [usize; D],
     ) -> Param<Tensor<D>> {
-        self.cut_normal(name, shape, STD)
+        self.cut_normal(name, shape, STD, CUT)
     }
 
     /// A parameter drawn from a normal distribution around 0.
@@ -156,11 +156,7 @@ impl<'a> Init<'a> {
         shape: [usize; D],
         std: f32,
     ) -> Param<Tensor<D>> {
-        let mut rng = self.key.named(name).rng();
-        self.fill(shape, || {
-            let draw: f32 = StandardNormal.sample(&mut rng);
-            draw * std
-        })
+        self.cut_normal(name, shape, std, f32::INFINITY)
     }
 
     /// A parameter drawn from the standard normal distribution.
@@ -210,19 +206,20 @@ impl<'a> Init<'a> {
         Param::from_tensor(values).set_require_grad(false)
     }
 
-    /// A parameter drawn from a normal distribution that is cut at `CUT`.
+    /// A parameter drawn from a normal distribution; what is beyond `cut` is drawn again.
     fn cut_normal<const D: usize>(
         &self,
         name: &str,
         shape: [usize; D],
         std: f32,
+        cut: f32,
     ) -> Param<Tensor<D>> {
         let mut rng = self.key.named(name).rng();
         self.fill(shape, || {
             loop {
                 let draw: f32 = StandardNormal.sample(&mut rng);
                 let value = draw * std;
-                if value.abs() <= CUT {
+                if value.abs() <= cut {
                     return value;
                 }
             }
@@ -273,7 +270,7 @@ impl ParamInit for Init<'_> {
         match law {
             Law::Constant(value) => self.fill(shape, || value),
             Law::Uniform { bound } => self.uniform(name, shape, bound),
-            Law::Normal { std } => self.cut_normal(name, shape, std),
+            Law::Normal { std } => self.cut_normal(name, shape, std, CUT),
         }
     }
 
