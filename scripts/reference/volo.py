@@ -13,8 +13,6 @@ Writes `crates/kvt-models/tests/golden/volo_<case>.safetensors` as `seeded.py` s
                                           other end of the batch; the tokens' logits are put back to their own image
   grad_sketch.mix.images                  of sum(mix.class * probe) + sum(mix.aux * probe of each image)
 
-and `plain_pos_embed.safetensors`: <case>.input, <case>.output of the official `resize_pos_embed_4d`.
-
 Metadata `config`: timm's arguments, `strides` of the stem and of its patches, and `attention`, whose `neighbors` may be one
 per stage of transformer blocks, with `class_neighbors` for the class token.
 """
@@ -30,7 +28,7 @@ import torch
 from timm.models.volo import VOLO
 
 import seeded
-from common import DENSE, KNN, arguments, golden, save, sketch, weigh
+from common import DENSE, KNN, arguments, sketch, weigh
 
 # Maps of 8x8 and 4x4.
 SMALL = dict(img_size=64, in_chans=3, num_classes=5, strides=[2, 4], stem_hidden_dim=6, layers=[1, 1, 1],
@@ -153,22 +151,9 @@ def with_mix(official, config, attention, drawn, logits):
             "grad_sketch.mix.images": sketch(images.grad)}
 
 
-def position_embeddings(seed=7):
-    """As the official `resize_pos_embed_4d` of utils/utils.py does it."""
-    generator = torch.Generator().manual_seed(seed)
-    tensors = {}
-    for old, new in ((14, 24), (14, 4), (4, 7), (3, 3), (1, 5), (2, 3)):
-        value = torch.randn(1, old, old, 3, generator=generator)
-        grid = value.permute(0, 3, 1, 2)
-        grid = torch.nn.functional.interpolate(grid, size=(new, new), mode="bicubic")
-        tensors |= {f"{old}_to_{new}.input": value, f"{old}_to_{new}.output": grid.permute(0, 2, 3, 1)}
-    save(golden("kvt-models") / "plain_pos_embed.safetensors", tensors, {}, seed)
-
-
 if __name__ == "__main__":
     official = load(sys.argv[1])
     for name, (config, attention) in CASES.items():
         more = lambda model, drawn, found: outputs(model, drawn) | with_mix(
             official, config, attention, drawn, found["logits"])
         seeded.write("volo", {name: (config, attention)}, build, patch, extra=more)
-    position_embeddings()

@@ -18,8 +18,7 @@ pub(super) fn describe<T: Task>(session: &Session<T>) -> String {
     let config = session.model_config();
     let summary = config.summary();
     let kept: Vec<String> = summary
-        .stages
-        .iter()
+        .attending()
         .map(|stage| format!("{} of {}", stage.k, stage.keys))
         .collect();
     let device = session.device();

@@ -16,7 +16,7 @@ use crate::overrides::{self, ModelOverrides};
 use crate::stages::StageConfig;
 use crate::summary::{StageSummary, Summary};
 use crate::validate;
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::Bicubic;
 
 /// Sizes and settings of a VOLO. Lists have an entry for the outlookers, and one for each stage of transformer
 /// blocks.
@@ -373,7 +373,9 @@ impl FamilyConfig for VoloConfig {
 
     fn resize(&self, name: &str, _: &[usize], weight: &TensorData) -> Option<TensorData> {
         match name {
-            "pos_embed" => pos_embed::resample_plainly(weight, self.grids(self.common.img_size)[1]),
+            "pos_embed" => {
+                Bicubic::Plain.resample_grid(weight, self.grids(self.common.img_size)[1])
+            }
             _ => None,
         }
     }

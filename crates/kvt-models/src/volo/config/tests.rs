@@ -231,11 +231,17 @@ fn parameters_have_their_layers() {
     assert_eq!(leading, ["", "network.1", "", "", ""]);
 }
 
+/// As a list of tokens without a prefix, which is compared with PyTorch elsewhere.
 #[test]
-fn position_embeddings_are_resized() {
+fn position_embeddings_are_resized_plainly() {
     let config = named("volo_d1_384");
-    let weight = TensorData::zeros::<f32, _>([1, 14, 14, 384]);
-    let resized = config.resize("pos_embed", &[1, 24, 24, 384], &weight);
-    assert_eq!(resized.unwrap().shape().as_slice(), [1, 24, 24, 384]);
-    assert!(config.resize("cls_token", &[1, 1, 384], &weight).is_none());
+    let values: Vec<f32> = (0..14 * 14 * 384).map(|i| (i * 37 % 101) as f32).collect();
+    let map = TensorData::new(values.clone(), [1, 14, 14, 384]);
+    let resized = config.resize("pos_embed", &[1, 24, 24, 384], &map).unwrap();
+    assert_eq!(resized.shape().as_slice(), [1, 24, 24, 384]);
+    let tokens = TensorData::new(values, [1, 14 * 14, 384]);
+    let tokens = Bicubic::Plain.resample(&tokens, [24; 2], 0).unwrap();
+    let values = |data: TensorData| data.try_to_vec::<f32>().unwrap();
+    assert_eq!(values(resized), values(tokens));
+    assert!(config.resize("cls_token", &[1, 1, 384], &map).is_none());
 }

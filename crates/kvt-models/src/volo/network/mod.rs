@@ -17,7 +17,7 @@ use crate::layers::{
     NormKind, PatchEmbed, drop_path_rates, forward_blocks, to_map,
 };
 use crate::validate;
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::Bicubic;
 
 const BLOCK: BlockKind = BlockKind {
     norm: NormKind::Layer {
@@ -110,7 +110,7 @@ impl Volo {
         let embedding = self.pos_embed.val();
         let [_, rows, columns, dim] = embedding.dims();
         let embedding = embedding.reshape([1, rows * columns, dim]);
-        pos_embed::interpolated_plainly(embedding, [rows, columns], grid)
+        Bicubic::Plain.interpolated(embedding, [rows, columns], grid)
     }
 }
 
