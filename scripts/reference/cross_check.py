@@ -4,8 +4,9 @@
   python scripts/reference/cross_check.py target/release/kvt deit_small_patch16_224 --neighbors 100
   python scripts/reference/cross_check.py target/release/kvt pit_s_224 --neighbors 0.5,0.5,0.7 --device cuda
   python scripts/reference/cross_check.py target/release/kvt cvt_13 --cvt-source CVT_CHECKOUT
+  python scripts/reference/cross_check.py target/release/kvt volo_d1_224
 
-DeiT, Swin and PiT are timm's, CvT comes from a checkout of its official repository (see `cvt.py`).
+DeiT, Swin, PiT and VOLO are timm's, CvT comes from a checkout of its official repository (see `cvt.py`).
 
 Runs `kvt logits --model NAME --set ... --weights W --input IN --output OUT`: W has the reference's names,
 IN a tensor `images` [B,C,H,W] (normalised already), OUT must come back with `logits` [B,classes]; all are
@@ -25,7 +26,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import cvt
-from common import patch_attention, randomize
+import volo
+from common import KNN, patch_attention, randomize
+
+# Families that give their blocks Algorithm 1 themselves.
+PATCHES = {"volo": volo.patch}
 
 
 def neighbors(text):
@@ -43,6 +48,15 @@ def reference(arguments):
     name, large, _ = arguments.model.partition("_384")
     side = 384 if large else 224
     return cvt.published(arguments.cvt_source, name), (3, side, side)
+
+
+def attend(arguments, model, count, gaps=None):
+    """Gives every block Algorithm 1."""
+    patch = PATCHES.get(arguments.model.split("_")[0])
+    if patch is None:
+        patch_attention(model, count, gaps=gaps)
+    else:
+        patch(model, {**KNN, "neighbors": count}, gaps)
 
 
 def kvt_logits(arguments, settings, weights, images):
@@ -86,10 +100,10 @@ def main():
     failed = False
     for kind, count in (("dense", None), ("knn", arguments.neighbors)):
         gaps = []
-        patch_attention(model, count, gaps=gaps)
+        attend(arguments, model, count, gaps)
         with torch.no_grad():
             expected = model(images.double())
-            patch_attention(model, count)
+            attend(arguments, model, count)
             # The weights are f32, so that nothing is lost on the way there and back.
             single = model.float()(images).double()
             model.double()
