@@ -100,6 +100,7 @@ mod tests {
             ("swin_tiny_patch4_window7_224", "Swin", Layout::Official),
             ("pit_ti_224", "PiT", Layout::Official),
             ("cvt_13", "CvT", Layout::Official),
+            ("volo_d1_224", "VOLO", Layout::Timm),
         ] {
             let overrides = ModelOverrides {
                 img_size: Some(32),
