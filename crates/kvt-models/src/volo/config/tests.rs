@@ -134,6 +134,7 @@ fn small_models_are_timms() {
         img_size: Some(32),
         num_classes: Some(10),
         strides: Some(vec![2, 2]),
+        stem_dim: Some(16),
         embed_dim: Some(vec![48, 96, 96].into()),
         depth: Some(vec![1, 1, 1].into()),
         num_heads: Some(vec![2, 4, 4].into()),
