@@ -152,7 +152,7 @@ mod tests {
     use crate::layers::{Init, to_tokens};
 
     #[test]
-    fn a_pointwise_convolution_of_tokens_is_that_of_their_map() {
+    fn pointwise_convolutions_of_tokens_and_maps_agree() {
         let device = Device::flex();
         for bias in [false, true] {
             let settings = ConvSettings {
