@@ -18,6 +18,8 @@ TNT = ["tnt_s_patch16_224", "tnt_b_patch16_224", "tnt_s_legacy_patch16_224"]
 VISFORMER = ["visformer_tiny", "visformer_small"]
 TWINS = [f"twins_svt_{size}" for size in ("small", "base", "large")]
 PIT = [f"pit_{size}{kind}_224" for kind in ("", "_distilled") for size in ("ti", "xs", "s", "b")]
+VOLO = [f"volo_{size}_{side}" for size, sides in (("d1", (224, 384)), ("d2", (224, 384)), ("d3", (224, 448)),
+                                                   ("d4", (224, 448)), ("d5", (224, 448, 512))) for side in sides]
 
 
 def count(model):
@@ -29,5 +31,6 @@ if __name__ == "__main__":
     params |= {name: count(cvt.published(sys.argv[1], name)) for name in ("cvt_13", "cvt_21", "cvt_w24")}
     params |= {name: count(timm.create_model(name)) for name in TNT + VISFORMER}
     params |= {name: count(timm.create_model(name)) for name in TWINS}
+    params |= {name: count(timm.create_model(name)) for name in VOLO}
     print(params)
     save_json(golden("kvt-models") / "param_counts.json", {"params": params}, seed=None)

@@ -9,8 +9,9 @@
   python scripts/reference/cross_check.py target/release/kvt so_vit_7 --so-vit-source SOVIT_CHECKOUT
   python scripts/reference/cross_check.py target/release/kvt twins_svt_base --neighbors 0.8
   python scripts/reference/cross_check.py target/release/kvt t2t_vit_t_19 --neighbors 0.6667 --t2t-source T2T_CHECKOUT
+  python scripts/reference/cross_check.py target/release/kvt volo_d1_224
 
-DeiT, Swin, PiT, TNT, Visformer and Twins are timm's, CvT, T2T-ViT and So-ViT come from checkouts of their official
+DeiT, Swin, PiT, TNT, Visformer, Twins and VOLO are timm's, CvT, T2T-ViT and So-ViT come from checkouts of their official
 repositories (see `cvt.py`, `t2t.py`, `sovit.py`).
 
 Runs `kvt logits --model NAME --set ... --weights W --input IN --output OUT`: W has the reference's names,
@@ -36,10 +37,13 @@ import t2t
 import tnt
 import twins
 import visformer
+import volo
 from common import KNN, patch_attention, randomize
 
 # Families that give their blocks Algorithm 1 themselves.
-PATCHES = {"t2t": t2t.patch, "tnt": tnt.patch, "twins": twins.patch, "visformer": visformer.patch}
+PATCHES = {
+    "t2t": t2t.patch, "tnt": tnt.patch, "twins": twins.patch, "visformer": visformer.patch, "volo": volo.patch,
+}
 
 
 def neighbors(text):

@@ -33,7 +33,8 @@ impl Model {
     /// tokens), then every block is a layer, and the classifier is the last.
     ///
     /// What leads to the resolution of a stage belongs to the first block of it, and the final norm to the last block. So
-    /// it is in timm for ViT, DeiT and Swin; timm has no such rule for PiT, and no CvT.
+    /// it is in timm for ViT, DeiT and Swin; timm has no such rule for PiT, and no CvT. In timm's VOLO the coarser map has a
+    /// layer to itself.
     pub fn layer(&self, parameter: &Parameter) -> usize {
         self.config.layer(&parameter.name)
     }

@@ -90,6 +90,16 @@ pub enum ModelError {
         /// Channels of a token in the stage before.
         before: usize,
     },
+    /// Channels that change where nothing changes them.
+    #[error(
+        "`embed_dim` is {embed_dim} in one stage and {last} in the last: only the stage of outlookers may have other channels than those behind it"
+    )]
+    ChannelsChange {
+        /// Channels of a token in a stage behind the outlookers.
+        embed_dim: usize,
+        /// Channels of a token in the last stage.
+        last: usize,
+    },
     /// Strides for another number of steps.
     #[error("`strides` has {given} entries, but the model has {expected}: of {steps}")]
     StrideCount {

@@ -10,7 +10,7 @@ use crate::error::ModelError;
 use crate::family::{Family, FamilyConfig};
 use crate::layers::Init;
 use crate::overrides::ModelOverrides;
-use crate::{cvt, deit, pit, so_vit, swin, t2t, tnt, twins, visformer};
+use crate::{cvt, deit, pit, so_vit, swin, t2t, tnt, twins, visformer, volo};
 
 /// Each line: module, network, configuration, and the name in the documentation. The module has a
 /// `FAMILY` too.
@@ -116,9 +116,10 @@ families! {
     swin: Swin from SwinConfig, "Swin.";
     pit: Pit from PitConfig, "PiT.";
     cvt: Cvt from CvtConfig, "CvT.";
+    t2t: T2t from T2tConfig, "T2T-ViT.";
     tnt: Tnt from TntConfig, "TNT.";
     so_vit: SoVit from SoVitConfig, "So-ViT.";
     visformer: Visformer from VisformerConfig, "Visformer.";
     twins: Twins from TwinsConfig, "Twins-SVT.";
-    t2t: T2t from T2tConfig, "T2T-ViT.";
+    volo: Volo from VoloConfig, "VOLO.";
 }

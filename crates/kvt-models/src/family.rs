@@ -20,7 +20,7 @@ pub(crate) struct Family {
     pub signature: &'static str,
     /// The keys of [`ModelOverrides`] that it takes.
     pub overrides: &'static [&'static [&'static str]],
-    /// Names of the classifier's outputs, the class first.
+    /// Names of the classifier's outputs in the order of [`Classifier::LAYERS`], the class first; empty where it has none.
     pub outputs: &'static [&'static str],
     /// Parameters without weight decay, although they are no bias and have more than one dimension.
     pub undecayed: &'static [Undecayed],
@@ -185,6 +185,12 @@ pub(crate) trait FamilyConfig {
     /// Whether the classifier has a second output, which learns from a teacher.
     fn is_distilled(&self) -> bool {
         false
+    }
+
+    /// Where the classifier has an output for every token of a map: along a side, how many tokens of the first map
+    /// become one of it.
+    fn token_scale(&self) -> Option<usize> {
+        None
     }
 
     /// The classifier of the model with the original's initialisation.

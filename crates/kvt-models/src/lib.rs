@@ -31,11 +31,12 @@ pub mod so_vit;
 mod stages;
 mod summary;
 pub mod swin;
+pub mod t2t;
 pub mod tnt;
 pub mod twins;
-pub mod t2t;
 mod validate;
 pub mod visformer;
+pub mod volo;
 pub mod weights;
 
 pub use backbone::{Ask, Backbone, Features, TokenMix};

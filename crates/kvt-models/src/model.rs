@@ -58,7 +58,7 @@ impl ModelConfig {
 }
 
 impl Model {
-    /// The logits of a batch of images: the mean of both outputs where there are two.
+    /// The logits of a batch of images: where there are several outputs, what they say [together](Logits::mean).
     ///
     /// # Shapes
     ///
@@ -81,11 +81,24 @@ impl Model {
     ///
     /// As [`forward`](Self::forward).
     pub fn forward_heads(&self, images: Tensor<4>, phase: Phase) -> Logits {
+        self.forward_asked(images, &Ask::default(), phase)
+    }
+
+    /// The logits of each output, of a backbone that is asked for more than its tokens: to mix them, or to be observed.
+    ///
+    /// # Shapes
+    ///
+    /// As [`forward_heads`](Self::forward_heads).
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward).
+    pub fn forward_asked(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Logits {
         let of_backbone = match self.is_frozen {
             true => Phase::Eval,
             false => phase,
         };
-        let features = self.backbone.features(images, &Ask::default(), of_backbone);
+        let features = self.backbone.features(images, ask, of_backbone);
         self.head.forward(features, phase)
     }
 
@@ -204,6 +217,7 @@ const HEAD: &str = "head.";
 /// The layers of the classifier, and their names among the parameters.
 fn outputs(names: &'static [&'static str]) -> impl Iterator<Item = (&'static str, &'static str)> {
     let layers = Classifier::LAYERS.into_iter().zip(names.iter().copied());
+    let layers = layers.filter(|(_, name)| !name.is_empty());
     // After the outputs, whose names may lie below the module's.
     layers.chain([SecondOrder::MODULE])
 }

@@ -16,9 +16,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The stages whose queries attend to keys: those that a list of `neighbors` has entries for.
+    /// The stages whose queries attend to keys: those that a list of `neighbors` has entries for. A single query among
+    /// several keys is a class token's, whose attention is set apart (`class_attention`).
     pub fn attending(&self) -> impl Iterator<Item = &StageSummary> {
-        self.stages.iter().filter(|stage| stage.keys > 0)
+        let of_class = |stage: &StageSummary| stage.tokens == 1 && stage.keys > 1;
+        let stages = self.stages.iter();
+        stages.filter(move |stage| stage.keys > 0 && !of_class(stage))
     }
 }
 

@@ -219,6 +219,16 @@ pub enum TrainError {
     /// Image folders hold colour images.
     #[error("`model.in_chans` is {0}, but image folders give 3 channels: leave it out")]
     Channels(usize),
+    /// Tokens cannot learn in a model that gives no logits for them.
+    #[error(
+        "`{key}` is for models with an output for every token, as VOLO has it, and `{model}` has none: remove it"
+    )]
+    NoTokenOutputs {
+        /// The key.
+        key: &'static str,
+        /// The model.
+        model: String,
+    },
 }
 
 impl TrainError {

@@ -111,6 +111,7 @@ mod tests {
             ("so_vit_7", "So-ViT", Layout::Official),
             ("t2t_vit_7", "T2T-ViT", Layout::Official),
             ("t2t_vit_t_14", "T2T-ViT", Layout::Official),
+            ("volo_d1_224", "VOLO", Layout::Timm),
         ] {
             let overrides = ModelOverrides {
                 img_size: Some(32),

@@ -135,6 +135,12 @@ impl ModelConfig {
         self.of_family().is_distilled()
     }
 
+    /// Where the classifier has an output for every token of a map ([`Logits::aux`](crate::Logits::aux)): along a side,
+    /// how many tokens of the first map become one of it.
+    pub fn token_scale(&self) -> Option<usize> {
+        self.of_family().token_scale()
+    }
+
     fn common(&self) -> &CommonConfig {
         self.of_family().common()
     }

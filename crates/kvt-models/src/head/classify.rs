@@ -1,4 +1,5 @@
-//! A linear classifier with one output, or with a second one for distillation; and with a second-order part.
+//! A linear classifier with one output, with a second one for distillation, or with one for every token; and with a
+//! second-order part.
 
 use burn::module::Module;
 use burn::nn::Linear;
@@ -16,6 +17,7 @@ pub struct Classifier {
     distillation: Option<Linear>,
     /// Reads the patches; its logits are added to those of the class.
     second_order: Option<SecondOrder>,
+    aux: Option<Linear>,
     #[module(skip)]
     reads: Reads,
 }
@@ -31,7 +33,7 @@ pub enum Reads {
 
 impl Classifier {
     /// The layers in their order, as their names within the module begin.
-    pub(crate) const LAYERS: [&'static str; 2] = ["class", "distillation"];
+    pub(crate) const LAYERS: [&'static str; 3] = ["class", "distillation", "aux"];
 
     /// A classifier from the layers of its outputs.
     pub(crate) fn new(class: Linear, distillation: Option<Linear>, reads: Reads) -> Self {
@@ -39,6 +41,7 @@ impl Classifier {
             class,
             distillation,
             second_order: None,
+            aux: None,
             reads,
         }
     }
@@ -47,6 +50,14 @@ impl Classifier {
     pub(crate) fn with_second_order(self, second_order: SecondOrder) -> Self {
         Self {
             second_order: Some(second_order),
+            ..self
+        }
+    }
+
+    /// The same with an output for every token behind the prefix.
+    pub(crate) fn with_aux(self, aux: Linear) -> Self {
+        Self {
+            aux: Some(aux),
             ..self
         }
     }
@@ -87,25 +98,33 @@ impl Head for Classifier {
                 .distillation
                 .as_ref()
                 .map(|layer| linear(layer, token(1))),
+            aux: self.aux.as_ref().map(|layer| linear(layer, patches())),
         }
     }
 }
 
-/// The logits of a classifier's outputs, `[batch, num_classes]` each.
+/// The logits of a classifier's outputs.
 #[derive(Clone, Debug)]
 pub struct Logits {
-    /// From the class token, or from the mean of the tokens; of So-ViT from all tokens.
+    /// From the class token, or from the mean of the tokens; of So-ViT from all tokens, `[batch, num_classes]`.
     pub class: Tensor<2>,
-    /// From the distillation token, where the model has one.
+    /// From the distillation token, where the model has one, `[batch, num_classes]`.
     pub distillation: Option<Tensor<2>>,
+    /// From every token of the last map, where the model has an output for them, `[batch, tokens, num_classes]`.
+    pub aux: Option<Tensor<3>>,
 }
 
 impl Logits {
-    /// The mean over the outputs: what a distilled model predicts.
+    /// What the outputs say together: the mean of class and distillation, or the class plus half of the largest of the
+    /// tokens, each class by itself.
     pub fn mean(self) -> Tensor<2> {
-        match self.distillation {
+        let logits = match self.distillation {
             Some(distillation) => (self.class + distillation) * 0.5,
             None => self.class,
+        };
+        match self.aux {
+            Some(aux) => logits + aux.max_dim(1).squeeze_dim::<2>(1) * 0.5,
+            None => logits,
         }
     }
 }

@@ -9,10 +9,11 @@ use kvt_models::deit::DeitConfig;
 use kvt_models::pit::PitConfig;
 use kvt_models::so_vit::SoVitConfig;
 use kvt_models::swin::SwinConfig;
-use kvt_models::tnt::TntConfig;
-use kvt_models::visformer::VisformerConfig;
-use kvt_models::twins::TwinsConfig;
 use kvt_models::t2t::{T2tConfig, TokensType};
+use kvt_models::tnt::TntConfig;
+use kvt_models::twins::TwinsConfig;
+use kvt_models::visformer::VisformerConfig;
+use kvt_models::volo::VoloConfig;
 use kvt_models::{CommonConfig, ModelConfig, StagesConfig};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -59,6 +60,7 @@ pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig
         "sovit" => so_vit(&config).into(),
         "twins" => twins(&config).into(),
         "t2t" => t2t(&config).into(),
+        "volo" => volo(&config).into(),
         family => unreachable!("{family}"),
     }
 }
@@ -223,6 +225,23 @@ fn t2t(config: &Json) -> T2tConfig {
     }
 }
 
+fn volo(config: &Json) -> VoloConfig {
+    let depth = config.sizes("layers");
+    VoloConfig {
+        common: config.common(),
+        strides: config.sizes("strides").try_into().unwrap(),
+        stem_dim: config.size("stem_hidden_dim"),
+        embed_dim: config.sizes("embed_dims"),
+        num_heads: config.sizes("num_heads"),
+        attention: config.attention(depth.len() - 1),
+        class_attention: match &config.0["attention"]["class_neighbors"] {
+            Value::Null => AttentionConfig::dense(),
+            neighbors => config.knn(neighbors),
+        },
+        depth,
+    }
+}
+
 impl Json {
     fn common(&self) -> CommonConfig {
         CommonConfig {
@@ -264,18 +283,20 @@ impl Json {
 
     /// The attention of each stage: all have their own neighbours, or the same.
     fn attention(&self, stages: usize) -> Vec<AttentionConfig> {
-        let config = &self.0["attention"];
-        let attention = |neighbors: &Value| {
-            AttentionConfig::Knn(KnnConfig {
-                temperature: config["temperature"].as_f64().unwrap(),
-                implementation: self.1,
-                ..KnnConfig::new(parse(neighbors))
-            })
-        };
-        match config["neighbors"].as_array() {
-            Some(list) => list.iter().map(attention).collect(),
-            None => vec![attention(&config["neighbors"]); stages],
+        let neighbors = &self.0["attention"]["neighbors"];
+        match neighbors.as_array() {
+            Some(list) => list.iter().map(|neighbors| self.knn(neighbors)).collect(),
+            None => vec![self.knn(neighbors); stages],
         }
+    }
+
+    /// An attention with the settings that all have.
+    fn knn(&self, neighbors: &Value) -> AttentionConfig {
+        AttentionConfig::Knn(KnnConfig {
+            temperature: self.0["attention"]["temperature"].as_f64().unwrap(),
+            implementation: self.1,
+            ..KnnConfig::new(parse(neighbors))
+        })
     }
 }
 

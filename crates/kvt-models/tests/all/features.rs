@@ -41,6 +41,8 @@ fn expected_maps(name: &str) -> Vec<[usize; 3]> {
         "twins" => vec![[4, 8, 8], [8, 4, 4]],
         // Two halvings.
         "t2t" => vec![[6, 8, 8], [6, 4, 4], [12, 4, 4]],
+        // Patches of 2 pixels, and a halving.
+        "volo" => vec![[4, 8, 8], [8, 4, 4]],
         family => unreachable!("{family}"),
     }
 }
@@ -90,7 +92,7 @@ fn the_last_map_is_the_last_block_before_the_norm() {
         let [batch, dim, rows, columns] = map.dims();
         let tokens = map.reshape([batch, dim, rows * columns]).swap_dims(1, 2);
         let epsilon = match name.split('_').next() {
-            Some("swin" | "cvt" | "t2t" | "tnt" | "so" | "visformer") => 1e-5,
+            Some("swin" | "cvt" | "t2t" | "tnt" | "so" | "visformer" | "volo") => 1e-5,
             _ => 1e-6,
         };
         let normalised: Vec<f32> = values(tokens)

@@ -62,7 +62,10 @@ fn a_frozen_backbone_works_as_in_evaluation_and_gets_no_gradient() {
         );
         let gradients = trained.clone().powi_scalar(2).sum().backward();
         assert_eq!(with_gradient(&model.backbone, &gradients), 0, "{name}");
-        let of_head = if norms_in_head { 11 } else { 2 };
+        let of_head = match norms_in_head {
+            true => 11,
+            false => 2 * (1 + usize::from(config.token_scale().is_some())),
+        };
         assert_eq!(with_gradient(&model.head, &gradients), of_head, "{name}");
         // Neither have the running statistics of batch norms moved.
         let of_backbone = |weights: StateDict| -> StateDict {
@@ -99,11 +102,14 @@ fn only_the_head_is_a_parameter_also_after_loading() {
             let names: Vec<String> = model.parameters().into_iter().map(|p| p.name).collect();
             let (of_head, statistics) = match name.starts_with("so_vit") {
                 true => (11, 4),
-                false => (2, 0),
+                false => (2 * (1 + usize::from(config.token_scale().is_some())), 0),
             };
             assert_eq!(names.len(), of_head, "{name}: {names:?}");
-            let is_of_head =
-                |name: &String| name.starts_with("head.") || name.starts_with("classifier.");
+            let is_of_head = |name: &String| {
+                ["head.", "aux_head.", "classifier."]
+                    .iter()
+                    .any(|head| name.starts_with(head))
+            };
             assert!(names.iter().all(is_of_head), "{names:?}");
             let all = weights.len() - statistics;
             assert_eq!(model.frozen().len() + names.len(), all, "{name}");

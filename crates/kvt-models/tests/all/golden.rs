@@ -5,7 +5,8 @@
 //! `grad.`: of the images, and of every parameter. A large gradient is behind `grad_sketch.` instead,
 //! as its norm and its products with some vectors. Models with batch norms have `train.` too, for a step
 //! of training from the same weights: logits, gradients, and the running statistics after it. Weights, images and
-//! `probe` of newer files are drawn instead, see `seeded.rs`.
+//! `probe` of newer files are drawn instead, see `seeded.rs`. Models with an output for every token have both outputs
+//! as `logits.class` and `logits.aux`, and `mix.` of a step of training with mixed tokens.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use kvt_attention::Implementation;
 use kvt_models::checkpoint::LoadOptions;
 use kvt_models::weights::{Outcome, StateDict, read};
-use kvt_models::{Model, Parameter};
+use kvt_models::{Ask, Model, Parameter};
 use kvt_ops::{Key, Phase};
 
 use crate::cases::{config, file_name, files, folder};
@@ -102,6 +103,11 @@ fn t2t_is_the_originals() {
 }
 
 #[test]
+fn volo_is_timms() {
+    compare_family("volo_");
+}
+
+#[test]
 fn deit_is_the_same_on_a_gpu() {
     compare_on_gpu("deit_distilled_knn");
 }
@@ -144,6 +150,63 @@ fn twins_is_the_same_on_a_gpu() {
 #[test]
 fn t2t_is_the_same_on_a_gpu() {
     compare_on_gpu("t2t_knn_count");
+}
+
+#[test]
+fn volo_is_the_same_on_a_gpu() {
+    compare_on_gpu("volo_fine");
+}
+
+/// MixToken in a step of training: with tokens of another image in a box, each output is the official model's, and so is the
+/// gradient of what both say.
+#[test]
+fn volo_is_the_official_one_with_mixed_tokens() {
+    let device = Device::flex().autodiff();
+    for path in files("volo_") {
+        let mut golden = Golden::new(&path, Implementation::Auto, &device);
+        let model = config(&path, Implementation::Auto);
+        let model = model.init(&device, Key::new(0)).unwrap();
+        let weights = behind(&golden.tensors, "weights.");
+        let (model, _) = model.load(&weights, LoadOptions::default()).unwrap();
+
+        let corners: Vec<f32> = golden.tensors.get("mix.box").unwrap().try_to_vec().unwrap();
+        // The tokens of a box that is so many times larger come from the image at the other end of the batch.
+        let exchange = |tokens: Tensor<3>, [rows, columns]: [usize; 2], scale: usize| {
+            let [batch, count, width] = tokens.dims();
+            let corner = |i: usize| corners[i] as usize * scale;
+            let map = tokens.reshape([batch, rows, columns, width]);
+            let place = [
+                0..batch,
+                corner(0)..corner(1),
+                corner(2)..corner(3),
+                0..width,
+            ];
+            let partners = map.clone().flip([0]).slice(place.clone());
+            map.slice_assign(place, partners)
+                .reshape([batch, count, width])
+        };
+        let scale = model.config().token_scale().unwrap();
+        let mix = |tokens: Tensor<3>, grid: [usize; 2]| exchange(tokens, grid, scale);
+        let ask = Ask {
+            mix: Some(&mix),
+            ..Ask::default()
+        };
+        let images = golden.images();
+        let heads = model.forward_asked(images.clone(), &ask, Phase::Train(Key::new(1)));
+        golden.compare("mix.class", heads.class.to_data());
+        let aux = heads.aux.unwrap();
+        let side = aux.dims()[1].isqrt();
+        let aux = exchange(aux, [side; 2], 1);
+        golden.compare("mix.aux", aux.to_data());
+
+        let probe = golden.tensors.get("probe").unwrap().clone();
+        let probe = Tensor::<2>::from_data(probe, &device);
+        let of_tokens = (aux * probe.clone().unsqueeze_dim::<3>(1)).sum();
+        let grads = ((heads.class * probe).sum() + of_tokens).backward();
+        let of_images = images.grad(&grads).unwrap().into_data();
+        golden.compare_sketch("grad_sketch.mix.images", &of_images);
+        golden.finish();
+    }
 }
 
 #[test]
@@ -207,8 +270,7 @@ fn compare(path: &Path, implementation: Implementation, device: &Device) {
         let statistic = after.get(name).unwrap().clone();
         golden.compare(&format!("train.running.{name}"), statistic);
     }
-    let differences = golden.differences.join("\n");
-    assert!(differences.is_empty(), "{}:\n{differences}", golden.case);
+    golden.finish();
 }
 
 /// What Python computed, and where to compute it here.
@@ -246,6 +308,12 @@ impl<'a> Golden<'a> {
             self.compare("logits.class", heads.class.to_data());
             self.compare("logits.distillation", distillation.to_data());
         }
+        if let Some(aux) = &heads.aux
+            && prefix.is_empty()
+        {
+            self.compare("logits.class", heads.class.to_data());
+            self.compare("logits.aux", aux.to_data());
+        }
         let logits = heads.mean();
         self.compare(&format!("{prefix}logits"), logits.to_data());
 
@@ -276,6 +344,12 @@ impl<'a> Golden<'a> {
                 }
             }
         }
+    }
+
+    /// Fails if anything is not as in Python.
+    fn finish(&self) {
+        let differences = self.differences.join("\n");
+        assert!(differences.is_empty(), "{}:\n{differences}", self.case);
     }
 
     /// Each number of a sketch is as exact as the norm of the gradient.

@@ -26,10 +26,21 @@ const POINTS: [Point; 6] = [
 /// Those of a block without attention.
 const WITHOUT_ATTENTION: [Point; 3] = [Point::Input, Point::Mlp, Point::Output];
 
+/// Those of a block whose attention has no keys.
+const WITHOUT_KEYS: [Point; 5] = [
+    Point::Input,
+    Point::Attention,
+    Point::Middle,
+    Point::Mlp,
+    Point::Output,
+];
+
 /// The points of the blocks of a stage.
 fn points(stage: &StageSummary) -> &'static [Point] {
-    match stage.keys {
-        0 => &WITHOUT_ATTENTION,
+    match (stage.keys, stage.name.as_str()) {
+        // VOLO's outlookers.
+        (0, "network.0") => &WITHOUT_KEYS,
+        (0, _) => &WITHOUT_ATTENTION,
         _ => &POINTS,
     }
 }
@@ -141,7 +152,7 @@ fn the_stream_grows_by_the_branches() {
         let mut outputs: BTreeMap<usize, Vec<f32>> = BTreeMap::new();
         for block in seen.chunk_by(|a, b| a.0 == b.0) {
             let (input, attention, middle, mlp, out) = match block {
-                [input, _, attention, middle, mlp, out] => {
+                [input, _, attention, middle, mlp, out] | [input, attention, middle, mlp, out] => {
                     (input, Some(attention), middle, mlp, out)
                 }
                 [input, mlp, out] => (input, None, input, mlp, out),

@@ -51,9 +51,19 @@ fn unfolded(name: &str) -> Option<usize> {
 /// mirrored, and what takes 2 x 2 tokens takes the second for the third.
 fn mirrored(weights: &StateDict) -> StateDict {
     let tnt = weights.get("pixel_pos").is_some();
+    let is_volo = weights.get("aux_head.weight").is_some();
     let mirror = |name: &str, data: &TensorData| {
         let shape = data.shape().to_vec();
         match *shape.as_slice() {
+            // VOLO's positions.
+            [1, _, _, _] if is_volo && name == "pos_embed" => swapped(data, &shape, 1, 2),
+            // VOLO's weights of windows: `[heads, 3 x 3 queries, 3 x 3 keys, in]`.
+            [outputs, ..] if is_volo && name.contains(".attn.attn.") => {
+                let inputs = shape.get(1).copied().unwrap_or(1);
+                let shape = [outputs / 81, 3, 3, 3, 3, inputs];
+                let queries = swapped(data, &shape, 1, 2);
+                swapped(&TensorData::new(queries, shape), &shape, 3, 4)
+            }
             // Kernels `[out, in, rows, columns]`, and PiT's positions.
             [_, _, _, _] => swapped(data, &shape, 2, 3),
             [1, tokens, dim] if name == "pos_embed" || name == "patch_pos" => {
@@ -230,7 +240,8 @@ fn sizes_that_no_map_comes_from_are_refused() {
             "pit" => "PiT: expected at least 4 pixels on each side",
             "twins" => "Twins: expected multiples of the 4 pixels of a patch",
             "t2t" => "T2T-ViT: expected multiples of 4 pixels, the product of its `strides`",
-            _ => "CvT: expected at least 3 pixels on each side",
+            "cvt" => "CvT: expected at least 3 pixels on each side",
+            _ => "VOLO: expected at least 4 pixels on each side",
         };
         assert_eq!(
             message,

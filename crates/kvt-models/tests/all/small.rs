@@ -69,6 +69,14 @@ pub(crate) fn families() -> Vec<(&'static str, ModelOverrides)> {
                 strides: Some(vec![2, 2]),
                 window_size: Some(4.into()),
                 sr_ratio: Some(vec![2, 1].into()),
+                ..two.clone()
+            },
+        ),
+        (
+            "volo_d1_224",
+            ModelOverrides {
+                strides: Some(vec![1, 2]),
+                stem_dim: Some(4),
                 ..two
             },
         ),
@@ -78,7 +86,7 @@ pub(crate) fn families() -> Vec<(&'static str, ModelOverrides)> {
                 inner_dim: Some(6),
                 inner_num_heads: Some(2),
                 inner_stride: Some(2),
-                ..one
+                ..one.clone()
             },
         ),
         (

@@ -91,23 +91,9 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
         Some(_) => {}
     }
 
-    // An explicit `kind = "dense"` may switch off the neighbours of a base; silence may not.
-    let keys = section("model.attention").map_or(&[][..], |section| &section.fields);
-    for Field { name, schema, .. } in keys {
-        let of_kinds = kinds(schema);
-        let place = checks.set_place(&format!("model.attention.{name}"));
-        if let (Some(kind), Some(place)) = (of_kinds.first(), place)
-            && !of_kinds.contains(&"dense")
-            && !checks.sets("model.attention.kind")
-        {
-            let message = format!("`{name}` is set, but nothing says which attention");
-            let help = format!("add `kind = \"{kind}\"` under `[model.attention]`, or \"dense\"");
-            checks
-                .problems
-                .push(Problem::new(place, message).help(help));
-        }
+    for section in ["model.attention", "model.class_attention"] {
+        kind_of_attention(section, checks);
     }
-
     // Named models have no dropout, and dense attention.
     let overrides = &mut plan.model.overrides;
     overrides.drop_path.get_or_insert(0.0);
@@ -126,6 +112,28 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
     }
     if init.weights.is_none() {
         init.reset_head = ResetHead::IfOther(false);
+    }
+}
+
+/// An explicit `kind = "dense"` may switch off the neighbours of a base; silence may not.
+fn kind_of_attention(name: &str, checks: &mut Checks<'_>) {
+    let keys = section(name).map_or(&[][..], |section| &section.fields);
+    for Field {
+        name: key, schema, ..
+    } in keys
+    {
+        let of_kinds = kinds(schema);
+        let place = checks.set_place(&format!("{name}.{key}"));
+        if let (Some(kind), Some(place)) = (of_kinds.first(), place)
+            && !of_kinds.contains(&"dense")
+            && !checks.sets(&format!("{name}.kind"))
+        {
+            let message = format!("`{key}` is set, but nothing says which attention");
+            let help = format!("add `kind = \"{kind}\"` under `[{name}]`, or \"dense\"");
+            checks
+                .problems
+                .push(Problem::new(place, message).help(help));
+        }
     }
 }
 
@@ -295,7 +303,10 @@ fn distillation(plan: &mut Plan, checks: &mut Checks<'_>) {
 
 /// Whether a path is that of a file of weights.
 fn is_weights(path: &Path) -> bool {
-    matches!(ending(path), Some("safetensors" | "pth" | "pt" | "bin" | "tar"))
+    matches!(
+        ending(path),
+        Some("safetensors" | "pth" | "pt" | "bin" | "tar")
+    )
 }
 
 /// A file of weights does not say what model it is for; the folder of a run does.

@@ -24,7 +24,7 @@ pub(crate) use gradients::flat;
 pub use gradients::{Accumulator, Gradients};
 pub use loss::{
     LossConfig, LossHeads, LossKind, TokenLogits, TokenTargets, binary_cross_entropy,
-    cross_entropy, mixed_targets, relabel, smooth_targets, token_label_cross_entropy,
+    cross_entropy, mixed_targets, relabel, smooth_targets,
 };
 pub use network::Network;
 use network::is_head;

@@ -1,10 +1,11 @@
 //! Supervised classification, with mixed images and a teacher where there are any; judged by top-1.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
 use kvt_models::weights::{Outcome, StateDict};
-use kvt_models::{Logits, Model, ModelConfig};
+use kvt_models::{Ask, Logits, Model, ModelConfig};
 use kvt_ops::Phase;
 
 use super::teacher::{Teacher, teacher};
@@ -12,12 +13,12 @@ use super::{
     EvalData, HeadReset, Measured, Task, Weights, build_model, check_classes, evaluate,
     model_config, start_from,
 };
-use crate::augment::mix::{MixConfig, MixOrder, draw, write_patches};
+use crate::augment::mix::{MixConfig, MixOrder, draw, draw_tokens, write_patches};
 use crate::augment::{Normalization, RandomErasing};
 use crate::config::Plan;
 use crate::data::{DeviceBatch, Sample, Splits};
 use crate::error::TrainError;
-use crate::recipe::{DistillConfig, LossConfig, LossHeads, Position};
+use crate::recipe::{DistillConfig, LossConfig, LossHeads, Position, TokenLogits, TokenTargets};
 use crate::run::{Metric, Metrics, Note, Topic};
 
 /// A classifier learns the labels of images, one view of each, and what a teacher says of them.
@@ -85,6 +86,49 @@ impl Classify {
     }
 }
 
+impl Classify {
+    /// Whether the outputs for tokens learn, or are needed for what tokens were mixed.
+    fn learns_tokens(&self) -> bool {
+        self.loss.token_weight > 0.0 || self.mix.mixes_tokens()
+    }
+
+    /// The logits of a micro-batch, and how many tokens were exchanged with the partner's: MixToken. Logits of such tokens are
+    /// with their own image again.
+    fn forward(
+        &self,
+        model: &Model,
+        images: Tensor<4>,
+        at: Position,
+        phase: Phase,
+    ) -> (Logits, usize) {
+        let scale = model.config().token_scale();
+        let (Phase::Train(key), Some(scale), true) = (
+            phase,
+            scale,
+            self.mix.mixes_tokens() && self.mix.is_on_in(at.epoch),
+        ) else {
+            return (model.forward_heads(images, phase), 0);
+        };
+        let drawn = Cell::new(None);
+        let mix = |tokens: Tensor<3>, grid: [usize; 2]| {
+            let coarse @ [rows, columns] = grid.map(|side| side / scale);
+            let rect = draw_tokens(&self.mix, (rows, columns), key.named("mix_token"));
+            drawn.set(Some((rect, coarse)));
+            rect.scaled(scale).exchange(tokens, grid)
+        };
+        let ask = Ask {
+            mix: Some(&mix),
+            ..Ask::default()
+        };
+        let mut heads = model.forward_asked(images, &ask, phase);
+        let Some((rect, grid)) = drawn.get() else {
+            return (heads, 0);
+        };
+        heads.aux = heads.aux.map(|tokens| rect.exchange(tokens, grid));
+        (heads, rect.area())
+    }
+}
+
 impl Task for Classify {
     type Network = Model;
     type Target = u32;
@@ -98,6 +142,16 @@ impl Task for Classify {
         check_classes(&config, &splits.train)?;
         if config.in_chans() != 3 {
             return Err(TrainError::Channels(config.in_chans()));
+        }
+        let keys = [
+            ("mix.mix_token", plan.mix.mixes_tokens()),
+            ("loss.token_weight", plan.loss.token_weight > 0.0),
+        ];
+        if let Some((key, _)) = keys.into_iter().find(|(_, is_on)| *is_on)
+            && config.token_scale().is_none()
+        {
+            let model = config.name();
+            return Err(TrainError::NoTokenOutputs { key, model });
         }
         Ok(config)
     }
@@ -143,27 +197,37 @@ impl Task for Classify {
         // The teacher sees what the student sees.
         let teacher = self.teacher.as_ref();
         let taught = teacher.map(|teacher| teacher.logits(&images, &batch.indices));
-        let heads = model.forward_heads(images, phase);
+        let (heads, mixed) = self.forward(model, images, at, phase);
         let ([_, classes], device) = (heads.class.dims(), heads.class.device());
         let targets = self
             .loss
             .targets(&batch.targets, own_shares.as_deref(), classes, &device);
-        match taught {
-            None => {
-                let logits = match self.loss.heads {
-                    LossHeads::Mean => heads.mean(),
-                    LossHeads::Class => heads.class,
+        // As they predict, together.
+        let together = self.loss.heads == LossHeads::Mean && !self.learns_tokens();
+        if together && taught.is_none() {
+            return self.loss.of(heads.mean(), targets);
+        }
+        let base = |heads: Logits| match (heads.aux, self.learns_tokens()) {
+            (Some(tokens), true) => {
+                let logits = TokenLogits {
+                    class: heads.class,
+                    tokens,
+                    mixed,
                 };
-                self.loss.of(logits, targets)
+                let targets = TokenTargets {
+                    class: targets,
+                    tokens: None,
+                };
+                self.loss.of_tokens(logits, targets)
             }
+            _ => self.loss.of(heads.class, targets),
+        };
+        match taught {
+            None => base(heads),
             Some(taught) => {
-                let Logits {
-                    class,
-                    distillation,
-                } = heads;
-                let student = distillation.unwrap_or_else(|| class.clone());
-                let base = self.loss.of(class, targets);
-                self.distill.blend(base, student, taught)
+                let student = heads.distillation.clone();
+                let student = student.unwrap_or_else(|| heads.class.clone());
+                self.distill.blend(base(heads), student, taught)
             }
         }
     }

@@ -53,6 +53,19 @@ fn twins() {
     ]);
 }
 
+/// With mixed tokens, each of which learns.
+#[test]
+fn volo() {
+    trains(&[
+        "model.name=volo_d1_224",
+        "model.strides=[1,2]",
+        "model.stem_dim=8",
+        "model.depth=[1,1,1]",
+        "mix.mix_token=1",
+        "loss.token_weight=0.5",
+    ]);
+}
+
 /// A model of the sizes of `tiny.toml`, with a k of its own in every stage.
 fn trains(model: &[&str]) {
     let set = [

@@ -31,6 +31,7 @@ mod second_task;
 mod signals;
 mod sources;
 mod support;
+mod token_labels;
 mod trajectory;
 mod weights;
 #[cfg(feature = "wgpu")]

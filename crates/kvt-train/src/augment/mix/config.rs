@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 section! {
-    /// Mixing the images of a batch: mixup and CutMix. Off unless `mixup`, `cutmix` or `cutmix_minmax` is set.
+    /// Mixing the images of a batch: mixup, CutMix and MixToken. Off unless `mixup`, `cutmix`, `cutmix_minmax` or `mix_token` is
+    /// set.
     pub struct MixConfig {
         /// Alpha of mixup: two images are blended with a weight from Beta(alpha, alpha). 0 is off.
         pub mixup: f64 = 0.0, "x-range" = "[0, 1000]";
@@ -14,6 +15,10 @@ section! {
         /// Smallest and largest side of the CutMix rectangle as a share of the image's side, instead of drawing its area;
         /// switches CutMix on.
         pub cutmix_minmax: Option<[f64; 2]> = None, "x-range" = "[0, 1]", "x-default" = "none: by `cutmix`";
+        /// Alpha of MixToken: the tokens of a rectangle come from another image, its share of the map is about
+        /// 1 - Beta(alpha, alpha), the same rectangle for a micro-batch. Only for models with an output for every token: VOLO.
+        /// 0 is off.
+        pub mix_token: f64 = 0.0, "x-range" = "[0, 1000]";
         /// Probability that a batch, or with the other modes a pair or an image, is mixed.
         pub prob: f64 = 1.0, "x-range" = "[0, 1]";
         /// Probability of CutMix where mixup and CutMix are both on.
@@ -32,6 +37,16 @@ impl MixConfig {
     /// Whether anything is ever mixed.
     #[must_use]
     pub fn is_on(&self) -> bool {
+        self.mixes_images() || self.mixes_tokens()
+    }
+
+    /// Whether tokens are ever mixed.
+    #[must_use]
+    pub fn mixes_tokens(&self) -> bool {
+        self.mix_token > 0.0
+    }
+
+    fn mixes_images(&self) -> bool {
         self.has_mixup() || self.has_cutmix()
     }
 
@@ -44,7 +59,7 @@ impl MixConfig {
     /// Whether images are mixed before they are erased, so that erasing is left to the device.
     #[must_use]
     pub fn mixes_first(&self) -> bool {
-        self.is_on() && self.order == MixOrder::MixErase
+        self.mixes_images() && self.order == MixOrder::MixErase
     }
 
     pub(super) fn has_mixup(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Mixup and CutMix: images of a batch are mixed with each other, and so are their targets.
+//! Mixup, CutMix and MixToken: images of a batch, or their tokens, are mixed with each other, and so are their targets.
 //!
 //! - mixup: Zhang et al., [*mixup: Beyond Empirical Risk Minimization*](https://arxiv.org/abs/1710.09412).
 //! - CutMix: Yun et al., [*CutMix*](https://arxiv.org/abs/1905.04899).
@@ -11,10 +11,12 @@ mod apply;
 mod config;
 mod draw;
 mod patches;
+mod tokens;
 
 pub use config::{MixConfig, MixMode, MixOrder};
 pub use draw::{Blend, Mixing, Rect, draw};
 pub use patches::write_patches;
+pub use tokens::draw_tokens;
 
 #[cfg(test)]
 mod tests;

@@ -92,6 +92,7 @@ seed = 3
 mixup = 0.8
 cutmix = 1.0
 cutmix_minmax = [0.2, 0.8]
+mix_token = 1.0
 prob = 0.9
 switch_prob = 0.25
 mode = "pair"
@@ -143,6 +144,7 @@ counts = "started"
 weight_decay_end = 0.4
 [loss]
 kind = "bce"
+token_weight = 0.5
 label_smoothing = 0.0
 bce_threshold = 0.2
 bce_sum = true

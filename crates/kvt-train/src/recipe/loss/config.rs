@@ -9,6 +9,10 @@ section! {
     pub struct LossConfig {
         /// Cross-entropy, or the binary cross-entropy of each class by itself.
         pub kind: LossKind = LossKind::CrossEntropy;
+        /// Weight of the loss of the tokens beside that of the image, both with the target of the image: VOLO's training with
+        /// token labels, without label maps (its weight is 0.5). Only for models with an output for every token: VOLO. 0 is off,
+        /// and the outputs are trained as they predict, together.
+        pub token_weight: f64 = 0.0, "x-range" = "[0, inf)";
         /// Share of the target that is spread over all classes.
         pub label_smoothing: f64 = 0.1, "x-range" = "[0, 1)";
         /// Targets above this become 1, all others 0, after smoothing and mixing; only with `bce`.

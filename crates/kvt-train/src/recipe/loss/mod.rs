@@ -11,7 +11,7 @@ pub use binary::binary_cross_entropy;
 pub use config::{LossConfig, LossHeads, LossKind};
 pub use cross_entropy::cross_entropy;
 pub use targets::{mixed_targets, smooth_targets};
-pub use token_labels::{TokenLogits, TokenTargets, relabel, token_label_cross_entropy};
+pub use token_labels::{TokenLogits, TokenTargets, relabel};
 
 use burn::tensor::Tensor;
 

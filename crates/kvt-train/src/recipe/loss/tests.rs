@@ -165,7 +165,11 @@ fn token_label_losses_are_volos() {
             class: of_class,
             tokens: maps.then(|| golden.tensor::<3>("token_labels", &device)),
         };
-        let loss = token_label_cross_entropy(logits, targets, (1.0, 0.5));
+        let config = LossConfig {
+            token_weight: 0.5,
+            ..LossConfig::default()
+        };
+        let loss = config.of_tokens(logits, targets);
         assert_close(
             name,
             &[loss.clone().into_scalar::<f32>()],

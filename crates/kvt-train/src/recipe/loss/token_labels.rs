@@ -1,12 +1,12 @@
 //! Token labelling: a target for each token beside that of the image.
 //!
 //! Jiang et al., [*All Tokens Matter*](https://arxiv.org/abs/2104.10858), with the losses of the official
-//! [VOLO](https://github.com/sail-sg/volo) (`loss/cross_entropy.py`) and its MixToken. Functions for the models with an
-//! auxiliary head; nothing in the configuration leads here yet.
+//! [VOLO](https://github.com/sail-sg/volo) (`loss/cross_entropy.py`) and its MixToken, for models with an output for every
+//! token. Label maps are read from nowhere yet: in training each token has the target of its image.
 
 use burn::tensor::Tensor;
 
-use super::cross_entropy;
+use super::LossConfig;
 
 /// The outputs of a model that is trained with token labels.
 #[derive(Clone, Debug)]
@@ -29,34 +29,32 @@ pub struct TokenTargets {
     pub tokens: Option<Tensor<3>>,
 }
 
-/// `class_weight * CE(class) + token_weight * CE(tokens)`, VOLO's `TokenLabelCrossEntropy`: the target of the image is
-/// mixed with its partner's by the share of tokens that MixToken exchanged. The tokens' targets are not: the model has put
-/// the logits of exchanged tokens back to their image. The result is `[1]`.
-///
-/// # Panics
-/// If the shapes do not fit each other.
-pub fn token_label_cross_entropy(
-    logits: TokenLogits,
-    targets: TokenTargets,
-    (class_weight, token_weight): (f64, f64),
-) -> Tensor<1> {
-    let [batch, tokens, classes] = logits.tokens.dims();
-    let of_tokens = match targets.tokens {
-        Some(targets) => targets.reshape([batch * tokens, classes]),
-        None => {
-            let each = targets.class.clone().unsqueeze_dim::<3>(1);
-            each.repeat_dim(1, tokens)
-                .reshape([batch * tokens, classes])
+impl LossConfig {
+    /// The loss of the image plus [`token_weight`](Self::token_weight) times that of its tokens, with cross-entropy VOLO's
+    /// `TokenLabelCrossEntropy`: the target of the image is mixed with its partner's by the share of tokens that MixToken
+    /// exchanged. The tokens' targets are not: the logits of exchanged tokens have been put back to their image. The result
+    /// is `[1]`.
+    ///
+    /// # Panics
+    /// If the shapes do not fit each other.
+    pub fn of_tokens(&self, logits: TokenLogits, targets: TokenTargets) -> Tensor<1> {
+        let [batch, tokens, classes] = logits.tokens.dims();
+        let own = 1.0 - logits.mixed as f64 / tokens as f64;
+        let of_class = match logits.mixed {
+            0 => targets.class.clone(),
+            _ => targets.class.clone() * own + targets.class.clone().flip([0]) * (1.0 - own),
+        };
+        let loss = self.of(logits.class, of_class);
+        if self.token_weight == 0.0 {
+            return loss;
         }
-    };
-    let own = 1.0 - logits.mixed as f64 / tokens as f64;
-    let of_class = match logits.mixed {
-        0 => targets.class,
-        _ => targets.class.clone() * own + targets.class.flip([0]) * (1.0 - own),
-    };
-    let token_logits = logits.tokens.reshape([batch * tokens, classes]);
-    cross_entropy(logits.class, of_class) * class_weight
-        + cross_entropy(token_logits, of_tokens) * token_weight
+        let of_tokens = match targets.tokens {
+            Some(targets) => targets,
+            None => targets.class.unsqueeze_dim::<3>(1).repeat_dim(1, tokens),
+        };
+        let flat = |x: Tensor<3>| x.reshape([batch * tokens, classes]);
+        loss + self.of(flat(logits.tokens), flat(of_tokens)) * self.token_weight
+    }
 }
 
 /// The target of an image from the label of its crop and the truth, `[batch, classes]` each: half of each where both name

@@ -1,0 +1,393 @@
+//! Sizes of a VOLO, and what they cost.
+
+use burn::tensor::TensorData;
+use kvt_attention::{AttentionConfig, Macs, Place};
+
+use super::POOLING;
+use super::outlook::AREA;
+use super::stage::{ClassSize, OutlookSize, StageSize};
+use crate::common::{CommonConfig, joined};
+use crate::depth::BlockGroup;
+use crate::error::ModelError;
+use crate::family::FamilyConfig;
+use crate::head::{Classifier, Reads};
+use crate::layers::{ConvSettings, Init};
+use crate::overrides::{self, ModelOverrides};
+use crate::stages::StageConfig;
+use crate::summary::{StageSummary, Summary};
+use crate::validate;
+use crate::weights::pos_embed::Bicubic;
+
+/// Sizes and settings of a VOLO. Lists have an entry for the outlookers, and one for each stage of transformer
+/// blocks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VoloConfig {
+    /// What it shares with the other families.
+    pub common: CommonConfig,
+    /// Stride of the first convolution, and side of the patches that its map is cut into.
+    pub strides: [usize; 2],
+    /// Channels of the convolutions before the patches.
+    pub stem_dim: usize,
+    /// Channels of a token: those of the outlookers, and one number for all stages behind them.
+    pub embed_dim: Vec<usize>,
+    /// Blocks of each stage.
+    pub depth: Vec<usize>,
+    /// Attention heads of each stage; each divides the channels. The class token has those of the last stage.
+    pub num_heads: Vec<usize>,
+    /// The attention of each stage but the outlookers, whose weights are not made from keys.
+    pub attention: Vec<AttentionConfig>,
+    /// The attention of the class token.
+    pub class_attention: AttentionConfig,
+}
+
+/// A size with a name: channels, blocks, heads, MLP ratio and channels of the stem, sides of images.
+type Size = (
+    &'static str,
+    [usize; 2],
+    [usize; 4],
+    [usize; 2],
+    (f64, usize),
+    &'static [usize],
+);
+const SIZES: [Size; 5] = [
+    (
+        "d1",
+        [192, 384],
+        [4, 4, 8, 2],
+        [6, 12],
+        (3.0, 64),
+        &[224, 384],
+    ),
+    (
+        "d2",
+        [256, 512],
+        [6, 4, 10, 4],
+        [8, 16],
+        (3.0, 64),
+        &[224, 384],
+    ),
+    (
+        "d3",
+        [256, 512],
+        [8, 8, 16, 4],
+        [8, 16],
+        (3.0, 64),
+        &[224, 448],
+    ),
+    (
+        "d4",
+        [384, 768],
+        [8, 8, 16, 4],
+        [12, 16],
+        (3.0, 64),
+        &[224, 448],
+    ),
+    (
+        "d5",
+        [384, 768],
+        [12, 12, 20, 4],
+        [12, 16],
+        (4.0, 128),
+        &[224, 448, 512],
+    ),
+];
+/// What goes without saying in a name.
+const STRIDES: [usize; 2] = [2, 4];
+/// Kernel of the first convolution, which is padded to keep the size at stride 1.
+const STEM_KERNEL: usize = 7;
+/// Blocks of the class token.
+const CLASS_BLOCKS: usize = 2;
+
+/// A list for four stages, of which all but the first are alike.
+fn four([first, other]: [usize; 2]) -> Vec<usize> {
+    vec![first, other, other, other]
+}
+
+impl VoloConfig {
+    /// Channels of a token at the end.
+    pub(super) fn num_features(&self) -> usize {
+        self.embed_dim.last().copied().unwrap_or(0)
+    }
+
+    /// Tokens along a side of the fine and of the coarse map of an image; 0 where it is too small.
+    pub(super) fn grids(&self, img_size: usize) -> [usize; 2] {
+        let [(_, first), ..] = self.stem();
+        let fine = first.output_size(img_size).checked_div(self.strides[1]);
+        let fine = fine.unwrap_or(0);
+        [fine, fine / POOLING]
+    }
+
+    /// The least side of an image, in pixels, that leaves a token of the coarse map.
+    pub(super) fn least(&self) -> usize {
+        self.strides[0] * (POOLING * self.strides[1]).saturating_sub(1) + 1
+    }
+
+    /// The convolutions before the patches, each with its place in the original's list.
+    pub(super) fn stem(&self) -> [(usize, ConvSettings); 3] {
+        let conv = |in_channels, kernel, stride| ConvSettings {
+            in_channels,
+            out_channels: self.stem_dim,
+            kernel,
+            stride,
+            padding: kernel / 2,
+            groups: 1,
+            bias: false,
+        };
+        [
+            (0, conv(self.common.in_chans, STEM_KERNEL, self.strides[0])),
+            (3, conv(self.stem_dim, 3, 1)),
+            (6, conv(self.stem_dim, 3, 1)),
+        ]
+    }
+
+    /// The stage of outlookers.
+    pub(super) fn outlook(&self) -> OutlookSize {
+        let first = |list: &[usize]| list.first().copied().unwrap_or(0);
+        OutlookSize {
+            block: self.common.block(first(&self.embed_dim)),
+            depth: first(&self.depth),
+            num_heads: first(&self.num_heads),
+            attn_drop: self.common.attn_drop,
+            grid: self.grids(self.common.img_size)[0],
+        }
+    }
+
+    /// The stages of transformer blocks, first to last.
+    pub(super) fn stages(&self) -> Vec<StageSize> {
+        let [_, grid] = self.grids(self.common.img_size);
+        let lists = self.embed_dim.iter().zip(&self.depth).zip(&self.num_heads);
+        let stages = lists.skip(1).zip(&self.attention).enumerate();
+        let stages = stages.map(|(s, (((&dim, &depth), &num_heads), attention))| StageSize {
+            block: self.common.block(dim),
+            config: StageConfig {
+                depth,
+                num_heads,
+                attention: attention.clone(),
+            },
+            attn_drop: self.common.attn_drop,
+            grid,
+            before: self.embed_dim.first().filter(|_| s == 0).copied(),
+        });
+        stages.collect()
+    }
+
+    /// The blocks of the class token.
+    pub(super) fn class(&self) -> ClassSize {
+        ClassSize {
+            block: self.common.block(self.num_features()),
+            depth: CLASS_BLOCKS,
+            num_heads: self.num_heads.last().copied().unwrap_or(0),
+            attention: self.class_attention.clone(),
+            attn_drop: self.common.attn_drop,
+            tokens: self.grids(self.common.img_size)[1].pow(2),
+        }
+    }
+
+    /// Refuses stages that do not fit together.
+    fn validate_lists(&self) -> Result<(), ModelError> {
+        let count = self.depth.len();
+        if count < 2 {
+            return Err(ModelError::OutOfRange {
+                field: "number of stages",
+                value: count as f64,
+                expected: "at least 2 entries of `depth`: outlookers, and transformer blocks",
+            });
+        }
+        for (field, given) in [
+            ("embed_dim", self.embed_dim.len()),
+            ("num_heads", self.num_heads.len()),
+            ("attention", self.attention.len() + 1),
+        ] {
+            validate::per_stage(field, given, count)?;
+        }
+        let mut others = self.embed_dim.iter().skip(1);
+        match others.find(|dim| **dim != self.num_features()) {
+            Some(&embed_dim) => Err(ModelError::ChannelsChange {
+                embed_dim,
+                last: self.num_features(),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FamilyConfig for VoloConfig {
+    fn named() -> Vec<Self> {
+        let sizes = SIZES.into_iter();
+        let configs = sizes.flat_map(|(_, dims, depth, heads, (mlp_ratio, stem_dim), sides)| {
+            sides.iter().map(move |&img_size| Self {
+                common: CommonConfig {
+                    mlp_ratio,
+                    qkv_bias: false,
+                    ..CommonConfig::imagenet(img_size)
+                },
+                strides: STRIDES,
+                stem_dim,
+                embed_dim: four(dims),
+                depth: depth.to_vec(),
+                num_heads: four(heads),
+                attention: vec![AttentionConfig::dense(); depth.len() - 1],
+                class_attention: AttentionConfig::dense(),
+            })
+        });
+        configs.collect()
+    }
+
+    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+        let count = overrides.stages(self.depth.len());
+        let sizes = |field, given: &Option<_>, own: &[usize]| {
+            overrides::per_stage(field, given.as_ref(), own, count)
+        };
+        let class_attention = overrides.class_attention.clone();
+        Ok(Self {
+            common: self.common.with(overrides),
+            strides: overrides.strides(self.strides, "the first convolution and the patches")?,
+            stem_dim: overrides.stem_dim.unwrap_or(self.stem_dim),
+            embed_dim: sizes("embed_dim", &overrides.embed_dim, &self.embed_dim)?,
+            depth: sizes("depth", &overrides.depth, &self.depth)?,
+            num_heads: sizes("num_heads", &overrides.num_heads, &self.num_heads)?,
+            attention: overrides.attentions(&self.attention, count.saturating_sub(1))?,
+            class_attention: class_attention.unwrap_or(self.class_attention),
+        })
+    }
+
+    fn validate(&self) -> Result<(), ModelError> {
+        self.common.validate()?;
+        self.validate_lists()?;
+        validate::sizes(&[
+            ("strides", self.strides[0]),
+            ("strides", self.strides[1]),
+            ("stem_dim", self.stem_dim),
+        ])?;
+        let [fine, coarse] = self.grids(self.common.img_size);
+        if coarse == 0 {
+            return Err(ModelError::ImageTooSmall {
+                img_size: self.common.img_size,
+                family: "VOLO with such strides",
+                least: self.least(),
+            });
+        }
+        validate::tokens(fine)?;
+        let outlook = self.outlook();
+        let windows = StageConfig {
+            depth: outlook.depth,
+            num_heads: outlook.num_heads,
+            attention: AttentionConfig::dense(),
+        };
+        let place = Place::new(AREA, outlook.block.dim, outlook.num_heads);
+        let check = |name: String, dim, stage: &StageConfig, place: &Place| {
+            let valid = self.common.validate_stage(dim, stage, place);
+            valid.map_err(|error| error.in_stage(name))
+        };
+        check(stage_name(0), outlook.block.dim, &windows, &place)?;
+        for (s, stage) in self.stages().iter().enumerate() {
+            check(
+                stage_name(s + 2),
+                stage.block.dim,
+                &stage.config,
+                &stage.place(),
+            )?;
+        }
+        let class = self.class().place();
+        let valid = self.class_attention.validate_at(&class);
+        valid.map_err(|error| ModelError::from(error).in_stage(CLASS_STAGE))
+    }
+
+    /// timm's name; channels, blocks and what else is unusual where it has none.
+    fn name(&self) -> String {
+        let own = (self.common.mlp_ratio, self.stem_dim);
+        let known = SIZES.iter().find(|(_, dims, depth, heads, others, _)| {
+            let lists = (four(*dims), four(*heads));
+            (&self.embed_dim, &self.num_heads) == (&lists.0, &lists.1)
+                && self.depth == depth
+                && own == *others
+        });
+        let mut name = match known {
+            Some((size, ..)) => format!("volo_{size}"),
+            None => format!("volo_{}x{}", joined(&self.embed_dim), joined(&self.depth)),
+        };
+        if self.strides != STRIDES {
+            name += &format!("_stride{}", joined(&self.strides));
+        }
+        format!("{name}_{}", self.common.img_size)
+    }
+
+    fn common(&self) -> &CommonConfig {
+        &self.common
+    }
+
+    fn summary(&self) -> Summary {
+        let mut stages: Vec<StageSummary> = vec![self.outlook().summary(stage_name(0))];
+        let transformers = self.stages();
+        let transformers = (2..).zip(&transformers);
+        stages.extend(transformers.map(|(place, stage)| stage.summary(stage_name(place))));
+        stages.push(self.class().summary(CLASS_STAGE.to_owned()));
+
+        let mut side = self.common.img_size;
+        let (mut params, mut macs) = (0, 0);
+        for (_, conv) in self.stem() {
+            macs += conv.macs(side);
+            side = conv.output_size(side);
+            // With weight and bias of its batch norm.
+            params += conv.params() + 2 * conv.out_channels;
+        }
+        let ([fine, coarse], features) = (self.grids(self.common.img_size), self.num_features());
+        let dim = self.outlook().block.dim;
+        let patch = self.stem_dim * self.strides[1].pow(2);
+        let tokens = coarse.pow(2);
+        let classes = self.common.num_classes;
+        // Patches; positions, class token and final norm; both outputs.
+        params += (patch + 1) * dim + (tokens + 3) * features + 2 * (features + 1) * classes;
+        macs += fine.pow(2) * patch * dim + (1 + tokens) * features * classes;
+        Summary {
+            name: self.name(),
+            params: params + stages.iter().map(|stage| stage.params).sum::<usize>(),
+            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>() + Macs::linear(macs),
+            stages,
+        }
+    }
+
+    /// The coarser map is made for the first stage behind it.
+    fn blocks(&self) -> Vec<BlockGroup> {
+        let stages = self.summary().stages.into_iter();
+        let groups = stages.map(BlockGroup::of_stage).enumerate();
+        let groups = groups.map(|(s, group)| match s {
+            1 => BlockGroup {
+                leading: vec![stage_name(1)],
+                ..group
+            },
+            _ => group,
+        });
+        groups.collect()
+    }
+
+    fn token_scale(&self) -> Option<usize> {
+        Some(POOLING)
+    }
+
+    fn classifier(&self, init: &Init<'_>) -> Classifier {
+        let [features, classes] = [self.num_features(), self.common.num_classes];
+        let aux = init.linear("aux_head", features, classes, true);
+        Classifier::init(init, ("head", None), [features, classes], Reads::Prefix).with_aux(aux)
+    }
+
+    fn resize(&self, name: &str, _: &[usize], weight: &TensorData) -> Option<TensorData> {
+        match name {
+            "pos_embed" => {
+                Bicubic::Plain.resample_grid(weight, self.grids(self.common.img_size)[1])
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The blocks of the class token, by their name among the parameters.
+const CLASS_STAGE: &str = "post_network";
+
+/// A stage by its place in the original's list, in which the coarser map is made at place 1.
+fn stage_name(place: usize) -> String {
+    format!("network.{place}")
+}
+
+#[cfg(test)]
+mod tests;

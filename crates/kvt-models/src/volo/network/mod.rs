@@ -1,0 +1,206 @@
+//! The modules of a VOLO, in the order of the paper.
+
+use burn::module::{Module, Param};
+use burn::nn::LayerNorm;
+use burn::tensor::{Tensor, activation};
+use kvt_attention::MultiHeadAttention;
+use kvt_ops::{Phase, layer_norm};
+
+use super::class::ClassBlock;
+use super::config::VoloConfig;
+use super::outlook::OutlookAttention;
+use super::{NORM_EPSILON, POOLING};
+use crate::backbone::{Ask, Backbone, Features};
+use crate::error::ModelError;
+use crate::layers::{
+    Activation, BatchNorm, BatchNormSettings, Block, BlockKind, Conv2d, ConvSettings, Init,
+    NormKind, PatchEmbed, drop_path_rates, forward_blocks, to_map,
+};
+use crate::validate;
+use crate::weights::pos_embed::Bicubic;
+
+const BLOCK: BlockKind = BlockKind {
+    norm: NormKind::Layer {
+        epsilon: NORM_EPSILON,
+    },
+    activation: Activation::Gelu,
+};
+
+/// The backbone of a VOLO.
+#[derive(Module, Debug)]
+pub struct Volo {
+    /// Known outside as `patch_embed.conv`.
+    stem: Vec<ConvNorm>,
+    patch_embed: PatchEmbed,
+    /// Known outside as `network.0`.
+    outlookers: Vec<Block<OutlookAttention>>,
+    /// Known outside as `network.1`.
+    downsample: PatchEmbed,
+    /// `[1, rows, columns, dim]`.
+    pos_embed: Param<Tensor<4>>,
+    /// Known outside as `network.2`, `network.3`, ...
+    stages: Vec<Vec<Block<MultiHeadAttention>>>,
+    cls_token: Param<Tensor<3>>,
+    post_network: Vec<ClassBlock>,
+    norm: LayerNorm,
+    /// The least side of an image, in pixels.
+    #[module(skip)]
+    least: usize,
+}
+
+/// A convolution, normalised over the batch.
+#[derive(Module, Debug)]
+struct ConvNorm {
+    conv: Conv2d,
+    norm: BatchNorm,
+}
+
+impl Volo {
+    /// With the original's initialisation.
+    pub(crate) fn new(config: &VoloConfig, init: &Init<'_>) -> Self {
+        let embed = init.child("patch_embed");
+        let stem = embed.child("conv");
+        let network = init.child("network");
+        let stages = config.stages();
+        // Outlookers count, but drop nothing.
+        let mut rates = drop_path_rates(config.common.drop_path, config.depth.iter().sum());
+        let mut stage_rates = |depth| rates.by_ref().take(depth).collect::<Vec<f64>>();
+        let outlook = config.outlook();
+        let none = stage_rates(outlook.depth).into_iter().map(|_| 0.0);
+        let blocks = network.child("0");
+        let outlookers = none.enumerate().map(|(i, rate)| {
+            let init = blocks.child(&i.to_string());
+            let attn = OutlookAttention::new(&init.child("attn"), &outlook);
+            Block::new(&init, BLOCK, outlook.block, attn, rate)
+        });
+        let outlookers = outlookers.collect();
+        let stages = stages.iter().enumerate().map(|(s, size)| {
+            let blocks = network.child(&(s + 2).to_string());
+            let rates = stage_rates(size.config.depth).into_iter().enumerate();
+            let blocks = rates.map(|(i, rate)| {
+                let init = blocks.child(&i.to_string());
+                let (place, bias) = (size.place(), size.block.qkv_bias);
+                let attention = &size.config.attention;
+                let attn = MultiHeadAttention::new(&init.child("attn"), attention, place, bias);
+                Block::new(&init, BLOCK, size.block, attn, rate)
+            });
+            blocks.collect()
+        });
+        let (class, post) = (config.class(), init.child("post_network"));
+        let [dim, features] = [outlook.block.dim, config.num_features()];
+        let [_, grid] = config.grids(config.common.img_size);
+        Self {
+            stem: config.stem().map(|conv| ConvNorm::new(&stem, conv)).into(),
+            patch_embed: PatchEmbed::new(&embed, config.stem_dim, dim, config.strides[1]),
+            outlookers,
+            downsample: PatchEmbed::new(&network.child("1"), dim, features, POOLING),
+            pos_embed: init.trunc_normal("pos_embed", [1, grid, grid, features]),
+            stages: stages.collect(),
+            cls_token: init.token("cls_token", 1, features),
+            post_network: (0..class.depth)
+                .map(|i| ClassBlock::new(&post.child(&i.to_string()), &class))
+                .collect(),
+            norm: init.layer_norm(features, NORM_EPSILON),
+            least: config.least(),
+        }
+    }
+
+    /// The position embeddings of a map, `[1, rows * columns, dim]`.
+    fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
+        let embedding = self.pos_embed.val();
+        let [_, rows, columns, dim] = embedding.dims();
+        let embedding = embedding.reshape([1, rows * columns, dim]);
+        Bicubic::Plain.interpolated(embedding, [rows, columns], grid)
+    }
+}
+
+impl Backbone for Volo {
+    fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
+        let stem = self.stem.iter();
+        let map = stem.fold(images, |map, layer| layer.forward(map, phase));
+        let (x, grid @ [rows, columns]) = patches(&self.patch_embed, map);
+        let x = ask.mixed(x, grid);
+        let [batch, _, dim] = x.dims();
+        let map = x.reshape([batch, rows, columns, dim]);
+
+        let phase = phase.named("network");
+        let pass = ask.pass(0, grid, phase.child(0));
+        let (map, _) = forward_blocks(&self.outlookers, map, pass, 0);
+        let map = map.permute([0, 3, 1, 2]);
+        let mut maps = Vec::new();
+        if ask.maps {
+            maps.push(map.clone());
+        }
+        let (x, grid) = patches(&self.downsample, map);
+        let mut x = x + self.positions(grid);
+        for (s, blocks) in (1..).zip(&self.stages) {
+            let pass = ask.pass(s, grid, phase.child(s as u64));
+            (x, _) = forward_blocks(blocks, x, pass, 0);
+            if ask.maps {
+                maps.push(to_map(x.clone(), 0, grid));
+            }
+        }
+
+        let mut class = self.cls_token.val().expand([batch as i64, -1, -1]);
+        let number = 1 + self.stages.len();
+        let mut pass = ask.pass(number, grid, phase);
+        let kept = ask.blocks_of(number, number + 1);
+        let norm = |class| {
+            let all = Tensor::cat(vec![class, x.clone()], 1);
+            layer_norm(&self.norm, all, NORM_EPSILON)
+        };
+        let mut blocks = Vec::new();
+        for (i, block) in self.post_network.iter().enumerate() {
+            pass.phase = phase.named("post_network").child(i as u64);
+            pass.watch.block.block = i;
+            class = block.forward(class, x.clone(), pass);
+            if i + kept >= self.post_network.len() {
+                blocks.push(norm(class.clone()));
+            }
+        }
+        Features {
+            tokens: norm(class),
+            prefix: 1,
+            maps,
+            blocks,
+        }
+    }
+
+    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
+        validate::at_least(super::FAMILY.name, size, self.least)
+    }
+}
+
+impl ConvNorm {
+    /// `stem` has the original's list, in which every convolution has a norm and an activation behind it.
+    fn new(stem: &Init<'_>, (place, conv): (usize, ConvSettings)) -> Self {
+        Self {
+            conv: stem.conv(&place.to_string(), conv),
+            norm: stem.batch_norm(conv.out_channels, BatchNormSettings::default()),
+        }
+    }
+
+    fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<4> {
+        activation::relu(self.norm.forward(self.conv.forward(map), phase))
+    }
+}
+
+/// The tokens of a map, and the size of the map they form. What is left over at the right and at the bottom is
+/// no patch, as in the convolution of the original.
+///
+/// # Shapes
+///
+/// `[batch, channels, height, width]` to `[batch, rows * columns, dim]`.
+fn patches(embed: &PatchEmbed, map: Tensor<4>) -> (Tensor<3>, [usize; 2]) {
+    let [_, _, height, width] = map.dims();
+    let side = embed.patch_size();
+    let grid @ [rows, columns] = [height / side, width / side];
+    let map = match [rows * side, columns * side] == [height, width] {
+        true => map,
+        false => map.narrow(2, 0, rows * side).narrow(3, 0, columns * side),
+    };
+    (embed.forward(map), grid)
+}
+
+#[cfg(test)]
+mod tests;

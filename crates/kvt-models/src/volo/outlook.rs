@@ -1,0 +1,93 @@
+//! Outlook attention: each place of a map makes the weights by which the tokens around it are mixed.
+
+use burn::module::Module;
+use burn::nn::Linear;
+use burn::tensor::Tensor;
+use kvt_attention::Dropout;
+use kvt_ops::{Unfold, fold, knn_softmax, linear, unfold};
+
+use super::stage::OutlookSize;
+use crate::layers::{Init, Pass, SelfAttention, avg_pool_ceil, project};
+
+/// Windows of 3 x 3 tokens around every second token.
+pub(super) const WINDOWS: Unfold = Unfold {
+    kernel: 3,
+    stride: 2,
+    padding: 1,
+};
+/// Tokens of a window, each of which gets a mix of all of them.
+pub(super) const AREA: usize = WINDOWS.kernel * WINDOWS.kernel;
+
+/// Attention within windows that overlap. Their weights come from the mean of the tokens at the centre of each
+/// by a linear layer, and what a token gets from several windows is summed.
+#[derive(Module, Debug)]
+pub(super) struct OutlookAttention {
+    v: Linear,
+    attn: Linear,
+    proj: Linear,
+    #[module(skip)]
+    heads: usize,
+    #[module(skip)]
+    dropout: f64,
+}
+
+impl OutlookAttention {
+    pub(super) fn new(init: &Init<'_>, size: &OutlookSize) -> Self {
+        let (dim, heads) = (size.block.dim, size.num_heads);
+        Self {
+            v: init.linear("v", dim, dim, size.block.qkv_bias),
+            attn: init.linear("attn", dim, heads * AREA.pow(2), true),
+            proj: init.linear("proj", dim, dim, true),
+            heads,
+            dropout: size.attn_drop,
+        }
+    }
+
+    /// The weights of every window, before dropout.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, rows, columns, dim]` to `[batch, windows * heads, area, area]`.
+    fn weights(&self, map: Tensor<4>) -> Tensor<4> {
+        let [batch, _, _, dim] = map.dims();
+        let centres = avg_pool_ceil(map.permute([0, 3, 1, 2]), WINDOWS.stride);
+        let scores = linear(&self.attn, centres.permute([0, 2, 3, 1]));
+        let [_, rows, columns, _] = scores.dims();
+        let scores = scores.reshape([batch, rows * columns * self.heads, AREA, AREA]);
+        let scale = ((dim / self.heads) as f64).powf(-0.5);
+        knn_softmax(scores * scale, AREA)
+    }
+}
+
+impl SelfAttention<4> for OutlookAttention {
+    /// # Shapes
+    ///
+    /// `[batch, rows, columns, dim]` to the same.
+    fn mix(&self, map: Tensor<4>, pass: Pass<'_>) -> Tensor<4> {
+        let [batch, rows, columns, dim] = map.dims();
+        let (heads, head_dim) = (self.heads, dim / self.heads);
+        let values = unfold(linear(&self.v, map.clone()).permute([0, 3, 1, 2]), WINDOWS);
+        let windows = values.dims()[2];
+        // Windows stand beside the heads.
+        let values = values
+            .reshape([batch, heads, head_dim, AREA, windows])
+            .permute([0, 4, 1, 3, 2])
+            .reshape([batch, windows * heads, AREA, head_dim]);
+
+        let weights = self.weights(map);
+        let weights = match Dropout::in_phase(pass.phase, self.dropout) {
+            Some(dropout) => dropout.apply(weights),
+            None => weights,
+        };
+        let mixed = weights
+            .matmul(values)
+            .reshape([batch, windows, heads, AREA, head_dim])
+            .permute([0, 2, 4, 3, 1])
+            .reshape([batch, dim * AREA, windows]);
+        fold(mixed, [rows, columns], WINDOWS).permute([0, 2, 3, 1])
+    }
+
+    fn project(&self, mixed: Tensor<4>, residual: Option<Tensor<4>>, _: Pass<'_>) -> Tensor<4> {
+        project(&self.proj, mixed, residual)
+    }
+}

@@ -1,0 +1,125 @@
+//! The parts of a VOLO, and what they cost.
+
+use kvt_attention::{AttentionConfig, Macs, Place};
+
+use super::POOLING;
+use super::outlook::{AREA, WINDOWS};
+use crate::stages::StageConfig;
+use crate::summary::{BlockSize, StageSummary};
+
+/// The stage of outlookers.
+#[derive(Clone, Debug)]
+pub(super) struct OutlookSize {
+    pub block: BlockSize,
+    pub depth: usize,
+    pub num_heads: usize,
+    pub attn_drop: f64,
+    /// Tokens along a side of the fine map.
+    pub grid: usize,
+}
+
+/// A stage of transformer blocks.
+#[derive(Clone, Debug)]
+pub(super) struct StageSize {
+    pub block: BlockSize,
+    pub config: StageConfig,
+    pub attn_drop: f64,
+    /// Tokens along a side of the coarse map.
+    pub grid: usize,
+    /// Channels of the map that is made coarser before the first of these stages.
+    pub before: Option<usize>,
+}
+
+/// The blocks of the class token.
+#[derive(Clone, Debug)]
+pub(super) struct ClassSize {
+    pub block: BlockSize,
+    pub depth: usize,
+    pub num_heads: usize,
+    pub attention: AttentionConfig,
+    pub attn_drop: f64,
+    /// Tokens that it reads besides itself.
+    pub tokens: usize,
+}
+
+impl OutlookSize {
+    pub(super) fn summary(&self, name: String) -> StageSummary {
+        let BlockSize { dim, hidden, .. } = self.block;
+        let tokens = self.grid.pow(2);
+        let [windows, _] = WINDOWS.positions([self.grid; 2]);
+        let windows = windows.pow(2);
+        let weights = self.num_heads * AREA.pow(2);
+        // A value and a projection where other blocks have q, k, v and a projection.
+        let bias = if self.block.qkv_bias { 2 * dim } else { 0 };
+        let params = self.block.params() - 2 * dim.pow(2) - bias + (dim + 1) * weights;
+        let linear = tokens * (2 * dim.pow(2) + 2 * dim * hidden) + windows * dim * weights;
+        let block = Macs::linear(linear) + Macs::attention(windows * AREA.pow(2) * dim);
+        StageSummary {
+            name,
+            depth: self.depth,
+            tokens,
+            keys: 0,
+            k: 0,
+            params: self.depth * params,
+            macs: block * self.depth,
+        }
+    }
+}
+
+impl StageSize {
+    /// Where attention stands in the blocks.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            grid: Some([self.grid; 2]),
+            dropout: self.attn_drop,
+            ..Place::new(self.grid.pow(2), self.block.dim, self.config.num_heads)
+        }
+    }
+
+    /// Size and cost of the blocks, and of the coarser map before them.
+    pub(super) fn summary(&self, name: String) -> StageSummary {
+        let (block, depth) = (self.block, self.config.depth);
+        let place = self.place();
+        let attention = self.config.attention.cost(&place);
+        let inputs = self.before.map_or(0, |channels| channels * POOLING.pow(2));
+        let bias = if self.before.is_some() { block.dim } else { 0 };
+        StageSummary {
+            name,
+            depth,
+            tokens: place.queries,
+            keys: place.keys,
+            k: attention.kept,
+            params: depth * (block.params() + attention.params) + inputs * block.dim + bias,
+            macs: (block.macs(place.queries) + attention.macs) * depth
+                + Macs::linear(place.queries * inputs * block.dim),
+        }
+    }
+}
+
+impl ClassSize {
+    /// Where attention stands in the blocks.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            keys: 1 + self.tokens,
+            prefix: 1,
+            dropout: self.attn_drop,
+            ..Place::new(1, self.block.dim, self.num_heads)
+        }
+    }
+
+    pub(super) fn summary(&self, name: String) -> StageSummary {
+        let BlockSize { dim, hidden, .. } = self.block;
+        let place = self.place();
+        let attention = self.attention.cost(&place);
+        let linear = (2 + 2 * place.keys) * dim.pow(2) + 2 * dim * hidden;
+        StageSummary {
+            name,
+            depth: self.depth,
+            tokens: place.queries,
+            keys: place.keys,
+            k: attention.kept,
+            params: self.depth * (self.block.params() + attention.params),
+            macs: (Macs::linear(linear) + attention.macs) * self.depth,
+        }
+    }
+}
