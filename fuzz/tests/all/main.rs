@@ -7,6 +7,8 @@ mod checkpoint;
 mod config;
 mod corpus;
 mod edit;
+mod jpeg;
 mod log;
+mod parquet;
 mod runner;
 mod weights;
