@@ -1,5 +1,7 @@
 //! JPEGs, as a whole and only what a crop shows of them: two decoders, which must agree.
 
+use std::cell::Cell;
+
 use image::RgbImage;
 use kvt_train::augment::{Crop, Look, Part};
 use kvt_train::data::{ClassOrder, ImageLimits, Picture, Source, decode_bytes};
@@ -54,7 +56,7 @@ fn smaller(look: Look) -> u32 {
 
 /// Decodes what is wanted, checks that it lies where it says, and returns it with its place in the image made smaller.
 fn part(source: &Source, bytes: &[u8], wanted: Wanted) -> Option<(Part, u32, [u32; 2])> {
-    let asked = std::cell::Cell::new(None);
+    let asked = Cell::new(None);
     let look = |size| {
         let look = look_at(size, wanted);
         asked.set(Some((size, look)));
@@ -132,7 +134,7 @@ fn jpeg_parts() {
     });
 }
 
-/// Files that are slightly wrong. Where both decoders find an image, it is of one size.
+/// Files that are slightly wrong. Where both decoders find an image, it is the same one but for few.
 #[test]
 fn jpeg_edits() {
     let files: Vec<Vec<u8>> = named_corpus("jpeg")
@@ -141,20 +143,21 @@ fn jpeg_edits() {
         .collect();
     let source = source();
     let cases = (any::<u8>(), edits(1..4), wanted());
-    let counts = std::cell::RefCell::new([0_u32; 257]);
+    let (compared, others) = (Cell::new(0_u32), Cell::new(0_u32));
     fuzz(4_000, &cases, |(file, edits, wanted)| {
         let bytes = edited(&files, file, &edits);
         let found = part(&source, &bytes, wanted);
         let whole = decode_bytes(&bytes, LIMITS);
         if let (Some((part, 1, origin)), Ok(whole)) = (&found, &whole) {
             let worst = difference(part, *origin, &whole.image, EDGE);
-            counts.borrow_mut()[usize::from(worst)] += 1;
-        } else if found.is_some() && whole.is_err() {
-            counts.borrow_mut()[256] += 1;
+            compared.set(compared.get() + 1);
+            others.set(others.get() + u32::from(worst > ROUNDINGS));
         }
     });
-    let counts = counts.borrow();
-    for (level, count) in counts.iter().enumerate().filter(|(_, c)| **c > 0) {
-        println!("DIFF {level}: {count}");
-    }
+    let (compared, others) = (compared.get(), others.get());
+    // What no encoder writes may become other pixels.
+    assert!(
+        compared > 100 && 100 * others <= compared,
+        "{others} of {compared}"
+    );
 }
