@@ -59,7 +59,7 @@ fn keys(family: &str) -> Vec<(&'static str, ModelOverrides, &'static [&'static s
             Some(2),
             &["DeiT", "Swin", "PiT", "CvT", "Visformer"]
         ),
-        key!(embed_dim, Some(384.into()), &[]),
+        key!(embed_dim, Some(768.into()), &[]),
         key!(depth, Some(4.into()), &[]),
         key!(num_heads, Some(1.into()), &[]),
         key!(mlp_ratio, Some(3.0), &[]),
