@@ -34,7 +34,7 @@ fn expected_maps(name: &str) -> Vec<[usize; 3]> {
         // Patches of 4 pixels.
         "tnt" => vec![[12, 4, 4]],
         // Two halvings, none, and a third.
-        "visformer" => vec![[4, 4, 4], [8, 4, 4], [8, 2, 2]],
+        "visformer" => vec![[8, 4, 4], [8, 4, 4], [8, 2, 2]],
         // Two halvings.
         "so" => vec![[12, 4, 4]],
         // Patches of 2 pixels, then of 2 tokens.
