@@ -91,7 +91,7 @@ impl Head for Classifier {
         let patches = || x.clone().narrow(1, prefix, x.dims()[1] - prefix);
         Logits {
             class: match &self.second_order {
-                Some(second_order) => second_order.forward(patches(), phase) + class,
+                Some(second_order) => second_order.forward(&patches(), phase) + class,
                 None => class,
             },
             distillation: self

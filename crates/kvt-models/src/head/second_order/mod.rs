@@ -114,7 +114,7 @@ impl SecondOrder {
     /// # Shapes
     ///
     /// Patches `[batch, patches, dim]` to logits `[batch, classes]`.
-    pub(crate) fn forward(&self, patches: Tensor<3>, phase: Phase) -> Tensor<2> {
+    pub(crate) fn forward(&self, patches: &Tensor<3>, phase: Phase) -> Tensor<2> {
         let covariance = self.representation.forward(patches, phase);
         let weight = self.normalization.weight.val();
         let vector = power_normalised(covariance, weight).flatten(1, 2);
@@ -130,7 +130,7 @@ impl Covariance {
     /// # Shapes
     ///
     /// Patches `[batch, patches, dim]` to covariances `[batch, cov_dims[0], cov_dims[1]]`.
-    fn forward(&self, patches: Tensor<3>, phase: Phase) -> Tensor<3> {
+    fn forward(&self, patches: &Tensor<3>, phase: Phase) -> Tensor<3> {
         let count = patches.dims()[1];
         let [rows, columns] = self.conv_dr_block.each_ref().map(|(conv, norm)| {
             let projected = conv.forward_tokens(patches.clone());
