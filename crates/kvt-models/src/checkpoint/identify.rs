@@ -115,7 +115,6 @@ mod tests {
             ("cvt_13", Layout::Official, &["cvt_13", "cvt_13_384"]),
             // What is saved but not trained is no parameter.
             ("t2t_vit_7", Layout::Official, &["t2t_vit_7"]),
-            ("t2t_vit_t_14", Layout::Official, &["t2t_vit_t_14"]),
         ] {
             let mut weights = weights(name, layout);
             assert_eq!(identify(&weights).unwrap(), expected, "{name}");
