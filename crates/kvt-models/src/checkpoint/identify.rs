@@ -117,7 +117,6 @@ mod tests {
             ("so_vit_7", Layout::Official, &["so_vit_7"]),
             // What is saved but not trained is no parameter.
             ("t2t_vit_7", Layout::Official, &["t2t_vit_7"]),
-            ("t2t_vit_t_14", Layout::Official, &["t2t_vit_t_14"]),
         ] {
             let mut weights = weights(name, layout);
             assert_eq!(identify(&weights).unwrap(), expected, "{name}");
