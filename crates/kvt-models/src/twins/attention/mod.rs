@@ -13,6 +13,10 @@ use super::stage::StageSize;
 use crate::layers::{Init, Pass, SelfAttention};
 
 /// The attention of a block. The choice does not show in the names of parameters.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a handful of blocks, whose parameters are elsewhere"
+)]
 #[derive(Module, Debug)]
 pub(super) enum GroupedAttention {
     Local(LocalAttention),

@@ -6,8 +6,8 @@ use super::*;
 use crate::families::ModelConfig;
 
 fn named(name: &str) -> VisformerConfig {
-    let config = VisformerConfig::named().into_iter();
-    config.filter(|c| c.name() == name).next_back().unwrap()
+    let mut config = VisformerConfig::named().into_iter();
+    config.rfind(|c| c.name() == name).unwrap()
 }
 
 fn with(name: &str, overrides: &ModelOverrides) -> Result<ModelConfig, ModelError> {

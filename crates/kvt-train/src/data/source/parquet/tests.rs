@@ -137,7 +137,7 @@ fn names_that_stand_twice_are_told_apart() {
         .position(|part| part == br#"{"info": "#)
         .unwrap();
     let length = bytes[start..].iter().position(|&byte| byte < b' ').unwrap();
-    let mut changed = bytes.clone();
+    let mut changed = bytes;
     changed[start..start + length].fill(b' ');
     changed[start..start + note.len()].copy_from_slice(note.as_bytes());
     fs::write(&path, changed).unwrap();
@@ -158,7 +158,7 @@ fn what_is_wrong_with_a_file_is_named() {
 
     let file = Path::new(FILES).join("plain.parquet");
     let open = |label, names: Option<&[String]>| {
-        let error = open(Path::new(FILES), &[file.clone()], label, names).unwrap_err();
+        let error = open(Path::new(FILES), std::slice::from_ref(&file), label, names).unwrap_err();
         error.to_string().replace(FILES, "DIR")
     };
     insta::assert_snapshot!(open("fine_label", None), @"`DIR/plain.parquet`: no column `fine_label` of whole numbers: name that of the labels in `data.label_column`; there are `image.bytes`, `image.path`, `label`");
