@@ -112,6 +112,7 @@ mod tests {
             ),
             // Nothing that is stored depends on the size of the images.
             ("cvt_13", Layout::Official, &["cvt_13", "cvt_13_384"]),
+            ("twins_svt_small", Layout::Timm, &["twins_svt_small"]),
         ] {
             let mut weights = weights(name, layout);
             assert_eq!(identify(&weights).unwrap(), expected, "{name}");
