@@ -117,6 +117,7 @@ mod tests {
             ("so_vit_7", Layout::Official, &["so_vit_7"]),
             // What is saved but not trained is no parameter.
             ("t2t_vit_7", Layout::Official, &["t2t_vit_7"]),
+            ("twins_svt_small", Layout::Timm, &["twins_svt_small"]),
         ] {
             let mut weights = weights(name, layout);
             assert_eq!(identify(&weights).unwrap(), expected, "{name}");
