@@ -48,6 +48,7 @@ fn so_vit() {
 fn twins() {
     trains(&[
         "model.name=twins_svt_small",
+        "model.depth=[2,1]",
         "model.strides=[2,2]",
         "model.sr_ratio=[2,1]",
     ]);

@@ -75,6 +75,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     [mix]
     mixup = 0.0
     cutmix = 0.0
+    mix_token = 0.0
     prob = 1.0
     switch_prob = 0.5
     mode = "batch"
@@ -111,6 +112,7 @@ fn defaults_are_those_of_the_deit_recipe() {
 
     [loss]
     kind = "cross-entropy"
+    token_weight = 0.0
     label_smoothing = 0.1
     bce_sum = false
     heads = "mean"
