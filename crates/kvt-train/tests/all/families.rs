@@ -49,6 +49,7 @@ fn twins() {
     trains(&[
         "model.name=twins_svt_small",
         "model.depth=[2,1]",
+        "model.window_size=4",
         "model.strides=[2,2]",
         "model.sr_ratio=[2,1]",
     ]);
