@@ -4,16 +4,18 @@
   python scripts/bench/side_by_side.py step --model deit_tiny_patch16_224 --batch 16 --k 100
   python scripts/bench/side_by_side.py step --model deit_tiny_patch16_224 --batch 128 --k 32 \
       --set img_size=32 --set patch_size=4 --set depth=6 --set num_classes=10
+  python scripts/bench/side_by_side.py step --model t2t_vit_7 --batch 8 --k 0.5 --t2t-source T2T_CHECKOUT
 
 Needs a release build of kvt, and the packages of scripts/reference/requirements.txt. Every round times
 `kvt bench`, then each PyTorch variant; the table has the median over the rounds of each one's median,
 and the ratio to the reference line. `--json FILE` writes the same as records.
 
-PyTorch variants of the attention: `sdpa` (dense, `scaled_dot_product_attention`), `explicit` (dense,
-matmul, softmax, matmul), `algorithm1` (the paper's: topk, scatter, where, softmax). A step is forward,
-label-smoothed cross-entropy, backward, clipping, AdamW, on timm's model; attention dense by sdpa, or
-Algorithm 1. `--dtype bf16` gives the attention bf16 inputs and runs a step of PyTorch under autocast;
-`--compile` adds compiled variants.
+PyTorch variants of the attention: `sdpa` (dense, `scaled_dot_product_attention`), `explicit` (dense, matmul, softmax,
+matmul), `algorithm1` (the paper's: topk, scatter, where, softmax). A step is forward, label-smoothed cross-entropy,
+backward, clipping, AdamW, on timm's model or the authors' (as `cross_check.py` takes them): `dense`, with the attention
+that the model has (timm's by sdpa where it can), or `algorithm1`. `--k` is a count, or a share of the keys.
+`--dtype bf16` gives the attention bf16 inputs and runs a step of PyTorch under autocast; `--compile` adds compiled
+variants.
 Memory is what the process's resident set grew by at most, in a process of its own.
 """
 
@@ -29,6 +31,9 @@ from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+
+import cross_check  # noqa: E402
+
 THREADS = len(os.sched_getaffinity(0))
 
 
@@ -41,14 +46,17 @@ def parse():
     parser.add_argument("--model", default="deit_tiny_patch16_224")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--set", action="append", default=[], help="a key of [model], as in img_size=32")
-    parser.add_argument("--k", type=int, default=100)
+    parser.add_argument("--k", default="100", help="neighbours: a count, or a share of the keys with a point; a step: one per stage with commas")
     parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--runs", type=int, default=5, help="timed runs of a round")
     parser.add_argument("--json")
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    cross_check.sources(parser)
+    args = parser.parse_args()
+    args.k = cross_check.neighbors(args.k)
+    return args
 
 
 def timed(args, work):
@@ -111,18 +119,16 @@ def settings(args):
 
 def step_variants(args):
     """Name -> (forward, step)."""
-    import timm
     import torch
-    from common import patch_attention
 
     def variant(neighbors, compiled):
         torch.manual_seed(0)
-        model = timm.create_model(args.model, **settings(args)).to(args.device).train()
+        model, shape = cross_check.reference(args, **settings(args))
+        model = model.to(args.device).train()
         if neighbors is not None:
-            patch_attention(model, neighbors)
-        side, classes = model.patch_embed.img_size[0], model.num_classes
-        images = torch.randn(args.batch, 3, side, side, device=args.device)
-        labels = torch.arange(args.batch, device=args.device) % classes
+            cross_check.attend(args, model, neighbors)
+        images = torch.randn(args.batch, *shape, device=args.device)
+        labels = torch.arange(args.batch, device=args.device) % settings(args).get("num_classes", 1000)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05)
         run = torch.compile(model) if compiled else model
 
@@ -140,9 +146,9 @@ def step_variants(args):
 
         return forward, step
 
-    variants = {"sdpa": partial(variant, None, False), "algorithm1": partial(variant, args.k, False)}
+    variants = {"dense": partial(variant, None, False), "algorithm1": partial(variant, args.k, False)}
     if args.compile:
-        variants |= {"sdpa compiled": partial(variant, None, True), "algorithm1 compiled": partial(variant, args.k, True)}
+        variants |= {"dense compiled": partial(variant, None, True), "algorithm1 compiled": partial(variant, args.k, True)}
     return variants
 
 
@@ -205,11 +211,11 @@ def kvt(args):
 def main():
     args = parse()
     tokens = int(args.shape.split(",")[2])
-    if args.what == "attention" and not 0 < args.k < tokens:
-        sys.exit(f"--k must be less than the {tokens} tokens: with all of them k-NN is dense")
-    import common  # noqa: F401  (it asks for one thread and determinism, for golden numbers)
+    if args.what == "attention" and not (isinstance(args.k, int) and 0 < args.k < tokens):
+        sys.exit(f"--k must be a count less than the {tokens} tokens: with all of them k-NN is dense")
     import torch
 
+    # `common` asks for one thread and determinism, for golden numbers.
     torch.set_num_threads(THREADS)
     torch.use_deterministic_algorithms(False)
     if args.memory_of:

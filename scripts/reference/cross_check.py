@@ -51,8 +51,15 @@ def neighbors(text):
     return counts if len(counts) > 1 else counts[0]
 
 
-def reference(arguments):
-    """The model, and the shape of its images."""
+def sources(parser):
+    """The options that `reference` reads, for other scripts too."""
+    parser.add_argument("--cvt-source", help="folder of a CvT checkout")
+    parser.add_argument("--so-vit-source", help="folder of a So-ViT checkout")
+    parser.add_argument("--t2t-source", help="folder of a T2T-ViT checkout")
+
+
+def reference(arguments, **settings):
+    """The model, and the shape of its images. `settings` are for timm's models."""
     if arguments.model.startswith("so_vit_"):
         if not arguments.so_vit_source:
             sys.exit("a So-ViT needs --so-vit-source, a checkout of https://github.com/jiangtaoxie/So-ViT at c31972e")
@@ -65,8 +72,9 @@ def reference(arguments):
             sys.exit("a T2T-ViT needs --t2t-source, a checkout of https://github.com/yitu-opensource/T2T-ViT")
         return t2t.published(arguments.t2t_source, arguments.model), (3, 224, 224)
     if not arguments.model.startswith("cvt_"):
-        model = timm.create_model(arguments.model)
-        return model, model.default_cfg["input_size"]
+        model = timm.create_model(arguments.model, **settings)
+        side = settings.get("img_size")
+        return model, (3, side, side) if side else model.default_cfg["input_size"]
     if not arguments.cvt_source:
         sys.exit("a CvT needs --cvt-source, a checkout of https://github.com/microsoft/CvT")
     name, large, _ = arguments.model.partition("_384")
@@ -106,9 +114,7 @@ def main():
     parser.add_argument("model", help="a model name that timm and kvt share, or kvt's name of a CvT")
     parser.add_argument("--neighbors", type=neighbors, default=0.5,
                         help="count, or share of the keys with a point; with commas: one per stage")
-    parser.add_argument("--cvt-source", help="folder of a CvT checkout")
-    parser.add_argument("--so-vit-source", help="folder of a So-ViT checkout")
-    parser.add_argument("--t2t-source", help="folder of a T2T-ViT checkout")
+    sources(parser)
     parser.add_argument("--set", action="append", default=[], help="passed on to kvt; repeatable")
     parser.add_argument("--device", help="passed on to kvt")
     parser.add_argument("--batch", type=int, default=2)
