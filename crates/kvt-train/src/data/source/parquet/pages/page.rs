@@ -97,7 +97,7 @@ impl Page {
             let mut bytes = vec![0; most.min(end.saturating_sub(place)) as usize];
             read_at(file, place, &mut bytes)?;
             if let Some((header, taken)) = Value::read(&bytes) {
-                let found = Self::of(&header, place + taken as u64);
+                let found = Self::of(&header, column, place + taken as u64);
                 let found = found.filter(|(_, page)| {
                     let behind = page.place.checked_add(page.stored);
                     behind.is_some_and(|behind| behind <= end)
@@ -118,7 +118,7 @@ impl Page {
         Err(damaged(column, "has a page without a header"))
     }
 
-    fn of(header: &Value<'_>, place: u64) -> Option<(PageKind, Self)> {
+    fn of(header: &Value<'_>, column: &Column, place: u64) -> Option<(PageKind, Self)> {
         let kind = header.int(1)?;
         let page = Self {
             place,
@@ -139,11 +139,16 @@ impl Page {
         };
         Some(match kind {
             0 => {
-                // Levels in bits, as writers of the first days had them, are in no file of images.
+                // Levels in bits, as writers of the first days had them, are in no file of images. Where nothing can be
+                // missing there are no levels, though parquet-mr calls them so.
+                let has_levels = column.level > 0;
                 let levels = header.field(5)?.int(3)?;
                 let page = of(5, 2)?;
                 let page = Self {
-                    encoding: if levels == RLE { page.encoding } else { BITS },
+                    encoding: match has_levels && levels != RLE {
+                        true => BITS,
+                        false => page.encoding,
+                    },
                     levels: Levels::Within,
                     ..page
                 };
@@ -230,4 +235,41 @@ fn snappy(packed: &[u8], size: u64) -> Option<Vec<u8>> {
         return None;
     }
     snap::raw::Decoder::new().decompress_vec(packed).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::io::Write;
+
+    use super::super::super::footer::Kind;
+    use super::*;
+
+    /// A page of the number 7 by hand, whose header says that levels are in bits.
+    #[test]
+    fn levels_that_are_not_there_are_in_no_encoding() {
+        let sizes: [u8; 6] = [0x15, 0, 0x15, 8, 0x15, 8];
+        let numbers = [0x2c, 0x15, 2, 0x15, 0, 0x15, 8, 0x15, 8, 0, 0];
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes = [&sizes[..], &numbers, &[7, 0, 0, 0]].concat();
+        file.write_all(&bytes).unwrap();
+        let mut read = |level| {
+            let column = Column {
+                path: vec!["label".to_owned()],
+                kind: Kind::Int32,
+                level,
+                repeats: false,
+            };
+            let (_, page) = Page::read(&mut file, &column, 0, bytes.len() as u64)?;
+            page.content(&mut file, &column, UNCOMPRESSED)
+        };
+        let content = read(0).unwrap();
+        assert_eq!(
+            (content.is_there.as_slice(), content.values()),
+            (&[true][..], &[7, 0, 0, 0][..])
+        );
+        let fault = read(1).err().unwrap().to_string();
+        assert!(fault.contains("encoded as BIT_PACKED"), "{fault}");
+    }
 }
