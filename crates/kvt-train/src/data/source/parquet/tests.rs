@@ -193,3 +193,27 @@ fn a_file_that_is_cut_off_is_damaged() {
         assert!(matches!(error, ParquetFault::Damaged(_)), "{length}");
     }
 }
+
+/// A page may be all images of a group: they are read in their order without reading it again.
+#[test]
+fn a_page_is_read_once_for_images_in_their_order() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["plain", "dictionary"] {
+        let bytes = fs::read(Path::new(FILES).join(format!("{name}.parquet"))).unwrap();
+        let source = changed(&dir, &bytes).unwrap();
+        assert!(decoded(&source, 0).unwrap() == picture(0));
+        fs::remove_file(dir.path().join("x.parquet")).unwrap();
+        // Groups of seven rows.
+        for index in [6, 1, 0] {
+            let found = decoded(&source, index).unwrap();
+            assert!(found == picture(index as u32), "{name} {index}");
+        }
+        assert!(decoded(&source, 7).is_err());
+        // A file in the same place is another one.
+        let other = changed(
+            &dir,
+            &fs::read(Path::new(FILES).join("nulls.parquet")).unwrap(),
+        );
+        assert!(decoded(&other.unwrap(), 3).is_err());
+    }
+}

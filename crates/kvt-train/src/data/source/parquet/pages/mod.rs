@@ -5,7 +5,7 @@ mod values;
 
 use std::fs::File;
 
-use self::page::{CODECS, PLAIN, Page, PageKind, SNAPPY, UNCOMPRESSED};
+use self::page::{CODECS, Content, PLAIN, Page, PageKind, SNAPPY, UNCOMPRESSED};
 use self::values::{indices, integers, nth};
 use super::footer::{Chunk, Column};
 use crate::data::ParquetFault;
@@ -17,6 +17,14 @@ pub(super) struct Pages {
     dictionary: Option<Page>,
     /// With the row of the group that each begins with.
     pages: Vec<(u64, Page)>,
+}
+
+/// A page of texts that was read.
+#[derive(Debug)]
+pub(super) struct OpenPage {
+    is_plain: bool,
+    content: Content,
+    dictionary: Option<Content>,
 }
 
 impl Pages {
@@ -73,32 +81,31 @@ impl Pages {
         self.pages.get(behind.checked_sub(1)?)
     }
 
-    /// The bytes in a row; `None` if there are none.
-    pub(super) fn bytes(
+    /// The first row of the page in which a row lies.
+    pub(super) fn first(&self, row: u64) -> Option<u64> {
+        self.page(row).map(|(first, _)| *first)
+    }
+
+    /// Reads the page in which a row lies, and the dictionary that its values may lie in.
+    pub(super) fn open(
         &self,
         file: &mut File,
         column: &Column,
         row: u64,
-    ) -> Result<Option<Vec<u8>>, ParquetFault> {
-        let damaged = || damaged(column, "has a page that cannot be read");
-        let (first, page) = self.page(row).ok_or_else(damaged)?;
-        let at = (row - first) as usize;
-        let content = page.content(file, column, self.codec)?;
-        let (before, rest) = content.is_there.split_at_checked(at).ok_or_else(damaged)?;
-        if rest.first() != Some(&true) {
-            return Ok(None);
-        }
-        let at = before.iter().filter(|is_there| **is_there).count();
-        let found = if page.encoding == PLAIN {
-            nth(content.values(), at)
-        } else {
-            let places = indices(content.values(), at + 1).ok_or_else(damaged)?;
-            let place = *places.last().ok_or_else(damaged)?;
-            let dictionary = self.dictionary.as_ref().ok_or_else(damaged)?;
-            let content = dictionary.content(file, column, self.codec)?;
-            nth(content.values(), place as usize)
+    ) -> Result<OpenPage, ParquetFault> {
+        let page = self.page(row);
+        let (_, page) = page.ok_or_else(|| damaged(column, "has a page that cannot be read"))?;
+        let dictionary = match &self.dictionary {
+            Some(dictionary) if page.encoding != PLAIN => {
+                Some(dictionary.content(file, column, self.codec)?)
+            }
+            _ => None,
         };
-        Ok(Some(found.ok_or_else(damaged)?))
+        Ok(OpenPage {
+            is_plain: page.encoding == PLAIN,
+            content: page.content(file, column, self.codec)?,
+            dictionary,
+        })
     }
 
     /// The whole numbers of all rows, `None` where there is none.
@@ -135,6 +142,38 @@ impl Pages {
             all.extend(rows.map(|is_there| is_there.then(|| values.next()).flatten()));
         }
         Ok(all)
+    }
+}
+
+impl OpenPage {
+    /// The bytes that it takes in memory.
+    pub(super) fn size(&self) -> usize {
+        let dictionary = self.dictionary.as_ref().map_or(0, Content::size);
+        self.content.size() + dictionary
+    }
+
+    /// The bytes in its row number `at`, from 0; `None` if there are none.
+    pub(super) fn bytes(
+        &self,
+        column: &Column,
+        at: usize,
+    ) -> Result<Option<Vec<u8>>, ParquetFault> {
+        let damaged = || damaged(column, "has a page that cannot be read");
+        let content = &self.content;
+        let (before, rest) = content.is_there.split_at_checked(at).ok_or_else(damaged)?;
+        if rest.first() != Some(&true) {
+            return Ok(None);
+        }
+        let at = before.iter().filter(|is_there| **is_there).count();
+        let found = if self.is_plain {
+            nth(content.values(), at)
+        } else {
+            let places = indices(content.values(), at + 1).ok_or_else(damaged)?;
+            let place = *places.last().ok_or_else(damaged)?;
+            let dictionary = self.dictionary.as_ref().ok_or_else(damaged)?;
+            nth(dictionary.values(), place as usize)
+        };
+        Ok(Some(found.ok_or_else(damaged)?))
     }
 }
 

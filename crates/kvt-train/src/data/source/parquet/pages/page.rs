@@ -64,6 +64,7 @@ enum Levels {
 }
 
 /// The values of a page that are there, and which those are.
+#[derive(Debug)]
 pub(super) struct Content {
     /// For each value, of a dictionary for none.
     pub(super) is_there: Vec<bool>,
@@ -73,6 +74,11 @@ pub(super) struct Content {
 }
 
 impl Content {
+    /// The bytes that it takes in memory.
+    pub(super) fn size(&self) -> usize {
+        self.is_there.len() + self.bytes.len()
+    }
+
     pub(super) fn values(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
