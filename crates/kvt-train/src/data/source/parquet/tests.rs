@@ -4,7 +4,7 @@ use image::{Rgb, RgbImage};
 use tempfile::TempDir;
 
 use super::*;
-use crate::data::ImageLimits;
+use crate::data::{ImageLimits, pack};
 
 /// Files of `datasets` and of pyarrow, by `scripts/reference/parquet_files.py`.
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/parquet");
@@ -215,5 +215,24 @@ fn a_page_is_read_once_for_images_in_their_order() {
             &fs::read(Path::new(FILES).join("nulls.parquet")).unwrap(),
         );
         assert!(decoded(&other.unwrap(), 3).is_err());
+    }
+}
+
+/// Shards know an image by its ending, which a row does not have: one of another format would be lost among them.
+#[test]
+fn what_is_not_an_image_is_not_packed() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = fs::read(Path::new(FILES).join("plain.parquet")).unwrap();
+    for start in [*b"GIF89a", *b"no img"] {
+        let mut bytes = whole.clone();
+        while let Some(at) = bytes.windows(6).position(|part| part == b"\x89PNG\r\n") {
+            bytes[at..at + 6].copy_from_slice(&start);
+        }
+        let source = changed(&dir, &bytes).unwrap();
+        let out = dir.path().join("out");
+        let error = pack(&[("train", &source)], &out, 1 << 20, &mut |_| {}).unwrap_err();
+        let expected = "x.parquet/00000000`: not a JPEG, PNG, WebP or BMP file";
+        assert!(error.to_string().ends_with(expected), "{error}");
+        assert!(!out.exists());
     }
 }
