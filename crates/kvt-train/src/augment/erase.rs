@@ -89,17 +89,15 @@ impl RandomErasing {
         if uniform() >= self.probability {
             return Vec::new();
         }
-        let mut up_to = |max: usize| ((uniform() * (max as f64 + 1.0)) as usize).min(max);
-        let count = 1 + up_to(self.max_count.saturating_sub(1) as usize);
+        let count = 1 + up_to(self.max_count.saturating_sub(1) as usize, uniform());
         let area = (height * width) as f64 / count as f64;
         let one = |_| {
             (0..TRIES).find_map(|_| {
                 let (h, w) = sides(area, uniform(), uniform());
                 // Never a whole side.
                 (h < height && w < width).then(|| {
-                    let mut up_to =
-                        |max: usize| ((uniform() * (max as f64 + 1.0)) as usize).min(max);
-                    [up_to(height - h), up_to(width - w), h, w]
+                    let top = up_to(height - h, uniform());
+                    [top, up_to(width - w, uniform()), h, w]
                 })
             })
         };
@@ -119,6 +117,11 @@ impl RandomErasing {
             EraseMode::Const => vec![0.0; 3 * pixels],
         }
     }
+}
+
+/// A whole number from 0 to `max`, by one that is uniform in [0, 1).
+fn up_to(max: usize, uniform: f64) -> usize {
+    ((uniform * (max as f64 + 1.0)) as usize).min(max)
 }
 
 /// Height and width of a rectangle of `image`, the pixels that the shares of [`AREA`] are taken of. `area` and `ratio` say from

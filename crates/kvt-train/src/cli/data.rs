@@ -324,7 +324,7 @@ fn describe(found: &Check) -> String {
     }
     if !found.duplicates.is_empty() {
         say(format!(
-            "images in more than one split: {}; validation on them measures memory",
+            "images in more than one split: {}; validation accuracy on them is inflated by memorisation",
             found.duplicates.len()
         ));
         for duplicate in found.duplicates.iter().take(SHOWN) {

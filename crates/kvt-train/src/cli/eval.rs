@@ -86,7 +86,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         output::print(&format!(
             "{:#}",
             json!({
-                "data": source.root,
+                // A path that is not UTF-8 is no JSON by itself.
+                "data": source.root.display().to_string(),
                 "images": evaluation.images,
                 "loss": evaluation.loss(),
                 "top1": evaluation.top1_percent(),

@@ -11,7 +11,7 @@ use super::train::{Display, carry_out};
 use super::{interrupt, output};
 use crate::config::resolved_toml;
 use crate::engine::{End, Session, Start};
-use crate::finetune::{Choices, Request, propose, resume};
+use crate::finetune::{Choices, Request, propose, resume, without_tag};
 use crate::task::Classify;
 
 /// `kvt finetune FOLDER --weights FILE [--model NAME] [--freeze backbone]`
@@ -72,7 +72,7 @@ enum What {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (plan, start) = if args.resume {
-        let plan = resume(args.folder.as_deref(), &args.choices())?;
+        let plan = resume(args.folder.as_deref(), &args.resumed())?;
         (plan, Start::RESUME)
     } else {
         let proposal = propose(&args.request()?)?;
@@ -107,9 +107,26 @@ impl Args {
             folder: folder.clone(),
             weights: weights.clone(),
             model: self.model.clone(),
-            probe: self.linear_probe || self.freeze == What::Backbone,
+            probe: self.is_probe(),
             choices: self.choices(),
         })
+    }
+
+    fn is_probe(&self) -> bool {
+        self.linear_probe || self.freeze == What::Backbone
+    }
+
+    /// What is set for a run that goes on. What cannot change is among it, so that another value is refused, not ignored.
+    fn resumed(&self) -> Choices {
+        let mut choices = self.choices();
+        if let Some(name) = &self.model {
+            let name = without_tag(name);
+            choices.set.insert(0, format!("model.name={name:?}"));
+        }
+        if self.is_probe() {
+            choices.set.insert(0, "init.freeze=\"backbone\"".to_owned());
+        }
+        choices
     }
 
     fn choices(&self) -> Choices {

@@ -87,7 +87,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                     .iter()
                     .map(|g| json!({"class": g.class, "probability": g.probability}))
                     .collect();
-                json!({"image": path, "top": top})
+                // A path that is not UTF-8 is no JSON by itself.
+                json!({"image": path.display().to_string(), "top": top})
             })
             .collect();
         output::print(&format!("{:#}", json!(records)))?;

@@ -90,6 +90,14 @@ pub enum DataError {
         /// What is wrong.
         fault: ParquetFault,
     },
+    /// Shards or Parquet files without an image.
+    #[error("the files in `{}`{} hold no image", path.display(), of_split(split))]
+    NoImages {
+        /// The folder.
+        path: PathBuf,
+        /// The split that was looked for.
+        split: Option<String>,
+    },
     /// A list of classes that is none.
     #[error("`{}` is not a JSON list of class names: {reason}", path.display())]
     ClassList {
@@ -327,6 +335,12 @@ fn expected(split: &Option<String>) -> String {
     split.as_ref().map_or(String::new(), |split| {
         format!(" of a split `{split}` (`{split}-*.parquet` or `{split}/*.parquet`)")
     })
+}
+
+fn of_split(split: &Option<String>) -> String {
+    split
+        .as_ref()
+        .map_or(String::new(), |split| format!(" of the split `{split}`"))
 }
 
 fn below(classes: Option<usize>) -> String {

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
+use crate::data::decode::NOT_AN_IMAGE;
 use crate::data::source::{CLASSES, LABEL, SHARD};
-use crate::data::{DataError, DecodeError, ImageLimits, Source};
+use crate::data::{DataError, DecodeError, ImageLimits, Source, listing};
 use crate::fs::{parent, sync_folder, write_atomic};
 
 /// The names of the folders in which data is packed before they are renamed begin so.
@@ -77,11 +78,13 @@ fn pack_split(
     let mut shards = 0;
     let mut shard: Option<(Shard, u64)> = None;
     for (index, sample) in source.samples.iter().enumerate() {
-        let bytes = source.bytes(sample, ImageLimits::default());
-        let bytes = bytes.map_err(|reason| DecodeError {
+        let unreadable = |reason| DecodeError {
             path: sample.path.clone(),
             reason,
-        })?;
+        };
+        let bytes = source.bytes(sample, ImageLimits::default());
+        let bytes = bytes.map_err(unreadable)?;
+        let ending = ending(&sample.path, &bytes).map_err(unreadable)?;
         if let Some((full, _)) = shard.take_if(|(_, size)| *size >= shard_bytes) {
             full.finish()?;
         }
@@ -93,7 +96,6 @@ fn pack_split(
                 none.insert((Shard::create(path)?, 0))
             }
         };
-        let ending = ending(&sample.path, &bytes);
         writer.add(&format!("{index:09}.{ending}"), &bytes)?;
         let label = sample.label.to_string();
         writer.add(&format!("{index:09}.{LABEL}"), label.as_bytes())?;
@@ -106,13 +108,18 @@ fn pack_split(
     Ok(shards)
 }
 
-/// The ending of an image: that of its name, or of one without a name, such as in Parquet, that of its format.
-fn ending(path: &Path, bytes: &[u8]) -> String {
+/// The ending of an image: the one of its name, or of an image without a name, such as in Parquet, of its format. One that
+/// is not read as an image would leave a label without an image in the shard.
+fn ending(path: &Path, bytes: &[u8]) -> Result<String, String> {
     let named = path.extension().unwrap_or_default();
+    if !named.is_empty() {
+        return Ok(named.to_string_lossy().to_ascii_lowercase());
+    }
     let format = image::guess_format(bytes).ok();
-    match format.and_then(|format| format.extensions_str().first()) {
-        Some(format) if named.is_empty() => (*format).to_owned(),
-        _ => named.to_string_lossy().to_ascii_lowercase(),
+    let ending = format.and_then(|format| format.extensions_str().first().copied());
+    match ending.filter(|ending| listing::is_read(ending)) {
+        Some(ending) => Ok(ending.to_owned()),
+        None => Err(NOT_AN_IMAGE.to_owned()),
     }
 }
 

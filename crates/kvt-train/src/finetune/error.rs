@@ -38,8 +38,8 @@ pub enum FinetuneError {
     NoWeights(PathBuf),
     /// The names of the weights are those of no model.
     #[error(
-        "`{}` has weights of no model that kvt knows (the first is `{first}`): DeiT, ViT, Swin, PiT and CvT under timm's \
-         names or the authors' are known; `kvt weights inspect` lists what a file holds",
+        "`{}` has weights of no model that kvt knows (the first is `{first}`): those of `kvt models list` are known, under \
+         timm's names of parameters or the authors'; `kvt weights inspect` lists what a file holds",
         .path.display()
     )]
     UnknownModel {

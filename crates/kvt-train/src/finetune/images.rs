@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::{FinetuneError, text};
+use crate::config::Document;
 use crate::data::{self, DataConfig, DataError, DataKind, is_split, is_whole};
 use crate::error::TrainError;
 
@@ -23,6 +24,10 @@ pub(super) struct Images {
     pub(super) path: PathBuf,
     /// The names of the splits in it; without them it holds all images, or CIFAR's own two splits.
     splits: Option<[&'static str; 2]>,
+    /// `data.label_column`.
+    label_column: String,
+    /// The share of each class that is kept for validation.
+    val_fraction: f64,
     classes: usize,
     /// Images to train on.
     pub(super) train: usize,
@@ -31,20 +36,16 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Looks at a folder: of CIFAR's files, of Parquet files, of tar shards, or else of images.
-    pub(super) fn of(folder: &Path) -> Result<Self, FinetuneError> {
-        if !folder.is_dir() {
-            return Err(DataError::MissingFolder(folder.to_owned()).into());
+    /// Looks at a folder: of CIFAR's files, of Parquet files, of tar shards, or else of images. What is `chosen` about them
+    /// counts: the column of the labels, and the share that validates.
+    pub(super) fn of(folder: &Path, chosen: &Document) -> Result<Self, FinetuneError> {
+        let mut images = Self::by_layout(folder)?;
+        if let Some(column) = chosen.value("data.label_column").and_then(Value::as_str) {
+            images.label_column = column.to_owned();
         }
-        let (kind, path, splits) = layout(folder);
-        let mut images = Self {
-            kind,
-            path,
-            splits,
-            classes: 0,
-            train: 0,
-            name: String::new(),
-        };
+        if let Some(share) = chosen.value("data.val_fraction").and_then(Value::as_float) {
+            images.val_fraction = share;
+        }
         let [train, _] = data::open(&images.config(), None)?;
         if let [class] = train.classes.as_slice() {
             return Err(FinetuneError::Train(TrainError::OneClass {
@@ -53,20 +54,32 @@ impl Images {
             }));
         }
         (images.classes, images.train) = (train.classes.len(), train.samples.len());
+        Ok(images)
+    }
+
+    /// The images of a folder by its layout alone, without counting them.
+    pub(super) fn by_layout(folder: &Path) -> Result<Self, FinetuneError> {
+        if !folder.is_dir() {
+            return Err(DataError::MissingFolder(folder.to_owned()).into());
+        }
+        let (kind, path, splits) = layout(folder);
         let absolute = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let name = absolute
             .file_name()
             .map(|name| name.to_string_lossy().into_owned());
-        images.name = name.unwrap_or_else(|| "images".to_owned());
-        Ok(images)
-    }
-
-    /// The share of each class that is kept for validation.
-    fn val_fraction(&self) -> f64 {
-        match (self.kind, self.splits) {
-            (DataKind::Cifar, _) | (_, Some(_)) => 0.0,
-            (_, None) => VAL_FRACTION,
-        }
+        Ok(Self {
+            kind,
+            path,
+            splits,
+            label_column: DataConfig::default().label_column,
+            val_fraction: match (kind, splits) {
+                (DataKind::Cifar, _) | (_, Some(_)) => 0.0,
+                (_, None) => VAL_FRACTION,
+            },
+            classes: 0,
+            train: 0,
+            name: name.unwrap_or_else(|| "images".to_owned()),
+        })
     }
 
     fn config(&self) -> DataConfig {
@@ -80,7 +93,8 @@ impl Images {
             path: self.path.clone(),
             train,
             val,
-            val_fraction: self.val_fraction(),
+            val_fraction: self.val_fraction,
+            label_column: self.label_column.clone(),
             ..DataConfig::default()
         }
     }
@@ -106,8 +120,8 @@ impl Images {
             keys.insert("train".to_owned(), train.into());
             keys.insert("val".to_owned(), val.into());
         }
-        if self.val_fraction() > 0.0 {
-            keys.insert("val_fraction".to_owned(), self.val_fraction().into());
+        if self.val_fraction > 0.0 {
+            keys.insert("val_fraction".to_owned(), self.val_fraction.into());
         }
         Ok(keys)
     }
@@ -122,10 +136,10 @@ impl Images {
         };
         let validation = match self.splits {
             Some([_, val]) => format!("validated on those in `{val}`"),
-            None if self.val_fraction() == 0.0 => "validated on its test images".to_owned(),
+            None if self.val_fraction == 0.0 => "validated on its test images".to_owned(),
             None => format!(
                 "{:.0} % of each class are kept for validation",
-                100.0 * VAL_FRACTION
+                100.0 * self.val_fraction
             ),
         };
         format!(

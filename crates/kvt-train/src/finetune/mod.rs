@@ -71,8 +71,9 @@ pub struct Proposal {
 /// # Errors
 /// If the images or the weights cannot be read, the weights are of no model that is known, or a value is out of range.
 pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
-    let images = Images::of(&request.folder)?;
     let choices = &request.choices;
+    let chosen = choices.document()?;
+    let images = Images::of(&request.folder, &chosen)?;
     let source = Source::of(&request.weights, request.model.as_deref(), choices.img_size)?;
     let params = source.params()?;
     let freeze = if request.probe {
@@ -81,7 +82,9 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
         Freeze::None
     };
     let recipe = Recipe::new(images.train, params, freeze);
-    let recipe = match choices.chosen_epochs()? {
+    // What is no number of epochs is refused with the other keys.
+    let epochs = chosen.value("train.epochs").and_then(Value::as_integer);
+    let recipe = match epochs.and_then(|epochs| u32::try_from(epochs).ok()) {
         Some(epochs) => recipe.with_epochs(epochs),
         None => recipe,
     };
@@ -104,7 +107,7 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     let dir = Path::new("runs").join("finetune").join(images.name());
     table.insert("run".to_owned(), one("dir", text(&dir)?));
     let text = toml::to_string(&table).map_err(|error| FinetuneError::Config(error.into()))?;
-    let document = Document::from_text(Path::new(NAME), text, &choices.overrides());
+    let document = Document::from_text(Path::new(NAME), text, &choices.overrides()?);
     let plan = document.and_then(|document| document.plan())?;
     let mut notes = source.notes;
     notes.push(images.describe());
@@ -117,14 +120,14 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
 /// # Errors
 /// If there is no run in `choices.out`, or its configuration or a choice is wrong.
 pub fn resume(folder: Option<&Path>, choices: &Choices) -> Result<Plan, FinetuneError> {
-    let images = folder.map(Images::of).transpose()?;
+    let images = folder.map(Images::by_layout).transpose()?;
     let dir = match (&choices.out, &images) {
         (Some(out), _) => out.clone(),
         (None, Some(images)) => Path::new("runs").join("finetune").join(images.name()),
         (None, None) => return Err(FinetuneError::NoRun),
     };
     let run = RunDir::open(&dir).map_err(crate::error::TrainError::from)?;
-    let mut overrides = choices.overrides();
+    let mut overrides = choices.overrides()?;
     if let Some(images) = images {
         overrides.insert(0, set("data.path", &text(&images.path)?));
     }
@@ -145,15 +148,17 @@ fn init(weights: &Path, freeze: Freeze) -> Result<Table, FinetuneError> {
 }
 
 impl Choices {
-    /// The epochs, if they are chosen one way or the other. What is no number of epochs is refused with the other keys.
-    fn chosen_epochs(&self) -> Result<Option<u32>, FinetuneError> {
-        let chosen = Document::from_text(Path::new(NAME), String::new(), &self.overrides())?;
-        let epochs = chosen.value("train.epochs").and_then(Value::as_integer);
-        Ok(epochs.and_then(|epochs| u32::try_from(epochs).ok()))
+    /// A configuration of what is chosen, one way or the other, and nothing else.
+    fn document(&self) -> Result<Document, FinetuneError> {
+        Ok(Document::from_text(
+            Path::new(NAME),
+            String::new(),
+            &self.overrides()?,
+        )?)
     }
 
     /// All of them in the form of `--set`, the user's own last.
-    fn overrides(&self) -> Vec<String> {
+    fn overrides(&self) -> Result<Vec<String>, FinetuneError> {
         let mut all = Vec::new();
         if let Some(epochs) = self.epochs {
             all.push(set("train.epochs", &i64::from(epochs).into()));
@@ -172,12 +177,16 @@ impl Choices {
                 .filter_map(|(key, size)| Some(format!("{key}={}", size?))),
         );
         if let Some(out) = &self.out {
-            let out = out.to_string_lossy().into_owned();
-            all.push(set("run.dir", &out.into()));
+            all.push(set("run.dir", &text(out)?));
         }
         all.extend(self.set.iter().cloned());
-        all
+        Ok(all)
     }
+}
+
+/// A model's name without a tag of timm's after a point, which names the weights.
+pub(crate) fn without_tag(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(name, _)| name)
 }
 
 /// An override.

@@ -8,7 +8,7 @@ use kvt_models::weights::{self, StateDict};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::{FinetuneError, params};
+use super::{FinetuneError, params, without_tag};
 use crate::config::Plan;
 use crate::config::load_plan;
 use crate::error::TrainError;
@@ -67,8 +67,7 @@ impl Source {
         let timm = TimmConfig::beside(&file)
             .or_else(|| TimmConfig::of_metadata(weights::metadata(&file).ok()?))
             .unwrap_or_default();
-        // A tag of timm's after a point names the weights, not the model.
-        let named = model.map(|name| name.split_once('.').map_or(name, |(name, _)| name));
+        let named = model.map(without_tag);
         let (table, how) = match (named, &run) {
             (Some(name), _) => (named_model(name), "as you named it"),
             (None, Some(plan)) => (model_of(plan)?, "as its run has it"),

@@ -193,14 +193,30 @@ fn what_lies_beside_the_weights_is_believed() {
     assert_eq!(plan.augment.std, [0.25, 0.5, 0.5]);
 }
 
+fn of(photos: &Path, set: &[&str]) -> Images {
+    let choices = Choices {
+        set: set.iter().map(|&set| set.to_owned()).collect(),
+        ..Choices::default()
+    };
+    Images::of(photos, &choices.document().unwrap()).unwrap()
+}
+
 #[test]
 fn folders_are_splits_where_classes_are_in_them() {
     let folder = workspace("w.safetensors");
     let photos = folder.path().join("photos");
-    let of = |photos: &Path| Images::of(photos).unwrap();
+    let chosen = of;
+    let of = |photos: &Path| chosen(photos, &[]);
     assert_eq!(
         of(&photos).keys().unwrap()["val_fraction"].as_float(),
         Some(0.2)
+    );
+
+    let half = chosen(&photos, &["data.val_fraction=0.5"]);
+    assert_eq!(half.train, 6);
+    assert!(
+        half.describe()
+            .ends_with(", 50 % of each class are kept for validation")
     );
 
     // A class of trains.
@@ -232,8 +248,9 @@ fn folders_are_splits_where_classes_are_in_them() {
 fn every_kind_of_data_is_recognised() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
+    let chosen = of;
     let of = |name: &str| {
-        let images = Images::of(&at(name)).unwrap();
+        let images = chosen(&at(name), &[]);
         let keys = images.keys().unwrap();
         let text = |key: &str| {
             keys.get(key)
@@ -362,7 +379,9 @@ fn what_cannot_be_used_says_what_to_do() {
         StateDict::from_iter([("conv1.weight".to_owned(), TensorData::zeros::<f32, _>([2]))]);
     let unknown = error(&save("unknown.safetensors", unknown));
     assert!(
-        unknown.contains("no model that kvt knows (the first is `conv1.weight`)"),
+        unknown.contains(
+            "no model that kvt knows (the first is `conv1.weight`): those of `kvt models list`"
+        ),
         "{unknown}"
     );
     let custom = state
@@ -374,6 +393,60 @@ fn what_cannot_be_used_says_what_to_do() {
     let mut variant = state;
     variant.insert("blocks.0.ls1.gamma", TensorData::zeros::<f32, _>([192]));
     insta::assert_snapshot!(error(&save("variant.safetensors", variant)), @"could not use the weights in `DIR/variant.safetensors`: `blocks.0.ls1.gamma` gives the weights away as those of a model with layer scale, as DeiT III, BEiT and DINOv2 have it: kvt does not have that model");
+}
+
+/// The images are counted before there is a plan: the count needs the column.
+#[test]
+fn labels_may_be_in_another_column() {
+    let folder = workspace("w.safetensors");
+    let plain = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/parquet/plain.parquet"
+    );
+    let mut bytes = fs::read(plain).unwrap();
+    while let Some(at) = bytes.windows(5).position(|part| part == b"label") {
+        bytes[at..at + 5].copy_from_slice(b"breed");
+    }
+    let table = folder.path().join("table");
+    fs::create_dir(&table).unwrap();
+    for split in ["train", "val"] {
+        fs::write(table.join(format!("{split}-0.parquet")), &bytes).unwrap();
+    }
+    let mut request = Request {
+        folder: table.clone(),
+        ..request(&folder, "w.safetensors")
+    };
+    let error = propose(&request).unwrap_err().to_string();
+    assert!(error.contains("`data.label_column`; there are"), "{error}");
+    request.choices.set = vec!["data.label_column=breed".to_owned()];
+    let Proposal { plan, notes } = propose(&request).unwrap();
+    assert_eq!(plan.data.label_column, "breed");
+    assert!(
+        notes[notes.len() - 2].contains("3 classes, 12 images"),
+        "{notes:?}"
+    );
+
+    // A run that goes on has the column in its configuration.
+    let choices = Choices {
+        out: Some("gone".into()),
+        ..Choices::default()
+    };
+    let error = resume(Some(&table), &choices).unwrap_err().to_string();
+    assert!(error.starts_with("`gone` holds no run"), "{error}");
+}
+
+/// A configuration cannot hold the name: the run would be in another folder.
+#[cfg(unix)]
+#[test]
+fn the_folder_of_a_run_is_utf8() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let folder = workspace("w.safetensors");
+    let mut request = request(&folder, "w.safetensors");
+    request.choices.out = Some(OsStr::from_bytes(b"run-\xff").into());
+    let error = propose(&request).unwrap_err();
+    assert!(matches!(error, FinetuneError::NotUtf8(_)), "{error}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::PreviewError;
 use crate::augment::AugmentConfig;
 use crate::config::Plan;
 use crate::data::{
-    DataError, Picture, Splits, eval_transform, image_key, image_limits, train_transform,
+    DataError, OnError, Picture, Splits, eval_transform, image_key, image_limits, train_transform,
 };
 use crate::report::{FONT, INK, encode_png, register_fonts};
 
@@ -29,15 +29,22 @@ pub(super) fn draw(
     let plain = eval_transform(plan, size)?;
     let varied = train_transform(plan, size)?;
     let mut rows = Vec::new();
+    let mut unreadable = None;
     for index in chosen(splits.train.samples.len()) {
         let Some(sample) = splits.train.samples.get(index) else {
             continue;
         };
         // The loader's numbers are of 32 bits.
         let number = u32::try_from(index).unwrap_or(u32::MAX);
-        let image = splits.train.decode(number, image_limits(plan), None);
-        let Picture::Whole(image) = image.map_err(DataError::from)? else {
-            continue;
+        let image = match splits.train.decode(number, image_limits(plan), None) {
+            Ok(Picture::Whole(image)) => image,
+            Ok(Picture::Part(_)) => continue,
+            // The run passes over it, too.
+            Err(error) if plan.data.on_error == OnError::Skip => {
+                unreadable.get_or_insert(error);
+                continue;
+            }
+            Err(error) => return Err(DataError::from(error).into()),
         };
         let mut pictures = Vec::new();
         for column in 0..COLUMNS {
@@ -58,7 +65,10 @@ pub(super) fn draw(
         let class = splits.classes().get(sample.label as usize);
         rows.push((class.cloned().unwrap_or_default(), pictures));
     }
-    render(&rows, size).map_err(PreviewError::Draw)
+    match unreadable {
+        Some(error) if rows.is_empty() => Err(DataError::from(error).into()),
+        _ => render(&rows, size).map_err(PreviewError::Draw),
+    }
 }
 
 /// Images at equal distances: of a folder sorted by class, those of several classes.

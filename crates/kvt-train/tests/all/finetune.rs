@@ -236,6 +236,21 @@ fn a_stopped_run_goes_on() {
     ];
     let error = workspace.error(&other);
     assert!(error.contains("`train.epochs`: `2` -> `9`"), "{error}");
+    // What the run has for good is not passed over.
+    for (flags, expected) in [
+        (
+            &["--linear-probe"][..],
+            r#"`init.freeze`: `"none"` -> `"backbone"`"#,
+        ),
+        (
+            &["--model", "deit_small_patch16_224.fb_in1k"],
+            r#"`model.name`: `"deit_tiny_patch16_224"` -> `"deit_small_patch16_224"`"#,
+        ),
+    ] {
+        let resume = ["finetune", "--resume", "--out", "all-parts"];
+        let error = workspace.error(&[&resume, flags].concat());
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 #[test]

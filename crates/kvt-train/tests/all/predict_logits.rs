@@ -135,3 +135,26 @@ fn an_unreadable_image_does_not_keep_the_others_from_an_answer() {
         assert!(errors.contains(&format!("`{file}`")), "{errors}");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn names_that_are_not_utf8_are_in_the_json_all_the_same() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let workspace = Workspace::with_data(6, 1);
+    workspace.kvt(&["train", "tiny.toml"]).assert().success();
+    let (image, folder) = (OsStr::from_bytes(b"\xff.png"), OsStr::from_bytes(b"\xff"));
+    let [good, val] = ["data/val/a/000.png", "data/val"].map(|name| workspace.path(name));
+    fs_err::copy(good, workspace.path("").join(image)).unwrap();
+    fs_err::rename(val, workspace.path("").join(folder)).unwrap();
+    let json = |arguments: &[&str], last: &OsStr| -> Value {
+        let mut command = workspace.kvt(arguments);
+        let output = command.arg(last).assert().success();
+        serde_json::from_slice(&output.get_output().stdout).unwrap()
+    };
+    let predicted = json(&["predict", "--run", "run", "--json"], image);
+    assert_eq!(predicted[0]["image"], "\u{fffd}.png");
+    let evaluated = json(&["eval", "--run", "run", "--json", "--data"], folder);
+    assert_eq!(evaluated["data"], "\u{fffd}");
+}

@@ -84,5 +84,13 @@ fn what_cannot_be_drawn_leaves_nothing() {
         error.contains("not a JPEG, PNG, WebP or BMP file"),
         "{error}"
     );
+    let skip = preview(&["--set", "data.on_error=skip"]);
+    assert_eq!(workspace.error(&skip), error);
     assert!(!workspace.path("runs").exists());
+
+    // Of the four images at equal distances one can be read.
+    workspace.images("data/train/c", 6);
+    workspace.kvt(&skip).assert().success();
+    let sheet = image::open(workspace.path("runs/preview/tiny/images.png")).unwrap();
+    assert_eq!(sheet.height(), 8 + 24 + (24 + 96 + 8));
 }

@@ -95,6 +95,19 @@ fn shards_are_checked() {
     let bytes = fs_err::read(&shard).unwrap();
     fs_err::write(&shard, &bytes[..600]).unwrap();
     insta::assert_snapshot!(workspace.error(&["data", "check", "packed"]), @"error: shard `packed/train/000000.tar`, `000000000.png`: the shard ends before it: truncated; write it again");
+
+    // A whole archive of nothing.
+    fs_err::write(&shard, [0; 1024]).unwrap();
+    let train = [
+        "train",
+        "tiny.toml",
+        "--set",
+        "data.kind=tar",
+        "--set",
+        "data.path=packed",
+    ];
+    insta::assert_snapshot!(workspace.error(&train), @"error: the files in `packed/train` of the split `train` hold no image");
+    assert!(!workspace.path("run").exists());
 }
 
 /// Written by `datasets`, and the same images packed into shards.

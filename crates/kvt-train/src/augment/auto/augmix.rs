@@ -17,7 +17,7 @@ pub struct AugMix {
     pub(super) magnitude: Magnitude,
     /// Whether each chain is blended into the image in turn: faster, and not quite the same mixture.
     pub(super) is_blended: bool,
-    /// With whose draws the shares are made: Dirichlet and Beta are shares of Gamma's.
+    /// Its draws, divided by their sum, are the shares of the chains (Dirichlet) and of the mixture (Beta).
     pub(super) gamma: Gamma<f64>,
 }
 

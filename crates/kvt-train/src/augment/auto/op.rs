@@ -7,7 +7,7 @@ use rand_distr::{Distribution, StandardNormal};
 use crate::augment::ops::{Resample, Sampling};
 use crate::augment::{AugmentConfig, Interpolation, ops};
 
-/// The magnitude that the arguments are shares of.
+/// The magnitude at which an argument has its full size.
 const FULL: f64 = 10.0;
 
 /// timm's names of operations. `Increasing`: stronger with the magnitude; without, some become weaker.

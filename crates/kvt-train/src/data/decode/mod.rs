@@ -24,6 +24,8 @@ use crate::data::ordered::panic_message;
 
 /// The longest side that is decoded, in pixels.
 const MAX_SIDE: u32 = 65_500;
+/// What is said of other files.
+pub(super) const NOT_AN_IMAGE: &str = "not a JPEG, PNG, WebP or BMP file";
 /// How Git LFS begins the text that it leaves in the place of a file.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
@@ -92,8 +94,7 @@ pub fn decode_bytes(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String
 }
 
 fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
-    let format =
-        image::guess_format(bytes).map_err(|_| "not a JPEG, PNG, WebP or BMP file".to_owned())?;
+    let format = image::guess_format(bytes).map_err(|_| NOT_AN_IMAGE.to_owned())?;
     let truncated = "the file is truncated";
     let jpeg_components = match format {
         ImageFormat::Jpeg => Some(jpeg::components(bytes).ok_or(truncated)?),

@@ -1,5 +1,6 @@
 //! One batch of the loader: decoded, augmented, put together.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kvt_ops::Key;
@@ -63,6 +64,7 @@ impl<T> LoaderConfig<T> {
         skipped: &mut Vec<Skipped>,
     ) -> Result<Option<(u32, T)>, DataError> {
         let mut first_bad = None;
+        let mut unreadable = HashSet::new();
         // The replacement is augmented with the key of the place that it fills, so that it does not repeat its own picture.
         let Some((own, _)) = self.at(place) else {
             return Ok(None);
@@ -76,6 +78,10 @@ impl<T> LoaderConfig<T> {
             let Some((index, sample)) = self.at((place + step) % self.order.len()) else {
                 return Ok(None);
             };
+            // Another copy of an image that was tried for this place.
+            if unreadable.contains(&index) {
+                continue;
+            }
             let look = |size| self.views.first()?.looks_at(size, key);
             let look = self.parts.then_some(&look as &dyn Fn(_) -> _);
             let error = match self.source.decode(index, self.limits, look) {
@@ -97,9 +103,10 @@ impl<T> LoaderConfig<T> {
                 path: error.path,
                 reason: error.reason,
             };
-            // `step + 1` different images are unreadable: past the cap there is no use in looking further.
-            if step + 1 > self.max_skipped {
-                return Err(too_many(step + 1, self.max_skipped, bad));
+            unreadable.insert(index);
+            // Past the cap there is no use in looking further.
+            if unreadable.len() > self.max_skipped {
+                return Err(too_many(unreadable.len(), self.max_skipped, bad));
             }
             first_bad.get_or_insert(bad);
             if self.purpose == Purpose::Evaluate {

@@ -5,6 +5,7 @@
 
 mod make;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -81,6 +82,8 @@ pub struct Loader<T = u32> {
     purpose: Purpose,
     max_skipped: usize,
     skipped: Vec<Skipped>,
+    /// The paths of those passed over.
+    known: HashSet<PathBuf>,
     remaining: usize,
     failed: bool,
 }
@@ -116,6 +119,7 @@ impl<T: Send + 'static> Loader<T> {
             purpose,
             max_skipped,
             skipped: Vec::new(),
+            known: HashSet::new(),
             remaining: end - first,
             failed: false,
         })
@@ -148,6 +152,10 @@ impl<T> Loader<T> {
 
     fn take_skipped(&mut self, skipped: Vec<Skipped>) -> Result<(), DataError> {
         for skipped in skipped {
+            // With repeats, another copy of an image that is known.
+            if !self.known.insert(skipped.path.clone()) {
+                continue;
+            }
             self.skipped.push(skipped.clone());
             if self.skipped.len() > self.max_skipped {
                 return Err(too_many(self.skipped.len(), self.max_skipped, skipped));

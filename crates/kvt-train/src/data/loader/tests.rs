@@ -188,6 +188,35 @@ fn bad_files_are_replaced_in_training_and_left_out_in_evaluation() {
     }
 }
 
+/// With repeated augmentation an image stands in the order several times.
+#[test]
+fn the_copies_of_a_bad_file_are_one_bad_file() {
+    let (_dir, config) = config(&[4]);
+    for (workers, bad_last) in [(0, false), (3, false), (0, true)] {
+        let mut order = vec![4, 4, 4, 5, 5, 5, 6, 6];
+        if bad_last {
+            order.reverse();
+        }
+        let config = LoaderConfig {
+            copies: vec![0, 1, 2, 0, 1, 2, 0, 1],
+            order,
+            on_error: OnError::Skip,
+            max_skipped: 1,
+            workers,
+            ..config.clone()
+        };
+        let mut loader = Loader::start(config).unwrap();
+        let batches: Result<Vec<Batch>, _> = loader.by_ref().collect();
+        let indices = batches.unwrap().into_iter().flat_map(|b| b.indices);
+        let replaced = match bad_last {
+            true => [6, 6, 5, 5, 5, 6, 6, 6],
+            false => [5, 5, 5, 5, 5, 5, 6, 6],
+        };
+        assert_eq!(indices.collect::<Vec<_>>(), replaced);
+        assert_eq!(loader.skipped().len(), 1);
+    }
+}
+
 #[test]
 fn an_epoch_without_a_readable_image_is_an_error() {
     let (_dir, config) = config(&(0..23).collect::<Vec<_>>());

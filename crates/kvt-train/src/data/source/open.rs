@@ -198,21 +198,30 @@ fn listed(
     names: Option<&[String]>,
 ) -> Result<Source, DataError> {
     let root = &data.path;
-    if data.kind == DataKind::Tar {
+    let source = if data.kind == DataKind::Tar {
         let dir = split.map_or_else(|| root.clone(), |split| root.join(split));
-        return shards::open(&dir, names);
-    }
-    let files = match split {
-        Some(split) => parquet::files(root, split),
-        None => parquet::all_files(root),
+        shards::open(&dir, names)?
+    } else {
+        let files = match split {
+            Some(split) => parquet::files(root, split),
+            None => parquet::all_files(root),
+        };
+        if files.is_empty() {
+            return Err(DataError::NoParquet {
+                path: root.clone(),
+                split: split.map(str::to_owned),
+            });
+        }
+        parquet::open(root, &files, &data.label_column, names)?
     };
-    if files.is_empty() {
-        return Err(DataError::NoParquet {
-            path: root.clone(),
+    // An epoch without images would be over before it began, and so would the run.
+    match source.samples.is_empty() {
+        true => Err(DataError::NoImages {
+            path: source.root,
             split: split.map(str::to_owned),
-        });
+        }),
+        false => Ok(source),
     }
-    parquet::open(root, &files, &data.label_column, names)
 }
 
 fn already_split(data: &DataConfig) -> DataError {

@@ -178,6 +178,7 @@ impl Optimizer {
         network: &impl Module,
     ) -> Result<(), OptimizerError> {
         self.updates = updates;
+        self.states.clear();
         let Some(device) = network.devices().into_iter().next().map(Device::inner) else {
             return Ok(());
         };

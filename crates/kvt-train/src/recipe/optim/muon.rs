@@ -26,7 +26,7 @@ const EPS: f64 = 1e-7;
 pub(super) struct Muon {
     /// How much of the momentum stays at each update.
     pub(super) momentum: f64,
-    /// Whether the update is the gradient and the momentum as it will be after the next one.
+    /// Whether the update is `(1 - momentum) g + momentum m` with the new momentum `m`, and not `m` itself.
     pub(super) nesterov: bool,
 }
 

@@ -12,7 +12,7 @@ const MOMENTUM_BUFFER: &str = "momentum_buffer";
 pub(super) struct Sgd {
     /// How much of the momentum stays at each update; none is kept with 0.
     pub(super) momentum: f64,
-    /// Whether the update is the gradient and the momentum as it will be after the next one.
+    /// Whether the update is `g + momentum m` with the new momentum `m`, and not `m` itself.
     pub(super) nesterov: bool,
 }
 

@@ -95,7 +95,7 @@ impl Footer {
             (chunks.len() == columns.len()).then_some(Group { rows, chunks })
         });
         let groups = groups.collect::<Option<Vec<Group>>>()?;
-        // An image takes more than a byte: what follows may ask for some bytes for each row.
+        // Memory is taken for each row. With more rows than bytes it would not be in proportion to the file.
         let rows = groups.iter().map(|group| group.rows);
         rows.reduce(u64::saturating_add)
             .is_none_or(|rows| rows <= length)
@@ -124,7 +124,7 @@ impl Column {
     }
 }
 
-/// Collects the columns of an element of the schema, which stands before those in it.
+/// Collects the columns below the next element of the schema. In the list an element stands before those below it.
 fn descend<'a, 'b: 'a>(
     elements: &mut impl Iterator<Item = &'a Value<'b>>,
     above: &Column,
@@ -133,7 +133,7 @@ fn descend<'a, 'b: 'a>(
     let element = elements.next()?;
     let mut column = above.clone();
     column.path.push(element.text(4)?.into_owned());
-    // Structures within structures, as deep as a schema has ever been.
+    // Deeper than any schema of images; each structure within another is a call within another.
     if column.path.len() > 32 {
         return None;
     }

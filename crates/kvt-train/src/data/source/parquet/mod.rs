@@ -2,7 +2,8 @@
 //! its `label`, a whole number. The names of the classes stand in the note `huggingface` at the end of the file.
 //!
 //! The ends of the files, the headers of the pages and the labels are read once. Then every image is read by itself with the
-//! page in which it lies, so that an epoch visits the images in any order, each once, and goes on in the middle.
+//! page in which it lies, so that an epoch visits the images in any order, each once, and goes on in the middle. A thread
+//! that reads images in their order reads each page once.
 
 mod footer;
 mod levels;

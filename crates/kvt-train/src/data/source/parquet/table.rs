@@ -1,13 +1,15 @@
 //! One Parquet file of images and labels.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fs_err as fs;
 
 use super::footer::{Column, Footer, Kind};
-use super::pages::Pages;
+use super::pages::{OpenPage, Pages};
 use crate::data::{DataError, ParquetFault};
 
 /// The column of the images where several could be it.
@@ -17,16 +19,32 @@ const BYTES: &str = "bytes";
 /// The note in which Hugging Face's `datasets` describes the columns.
 const NOTE: &str = "huggingface";
 
+/// Bytes of a page that a thread keeps for the next image. Writers look at the size of a page after 1,024 rows at first, so
+/// that a page may be all images of a group.
+const KEPT: usize = 64 << 20;
+
+/// A page by the number of its table and its first row.
+type Kept = ((u64, u64), OpenPage);
+
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The page that this thread read last: images that are read in their order are of the same one.
+    static LAST: RefCell<Option<Kept>> = const { RefCell::new(None) };
+}
+
 /// A file whose rows are images.
 #[derive(Debug)]
 pub(in crate::data::source) struct Table {
     pub(super) path: PathBuf,
+    /// Of all tables that this process has opened.
+    number: u64,
     images: Column,
     /// The first row of each group, and where its images lie.
     groups: Vec<(u64, Pages)>,
 }
 
-/// A file, and what was read of it at once.
+/// A table, and what is read of its file when it is opened.
 pub(super) struct Read {
     pub(super) table: Table,
     pub(super) labels: Vec<u32>,
@@ -92,6 +110,7 @@ impl Table {
             classes: classes(&footer.notes, label),
             table: Self {
                 path: path.to_owned(),
+                number: OPENED.fetch_add(1, Ordering::Relaxed),
                 images: columns[images].clone(),
                 groups,
             },
@@ -116,17 +135,36 @@ impl Table {
     ///
     /// The reason, in words.
     pub(in crate::data::source) fn image(&self, row: u64) -> Result<Vec<u8>, String> {
-        let (pages, row) = self.group(row).ok_or("no such row")?;
-        // Opened for each image: a data set may have more files than a process may have open.
-        let mut file = File::open(&self.path).map_err(|error| error.to_string())?;
-        let found = pages.bytes(&mut file, &self.images, row);
-        let found = found.map_err(|fault| fault.to_string())?;
+        let (pages, in_group) = self.group(row).ok_or("no such row")?;
+        let first = pages.first(in_group).ok_or("no such row")?;
+        let at = in_group - first;
+        let place = (self.number, row - at);
+        let found = LAST.with_borrow_mut(|last| {
+            // One of another place makes room before the next is read.
+            let page = match last.take().filter(|(known, _)| *known == place) {
+                Some((_, page)) => page,
+                None => self.open(pages, in_group)?,
+            };
+            let found = page.bytes(&self.images, at as usize);
+            if page.size() <= KEPT {
+                *last = Some((place, page));
+            }
+            found.map_err(|fault| fault.to_string())
+        })?;
         found.ok_or_else(|| {
             format!(
                 "column `{}` is empty in this row: write the data set again with the images in it",
                 self.images.name()
             )
         })
+    }
+
+    /// Reads the page of a row of a group. The file is opened for it: a data set may have more files than a process may
+    /// have open.
+    fn open(&self, pages: &Pages, row: u64) -> Result<OpenPage, String> {
+        let mut file = File::open(&self.path).map_err(|error| error.to_string())?;
+        let page = pages.open(&mut file, &self.images, row);
+        page.map_err(|fault| fault.to_string())
     }
 }
 

@@ -4,7 +4,7 @@ use image::{Rgb, RgbImage};
 use tempfile::TempDir;
 
 use super::*;
-use crate::data::ImageLimits;
+use crate::data::{ImageLimits, pack};
 
 /// Files of `datasets` and of pyarrow, by `scripts/reference/parquet_files.py`.
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/parquet");
@@ -191,5 +191,48 @@ fn a_file_that_is_cut_off_is_damaged() {
     for length in 0..bytes.len() {
         let error = fault(changed(&dir, &bytes[..length]).unwrap_err());
         assert!(matches!(error, ParquetFault::Damaged(_)), "{length}");
+    }
+}
+
+/// A page may be all images of a group: they are read in their order without reading it again.
+#[test]
+fn a_page_is_read_once_for_images_in_their_order() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["plain", "dictionary"] {
+        let bytes = fs::read(Path::new(FILES).join(format!("{name}.parquet"))).unwrap();
+        let source = changed(&dir, &bytes).unwrap();
+        assert!(decoded(&source, 0).unwrap() == picture(0));
+        fs::remove_file(dir.path().join("x.parquet")).unwrap();
+        // Groups of seven rows.
+        for index in [6, 1, 0] {
+            let found = decoded(&source, index).unwrap();
+            assert!(found == picture(index as u32), "{name} {index}");
+        }
+        assert!(decoded(&source, 7).is_err());
+        // A file in the same place is another one.
+        let other = changed(
+            &dir,
+            &fs::read(Path::new(FILES).join("nulls.parquet")).unwrap(),
+        );
+        assert!(decoded(&other.unwrap(), 3).is_err());
+    }
+}
+
+/// Shards know an image by its ending, which a row does not have: one of another format would be lost among them.
+#[test]
+fn what_is_not_an_image_is_not_packed() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = fs::read(Path::new(FILES).join("plain.parquet")).unwrap();
+    for start in [*b"GIF89a", *b"no img"] {
+        let mut bytes = whole.clone();
+        while let Some(at) = bytes.windows(6).position(|part| part == b"\x89PNG\r\n") {
+            bytes[at..at + 6].copy_from_slice(&start);
+        }
+        let source = changed(&dir, &bytes).unwrap();
+        let out = dir.path().join("out");
+        let error = pack(&[("train", &source)], &out, 1 << 20, &mut |_| {}).unwrap_err();
+        let expected = "x.parquet/00000000`: not a JPEG, PNG, WebP or BMP file";
+        assert!(error.to_string().ends_with(expected), "{error}");
+        assert!(!out.exists());
     }
 }

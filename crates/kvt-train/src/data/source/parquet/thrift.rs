@@ -6,7 +6,7 @@ use std::borrow::Cow;
 /// Structs within structs: more than Parquet has, and few enough to read by recursion.
 const DEEPEST: usize = 32;
 
-/// What was read, as far as somebody may ask for it.
+/// A value that was read; of the kinds that nothing here asks for, that there was one.
 #[derive(Debug, PartialEq)]
 pub(super) enum Value<'a> {
     Bool(bool),

@@ -1,0 +1,47 @@
+//! Values as they lie in a page: behind each other, or as places in a dictionary.
+
+use super::super::footer::Kind;
+use super::super::levels::numbers;
+
+/// One of several texts, each behind its length.
+pub(super) fn nth(mut bytes: &[u8], at: usize) -> Option<Vec<u8>> {
+    for _ in 0..at {
+        bytes = split(bytes)?.1;
+    }
+    Some(split(bytes)?.0.to_vec())
+}
+
+fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+}
+
+/// Places in a dictionary: the bits that each takes, then the places.
+pub(super) fn indices(bytes: &[u8], count: usize) -> Option<Vec<u32>> {
+    // A page without a value may have nothing at all.
+    if count == 0 {
+        return Some(Vec::new());
+    }
+    let (&width, places) = bytes.split_first()?;
+    numbers(places, width.into(), count)
+}
+
+/// The first `count` whole numbers.
+pub(super) fn integers(bytes: &[u8], kind: Kind, count: usize) -> Option<Vec<i64>> {
+    match kind {
+        Kind::Int64 => {
+            let (numbers, _) = bytes.as_chunks::<8>();
+            let numbers = numbers.get(..count)?.iter();
+            Some(numbers.map(|&bytes| i64::from_le_bytes(bytes)).collect())
+        }
+        _ => {
+            let (numbers, _) = bytes.as_chunks::<4>();
+            let numbers = numbers.get(..count)?.iter();
+            Some(
+                numbers
+                    .map(|&bytes| i32::from_le_bytes(bytes).into())
+                    .collect(),
+            )
+        }
+    }
+}
