@@ -9,22 +9,14 @@ use kvt_ops::{Phase, layer_norm};
 use super::DeitConfig;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
-use crate::layers::{
-    Activation, Block, BlockKind, Init, NormKind, PatchEmbed, drop_path_rates, forward_blocks,
-    to_map,
-};
+use crate::layers::{Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks, to_map};
 use crate::validate;
 use crate::weights::pos_embed;
 
 /// timm's epsilon of a vision transformer's layer norms.
 const NORM_EPSILON: f64 = 1e-6;
 
-const BLOCK: BlockKind = BlockKind {
-    norm: NormKind::Layer {
-        epsilon: NORM_EPSILON,
-    },
-    activation: Activation::Gelu,
-};
+const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
 
 /// The backbone of a DeiT.
 #[derive(Module, Debug)]
@@ -44,20 +36,11 @@ impl Deit {
     /// With the original's initialisation.
     pub(crate) fn new(config: &DeitConfig, init: &Init<'_>) -> Self {
         let dim = config.embed_dim;
-        let blocks = init.child("blocks");
-        let blocks = drop_path_rates(config.common.drop_path, config.depth)
-            .enumerate()
-            .map(|(i, rate)| {
-                let (init, size) = (blocks.child(&i.to_string()), config.block());
-                let attn = MultiHeadAttention::new(
-                    &init.child("attn"),
-                    &config.attention,
-                    config.place(),
-                    size.qkv_bias,
-                );
-                Block::new(&init, BLOCK, size, attn, rate)
-            })
-            .collect();
+        let (size, place) = (config.block(), config.place());
+        let rates = drop_path_rates(config.common.drop_path, config.depth);
+        let blocks = Block::stack(&init.child("blocks"), BLOCK, size, rates, |init, _| {
+            MultiHeadAttention::new(init, &config.attention, place, size.qkv_bias)
+        });
         Self {
             cls_token: init.token("cls_token", 1, dim),
             dist_token: config.distilled.then(|| init.token("dist_token", 1, dim)),

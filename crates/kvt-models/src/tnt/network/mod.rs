@@ -9,21 +9,14 @@ use super::TntConfig;
 use super::attention::Attention;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
-use crate::layers::{
-    Activation, Block, BlockKind, Conv2d, Init, NormKind, Pass, drop_path_rates, to_map, to_tokens,
-};
+use crate::layers::{Block, BlockKind, Conv2d, Init, Pass, drop_path_rates, to_map, to_tokens};
 use crate::validate;
 use crate::weights::pos_embed;
 
 /// timm's and the original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-5;
 
-const BLOCK: BlockKind = BlockKind {
-    norm: NormKind::Layer {
-        epsilon: NORM_EPSILON,
-    },
-    activation: Activation::Gelu,
-};
+const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
 
 /// The class token.
 const PREFIX: usize = 1;

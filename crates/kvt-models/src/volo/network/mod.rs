@@ -13,18 +13,13 @@ use super::{NORM_EPSILON, POOLING};
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::layers::{
-    Activation, BatchNorm, BatchNormSettings, Block, BlockKind, Conv2d, ConvSettings, Init,
-    NormKind, PatchEmbed, drop_path_rates, forward_blocks, to_map,
+    BatchNorm, BatchNormSettings, Block, BlockKind, Conv2d, ConvSettings, Init, PatchEmbed,
+    drop_path_rates, forward_blocks, to_map,
 };
 use crate::validate;
 use crate::weights::pos_embed::Bicubic;
 
-const BLOCK: BlockKind = BlockKind {
-    norm: NormKind::Layer {
-        epsilon: NORM_EPSILON,
-    },
-    activation: Activation::Gelu,
-};
+const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
 
 /// The backbone of a VOLO.
 #[derive(Module, Debug)]
@@ -68,23 +63,16 @@ impl Volo {
         let outlook = config.outlook();
         let none = stage_rates(outlook.depth).into_iter().map(|_| 0.0);
         let blocks = network.child("0");
-        let outlookers = none.enumerate().map(|(i, rate)| {
-            let init = blocks.child(&i.to_string());
-            let attn = OutlookAttention::new(&init.child("attn"), &outlook);
-            Block::new(&init, BLOCK, outlook.block, attn, rate)
+        let outlookers = Block::stack(&blocks, BLOCK, outlook.block, none, |init, _| {
+            OutlookAttention::new(init, &outlook)
         });
-        let outlookers = outlookers.collect();
         let stages = stages.iter().enumerate().map(|(s, size)| {
             let blocks = network.child(&(s + 2).to_string());
-            let rates = stage_rates(size.config.depth).into_iter().enumerate();
-            let blocks = rates.map(|(i, rate)| {
-                let init = blocks.child(&i.to_string());
-                let (place, bias) = (size.place(), size.block.qkv_bias);
-                let attention = &size.config.attention;
-                let attn = MultiHeadAttention::new(&init.child("attn"), attention, place, bias);
-                Block::new(&init, BLOCK, size.block, attn, rate)
-            });
-            blocks.collect()
+            let rates = stage_rates(size.config.depth);
+            let (place, attention) = (size.place(), &size.config.attention);
+            Block::stack(&blocks, BLOCK, size.block, rates, |init, _| {
+                MultiHeadAttention::new(init, attention, place, size.block.qkv_bias)
+            })
         });
         let (class, post) = (config.class(), init.child("post_network"));
         let [dim, features] = [outlook.block.dim, config.num_features()];
