@@ -11,7 +11,7 @@ use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::layers::{Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks, to_map};
 use crate::validate;
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::Bicubic;
 
 /// timm's epsilon of a vision transformer's layer norms.
 const NORM_EPSILON: f64 = 1e-6;
@@ -63,14 +63,8 @@ impl Deit {
 
     /// The position embeddings for a map of patches.
     fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
-        let (embedding, own) = (self.pos_embed.val(), [self.grid; 2]);
-        if grid == own {
-            return embedding;
-        }
-        let prefix = self.num_prefix_tokens();
-        let tokens = embedding.clone().narrow(1, 0, prefix);
-        let patches = embedding.narrow(1, prefix, self.grid.pow(2));
-        Tensor::cat(vec![tokens, pos_embed::interpolated(patches, own, grid)], 1)
+        let (prefix, embedding) = (self.num_prefix_tokens(), self.pos_embed.val());
+        Bicubic::Antialiased.interpolated_behind(prefix, embedding, [self.grid; 2], grid)
     }
 }
 

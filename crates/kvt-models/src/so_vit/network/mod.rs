@@ -12,7 +12,7 @@ use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::layers::{Block, BlockKind, Init, drop_path_rates, forward_blocks, sinusoid, to_map};
 use crate::validate;
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::Bicubic;
 
 /// PyTorch's epsilon of a layer norm, which the original keeps.
 const NORM_EPSILON: f64 = 1e-5;
@@ -54,13 +54,7 @@ impl SoVit {
 
     /// The positions of a map of patches, and of the class token before it.
     fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
-        let (positions, own) = (self.pos_embed.val(), [self.grid; 2]);
-        if grid == own {
-            return positions;
-        }
-        let class = positions.clone().narrow(1, 0, 1);
-        let patches = positions.narrow(1, 1, self.grid.pow(2));
-        Tensor::cat(vec![class, pos_embed::interpolated(patches, own, grid)], 1)
+        Bicubic::Antialiased.interpolated_behind(1, self.pos_embed.val(), [self.grid; 2], grid)
     }
 }
 

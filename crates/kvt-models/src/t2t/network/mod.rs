@@ -72,13 +72,7 @@ impl T2t {
 
     /// The positions of the class token and of a map of tokens.
     fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
-        let (embedding, own) = (self.pos_embed.val(), [self.grid; 2]);
-        if grid == own {
-            return embedding;
-        }
-        let class = embedding.clone().narrow(1, 0, 1);
-        let map = embedding.narrow(1, 1, self.grid.pow(2));
-        Tensor::cat(vec![class, Bicubic::Plain.interpolated(map, own, grid)], 1)
+        Bicubic::Plain.interpolated_behind(1, self.pos_embed.val(), [self.grid; 2], grid)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::layers::{Block, BlockKind, Conv2d, Init, Pass, drop_path_rates, to_map, to_tokens};
 use crate::validate;
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::Bicubic;
 
 /// timm's and the original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-5;
@@ -98,13 +98,8 @@ impl Tnt {
 
     /// The position embeddings for a map of patches, the class token's first.
     fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
-        let (embedding, own) = (self.patch_pos.val(), [self.grid; 2]);
-        if grid == own {
-            return embedding;
-        }
-        let class = embedding.clone().narrow(1, 0, PREFIX);
-        let patches = embedding.narrow(1, PREFIX, self.grid.pow(2));
-        Tensor::cat(vec![class, pos_embed::interpolated(patches, own, grid)], 1)
+        let embedding = self.patch_pos.val();
+        Bicubic::Antialiased.interpolated_behind(PREFIX, embedding, [self.grid; 2], grid)
     }
 }
 
