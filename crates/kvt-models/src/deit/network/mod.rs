@@ -70,13 +70,13 @@ impl Deit {
 
 impl Backbone for Deit {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
-        let [batch, _, height, width] = images.dims();
-        let grid = [height, width].map(|side| side / self.patch_embed.patch_size());
+        let batch = images.dims()[0];
+        let (patches, grid) = self.patch_embed.forward(images);
         let prefix = |token: &Param<Tensor<3>>| token.val().expand([batch as i64, -1, -1]);
 
         let mut tokens = vec![prefix(&self.cls_token)];
         tokens.extend(self.dist_token.as_ref().map(prefix));
-        tokens.push(ask.mixed(self.patch_embed.forward(images), grid));
+        tokens.push(ask.mixed(patches, grid));
         let x = Tensor::cat(tokens, 1) + self.positions(grid);
 
         let (x, blocks) = forward_blocks(&self.blocks, x, ask.pass(0, grid, phase), ask.blocks);

@@ -68,11 +68,9 @@ impl Swin {
 
 impl Backbone for Swin {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
-        let [batch, _, height, width] = images.dims();
-        let grid @ [rows, columns] =
-            [height, width].map(|side| side / self.patch_embed.patch_size());
-        let x = ask.mixed(self.patch_embed.forward(images), grid);
-        let dim = x.dims()[2];
+        let (x, grid @ [rows, columns]) = self.patch_embed.forward(images);
+        let x = ask.mixed(x, grid);
+        let [batch, _, dim] = x.dims();
         let mut map = x.reshape([batch, rows, columns, dim]);
 
         let phase = phase.named("layers");

@@ -85,8 +85,7 @@ impl Backbone for Twins {
         let (mut maps, mut blocks) = (Vec::new(), Vec::new());
         let stages = self.patch_embeds.iter().zip(&self.blocks);
         for (s, ((embed, stage), pos)) in stages.zip(&self.pos_block).enumerate() {
-            x = embed.forward_tokens(x, grid);
-            grid = grid.map(|side| side / embed.patch_size());
+            (x, grid) = embed.forward_tokens(x, grid);
             if s == 0 {
                 x = ask.mixed(x, grid);
             }

@@ -106,7 +106,7 @@ impl Backbone for Volo {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
         let stem = self.stem.iter();
         let map = stem.fold(images, |map, layer| layer.forward(map, phase));
-        let (x, grid @ [rows, columns]) = patches(&self.patch_embed, map);
+        let (x, grid @ [rows, columns]) = self.patch_embed.forward(map);
         let x = ask.mixed(x, grid);
         let [batch, _, dim] = x.dims();
         let map = x.reshape([batch, rows, columns, dim]);
@@ -119,7 +119,7 @@ impl Backbone for Volo {
         if ask.maps {
             maps.push(map.clone());
         }
-        let (x, grid) = patches(&self.downsample, map);
+        let (x, grid) = self.downsample.forward(map);
         let mut x = x + self.positions(grid);
         for (s, blocks) in (1..).zip(&self.stages) {
             let pass = ask.pass(s, grid, phase.child(s as u64));
@@ -171,23 +171,6 @@ impl ConvNorm {
     fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<4> {
         activation::relu(self.norm.forward(self.conv.forward(map), phase))
     }
-}
-
-/// The tokens of a map, and the size of the map they form. What is left over at the right and at the bottom is
-/// no patch, as in the convolution of the original.
-///
-/// # Shapes
-///
-/// `[batch, channels, height, width]` to `[batch, rows * columns, dim]`.
-fn patches(embed: &PatchEmbed, map: Tensor<4>) -> (Tensor<3>, [usize; 2]) {
-    let [_, _, height, width] = map.dims();
-    let side = embed.patch_size();
-    let grid @ [rows, columns] = [height / side, width / side];
-    let map = match [rows * side, columns * side] == [height, width] {
-        true => map,
-        false => map.narrow(2, 0, rows * side).narrow(3, 0, columns * side),
-    };
-    (embed.forward(map), grid)
 }
 
 #[cfg(test)]
