@@ -292,6 +292,18 @@ fn a_model_larger_than_any_machine_is_refused() {
             "{name}: {error}"
         );
     }
+    // Convolutions whose operations are no number of 64 bits.
+    let stem = ModelOverrides {
+        img_size: Some(65_536),
+        strides: Some(vec![1, 64]),
+        stem_dim: Some(65_536),
+        embed_dim: Some(65_536.into()),
+        num_heads: Some(1.into()),
+        ..ModelOverrides::default()
+    };
+    let volo = ModelConfig::by_name("volo_d1_224").unwrap();
+    let error = volo.with(&stem).unwrap_err().to_string();
+    assert!(error.starts_with("`parameters of the model`"), "{error}");
     // ViT-G, the largest that anybody trained on images, has 1.8 billion.
     let giant = with("deit_tiny_patch16_224", &[1664], &[48]).unwrap();
     assert!(giant.summary().params > 1_500_000_000);

@@ -163,16 +163,13 @@ impl FamilyConfig for DeitConfig {
         let (dim, tokens) = (self.embed_dim, self.tokens());
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
         let heads = self.num_prefix_tokens();
-        let (block, attention) = (self.block(), self.attention.cost(&self.place()));
-        let blocks = StageSummary {
-            name: "blocks".to_owned(),
-            depth: self.depth,
-            tokens,
-            keys: tokens,
-            k: attention.kept,
-            params: self.depth * (block.params() + attention.params),
-            macs: (block.macs(tokens) + attention.macs) * self.depth,
-        };
+        let blocks = StageSummary::of_blocks(
+            "blocks".to_owned(),
+            self.depth,
+            self.block(),
+            &self.attention,
+            &self.place(),
+        );
 
         let patch_embed = (patch_inputs + 1) * dim;
         let embeddings = (heads + tokens) * dim;
@@ -180,12 +177,8 @@ impl FamilyConfig for DeitConfig {
         let patches = self.grid_size().pow(2);
         let outside =
             Macs::linear(patches * patch_inputs * dim + heads * dim * self.common.num_classes);
-        Summary {
-            name: self.name(),
-            params: patch_embed + embeddings + blocks.params + 2 * dim + classifiers,
-            macs: blocks.macs + outside,
-            stages: vec![blocks],
-        }
+        let params = patch_embed + embeddings + 2 * dim + classifiers;
+        Summary::new(self.name(), vec![blocks], params, outside)
     }
 
     fn is_distilled(&self) -> bool {

@@ -11,7 +11,7 @@ use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
 use crate::overrides::{self, ModelOverrides};
 use crate::stages::StagesConfig;
-use crate::summary::{StageSummary, Summary};
+use crate::summary::Summary;
 use crate::validate;
 use crate::weights::pos_embed;
 
@@ -197,7 +197,7 @@ impl FamilyConfig for PitConfig {
         let (prefix, grid) = (self.num_prefix_tokens(), self.grid_size());
         let stages = self.stages();
         let stages = stages.iter().enumerate();
-        let stages: Vec<StageSummary> = stages.map(|(i, stage)| stage.summary(i)).collect();
+        let stages = stages.map(|(i, stage)| stage.summary(i)).collect();
 
         let (patch_embed, features) = (self.patch_embed(), self.num_features());
         let embeddings = (prefix + grid.pow(2)) * patch_embed.out_channels;
@@ -205,12 +205,8 @@ impl FamilyConfig for PitConfig {
         let blocks: usize = stages.iter().map(|stage| stage.params).sum();
         let outside =
             patch_embed.macs(self.common.img_size) + prefix * features * self.common.num_classes;
-        Summary {
-            name: self.name(),
-            params: patch_embed.params() + embeddings + blocks + 2 * features + classifiers,
-            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>() + Macs::linear(outside),
-            stages,
-        }
+        let params = patch_embed.params() + embeddings + 2 * features + classifiers;
+        Summary::new(self.name(), stages, params, Macs::linear(outside))
     }
 
     fn is_distilled(&self) -> bool {

@@ -165,32 +165,24 @@ impl FamilyConfig for SoVitConfig {
     }
 
     fn summary(&self) -> Summary {
-        let (dim, tokens) = (self.embed_dim, self.tokens());
-        let (block, attention) = (self.block(), self.attention.cost(&self.place()));
-        let blocks = StageSummary {
-            name: "blocks".to_owned(),
-            depth: self.depth,
-            tokens,
-            keys: tokens,
-            k: attention.kept,
-            params: self.depth * (block.params() + attention.params),
-            macs: (block.macs(tokens) + attention.macs) * self.depth,
-        };
+        let dim = self.embed_dim;
+        let blocks = StageSummary::of_blocks(
+            "blocks".to_owned(),
+            self.depth,
+            self.block(),
+            &self.attention,
+            &self.place(),
+        );
 
         let (visual, second_order) = (self.visual_tokens(), self.second_order());
         let class = (dim + 1) * self.common.num_classes;
         let norm = 2 * dim;
         // The positions are fixed: a class token alone.
-        let params = visual.params() + dim + blocks.params + norm + class + second_order.params();
-        let outside = visual.macs(self.common.img_size)
+        let params = visual.params() + dim + norm + class + second_order.params();
+        let macs = visual.macs(self.common.img_size)
             + dim * self.common.num_classes
             + second_order.macs(self.grid_size().pow(2));
-        Summary {
-            name: self.name(),
-            params,
-            macs: blocks.macs + Macs::linear(outside),
-            stages: vec![blocks],
-        }
+        Summary::new(self.name(), vec![blocks], params, Macs::linear(macs))
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

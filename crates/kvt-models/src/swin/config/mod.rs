@@ -239,20 +239,15 @@ impl FamilyConfig for SwinConfig {
 
     fn summary(&self) -> Summary {
         let stages = self.stages().enumerate();
-        let stages: Vec<StageSummary> = stages.map(|(i, stage)| stage.summary(i)).collect();
+        let stages = stages.map(|(i, stage)| stage.summary(i)).collect();
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
         let patches = self.grid_size().pow(2);
         let patch_embed = (patch_inputs + 1) * self.embed_dim + 2 * self.embed_dim;
         let features = self.num_features();
         let classifier = (features + 1) * self.common.num_classes;
         let outside = patches * patch_inputs * self.embed_dim + features * self.common.num_classes;
-        let blocks: usize = stages.iter().map(|stage| stage.params).sum();
-        Summary {
-            name: self.name(),
-            params: patch_embed + blocks + 2 * features + classifier,
-            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>() + Macs::linear(outside),
-            stages,
-        }
+        let params = patch_embed + 2 * features + classifier;
+        Summary::new(self.name(), stages, params, Macs::linear(outside))
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

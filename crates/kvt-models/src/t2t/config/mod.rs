@@ -224,29 +224,21 @@ impl FamilyConfig for T2tConfig {
         let layers = LAYERS.iter().zip(self.token_sizes()).enumerate();
         let layers = layers
             .map(|(i, (name, size))| size.summary(stage_name(name), self.tokens_type.attention(i)));
-        let (block, attention) = (self.block(), self.attention.cost(&self.place()));
-        let blocks = StageSummary {
-            name: "blocks".to_owned(),
-            depth: self.depth,
-            tokens,
-            keys: tokens,
-            k: attention.kept,
-            params: self.depth * (block.params() + attention.params),
-            macs: (block.macs(tokens) + attention.macs) * self.depth,
-        };
-        let stages: Vec<StageSummary> = layers.chain([blocks]).collect();
+        let blocks = StageSummary::of_blocks(
+            "blocks".to_owned(),
+            self.depth,
+            self.block(),
+            &self.attention,
+            &self.place(),
+        );
+        let stages = layers.chain([blocks]).collect();
 
         let (classes, [.., last]) = (self.common.num_classes, self.token_sizes());
         let projection = (last.input + 1) * dim;
         // The class token and the last norm, too.
-        let outside = projection + 3 * dim + (dim + 1) * classes;
+        let params = projection + 3 * dim + (dim + 1) * classes;
         let macs = Macs::linear(last.tokens() * last.input * dim + dim * classes);
-        Summary {
-            name: self.name(),
-            params: outside + stages.iter().map(|stage| stage.params).sum::<usize>(),
-            macs: macs + stages.iter().map(|stage| stage.macs).sum::<Macs>(),
-            stages,
-        }
+        Summary::new(self.name(), stages, params, macs)
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

@@ -75,6 +75,13 @@ fn every_stage_resolves_its_own_k() {
         .map(|stage| stage.4)
         .collect();
     assert_eq!(ks, [3136, 500, 7]);
+    let attending = |name| {
+        let summary = named(name).summary();
+        let stages: Vec<String> = summary.attending().map(|s| s.name.clone()).collect();
+        stages
+    };
+    assert_eq!(attending("t2t_vit_t_14").len(), 3);
+    assert_eq!(attending("t2t_vit_14"), ["blocks"]);
     assert_eq!(
         counts("t2t_vit_14", &share),
         [

@@ -129,31 +129,16 @@ impl TntConfig {
     /// Inner and outer blocks.
     fn stages(&self) -> Vec<StageSummary> {
         let (patches, depth) = (self.grid_size().pow(2), self.depth);
-        let [inner, outer] = [self.inner_place(), self.outer_place()];
-        let costs = [(&self.attention[0], &inner), (&self.attention[1], &outer)];
-        let [inner_cost, outer_cost] = costs.map(|(attention, place)| attention.cost(place));
-        let inner_macs = self.inner().macs(inner.queries) + inner_cost.macs;
         let projection = Macs::linear(patches * self.pixel_numbers() * self.embed_dim);
-        let outer_macs = self.outer().macs(outer.queries) + outer_cost.macs + projection;
-        let outer_params = self.outer().params() + outer_cost.params + self.projection_params();
+        let [inner, outer] = self.attention.each_ref();
+        let (size, place) = (self.inner(), self.inner_place());
+        let inner = StageSummary::of_blocks("inner".to_owned(), depth, size, inner, &place);
+        let (size, place) = (self.outer(), self.outer_place());
+        let outer = StageSummary::of_blocks("outer".to_owned(), depth, size, outer, &place);
         vec![
             StageSummary {
-                name: "inner".to_owned(),
-                depth,
-                tokens: inner.queries,
-                keys: inner.keys,
-                k: inner_cost.kept,
-                params: depth * (self.inner().params() + inner_cost.params),
-                macs: inner_macs * patches * depth,
-            },
-            StageSummary {
-                name: "outer".to_owned(),
-                depth,
-                tokens: outer.queries,
-                keys: outer.keys,
-                k: outer_cost.kept,
-                params: depth * outer_params,
-                macs: outer_macs * depth,
+                macs: inner.macs * patches,
+                ..inner
             },
         ]
     }
@@ -264,18 +249,12 @@ impl FamilyConfig for TntConfig {
             self.common.num_classes,
         );
         let (patches, conv) = (self.grid_size().pow(2), self.pixel_embed());
-        let stages = self.stages();
-        let of_stages: usize = stages.iter().map(|stage| stage.params).sum();
         let embedding = conv.params() + numbers + 2 * numbers + (numbers + 1) * dim + 2 * dim;
         let tokens = (2 + patches) * dim;
         // As many positions in a patch, whether it is cut out before or after.
         let outside = patches * (numbers * conv.fan_in() + numbers * dim) + dim * classes;
-        Summary {
-            name: self.name(),
-            params: embedding + tokens + of_stages + 2 * dim + (dim + 1) * classes,
-            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>() + Macs::linear(outside),
-            stages,
-        }
+        let params = embedding + tokens + 2 * dim + (dim + 1) * classes;
+        Summary::new(self.name(), self.stages(), params, Macs::linear(outside))
     }
 
     fn blocks(&self) -> Vec<BlockGroup> {

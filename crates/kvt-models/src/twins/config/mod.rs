@@ -11,7 +11,7 @@ use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
 use crate::overrides::{self, ModelOverrides};
 use crate::stages::StagesConfig;
-use crate::summary::{StageSummary, Summary};
+use crate::summary::Summary;
 use crate::validate;
 
 /// Sizes and settings of a Twins-SVT. Lists have one entry per stage.
@@ -189,17 +189,11 @@ impl FamilyConfig for TwinsConfig {
 
     fn summary(&self) -> Summary {
         let stages = self.stages().enumerate();
-        let stages: Vec<StageSummary> = stages.map(|(i, stage)| stage.summary(i)).collect();
-        let features = self.num_features();
-        let classifier = (features + 1) * self.common.num_classes;
-        let of_stages: usize = stages.iter().map(|stage| stage.params).sum();
-        Summary {
-            name: self.name(),
-            params: of_stages + 2 * features + classifier,
-            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>()
-                + Macs::linear(features * self.common.num_classes),
-            stages,
-        }
+        let stages = stages.map(|(i, stage)| stage.summary(i));
+        let (features, classes) = (self.num_features(), self.common.num_classes);
+        let params = 2 * features + (features + 1) * classes;
+        let macs = Macs::linear(features * classes);
+        Summary::new(self.name(), stages.collect(), params, macs)
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

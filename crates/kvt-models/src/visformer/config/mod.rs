@@ -217,20 +217,14 @@ impl FamilyConfig for VisformerConfig {
     fn summary(&self) -> Summary {
         let stages = self.stages();
         let stages = stages.iter().enumerate().map(|(i, stage)| stage.summary(i));
-        let stages: Vec<StageSummary> = stages.collect();
         let (features, classes) = (self.num_features(), self.common.num_classes);
         let (stem_params, stem_macs) = self.stem().map_or((0, 0), |stem| {
             let norm = 2 * stem.out_channels;
             (stem.params() + norm, stem.macs(self.common.img_size))
         });
-        let of_stages: usize = stages.iter().map(|stage| stage.params).sum();
-        Summary {
-            name: self.name(),
-            params: stem_params + of_stages + 2 * features + (features + 1) * classes,
-            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>()
-                + Macs::linear(stem_macs + features * classes),
-            stages,
-        }
+        let params = stem_params + 2 * features + (features + 1) * classes;
+        let macs = Macs::linear(stem_macs + features * classes);
+        Summary::new(self.name(), stages.collect(), params, macs)
     }
 
     /// timm's `group_matcher`: what leads to a stage belongs to its first block.

@@ -326,7 +326,7 @@ impl FamilyConfig for VoloConfig {
         let mut side = self.common.img_size;
         let (mut params, mut macs) = (0, 0);
         for (_, conv) in self.stem() {
-            macs += conv.macs(side);
+            macs = macs + Macs::linear(conv.macs(side));
             side = conv.output_size(side);
             // With weight and bias of its batch norm.
             params += conv.params() + 2 * conv.out_channels;
@@ -338,13 +338,9 @@ impl FamilyConfig for VoloConfig {
         let classes = self.common.num_classes;
         // Patches; positions, class token and final norm; both outputs.
         params += (patch + 1) * dim + (tokens + 3) * features + 2 * (features + 1) * classes;
-        macs += fine.pow(2) * patch * dim + (1 + tokens) * features * classes;
-        Summary {
-            name: self.name(),
-            params: params + stages.iter().map(|stage| stage.params).sum::<usize>(),
-            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>() + Macs::linear(macs),
-            stages,
-        }
+        macs = macs + Macs::linear(patch * dim) * fine.pow(2);
+        macs = macs + Macs::linear((1 + tokens) * features * classes);
+        Summary::new(self.name(), stages, params, macs)
     }
 
     /// The coarser map is made for the first stage behind it.

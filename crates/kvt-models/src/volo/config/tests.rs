@@ -161,7 +161,11 @@ fn sizes_that_describe_no_model_are_refused() {
         img_size: Some(15),
         ..default()
     };
-    assert_eq!(with(&least).unwrap().summary().stages[1].tokens, 1);
+    let least = with(&least).unwrap().summary();
+    assert_eq!(least.stages[1].tokens, 1);
+    // A single query of the map is no class token.
+    let attending: Vec<_> = least.attending().map(|stage| stage.name.as_str()).collect();
+    assert_eq!(attending, ["network.2", "network.3", "network.4"]);
     assert_eq!(
         refuse(ModelOverrides {
             strides: Some(vec![2]),
