@@ -8,8 +8,7 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::Init;
-use crate::overrides::{self, ModelOverrides};
-use crate::stages::StageConfig;
+use crate::overrides::ModelOverrides;
 use crate::summary::{BlockSize, StageSummary, Summary};
 use crate::validate;
 use crate::weights::pos_embed;
@@ -118,12 +117,14 @@ impl FamilyConfig for DeitConfig {
     }
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+        let own = [self.embed_dim, self.depth, self.num_heads];
+        let [embed_dim, depth, num_heads] = overrides.blocks(own)?;
         Ok(Self {
             common: self.common.with(overrides),
             patch_size: overrides.patch_size.unwrap_or(self.patch_size),
-            embed_dim: overrides::one("embed_dim", overrides.embed_dim.as_ref(), self.embed_dim)?,
-            depth: overrides::one("depth", overrides.depth.as_ref(), self.depth)?,
-            num_heads: overrides::one("num_heads", overrides.num_heads.as_ref(), self.num_heads)?,
+            embed_dim,
+            depth,
+            num_heads,
             distilled: self.distilled,
             attention: overrides.attentions(&[self.attention], 1)?.swap_remove(0),
         })
@@ -134,13 +135,9 @@ impl FamilyConfig for DeitConfig {
         validate::sizes(&[("patch_size", self.patch_size)])?;
         validate::whole_patches(self.common.img_size, self.patch_size)?;
         validate::tokens(self.grid_size())?;
-        let stage = StageConfig {
-            depth: self.depth,
-            num_heads: self.num_heads,
-            attention: self.attention.clone(),
-        };
+        let (dim, depth) = (self.embed_dim, self.depth);
         self.common
-            .validate_stage(self.embed_dim, &stage, &self.place())
+            .validate_stage(dim, depth, &self.attention, &self.place())
     }
 
     fn name(&self) -> String {

@@ -179,10 +179,10 @@ fn sizes_that_describe_no_model_are_refused() {
     };
     assert!(matches!(
         short.validate(),
-        Err(ModelError::StageCount {
+        Err(ModelError::ListLength {
             field: "num_heads",
             given: 1,
-            stages: 3
+            ..
         })
     ));
     // The smallest images there are, and a stride that goes beyond every map.

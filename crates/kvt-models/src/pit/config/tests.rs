@@ -133,7 +133,7 @@ fn sizes_that_describe_no_model_are_refused() {
             embed_dim: Some(vec![64, 96, 192].into()),
             ..default()
         }),
-        "`embed_dim` 96 is not a multiple of 64, that of the stage before: pooling makes the same \
+        "in `transformers.1`: `embed_dim` 96 is not a multiple of 64, that of the stage before: pooling makes the same \
          number of channels from each"
     );
     assert_eq!(

@@ -146,7 +146,7 @@ fn sizes_that_describe_no_model_are_refused() {
     };
     assert_eq!(
         refuse(strides(&[2, 2])),
-        "`strides` has 2 entries, but the model has 3: of the bottlenecks after the pooling"
+        "`strides` has 2 entries: expected 3, of the bottlenecks after the pooling"
     );
     assert_eq!(
         refuse(strides(&[2, 0, 2])),
@@ -178,7 +178,7 @@ fn sizes_that_describe_no_model_are_refused() {
             depth: Some(vec![2, 2].into()),
             ..default()
         }),
-        "`depth` has 2 entries, but the model has one stage: give one number"
+        "`depth` has 2 entries: expected one number"
     );
     assert_eq!(
         refuse(ModelOverrides {

@@ -1,7 +1,7 @@
 //! Sizes of a Swin, and what they cost.
 
 use burn::tensor::TensorData;
-use kvt_attention::{Macs, PerStage, Place};
+use kvt_attention::{Macs, Place};
 
 use super::table;
 use super::window::Windows;
@@ -10,7 +10,7 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::Init;
-use crate::overrides::ModelOverrides;
+use crate::overrides::{ModelOverrides, one};
 use crate::stages::{StageConfig, StagesConfig};
 use crate::summary::{BlockSize, StageSummary, Summary};
 use crate::validate;
@@ -118,6 +118,7 @@ impl StageSize {
             tokens,
             keys,
             k: attention.kept,
+            takes_attention: true,
             params: config.depth * (block.params() + table + attention.params)
                 + merging
                 + merging_norm,
@@ -157,28 +158,10 @@ impl FamilyConfig for SwinConfig {
         let stages = self
             .stages
             .with(overrides, overrides.stages(self.stages.count()))?;
-        let embed_dim = match overrides.embed_dim.as_ref().map(PerStage::values) {
-            None => self.embed_dim,
-            Some([first]) => *first,
-            Some(list) => {
-                return Err(ModelError::FirstStageOnly {
-                    field: "embed_dim",
-                    given: list.len(),
-                    family: super::FAMILY.name,
-                });
-            }
-        };
-        let window_size = match overrides.window_size.as_ref().map(PerStage::values) {
-            None => self.window_size,
-            Some([one]) => *one,
-            Some(list) => {
-                return Err(ModelError::SameInAllStages {
-                    field: "window_size",
-                    given: list.len(),
-                    family: super::FAMILY.name,
-                });
-            }
-        };
+        let first = " of the first stage: it doubles from stage to stage";
+        let embed_dim = one("embed_dim", &overrides.embed_dim, self.embed_dim, first)?;
+        let (all, window_size) = (" for all stages", &overrides.window_size);
+        let window_size = one("window_size", window_size, self.window_size, all)?;
         Ok(Self {
             common: self.common.with(overrides),
             patch_size: overrides.patch_size.unwrap_or(self.patch_size),
@@ -207,10 +190,10 @@ impl FamilyConfig for SwinConfig {
         validate::tokens(self.grid_size())?;
         for (i, stage) in self.stages().enumerate() {
             // The channels double from stage to stage.
-            let place = stage.place();
-            let valid = self
-                .common
-                .validate_stage(stage.block.dim, &stage.config, &place);
+            let (dim, config) = (stage.block.dim, &stage.config);
+            let valid =
+                self.common
+                    .validate_stage(dim, config.depth, &config.attention, &stage.place());
             valid.map_err(|error| error.in_stage(format!("layers.{i}")))?;
         }
         Ok(())

@@ -191,15 +191,14 @@ fn overrides_that_do_not_fit_are_refused() {
             embed_dim: Some(vec![96, 192, 384, 768].into()),
             ..default()
         }),
-        "`embed_dim` has 4 entries, but in Swin it doubles from stage to stage: give the number of \
-         the first stage"
+        "`embed_dim` has 4 entries: expected one number of the first stage: it doubles from stage to stage"
     );
     assert_eq!(
         refuse(ModelOverrides {
             window_size: Some(vec![7, 7, 7, 4].into()),
             ..default()
         }),
-        "`window_size` has 4 entries, but in Swin it is the same in all stages: give one number"
+        "`window_size` has 4 entries: expected one number for all stages"
     );
     assert!(
         refuse(ModelOverrides {

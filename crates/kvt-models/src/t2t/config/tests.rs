@@ -178,8 +178,7 @@ fn sizes_that_describe_no_model_are_refused() {
                 ..default()
             }
         ),
-        "images of 225 x 225 pixels do not fit T2T-ViT: expected multiples of 16 pixels, the product of its \
-         `strides`"
+        "`img_size` 225 is not a multiple of 16, the product of `strides`: the nearest sizes that are, are 224 and 240"
     );
     assert_eq!(
         refuse(
@@ -189,7 +188,7 @@ fn sizes_that_describe_no_model_are_refused() {
                 ..default()
             }
         ),
-        "`strides` has 2 entries, but the model has 3: of its soft splits"
+        "`strides` has 2 entries: expected 3, of its soft splits"
     );
     assert_eq!(
         refuse(
@@ -240,7 +239,7 @@ fn sizes_that_describe_no_model_are_refused() {
                 ..default()
             }
         ),
-        "`depth` has 3 entries, but the model has one stage: give one number"
+        "`depth` has 3 entries: expected one number"
     );
     // A list that was not split.
     let mut config = named("t2t_vit_t_14");

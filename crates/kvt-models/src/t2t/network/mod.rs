@@ -15,6 +15,7 @@ use crate::error::ModelError;
 use crate::layers::{
     Block, BlockKind, Init, Pass, drop_path_rates, forward_blocks, sinusoid, to_map,
 };
+use crate::validate;
 use crate::weights::pos_embed::Bicubic;
 
 const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
@@ -98,8 +99,9 @@ impl Backbone for T2t {
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        let strides = self.tokens_to_token.splits.map(|split| split.stride);
-        config::check_size(size, strides)
+        let splits = self.tokens_to_token.splits.iter();
+        let patch = splits.map(|split| split.stride).product();
+        validate::multiples(super::FAMILY.name, size, patch)
     }
 }
 

@@ -137,7 +137,7 @@ fn sizes_that_describe_no_model_are_refused() {
                 depth: Some(vec![1, 2].into()),
                 ..default()
             },
-            "`depth` has 2 entries, but the model has one stage: give one number",
+            "`depth` has 2 entries: expected one number",
         ),
     ] {
         assert_eq!(refuse("tnt_s_patch16_224", overrides), message);

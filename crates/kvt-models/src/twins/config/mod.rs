@@ -9,7 +9,7 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
-use crate::overrides::{self, ModelOverrides};
+use crate::overrides::{ModelOverrides, per_stage};
 use crate::stages::StagesConfig;
 use crate::summary::Summary;
 use crate::validate;
@@ -116,9 +116,7 @@ impl FamilyConfig for TwinsConfig {
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let count = overrides.stages(self.stages.count());
         let strides = overrides.strides.clone().map(PerStage::from);
-        let list = |field, given: &Option<_>, own: &[usize]| {
-            overrides::per_stage(field, given.as_ref(), own, count)
-        };
+        let list = |field, given, own: &[usize]| per_stage(field, given, own, count);
         Ok(Self {
             common: self.common.with(overrides),
             strides: list("strides", &strides, &self.strides)?,
@@ -235,11 +233,11 @@ impl TwinsConfig {
                 least: patch.saturating_mul(stage.sr_ratio),
             });
         }
-        let dim = stage.block.dim;
+        let (depth, attention) = (stage.config.depth, &stage.config.attention);
         self.common
-            .validate_stage(dim, &stage.config, &stage.local())?;
+            .validate_stage(stage.block.dim, depth, attention, &stage.local())?;
         if stage.has_global() {
-            stage.config.attention.validate_at(&stage.global())?;
+            attention.validate_at(&stage.global())?;
         }
         Ok(())
     }

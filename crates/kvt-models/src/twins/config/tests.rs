@@ -212,7 +212,7 @@ fn overrides_that_do_not_fit_are_refused() {
             strides: Some(vec![4, 2]),
             ..default()
         })
-        .contains("`strides` has 2 entries, but the model has 4 stages")
+        .contains("`strides` has 2 entries: expected one for all 4 stages, or one per stage")
     );
     assert!(
         refuse(ModelOverrides {

@@ -128,7 +128,7 @@ fn sizes_that_describe_no_model_are_refused() {
                 strides: Some(vec![2, 2, 2]),
                 ..small()
             },
-            "`strides` has 3 entries, but the model has 4: of the stem (0 for no stem) and three patch embeddings",
+            "`strides` has 3 entries: expected 4, of the stem (0 for no stem) and three patch embeddings",
         ),
         (
             ModelOverrides {
@@ -136,6 +136,21 @@ fn sizes_that_describe_no_model_are_refused() {
                 ..small()
             },
             "`strides` is 0: expected at least 1",
+        ),
+        (
+            ModelOverrides {
+                depth: Some(vec![1, 1].into()),
+                ..small()
+            },
+            "`depth` has 2 entries: expected one for all, or 3, of `stage1`, `stage2` and `stage3`",
+        ),
+        (
+            ModelOverrides {
+                img_size: Some(4096),
+                ..small()
+            },
+            "in `stage1`: `tokens along a side of the map` is 2048: expected at most 1024: take larger patches or smaller \
+             images",
         ),
         (
             ModelOverrides {

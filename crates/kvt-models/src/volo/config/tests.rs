@@ -171,7 +171,7 @@ fn sizes_that_describe_no_model_are_refused() {
             strides: Some(vec![2]),
             ..default()
         }),
-        "`strides` has 1 entries, but the model has 2: of the first convolution and the patches"
+        "`strides` has 1 entries: expected 2, of the first convolution and the patches"
     );
     assert_eq!(
         refuse(ModelOverrides {
@@ -192,8 +192,8 @@ fn sizes_that_describe_no_model_are_refused() {
             embed_dim: Some(vec![192, 384, 192, 384].into()),
             ..default()
         }),
-        "`embed_dim` is 192 in one stage and 384 in the last: only the stage of outlookers may have other channels than \
-         those behind it"
+        "in `network.3`: `embed_dim` is 192, and 384 in the last stage: only the stage of outlookers may have other \
+         channels than those behind it"
     );
     assert_eq!(
         refuse(ModelOverrides {
