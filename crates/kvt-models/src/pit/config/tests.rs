@@ -3,15 +3,10 @@
 use kvt_attention::{AttentionConfig, KnnConfig, Neighbors};
 
 use super::*;
-use crate::families::ModelConfig;
+use crate::testing::{self, with};
 
 fn named(name: &str) -> PitConfig {
-    let config = PitConfig::named().into_iter().find(|c| c.name() == name);
-    config.unwrap()
-}
-
-fn with(name: &str, overrides: &ModelOverrides) -> Result<ModelConfig, ModelError> {
-    ModelConfig::by_name(name)?.with(overrides)
+    testing::named(name)
 }
 
 #[test]

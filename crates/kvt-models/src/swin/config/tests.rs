@@ -1,15 +1,13 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{AttentionConfig, DenseConfig, KnnConfig, Neighbors};
+use kvt_attention::{AttentionConfig, DenseConfig, Neighbors};
 
 use super::*;
 use crate::families::ModelConfig;
+use crate::testing::{self, knn};
 
 fn named(name: &str) -> SwinConfig {
-    let find = SwinConfig::named();
-    find.into_iter()
-        .find(|config| config.name() == name)
-        .unwrap()
+    testing::named(name)
 }
 
 fn tiny() -> SwinConfig {
@@ -208,14 +206,8 @@ fn overrides_that_do_not_fit_are_refused() {
         .contains("`num_heads` is needed, since `depth` asks for 2 stages and the model has 4: ")
     );
     assert!(
-        refuse(ModelOverrides {
-            attention: Some(AttentionConfig::Knn(KnnConfig {
-                neighbors: vec![Neighbors::All; 2].into(),
-                ..KnnConfig::default()
-            })),
-            ..default()
-        })
-        .contains("`neighbors` has 2 entries, but the model has 4 stages")
+        refuse(knn(vec![Neighbors::All; 2]))
+            .contains("`neighbors` has 2 entries, but the model has 4 stages")
     );
 }
 

@@ -2,29 +2,14 @@
 
 use std::path::Path;
 
-use kvt_attention::{KnnConfig, Neighbors};
+use kvt_attention::Neighbors;
 use serde_json::Value;
 
 use super::*;
-use crate::families::ModelConfig;
+use crate::testing::{self, knn, with};
 
 fn named(name: &str) -> T2tConfig {
-    let config = T2tConfig::named().into_iter().find(|c| c.name() == name);
-    config.unwrap()
-}
-
-fn with(name: &str, overrides: &ModelOverrides) -> Result<ModelConfig, ModelError> {
-    ModelConfig::by_name(name)?.with(overrides)
-}
-
-fn knn(neighbors: Vec<Neighbors>) -> ModelOverrides {
-    ModelOverrides {
-        attention: Some(AttentionConfig::Knn(KnnConfig {
-            neighbors: neighbors.into(),
-            ..KnnConfig::default()
-        })),
-        ..ModelOverrides::default()
-    }
+    testing::named(name)
 }
 
 /// Written by `scripts/reference/t2t.py`, which counts the products in PyTorch.

@@ -1,27 +1,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{KnnConfig, Neighbors};
+use kvt_attention::Neighbors;
 
 use super::*;
-use crate::families::ModelConfig;
+use crate::testing::{self, knn, with};
 
 fn named(name: &str) -> VisformerConfig {
-    let mut config = VisformerConfig::named().into_iter();
-    config.rfind(|c| c.name() == name).unwrap()
-}
-
-fn with(name: &str, overrides: &ModelOverrides) -> Result<ModelConfig, ModelError> {
-    ModelConfig::by_name(name)?.with(overrides)
-}
-
-fn knn(neighbors: Vec<Neighbors>) -> ModelOverrides {
-    ModelOverrides {
-        attention: Some(AttentionConfig::Knn(KnnConfig {
-            neighbors: neighbors.into(),
-            ..KnnConfig::default()
-        })),
-        ..ModelOverrides::default()
-    }
+    testing::named(name)
 }
 
 /// 32 px: maps of 16, 8 and 4 tokens.

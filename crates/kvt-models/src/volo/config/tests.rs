@@ -4,10 +4,10 @@ use kvt_attention::Neighbors;
 
 use super::*;
 use crate::families::ModelConfig;
+use crate::testing;
 
 fn named(name: &str) -> VoloConfig {
-    let config = VoloConfig::named().into_iter().find(|c| c.name() == name);
-    config.unwrap()
+    testing::named(name)
 }
 
 fn with(overrides: &ModelOverrides) -> Result<ModelConfig, ModelError> {
