@@ -10,6 +10,7 @@ use crate::summary::StageSummary;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockGroup {
     /// The module of the blocks: their parameters are below `name.0`, `name.1`, ... or `name.blocks.0`, ...
+    /// What has no number belongs to the first block.
     pub name: String,
     /// Other modules and parameters that lead to the resolution of the blocks.
     pub leading: Vec<String>,
@@ -33,8 +34,8 @@ impl Model {
     /// tokens), then every block is a layer, and the classifier is the last.
     ///
     /// What leads to the resolution of a stage belongs to the first block of it, and the final norm to the last block. So
-    /// it is in timm for ViT, DeiT and Swin; timm has no such rule for PiT, and no CvT. In timm's VOLO the coarser map has a
-    /// layer to itself.
+    /// it is in timm; timm has no such rule for PiT, and neither CvT, T2T-ViT nor So-ViT. In VOLO, as in timm's, the coarser
+    /// map has a layer to itself.
     pub fn layer(&self, parameter: &Parameter) -> usize {
         self.config.layer(&parameter.name)
     }

@@ -340,18 +340,17 @@ impl FamilyConfig for VoloConfig {
         Summary::new(self.name(), stages, params, macs)
     }
 
-    /// The coarser map is made for the first stage behind it.
+    /// As in timm: the coarser map has a layer to itself.
     fn blocks(&self) -> Vec<BlockGroup> {
         let stages = self.summary().stages.into_iter();
-        let groups = stages.map(BlockGroup::of_stage).enumerate();
-        let groups = groups.map(|(s, group)| match s {
-            1 => BlockGroup {
-                leading: vec![stage_name(1)],
-                ..group
-            },
-            _ => group,
-        });
-        groups.collect()
+        let mut groups: Vec<BlockGroup> = stages.map(BlockGroup::of_stage).collect();
+        let coarser = BlockGroup {
+            name: stage_name(1),
+            leading: Vec::new(),
+            depth: 1,
+        };
+        groups.insert(1, coarser);
+        groups
     }
 
     fn token_scale(&self) -> Option<usize> {

@@ -219,23 +219,6 @@ fn sizes_that_describe_no_model_are_refused() {
     );
 }
 
-/// The coarser map leads to the first stage behind it, and the class token's blocks are the last.
-#[test]
-fn parameters_have_their_layers() {
-    let groups = named("volo_d1_224").blocks();
-    let sizes: Vec<_> = groups.iter().map(|g| (g.name.as_str(), g.depth)).collect();
-    let expected = [
-        ("network.0", 4),
-        ("network.2", 4),
-        ("network.3", 8),
-        ("network.4", 2),
-        ("post_network", 2),
-    ];
-    assert_eq!(sizes, expected);
-    let leading: Vec<_> = groups.iter().map(|g| g.leading.join(" ")).collect();
-    assert_eq!(leading, ["", "network.1", "", "", ""]);
-}
-
 /// As a list of tokens without a prefix, which is compared with PyTorch elsewhere.
 #[test]
 fn position_embeddings_are_resized_plainly() {
