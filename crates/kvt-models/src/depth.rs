@@ -2,7 +2,6 @@
 //! `param_groups_layer_decay` count them.
 
 use crate::families::ModelConfig;
-use crate::head::SecondOrder;
 use crate::model::{Model, Parameter};
 use crate::summary::StageSummary;
 
@@ -58,13 +57,8 @@ impl ModelConfig {
             let rest = name.strip_prefix(module)?;
             rest.strip_prefix('.').or(rest.is_empty().then_some(rest))
         };
-        if self
-            .family()
-            .outputs
-            .iter()
-            .chain([&SecondOrder::MODULE.1])
-            .any(|output| within(output).is_some())
-        {
+        let mut outputs = self.family().outputs.iter();
+        if outputs.any(|output| within(output).is_some()) {
             return last;
         }
         if within("norm").is_some() {
