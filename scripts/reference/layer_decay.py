@@ -19,6 +19,7 @@ from timm.models.tnt import TNT
 from timm.models.twins import Twins
 from timm.models.vision_transformer import VisionTransformer
 from timm.models.visformer import Visformer
+from timm.models.volo import VOLO
 from timm.optim import param_groups_layer_decay
 
 from common import golden, save_json
@@ -46,6 +47,7 @@ TNT_SIZES = dict(img_size=16, patch_size=8, embed_dim=12, depth=3, mlp_ratio=1.0
 VISFORMER = dict(img_size=32, depth=[1, 2, 3], num_heads=2, mlp_ratio=1.0)
 TWINS_OVERRIDES = dict(img_size=16, mlp_ratio=1.0, strides=[2, 2], window_size=4, embed_dim=[4, 8], sr_ratio=[2, 1],
                        **STAGES)
+VOLO_SIZES = dict(img_size=32, num_heads=[1, 2, 2], mlp_ratio=1.0)
 CASES = {
     "deit": ("deit_tiny_patch16_224", DEIT, VisionTransformer(**DEIT, num_classes=3, norm_layer=NORM)),
     "deit_distilled": ("deit_tiny_distilled_patch16_224", DEIT,
@@ -62,6 +64,9 @@ CASES = {
     "twins": ("twins_svt_small", TWINS_OVERRIDES,
               Twins(img_size=16, patch_size=2, num_classes=3, embed_dims=(4, 8), mlp_ratios=(1.0, 1.0), wss=(4, 4),
                     sr_ratios=(2, 1), depths=STAGES["depth"], num_heads=STAGES["num_heads"])),
+    "volo": ("volo_d1_224", {**VOLO_SIZES, "stem_dim": 4, "embed_dim": [4, 8, 8], "depth": [1, 2, 1]},
+             VOLO(**VOLO_SIZES, layers=[1, 2, 1], num_classes=3, stem_hidden_dim=4, embed_dims=[4, 8, 8],
+                  downsamples=[True, False, False], outlook_attention=[True, False, False], post_layers=("ca", "ca"))),
 }
 
 

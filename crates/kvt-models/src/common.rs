@@ -1,10 +1,9 @@
 //! Sizes and settings that all families have.
 
-use kvt_attention::Place;
+use kvt_attention::{AttentionConfig, Place};
 
 use crate::error::ModelError;
 use crate::overrides::ModelOverrides;
-use crate::stages::StageConfig;
 use crate::summary::BlockSize;
 use crate::validate;
 
@@ -75,21 +74,22 @@ impl CommonConfig {
         }
     }
 
-    /// Refuses stages of `dim` channels whose blocks, with attention at `place`, cannot be made.
+    /// Refuses stages of `depth` blocks with `dim` channels and an attention at `place` that cannot be made.
     pub(crate) fn validate_stage(
         &self,
         dim: usize,
-        stage: &StageConfig,
+        depth: usize,
+        attention: &AttentionConfig,
         place: &Place,
     ) -> Result<(), ModelError> {
         validate::sizes(&[
             ("embed_dim", dim),
-            ("depth", stage.depth),
-            ("num_heads", stage.num_heads),
+            ("depth", depth),
+            ("num_heads", place.heads),
         ])?;
-        validate::whole_heads(dim, stage.num_heads)?;
+        validate::whole_heads(("embed_dim", dim), ("num_heads", place.heads))?;
         validate::mlp(self.block(dim).hidden, self.mlp_ratio)?;
-        Ok(stage.attention.validate_at(place)?)
+        Ok(attention.validate_at(place)?)
     }
 }
 

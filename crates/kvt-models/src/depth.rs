@@ -2,7 +2,6 @@
 //! `param_groups_layer_decay` count them.
 
 use crate::families::ModelConfig;
-use crate::head::SecondOrder;
 use crate::model::{Model, Parameter};
 use crate::summary::StageSummary;
 
@@ -10,6 +9,7 @@ use crate::summary::StageSummary;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockGroup {
     /// The module of the blocks: their parameters are below `name.0`, `name.1`, ... or `name.blocks.0`, ...
+    /// What has no number belongs to the first block.
     pub name: String,
     /// Other modules and parameters that lead to the resolution of the blocks.
     pub leading: Vec<String>,
@@ -33,8 +33,8 @@ impl Model {
     /// tokens), then every block is a layer, and the classifier is the last.
     ///
     /// What leads to the resolution of a stage belongs to the first block of it, and the final norm to the last block. So
-    /// it is in timm for ViT, DeiT and Swin; timm has no such rule for PiT, and no CvT. In timm's VOLO the coarser map has a
-    /// layer to itself.
+    /// it is in timm; timm has no such rule for PiT, and neither CvT, T2T-ViT nor So-ViT. In VOLO, as in timm's, the coarser
+    /// map has a layer to itself.
     pub fn layer(&self, parameter: &Parameter) -> usize {
         self.config.layer(&parameter.name)
     }
@@ -57,13 +57,8 @@ impl ModelConfig {
             let rest = name.strip_prefix(module)?;
             rest.strip_prefix('.').or(rest.is_empty().then_some(rest))
         };
-        if self
-            .family()
-            .outputs
-            .iter()
-            .chain([&SecondOrder::MODULE.1])
-            .any(|output| within(output).is_some())
-        {
+        let mut outputs = self.family().outputs.iter();
+        if outputs.any(|output| within(output).is_some()) {
             return last;
         }
         if within("norm").is_some() {

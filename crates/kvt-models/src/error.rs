@@ -30,44 +30,6 @@ pub enum ModelError {
         /// The allowed range, in words.
         expected: &'static str,
     },
-    /// The image does not divide into whole patches.
-    #[error(
-        "`img_size` {img_size} is not a multiple of `patch_size` {patch_size}: the nearest sizes that are, are {lower} and {upper}"
-    )]
-    ImageNotDivisible {
-        /// Side of the image in pixels.
-        img_size: usize,
-        /// Side of a patch in pixels.
-        patch_size: usize,
-        /// The next smaller multiple (one patch at least).
-        lower: usize,
-        /// The next larger multiple.
-        upper: usize,
-    },
-    /// The image does not divide by the steps in which it becomes smaller.
-    #[error(
-        "`img_size` {img_size} is not a multiple of {product}, the product of `strides`: the nearest sizes that are, are {lower} and {upper}"
-    )]
-    ImageNotOfStrides {
-        /// Side of the image in pixels.
-        img_size: usize,
-        /// The product of the strides.
-        product: usize,
-        /// The next smaller multiple (one at least).
-        lower: usize,
-        /// The next larger multiple.
-        upper: usize,
-    },
-    /// The embedding does not divide among the heads.
-    #[error(
-        "`embed_dim` {embed_dim} is not a multiple of `num_heads` {num_heads}: every head needs the same number of channels"
-    )]
-    HeadsNotDivisible {
-        /// Channels of a token.
-        embed_dim: usize,
-        /// Attention heads.
-        num_heads: usize,
-    },
     /// A size that another does not divide.
     #[error("`{field}` {value} is not a multiple of {divisor}: {reason}")]
     NotMultiple {
@@ -75,40 +37,20 @@ pub enum ModelError {
         field: &'static str,
         /// Its value.
         value: usize,
-        /// What has to divide it: another field and its value, or a number.
+        /// What has to divide it, in words: another field and its value, or a number.
         divisor: String,
-        /// Why.
-        reason: &'static str,
-    },
-    /// Channels of which not every one can come from a whole number of filters on the stage before.
-    #[error(
-        "`embed_dim` {embed_dim} is not a multiple of {before}, that of the stage before: pooling makes the same number of channels from each"
-    )]
-    ChannelsNotMultiple {
-        /// Channels of a token.
-        embed_dim: usize,
-        /// Channels of a token in the stage before.
-        before: usize,
+        /// Why, or which values are.
+        reason: String,
     },
     /// Channels that change where nothing changes them.
     #[error(
-        "`embed_dim` is {embed_dim} in one stage and {last} in the last: only the stage of outlookers may have other channels than those behind it"
+        "`embed_dim` is {embed_dim}, and {last} in the last stage: only the stage of outlookers may have other channels than those behind it"
     )]
     ChannelsChange {
         /// Channels of a token in a stage behind the outlookers.
         embed_dim: usize,
         /// Channels of a token in the last stage.
         last: usize,
-    },
-    /// Strides for another number of steps.
-    #[error("`strides` has {given} entries, but the model has {expected}: of {steps}")]
-    StrideCount {
-        /// Entries given.
-        given: usize,
-        /// The steps in which the image becomes smaller.
-        expected: usize,
-        /// What these are, in words.
-        steps: &'static str,
     },
     /// An attention that makes no sense.
     #[error(transparent)]
@@ -145,14 +87,6 @@ pub enum ModelError {
         /// The family of models.
         family: &'static str,
     },
-    /// A list for a model of one stage.
-    #[error("`{field}` has {given} entries, but the model has one stage: give one number")]
-    OneStage {
-        /// The field of the configuration.
-        field: &'static str,
-        /// Entries given.
-        given: usize,
-    },
     /// Sizes of a stage that do not fit together.
     #[error("in `{stage}`: {problem}")]
     InStage {
@@ -173,30 +107,6 @@ pub enum ModelError {
         /// Stages that the model of that name has.
         own: usize,
     },
-    /// A list that does not fit the number of stages.
-    #[error(
-        "`{field}` has {given} entries, but the model has {stages} stages: give one entry for all stages, or one per stage (their number is that of the entries of `depth`, where there are several)"
-    )]
-    StageCount {
-        /// The field of the configuration.
-        field: &'static str,
-        /// Entries given.
-        given: usize,
-        /// Stages of the model.
-        stages: usize,
-    },
-    /// A list where the first stage decides on the others.
-    #[error(
-        "`{field}` has {given} entries, but in {family} it doubles from stage to stage: give the number of the first stage"
-    )]
-    FirstStageOnly {
-        /// The field of the configuration.
-        field: &'static str,
-        /// Entries given.
-        given: usize,
-        /// The family of models.
-        family: &'static str,
-    },
     /// A list of another length than its meaning asks for.
     #[error("`{field}` has {given} entries: expected {expected}")]
     ListLength {
@@ -204,20 +114,8 @@ pub enum ModelError {
         field: &'static str,
         /// Entries given.
         given: usize,
-        /// How many there have to be, and of what.
-        expected: &'static str,
-    },
-    /// A list where all stages have the same.
-    #[error(
-        "`{field}` has {given} entries, but in {family} it is the same in all stages: give one number"
-    )]
-    SameInAllStages {
-        /// The field of the configuration.
-        field: &'static str,
-        /// Entries given.
-        given: usize,
-        /// The family of models.
-        family: &'static str,
+        /// How many there have to be, and of what, in words.
+        expected: String,
     },
     /// An image too small for the model.
     #[error("`img_size` {img_size} is too small for {family}: the least is {least}")]

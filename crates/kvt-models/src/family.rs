@@ -6,7 +6,7 @@ use crate::checkpoint::Layout;
 use crate::common::CommonConfig;
 use crate::depth::BlockGroup;
 use crate::error::ModelError;
-use crate::head::{Classifier, SecondOrder};
+use crate::head::Classifier;
 use crate::layers::Init;
 use crate::overrides::ModelOverrides;
 use crate::summary::Summary;
@@ -20,7 +20,7 @@ pub(crate) struct Family {
     pub signature: &'static str,
     /// The keys of [`ModelOverrides`] that it takes.
     pub overrides: &'static [&'static [&'static str]],
-    /// Names of the classifier's outputs in the order of [`Classifier::LAYERS`], the class first; empty where it has none.
+    /// Names of the classifier's layers in the order of [`Classifier::LAYERS`], the class first; empty where it has none.
     pub outputs: &'static [&'static str],
     /// Parameters without weight decay, although they are no bias and have more than one dimension.
     pub undecayed: &'static [Undecayed],
@@ -129,7 +129,7 @@ impl Family {
     /// Whether a parameter belongs to a layer that turns features into class scores.
     pub(crate) fn is_of_head(&self, name: &str) -> bool {
         let layer = name.rsplit_once('.').map_or(name, |(layer, _)| layer);
-        self.outputs.contains(&layer) || layer == SecondOrder::OUTPUT
+        self.outputs.contains(&layer)
     }
 
     /// The path through the modules of a backbone to the parameter of this name.

@@ -32,6 +32,8 @@ mod stages;
 mod summary;
 pub mod swin;
 pub mod t2t;
+#[cfg(test)]
+mod testing;
 pub mod tnt;
 pub mod twins;
 mod validate;

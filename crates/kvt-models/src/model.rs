@@ -10,7 +10,7 @@ use kvt_ops::{Key, Phase};
 use crate::backbone::{Ask, Backbone};
 use crate::error::ModelError;
 use crate::families::{AnyBackbone, ModelConfig};
-use crate::head::{Classifier, Head, Logits, SecondOrder};
+use crate::head::{Classifier, Head, Logits};
 use crate::layers::Init;
 
 /// An image classifier.
@@ -217,9 +217,7 @@ const HEAD: &str = "head.";
 /// The layers of the classifier, and their names among the parameters.
 fn outputs(names: &'static [&'static str]) -> impl Iterator<Item = (&'static str, &'static str)> {
     let layers = Classifier::LAYERS.into_iter().zip(names.iter().copied());
-    let layers = layers.filter(|(_, name)| !name.is_empty());
-    // After the outputs, whose names may lie below the module's.
-    layers.chain([SecondOrder::MODULE])
+    layers.filter(|(_, name)| !name.is_empty())
 }
 
 /// The parameters that are trained. A running statistic, or a parameter whose gradient was switched

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
+use crate::validate;
 
 /// Changes to a named configuration, the keys of the section `[model]`; `None` keeps the model's own value.
 // In the schema `x-range` is the interval of every number in a value, and `x-default` the default in words.
@@ -179,17 +180,27 @@ impl ModelOverrides {
     pub(crate) fn strides<const N: usize>(
         &self,
         own: [usize; N],
-        steps: &'static str,
+        steps: &str,
     ) -> Result<[usize; N], ModelError> {
         let Some(given) = &self.strides else {
             return Ok(own);
         };
         let found = given.as_slice().try_into();
-        found.map_err(|_| ModelError::StrideCount {
+        found.map_err(|_| ModelError::ListLength {
+            field: "strides",
             given: given.len(),
-            expected: N,
-            steps,
+            expected: format!("{N}, of {steps}"),
         })
+    }
+
+    /// Channels, number and heads of blocks that are all alike, or the model's own.
+    pub(crate) fn blocks(&self, own: [usize; 3]) -> Result<[usize; 3], ModelError> {
+        let [embed_dim, depth, num_heads] = own;
+        Ok([
+            one("embed_dim", &self.embed_dim, embed_dim, "")?,
+            one("depth", &self.depth, depth, "")?,
+            one("num_heads", &self.num_heads, num_heads, "")?,
+        ])
     }
 
     /// The attention of each stage. A list of another length is refused by
@@ -210,18 +221,31 @@ impl ModelOverrides {
     }
 }
 
-/// One number where the model has one stage.
+/// One number where a list has no meaning; `which` goes on from "one number".
 pub(crate) fn one(
     field: &'static str,
-    given: Option<&PerStage<usize>>,
+    given: &Option<PerStage<usize>>,
     own: usize,
+    which: &str,
 ) -> Result<usize, ModelError> {
-    match given.map(PerStage::values) {
+    each(field, given, [own], &format!("one number{which}")).map(|[one]| one)
+}
+
+/// A number for each of `N` parts of a model, which are always as many: from one for all, one for each, or the model's
+/// own. `expected` says so.
+pub(crate) fn each<const N: usize>(
+    field: &'static str,
+    given: &Option<PerStage<usize>>,
+    own: [usize; N],
+    expected: &str,
+) -> Result<[usize; N], ModelError> {
+    match given.as_ref().map(PerStage::values) {
         None => Ok(own),
-        Some([one]) => Ok(*one),
-        Some(list) => Err(ModelError::OneStage {
+        Some([one]) => Ok([*one; N]),
+        Some(list) => list.try_into().map_err(|_| ModelError::ListLength {
             field,
             given: list.len(),
+            expected: expected.to_owned(),
         }),
     }
 }
@@ -229,7 +253,7 @@ pub(crate) fn one(
 /// A number per stage, from one for all, one per stage, or the model's own.
 pub(crate) fn per_stage(
     field: &'static str,
-    given: Option<&PerStage<usize>>,
+    given: &Option<PerStage<usize>>,
     own: &[usize],
     stages: usize,
 ) -> Result<Vec<usize>, ModelError> {
@@ -240,13 +264,8 @@ pub(crate) fn per_stage(
             own: own.len(),
         });
     }
-    match given.map_or(own, PerStage::values) {
+    match given.as_ref().map_or(own, PerStage::values) {
         [one] => Ok(vec![*one; stages]),
-        list if list.len() == stages => Ok(list.to_vec()),
-        list => Err(ModelError::StageCount {
-            field,
-            given: list.len(),
-            stages,
-        }),
+        list => validate::per_stage(field, list.len(), stages).map(|()| list.to_vec()),
     }
 }

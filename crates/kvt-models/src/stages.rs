@@ -3,7 +3,7 @@
 use kvt_attention::AttentionConfig;
 
 use crate::error::ModelError;
-use crate::overrides::{self, ModelOverrides};
+use crate::overrides::{ModelOverrides, per_stage};
 use crate::validate;
 
 /// Lists with one entry per stage.
@@ -59,12 +59,9 @@ impl StagesConfig {
         overrides: &ModelOverrides,
         count: usize,
     ) -> Result<Self, ModelError> {
-        let sizes = |field, given: &Option<_>, own: &[usize]| {
-            overrides::per_stage(field, given.as_ref(), own, count)
-        };
         Ok(Self {
-            depth: sizes("depth", &overrides.depth, &self.depth)?,
-            num_heads: sizes("num_heads", &overrides.num_heads, &self.num_heads)?,
+            depth: per_stage("depth", &overrides.depth, &self.depth, count)?,
+            num_heads: per_stage("num_heads", &overrides.num_heads, &self.num_heads, count)?,
             attention: overrides.attentions(&self.attention, count)?,
         })
     }

@@ -1,6 +1,6 @@
 //! What a configuration costs, computed without building the model.
 
-use kvt_attention::Macs;
+use kvt_attention::{AttentionConfig, Macs, Place};
 
 /// Size and cost of a model, for one image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,12 +16,19 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The stages whose queries attend to keys: those that a list of `neighbors` has entries for. A single query among
-    /// several keys is a class token's, whose attention is set apart (`class_attention`).
+    /// Of the stages, and of what stands outside of them.
+    pub(crate) fn new(name: String, stages: Vec<StageSummary>, params: usize, macs: Macs) -> Self {
+        Self {
+            name,
+            params: params + stages.iter().map(|stage| stage.params).sum::<usize>(),
+            macs: macs + stages.iter().map(|stage| stage.macs).sum::<Macs>(),
+            stages,
+        }
+    }
+
+    /// The stages that a list of `neighbors` has entries for.
     pub fn attending(&self) -> impl Iterator<Item = &StageSummary> {
-        let of_class = |stage: &StageSummary| stage.tokens == 1 && stage.keys > 1;
-        let stages = self.stages.iter();
-        stages.filter(move |stage| stage.keys > 0 && !of_class(stage))
+        self.stages.iter().filter(|stage| stage.takes_attention)
     }
 }
 
@@ -38,10 +45,45 @@ pub struct StageSummary {
     pub keys: usize,
     /// Keys each query keeps.
     pub k: usize,
+    /// Whether `attention` is for these queries: not where they choose no keys, and not for a class token with an attention
+    /// to itself (`class_attention`).
+    pub takes_attention: bool,
     /// Trainable parameters: of the blocks, and of what leads to their resolution.
     pub params: usize,
     /// Multiply-accumulate operations of the same.
     pub macs: Macs,
+}
+
+impl StageSummary {
+    /// Of transformer blocks with an attention at `place`, and of nothing else.
+    pub(crate) fn of_blocks(
+        name: String,
+        depth: usize,
+        block: BlockSize,
+        attention: &AttentionConfig,
+        place: &Place,
+    ) -> Self {
+        let attention = attention.cost(place);
+        Self {
+            name,
+            depth,
+            tokens: place.queries,
+            keys: place.keys,
+            k: attention.kept,
+            takes_attention: true,
+            params: depth * (block.params() + attention.params),
+            macs: (block.macs(place.queries) + attention.macs) * depth,
+        }
+    }
+
+    /// The same with what leads to the blocks.
+    pub(crate) fn behind(self, params: usize, macs: Macs) -> Self {
+        Self {
+            params: self.params + params,
+            macs: self.macs + macs,
+            ..self
+        }
+    }
 }
 
 /// What decides the size of a pre-norm transformer block, besides its mechanism of attention: the

@@ -48,38 +48,34 @@ pub(crate) fn per_stage(
     if given == stages {
         return Ok(());
     }
-    Err(ModelError::StageCount {
+    Err(ModelError::ListLength {
         field,
         given,
-        stages,
+        expected: format!(
+            "one for all {stages} stages, or one per stage (`depth` has one per stage, where it has several)"
+        ),
     })
 }
 
 /// Refuses an image that does not divide into patches.
 pub(crate) fn whole_patches(img_size: usize, patch_size: usize) -> Result<(), ModelError> {
-    if img_size.is_multiple_of(patch_size) {
-        return Ok(());
-    }
-    Err(ModelError::ImageNotDivisible {
-        img_size,
-        patch_size,
-        lower: (img_size / patch_size).max(1) * patch_size,
-        upper: img_size.next_multiple_of(patch_size).max(2 * patch_size),
-    })
+    whole_image(img_size, patch_size, format!("`patch_size` {patch_size}"))
 }
 
 /// Refuses an image that does not divide by the product of the strides with which it becomes smaller.
 pub(crate) fn whole_strides(img_size: usize, product: usize) -> Result<(), ModelError> {
-    if img_size.is_multiple_of(product) {
-        return Ok(());
-    }
-    let steps = img_size / product;
-    Err(ModelError::ImageNotOfStrides {
+    whole_image(
         img_size,
         product,
-        lower: steps.max(1).saturating_mul(product),
-        upper: (steps + 1).max(2).saturating_mul(product),
-    })
+        format!("{product}, the product of `strides`"),
+    )
+}
+
+fn whole_image(img_size: usize, divisor: usize, called: String) -> Result<(), ModelError> {
+    let steps = img_size / divisor;
+    let [lower, upper] = [steps.max(1), (steps + 1).max(2)].map(|n| n.saturating_mul(divisor));
+    let nearest = format!("the nearest sizes that are, are {lower} and {upper}");
+    multiple(("img_size", img_size), (divisor, called), nearest)
 }
 
 /// Refuses images whose sides do not divide into patches.
@@ -118,21 +114,19 @@ pub(crate) fn at_least(
 }
 
 /// Refuses channels that do not divide among the heads.
-pub(crate) fn whole_heads(embed_dim: usize, num_heads: usize) -> Result<(), ModelError> {
-    if embed_dim.is_multiple_of(num_heads) {
-        return Ok(());
-    }
-    Err(ModelError::HeadsNotDivisible {
-        embed_dim,
-        num_heads,
-    })
+pub(crate) fn whole_heads(
+    channels: (&'static str, usize),
+    (field, heads): (&str, usize),
+) -> Result<(), ModelError> {
+    let reason = "every head needs the same number of channels";
+    multiple(channels, (heads, format!("`{field}` {heads}")), reason)
 }
 
-/// Refuses a size that another, or a number, does not divide.
+/// Refuses a size that another number, by its value and in words, does not divide.
 pub(crate) fn multiple(
     (field, value): (&'static str, usize),
-    (of, divisor): (Option<&'static str>, usize),
-    reason: &'static str,
+    (divisor, called): (usize, String),
+    reason: impl Into<String>,
 ) -> Result<(), ModelError> {
     if value.is_multiple_of(divisor) {
         return Ok(());
@@ -140,11 +134,8 @@ pub(crate) fn multiple(
     Err(ModelError::NotMultiple {
         field,
         value,
-        divisor: match of {
-            Some(of) => format!("`{of}` {divisor}"),
-            None => divisor.to_string(),
-        },
-        reason,
+        divisor: called,
+        reason: reason.into(),
     })
 }
 

@@ -129,40 +129,31 @@ fn sizes_that_describe_no_model_are_refused() {
         config.with(&overrides).unwrap_err()
     };
     let default = ModelOverrides::default;
-    assert_eq!(
-        refuse(ModelOverrides {
-            img_size: Some(225),
-            ..default()
-        }),
-        ModelError::ImageNotDivisible {
-            img_size: 225,
-            patch_size: 16,
-            lower: 224,
-            upper: 240
-        }
-    );
-    assert_eq!(
-        refuse(ModelOverrides {
-            img_size: Some(10),
-            ..default()
-        }),
-        ModelError::ImageNotDivisible {
-            img_size: 10,
-            patch_size: 16,
-            lower: 16,
-            upper: 32
-        }
-    );
-    assert_eq!(
-        refuse(ModelOverrides {
-            num_heads: Some(5.into()),
-            ..default()
-        }),
-        ModelError::HeadsNotDivisible {
-            embed_dim: 192,
-            num_heads: 5
-        }
-    );
+    for (overrides, message) in [
+        (
+            ModelOverrides {
+                img_size: Some(225),
+                ..default()
+            },
+            "`img_size` 225 is not a multiple of `patch_size` 16: the nearest sizes that are, are 224 and 240",
+        ),
+        (
+            ModelOverrides {
+                img_size: Some(10),
+                ..default()
+            },
+            "`img_size` 10 is not a multiple of `patch_size` 16: the nearest sizes that are, are 16 and 32",
+        ),
+        (
+            ModelOverrides {
+                num_heads: Some(5.into()),
+                ..default()
+            },
+            "`embed_dim` 192 is not a multiple of `num_heads` 5: every head needs the same number of channels",
+        ),
+    ] {
+        assert_eq!(refuse(overrides).to_string(), message);
+    }
     assert_eq!(
         refuse(ModelOverrides {
             patch_size: Some(0),
@@ -234,6 +225,35 @@ fn sizes_whose_cost_is_no_number_are_refused() {
         ..ModelOverrides::default()
     };
     assert!(with("twins_svt_small", fine).contains("at most 1024"));
+    for (name, strides) in [
+        ("t2t_vit_t_14", vec![1, 1, 1]),
+        ("so_vit_7", vec![1, 1, 1]),
+        ("visformer_tiny", vec![0, 1, 1, 1]),
+        ("volo_d1_224", vec![1, 1]),
+    ] {
+        let fine = ModelOverrides {
+            img_size: Some(65_536),
+            strides: Some(strides),
+            ..ModelOverrides::default()
+        };
+        assert!(with(name, fine).contains("at most 1024"), "{name}");
+    }
+    // The pixels of a patch in a row, 2^36 numbers for each.
+    let patches = ModelOverrides {
+        img_size: Some(65_536),
+        patch_size: Some(1024),
+        inner_dim: Some(65_536),
+        inner_num_heads: Some(1),
+        inner_stride: Some(1),
+        embed_dim: Some(65_536.into()),
+        depth: Some(4096.into()),
+        num_heads: Some(1.into()),
+        ..ModelOverrides::default()
+    };
+    assert_eq!(
+        with("tnt_s_patch16_224", patches),
+        "`inner_dim times the pixels of a patch` is 68719476736: expected at most 1048576"
+    );
     let wide = ModelOverrides {
         mlp_ratio: Some(1e30),
         ..ModelOverrides::default()
@@ -243,9 +263,14 @@ fn sizes_whose_cost_is_no_number_are_refused() {
         "swin_tiny_patch4_window7_224",
         "pit_ti_224",
         "cvt_13",
+        "t2t_vit_t_14",
+        "tnt_s_patch16_224",
+        "so_vit_7",
+        "visformer_tiny",
         "twins_svt_small",
+        "volo_d1_224",
     ] {
-        assert!(with(name, wide.clone()).contains("`mlp_ratio`"));
+        assert!(with(name, wide.clone()).contains("`mlp_ratio`"), "{name}");
     }
     let deep = ModelOverrides {
         embed_dim: Some(65_536.into()),
@@ -258,7 +283,7 @@ fn sizes_whose_cost_is_no_number_are_refused() {
         depth: Some(vec![1, 2].into()),
         ..ModelOverrides::default()
     };
-    assert!(with("deit_tiny_patch16_224", list).contains("give one number"));
+    assert!(with("deit_tiny_patch16_224", list).contains("expected one number"));
 }
 
 /// Each size is in its range, and their product is more than any machine has.
@@ -278,7 +303,12 @@ fn a_model_larger_than_any_machine_is_refused() {
         ("swin_tiny_patch4_window7_224", &[8192], &[2, 2, 6, 2]),
         ("pit_ti_224", &[4096, 8192, 16_384], &[6]),
         ("cvt_13", &[65_536], &[4096]),
+        ("t2t_vit_t_14", &[65_536], &[4096]),
+        ("tnt_s_patch16_224", &[65_536], &[4096]),
+        ("so_vit_7", &[65_536], &[4096]),
+        ("visformer_tiny", &[65_536], &[4096]),
         ("twins_svt_small", &[65_536], &[4096]),
+        ("volo_d1_224", &[65_536], &[4096]),
     ] {
         let error = with(name, embed_dim, depth).unwrap_err();
         assert!(
@@ -292,6 +322,18 @@ fn a_model_larger_than_any_machine_is_refused() {
             "{name}: {error}"
         );
     }
+    // Convolutions whose operations are no number of 64 bits.
+    let stem = ModelOverrides {
+        img_size: Some(65_536),
+        strides: Some(vec![1, 64]),
+        stem_dim: Some(65_536),
+        embed_dim: Some(65_536.into()),
+        num_heads: Some(1.into()),
+        ..ModelOverrides::default()
+    };
+    let volo = ModelConfig::by_name("volo_d1_224").unwrap();
+    let error = volo.with(&stem).unwrap_err().to_string();
+    assert!(error.starts_with("`parameters of the model`"), "{error}");
     // ViT-G, the largest that anybody trained on images, has 1.8 billion.
     let giant = with("deit_tiny_patch16_224", &[1664], &[48]).unwrap();
     assert!(giant.summary().params > 1_500_000_000);

@@ -70,6 +70,7 @@ impl StageSize {
             tokens,
             keys,
             k: attention.kept,
+            takes_attention: true,
             params: self.config.depth * (self.block.params() + projections + attention.params)
                 + embed,
             macs: block * self.config.depth + Macs::linear(self.embed.macs(self.before)),

@@ -8,8 +8,7 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::Init;
-use crate::overrides::{self, ModelOverrides};
-use crate::stages::StageConfig;
+use crate::overrides::ModelOverrides;
 use crate::summary::{BlockSize, StageSummary, Summary};
 use crate::validate;
 use crate::weights::pos_embed;
@@ -118,12 +117,14 @@ impl FamilyConfig for DeitConfig {
     }
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+        let own = [self.embed_dim, self.depth, self.num_heads];
+        let [embed_dim, depth, num_heads] = overrides.blocks(own)?;
         Ok(Self {
             common: self.common.with(overrides),
             patch_size: overrides.patch_size.unwrap_or(self.patch_size),
-            embed_dim: overrides::one("embed_dim", overrides.embed_dim.as_ref(), self.embed_dim)?,
-            depth: overrides::one("depth", overrides.depth.as_ref(), self.depth)?,
-            num_heads: overrides::one("num_heads", overrides.num_heads.as_ref(), self.num_heads)?,
+            embed_dim,
+            depth,
+            num_heads,
             distilled: self.distilled,
             attention: overrides.attentions(&[self.attention], 1)?.swap_remove(0),
         })
@@ -134,13 +135,9 @@ impl FamilyConfig for DeitConfig {
         validate::sizes(&[("patch_size", self.patch_size)])?;
         validate::whole_patches(self.common.img_size, self.patch_size)?;
         validate::tokens(self.grid_size())?;
-        let stage = StageConfig {
-            depth: self.depth,
-            num_heads: self.num_heads,
-            attention: self.attention.clone(),
-        };
+        let (dim, depth) = (self.embed_dim, self.depth);
         self.common
-            .validate_stage(self.embed_dim, &stage, &self.place())
+            .validate_stage(dim, depth, &self.attention, &self.place())
     }
 
     fn name(&self) -> String {
@@ -163,16 +160,13 @@ impl FamilyConfig for DeitConfig {
         let (dim, tokens) = (self.embed_dim, self.tokens());
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
         let heads = self.num_prefix_tokens();
-        let (block, attention) = (self.block(), self.attention.cost(&self.place()));
-        let blocks = StageSummary {
-            name: "blocks".to_owned(),
-            depth: self.depth,
-            tokens,
-            keys: tokens,
-            k: attention.kept,
-            params: self.depth * (block.params() + attention.params),
-            macs: (block.macs(tokens) + attention.macs) * self.depth,
-        };
+        let blocks = StageSummary::of_blocks(
+            "blocks".to_owned(),
+            self.depth,
+            self.block(),
+            &self.attention,
+            &self.place(),
+        );
 
         let patch_embed = (patch_inputs + 1) * dim;
         let embeddings = (heads + tokens) * dim;
@@ -180,12 +174,8 @@ impl FamilyConfig for DeitConfig {
         let patches = self.grid_size().pow(2);
         let outside =
             Macs::linear(patches * patch_inputs * dim + heads * dim * self.common.num_classes);
-        Summary {
-            name: self.name(),
-            params: patch_embed + embeddings + blocks.params + 2 * dim + classifiers,
-            macs: blocks.macs + outside,
-            stages: vec![blocks],
-        }
+        let params = patch_embed + embeddings + 2 * dim + classifiers;
+        Summary::new(self.name(), vec![blocks], params, outside)
     }
 
     fn is_distilled(&self) -> bool {

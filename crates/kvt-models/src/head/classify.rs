@@ -32,8 +32,15 @@ pub enum Reads {
 }
 
 impl Classifier {
-    /// The layers in their order, as their names within the module begin.
-    pub(crate) const LAYERS: [&'static str; 3] = ["class", "distillation", "aux"];
+    /// The layers that depend on the classes, and the rest of the second-order part, as their names within the module
+    /// begin.
+    pub(crate) const LAYERS: [&'static str; 5] = [
+        "class",
+        "distillation",
+        "aux",
+        "second_order.visual_fc",
+        "second_order",
+    ];
 
     /// A classifier from the layers of its outputs.
     pub(crate) fn new(class: Linear, distillation: Option<Linear>, reads: Reads) -> Self {

@@ -48,27 +48,32 @@ impl PatchEmbed {
         self.proj.settings().kernel
     }
 
-    /// Equal to the convolution; since patches do not overlap it is one matrix product, which is
+    /// The tokens, and rows and columns of the map that they form. Equal to the convolution, which does not see what is
+    /// left over at the right and at the bottom; since patches do not overlap it is one matrix product, which is
     /// faster than the general kernels in both directions.
     ///
     /// # Shapes
     ///
     /// `[batch, in_chans, height, width]` to `[batch, rows * columns, embed_dim]`, row by row.
-    /// Height and width are multiples of the patch size.
-    pub fn forward(&self, images: Tensor<4>) -> Tensor<3> {
+    pub fn forward(&self, images: Tensor<4>) -> (Tensor<3>, [usize; 2]) {
         let weight = self.proj.weight.val();
         let [embed_dim, in_chans, patch, _] = weight.dims();
         let [batch, _, height, width] = images.dims();
-        let (rows, columns) = (height / patch, width / patch);
+        let grid @ [rows, columns] = [height / patch, width / patch];
         let fan_in = in_chans * patch * patch;
 
+        let whole = [rows * patch, columns * patch];
+        let images = match whole == [height, width] {
+            true => images,
+            false => images.narrow(2, 0, whole[0]).narrow(3, 0, whole[1]),
+        };
         let patches = images
             .reshape([batch, in_chans, rows, patch, columns, patch])
             .permute([0, 2, 4, 1, 3, 5])
             .reshape([batch, rows * columns, fan_in]);
         let weight = weight.reshape([embed_dim, fan_in]).transpose();
         let tokens = linear(patches, weight, self.proj.bias.as_ref().map(Param::val));
-        self.normalise(tokens)
+        (self.normalise(tokens), grid)
     }
 
     /// The same of a map of tokens.
@@ -76,8 +81,13 @@ impl PatchEmbed {
     /// # Shapes
     ///
     /// `[batch, height * width, in_chans]`, row by row, to `[batch, rows * columns, embed_dim]`.
-    pub(crate) fn forward_tokens(&self, tokens: Tensor<3>, map: [usize; 2]) -> Tensor<3> {
-        self.normalise(convolve_tokens(&self.proj, tokens, map))
+    pub(crate) fn forward_tokens(
+        &self,
+        tokens: Tensor<3>,
+        map: [usize; 2],
+    ) -> (Tensor<3>, [usize; 2]) {
+        let tokens = self.normalise(convolve_tokens(&self.proj, tokens, map));
+        (tokens, map.map(|side| side / self.patch_size()))
     }
 
     fn normalise(&self, tokens: Tensor<3>) -> Tensor<3> {
@@ -166,7 +176,8 @@ mod tests {
         }
 
         let images = TensorData::new(images, [batch, chans, height, width]);
-        let out = embed.forward(Tensor::from_data(images, &device));
+        let (out, grid) = embed.forward(Tensor::from_data(images, &device));
+        assert_eq!(grid, [rows, columns]);
         assert_eq!(out.dims(), [batch, rows * columns, dim]);
         let out: Vec<f32> = out.into_data().try_to_vec().unwrap();
         for (out, expected) in out.iter().zip(&expected) {
@@ -188,14 +199,18 @@ mod tests {
                 .collect();
             let images = TensorData::new(values, [batch, chans, height, width]);
             let images = Tensor::<4>::from_data(images, &device);
-            let tokens = embed.forward_tokens(to_tokens(images.clone()), [height, width]);
+            let of_tokens = embed.forward_tokens(to_tokens(images.clone()), [height, width]);
+            let of_image = embed.forward(images.clone());
             let whole = images
                 .narrow(2, 0, height / p * p)
                 .narrow(3, 0, width / p * p);
-            let expected = embed.forward(whole);
-            assert_eq!(tokens.dims(), expected.dims());
-            let difference = (tokens - expected).abs().max().into_scalar::<f32>();
-            assert!(difference < 1e-5, "{difference}");
+            let (expected, _) = embed.forward(whole);
+            for (tokens, grid) in [of_tokens, of_image] {
+                assert_eq!(grid, [height / p, width / p]);
+                assert_eq!(tokens.dims(), expected.dims());
+                let difference = (tokens - expected.clone()).abs().max();
+                assert!(difference.into_scalar::<f32>() < 1e-5);
+            }
         }
     }
 }

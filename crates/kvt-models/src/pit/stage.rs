@@ -36,27 +36,20 @@ pub(super) fn pool(in_channels: usize, out_channels: usize) -> ConvSettings {
 impl StageSize {
     /// Size and cost of the blocks and of the pooling before them.
     pub(super) fn summary(&self, stage: usize) -> StageSummary {
-        let Place {
-            queries: tokens,
-            prefix,
-            ..
-        } = self.place;
         let dim = self.block.dim;
-        let attention = self.config.attention.cost(&self.place);
-        let (pool, pool_macs) = self.pool.map_or((0, 0), |pool| {
+        let (params, macs) = self.pool.map_or((0, 0), |pool| {
             let class_tokens = pool.in_channels * dim;
             let params = pool.params() + class_tokens + dim;
-            (params, pool.macs(self.before) + prefix * class_tokens)
+            let macs = pool.macs(self.before) + self.place.prefix * class_tokens;
+            (params, macs)
         });
-        StageSummary {
-            name: format!("transformers.{stage}"),
-            depth: self.config.depth,
-            tokens,
-            keys: tokens,
-            k: attention.kept,
-            params: self.config.depth * (self.block.params() + attention.params) + pool,
-            macs: (self.block.macs(tokens) + attention.macs) * self.config.depth
-                + Macs::linear(pool_macs),
-        }
+        StageSummary::of_blocks(
+            format!("transformers.{stage}"),
+            self.config.depth,
+            self.block,
+            &self.config.attention,
+            &self.place,
+        )
+        .behind(params, Macs::linear(macs))
     }
 }

@@ -29,8 +29,13 @@ pub(crate) static FAMILY: Family = Family {
     name: "So-ViT",
     signature: "visual_tokens.tokens.transition.weight",
     overrides: &[COMMON, BLOCKS, &["strides", "cov_dims", "head_drop"]],
-    // The second-order part of the head has its names from `SecondOrder`.
-    outputs: &["classifier.cls_fc"],
+    outputs: &[
+        "classifier.cls_fc",
+        "",
+        "",
+        "classifier.visual_fc",
+        "classifier",
+    ],
     // The original excludes no parameter by its name: the class token decays.
     undecayed: &[],
     paths: Renaming::NONE,

@@ -19,7 +19,7 @@ pub(super) struct TokenSize {
 }
 
 /// The unfolding with kernels of so many pixels that makes of `stride` pixels one position: with the least padding
-/// for which no pixel is left out. The original's 2 for 7 by 4, and 1 for 3 by 2.
+/// for which no pixel at the border is left out. The original's 2 for 7 by 4, and 1 for 3 by 2.
 pub(super) fn split(kernel: usize, stride: usize) -> Unfold {
     Unfold {
         kernel,
@@ -75,6 +75,7 @@ impl TokenSize {
             tokens,
             keys,
             k: kept,
+            takes_attention: attention.is_some(),
             params: weights + biases_and_norms + params,
             macs: Macs::linear(tokens * weights) + macs,
         }

@@ -128,6 +128,7 @@ impl StageSize {
             tokens,
             keys: local.keys,
             k: in_windows.kept,
+            takes_attention: true,
             params: depth * self.block.params() + locals * in_windows.params + outside,
             macs: local_macs * locals
                 + Macs::linear(self.embed.macs(self.before) + self.position().macs(grid)),

@@ -84,6 +84,7 @@ impl StageSize {
             tokens,
             keys,
             k: cost.kept,
+            takes_attention: keys > 0,
             params: self.depth * (params + norms + cost.params) + embed,
             macs: (Macs::linear(macs) + cost.macs) * self.depth
                 + Macs::linear(self.embed.macs(self.before)),

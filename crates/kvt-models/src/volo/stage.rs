@@ -60,6 +60,7 @@ impl OutlookSize {
             tokens,
             keys: 0,
             k: 0,
+            takes_attention: false,
             params: self.depth * params,
             macs: block * self.depth,
         }
@@ -78,21 +79,13 @@ impl StageSize {
 
     /// Size and cost of the blocks, and of the coarser map before them.
     pub(super) fn summary(&self, name: String) -> StageSummary {
-        let (block, depth) = (self.block, self.config.depth);
-        let place = self.place();
-        let attention = self.config.attention.cost(&place);
+        let (place, dim) = (self.place(), self.block.dim);
+        let (depth, attention) = (self.config.depth, &self.config.attention);
         let inputs = self.before.map_or(0, |channels| channels * POOLING.pow(2));
-        let bias = if self.before.is_some() { block.dim } else { 0 };
-        StageSummary {
-            name,
-            depth,
-            tokens: place.queries,
-            keys: place.keys,
-            k: attention.kept,
-            params: depth * (block.params() + attention.params) + inputs * block.dim + bias,
-            macs: (block.macs(place.queries) + attention.macs) * depth
-                + Macs::linear(place.queries * inputs * block.dim),
-        }
+        let bias = if self.before.is_some() { dim } else { 0 };
+        let macs = Macs::linear(place.queries * inputs * dim);
+        StageSummary::of_blocks(name, depth, self.block, attention, &place)
+            .behind(inputs * dim + bias, macs)
     }
 }
 
@@ -118,6 +111,7 @@ impl ClassSize {
             tokens: place.queries,
             keys: place.keys,
             k: attention.kept,
+            takes_attention: false,
             params: self.depth * (self.block.params() + attention.params),
             macs: (Macs::linear(linear) + attention.macs) * self.depth,
         }

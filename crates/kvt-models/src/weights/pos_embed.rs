@@ -97,6 +97,26 @@ impl Bicubic {
         Some(TensorData::new(values, [1, grid, grid, dim]))
     }
 
+    /// As [`interpolated`](Self::interpolated), of a map behind `prefix` tokens, whose embeddings stay as they are.
+    ///
+    /// # Shapes
+    ///
+    /// `[1, prefix + rows * columns, dim]` of the sizes `from` and `to`.
+    pub(crate) fn interpolated_behind(
+        self,
+        prefix: usize,
+        embedding: Tensor<3>,
+        from: [usize; 2],
+        to: [usize; 2],
+    ) -> Tensor<3> {
+        if from == to {
+            return embedding;
+        }
+        let tokens = embedding.clone().narrow(1, 0, prefix);
+        let map = embedding.narrow(1, prefix, from.iter().product());
+        Tensor::cat(vec![tokens, self.interpolated(map, from, to)], 1)
+    }
+
     /// As the function [`interpolated`]. Gradients reach the embeddings through two small matrix products.
     pub(crate) fn interpolated(
         self,

@@ -1,13 +1,13 @@
-//! What training drops of the attention.
+//! What training drops of the attention, and of the branches.
 
 use std::num::NonZeroUsize;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors};
-use kvt_models::{Model, ModelOverrides};
+use kvt_models::{Model, ModelConfig, ModelOverrides};
 use kvt_ops::{Key, Phase};
 
-use crate::small::{SIDE, build, families, small};
+use crate::small::{SIDE, build, configs, families, small};
 
 fn logits(model: &Model, phase: Phase) -> Vec<f32> {
     let pixels: Vec<f32> = (0..2 * 3 * SIDE * SIDE)
@@ -59,5 +59,35 @@ fn attention_dropout_follows_the_key_and_spares_evaluation() {
             assert_ne!(dropped, logits(&dropping, train(2)), "{what}");
             assert_eq!(dropped, logits(&dropping, train(1)), "{what}");
         }
+    }
+}
+
+#[test]
+fn drop_path_follows_the_key_and_spares_evaluation() {
+    let with = |drop_path| {
+        configs(&ModelOverrides {
+            drop_path: Some(drop_path),
+            ..ModelOverrides::default()
+        })
+    };
+    for (plain, dropping) in with(0.0).into_iter().zip(with(0.5)) {
+        // A new model for each pass, whose running statistics have not moved.
+        let run = |config: &ModelConfig, phase| {
+            let model = config.init(&Device::flex(), Key::new(1)).unwrap();
+            logits(&model, phase)
+        };
+        let what = plain.name();
+        assert_eq!(
+            run(&plain, Phase::Eval),
+            run(&dropping, Phase::Eval),
+            "{what}"
+        );
+        assert_eq!(run(&plain, train(1)), run(&plain, train(2)), "{what}");
+        let dropped = run(&dropping, train(1));
+        assert_ne!(dropped, run(&plain, train(1)), "{what}");
+        // One key in sixteen may drop the same few branches.
+        let differs = (2..6).any(|key| dropped != run(&dropping, train(key)));
+        assert!(differs, "{what}");
+        assert_eq!(dropped, run(&dropping, train(1)), "{what}");
     }
 }

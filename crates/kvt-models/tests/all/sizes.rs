@@ -239,7 +239,7 @@ fn sizes_that_no_map_comes_from_are_refused() {
             "tnt" => "TNT: expected multiples of the 4 pixels of a patch",
             "pit" => "PiT: expected at least 4 pixels on each side",
             "twins" => "Twins: expected multiples of the 4 pixels of a patch",
-            "t2t" => "T2T-ViT: expected multiples of 4 pixels, the product of its `strides`",
+            "t2t" => "T2T-ViT: expected multiples of the 4 pixels of a patch",
             "cvt" => "CvT: expected at least 3 pixels on each side",
             _ => "VOLO: expected at least 4 pixels on each side",
         };

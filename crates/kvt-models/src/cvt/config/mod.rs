@@ -9,9 +9,9 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
-use crate::overrides::{self, ModelOverrides};
+use crate::overrides::{ModelOverrides, per_stage};
 use crate::stages::StagesConfig;
-use crate::summary::{StageSummary, Summary};
+use crate::summary::Summary;
 use crate::validate;
 
 /// Sizes and settings of a CvT.
@@ -107,12 +107,7 @@ impl FamilyConfig for CvtConfig {
             common: self.common.with(overrides),
             patch_size: overrides.patch_size.unwrap_or(self.patch_size),
             patch_stride: overrides.patch_stride.unwrap_or(self.patch_stride),
-            embed_dim: overrides::per_stage(
-                "embed_dim",
-                overrides.embed_dim.as_ref(),
-                &self.embed_dim,
-                count,
-            )?,
+            embed_dim: per_stage("embed_dim", &overrides.embed_dim, &self.embed_dim, count)?,
             kv_stride: overrides.kv_stride.unwrap_or(self.kv_stride),
             stages: self.stages.with(overrides, count)?,
         })
@@ -137,10 +132,10 @@ impl FamilyConfig for CvtConfig {
                 });
             }
             validate::tokens(stage.grid)?;
-            let place = stage.place();
-            let valid = self
-                .common
-                .validate_stage(stage.block.dim, &stage.config, &place);
+            let (dim, config) = (stage.block.dim, &stage.config);
+            let valid =
+                self.common
+                    .validate_stage(dim, config.depth, &config.attention, &stage.place());
             valid.map_err(|error| error.in_stage(format!("stage{i}")))?;
         }
         Ok(())
@@ -184,17 +179,10 @@ impl FamilyConfig for CvtConfig {
     fn summary(&self) -> Summary {
         let stages = self.stages();
         let stages = stages.iter().enumerate().map(|(i, stage)| stage.summary(i));
-        let stages: Vec<StageSummary> = stages.collect();
-        let features = self.num_features();
-        let classifier = (features + 1) * self.common.num_classes;
-        let of_stages: usize = stages.iter().map(|stage| stage.params).sum();
-        Summary {
-            name: self.name(),
-            params: of_stages + 2 * features + classifier,
-            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>()
-                + Macs::linear(features * self.common.num_classes),
-            stages,
-        }
+        let (features, classes) = (self.num_features(), self.common.num_classes);
+        let params = 2 * features + (features + 1) * classes;
+        let macs = Macs::linear(features * classes);
+        Summary::new(self.name(), stages.collect(), params, macs)
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

@@ -3,15 +3,10 @@
 use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, PerStage, Place};
 
 use super::*;
-use crate::families::ModelConfig;
+use crate::testing::{self, with};
 
 fn named(name: &str) -> CvtConfig {
-    let config = CvtConfig::named().into_iter().find(|c| c.name() == name);
-    config.unwrap()
-}
-
-fn with(name: &str, overrides: &ModelOverrides) -> Result<ModelConfig, ModelError> {
-    ModelConfig::by_name(name)?.with(overrides)
+    testing::named(name)
 }
 
 #[test]
@@ -179,10 +174,10 @@ fn sizes_that_describe_no_model_are_refused() {
     };
     assert!(matches!(
         short.validate(),
-        Err(ModelError::StageCount {
+        Err(ModelError::ListLength {
             field: "num_heads",
             given: 1,
-            stages: 3
+            ..
         })
     ));
     // The smallest images there are, and a stride that goes beyond every map.

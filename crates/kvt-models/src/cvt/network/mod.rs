@@ -117,22 +117,18 @@ impl Backbone for Cvt {
 impl Stage {
     fn new(init: &Init<'_>, size: &StageSize, drop_path: f64) -> Self {
         let embed = init.child("patch_embed");
-        let blocks = init.child("blocks");
         let dim = size.block.dim;
+        let rates = drop_path_rates(drop_path, size.config.depth);
+        let blocks = init.child("blocks");
         Self {
             cls_token: (size.prefix > 0).then(|| init.token("cls_token", size.prefix, dim)),
             patch_embed: ConvEmbed {
                 proj: embed.conv("proj", size.embed),
                 norm: embed.layer_norm(dim, NORM_EPSILON),
             },
-            blocks: drop_path_rates(drop_path, size.config.depth)
-                .enumerate()
-                .map(|(i, rate)| {
-                    let init = blocks.child(&i.to_string());
-                    let attn = ConvAttention::new(&init.child("attn"), size);
-                    Block::new(&init, BLOCK, size.block, attn, rate)
-                })
-                .collect(),
+            blocks: Block::stack(&blocks, BLOCK, size.block, rates, |init, _| {
+                ConvAttention::new(init, size)
+            }),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::families::{AnyBackbone, ModelConfig};
 use crate::family::FamilyConfig as _;
 use crate::model::Model;
 use crate::stages::StagesConfig;
+use crate::testing::{count, images, logits};
 use crate::weights::{self, Outcome, StateDict};
 
 fn small() -> CvtConfig {
@@ -41,15 +42,6 @@ fn build(config: CvtConfig, seed: u64, device: &Device) -> Model {
     config.init(device, Key::new(seed)).unwrap()
 }
 
-fn images(device: &Device) -> Tensor<4> {
-    let image = Tensor::arange(0..(3 * 2 * 18 * 18) as i64, device).float();
-    (image * 0.37).sin().reshape([3, 2, 18, 18])
-}
-
-fn logits(model: &Model, phase: Phase) -> TensorData {
-    model.forward(images(&Device::flex()), phase).into_data()
-}
-
 #[test]
 fn the_summary_counts_the_built_modules_parameters() {
     for qkv_bias in [false, true] {
@@ -61,15 +53,11 @@ fn the_summary_counts_the_built_modules_parameters() {
             ..small()
         };
         let model = build(config.clone(), 1, &Device::flex());
-        let count = |within: &str| -> usize {
-            let parameters = model.parameters().into_iter();
-            let within = parameters.filter(|parameter| parameter.name.starts_with(within));
-            within.map(|p| p.shape.iter().product::<usize>()).sum()
-        };
         let summary = config.summary();
-        assert_eq!(summary.params, count(""));
+        assert_eq!(summary.params, count(&model, &[""]));
         for stage in summary.stages {
-            assert_eq!(stage.params, count(&format!("{}.", stage.name)));
+            let name = format!("{}.", stage.name);
+            assert_eq!(stage.params, count(&model, &[&name]));
         }
     }
 }
@@ -214,7 +202,7 @@ fn running_statistics_outlive_training_saving_and_loading() {
     let mut model = build(small(), 1, &device);
     let initial = state(&model);
     for step in 0..2 {
-        let logits = model.forward(images(&device), Phase::Train(Key::new(step)));
+        let logits = model.forward(images(3, 18, &device), Phase::Train(Key::new(step)));
         let mut gradients = logits.powi_scalar(2).sum().backward();
         model = model.map(&mut Descend(&mut gradients));
     }
@@ -239,7 +227,7 @@ fn running_statistics_outlive_training_saving_and_loading() {
 
     let expected = logits(&fresh, Phase::Eval);
     assert_eq!(logits(&model.valid(), Phase::Eval), expected);
-    let images = images(&device);
+    let images = images(3, 18, &device);
     assert_eq!(model.forward(images, Phase::Eval).into_data(), expected);
     // Evaluation leaves them alone.
     assert_eq!(state(&model), trained);

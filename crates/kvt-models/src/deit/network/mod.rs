@@ -9,22 +9,14 @@ use kvt_ops::{Phase, layer_norm};
 use super::DeitConfig;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
-use crate::layers::{
-    Activation, Block, BlockKind, Init, NormKind, PatchEmbed, drop_path_rates, forward_blocks,
-    to_map,
-};
+use crate::layers::{Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks, to_map};
 use crate::validate;
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::Bicubic;
 
 /// timm's epsilon of a vision transformer's layer norms.
 const NORM_EPSILON: f64 = 1e-6;
 
-const BLOCK: BlockKind = BlockKind {
-    norm: NormKind::Layer {
-        epsilon: NORM_EPSILON,
-    },
-    activation: Activation::Gelu,
-};
+const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
 
 /// The backbone of a DeiT.
 #[derive(Module, Debug)]
@@ -44,20 +36,11 @@ impl Deit {
     /// With the original's initialisation.
     pub(crate) fn new(config: &DeitConfig, init: &Init<'_>) -> Self {
         let dim = config.embed_dim;
-        let blocks = init.child("blocks");
-        let blocks = drop_path_rates(config.common.drop_path, config.depth)
-            .enumerate()
-            .map(|(i, rate)| {
-                let (init, size) = (blocks.child(&i.to_string()), config.block());
-                let attn = MultiHeadAttention::new(
-                    &init.child("attn"),
-                    &config.attention,
-                    config.place(),
-                    size.qkv_bias,
-                );
-                Block::new(&init, BLOCK, size, attn, rate)
-            })
-            .collect();
+        let (size, place) = (config.block(), config.place());
+        let rates = drop_path_rates(config.common.drop_path, config.depth);
+        let blocks = Block::stack(&init.child("blocks"), BLOCK, size, rates, |init, _| {
+            MultiHeadAttention::new(init, &config.attention, place, size.qkv_bias)
+        });
         Self {
             cls_token: init.token("cls_token", 1, dim),
             dist_token: config.distilled.then(|| init.token("dist_token", 1, dim)),
@@ -80,26 +63,20 @@ impl Deit {
 
     /// The position embeddings for a map of patches.
     fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
-        let (embedding, own) = (self.pos_embed.val(), [self.grid; 2]);
-        if grid == own {
-            return embedding;
-        }
-        let prefix = self.num_prefix_tokens();
-        let tokens = embedding.clone().narrow(1, 0, prefix);
-        let patches = embedding.narrow(1, prefix, self.grid.pow(2));
-        Tensor::cat(vec![tokens, pos_embed::interpolated(patches, own, grid)], 1)
+        let (prefix, embedding) = (self.num_prefix_tokens(), self.pos_embed.val());
+        Bicubic::Antialiased.interpolated_behind(prefix, embedding, [self.grid; 2], grid)
     }
 }
 
 impl Backbone for Deit {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
-        let [batch, _, height, width] = images.dims();
-        let grid = [height, width].map(|side| side / self.patch_embed.patch_size());
+        let batch = images.dims()[0];
+        let (patches, grid) = self.patch_embed.forward(images);
         let prefix = |token: &Param<Tensor<3>>| token.val().expand([batch as i64, -1, -1]);
 
         let mut tokens = vec![prefix(&self.cls_token)];
         tokens.extend(self.dist_token.as_ref().map(prefix));
-        tokens.push(ask.mixed(self.patch_embed.forward(images), grid));
+        tokens.push(ask.mixed(patches, grid));
         let x = Tensor::cat(tokens, 1) + self.positions(grid);
 
         let (x, blocks) = forward_blocks(&self.blocks, x, ask.pass(0, grid, phase), ask.blocks);

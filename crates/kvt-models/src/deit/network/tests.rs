@@ -140,31 +140,6 @@ fn a_distilled_model_predicts_the_mean_of_its_heads() {
 }
 
 #[test]
-fn drop_path_changes_training_only() {
-    let device = Device::flex();
-    let plain = build(small(false), &device);
-    let dropping = build(
-        DeitConfig {
-            common: CommonConfig {
-                drop_path: 0.9,
-                ..small(false).common
-            },
-            ..small(false)
-        },
-        &device,
-    );
-    let run = |model: &Model, phase| model.forward(images(&device), phase).into_data();
-    let train = |seed| Phase::Train(Key::new(seed));
-
-    let expected = run(&plain, Phase::Eval);
-    assert_eq!(run(&plain, train(1)), expected);
-    assert_eq!(run(&dropping, Phase::Eval), expected);
-    assert_ne!(run(&dropping, train(1)), expected);
-    assert_eq!(run(&dropping, train(1)), run(&dropping, train(1)));
-    assert_ne!(run(&dropping, train(1)), run(&dropping, train(2)));
-}
-
-#[test]
 fn images_of_another_shape_are_refused() {
     let model = build(small(false), &Device::flex());
     assert_eq!(model.check_input([7, 2, 16, 16]), Ok(()));

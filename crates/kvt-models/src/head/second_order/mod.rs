@@ -81,11 +81,6 @@ impl SecondOrderSize {
 }
 
 impl SecondOrder {
-    /// The module among those of the classifier, and its name among the parameters.
-    pub(crate) const MODULE: (&'static str, &'static str) = ("second_order", "classifier");
-    /// The layer of it that depends on the classes, among the parameters.
-    pub(crate) const OUTPUT: &'static str = "classifier.visual_fc";
-
     /// With the original's initialisation.
     pub(crate) fn new(init: &Init<'_>, size: SecondOrderSize) -> Self {
         let representation = init.child("representation").child("conv_dr_block");

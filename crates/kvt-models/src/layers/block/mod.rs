@@ -90,6 +90,18 @@ pub(crate) struct BlockKind {
     pub activation: Activation,
 }
 
+impl BlockKind {
+    /// Layer norms and GELU, as a ViT has them.
+    pub(crate) const fn vit(norm_epsilon: f64) -> Self {
+        Self {
+            norm: NormKind::Layer {
+                epsilon: norm_epsilon,
+            },
+            activation: Activation::Gelu,
+        }
+    }
+}
+
 impl<A: Module> Block<A> {
     /// A block whose branches are dropped at the rate `drop_path`.
     pub(crate) fn new(
@@ -108,6 +120,21 @@ impl<A: Module> Block<A> {
             drop_path,
             norm_epsilon: kind.norm.epsilon(),
         }
+    }
+
+    /// A block for each rate of drop path. Block `i` is made below the name `i`, its attention by `attn` below `i.attn`.
+    pub(crate) fn stack(
+        init: &Init<'_>,
+        kind: BlockKind,
+        size: BlockSize,
+        rates: impl IntoIterator<Item = f64>,
+        attn: impl Fn(&Init<'_>, usize) -> A,
+    ) -> Vec<Self> {
+        let blocks = rates.into_iter().enumerate().map(|(i, rate)| {
+            let init = init.child(&i.to_string());
+            Self::new(&init, kind, size, attn(&init.child("attn"), i), rate)
+        });
+        blocks.collect()
     }
 
     /// # Shapes

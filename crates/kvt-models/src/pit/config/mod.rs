@@ -9,9 +9,9 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
-use crate::overrides::{self, ModelOverrides};
+use crate::overrides::{ModelOverrides, per_stage};
 use crate::stages::StagesConfig;
-use crate::summary::{StageSummary, Summary};
+use crate::summary::Summary;
 use crate::validate;
 use crate::weights::pos_embed;
 
@@ -123,12 +123,7 @@ impl FamilyConfig for PitConfig {
             common: self.common.with(overrides),
             patch_size: overrides.patch_size.unwrap_or(self.patch_size),
             patch_stride: overrides.patch_stride.unwrap_or(self.patch_stride),
-            embed_dim: overrides::per_stage(
-                "embed_dim",
-                overrides.embed_dim.as_ref(),
-                &self.embed_dim,
-                count,
-            )?,
+            embed_dim: per_stage("embed_dim", &overrides.embed_dim, &self.embed_dim, count)?,
             distilled: self.distilled,
             stages: self.stages.with(overrides, count)?,
         })
@@ -149,20 +144,19 @@ impl FamilyConfig for PitConfig {
                 least: self.patch_size,
             });
         }
-        let mut before = None;
+        let mut before = 1;
         for (i, stage) in self.stages().iter().enumerate() {
-            let embed_dim = stage.block.dim;
             validate::tokens(stage.grid)?;
-            let valid = self
-                .common
-                .validate_stage(embed_dim, &stage.config, &stage.place);
+            let (dim, config) = (stage.block.dim, &stage.config);
+            let valid =
+                self.common
+                    .validate_stage(dim, config.depth, &config.attention, &stage.place);
+            let called = format!("{before}, that of the stage before");
+            let reason = "pooling makes the same number of channels from each";
+            let valid = valid
+                .and_then(|()| validate::multiple(("embed_dim", dim), (before, called), reason));
             valid.map_err(|error| error.in_stage(format!("transformers.{i}")))?;
-            if let Some(before) = before
-                && !embed_dim.is_multiple_of(before)
-            {
-                return Err(ModelError::ChannelsNotMultiple { embed_dim, before });
-            }
-            before = Some(embed_dim);
+            before = dim;
         }
         Ok(())
     }
@@ -197,20 +191,15 @@ impl FamilyConfig for PitConfig {
         let (prefix, grid) = (self.num_prefix_tokens(), self.grid_size());
         let stages = self.stages();
         let stages = stages.iter().enumerate();
-        let stages: Vec<StageSummary> = stages.map(|(i, stage)| stage.summary(i)).collect();
+        let stages = stages.map(|(i, stage)| stage.summary(i)).collect();
 
         let (patch_embed, features) = (self.patch_embed(), self.num_features());
         let embeddings = (prefix + grid.pow(2)) * patch_embed.out_channels;
         let classifiers = prefix * (features + 1) * self.common.num_classes;
-        let blocks: usize = stages.iter().map(|stage| stage.params).sum();
         let outside =
             patch_embed.macs(self.common.img_size) + prefix * features * self.common.num_classes;
-        Summary {
-            name: self.name(),
-            params: patch_embed.params() + embeddings + blocks + 2 * features + classifiers,
-            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>() + Macs::linear(outside),
-            stages,
-        }
+        let params = patch_embed.params() + embeddings + 2 * features + classifiers;
+        Summary::new(self.name(), stages, params, Macs::linear(outside))
     }
 
     fn is_distilled(&self) -> bool {

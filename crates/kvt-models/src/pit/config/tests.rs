@@ -3,15 +3,10 @@
 use kvt_attention::{AttentionConfig, KnnConfig, Neighbors};
 
 use super::*;
-use crate::families::ModelConfig;
+use crate::testing::{self, with};
 
 fn named(name: &str) -> PitConfig {
-    let config = PitConfig::named().into_iter().find(|c| c.name() == name);
-    config.unwrap()
-}
-
-fn with(name: &str, overrides: &ModelOverrides) -> Result<ModelConfig, ModelError> {
-    ModelConfig::by_name(name)?.with(overrides)
+    testing::named(name)
 }
 
 #[test]
@@ -133,7 +128,7 @@ fn sizes_that_describe_no_model_are_refused() {
             embed_dim: Some(vec![64, 96, 192].into()),
             ..default()
         }),
-        "`embed_dim` 96 is not a multiple of 64, that of the stage before: pooling makes the same \
+        "in `transformers.1`: `embed_dim` 96 is not a multiple of 64, that of the stage before: pooling makes the same \
          number of channels from each"
     );
     assert_eq!(

@@ -11,8 +11,7 @@ use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::layers::{
-    Activation, Block, BlockKind, Conv2d, Init, NormKind, drop_path_rates, forward_blocks, to_map,
-    to_tokens,
+    Block, BlockKind, Conv2d, Init, drop_path_rates, forward_blocks, to_map, to_tokens,
 };
 use crate::validate;
 use crate::weights::pos_embed;
@@ -20,12 +19,7 @@ use crate::weights::pos_embed;
 /// The original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-6;
 
-const BLOCK: BlockKind = BlockKind {
-    norm: NormKind::Layer {
-        epsilon: NORM_EPSILON,
-    },
-    activation: Activation::Gelu,
-};
+const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
 
 /// The backbone of a PiT.
 #[derive(Module, Debug)]
@@ -146,25 +140,16 @@ impl Backbone for Pit {
 impl Stage {
     fn new(init: &Init<'_>, size: &StageSize, rates: &[f64]) -> Self {
         let pool = init.child("pool");
-        let blocks = init.child("blocks");
+        let (rates, block) = (rates.iter().copied(), size.block);
         Self {
             pool: size.pool.map(|settings| Pool {
                 conv: pool.conv("conv", settings),
                 fc: pool.linear("fc", settings.in_channels, settings.out_channels, true),
             }),
-            blocks: (0..)
-                .zip(rates)
-                .map(|(i, rate): (usize, _)| {
-                    let init = blocks.child(&i.to_string());
-                    let attn = MultiHeadAttention::new(
-                        &init.child("attn"),
-                        &size.config.attention,
-                        size.place,
-                        size.block.qkv_bias,
-                    );
-                    Block::new(&init, BLOCK, size.block, attn, *rate)
-                })
-                .collect(),
+            blocks: Block::stack(&init.child("blocks"), BLOCK, block, rates, |init, _| {
+                let attention = &size.config.attention;
+                MultiHeadAttention::new(init, attention, size.place, block.qkv_bias)
+            }),
         }
     }
 }

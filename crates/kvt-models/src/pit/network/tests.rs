@@ -3,17 +3,14 @@
 use std::collections::BTreeSet;
 
 use burn::module::Module as _;
-use burn::tensor::{Device, TensorData};
 use kvt_attention::AttentionConfig;
-use kvt_ops::Key;
 
 use super::*;
 use crate::checkpoint::{Layout, LoadOptions};
 use crate::common::CommonConfig;
-use crate::families::ModelConfig;
 use crate::family::FamilyConfig as _;
-use crate::model::Model;
 use crate::stages::StagesConfig;
+use crate::testing::{build, count, logits};
 use crate::weights::{Outcome, StateDict};
 
 fn small(distilled: bool) -> PitConfig {
@@ -36,18 +33,6 @@ fn small(distilled: bool) -> PitConfig {
     }
 }
 
-fn build(config: PitConfig, seed: u64) -> Model {
-    let config = ModelConfig::Pit(config);
-    config.init(&Device::flex(), Key::new(seed)).unwrap()
-}
-
-fn logits(model: &Model, phase: Phase) -> TensorData {
-    let side = model.config().img_size();
-    let image = Tensor::arange(0..(3 * 2 * side * side) as i64, &Device::flex()).float();
-    let images = (image * 0.37).sin().reshape([3, 2, side, side]);
-    model.forward(images, phase).into_data()
-}
-
 #[test]
 fn the_summary_counts_the_built_modules_parameters() {
     for distilled in [false, true] {
@@ -63,12 +48,7 @@ fn the_summary_counts_the_built_modules_parameters() {
             let summary = config.summary();
             assert_eq!(summary.params, model.num_params());
             for stage in summary.stages {
-                let within = format!("{}.", stage.name);
-                let parameters = model.parameters().into_iter();
-                let params: usize = parameters
-                    .filter(|parameter| parameter.name.starts_with(&within))
-                    .map(|parameter| parameter.shape.iter().product::<usize>())
-                    .sum();
+                let params = count(&model, &[&format!("{}.", stage.name)]);
                 assert_eq!(stage.params, params, "{}", stage.name);
             }
         }
@@ -194,25 +174,4 @@ fn positions_of_another_image_size_are_resized() {
     let shape = resized.get("pos_embed").unwrap().shape().to_vec();
     assert_eq!(shape, [1, 6, 11, 11]);
     assert_eq!(logits(&target, Phase::Eval).shape().to_vec(), [3, 5]);
-}
-
-#[test]
-fn drop_path_changes_training_only() {
-    let plain = build(small(false), 1);
-    let dropping = PitConfig {
-        common: CommonConfig {
-            drop_path: 0.9,
-            ..small(false).common
-        },
-        ..small(false)
-    };
-    let dropping = build(dropping, 1);
-    let train = |seed| Phase::Train(Key::new(seed));
-
-    let expected = logits(&plain, Phase::Eval);
-    assert_eq!(logits(&plain, train(1)), expected);
-    assert_eq!(logits(&dropping, Phase::Eval), expected);
-    assert_ne!(logits(&dropping, train(1)), expected);
-    assert_eq!(logits(&dropping, train(1)), logits(&dropping, train(1)));
-    assert_ne!(logits(&dropping, train(1)), logits(&dropping, train(2)));
 }

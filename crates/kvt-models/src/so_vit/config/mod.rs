@@ -9,8 +9,7 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads, SecondOrder, SecondOrderSize};
 use crate::layers::Init;
-use crate::overrides::{self, ModelOverrides};
-use crate::stages::StageConfig;
+use crate::overrides::ModelOverrides;
 use crate::summary::{BlockSize, StageSummary, Summary};
 use crate::validate;
 use crate::weights::pos_embed;
@@ -113,12 +112,14 @@ impl FamilyConfig for SoVitConfig {
     }
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+        let own = [self.embed_dim, self.depth, self.num_heads];
+        let [embed_dim, depth, num_heads] = overrides.blocks(own)?;
         Ok(Self {
             common: self.common.with(overrides),
             strides: overrides.strides(self.strides, "the bottlenecks after the pooling")?,
-            embed_dim: overrides::one("embed_dim", overrides.embed_dim.as_ref(), self.embed_dim)?,
-            depth: overrides::one("depth", overrides.depth.as_ref(), self.depth)?,
-            num_heads: overrides::one("num_heads", overrides.num_heads.as_ref(), self.num_heads)?,
+            embed_dim,
+            depth,
+            num_heads,
             cov_dims: overrides.cov_dims.unwrap_or(self.cov_dims),
             head_drop: overrides.head_drop.unwrap_or(self.head_drop),
             attention: overrides.attentions(&[self.attention], 1)?.swap_remove(0),
@@ -132,13 +133,9 @@ impl FamilyConfig for SoVitConfig {
         validate::sizes(&[("cov_dims", rows), ("cov_dims", columns)])?;
         validate::rate("head_drop", self.head_drop)?;
         validate::tokens(self.grid_size())?;
-        let stage = StageConfig {
-            depth: self.depth,
-            num_heads: self.num_heads,
-            attention: self.attention.clone(),
-        };
+        let (dim, depth) = (self.embed_dim, self.depth);
         self.common
-            .validate_stage(self.embed_dim, &stage, &self.place())
+            .validate_stage(dim, depth, &self.attention, &self.place())
     }
 
     /// timm has no So-ViT: the original's name, with what a size does not say.
@@ -165,32 +162,24 @@ impl FamilyConfig for SoVitConfig {
     }
 
     fn summary(&self) -> Summary {
-        let (dim, tokens) = (self.embed_dim, self.tokens());
-        let (block, attention) = (self.block(), self.attention.cost(&self.place()));
-        let blocks = StageSummary {
-            name: "blocks".to_owned(),
-            depth: self.depth,
-            tokens,
-            keys: tokens,
-            k: attention.kept,
-            params: self.depth * (block.params() + attention.params),
-            macs: (block.macs(tokens) + attention.macs) * self.depth,
-        };
+        let dim = self.embed_dim;
+        let blocks = StageSummary::of_blocks(
+            "blocks".to_owned(),
+            self.depth,
+            self.block(),
+            &self.attention,
+            &self.place(),
+        );
 
         let (visual, second_order) = (self.visual_tokens(), self.second_order());
         let class = (dim + 1) * self.common.num_classes;
         let norm = 2 * dim;
         // The positions are fixed: a class token alone.
-        let params = visual.params() + dim + blocks.params + norm + class + second_order.params();
-        let outside = visual.macs(self.common.img_size)
+        let params = visual.params() + dim + norm + class + second_order.params();
+        let macs = visual.macs(self.common.img_size)
             + dim * self.common.num_classes
             + second_order.macs(self.grid_size().pow(2));
-        Summary {
-            name: self.name(),
-            params,
-            macs: blocks.macs + Macs::linear(outside),
-            stages: vec![blocks],
-        }
+        Summary::new(self.name(), vec![blocks], params, Macs::linear(macs))
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

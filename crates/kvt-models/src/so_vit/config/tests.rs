@@ -1,17 +1,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{KnnConfig, Neighbors};
+use kvt_attention::Neighbors;
 
 use super::*;
-use crate::families::ModelConfig;
+use crate::testing::{self, knn, with};
 
 fn named(name: &str) -> SoVitConfig {
-    let config = SoVitConfig::named().into_iter().find(|c| c.name() == name);
-    config.unwrap()
-}
-
-fn with(name: &str, overrides: &ModelOverrides) -> Result<ModelConfig, ModelError> {
-    ModelConfig::by_name(name)?.with(overrides)
+    testing::named(name)
 }
 
 /// Counted in the original's model: convolutions, linear layers and the covariance, and the two products of
@@ -146,7 +141,7 @@ fn sizes_that_describe_no_model_are_refused() {
     };
     assert_eq!(
         refuse(strides(&[2, 2])),
-        "`strides` has 2 entries, but the model has 3: of the bottlenecks after the pooling"
+        "`strides` has 2 entries: expected 3, of the bottlenecks after the pooling"
     );
     assert_eq!(
         refuse(strides(&[2, 0, 2])),
@@ -178,7 +173,7 @@ fn sizes_that_describe_no_model_are_refused() {
             depth: Some(vec![2, 2].into()),
             ..default()
         }),
-        "`depth` has 2 entries, but the model has one stage: give one number"
+        "`depth` has 2 entries: expected one number"
     );
     assert_eq!(
         refuse(ModelOverrides {
@@ -187,15 +182,8 @@ fn sizes_that_describe_no_model_are_refused() {
         }),
         "`patch_size` does not apply to So-ViT: remove it"
     );
-    let list = AttentionConfig::Knn(KnnConfig {
-        neighbors: vec![Neighbors::All; 2].into(),
-        ..KnnConfig::default()
-    });
     assert_eq!(
-        refuse(ModelOverrides {
-            attention: Some(list),
-            ..default()
-        }),
+        refuse(knn(vec![Neighbors::All; 2])),
         "`neighbors` has 2 entries, but the model has 1 stage (`blocks` with 197 keys): give one entry for all \
          stages, or one per stage"
     );

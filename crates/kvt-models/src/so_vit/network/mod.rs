@@ -10,21 +10,14 @@ use super::SoVitConfig;
 use super::visual_tokens::VisualTokens;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
-use crate::layers::{
-    Activation, Block, BlockKind, Init, NormKind, drop_path_rates, forward_blocks, sinusoid, to_map,
-};
+use crate::layers::{Block, BlockKind, Init, drop_path_rates, forward_blocks, sinusoid, to_map};
 use crate::validate;
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::Bicubic;
 
 /// PyTorch's epsilon of a layer norm, which the original keeps.
 const NORM_EPSILON: f64 = 1e-5;
 
-const BLOCK: BlockKind = BlockKind {
-    norm: NormKind::Layer {
-        epsilon: NORM_EPSILON,
-    },
-    activation: Activation::Gelu,
-};
+const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
 
 /// The backbone of a So-ViT.
 #[derive(Module, Debug)]
@@ -44,20 +37,11 @@ impl SoVit {
     /// With the original's initialisation.
     pub(crate) fn new(config: &SoVitConfig, init: &Init<'_>) -> Self {
         let (dim, tokens) = (config.embed_dim, config.tokens());
-        let blocks = init.child("blocks");
-        let blocks = drop_path_rates(config.common.drop_path, config.depth)
-            .enumerate()
-            .map(|(i, rate)| {
-                let (init, size) = (blocks.child(&i.to_string()), config.block());
-                let attn = MultiHeadAttention::new(
-                    &init.child("attn"),
-                    &config.attention,
-                    config.place(),
-                    size.qkv_bias,
-                );
-                Block::new(&init, BLOCK, size, attn, rate)
-            })
-            .collect();
+        let (size, place) = (config.block(), config.place());
+        let rates = drop_path_rates(config.common.drop_path, config.depth);
+        let blocks = Block::stack(&init.child("blocks"), BLOCK, size, rates, |init, _| {
+            MultiHeadAttention::new(init, &config.attention, place, size.qkv_bias)
+        });
         Self {
             cls_token: init.token("cls_token", 1, dim),
             pos_embed: init.fixed([1, tokens, dim], sinusoid(tokens, dim)),
@@ -70,13 +54,7 @@ impl SoVit {
 
     /// The positions of a map of patches, and of the class token before it.
     fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
-        let (positions, own) = (self.pos_embed.val(), [self.grid; 2]);
-        if grid == own {
-            return positions;
-        }
-        let class = positions.clone().narrow(1, 0, 1);
-        let patches = positions.narrow(1, 1, self.grid.pow(2));
-        Tensor::cat(vec![class, pos_embed::interpolated(patches, own, grid)], 1)
+        Bicubic::Antialiased.interpolated_behind(1, self.pos_embed.val(), [self.grid; 2], grid)
     }
 }
 

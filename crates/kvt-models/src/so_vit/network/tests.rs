@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use burn::tensor::{Device, TensorData};
+use burn::tensor::Device;
 use kvt_attention::AttentionConfig;
 use kvt_ops::Key;
 
@@ -12,6 +12,7 @@ use crate::common::CommonConfig;
 use crate::families::{AnyBackbone, ModelConfig};
 use crate::family::FamilyConfig as _;
 use crate::model::Model;
+use crate::testing::{count, logits};
 use crate::weights::{Outcome, StateDict};
 
 fn small() -> SoVitConfig {
@@ -38,15 +39,6 @@ fn build(config: SoVitConfig, seed: u64, device: &Device) -> Model {
     config.init(device, Key::new(seed)).unwrap()
 }
 
-fn images(device: &Device) -> Tensor<4> {
-    let image = Tensor::arange(0..(3 * 2 * 16 * 16) as i64, device).float();
-    (image * 0.37).sin().reshape([3, 2, 16, 16])
-}
-
-fn logits(model: &Model, phase: Phase) -> TensorData {
-    model.forward(images(&Device::flex()), phase).into_data()
-}
-
 fn values(weights: &StateDict, name: &str) -> Vec<f32> {
     weights.get(name).unwrap().try_to_vec().unwrap()
 }
@@ -64,11 +56,7 @@ fn the_summary_counts_the_built_modules_parameters() {
                 ..small()
             };
             let model = build(config.clone(), 1, &Device::flex());
-            let parameters = model.parameters().into_iter();
-            let count: usize = parameters
-                .map(|parameter| parameter.shape.iter().product::<usize>())
-                .sum();
-            assert_eq!(config.summary().params, count, "{strides:?}");
+            assert_eq!(config.summary().params, count(&model, &[""]), "{strides:?}");
         }
     }
 }

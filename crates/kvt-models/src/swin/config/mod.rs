@@ -1,7 +1,7 @@
 //! Sizes of a Swin, and what they cost.
 
 use burn::tensor::TensorData;
-use kvt_attention::{Macs, PerStage, Place};
+use kvt_attention::{Macs, Place};
 
 use super::table;
 use super::window::Windows;
@@ -10,7 +10,7 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::Init;
-use crate::overrides::ModelOverrides;
+use crate::overrides::{ModelOverrides, one};
 use crate::stages::{StageConfig, StagesConfig};
 use crate::summary::{BlockSize, StageSummary, Summary};
 use crate::validate;
@@ -118,6 +118,7 @@ impl StageSize {
             tokens,
             keys,
             k: attention.kept,
+            takes_attention: true,
             params: config.depth * (block.params() + table + attention.params)
                 + merging
                 + merging_norm,
@@ -157,28 +158,10 @@ impl FamilyConfig for SwinConfig {
         let stages = self
             .stages
             .with(overrides, overrides.stages(self.stages.count()))?;
-        let embed_dim = match overrides.embed_dim.as_ref().map(PerStage::values) {
-            None => self.embed_dim,
-            Some([first]) => *first,
-            Some(list) => {
-                return Err(ModelError::FirstStageOnly {
-                    field: "embed_dim",
-                    given: list.len(),
-                    family: super::FAMILY.name,
-                });
-            }
-        };
-        let window_size = match overrides.window_size.as_ref().map(PerStage::values) {
-            None => self.window_size,
-            Some([one]) => *one,
-            Some(list) => {
-                return Err(ModelError::SameInAllStages {
-                    field: "window_size",
-                    given: list.len(),
-                    family: super::FAMILY.name,
-                });
-            }
-        };
+        let first = " of the first stage: it doubles from stage to stage";
+        let embed_dim = one("embed_dim", &overrides.embed_dim, self.embed_dim, first)?;
+        let (all, window_size) = (" for all stages", &overrides.window_size);
+        let window_size = one("window_size", window_size, self.window_size, all)?;
         Ok(Self {
             common: self.common.with(overrides),
             patch_size: overrides.patch_size.unwrap_or(self.patch_size),
@@ -207,10 +190,10 @@ impl FamilyConfig for SwinConfig {
         validate::tokens(self.grid_size())?;
         for (i, stage) in self.stages().enumerate() {
             // The channels double from stage to stage.
-            let place = stage.place();
-            let valid = self
-                .common
-                .validate_stage(stage.block.dim, &stage.config, &place);
+            let (dim, config) = (stage.block.dim, &stage.config);
+            let valid =
+                self.common
+                    .validate_stage(dim, config.depth, &config.attention, &stage.place());
             valid.map_err(|error| error.in_stage(format!("layers.{i}")))?;
         }
         Ok(())
@@ -239,20 +222,15 @@ impl FamilyConfig for SwinConfig {
 
     fn summary(&self) -> Summary {
         let stages = self.stages().enumerate();
-        let stages: Vec<StageSummary> = stages.map(|(i, stage)| stage.summary(i)).collect();
+        let stages = stages.map(|(i, stage)| stage.summary(i)).collect();
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
         let patches = self.grid_size().pow(2);
         let patch_embed = (patch_inputs + 1) * self.embed_dim + 2 * self.embed_dim;
         let features = self.num_features();
         let classifier = (features + 1) * self.common.num_classes;
         let outside = patches * patch_inputs * self.embed_dim + features * self.common.num_classes;
-        let blocks: usize = stages.iter().map(|stage| stage.params).sum();
-        Summary {
-            name: self.name(),
-            params: patch_embed + blocks + 2 * features + classifier,
-            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>() + Macs::linear(outside),
-            stages,
-        }
+        let params = patch_embed + 2 * features + classifier;
+        Summary::new(self.name(), stages, params, Macs::linear(outside))
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

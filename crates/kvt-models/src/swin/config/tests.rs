@@ -1,15 +1,13 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{AttentionConfig, DenseConfig, KnnConfig, Neighbors};
+use kvt_attention::{AttentionConfig, DenseConfig, Neighbors};
 
 use super::*;
 use crate::families::ModelConfig;
+use crate::testing::{self, knn};
 
 fn named(name: &str) -> SwinConfig {
-    let find = SwinConfig::named();
-    find.into_iter()
-        .find(|config| config.name() == name)
-        .unwrap()
+    testing::named(name)
 }
 
 fn tiny() -> SwinConfig {
@@ -191,15 +189,14 @@ fn overrides_that_do_not_fit_are_refused() {
             embed_dim: Some(vec![96, 192, 384, 768].into()),
             ..default()
         }),
-        "`embed_dim` has 4 entries, but in Swin it doubles from stage to stage: give the number of \
-         the first stage"
+        "`embed_dim` has 4 entries: expected one number of the first stage: it doubles from stage to stage"
     );
     assert_eq!(
         refuse(ModelOverrides {
             window_size: Some(vec![7, 7, 7, 4].into()),
             ..default()
         }),
-        "`window_size` has 4 entries, but in Swin it is the same in all stages: give one number"
+        "`window_size` has 4 entries: expected one number for all stages"
     );
     assert!(
         refuse(ModelOverrides {
@@ -209,14 +206,8 @@ fn overrides_that_do_not_fit_are_refused() {
         .contains("`num_heads` is needed, since `depth` asks for 2 stages and the model has 4: ")
     );
     assert!(
-        refuse(ModelOverrides {
-            attention: Some(AttentionConfig::Knn(KnnConfig {
-                neighbors: vec![Neighbors::All; 2].into(),
-                ..KnnConfig::default()
-            })),
-            ..default()
-        })
-        .contains("`neighbors` has 2 entries, but the model has 4 stages")
+        refuse(knn(vec![Neighbors::All; 2]))
+            .contains("`neighbors` has 2 entries, but the model has 4 stages")
     );
 }
 

@@ -9,20 +9,13 @@ use super::attention::WindowAttention;
 use super::config::{StageSize, SwinConfig};
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
-use crate::layers::{
-    Activation, Block, BlockKind, Init, NormKind, PatchEmbed, drop_path_rates, forward_blocks, pad,
-};
+use crate::layers::{Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks, pad};
 use crate::validate;
 
 /// The original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-5;
 
-const BLOCK: BlockKind = BlockKind {
-    norm: NormKind::Layer {
-        epsilon: NORM_EPSILON,
-    },
-    activation: Activation::Gelu,
-};
+const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
 
 /// The backbone of a Swin.
 #[derive(Module, Debug)]
@@ -75,11 +68,9 @@ impl Swin {
 
 impl Backbone for Swin {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
-        let [batch, _, height, width] = images.dims();
-        let grid @ [rows, columns] =
-            [height, width].map(|side| side / self.patch_embed.patch_size());
-        let x = ask.mixed(self.patch_embed.forward(images), grid);
-        let dim = x.dims()[2];
+        let (x, grid @ [rows, columns]) = self.patch_embed.forward(images);
+        let x = ask.mixed(x, grid);
+        let [batch, _, dim] = x.dims();
         let mut map = x.reshape([batch, rows, columns, dim]);
 
         let phase = phase.named("layers");
@@ -116,21 +107,14 @@ impl Backbone for Swin {
 
 impl Stage {
     fn new(init: &Init<'_>, size: &StageSize, first: bool, rates: &[f64]) -> Self {
-        let blocks = init.child("blocks");
-        let shifts = [size.windows, size.windows.shifted()].into_iter().cycle();
+        let (blocks, rates) = (init.child("blocks"), rates.iter().copied());
+        let windows = [size.windows, size.windows.shifted()];
         Self {
             downsample: (!first)
                 .then(|| PatchMerging::new(&init.child("downsample"), size.block.dim)),
-            blocks: rates
-                .iter()
-                .zip(shifts)
-                .enumerate()
-                .map(|(i, (rate, windows))| {
-                    let init = blocks.child(&i.to_string());
-                    let attn = WindowAttention::new(&init.child("attn"), size, windows);
-                    Block::new(&init, BLOCK, size.block, attn, *rate)
-                })
-                .collect(),
+            blocks: Block::stack(&blocks, BLOCK, size.block, rates, |init, i| {
+                WindowAttention::new(init, size, windows[i % 2])
+            }),
         }
     }
 }

@@ -14,8 +14,7 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::Init;
-use crate::overrides::{self, ModelOverrides};
-use crate::stages::StageConfig;
+use crate::overrides::ModelOverrides;
 use crate::summary::{BlockSize, StageSummary, Summary};
 use crate::validate;
 use crate::weights::pos_embed::Bicubic;
@@ -66,25 +65,12 @@ const TOKEN_DIM: usize = 64;
 /// The modules between the soft splits.
 pub(super) const LAYERS: [&str; 2] = ["attention1", "attention2"];
 
-/// Refuses images of which some pixels would be left over.
-pub(super) fn check_size(
-    [height, width]: [usize; 2],
-    strides: [usize; 3],
-) -> Result<(), ModelError> {
-    let pixels: usize = strides.iter().product();
-    let fits = |side: usize| side > 0 && side.is_multiple_of(pixels.max(1));
-    if fits(height) && fits(width) {
-        return Ok(());
-    }
-    Err(ModelError::ImageSize {
-        height,
-        width,
-        family: super::FAMILY.name,
-        expected: format!("multiples of {pixels} pixels, the product of its `strides`"),
-    })
-}
-
 impl T2tConfig {
+    /// Pixels along a side of what becomes one token of the last map.
+    pub(super) fn patch(&self) -> usize {
+        self.strides.iter().product()
+    }
+
     /// Tokens along a side of the last map.
     pub fn grid_size(&self) -> usize {
         self.token_sizes()[2].grid
@@ -154,15 +140,17 @@ impl FamilyConfig for T2tConfig {
     }
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+        let own = [self.embed_dim, self.depth, self.num_heads];
+        let [embed_dim, depth, num_heads] = overrides.blocks(own)?;
         let (tokens_type, attention) = self.tokens_type.with(self.attention, overrides)?;
         Ok(Self {
             common: self.common.with(overrides),
             tokens_type,
             strides: overrides.strides(self.strides, "its soft splits")?,
             token_dim: overrides.token_dim.unwrap_or(self.token_dim),
-            embed_dim: overrides::one("embed_dim", overrides.embed_dim.as_ref(), self.embed_dim)?,
-            depth: overrides::one("depth", overrides.depth.as_ref(), self.depth)?,
-            num_heads: overrides::one("num_heads", overrides.num_heads.as_ref(), self.num_heads)?,
+            embed_dim,
+            depth,
+            num_heads,
             attention,
         })
     }
@@ -172,7 +160,7 @@ impl FamilyConfig for T2tConfig {
         validate::sizes(&self.strides.map(|stride| ("strides", stride)))?;
         validate::sizes(&[("token_dim", self.token_dim)])?;
         self.tokens_type.validate(self.token_dim)?;
-        check_size([self.common.img_size; 2], self.strides)?;
+        validate::whole_strides(self.common.img_size, self.patch())?;
         // The first map is the largest.
         validate::tokens(self.token_sizes()[0].grid)?;
         for (i, (name, size)) in LAYERS.iter().zip(self.token_sizes()).enumerate() {
@@ -181,13 +169,9 @@ impl FamilyConfig for T2tConfig {
                 valid.map_err(|error| ModelError::from(error).in_stage(stage_name(name)))?;
             }
         }
-        let stage = StageConfig {
-            depth: self.depth,
-            num_heads: self.num_heads,
-            attention: self.attention.clone(),
-        };
+        let (dim, depth) = (self.embed_dim, self.depth);
         self.common
-            .validate_stage(self.embed_dim, &stage, &self.place())
+            .validate_stage(dim, depth, &self.attention, &self.place())
     }
 
     /// timm has no T2T-ViT: the original's name, with the image size where it is not 224.
@@ -220,33 +204,25 @@ impl FamilyConfig for T2tConfig {
     }
 
     fn summary(&self) -> Summary {
-        let (dim, tokens) = (self.embed_dim, self.tokens());
+        let dim = self.embed_dim;
         let layers = LAYERS.iter().zip(self.token_sizes()).enumerate();
         let layers = layers
             .map(|(i, (name, size))| size.summary(stage_name(name), self.tokens_type.attention(i)));
-        let (block, attention) = (self.block(), self.attention.cost(&self.place()));
-        let blocks = StageSummary {
-            name: "blocks".to_owned(),
-            depth: self.depth,
-            tokens,
-            keys: tokens,
-            k: attention.kept,
-            params: self.depth * (block.params() + attention.params),
-            macs: (block.macs(tokens) + attention.macs) * self.depth,
-        };
-        let stages: Vec<StageSummary> = layers.chain([blocks]).collect();
+        let blocks = StageSummary::of_blocks(
+            "blocks".to_owned(),
+            self.depth,
+            self.block(),
+            &self.attention,
+            &self.place(),
+        );
+        let stages = layers.chain([blocks]).collect();
 
         let (classes, [.., last]) = (self.common.num_classes, self.token_sizes());
         let projection = (last.input + 1) * dim;
         // The class token and the last norm, too.
-        let outside = projection + 3 * dim + (dim + 1) * classes;
+        let params = projection + 3 * dim + (dim + 1) * classes;
         let macs = Macs::linear(last.tokens() * last.input * dim + dim * classes);
-        Summary {
-            name: self.name(),
-            params: outside + stages.iter().map(|stage| stage.params).sum::<usize>(),
-            macs: macs + stages.iter().map(|stage| stage.macs).sum::<Macs>(),
-            stages,
-        }
+        Summary::new(self.name(), stages, params, macs)
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

@@ -2,29 +2,14 @@
 
 use std::path::Path;
 
-use kvt_attention::{KnnConfig, Neighbors};
+use kvt_attention::Neighbors;
 use serde_json::Value;
 
 use super::*;
-use crate::families::ModelConfig;
+use crate::testing::{self, knn, with};
 
 fn named(name: &str) -> T2tConfig {
-    let config = T2tConfig::named().into_iter().find(|c| c.name() == name);
-    config.unwrap()
-}
-
-fn with(name: &str, overrides: &ModelOverrides) -> Result<ModelConfig, ModelError> {
-    ModelConfig::by_name(name)?.with(overrides)
-}
-
-fn knn(neighbors: Vec<Neighbors>) -> ModelOverrides {
-    ModelOverrides {
-        attention: Some(AttentionConfig::Knn(KnnConfig {
-            neighbors: neighbors.into(),
-            ..KnnConfig::default()
-        })),
-        ..ModelOverrides::default()
-    }
+    testing::named(name)
 }
 
 /// Written by `scripts/reference/t2t.py`, which counts the products in PyTorch.
@@ -75,6 +60,13 @@ fn every_stage_resolves_its_own_k() {
         .map(|stage| stage.4)
         .collect();
     assert_eq!(ks, [3136, 500, 7]);
+    let attending = |name| {
+        let summary = named(name).summary();
+        let stages: Vec<String> = summary.attending().map(|s| s.name.clone()).collect();
+        stages
+    };
+    assert_eq!(attending("t2t_vit_t_14").len(), 3);
+    assert_eq!(attending("t2t_vit_14"), ["blocks"]);
     assert_eq!(
         counts("t2t_vit_14", &share),
         [
@@ -171,8 +163,7 @@ fn sizes_that_describe_no_model_are_refused() {
                 ..default()
             }
         ),
-        "images of 225 x 225 pixels do not fit T2T-ViT: expected multiples of 16 pixels, the product of its \
-         `strides`"
+        "`img_size` 225 is not a multiple of 16, the product of `strides`: the nearest sizes that are, are 224 and 240"
     );
     assert_eq!(
         refuse(
@@ -182,7 +173,7 @@ fn sizes_that_describe_no_model_are_refused() {
                 ..default()
             }
         ),
-        "`strides` has 2 entries, but the model has 3: of its soft splits"
+        "`strides` has 2 entries: expected 3, of its soft splits"
     );
     assert_eq!(
         refuse(
@@ -233,7 +224,7 @@ fn sizes_that_describe_no_model_are_refused() {
                 ..default()
             }
         ),
-        "`depth` has 3 entries, but the model has one stage: give one number"
+        "`depth` has 3 entries: expected one number"
     );
     // A list that was not split.
     let mut config = named("t2t_vit_t_14");

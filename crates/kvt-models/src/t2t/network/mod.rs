@@ -13,17 +13,12 @@ use super::{NORM_EPSILON, config};
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::layers::{
-    Activation, Block, BlockKind, Init, NormKind, Pass, drop_path_rates, forward_blocks, sinusoid,
-    to_map,
+    Block, BlockKind, Init, Pass, drop_path_rates, forward_blocks, sinusoid, to_map,
 };
+use crate::validate;
 use crate::weights::pos_embed::Bicubic;
 
-const BLOCK: BlockKind = BlockKind {
-    norm: NormKind::Layer {
-        epsilon: NORM_EPSILON,
-    },
-    activation: Activation::Gelu,
-};
+const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
 
 /// The backbone of a T2T-ViT.
 #[derive(Module, Debug)]
@@ -61,17 +56,11 @@ impl T2t {
     /// With the original's initialisation.
     pub(crate) fn new(config: &T2tConfig, init: &Init<'_>) -> Self {
         let dim = config.embed_dim;
-        let blocks = init.child("blocks");
-        let (place, size) = (config.place(), config.block());
-        let blocks = drop_path_rates(config.common.drop_path, config.depth)
-            .enumerate()
-            .map(|(i, rate)| {
-                let init = blocks.child(&i.to_string());
-                let attn = init.child("attn");
-                let attn = MultiHeadAttention::new(&attn, &config.attention, place, size.qkv_bias);
-                Block::new(&init, BLOCK, size, attn, rate)
-            })
-            .collect();
+        let (size, place) = (config.block(), config.place());
+        let rates = drop_path_rates(config.common.drop_path, config.depth);
+        let blocks = Block::stack(&init.child("blocks"), BLOCK, size, rates, |init, _| {
+            MultiHeadAttention::new(init, &config.attention, place, size.qkv_bias)
+        });
         Self {
             cls_token: init.token("cls_token", 1, dim),
             pos_embed: init.fixed([1, config.tokens(), dim], sinusoid(config.tokens(), dim)),
@@ -84,13 +73,7 @@ impl T2t {
 
     /// The positions of the class token and of a map of tokens.
     fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
-        let (embedding, own) = (self.pos_embed.val(), [self.grid; 2]);
-        if grid == own {
-            return embedding;
-        }
-        let class = embedding.clone().narrow(1, 0, 1);
-        let map = embedding.narrow(1, 1, self.grid.pow(2));
-        Tensor::cat(vec![class, Bicubic::Plain.interpolated(map, own, grid)], 1)
+        Bicubic::Plain.interpolated_behind(1, self.pos_embed.val(), [self.grid; 2], grid)
     }
 }
 
@@ -116,8 +99,9 @@ impl Backbone for T2t {
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        let strides = self.tokens_to_token.splits.map(|split| split.stride);
-        config::check_size(size, strides)
+        let splits = self.tokens_to_token.splits.iter();
+        let patch = splits.map(|split| split.stride).product();
+        validate::multiples(super::FAMILY.name, size, patch)
     }
 }
 

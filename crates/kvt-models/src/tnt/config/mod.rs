@@ -11,8 +11,7 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
-use crate::overrides::{self, ModelOverrides};
-use crate::stages::StageConfig;
+use crate::overrides::ModelOverrides;
 use crate::summary::{BlockSize, StageSummary, Summary};
 use crate::validate;
 use crate::weights::pos_embed;
@@ -129,32 +128,18 @@ impl TntConfig {
     /// Inner and outer blocks.
     fn stages(&self) -> Vec<StageSummary> {
         let (patches, depth) = (self.grid_size().pow(2), self.depth);
-        let [inner, outer] = [self.inner_place(), self.outer_place()];
-        let costs = [(&self.attention[0], &inner), (&self.attention[1], &outer)];
-        let [inner_cost, outer_cost] = costs.map(|(attention, place)| attention.cost(place));
-        let inner_macs = self.inner().macs(inner.queries) + inner_cost.macs;
         let projection = Macs::linear(patches * self.pixel_numbers() * self.embed_dim);
-        let outer_macs = self.outer().macs(outer.queries) + outer_cost.macs + projection;
-        let outer_params = self.outer().params() + outer_cost.params + self.projection_params();
+        let [inner, outer] = self.attention.each_ref();
+        let (size, place) = (self.inner(), self.inner_place());
+        let inner = StageSummary::of_blocks("inner".to_owned(), depth, size, inner, &place);
+        let (size, place) = (self.outer(), self.outer_place());
+        let outer = StageSummary::of_blocks("outer".to_owned(), depth, size, outer, &place);
         vec![
             StageSummary {
-                name: "inner".to_owned(),
-                depth,
-                tokens: inner.queries,
-                keys: inner.keys,
-                k: inner_cost.kept,
-                params: depth * (self.inner().params() + inner_cost.params),
-                macs: inner_macs * patches * depth,
+                macs: inner.macs * patches,
+                ..inner
             },
-            StageSummary {
-                name: "outer".to_owned(),
-                depth,
-                tokens: outer.queries,
-                keys: outer.keys,
-                k: outer_cost.kept,
-                params: depth * outer_params,
-                macs: outer_macs * depth,
-            },
+            outer.behind(depth * self.projection_params(), projection * depth),
         ]
     }
 }
@@ -185,13 +170,15 @@ impl FamilyConfig for TntConfig {
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let mut attention = overrides.attentions(&self.attention, 2)?.into_iter();
+        let own = [self.embed_dim, self.depth, self.num_heads];
+        let [embed_dim, depth, num_heads] = overrides.blocks(own)?;
         let [inner, outer] = self.attention;
         Ok(Self {
             common: self.common.with(overrides),
             patch_size: overrides.patch_size.unwrap_or(self.patch_size),
-            embed_dim: overrides::one("embed_dim", overrides.embed_dim.as_ref(), self.embed_dim)?,
-            depth: overrides::one("depth", overrides.depth.as_ref(), self.depth)?,
-            num_heads: overrides::one("num_heads", overrides.num_heads.as_ref(), self.num_heads)?,
+            embed_dim,
+            depth,
+            num_heads,
             inner_dim: overrides.inner_dim.unwrap_or(self.inner_dim),
             inner_num_heads: overrides.inner_num_heads.unwrap_or(self.inner_num_heads),
             inner_stride: overrides.inner_stride.unwrap_or(self.inner_stride),
@@ -212,29 +199,27 @@ impl FamilyConfig for TntConfig {
         [self.grid_size(), self.inner_grid_size()]
             .into_iter()
             .try_for_each(validate::tokens)?;
-        validate::multiple(
+        // The width of what a patch is made of.
+        let numbers = "inner_dim times the pixels of a patch";
+        validate::sizes(&[(numbers, self.pixel_numbers())])?;
+        validate::whole_heads(
             ("inner_dim", self.inner_dim),
-            (Some("inner_num_heads"), self.inner_num_heads),
-            "every head needs the same number of channels",
+            ("inner_num_heads", self.inner_num_heads),
         )?;
         if self.legacy {
+            let stride = self.inner_stride;
             validate::multiple(
                 ("patch_size", self.patch_size),
-                (Some("inner_stride"), self.inner_stride),
+                (stride, format!("`inner_stride` {stride}")),
                 "a legacy TNT cuts the convolved image into patches",
             )?;
         }
         let [inner, outer] = self.attention.each_ref();
         let valid = inner.validate_at(&self.inner_place());
         valid.map_err(|error| ModelError::from(error).in_stage("inner"))?;
-        let stage = StageConfig {
-            depth: self.depth,
-            num_heads: self.num_heads,
-            attention: outer.clone(),
-        };
-        let valid = self
-            .common
-            .validate_stage(self.embed_dim, &stage, &self.outer_place());
+        let valid =
+            self.common
+                .validate_stage(self.embed_dim, self.depth, outer, &self.outer_place());
         valid.map_err(|error| error.in_stage("outer"))
     }
 
@@ -264,18 +249,12 @@ impl FamilyConfig for TntConfig {
             self.common.num_classes,
         );
         let (patches, conv) = (self.grid_size().pow(2), self.pixel_embed());
-        let stages = self.stages();
-        let of_stages: usize = stages.iter().map(|stage| stage.params).sum();
         let embedding = conv.params() + numbers + 2 * numbers + (numbers + 1) * dim + 2 * dim;
         let tokens = (2 + patches) * dim;
         // As many positions in a patch, whether it is cut out before or after.
         let outside = patches * (numbers * conv.fan_in() + numbers * dim) + dim * classes;
-        Summary {
-            name: self.name(),
-            params: embedding + tokens + of_stages + 2 * dim + (dim + 1) * classes,
-            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>() + Macs::linear(outside),
-            stages,
-        }
+        let params = embedding + tokens + 2 * dim + (dim + 1) * classes;
+        Summary::new(self.name(), self.stages(), params, Macs::linear(outside))
     }
 
     fn blocks(&self) -> Vec<BlockGroup> {

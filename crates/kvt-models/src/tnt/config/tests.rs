@@ -1,17 +1,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{KnnConfig, Neighbors};
+use kvt_attention::Neighbors;
 
 use super::*;
-use crate::families::ModelConfig;
+use crate::testing::{self, knn, with};
 
 fn named(name: &str) -> TntConfig {
-    let config = TntConfig::named().into_iter().find(|c| c.name() == name);
-    config.unwrap()
-}
-
-fn with(name: &str, overrides: &ModelOverrides) -> Result<ModelConfig, ModelError> {
-    ModelConfig::by_name(name)?.with(overrides)
+    testing::named(name)
 }
 
 #[test]
@@ -48,25 +43,13 @@ fn operations_are_those_of_timms_layers() {
 
 #[test]
 fn inner_and_outer_attention_have_their_own_k() {
-    let overrides = ModelOverrides {
-        attention: Some(AttentionConfig::Knn(KnnConfig {
-            neighbors: vec![Neighbors::All, Neighbors::fraction(0.5).unwrap()].into(),
-            ..KnnConfig::default()
-        })),
-        ..ModelOverrides::default()
-    };
+    let overrides = knn(vec![Neighbors::All, Neighbors::fraction(0.5).unwrap()]);
     let summary = with("tnt_s_patch16_224", &overrides).unwrap().summary();
     let stages = summary.stages.iter();
     let stages: Vec<_> = stages.map(|s| (s.name.as_str(), s.keys, s.k)).collect();
     assert_eq!(stages, [("inner", 16, 16), ("outer", 197, 98)]);
 
-    let three = ModelOverrides {
-        attention: Some(AttentionConfig::Knn(KnnConfig {
-            neighbors: vec![Neighbors::All; 3].into(),
-            ..KnnConfig::default()
-        })),
-        ..ModelOverrides::default()
-    };
+    let three = knn(vec![Neighbors::All; 3]);
     assert_eq!(
         with("tnt_s_patch16_224", &three).unwrap_err().to_string(),
         "`neighbors` has 3 entries, but the model has 2 stages (`inner` with 16 keys, `outer` with 197 keys): give one \
@@ -137,7 +120,7 @@ fn sizes_that_describe_no_model_are_refused() {
                 depth: Some(vec![1, 2].into()),
                 ..default()
             },
-            "`depth` has 2 entries, but the model has one stage: give one number",
+            "`depth` has 2 entries: expected one number",
         ),
     ] {
         assert_eq!(refuse("tnt_s_patch16_224", overrides), message);

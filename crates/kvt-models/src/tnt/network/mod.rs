@@ -9,21 +9,14 @@ use super::TntConfig;
 use super::attention::Attention;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
-use crate::layers::{
-    Activation, Block, BlockKind, Conv2d, Init, NormKind, Pass, drop_path_rates, to_map, to_tokens,
-};
+use crate::layers::{Block, BlockKind, Conv2d, Init, Pass, drop_path_rates, to_map, to_tokens};
 use crate::validate;
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::Bicubic;
 
 /// timm's and the original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-5;
 
-const BLOCK: BlockKind = BlockKind {
-    norm: NormKind::Layer {
-        epsilon: NORM_EPSILON,
-    },
-    activation: Activation::Gelu,
-};
+const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
 
 /// The class token.
 const PREFIX: usize = 1;
@@ -105,13 +98,8 @@ impl Tnt {
 
     /// The position embeddings for a map of patches, the class token's first.
     fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
-        let (embedding, own) = (self.patch_pos.val(), [self.grid; 2]);
-        if grid == own {
-            return embedding;
-        }
-        let class = embedding.clone().narrow(1, 0, PREFIX);
-        let patches = embedding.narrow(1, PREFIX, self.grid.pow(2));
-        Tensor::cat(vec![class, pos_embed::interpolated(patches, own, grid)], 1)
+        let embedding = self.patch_pos.val();
+        Bicubic::Antialiased.interpolated_behind(PREFIX, embedding, [self.grid; 2], grid)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::common::CommonConfig;
 use crate::families::ModelConfig;
 use crate::family::FamilyConfig as _;
 use crate::layers::drop_path;
-use crate::model::Model;
+use crate::testing::{build, images, logits};
 use crate::weights::{Outcome, StateDict};
 
 fn small(legacy: bool) -> TntConfig {
@@ -35,21 +35,6 @@ fn small(legacy: bool) -> TntConfig {
         legacy,
         attention: [AttentionConfig::dense(), AttentionConfig::dense()],
     }
-}
-
-fn build(config: TntConfig, seed: u64) -> Model {
-    let config = ModelConfig::Tnt(config);
-    config.init(&Device::flex(), Key::new(seed)).unwrap()
-}
-
-fn images(batch: usize, side: usize) -> Tensor<4> {
-    let image = Tensor::arange(0..(batch * 2 * side * side) as i64, &Device::flex()).float();
-    (image * 0.37).sin().reshape([batch, 2, side, side])
-}
-
-fn logits(model: &Model, phase: Phase) -> TensorData {
-    let images = images(3, model.config().img_size());
-    model.forward(images, phase).into_data()
 }
 
 #[test]
@@ -254,7 +239,7 @@ fn a_patch_is_convolved_alone() {
             let patches = pixels.chunk(4, 0).into_iter();
             patches.map(Tensor::into_data).collect::<Vec<_>>()
         };
-        let image = images(1, 16);
+        let image = images(1, 16, &device);
         let before = pixels(image.clone());
         // The left upper patch: kernels of the others, which begin 3 pixels before them, reach into it.
         let zeros = Tensor::zeros([1, 2, 8, 8], &Device::flex());
@@ -283,7 +268,7 @@ fn drop_path_draws_for_every_patch() {
         0.5,
         phase.named("drop_path1"),
     );
-    let input = images(15, 8).reshape([80, 4, 6]).narrow(0, 0, 40);
+    let input = images(15, 8, &device).reshape([80, 4, 6]).narrow(0, 0, 40);
     let pass = Ask::default().pass(INNER, [2, 2], phase);
     let evaluated = Pass {
         phase: Phase::Eval,
@@ -307,25 +292,4 @@ fn drop_path_draws_for_every_patch() {
     for (unchanged, kept) in unchanged.into_iter().zip(kept) {
         assert!(!unchanged || kept == 0.0);
     }
-}
-
-#[test]
-fn drop_path_changes_training_only() {
-    let plain = build(small(false), 1);
-    let dropping = TntConfig {
-        common: CommonConfig {
-            drop_path: 0.9,
-            ..small(false).common
-        },
-        ..small(false)
-    };
-    let dropping = build(dropping, 1);
-    let train = |seed| Phase::Train(Key::new(seed));
-
-    let expected = logits(&plain, Phase::Eval);
-    assert_eq!(logits(&plain, train(1)), expected);
-    assert_eq!(logits(&dropping, Phase::Eval), expected);
-    assert_ne!(logits(&dropping, train(1)), expected);
-    assert_eq!(logits(&dropping, train(1)), logits(&dropping, train(1)));
-    assert_ne!(logits(&dropping, train(1)), logits(&dropping, train(2)));
 }

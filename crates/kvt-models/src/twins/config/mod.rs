@@ -9,9 +9,9 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
-use crate::overrides::{self, ModelOverrides};
+use crate::overrides::{ModelOverrides, per_stage};
 use crate::stages::StagesConfig;
-use crate::summary::{StageSummary, Summary};
+use crate::summary::Summary;
 use crate::validate;
 
 /// Sizes and settings of a Twins-SVT. Lists have one entry per stage.
@@ -116,9 +116,7 @@ impl FamilyConfig for TwinsConfig {
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let count = overrides.stages(self.stages.count());
         let strides = overrides.strides.clone().map(PerStage::from);
-        let list = |field, given: &Option<_>, own: &[usize]| {
-            overrides::per_stage(field, given.as_ref(), own, count)
-        };
+        let list = |field, given, own: &[usize]| per_stage(field, given, own, count);
         Ok(Self {
             common: self.common.with(overrides),
             strides: list("strides", &strides, &self.strides)?,
@@ -189,17 +187,11 @@ impl FamilyConfig for TwinsConfig {
 
     fn summary(&self) -> Summary {
         let stages = self.stages().enumerate();
-        let stages: Vec<StageSummary> = stages.map(|(i, stage)| stage.summary(i)).collect();
-        let features = self.num_features();
-        let classifier = (features + 1) * self.common.num_classes;
-        let of_stages: usize = stages.iter().map(|stage| stage.params).sum();
-        Summary {
-            name: self.name(),
-            params: of_stages + 2 * features + classifier,
-            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>()
-                + Macs::linear(features * self.common.num_classes),
-            stages,
-        }
+        let stages = stages.map(|(i, stage)| stage.summary(i));
+        let (features, classes) = (self.num_features(), self.common.num_classes);
+        let params = 2 * features + (features + 1) * classes;
+        let macs = Macs::linear(features * classes);
+        Summary::new(self.name(), stages.collect(), params, macs)
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {
@@ -241,11 +233,11 @@ impl TwinsConfig {
                 least: patch.saturating_mul(stage.sr_ratio),
             });
         }
-        let dim = stage.block.dim;
+        let (depth, attention) = (stage.config.depth, &stage.config.attention);
         self.common
-            .validate_stage(dim, &stage.config, &stage.local())?;
+            .validate_stage(stage.block.dim, depth, attention, &stage.local())?;
         if stage.has_global() {
-            stage.config.attention.validate_at(&stage.global())?;
+            attention.validate_at(&stage.global())?;
         }
         Ok(())
     }

@@ -1,15 +1,13 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, Place};
+use kvt_attention::{AttentionConfig, Neighbors, Place};
 
 use super::*;
 use crate::families::ModelConfig;
+use crate::testing::{self, knn};
 
 fn named(name: &str) -> TwinsConfig {
-    let find = TwinsConfig::named();
-    find.into_iter()
-        .find(|config| config.name() == name)
-        .unwrap()
+    testing::named(name)
 }
 
 fn base() -> TwinsConfig {
@@ -212,7 +210,7 @@ fn overrides_that_do_not_fit_are_refused() {
             strides: Some(vec![4, 2]),
             ..default()
         })
-        .contains("`strides` has 2 entries, but the model has 4 stages")
+        .contains("`strides` has 2 entries: expected one for all 4 stages, or one per stage")
     );
     assert!(
         refuse(ModelOverrides {
@@ -223,12 +221,8 @@ fn overrides_that_do_not_fit_are_refused() {
     );
     assert_eq!(
         refuse(ModelOverrides {
-            attention: Some(AttentionConfig::Knn(KnnConfig {
-                neighbors: vec![Neighbors::All; 2].into(),
-                ..KnnConfig::default()
-            })),
             img_size: Some(384),
-            ..default()
+            ..knn(vec![Neighbors::All; 2])
         }),
         "`neighbors` has 2 entries, but the model has 4 stages (`blocks.0` with 144 keys, `blocks.1` with 144 \
          keys, `blocks.2` with 144 keys, `blocks.3` with 144 keys): give one entry for all stages, or one per \

@@ -11,8 +11,8 @@ use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::layers::{
-    Activation, Block, BlockKind, Conv2d, ConvSettings, Init, NormKind, PatchEmbed,
-    drop_path_rates, forward_blocks_then, to_map, to_tokens,
+    Block, BlockKind, Conv2d, ConvSettings, Init, PatchEmbed, drop_path_rates, forward_blocks_then,
+    to_map, to_tokens,
 };
 use crate::validate;
 
@@ -21,12 +21,7 @@ const NORM_EPSILON: f64 = 1e-6;
 /// Of the norms behind convolutions, which the original leaves at PyTorch's default.
 pub(super) const EMBED_EPSILON: f64 = 1e-5;
 
-const BLOCK: BlockKind = BlockKind {
-    norm: NormKind::Layer {
-        epsilon: NORM_EPSILON,
-    },
-    activation: Activation::Gelu,
-};
+const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
 
 /// The backbone of a Twins-SVT. Lists have one entry per stage.
 #[derive(Module, Debug)]
@@ -55,14 +50,10 @@ impl Twins {
         let of_stage = |list: &str, stage: usize| init.child(list).child(&stage.to_string());
         let mut rates = drop_path_rates(config.common.drop_path, config.stages.depth.iter().sum());
         let blocks = stages.iter().enumerate().map(|(s, size)| {
-            let init = of_stage("blocks", s);
-            let own = rates.by_ref().take(size.config.depth).enumerate();
-            own.map(|(i, rate)| {
-                let init = init.child(&i.to_string());
-                let attn = GroupedAttention::new(&init.child("attn"), size, i);
-                Block::new(&init, BLOCK, size.block, attn, rate)
+            let own = rates.by_ref().take(size.config.depth);
+            Block::stack(&of_stage("blocks", s), BLOCK, size.block, own, |init, i| {
+                GroupedAttention::new(init, size, i)
             })
-            .collect()
         });
         let blocks = blocks.collect();
         let patch_embeds = stages.iter().enumerate().map(|(s, size)| {
@@ -94,8 +85,7 @@ impl Backbone for Twins {
         let (mut maps, mut blocks) = (Vec::new(), Vec::new());
         let stages = self.patch_embeds.iter().zip(&self.blocks);
         for (s, ((embed, stage), pos)) in stages.zip(&self.pos_block).enumerate() {
-            x = embed.forward_tokens(x, grid);
-            grid = grid.map(|side| side / embed.patch_size());
+            (x, grid) = embed.forward_tokens(x, grid);
             if s == 0 {
                 x = ask.mixed(x, grid);
             }

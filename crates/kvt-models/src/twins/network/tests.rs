@@ -16,6 +16,7 @@ use crate::layers::SelfAttention as _;
 use crate::model::Model;
 use crate::observe::{BlockIndex, Observer, Point};
 use crate::stages::StagesConfig;
+use crate::testing::count;
 use crate::weights::{StateDict, WeightsError};
 
 /// Maps of 8 x 8 tokens in four windows, and of 4 x 4 in one.
@@ -66,10 +67,8 @@ fn the_summary_counts_the_built_modules_parameters() {
         assert_eq!(summary.params, model.num_params());
         for (stage, summary) in summary.stages.into_iter().enumerate() {
             let lists = ["patch_embeds", "blocks", "pos_block"].map(|l| format!("{l}.{stage}."));
-            let parameters = model.parameters().into_iter();
-            let own = parameters.filter(|p| lists.iter().any(|list| p.name.starts_with(list)));
-            let count: usize = own.map(|p| p.shape.iter().product::<usize>()).sum();
-            assert_eq!(summary.params, count, "{stage}");
+            let params = count(&model, &lists.each_ref().map(String::as_str));
+            assert_eq!(summary.params, params, "{stage}");
         }
     }
 }

@@ -10,9 +10,8 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
-use crate::overrides::{self, ModelOverrides};
-use crate::stages::StageConfig;
-use crate::summary::{StageSummary, Summary};
+use crate::overrides::{ModelOverrides, each};
+use crate::summary::Summary;
 use crate::validate;
 use crate::weights::pos_embed;
 
@@ -130,34 +129,15 @@ impl FamilyConfig for VisformerConfig {
         let [second, third] = self.attention;
         let steps = "the stem (0 for no stem) and three patch embeddings";
         let strides = overrides.strides(self.strides, steps)?;
-        let num_heads = match overrides.num_heads.as_ref().map(|list| list.values()) {
-            None => self.num_heads,
-            Some(&[one]) => [one; 2],
-            Some(&[second, third]) => [second, third],
-            Some(list) => {
-                return Err(ModelError::ListLength {
-                    field: "num_heads",
-                    given: list.len(),
-                    expected: "one for all, or 2, of `stage2` and `stage3`: `stage1` has no attention",
-                });
-            }
-        };
-        let lists = [
-            ("embed_dim", &overrides.embed_dim, self.embed_dim),
-            ("depth", &overrides.depth, self.depth),
-        ];
-        let [embed_dim, depth] = lists.map(|(field, given, own)| {
-            let list = overrides::per_stage(field, given.as_ref(), &own, 3)?;
-            // It has three entries now.
-            Ok::<_, ModelError>(<[usize; 3]>::try_from(list).unwrap_or(own))
-        });
+        let stages = "one for all, or 3, of `stage1`, `stage2` and `stage3`";
+        let attending = "one for all, or 2, of `stage2` and `stage3`: `stage1` has no attention";
         Ok(Self {
             common: self.common.with(overrides),
             init_channels: self.init_channels,
             strides,
-            embed_dim: embed_dim?,
-            depth: depth?,
-            num_heads,
+            embed_dim: each("embed_dim", &overrides.embed_dim, self.embed_dim, stages)?,
+            depth: each("depth", &overrides.depth, self.depth, stages)?,
+            num_heads: each("num_heads", &overrides.num_heads, self.num_heads, attending)?,
             attention: [second, third].map(|own| attention.next().unwrap_or(own)),
         })
     }
@@ -181,7 +161,6 @@ impl FamilyConfig for VisformerConfig {
                     least: self.least_size(),
                 });
             }
-            validate::tokens(stage.grid)?;
             self.validate_stage(stage)
                 .map_err(|error| error.in_stage(format!("stage{}", i + 1)))?;
         }
@@ -217,20 +196,14 @@ impl FamilyConfig for VisformerConfig {
     fn summary(&self) -> Summary {
         let stages = self.stages();
         let stages = stages.iter().enumerate().map(|(i, stage)| stage.summary(i));
-        let stages: Vec<StageSummary> = stages.collect();
         let (features, classes) = (self.num_features(), self.common.num_classes);
         let (stem_params, stem_macs) = self.stem().map_or((0, 0), |stem| {
             let norm = 2 * stem.out_channels;
             (stem.params() + norm, stem.macs(self.common.img_size))
         });
-        let of_stages: usize = stages.iter().map(|stage| stage.params).sum();
-        Summary {
-            name: self.name(),
-            params: stem_params + of_stages + 2 * features + (features + 1) * classes,
-            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>()
-                + Macs::linear(stem_macs + features * classes),
-            stages,
-        }
+        let params = stem_params + 2 * features + (features + 1) * classes;
+        let macs = Macs::linear(stem_macs + features * classes);
+        Summary::new(self.name(), stages.collect(), params, macs)
     }
 
     /// timm's `group_matcher`: what leads to a stage belongs to its first block.
@@ -262,20 +235,18 @@ impl FamilyConfig for VisformerConfig {
 impl VisformerConfig {
     /// Refuses a stage whose blocks cannot be made.
     fn validate_stage(&self, stage: &StageSize) -> Result<(), ModelError> {
+        let (dim, depth) = (stage.dim, stage.depth);
+        validate::tokens(stage.grid)?;
         match &stage.kind {
             Kind::Attention { attention, place } => {
-                let config = StageConfig {
-                    depth: stage.depth,
-                    num_heads: place.heads,
-                    attention: attention.clone(),
-                };
-                self.common.validate_stage(stage.dim, &config, place)
+                self.common.validate_stage(dim, depth, attention, place)
             }
             Kind::Convolution => {
-                validate::sizes(&[("embed_dim", stage.dim), ("depth", stage.depth)])?;
+                validate::sizes(&[("embed_dim", dim), ("depth", depth)])?;
                 let divisor = GROUPS / SPATIAL_MLP_RATIO;
+                let divisor = (divisor, divisor.to_string());
                 let reason = "the convolution of its MLP has 8 groups";
-                validate::multiple(("embed_dim", stage.dim), (None, divisor), reason)
+                validate::multiple(("embed_dim", dim), divisor, reason)
             }
         }
     }

@@ -1,27 +1,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{KnnConfig, Neighbors};
+use kvt_attention::Neighbors;
 
 use super::*;
-use crate::families::ModelConfig;
+use crate::testing::{self, knn, with};
 
 fn named(name: &str) -> VisformerConfig {
-    let mut config = VisformerConfig::named().into_iter();
-    config.rfind(|c| c.name() == name).unwrap()
-}
-
-fn with(name: &str, overrides: &ModelOverrides) -> Result<ModelConfig, ModelError> {
-    ModelConfig::by_name(name)?.with(overrides)
-}
-
-fn knn(neighbors: Vec<Neighbors>) -> ModelOverrides {
-    ModelOverrides {
-        attention: Some(AttentionConfig::Knn(KnnConfig {
-            neighbors: neighbors.into(),
-            ..KnnConfig::default()
-        })),
-        ..ModelOverrides::default()
-    }
+    testing::named(name)
 }
 
 /// 32 px: maps of 16, 8 and 4 tokens.
@@ -128,7 +113,7 @@ fn sizes_that_describe_no_model_are_refused() {
                 strides: Some(vec![2, 2, 2]),
                 ..small()
             },
-            "`strides` has 3 entries, but the model has 4: of the stem (0 for no stem) and three patch embeddings",
+            "`strides` has 3 entries: expected 4, of the stem (0 for no stem) and three patch embeddings",
         ),
         (
             ModelOverrides {
@@ -136,6 +121,21 @@ fn sizes_that_describe_no_model_are_refused() {
                 ..small()
             },
             "`strides` is 0: expected at least 1",
+        ),
+        (
+            ModelOverrides {
+                depth: Some(vec![1, 1].into()),
+                ..small()
+            },
+            "`depth` has 2 entries: expected one for all, or 3, of `stage1`, `stage2` and `stage3`",
+        ),
+        (
+            ModelOverrides {
+                img_size: Some(4096),
+                ..small()
+            },
+            "in `stage1`: `tokens along a side of the map` is 2048: expected at most 1024: take larger patches or smaller \
+             images",
         ),
         (
             ModelOverrides {

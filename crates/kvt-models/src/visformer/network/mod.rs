@@ -142,16 +142,7 @@ impl Stage {
     ///
     /// `[batch, channels, height, width]` to `[batch, rows * columns, dim]`.
     fn embed(&self, map: Tensor<4>, phase: Phase) -> (Tensor<3>, [usize; 2]) {
-        let [_, _, height, width] = map.dims();
-        let patch = self.patch_embed.patch_size();
-        let grid = [height, width].map(|side| side / patch);
-        let whole = grid.map(|side| side * patch);
-        let map = if whole == [height, width] {
-            map
-        } else {
-            map.narrow(2, 0, whole[0]).narrow(3, 0, whole[1])
-        };
-        let tokens = self.patch_embed.forward(map);
+        let (tokens, grid) = self.patch_embed.forward(map);
         (self.norm.forward_tokens(tokens, phase), grid)
     }
 

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use burn::tensor::{Device, TensorData};
+use burn::tensor::Device;
 use kvt_attention::AttentionConfig;
 use kvt_ops::Key;
 
 use super::*;
 use crate::checkpoint::{Layout, LoadOptions};
 use crate::common::CommonConfig;
-use crate::families::ModelConfig;
 use crate::family::FamilyConfig as _;
-use crate::model::Model;
+use crate::testing::{build, count, logits};
 use crate::weights::{Outcome, StateDict};
 
 fn small() -> VisformerConfig {
@@ -32,35 +31,17 @@ fn small() -> VisformerConfig {
     }
 }
 
-fn build(config: VisformerConfig, seed: u64) -> Model {
-    let config = ModelConfig::Visformer(config);
-    config.init(&Device::flex(), Key::new(seed)).unwrap()
-}
-
-fn logits(model: &Model, phase: Phase) -> TensorData {
-    let side = model.config().img_size();
-    let image = Tensor::arange(0..(3 * 2 * side * side) as i64, &Device::flex()).float();
-    let images = (image * 0.37).sin().reshape([3, 2, side, side]);
-    model.forward(images, phase).into_data()
-}
-
 #[test]
 fn the_summary_counts_the_built_modules_parameters() {
     for strides in [[2, 2, 1, 2], [0, 2, 1, 2]] {
         let config = VisformerConfig { strides, ..small() };
         let model = build(config.clone(), 1);
         let summary = config.summary();
-        let params = |of: &dyn Fn(&str) -> bool| -> usize {
-            let parameters = model.parameters().into_iter();
-            let found = parameters.filter(|parameter| of(&parameter.name));
-            found.map(|p| p.shape.iter().product::<usize>()).sum()
-        };
-        assert_eq!(summary.params, params(&|_| true));
+        assert_eq!(summary.params, count(&model, &[""]));
         for (i, stage) in (1..).zip(summary.stages) {
-            let modules =
-                ["stage", "patch_embed", "pos_embed"].map(|module| format!("{module}{i}"));
-            let within = |name: &str| modules.iter().any(|module| name.starts_with(module));
-            assert_eq!(stage.params, params(&within), "{}", stage.name);
+            let modules = ["stage", "patch_embed", "pos_embed"].map(|name| format!("{name}{i}"));
+            let params = count(&model, &modules.each_ref().map(String::as_str));
+            assert_eq!(stage.params, params, "{}", stage.name);
         }
     }
 }
@@ -255,23 +236,4 @@ fn blocks_are_given_by_the_norm_of_the_last() {
     let tokens = plain.tokens.into_data();
     assert_eq!(asked.blocks[1].to_data(), tokens);
     assert_eq!(asked.tokens.into_data(), tokens);
-}
-
-#[test]
-fn drop_path_changes_training_only() {
-    let dropping = || VisformerConfig {
-        common: CommonConfig {
-            drop_path: 0.9,
-            ..small().common
-        },
-        ..small()
-    };
-    let train = |seed| Phase::Train(Key::new(seed));
-    // Each time a new model, whose running statistics have not moved.
-    let run = |config, phase| logits(&build(config, 1), phase);
-    assert_eq!(run(small(), Phase::Eval), run(dropping(), Phase::Eval));
-    assert_eq!(run(small(), train(1)), run(small(), train(2)));
-    assert_ne!(run(dropping(), train(1)), run(small(), train(1)));
-    assert_eq!(run(dropping(), train(1)), run(dropping(), train(1)));
-    assert_ne!(run(dropping(), train(1)), run(dropping(), train(2)));
 }

@@ -12,7 +12,7 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
-use crate::overrides::{self, ModelOverrides};
+use crate::overrides::{ModelOverrides, per_stage};
 use crate::stages::StageConfig;
 use crate::summary::{StageSummary, Summary};
 use crate::validate;
@@ -200,12 +200,13 @@ impl VoloConfig {
         ] {
             validate::per_stage(field, given, count)?;
         }
-        let mut others = self.embed_dim.iter().skip(1);
-        match others.find(|dim| **dim != self.num_features()) {
-            Some(&embed_dim) => Err(ModelError::ChannelsChange {
-                embed_dim,
-                last: self.num_features(),
-            }),
+        let last = self.num_features();
+        let mut others = self.embed_dim.iter().enumerate().skip(1);
+        match others.find(|(_, embed_dim)| **embed_dim != last) {
+            Some((s, &embed_dim)) => {
+                let error = ModelError::ChannelsChange { embed_dim, last };
+                Err(error.in_stage(stage_name(s + 1)))
+            }
             None => Ok(()),
         }
     }
@@ -235,9 +236,7 @@ impl FamilyConfig for VoloConfig {
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let count = overrides.stages(self.depth.len());
-        let sizes = |field, given: &Option<_>, own: &[usize]| {
-            overrides::per_stage(field, given.as_ref(), own, count)
-        };
+        let sizes = |field, given, own: &[usize]| per_stage(field, given, own, count);
         let class_attention = overrides.class_attention.clone();
         Ok(Self {
             common: self.common.with(overrides),
@@ -268,24 +267,22 @@ impl FamilyConfig for VoloConfig {
             });
         }
         validate::tokens(fine)?;
-        let outlook = self.outlook();
-        let windows = StageConfig {
-            depth: outlook.depth,
-            num_heads: outlook.num_heads,
-            attention: AttentionConfig::dense(),
-        };
-        let place = Place::new(AREA, outlook.block.dim, outlook.num_heads);
-        let check = |name: String, dim, stage: &StageConfig, place: &Place| {
-            let valid = self.common.validate_stage(dim, stage, place);
+        let check = |name: String, dim, depth, attention: &AttentionConfig, place: &Place| {
+            let valid = self.common.validate_stage(dim, depth, attention, place);
             valid.map_err(|error| error.in_stage(name))
         };
-        check(stage_name(0), outlook.block.dim, &windows, &place)?;
+        let outlook = self.outlook();
+        let (dim, depth, windows) = (outlook.block.dim, outlook.depth, AttentionConfig::dense());
+        let place = Place::new(AREA, dim, outlook.num_heads);
+        check(stage_name(0), dim, depth, &windows, &place)?;
         for (s, stage) in self.stages().iter().enumerate() {
+            let (dim, place, config) = (stage.block.dim, stage.place(), &stage.config);
             check(
                 stage_name(s + 2),
-                stage.block.dim,
-                &stage.config,
-                &stage.place(),
+                dim,
+                config.depth,
+                &config.attention,
+                &place,
             )?;
         }
         let class = self.class().place();
@@ -324,9 +321,9 @@ impl FamilyConfig for VoloConfig {
         stages.push(self.class().summary(CLASS_STAGE.to_owned()));
 
         let mut side = self.common.img_size;
-        let (mut params, mut macs) = (0, 0);
+        let (mut params, mut macs) = (0, Macs::default());
         for (_, conv) in self.stem() {
-            macs += conv.macs(side);
+            macs = macs + Macs::linear(conv.macs(side));
             side = conv.output_size(side);
             // With weight and bias of its batch norm.
             params += conv.params() + 2 * conv.out_channels;
@@ -338,27 +335,22 @@ impl FamilyConfig for VoloConfig {
         let classes = self.common.num_classes;
         // Patches; positions, class token and final norm; both outputs.
         params += (patch + 1) * dim + (tokens + 3) * features + 2 * (features + 1) * classes;
-        macs += fine.pow(2) * patch * dim + (1 + tokens) * features * classes;
-        Summary {
-            name: self.name(),
-            params: params + stages.iter().map(|stage| stage.params).sum::<usize>(),
-            macs: stages.iter().map(|stage| stage.macs).sum::<Macs>() + Macs::linear(macs),
-            stages,
-        }
+        macs = macs + Macs::linear(patch * dim) * fine.pow(2);
+        macs = macs + Macs::linear((1 + tokens) * features * classes);
+        Summary::new(self.name(), stages, params, macs)
     }
 
-    /// The coarser map is made for the first stage behind it.
+    /// As in timm: the coarser map has a layer to itself.
     fn blocks(&self) -> Vec<BlockGroup> {
         let stages = self.summary().stages.into_iter();
-        let groups = stages.map(BlockGroup::of_stage).enumerate();
-        let groups = groups.map(|(s, group)| match s {
-            1 => BlockGroup {
-                leading: vec![stage_name(1)],
-                ..group
-            },
-            _ => group,
-        });
-        groups.collect()
+        let mut groups: Vec<BlockGroup> = stages.map(BlockGroup::of_stage).collect();
+        let coarser = BlockGroup {
+            name: stage_name(1),
+            leading: Vec::new(),
+            depth: 1,
+        };
+        groups.insert(1, coarser);
+        groups
     }
 
     fn token_scale(&self) -> Option<usize> {

@@ -4,10 +4,10 @@ use kvt_attention::Neighbors;
 
 use super::*;
 use crate::families::ModelConfig;
+use crate::testing;
 
 fn named(name: &str) -> VoloConfig {
-    let config = VoloConfig::named().into_iter().find(|c| c.name() == name);
-    config.unwrap()
+    testing::named(name)
 }
 
 fn with(overrides: &ModelOverrides) -> Result<ModelConfig, ModelError> {
@@ -161,13 +161,17 @@ fn sizes_that_describe_no_model_are_refused() {
         img_size: Some(15),
         ..default()
     };
-    assert_eq!(with(&least).unwrap().summary().stages[1].tokens, 1);
+    let least = with(&least).unwrap().summary();
+    assert_eq!(least.stages[1].tokens, 1);
+    // A single query of the map is no class token.
+    let attending: Vec<_> = least.attending().map(|stage| stage.name.as_str()).collect();
+    assert_eq!(attending, ["network.2", "network.3", "network.4"]);
     assert_eq!(
         refuse(ModelOverrides {
             strides: Some(vec![2]),
             ..default()
         }),
-        "`strides` has 1 entries, but the model has 2: of the first convolution and the patches"
+        "`strides` has 1 entries: expected 2, of the first convolution and the patches"
     );
     assert_eq!(
         refuse(ModelOverrides {
@@ -188,8 +192,8 @@ fn sizes_that_describe_no_model_are_refused() {
             embed_dim: Some(vec![192, 384, 192, 384].into()),
             ..default()
         }),
-        "`embed_dim` is 192 in one stage and 384 in the last: only the stage of outlookers may have other channels than \
-         those behind it"
+        "in `network.3`: `embed_dim` is 192, and 384 in the last stage: only the stage of outlookers may have other \
+         channels than those behind it"
     );
     assert_eq!(
         refuse(ModelOverrides {
@@ -213,23 +217,6 @@ fn sizes_that_describe_no_model_are_refused() {
         one.validate().unwrap_err().to_string(),
         "`number of stages` is 1: expected at least 2 entries of `depth`: outlookers, and transformer blocks"
     );
-}
-
-/// The coarser map leads to the first stage behind it, and the class token's blocks are the last.
-#[test]
-fn parameters_have_their_layers() {
-    let groups = named("volo_d1_224").blocks();
-    let sizes: Vec<_> = groups.iter().map(|g| (g.name.as_str(), g.depth)).collect();
-    let expected = [
-        ("network.0", 4),
-        ("network.2", 4),
-        ("network.3", 8),
-        ("network.4", 2),
-        ("post_network", 2),
-    ];
-    assert_eq!(sizes, expected);
-    let leading: Vec<_> = groups.iter().map(|g| g.leading.join(" ")).collect();
-    assert_eq!(leading, ["", "network.1", "", "", ""]);
 }
 
 /// As a list of tokens without a prefix, which is compared with PyTorch elsewhere.

@@ -13,18 +13,13 @@ use super::{NORM_EPSILON, POOLING};
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::layers::{
-    Activation, BatchNorm, BatchNormSettings, Block, BlockKind, Conv2d, ConvSettings, Init,
-    NormKind, PatchEmbed, drop_path_rates, forward_blocks, to_map,
+    BatchNorm, BatchNormSettings, Block, BlockKind, Conv2d, ConvSettings, Init, PatchEmbed,
+    drop_path_rates, forward_blocks, to_map,
 };
 use crate::validate;
 use crate::weights::pos_embed::Bicubic;
 
-const BLOCK: BlockKind = BlockKind {
-    norm: NormKind::Layer {
-        epsilon: NORM_EPSILON,
-    },
-    activation: Activation::Gelu,
-};
+const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
 
 /// The backbone of a VOLO.
 #[derive(Module, Debug)]
@@ -68,23 +63,16 @@ impl Volo {
         let outlook = config.outlook();
         let none = stage_rates(outlook.depth).into_iter().map(|_| 0.0);
         let blocks = network.child("0");
-        let outlookers = none.enumerate().map(|(i, rate)| {
-            let init = blocks.child(&i.to_string());
-            let attn = OutlookAttention::new(&init.child("attn"), &outlook);
-            Block::new(&init, BLOCK, outlook.block, attn, rate)
+        let outlookers = Block::stack(&blocks, BLOCK, outlook.block, none, |init, _| {
+            OutlookAttention::new(init, &outlook)
         });
-        let outlookers = outlookers.collect();
         let stages = stages.iter().enumerate().map(|(s, size)| {
             let blocks = network.child(&(s + 2).to_string());
-            let rates = stage_rates(size.config.depth).into_iter().enumerate();
-            let blocks = rates.map(|(i, rate)| {
-                let init = blocks.child(&i.to_string());
-                let (place, bias) = (size.place(), size.block.qkv_bias);
-                let attention = &size.config.attention;
-                let attn = MultiHeadAttention::new(&init.child("attn"), attention, place, bias);
-                Block::new(&init, BLOCK, size.block, attn, rate)
-            });
-            blocks.collect()
+            let rates = stage_rates(size.config.depth);
+            let (place, attention) = (size.place(), &size.config.attention);
+            Block::stack(&blocks, BLOCK, size.block, rates, |init, _| {
+                MultiHeadAttention::new(init, attention, place, size.block.qkv_bias)
+            })
         });
         let (class, post) = (config.class(), init.child("post_network"));
         let [dim, features] = [outlook.block.dim, config.num_features()];
@@ -118,7 +106,7 @@ impl Backbone for Volo {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
         let stem = self.stem.iter();
         let map = stem.fold(images, |map, layer| layer.forward(map, phase));
-        let (x, grid @ [rows, columns]) = patches(&self.patch_embed, map);
+        let (x, grid @ [rows, columns]) = self.patch_embed.forward(map);
         let x = ask.mixed(x, grid);
         let [batch, _, dim] = x.dims();
         let map = x.reshape([batch, rows, columns, dim]);
@@ -131,7 +119,7 @@ impl Backbone for Volo {
         if ask.maps {
             maps.push(map.clone());
         }
-        let (x, grid) = patches(&self.downsample, map);
+        let (x, grid) = self.downsample.forward(map);
         let mut x = x + self.positions(grid);
         for (s, blocks) in (1..).zip(&self.stages) {
             let pass = ask.pass(s, grid, phase.child(s as u64));
@@ -183,23 +171,6 @@ impl ConvNorm {
     fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<4> {
         activation::relu(self.norm.forward(self.conv.forward(map), phase))
     }
-}
-
-/// The tokens of a map, and the size of the map they form. What is left over at the right and at the bottom is
-/// no patch, as in the convolution of the original.
-///
-/// # Shapes
-///
-/// `[batch, channels, height, width]` to `[batch, rows * columns, dim]`.
-fn patches(embed: &PatchEmbed, map: Tensor<4>) -> (Tensor<3>, [usize; 2]) {
-    let [_, _, height, width] = map.dims();
-    let side = embed.patch_size();
-    let grid @ [rows, columns] = [height / side, width / side];
-    let map = match [rows * side, columns * side] == [height, width] {
-        true => map,
-        false => map.narrow(2, 0, rows * side).narrow(3, 0, columns * side),
-    };
-    (embed.forward(map), grid)
 }
 
 #[cfg(test)]

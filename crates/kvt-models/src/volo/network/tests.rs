@@ -8,9 +8,9 @@ use kvt_ops::Key;
 
 use super::*;
 use crate::common::CommonConfig;
-use crate::families::{AnyBackbone, ModelConfig};
+use crate::families::AnyBackbone;
 use crate::family::FamilyConfig as _;
-use crate::model::Model;
+use crate::testing::{build, count, images, logits};
 use crate::weights::StateDict;
 
 fn small() -> VoloConfig {
@@ -32,20 +32,6 @@ fn small() -> VoloConfig {
     }
 }
 
-fn build(config: VoloConfig, seed: u64) -> Model {
-    let config = ModelConfig::Volo(config);
-    config.init(&Device::flex(), Key::new(seed)).unwrap()
-}
-
-fn images() -> Tensor<4> {
-    let image = Tensor::arange(0..(3 * 2 * 24 * 24) as i64, &Device::flex()).float();
-    (image * 0.37).sin().reshape([3, 2, 24, 24])
-}
-
-fn logits(model: &Model, phase: Phase) -> TensorData {
-    model.forward(images(), phase).into_data()
-}
-
 #[test]
 fn the_summary_counts_the_built_modules_parameters() {
     for qkv_bias in [false, true] {
@@ -57,19 +43,15 @@ fn the_summary_counts_the_built_modules_parameters() {
             ..small()
         };
         let model = build(config.clone(), 1);
-        let count = |within: &str| -> usize {
-            let parameters = model.parameters().into_iter();
-            let within = parameters.filter(|parameter| parameter.name.starts_with(within));
-            within.map(|p| p.shape.iter().product::<usize>()).sum()
-        };
         let summary = config.summary();
-        assert_eq!(summary.params, count(""));
+        assert_eq!(summary.params, count(&model, &[""]));
         for stage in summary.stages {
+            let own = format!("{}.", stage.name);
             let leading = match stage.name.as_str() {
-                "network.2" => count("network.1."),
-                _ => 0,
+                "network.2" => "network.1.",
+                _ => &own,
             };
-            assert_eq!(stage.params, count(&format!("{}.", stage.name)) + leading);
+            assert_eq!(stage.params, count(&model, &[&own, leading]));
         }
     }
 }
@@ -216,7 +198,7 @@ fn drop_path_is_for_training_and_the_transformer_blocks() {
 #[test]
 fn a_prediction_adds_half_of_the_largest_token() {
     let model = build(small(), 1);
-    let heads = model.forward_heads(images(), Phase::Eval);
+    let heads = model.forward_heads(images(3, 24, &Device::flex()), Phase::Eval);
     let values = |data: TensorData| data.try_to_vec::<f32>().unwrap();
     let class = values(heads.class.to_data());
     let aux = heads.aux.clone().unwrap();
@@ -240,7 +222,7 @@ fn class_attention_is_of_the_class_token_alone() {
             class_attention,
             ..small()
         };
-        let heads = build(config, 1).forward_heads(images(), Phase::Eval);
+        let heads = build(config, 1).forward_heads(images(3, 24, &Device::flex()), Phase::Eval);
         (heads.class.into_data(), heads.aux.unwrap().into_data())
     };
     let dense = heads(AttentionConfig::dense());
