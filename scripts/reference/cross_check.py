@@ -82,6 +82,20 @@ def reference(arguments, **settings):
     return cvt.published(arguments.cvt_source, name), (3, side, side)
 
 
+def calibrate(model, images):
+    """Running statistics that are those of the images: random ones let the stream of a deep model with batch norms grow
+    until f32 has no digits left for its differences."""
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    for norm in norms:
+        norm.train()
+        norm.momentum = None
+        norm.reset_running_stats()
+    with torch.no_grad():
+        model(images)
+    for norm in norms:
+        norm.eval()
+
+
 def attend(arguments, model, count, gaps=None):
     """Gives every block Algorithm 1."""
     patch = PATCHES.get(arguments.model.split("_")[0])
@@ -125,8 +139,9 @@ def main():
     generator = torch.Generator().manual_seed(arguments.seed)
     model, shape = reference(arguments)
     randomize(model.eval(), generator)
-    weights = {name: p.detach().clone().contiguous() for name, p in model.state_dict().items()}
     images = torch.randn(arguments.batch, *shape, generator=generator)
+    calibrate(model, images)
+    weights = {name: p.detach().clone().contiguous() for name, p in model.state_dict().items()}
     model.double()
 
     failed = False
