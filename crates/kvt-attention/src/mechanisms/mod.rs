@@ -16,9 +16,11 @@ use crate::{
 };
 
 mod dense;
+mod draws;
 mod knn;
 
 pub use dense::DenseConfig;
+pub use draws::Redraw;
 pub use knn::KnnConfig;
 
 /// Makes of lines `Variant: Settings => Module` the enums of settings and of modules, and the
@@ -258,6 +260,8 @@ impl JsonSchema for AttentionConfig {
     }
 }
 
+#[cfg(test)]
+mod golden;
 #[cfg(test)]
 mod mean;
 #[cfg(test)]
