@@ -41,11 +41,6 @@ impl Draws {
             _ => self.fixed.named(purpose),
         }
     }
-
-    /// Whether every pass has the same numbers, so that they can be drawn once.
-    pub(crate) fn is_fixed(&self) -> bool {
-        self.redraw == Redraw::Never
-    }
 }
 
 #[cfg(test)]
@@ -63,7 +58,6 @@ mod tests {
 
         let never = Draws::new(0, place, Redraw::Never);
         assert_eq!(never.key(first, "a"), step.key(Phase::Eval, "a"));
-        assert!(never.is_fixed() && !step.is_fixed());
 
         let others = [
             Draws::new(1, place, Redraw::Never),
