@@ -23,7 +23,10 @@ pub use dropout::Dropout;
 pub use error::AttentionError;
 pub use init::{BurnInit, Law, ParamInit};
 pub use kvt_ops::{Key, Phase};
-pub use mechanism::{Context, Mechanism, MechanismConfig, Place, Score, merge_heads, split_heads};
+pub use mechanism::{
+    Context, Mechanism, MechanismConfig, Place, Score, SoftmaxOnly, UNDECAYED, merge_heads,
+    split_heads,
+};
 pub use mechanisms::{AttentionConfig, DenseConfig, KnnConfig, Mixer, Redraw};
 pub use multi_head::{MultiHeadAttention, MultiHeadAttentionConfig};
 pub use neighbors::{Neighbors, NeighborsError};

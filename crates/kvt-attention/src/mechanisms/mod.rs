@@ -1,23 +1,21 @@
 //! The closed set of attention mechanisms: one file per kind, one line per kind below.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
-
 use burn::module::Module;
 use burn::tensor::Tensor;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::{
     AttentionError, Context, Cost, Mechanism, MechanismConfig, Neighbors, ParamInit, Place,
-    SoftmaxAttention,
+    SoftmaxAttention, SoftmaxOnly,
 };
 
 mod dense;
 mod draws;
 mod knn;
+mod schema;
 
 pub use dense::DenseConfig;
 pub use draws::Redraw;
@@ -63,6 +61,19 @@ macro_rules! mechanisms {
                 match self {
                     $($(#[$cfg])* Self::$kind(_) => <$config as MechanismConfig>::KIND,)+
                 }
+            }
+
+            /// Whether this is softmax attention over the keys that it is given: the kind that stands wherever a
+            /// family has attention, also where [others do not](Place::softmax_only).
+            pub fn is_softmax(&self) -> bool {
+                match self {
+                    $($(#[$cfg])* Self::$kind(_) => <$config as MechanismConfig>::IS_SOFTMAX,)+
+                }
+            }
+
+            /// The default settings of every kind, in the order of [`KINDS`](Self::KINDS).
+            pub fn defaults() -> Vec<Self> {
+                Vec::from([$($(#[$cfg])* Self::$kind(<$config>::default())),+])
             }
 
             /// The settings of a kind from its keys.
@@ -117,6 +128,10 @@ macro_rules! mechanisms {
             /// As [`validate`](Self::validate), or [`AttentionError::Misplaced`].
             pub fn validate_at(&self, place: &Place) -> Result<(), AttentionError> {
                 self.validate()?;
+                if let (Some(SoftmaxOnly { reason, help }), false) = (place.softmax_only, self.is_softmax()) {
+                    let reason = format!("cannot stand where {reason}");
+                    return Err(AttentionError::misplaced(self.kind(), reason, help));
+                }
                 match self {
                     $($(#[$cfg])* Self::$kind(config) => config.fits(place),)+
                 }
@@ -214,49 +229,6 @@ impl<'de> Deserialize<'de> for AttentionConfig {
             Some(Value::String(kind)) => Self::of_kind(&kind, keys),
             Some(other) => Err(D::Error::custom(format!("`kind` is {other}, not a name"))),
         }
-    }
-}
-
-/// The union of the keys of all kinds; `x-kinds` lists the kinds that a key belongs to. A test says that
-/// a key has one schema in all its kinds.
-impl JsonSchema for AttentionConfig {
-    fn schema_name() -> Cow<'static, str> {
-        "AttentionConfig".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let (mut kinds, mut properties) = (Vec::new(), Map::new());
-        let mut meaning = "The mechanism.".to_owned();
-        for (kind, schema) in Self::KINDS.iter().zip(Self::schemas(generator)) {
-            let description = schema.get("description");
-            if let Some(text) = description.and_then(Value::as_str) {
-                let _ = write!(meaning, "\n`{kind}`: {text}");
-            }
-            kinds.push(json!({ "const": kind, "description": description }));
-            let keys = schema.get("properties").and_then(Value::as_object);
-            for (key, schema) in keys.into_iter().flatten() {
-                let known = properties.entry(key.clone()).or_insert_with(|| {
-                    let mut schema = schema.clone();
-                    schema["x-kinds"] = json!([]);
-                    schema
-                });
-                if let Some(kinds) = known["x-kinds"].as_array_mut() {
-                    kinds.push(json!(kind));
-                }
-            }
-        }
-        let kind = json!({
-            "description": meaning,
-            "oneOf": kinds,
-            "default": DenseConfig::KIND,
-        });
-        properties.insert("kind".to_owned(), kind);
-        json_schema!({
-            "description": "How every attention layer mixes its tokens. Keys of another kind than `kind` are ignored.",
-            "type": "object",
-            "properties": properties,
-            "additionalProperties": false,
-        })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::head::{Classifier, Reads};
 use crate::layers::Init;
 use crate::overrides::{self, ModelOverrides};
 use crate::stages::StageConfig;
-use crate::summary::{BlockSize, StageSummary, Summary};
+use crate::summary::{BlockSize, StageAttention, StageSummary, Summary};
 use crate::validate;
 use crate::weights::pos_embed;
 
@@ -172,6 +172,12 @@ impl FamilyConfig for DeitConfig {
             k: attention.kept,
             params: self.depth * (block.params() + attention.params),
             macs: (block.macs(tokens) + attention.macs) * self.depth,
+            attention: Some(StageAttention::new(
+                &self.attention,
+                attention,
+                self.depth,
+                1,
+            )),
         };
 
         let patch_embed = (patch_inputs + 1) * dim;

@@ -4,7 +4,7 @@ use kvt_attention::{Macs, Place};
 
 use crate::layers::ConvSettings;
 use crate::stages::StageConfig;
-use crate::summary::{BlockSize, StageSummary};
+use crate::summary::{BlockSize, StageAttention, StageSummary};
 
 /// A stage, as its modules and their cost need it.
 pub(super) struct StageSize {
@@ -57,6 +57,12 @@ impl StageSize {
             params: self.config.depth * (self.block.params() + attention.params) + pool,
             macs: (self.block.macs(tokens) + attention.macs) * self.config.depth
                 + Macs::linear(pool_macs),
+            attention: Some(StageAttention::new(
+                &self.config.attention,
+                attention,
+                self.config.depth,
+                1,
+            )),
         }
     }
 }

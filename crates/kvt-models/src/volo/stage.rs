@@ -4,8 +4,9 @@ use kvt_attention::{AttentionConfig, Macs, Place};
 
 use super::POOLING;
 use super::outlook::{AREA, WINDOWS};
+use crate::places::softmax_only;
 use crate::stages::StageConfig;
-use crate::summary::{BlockSize, StageSummary};
+use crate::summary::{BlockSize, StageAttention, StageSummary};
 
 /// The stage of outlookers.
 #[derive(Clone, Debug)]
@@ -62,6 +63,7 @@ impl OutlookSize {
             k: 0,
             params: self.depth * params,
             macs: block * self.depth,
+            attention: None,
         }
     }
 }
@@ -72,6 +74,9 @@ impl StageSize {
         Place {
             grid: Some([self.grid; 2]),
             dropout: self.attn_drop,
+            softmax_only: softmax_only(
+                "only softmax attention is checked, as behind the outlookers of a VOLO",
+            ),
             ..Place::new(self.grid.pow(2), self.block.dim, self.config.num_heads)
         }
     }
@@ -92,6 +97,12 @@ impl StageSize {
             params: depth * (block.params() + attention.params) + inputs * block.dim + bias,
             macs: (block.macs(place.queries) + attention.macs) * depth
                 + Macs::linear(place.queries * inputs * block.dim),
+            attention: Some(StageAttention::new(
+                &self.config.attention,
+                attention,
+                depth,
+                1,
+            )),
         }
     }
 }
@@ -103,6 +114,7 @@ impl ClassSize {
             keys: 1 + self.tokens,
             prefix: 1,
             dropout: self.attn_drop,
+            softmax_only: softmax_only("the class token alone is a query, as at the end of a VOLO"),
             ..Place::new(1, self.block.dim, self.num_heads)
         }
     }
@@ -120,6 +132,12 @@ impl ClassSize {
             k: attention.kept,
             params: self.depth * (self.block.params() + attention.params),
             macs: (Macs::linear(linear) + attention.macs) * self.depth,
+            attention: Some(StageAttention::new(
+                &self.attention,
+                attention,
+                self.depth,
+                1,
+            )),
         }
     }
 }

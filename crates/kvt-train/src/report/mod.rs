@@ -9,6 +9,7 @@ mod format;
 mod plot;
 mod read;
 mod render;
+mod scaling;
 mod series;
 mod statistic;
 
@@ -19,5 +20,6 @@ pub(crate) use font::{FONT, register_fonts};
 pub(crate) use plot::{GRID, INK, encode_png};
 pub use plot::{Plot, draw, save_plots};
 pub use read::read_curve;
+pub use scaling::{ScalingLine, draw_scaling};
 pub(crate) use series::PALETTE;
 pub use statistic::Statistic;

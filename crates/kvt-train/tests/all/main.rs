@@ -17,6 +17,7 @@ mod evaluation;
 mod families;
 mod finetune;
 mod foreign;
+mod kinds;
 mod mixing;
 mod optimizers;
 mod predict_logits;

@@ -11,7 +11,7 @@ use crate::head::{Classifier, Reads, SecondOrder, SecondOrderSize};
 use crate::layers::Init;
 use crate::overrides::{self, ModelOverrides};
 use crate::stages::StageConfig;
-use crate::summary::{BlockSize, StageSummary, Summary};
+use crate::summary::{BlockSize, StageAttention, StageSummary, Summary};
 use crate::validate;
 use crate::weights::pos_embed;
 
@@ -175,6 +175,12 @@ impl FamilyConfig for SoVitConfig {
             k: attention.kept,
             params: self.depth * (block.params() + attention.params),
             macs: (block.macs(tokens) + attention.macs) * self.depth,
+            attention: Some(StageAttention::new(
+                &self.attention,
+                attention,
+                self.depth,
+                1,
+            )),
         };
 
         let (visual, second_order) = (self.visual_tokens(), self.second_order());

@@ -16,7 +16,7 @@ use crate::head::{Classifier, Reads};
 use crate::layers::Init;
 use crate::overrides::{self, ModelOverrides};
 use crate::stages::StageConfig;
-use crate::summary::{BlockSize, StageSummary, Summary};
+use crate::summary::{BlockSize, StageAttention, StageSummary, Summary};
 use crate::validate;
 use crate::weights::pos_embed::Bicubic;
 
@@ -233,6 +233,12 @@ impl FamilyConfig for T2tConfig {
             k: attention.kept,
             params: self.depth * (block.params() + attention.params),
             macs: (block.macs(tokens) + attention.macs) * self.depth,
+            attention: Some(StageAttention::new(
+                &self.attention,
+                attention,
+                self.depth,
+                1,
+            )),
         };
         let stages: Vec<StageSummary> = layers.chain([blocks]).collect();
 

@@ -12,8 +12,9 @@ use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
 use crate::overrides::{self, ModelOverrides};
+use crate::places::softmax_only;
 use crate::stages::StageConfig;
-use crate::summary::{BlockSize, StageSummary, Summary};
+use crate::summary::{BlockSize, StageAttention, StageSummary, Summary};
 use crate::validate;
 use crate::weights::pos_embed;
 
@@ -100,6 +101,9 @@ impl TntConfig {
         Place {
             grid: Some([side; 2]),
             dropout: self.common.attn_drop,
+            softmax_only: softmax_only(
+                "queries and keys are the few pixels of a patch, as in the inner transformers of a TNT",
+            ),
             ..Place::new(side.pow(2), self.inner_dim, self.inner_num_heads)
         }
     }
@@ -145,6 +149,12 @@ impl TntConfig {
                 k: inner_cost.kept,
                 params: depth * (self.inner().params() + inner_cost.params),
                 macs: inner_macs * patches * depth,
+                attention: Some(StageAttention::new(
+                    &self.attention[0],
+                    inner_cost,
+                    depth,
+                    patches,
+                )),
             },
             StageSummary {
                 name: "outer".to_owned(),
@@ -154,6 +164,12 @@ impl TntConfig {
                 k: outer_cost.kept,
                 params: depth * outer_params,
                 macs: outer_macs * depth,
+                attention: Some(StageAttention::new(
+                    &self.attention[1],
+                    outer_cost,
+                    depth,
+                    1,
+                )),
             },
         ]
     }
@@ -184,8 +200,14 @@ impl FamilyConfig for TntConfig {
     }
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
-        let mut attention = overrides.attentions(&self.attention, 2)?.into_iter();
-        let [inner, outer] = self.attention;
+        let mut given = overrides.attentions(&self.attention, 2)?.into_iter();
+        let own_inner = self.attention[0].clone();
+        let [inner, outer] = self.attention.map(|own| given.next().unwrap_or(own));
+        // What cannot stand in a patch is for the outer transformers alone.
+        let attention = match inner.is_softmax() {
+            true => [inner, outer],
+            false => [own_inner, outer],
+        };
         Ok(Self {
             common: self.common.with(overrides),
             patch_size: overrides.patch_size.unwrap_or(self.patch_size),
@@ -196,7 +218,7 @@ impl FamilyConfig for TntConfig {
             inner_num_heads: overrides.inner_num_heads.unwrap_or(self.inner_num_heads),
             inner_stride: overrides.inner_stride.unwrap_or(self.inner_stride),
             legacy: self.legacy,
-            attention: [inner, outer].map(|own| attention.next().unwrap_or(own)),
+            attention,
         })
     }
 

@@ -11,6 +11,7 @@ use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
 use crate::overrides::{self, ModelOverrides};
+use crate::places::softmax_only;
 use crate::stages::StageConfig;
 use crate::summary::{StageSummary, Summary};
 use crate::validate;
@@ -75,6 +76,9 @@ impl VisformerConfig {
                 let place = Place {
                     grid: Some([grid; 2]),
                     dropout: self.common.attn_drop,
+                    softmax_only: softmax_only(
+                        "only softmax attention is checked, as between the convolutions of a Visformer",
+                    ),
                     ..Place::new(grid.pow(2), dim, self.num_heads[at])
                 };
                 let attention = self.attention[at].clone();
