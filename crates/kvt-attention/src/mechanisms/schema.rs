@@ -20,7 +20,7 @@ impl JsonSchema for AttentionConfig {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut kinds = Vec::new();
         let mut keys: BTreeMap<String, Vec<(&str, Value)>> = BTreeMap::new();
-        for (kind, schema) in Self::KINDS.iter().zip(Self::schemas(generator)) {
+        for (&kind, schema) in Self::KINDS.iter().zip(Self::schemas(generator)) {
             kinds.push(json!({ "const": kind, "description": schema.get("description") }));
             let own = schema.get("properties").and_then(Value::as_object);
             for (key, schema) in own.into_iter().flatten() {

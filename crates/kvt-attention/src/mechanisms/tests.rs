@@ -106,7 +106,7 @@ const OF_A_KIND: [&str; 5] = [
 fn a_key_has_one_schema_in_all_its_kinds() {
     let mut known: BTreeMap<String, BTreeMap<&str, Value>> = BTreeMap::new();
     let schemas = AttentionConfig::schemas(&mut SchemaGenerator::default());
-    for (kind, schema) in AttentionConfig::KINDS.iter().zip(schemas) {
+    for (&kind, schema) in AttentionConfig::KINDS.iter().zip(schemas) {
         assert!(schema.get("description").is_some());
         let keys = schema.get("properties").unwrap().as_object().unwrap();
         assert!(!keys.is_empty() && !keys.contains_key("kind"));

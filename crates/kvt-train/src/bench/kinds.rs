@@ -1,6 +1,6 @@
 //! Any kind of attention, from q, k and v to the output and back.
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kvt_attention::{AttentionConfig, AttentionError, BurnInit, Mechanism, Mixer, Phase, Place};
 use kvt_ops::Key;
