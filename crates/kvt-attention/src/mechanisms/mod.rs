@@ -17,6 +17,7 @@ use crate::{
 
 mod dense;
 mod draws;
+mod features;
 mod knn;
 
 pub use dense::DenseConfig;
