@@ -13,13 +13,22 @@ use crate::{
 };
 
 mod dense;
+mod dpfp;
 mod draws;
+mod favor;
+mod features;
 mod knn;
 mod schema;
 
 pub use dense::DenseConfig;
+pub use dpfp::DpfpConfig;
 pub use draws::Redraw;
+pub use favor::FavorConfig;
 pub use knn::KnnConfig;
+pub use linear::LinearConfig;
+pub use performer::PerformerConfig;
+pub use performer_relu::PerformerReluConfig;
+pub use rfa::RfaConfig;
 
 /// Makes of lines `Variant: Settings => Module` the enums of settings and of modules, and the
 /// dispatch of what their traits provide.
@@ -189,6 +198,12 @@ macro_rules! mechanisms {
 mechanisms! {
     Dense: DenseConfig => SoftmaxAttention;
     Knn: KnnConfig => SoftmaxAttention;
+    Linear: LinearConfig => linear::LinearAttention;
+    Favor: FavorConfig => favor::Favor;
+    Performer: PerformerConfig => performer::Performer;
+    PerformerRelu: PerformerReluConfig => performer_relu::PerformerRelu;
+    Rfa: RfaConfig => rfa::Rfa;
+    Dpfp: DpfpConfig => dpfp::Dpfp;
     #[cfg(test)]
     Mean: mean::MeanConfig => mean::Mean;
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// One of each kind, with other settings than the defaults.
-fn all() -> [AttentionConfig; 3] {
+fn all() -> [AttentionConfig; 9] {
     [
         AttentionConfig::Dense(DenseConfig { temperature: 2.0 }),
         AttentionConfig::Knn(KnnConfig {
@@ -26,6 +26,43 @@ fn all() -> [AttentionConfig; 3] {
             selection: Selection::Euclidean,
             implementation: Implementation::Gathered,
             temperature: 0.5,
+        }),
+        AttentionConfig::Linear(LinearConfig { epsilon: 1e-3 }),
+        AttentionConfig::Favor(FavorConfig {
+            features: 7,
+            orthogonal: false,
+            redraw: Redraw::Never,
+            seed: 5,
+            epsilon: 1e-3,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Performer(PerformerConfig {
+            features: 7,
+            orthogonal: false,
+            redraw: Redraw::Never,
+            seed: 5,
+            kernel_epsilon: 1e-3,
+            temperature: 2.0,
+        }),
+        AttentionConfig::PerformerRelu(PerformerReluConfig {
+            features: 7,
+            projected: false,
+            orthogonal: false,
+            redraw: Redraw::Never,
+            seed: 5,
+            kernel_epsilon: 1e-2,
+        }),
+        AttentionConfig::Rfa(RfaConfig {
+            features: 7,
+            orthogonal: true,
+            redraw: Redraw::Never,
+            seed: 5,
+            tau: 0.5,
+            epsilon: 1e-2,
+        }),
+        AttentionConfig::Dpfp(DpfpConfig {
+            order: 2,
+            epsilon: 1e-3,
         }),
         AttentionConfig::Mean(MeanConfig { gain: 3.0 }),
     ]
@@ -83,7 +120,10 @@ fn values_that_are_none_are_named() {
     let message = |value| parse(value).unwrap_err().to_string();
     assert_eq!(
         message(json!({ "kind": "kn" })),
-        "unknown variant `kn`, expected one of `dense`, `knn`, `mean`"
+        format!(
+            "unknown variant `kn`, expected one of `{}`",
+            AttentionConfig::KINDS.join("`, `")
+        )
     );
     assert_eq!(message(json!({ "kind": 3 })), "`kind` is 3, not a name");
     let neighbors = message(json!({ "kind": "knn", "neighbors": 0 }));
