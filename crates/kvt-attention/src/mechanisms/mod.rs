@@ -17,11 +17,21 @@ use crate::{
 
 mod dense;
 mod draws;
+mod inducing;
 mod knn;
+mod linformer;
+mod luna;
+mod memory_compressed;
+mod nystrom;
 
 pub use dense::DenseConfig;
 pub use draws::Redraw;
+pub use inducing::{InducedAttention, InducingConfig};
 pub use knn::KnnConfig;
+pub use linformer::{Linformer, LinformerConfig};
+pub use luna::LunaConfig;
+pub use memory_compressed::{MemoryCompressed, MemoryCompressedConfig};
+pub use nystrom::{Nystrom, NystromConfig};
 
 /// Makes of lines `Variant: Settings => Module` the enums of settings and of modules, and the
 /// dispatch of what their traits provide.
@@ -174,6 +184,11 @@ macro_rules! mechanisms {
 mechanisms! {
     Dense: DenseConfig => SoftmaxAttention;
     Knn: KnnConfig => SoftmaxAttention;
+    MemoryCompressed: MemoryCompressedConfig => MemoryCompressed;
+    Inducing: InducingConfig => InducedAttention;
+    Luna: LunaConfig => InducedAttention;
+    Linformer: LinformerConfig => Linformer;
+    Nystrom: NystromConfig => Nystrom;
     #[cfg(test)]
     Mean: mean::MeanConfig => mean::Mean;
 }
@@ -260,6 +275,8 @@ impl JsonSchema for AttentionConfig {
     }
 }
 
+#[cfg(test)]
+mod every_kind;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]

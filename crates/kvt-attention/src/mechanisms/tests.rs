@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// One of each kind, with other settings than the defaults.
-fn all() -> [AttentionConfig; 3] {
-    [
+fn all() -> Vec<AttentionConfig> {
+    vec![
         AttentionConfig::Dense(DenseConfig { temperature: 2.0 }),
         AttentionConfig::Knn(KnnConfig {
             neighbors: vec![
@@ -25,6 +25,32 @@ fn all() -> [AttentionConfig; 3] {
             selection: Selection::Euclidean,
             implementation: Implementation::Gathered,
             temperature: 0.5,
+        }),
+        AttentionConfig::MemoryCompressed(MemoryCompressedConfig {
+            ratio: 2,
+            shared: true,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Inducing(InducingConfig {
+            points: 7,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Luna(LunaConfig {
+            points: 8,
+            tied: false,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Linformer(LinformerConfig {
+            rank: 5,
+            shared: true,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Nystrom(NystromConfig {
+            landmarks: 5,
+            iterations: 7,
+            conv: 3,
+            ridge: 1.0,
+            temperature: 2.0,
         }),
         AttentionConfig::Mean(MeanConfig { gain: 3.0 }),
     ]
@@ -82,7 +108,8 @@ fn values_that_are_none_are_named() {
     let message = |value| parse(value).unwrap_err().to_string();
     assert_eq!(
         message(json!({ "kind": "kn" })),
-        "unknown variant `kn`, expected one of `dense`, `knn`, `mean`"
+        "unknown variant `kn`, expected one of `dense`, `knn`, `memory-compressed`, `inducing`, \
+         `luna`, `linformer`, `nystrom`, `mean`"
     );
     assert_eq!(message(json!({ "kind": 3 })), "`kind` is 3, not a name");
     let neighbors = message(json!({ "kind": "knn", "neighbors": 0 }));
@@ -91,7 +118,11 @@ fn values_that_are_none_are_named() {
     assert!(words.contains("`dot-product`"), "{words}");
 }
 
-/// So that a key means the same whatever the kind, and one schema can describe the table.
+/// Keywords in which the kinds of a key may differ.
+const OF_A_KIND: [&str; 3] = ["default", "minimum", "maximum"];
+
+/// So that a key means the same whatever the kind, and one schema can describe the table. Default and range are
+/// the kind's.
 #[test]
 fn a_key_has_one_schema_in_all_its_kinds() {
     let mut known: BTreeMap<String, Value> = BTreeMap::new();
@@ -101,17 +132,36 @@ fn a_key_has_one_schema_in_all_its_kinds() {
         assert!(!keys.is_empty() && !keys.contains_key("kind"));
         for (key, schema) in keys {
             assert!(schema["description"].is_string(), "{key}");
+            let mut schema = schema.clone();
+            let keywords = schema.as_object_mut().unwrap();
+            keywords.retain(|keyword, _| !OF_A_KIND.contains(&keyword.as_str()));
             let first = known.entry(key.clone()).or_insert_with(|| schema.clone());
-            assert_eq!(first, schema, "{key}");
+            assert_eq!(*first, schema, "{key}");
         }
     }
     let schema = AttentionConfig::json_schema(&mut SchemaGenerator::default()).to_value();
     for (key, value) in &known {
         let mut property = schema["properties"][key].clone();
         let kinds = property.as_object_mut().unwrap().remove("x-kinds").unwrap();
+        let keywords = property.as_object_mut().unwrap();
+        keywords.retain(|keyword, _| !OF_A_KIND.contains(&keyword.as_str()));
         assert_eq!(property, *value);
         let expected = match key.as_str() {
-            "temperature" => json!(["dense", "knn"]),
+            "temperature" => json!([
+                "dense",
+                "knn",
+                "memory-compressed",
+                "inducing",
+                "luna",
+                "linformer",
+                "nystrom"
+            ]),
+            "points" => json!(["inducing", "luna"]),
+            "shared" => json!(["memory-compressed", "linformer"]),
+            "ratio" => json!(["memory-compressed"]),
+            "tied" => json!(["luna"]),
+            "rank" => json!(["linformer"]),
+            "landmarks" | "iterations" | "conv" | "ridge" => json!(["nystrom"]),
             "gain" => json!(["mean"]),
             _ => json!(["knn"]),
         };

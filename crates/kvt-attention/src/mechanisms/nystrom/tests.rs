@@ -153,12 +153,12 @@ fn landmarks_are_means_of_segments_behind_the_prefix() {
 #[test]
 fn the_convolution_goes_over_the_tokens_of_the_values() {
     let device = Device::flex();
-    let kernel = TensorData::from([1.0, 0.0, 0.0].repeat(3).as_slice());
+    let kernel = TensorData::new([1.0f32, 0.0, 0.0].repeat(3), [3, 1, 3, 1]);
     let mut module = made(&NystromConfig {
         conv: 3,
         ..config(8)
     });
-    let weight = Tensor::<1>::from_data(kernel, &device).reshape([3, 1, 3, 1]);
+    let weight = Tensor::<4>::from_data(kernel, &device);
     module.conv.as_mut().unwrap().weight = Param::from_tensor(weight);
     let [q, k, v] = qkv();
     let plain = made(&config(8)).attend(q.clone(), k.clone(), v.clone(), context());
