@@ -248,6 +248,8 @@ impl<'de> Deserialize<'de> for AttentionConfig {
 }
 
 #[cfg(test)]
+mod every_kind;
+#[cfg(test)]
 mod golden;
 #[cfg(test)]
 mod mean;
