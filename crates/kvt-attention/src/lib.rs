@@ -24,7 +24,10 @@ pub use error::AttentionError;
 pub use init::{BurnInit, Law, ParamInit};
 pub use kvt_ops::{Key, Phase};
 pub use mechanism::{Context, Mechanism, MechanismConfig, Place, Score, merge_heads, split_heads};
-pub use mechanisms::{AttentionConfig, DenseConfig, KnnConfig, Mixer, Redraw};
+pub use mechanisms::{
+    AttentionConfig, ClusteredConfig, ClusteredImprovedConfig, DenseConfig, InformerConfig,
+    KnnConfig, LowRankBandConfig, Mixer, PoolingformerConfig, Redraw,
+};
 pub use multi_head::{MultiHeadAttention, MultiHeadAttentionConfig};
 pub use neighbors::{Neighbors, NeighborsError};
 pub use per_stage::PerStage;

@@ -15,14 +15,24 @@ use crate::{
     SoftmaxAttention,
 };
 
+mod band;
+mod clustered;
 mod dense;
 mod draws;
 mod features;
+mod informer;
 mod knn;
+mod low_rank_band;
+mod poolingformer;
+mod weighing;
 
+pub use clustered::{ClusteredConfig, ClusteredImprovedConfig};
 pub use dense::DenseConfig;
 pub use draws::Redraw;
+pub use informer::InformerConfig;
 pub use knn::KnnConfig;
+pub use low_rank_band::LowRankBandConfig;
+pub use poolingformer::PoolingformerConfig;
 
 /// Makes of lines `Variant: Settings => Module` the enums of settings and of modules, and the
 /// dispatch of what their traits provide.
@@ -175,6 +185,11 @@ macro_rules! mechanisms {
 mechanisms! {
     Dense: DenseConfig => SoftmaxAttention;
     Knn: KnnConfig => SoftmaxAttention;
+    Clustered: ClusteredConfig => clustered::Clustered;
+    ClusteredImproved: ClusteredImprovedConfig => clustered::Clustered;
+    Informer: InformerConfig => informer::Informer;
+    Poolingformer: PoolingformerConfig => poolingformer::Poolingformer;
+    LowRankBand: LowRankBandConfig => low_rank_band::LowRankBand;
     #[cfg(test)]
     Mean: mean::MeanConfig => mean::Mean;
 }
@@ -265,5 +280,7 @@ impl JsonSchema for AttentionConfig {
 mod golden;
 #[cfg(test)]
 mod mean;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// One of each kind, with other settings than the defaults.
-fn all() -> [AttentionConfig; 3] {
-    [
+fn all() -> Vec<AttentionConfig> {
+    vec![
         AttentionConfig::Dense(DenseConfig { temperature: 2.0 }),
         AttentionConfig::Knn(KnnConfig {
             neighbors: vec![
@@ -25,6 +25,44 @@ fn all() -> [AttentionConfig; 3] {
             selection: Selection::Euclidean,
             implementation: Implementation::Gathered,
             temperature: 0.5,
+        }),
+        AttentionConfig::Clustered(ClusteredConfig {
+            clusters: 7,
+            bits: 9,
+            iterations: 3,
+            redraw: Redraw::Never,
+            seed: 5,
+            temperature: 2.0,
+        }),
+        AttentionConfig::ClusteredImproved(ClusteredImprovedConfig {
+            clustering: ClusteredConfig {
+                clusters: 7,
+                bits: 9,
+                iterations: 3,
+                redraw: Redraw::Never,
+                seed: 5,
+                temperature: 2.0,
+            },
+            kept: 6,
+        }),
+        AttentionConfig::Informer(InformerConfig {
+            factor: 2,
+            official_mean: true,
+            redraw: Redraw::Never,
+            seed: 5,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Poolingformer(PoolingformerConfig {
+            radius: 1,
+            pool_radius: 6,
+            pool: 3,
+            stride: 2,
+            temperature: 2.0,
+        }),
+        AttentionConfig::LowRankBand(LowRankBandConfig {
+            radius: 1,
+            maps: 3,
+            epsilon: 1e-3,
         }),
         AttentionConfig::Mean(MeanConfig { gain: 3.0 }),
     ]
@@ -82,7 +120,10 @@ fn values_that_are_none_are_named() {
     let message = |value| parse(value).unwrap_err().to_string();
     assert_eq!(
         message(json!({ "kind": "kn" })),
-        "unknown variant `kn`, expected one of `dense`, `knn`, `mean`"
+        format!(
+            "unknown variant `kn`, expected one of `{}`",
+            AttentionConfig::KINDS.join("`, `")
+        )
     );
     assert_eq!(message(json!({ "kind": 3 })), "`kind` is 3, not a name");
     let neighbors = message(json!({ "kind": "knn", "neighbors": 0 }));
@@ -91,31 +132,39 @@ fn values_that_are_none_are_named() {
     assert!(words.contains("`dot-product`"), "{words}");
 }
 
-/// So that a key means the same whatever the kind, and one schema can describe the table.
+/// So that a key means the same whatever the kind, and one schema can describe the table. Default and range are
+/// the kind's.
 #[test]
 fn a_key_has_one_schema_in_all_its_kinds() {
-    let mut known: BTreeMap<String, Value> = BTreeMap::new();
-    for schema in AttentionConfig::schemas(&mut SchemaGenerator::default()) {
+    let without_range = |schema: &Value| {
+        let mut schema = schema.clone();
+        let keywords = schema.as_object_mut().unwrap();
+        keywords
+            .retain(|keyword, _| !["default", "minimum", "maximum"].contains(&keyword.as_str()));
+        keywords.remove("x-kinds");
+        schema
+    };
+    let mut known: BTreeMap<String, (Value, Vec<&str>)> = BTreeMap::new();
+    let schemas = AttentionConfig::schemas(&mut SchemaGenerator::default());
+    for (kind, schema) in AttentionConfig::KINDS.iter().zip(schemas) {
         assert!(schema.get("description").is_some());
         let keys = schema.get("properties").unwrap().as_object().unwrap();
         assert!(!keys.is_empty() && !keys.contains_key("kind"));
         for (key, schema) in keys {
             assert!(schema["description"].is_string(), "{key}");
-            let first = known.entry(key.clone()).or_insert_with(|| schema.clone());
-            assert_eq!(first, schema, "{key}");
+            let schema = without_range(schema);
+            let (first, kinds) = known
+                .entry(key.clone())
+                .or_insert_with(|| (schema.clone(), Vec::new()));
+            assert_eq!(*first, schema, "`{key}` of `{kind}`");
+            kinds.push(kind);
         }
     }
     let schema = AttentionConfig::json_schema(&mut SchemaGenerator::default()).to_value();
-    for (key, value) in &known {
-        let mut property = schema["properties"][key].clone();
-        let kinds = property.as_object_mut().unwrap().remove("x-kinds").unwrap();
-        assert_eq!(property, *value);
-        let expected = match key.as_str() {
-            "temperature" => json!(["dense", "knn"]),
-            "gain" => json!(["mean"]),
-            _ => json!(["knn"]),
-        };
-        assert_eq!(kinds, expected, "{key}");
+    for (key, (value, kinds)) in &known {
+        let property = &schema["properties"][key];
+        assert_eq!(property["x-kinds"], json!(kinds), "{key}");
+        assert_eq!(without_range(property), *value, "{key}");
     }
     let kinds = schema["properties"]["kind"]["oneOf"].as_array().unwrap();
     let kinds: Vec<_> = kinds

@@ -36,7 +36,9 @@ pub(super) fn improved(
     let dtype = q.dtype();
     let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
     let keys = k.dims()[2];
-    let kept = kept.clamp(1, keys);
+    if kept >= keys {
+        return weighing.attend(q, k, v).cast(dtype);
+    }
     let members = groups.clone().float();
     let scores = means(q.clone(), members.clone())
         .mul_scalar(weighing.scale / weighing.softmax.temperature)

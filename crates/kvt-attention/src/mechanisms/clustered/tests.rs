@@ -62,8 +62,8 @@ fn same_as_pytorch() {
             0
         };
         golden.check(1e-5, |inputs| {
-            let planes = golden.tensor("planes", &inputs.device);
-            let (start, shape) = golden.indices::<1>("start");
+            let planes = inputs.golden.tensor("planes", &inputs.device);
+            let (start, shape) = inputs.golden.indices::<1>("start");
             let start = Tensor::from_data(TensorData::new(start, shape), &inputs.device);
             let context = context();
             let clustered = made(1, kept);
@@ -86,7 +86,7 @@ fn clusters_of_one_query_are_dense_attention() {
         (None, 1e-6),
         (Some(1), 2e-6),
         (Some(4), 2e-6),
-        (Some(33), 2e-6),
+        (Some(32), 2e-6),
     ] {
         let own = marks(33, |row| row % 33);
         let out = grouped(kept, [&q, &k, &v], own, &context());
@@ -194,7 +194,7 @@ fn a_prefix_attends_densely() {
     let (out, row) = (values(out), 33 * 8);
     for head in 0..6 {
         let span = head * row..head * row + 2 * 8;
-        assert_eq!(out[span.clone()], expected[span]);
+        assert_close("prefix", &out[span.clone()], &expected[span], 1e-6);
     }
     // Three clusters: three different rows behind the prefix, in every head.
     for head in out.chunks(row) {
@@ -206,7 +206,7 @@ fn a_prefix_attends_densely() {
     // No map at all.
     let alone = q.narrow(2, 0, 2);
     let out = values(clustered.attend(alone.clone(), k.clone(), v.clone(), context));
-    assert_eq!(out, dense(&alone, &k, &v));
+    assert_close("alone", &out, &dense(&alone, &k, &v), 1e-6);
 }
 
 /// More clusters than queries where their number was not known beforehand.
