@@ -12,14 +12,18 @@ use crate::{
     SoftmaxAttention, SoftmaxOnly,
 };
 
+mod band;
+mod clustered;
 mod dense;
 mod dpfp;
 mod draws;
 mod favor;
 mod features;
+mod informer;
 mod knn;
 mod schema;
 
+pub use clustered::{ClusteredConfig, ClusteredImprovedConfig};
 pub use dense::DenseConfig;
 pub use dpfp::DpfpConfig;
 pub use draws::Redraw;
@@ -253,5 +257,7 @@ mod every_kind;
 mod golden;
 #[cfg(test)]
 mod mean;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
