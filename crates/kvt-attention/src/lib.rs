@@ -24,7 +24,9 @@ pub use error::AttentionError;
 pub use init::{BurnInit, Law, ParamInit};
 pub use kvt_ops::{Key, Phase};
 pub use mechanism::{Context, Mechanism, MechanismConfig, Place, Score, merge_heads, split_heads};
-pub use mechanisms::{AttentionConfig, DenseConfig, KnnConfig, Mixer, Redraw};
+pub use mechanisms::{
+    AttentionConfig, DenseConfig, KnnConfig, Mixer, Redraw, ScramConfig, ScramSearch, scram,
+};
 pub use multi_head::{MultiHeadAttention, MultiHeadAttentionConfig};
 pub use neighbors::{Neighbors, NeighborsError};
 pub use per_stage::PerStage;

@@ -139,6 +139,23 @@ impl Place {
         }
     }
 
+    /// Refuses a bias and a mask, for mechanisms that cannot add them to all scores.
+    ///
+    /// # Errors
+    /// [`AttentionError::Misplaced`].
+    pub fn without_bias(&self, kind: &'static str) -> Result<(), AttentionError> {
+        let reason = match (self.bias, self.mask) {
+            (false, false) => return Ok(()),
+            (true, false) => "has no score for every query and key, to which a bias is added here",
+            (false, true) => "has no score for every query and key, of which some are hidden here",
+            (true, true) => {
+                "has no score for every query and key, to which a bias and a mask are added here"
+            }
+        };
+        let help = "use `dense` or `knn`, or a model without them";
+        Err(AttentionError::misplaced(kind, reason, help))
+    }
+
     /// Refuses a bias, a mask and dropout, for mechanisms that make no scores and would ignore them.
     ///
     /// # Errors

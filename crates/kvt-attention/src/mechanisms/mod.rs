@@ -18,10 +18,14 @@ use crate::{
 mod dense;
 mod draws;
 mod knn;
+pub mod scram;
 
 pub use dense::DenseConfig;
 pub use draws::Redraw;
 pub use knn::KnnConfig;
+pub use scram::{ScramConfig, ScramSearch};
+
+use scram::Scram;
 
 /// Makes of lines `Variant: Settings => Module` the enums of settings and of modules, and the
 /// dispatch of what their traits provide.
@@ -174,6 +178,7 @@ macro_rules! mechanisms {
 mechanisms! {
     Dense: DenseConfig => SoftmaxAttention;
     Knn: KnnConfig => SoftmaxAttention;
+    Scram: ScramConfig => Scram;
     #[cfg(test)]
     Mean: mean::MeanConfig => mean::Mean;
 }

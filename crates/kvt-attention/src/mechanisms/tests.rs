@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// One of each kind, with other settings than the defaults.
-fn all() -> [AttentionConfig; 3] {
+fn all() -> [AttentionConfig; 4] {
     [
         AttentionConfig::Dense(DenseConfig { temperature: 2.0 }),
         AttentionConfig::Knn(KnnConfig {
@@ -24,6 +24,16 @@ fn all() -> [AttentionConfig; 3] {
             .into(),
             selection: Selection::Euclidean,
             implementation: Implementation::Gathered,
+            temperature: 0.5,
+        }),
+        AttentionConfig::Scram(ScramConfig {
+            kept: 3,
+            search: ScramSearch::Mode,
+            separation: 2,
+            radius: 1,
+            iterations: 5,
+            redraw: Redraw::Never,
+            seed: 9,
             temperature: 0.5,
         }),
         AttentionConfig::Mean(MeanConfig { gain: 3.0 }),
@@ -82,7 +92,7 @@ fn values_that_are_none_are_named() {
     let message = |value| parse(value).unwrap_err().to_string();
     assert_eq!(
         message(json!({ "kind": "kn" })),
-        "unknown variant `kn`, expected one of `dense`, `knn`, `mean`"
+        "unknown variant `kn`, expected one of `dense`, `knn`, `scram`, `mean`"
     );
     assert_eq!(message(json!({ "kind": 3 })), "`kind` is 3, not a name");
     let neighbors = message(json!({ "kind": "knn", "neighbors": 0 }));
@@ -111,9 +121,10 @@ fn a_key_has_one_schema_in_all_its_kinds() {
         let kinds = property.as_object_mut().unwrap().remove("x-kinds").unwrap();
         assert_eq!(property, *value);
         let expected = match key.as_str() {
-            "temperature" => json!(["dense", "knn"]),
+            "temperature" => json!(["dense", "knn", "scram"]),
             "gain" => json!(["mean"]),
-            _ => json!(["knn"]),
+            "neighbors" | "selection" | "implementation" => json!(["knn"]),
+            _ => json!(["scram"]),
         };
         assert_eq!(kinds, expected, "{key}");
     }
