@@ -17,6 +17,7 @@ pub use loader::{LoaderCase, LoaderMeasurement, Stage, loader};
 pub use memory::peak_of;
 pub use peak::Peak;
 pub use step::{StepCase, StepMeasurement, step};
+pub(crate) use timing::time;
 pub use timing::{Rounds, Timing};
 
 use burn::tensor::ExecutionError;

@@ -1,11 +1,13 @@
 //! What people look at after a run: tables and curves, made from the logs alone.
 
+mod chart;
 mod columns;
 mod compare;
 mod curves;
 mod error;
 mod font;
 mod format;
+mod heat;
 mod plot;
 mod read;
 mod render;
@@ -13,10 +15,12 @@ mod scaling;
 mod series;
 mod statistic;
 
+pub(crate) use chart::{Axis, Chart, Line};
 pub use compare::{Comparison, Difference, Row};
 pub use curves::{Curve, EpochPoint};
 pub use error::ReportError;
 pub(crate) use font::{FONT, register_fonts};
+pub(crate) use heat::{Panel, heat_maps};
 pub(crate) use plot::{GRID, INK, encode_png};
 pub use plot::{Plot, draw, save_plots};
 pub use read::read_curve;

@@ -23,6 +23,7 @@ mod optimizers;
 mod predict_logits;
 mod preview;
 mod recipe;
+mod reproduce;
 mod restore;
 #[cfg(unix)]
 mod resume;
