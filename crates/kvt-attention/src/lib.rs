@@ -27,7 +27,13 @@ pub use mechanism::{
     Context, Mechanism, MechanismConfig, Place, Score, SoftmaxOnly, UNDECAYED, merge_heads,
     split_heads,
 };
-pub use mechanisms::{AttentionConfig, DenseConfig, KnnConfig, Mixer, Redraw};
+pub use mechanisms::{
+    AttentionConfig, ClusteredConfig, ClusteredImprovedConfig, DenseConfig, DpfpConfig,
+    FavorConfig, InducedAttention, InducingConfig, InformerConfig, KnnConfig, LinearConfig,
+    Linformer, LinformerConfig, LowRankBandConfig, LunaConfig, MemoryCompressed,
+    MemoryCompressedConfig, Mixer, Nystrom, NystromConfig, PerformerConfig, PerformerReluConfig,
+    PoolingformerConfig, Redraw, RfaConfig, ScramConfig, ScramSearch, scram,
+};
 pub use multi_head::{MultiHeadAttention, MultiHeadAttentionConfig};
 pub use neighbors::{Neighbors, NeighborsError};
 pub use per_stage::PerStage;

@@ -19,20 +19,44 @@ mod dpfp;
 mod draws;
 mod favor;
 mod features;
+mod inducing;
 mod informer;
 mod knn;
+mod linear;
+mod linformer;
+mod low_rank_band;
+mod luna;
+mod memory_compressed;
+mod nystrom;
+mod performer;
+mod performer_relu;
+mod poolingformer;
+mod rfa;
 mod schema;
+pub mod scram;
+mod weighing;
 
 pub use clustered::{ClusteredConfig, ClusteredImprovedConfig};
 pub use dense::DenseConfig;
 pub use dpfp::DpfpConfig;
 pub use draws::Redraw;
 pub use favor::FavorConfig;
+pub use inducing::{InducedAttention, InducingConfig};
+pub use informer::InformerConfig;
 pub use knn::KnnConfig;
 pub use linear::LinearConfig;
+pub use linformer::{Linformer, LinformerConfig};
+pub use low_rank_band::LowRankBandConfig;
+pub use luna::LunaConfig;
+pub use memory_compressed::{MemoryCompressed, MemoryCompressedConfig};
+pub use nystrom::{Nystrom, NystromConfig};
 pub use performer::PerformerConfig;
 pub use performer_relu::PerformerReluConfig;
+pub use poolingformer::PoolingformerConfig;
 pub use rfa::RfaConfig;
+pub use scram::{ScramConfig, ScramSearch};
+
+use scram::Scram;
 
 /// Makes of lines `Variant: Settings => Module` the enums of settings and of modules, and the
 /// dispatch of what their traits provide.
@@ -208,6 +232,17 @@ mechanisms! {
     PerformerRelu: PerformerReluConfig => performer_relu::PerformerRelu;
     Rfa: RfaConfig => rfa::Rfa;
     Dpfp: DpfpConfig => dpfp::Dpfp;
+    Clustered: ClusteredConfig => clustered::Clustered;
+    ClusteredImproved: ClusteredImprovedConfig => clustered::Clustered;
+    Informer: InformerConfig => informer::Informer;
+    MemoryCompressed: MemoryCompressedConfig => MemoryCompressed;
+    Inducing: InducingConfig => InducedAttention;
+    Luna: LunaConfig => InducedAttention;
+    Linformer: LinformerConfig => Linformer;
+    Poolingformer: PoolingformerConfig => poolingformer::Poolingformer;
+    LowRankBand: LowRankBandConfig => low_rank_band::LowRankBand;
+    Nystrom: NystromConfig => Nystrom;
+    Scram: ScramConfig => Scram;
     #[cfg(test)]
     Mean: mean::MeanConfig => mean::Mean;
 }

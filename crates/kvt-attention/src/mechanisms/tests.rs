@@ -14,8 +14,8 @@ use crate::{
 };
 
 /// One of each kind, with other settings than the defaults.
-fn all() -> [AttentionConfig; 9] {
-    [
+fn all() -> Vec<AttentionConfig> {
+    vec![
         AttentionConfig::Dense(DenseConfig { temperature: 2.0 }),
         AttentionConfig::Knn(KnnConfig {
             neighbors: vec![
@@ -63,6 +63,80 @@ fn all() -> [AttentionConfig; 9] {
         AttentionConfig::Dpfp(DpfpConfig {
             order: 2,
             epsilon: 1e-3,
+        }),
+        AttentionConfig::Clustered(ClusteredConfig {
+            clusters: 7,
+            bits: 9,
+            iterations: 3,
+            redraw: Redraw::Never,
+            seed: 5,
+            temperature: 2.0,
+        }),
+        AttentionConfig::ClusteredImproved(ClusteredImprovedConfig {
+            clustering: ClusteredConfig {
+                clusters: 7,
+                bits: 9,
+                iterations: 3,
+                redraw: Redraw::Never,
+                seed: 5,
+                temperature: 2.0,
+            },
+            kept: 6,
+        }),
+        AttentionConfig::Informer(InformerConfig {
+            factor: 2,
+            official_mean: true,
+            redraw: Redraw::Never,
+            seed: 5,
+            temperature: 2.0,
+        }),
+        AttentionConfig::MemoryCompressed(MemoryCompressedConfig {
+            ratio: 2,
+            shared: true,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Inducing(InducingConfig {
+            points: 7,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Luna(LunaConfig {
+            points: 8,
+            tied: false,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Linformer(LinformerConfig {
+            rank: 5,
+            shared: true,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Poolingformer(PoolingformerConfig {
+            radius: 1,
+            pool_radius: 6,
+            pool: 3,
+            stride: 2,
+            temperature: 2.0,
+        }),
+        AttentionConfig::LowRankBand(LowRankBandConfig {
+            radius: 1,
+            maps: 3,
+            epsilon: 1e-3,
+        }),
+        AttentionConfig::Nystrom(NystromConfig {
+            landmarks: 5,
+            iterations: 7,
+            conv: 3,
+            ridge: 1.0,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Scram(ScramConfig {
+            kept: 3,
+            search: ScramSearch::Mode,
+            separation: 2,
+            radius: 1,
+            iterations: 5,
+            redraw: Redraw::Never,
+            seed: 9,
+            temperature: 0.5,
         }),
         AttentionConfig::Mean(MeanConfig { gain: 3.0 }),
     ]
