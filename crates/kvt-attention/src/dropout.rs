@@ -31,6 +31,14 @@ impl Dropout {
         })
     }
 
+    /// The same dropout from another stream, for a mechanism that drops weights in several places.
+    pub(crate) fn named(self, place: &str) -> Self {
+        Self {
+            key: self.key.named(place),
+            ..self
+        }
+    }
+
     /// The weights, `[batch, heads, query, key]` or of any other shape, with some of them dropped: the same ones on
     /// every device, whatever else draws random numbers.
     #[must_use]

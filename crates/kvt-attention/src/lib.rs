@@ -23,8 +23,17 @@ pub use dropout::Dropout;
 pub use error::AttentionError;
 pub use init::{BurnInit, Law, ParamInit};
 pub use kvt_ops::{Key, Phase};
-pub use mechanism::{Context, Mechanism, MechanismConfig, Place, Score, merge_heads, split_heads};
-pub use mechanisms::{AttentionConfig, DenseConfig, KnnConfig, Mixer};
+pub use mechanism::{
+    Context, Mechanism, MechanismConfig, Place, Score, SoftmaxOnly, UNDECAYED, merge_heads,
+    split_heads,
+};
+pub use mechanisms::{
+    AttentionConfig, ClusteredConfig, ClusteredImprovedConfig, DenseConfig, DpfpConfig,
+    FavorConfig, InducedAttention, InducingConfig, InformerConfig, KnnConfig, LinearConfig,
+    Linformer, LinformerConfig, LowRankBandConfig, LunaConfig, MemoryCompressed,
+    MemoryCompressedConfig, Mixer, Nystrom, NystromConfig, PerformerConfig, PerformerReluConfig,
+    PoolingformerConfig, Redraw, RfaConfig, ScramConfig, ScramSearch, scram,
+};
 pub use multi_head::{MultiHeadAttention, MultiHeadAttentionConfig};
 pub use neighbors::{Neighbors, NeighborsError};
 pub use per_stage::PerStage;

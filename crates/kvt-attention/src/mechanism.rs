@@ -104,6 +104,17 @@ pub struct Place {
     pub mask: bool,
     /// Dropout of the attention weights, in [0, 1).
     pub dropout: f64,
+    /// Why only softmax attention stands here; `None` where every kind may.
+    pub softmax_only: Option<SoftmaxOnly>,
+}
+
+/// Why a place takes [softmax attention](crate::AttentionConfig::is_softmax) alone: the two halves of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoftmaxOnly {
+    /// What is there; the sentence goes on from "cannot stand where".
+    pub reason: &'static str,
+    /// What can stand there, or where the kind can.
+    pub help: &'static str,
 }
 
 impl Place {
@@ -119,6 +130,7 @@ impl Place {
             bias: false,
             mask: false,
             dropout: 0.0,
+            softmax_only: None,
         }
     }
 
@@ -137,6 +149,23 @@ impl Place {
             grid: self.grid,
             phase,
         }
+    }
+
+    /// Refuses a bias and a mask, for mechanisms that cannot add them to all scores.
+    ///
+    /// # Errors
+    /// [`AttentionError::Misplaced`].
+    pub fn without_bias(&self, kind: &'static str) -> Result<(), AttentionError> {
+        let reason = match (self.bias, self.mask) {
+            (false, false) => return Ok(()),
+            (true, false) => "has no score for every query and key, to which a bias is added here",
+            (false, true) => "has no score for every query and key, of which some are hidden here",
+            (true, true) => {
+                "has no score for every query and key, to which a bias and a mask are added here"
+            }
+        };
+        let help = "use `dense` or `knn`, or a model without them";
+        Err(AttentionError::misplaced(kind, reason, help))
     }
 
     /// Refuses a bias, a mask and dropout, for mechanisms that make no scores and would ignore them.
@@ -161,11 +190,19 @@ impl Place {
     }
 }
 
+/// The parameters of any mechanism that weight decay does not shrink: learned points, scales, and shares of a mixture. Biases
+/// and other parameters of one dimension do not decay either.
+pub const UNDECAYED: [&str; 4] = ["points", "sigma", "near", "far"];
+
 /// The settings of one kind of attention: the keys of `[model.attention]` that belong to the kind.
 /// Doc comments, defaults and ranges of the fields become the JSON schema and the reference page.
 pub trait MechanismConfig: Clone + Default + Serialize + DeserializeOwned + JsonSchema {
     /// The value of `kind`.
     const KIND: &'static str;
+
+    /// Whether this is softmax attention over the keys that it is given, with a score for each of them. It stands
+    /// wherever a family has attention, also where others [do not](Place::softmax_only).
+    const IS_SOFTMAX: bool = false;
 
     /// What these settings make.
     type Mechanism: Mechanism;

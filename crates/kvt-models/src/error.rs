@@ -95,6 +95,14 @@ pub enum ModelError {
         /// What does not fit; part of the message, and so no source.
         problem: Box<ModelError>,
     },
+    /// An attention at a place of the family where it cannot stand.
+    #[error("in {place}: {problem}")]
+    Misplaced {
+        /// The family, and the stage where there are several.
+        place: String,
+        /// What cannot stand, and why; part of the message, and so no source.
+        problem: AttentionError,
+    },
     /// A list that is needed because the number of stages is another than the model's own.
     #[error(
         "`{field}` is needed, since `depth` asks for {stages} stages and the model has {own}: give one entry for all stages, or one per stage"
@@ -154,6 +162,23 @@ pub enum ModelError {
 }
 
 impl ModelError {
+    /// Says in which family an attention cannot stand.
+    pub(crate) fn in_family(self, family: &str) -> Self {
+        let (place, problem) = match self {
+            Self::InStage { stage, problem } => match *problem {
+                Self::Attention(problem @ AttentionError::Misplaced { .. }) => {
+                    (format!("`{stage}` of {family}"), problem)
+                }
+                other => return other.in_stage(stage),
+            },
+            Self::Attention(problem @ AttentionError::Misplaced { .. }) => {
+                (family.to_owned(), problem)
+            }
+            other => return other,
+        };
+        Self::Misplaced { place, problem }
+    }
+
     /// Says in which stage.
     pub(crate) fn in_stage(self, stage: impl Into<String>) -> Self {
         Self::InStage {

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Tensor};
 use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, burn_pack};
+use kvt_attention::UNDECAYED;
 use kvt_ops::{Key, Phase};
 
 use crate::backbone::{Ask, Backbone};
@@ -147,9 +148,14 @@ impl Model {
     }
 
     /// Whether weight decay shrinks a parameter: neither biases and other one-dimensional parameters,
-    /// nor what the original leaves out (position embeddings, class tokens).
+    /// nor what the original leaves out (position embeddings, class tokens), nor what a mechanism of attention
+    /// [leaves out](UNDECAYED).
     pub fn decays(&self, parameter: &Parameter) -> bool {
-        parameter.shape.len() > 1 && !self.config.family().is_undecayed(&parameter.name)
+        let name = parameter.name.as_str();
+        let last = name.rsplit('.').next().unwrap_or(name);
+        let is_undecayed = self.config.family().is_undecayed(name)
+            || is_of_mixer(name) && UNDECAYED.contains(&last);
+        parameter.shape.len() > 1 && !is_undecayed
     }
 
     /// Everything that a file of weights holds: the parameters, and what is saved with them but not
@@ -201,6 +207,11 @@ impl Model {
     }
 }
 
+/// Whether a parameter belongs to a mechanism of attention, by its name: `blocks.0.attn.mixer.points`.
+pub(crate) fn is_of_mixer(name: &str) -> bool {
+    name.split('.').any(|module| module == MIXER)
+}
+
 /// The identities of everything that a module holds.
 struct All(Vec<ParamId>);
 
@@ -213,6 +224,8 @@ impl ModuleVisitor for All {
 /// How the paths to the parameters of a model begin.
 const BACKBONE: &str = "backbone.";
 const HEAD: &str = "head.";
+/// The field of an attention layer that holds its mechanism.
+const MIXER: &str = "mixer";
 
 /// The layers of the classifier, and their names among the parameters.
 fn outputs(names: &'static [&'static str]) -> impl Iterator<Item = (&'static str, &'static str)> {

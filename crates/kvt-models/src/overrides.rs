@@ -87,9 +87,10 @@ pub struct ModelOverrides {
     /// Dropout of what the last layer reads of the covariance: So-ViT.
     #[schemars(extend("x-range" = "[0, 1)", "x-default" = "the model's own"))]
     pub head_drop: Option<f64>,
-    /// What every attention layer does with its scores.
+    /// Which attention the blocks have. Other kinds than `dense` and `knn` stand in the blocks of DeiT, PiT, CvT, T2T-ViT,
+    /// TNT and So-ViT; T2T-ViT's token transformers and TNT's inner transformers stay dense then.
     pub attention: Option<AttentionConfig>,
-    /// What the blocks that only the class token passes do with their scores, instead of `attention`: VOLO.
+    /// Which attention the blocks have that only the class token passes, instead of `attention`: VOLO. `dense` or `knn`.
     pub class_attention: Option<AttentionConfig>,
 }
 

@@ -1,6 +1,6 @@
 //! What a configuration costs, computed without building the model.
 
-use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_attention::{AttentionConfig, Cost, Macs, Place};
 
 /// Size and cost of a model, for one image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,40 @@ pub struct StageSummary {
     pub params: usize,
     /// Multiply-accumulate operations of the same.
     pub macs: Macs,
+    /// The mechanism of attention; none where the blocks have none that can be chosen.
+    pub attention: Option<StageAttention>,
+}
+
+/// The mechanism of attention in all blocks of a stage, without the projections around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageAttention {
+    /// The kind, as a configuration has it.
+    pub kind: &'static str,
+    /// Trainable parameters.
+    pub params: usize,
+    /// Multiply-accumulate operations.
+    pub macs: Macs,
+}
+
+impl StageAttention {
+    /// Of so many `blocks`, each of which attends in `places` at once: in the windows of a map, in the patches of an image.
+    pub(crate) fn new(config: &AttentionConfig, cost: Cost, blocks: usize, places: usize) -> Self {
+        Self {
+            kind: config.kind(),
+            params: blocks * cost.params,
+            macs: cost.macs * places * blocks,
+        }
+    }
+
+    /// This and the mechanism of other blocks, under the kind of this one.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            kind: self.kind,
+            params: self.params + other.params,
+            macs: self.macs + other.macs,
+        }
+    }
 }
 
 impl StageSummary {
@@ -63,16 +97,17 @@ impl StageSummary {
         attention: &AttentionConfig,
         place: &Place,
     ) -> Self {
-        let attention = attention.cost(place);
+        let cost = attention.cost(place);
         Self {
             name,
             depth,
             tokens: place.queries,
             keys: place.keys,
-            k: attention.kept,
+            k: cost.kept,
             takes_attention: true,
-            params: depth * (block.params() + attention.params),
-            macs: (block.macs(place.queries) + attention.macs) * depth,
+            params: depth * (block.params() + cost.params),
+            macs: (block.macs(place.queries) + cost.macs) * depth,
+            attention: Some(StageAttention::new(attention, cost, depth, 1)),
         }
     }
 

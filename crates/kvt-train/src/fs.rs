@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
+use tempfile::NamedTempFile;
 
 /// How the temporary files of [`write_atomic`] begin, so that a left-over one can be told from a user's file.
 pub const TEMPORARY_PREFIX: &str = ".kvt-tmp-";
@@ -19,13 +20,38 @@ pub fn write_atomic(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<&mut std::fs::File>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let named = |error: io::Error| {
-        io::Error::new(
-            error.kind(),
-            format!("could not write `{}`: {error}", path.display()),
-        )
-    };
-    let folder = parent(path);
+    persist(stage(path, write)?, path)?;
+    sync_folder(parent(path))
+}
+
+/// Writes several files that belong together. `write` is told the number of the file. Only when all are on the disk
+/// are they renamed, so that a full disk leaves the old ones.
+///
+/// # Errors
+/// As [`write_atomic`].
+pub fn write_together(
+    paths: &[PathBuf],
+    write: impl Fn(usize, &mut BufWriter<&mut std::fs::File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let stage = |(number, path): (usize, &PathBuf)| stage(path, |file| write(number, file));
+    let staged: Vec<_> = paths
+        .iter()
+        .enumerate()
+        .map(stage)
+        .collect::<io::Result<_>>()?;
+    for (file, path) in staged.into_iter().zip(paths) {
+        persist(file, path)?;
+        sync_folder(parent(path))?;
+    }
+    Ok(())
+}
+
+/// The content of `path` in a temporary file of its folder, on the disk.
+fn stage(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<&mut std::fs::File>) -> io::Result<()>,
+) -> io::Result<NamedTempFile> {
+    let named = |error| named(path, &error);
     let mut builder = tempfile::Builder::new();
     builder.prefix(TEMPORARY_PREFIX);
     #[cfg(unix)]
@@ -34,7 +60,7 @@ pub fn write_atomic(
         // The default of temporary files is private to the user; the umask still applies to this mode.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    let mut file = builder.tempfile_in(folder).map_err(named)?;
+    let mut file = builder.tempfile_in(parent(path)).map_err(named)?;
     // Tells `remove_leftovers` that somebody is at it; a system that cannot lock has nobody who asks.
     let _ = file.as_file().try_lock();
     let mut writer = BufWriter::new(file.as_file_mut());
@@ -43,8 +69,19 @@ pub fn write_atomic(
         .map_err(named)?;
     drop(writer);
     file.as_file().sync_all().map_err(named)?;
-    file.persist(path).map_err(|error| named(error.error))?;
-    sync_folder(folder)
+    Ok(file)
+}
+
+fn persist(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    let persisted = file.persist(path);
+    persisted
+        .map(|_| ())
+        .map_err(|error| named(path, &error.error))
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    let message = format!("could not write `{}`: {error}", path.display());
+    io::Error::new(error.kind(), message)
 }
 
 /// Finds out whether [`write_atomic`] could write `path`, for those who work for long before they do.
@@ -150,6 +187,30 @@ mod tests {
         assert!(error.to_string().contains("a.txt"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn files_that_belong_together_are_written_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["a.txt", "b.txt"].map(|name| folder.path().join(name));
+        let write = |number: usize, file: &mut BufWriter<&mut std::fs::File>| {
+            file.write_all(["one", "two"][number].as_bytes())
+        };
+        write_together(&paths, write).unwrap();
+        let error = write_together(&paths, |number, file| match number {
+            0 => file.write_all(b"new"),
+            _ => Err(io::Error::new(io::ErrorKind::StorageFull, "disk full")),
+        });
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("b.txt") && error.contains("disk full"),
+            "{error}"
+        );
+        let content = paths
+            .each_ref()
+            .map(|path| fs::read_to_string(path).unwrap());
+        assert_eq!(content, ["one", "two"]);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! - [`finetune`]: a plan for one's own images, from a folder and weights.
 //! - [`preview`]: a plan's learning rates and augmented images as pictures, before it trains.
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
+//! - [`reproduce`]: figures and tables of papers, computed anew.
 //! - [`mod@bench`]: how long an attention operation or a training step takes.
 //! - [`device`]: device names.
 //! - [`error`]: what can stop a run.
@@ -35,6 +36,7 @@ pub mod fs;
 pub mod preview;
 pub mod recipe;
 pub mod report;
+pub mod reproduce;
 pub mod run;
 pub mod schema;
 pub mod task;

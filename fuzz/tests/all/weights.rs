@@ -113,6 +113,7 @@ fn read(path: &Path, bytes: &[u8], models: &[Model]) {
         strict: false,
         reset_head: false,
         new_head: false,
+        reset_mixer: false,
     };
     for model in models {
         if let Ok((model, report)) = model.clone().load(&weights, options) {

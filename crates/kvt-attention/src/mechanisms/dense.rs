@@ -34,6 +34,8 @@ impl DenseConfig {
 impl MechanismConfig for DenseConfig {
     const KIND: &'static str = "dense";
 
+    const IS_SOFTMAX: bool = true;
+
     type Mechanism = SoftmaxAttention;
 
     fn validate(&self) -> Result<(), AttentionError> {

@@ -62,6 +62,8 @@ impl Default for KnnConfig {
 impl MechanismConfig for KnnConfig {
     const KIND: &'static str = "knn";
 
+    const IS_SOFTMAX: bool = true;
+
     type Mechanism = SoftmaxAttention;
 
     fn stages(&self) -> usize {

@@ -1,25 +1,62 @@
 //! The closed set of attention mechanisms: one file per kind, one line per kind below.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
-
 use burn::module::Module;
 use burn::tensor::Tensor;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::{
     AttentionError, Context, Cost, Mechanism, MechanismConfig, Neighbors, ParamInit, Place,
-    SoftmaxAttention,
+    SoftmaxAttention, SoftmaxOnly,
 };
 
+mod band;
+mod clustered;
 mod dense;
+mod dpfp;
+mod draws;
+mod favor;
+mod features;
+mod inducing;
+mod informer;
 mod knn;
+mod linear;
+mod linformer;
+mod low_rank_band;
+mod luna;
+mod memory_compressed;
+mod nystrom;
+mod performer;
+mod performer_relu;
+mod poolingformer;
+mod rfa;
+mod schema;
+pub mod scram;
+mod weighing;
 
+pub use clustered::{ClusteredConfig, ClusteredImprovedConfig};
 pub use dense::DenseConfig;
+pub use dpfp::DpfpConfig;
+pub use draws::Redraw;
+pub use favor::FavorConfig;
+pub use inducing::{InducedAttention, InducingConfig};
+pub use informer::InformerConfig;
 pub use knn::KnnConfig;
+pub use linear::LinearConfig;
+pub use linformer::{Linformer, LinformerConfig};
+pub use low_rank_band::LowRankBandConfig;
+pub use luna::LunaConfig;
+pub use memory_compressed::{MemoryCompressed, MemoryCompressedConfig};
+pub use nystrom::{Nystrom, NystromConfig};
+pub use performer::PerformerConfig;
+pub use performer_relu::PerformerReluConfig;
+pub use poolingformer::PoolingformerConfig;
+pub use rfa::RfaConfig;
+pub use scram::{ScramConfig, ScramSearch};
+
+use scram::Scram;
 
 /// Makes of lines `Variant: Settings => Module` the enums of settings and of modules, and the
 /// dispatch of what their traits provide.
@@ -61,6 +98,19 @@ macro_rules! mechanisms {
                 match self {
                     $($(#[$cfg])* Self::$kind(_) => <$config as MechanismConfig>::KIND,)+
                 }
+            }
+
+            /// Whether this is softmax attention over the keys that it is given: the kind that stands wherever a
+            /// family has attention, also where [others do not](Place::softmax_only).
+            pub fn is_softmax(&self) -> bool {
+                match self {
+                    $($(#[$cfg])* Self::$kind(_) => <$config as MechanismConfig>::IS_SOFTMAX,)+
+                }
+            }
+
+            /// The default settings of every kind, in the order of [`KINDS`](Self::KINDS).
+            pub fn defaults() -> Vec<Self> {
+                Vec::from([$($(#[$cfg])* Self::$kind(<$config>::default())),+])
             }
 
             /// The settings of a kind from its keys.
@@ -115,6 +165,10 @@ macro_rules! mechanisms {
             /// As [`validate`](Self::validate), or [`AttentionError::Misplaced`].
             pub fn validate_at(&self, place: &Place) -> Result<(), AttentionError> {
                 self.validate()?;
+                if let (Some(SoftmaxOnly { reason, help }), false) = (place.softmax_only, self.is_softmax()) {
+                    let reason = format!("cannot stand where {reason}");
+                    return Err(AttentionError::misplaced(self.kind(), reason, help));
+                }
                 match self {
                     $($(#[$cfg])* Self::$kind(config) => config.fits(place),)+
                 }
@@ -172,6 +226,23 @@ macro_rules! mechanisms {
 mechanisms! {
     Dense: DenseConfig => SoftmaxAttention;
     Knn: KnnConfig => SoftmaxAttention;
+    Linear: LinearConfig => linear::LinearAttention;
+    Favor: FavorConfig => favor::Favor;
+    Performer: PerformerConfig => performer::Performer;
+    PerformerRelu: PerformerReluConfig => performer_relu::PerformerRelu;
+    Rfa: RfaConfig => rfa::Rfa;
+    Dpfp: DpfpConfig => dpfp::Dpfp;
+    Clustered: ClusteredConfig => clustered::Clustered;
+    ClusteredImproved: ClusteredImprovedConfig => clustered::Clustered;
+    Informer: InformerConfig => informer::Informer;
+    MemoryCompressed: MemoryCompressedConfig => MemoryCompressed;
+    Inducing: InducingConfig => InducedAttention;
+    Luna: LunaConfig => InducedAttention;
+    Linformer: LinformerConfig => Linformer;
+    Poolingformer: PoolingformerConfig => poolingformer::Poolingformer;
+    LowRankBand: LowRankBandConfig => low_rank_band::LowRankBand;
+    Nystrom: NystromConfig => Nystrom;
+    Scram: ScramConfig => Scram;
     #[cfg(test)]
     Mean: mean::MeanConfig => mean::Mean;
 }
@@ -215,50 +286,13 @@ impl<'de> Deserialize<'de> for AttentionConfig {
     }
 }
 
-/// The union of the keys of all kinds; `x-kinds` lists the kinds that a key belongs to. A test says that
-/// a key has one schema in all its kinds.
-impl JsonSchema for AttentionConfig {
-    fn schema_name() -> Cow<'static, str> {
-        "AttentionConfig".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let (mut kinds, mut properties) = (Vec::new(), Map::new());
-        let mut meaning = "The mechanism.".to_owned();
-        for (kind, schema) in Self::KINDS.iter().zip(Self::schemas(generator)) {
-            let description = schema.get("description");
-            if let Some(text) = description.and_then(Value::as_str) {
-                let _ = write!(meaning, "\n`{kind}`: {text}");
-            }
-            kinds.push(json!({ "const": kind, "description": description }));
-            let keys = schema.get("properties").and_then(Value::as_object);
-            for (key, schema) in keys.into_iter().flatten() {
-                let known = properties.entry(key.clone()).or_insert_with(|| {
-                    let mut schema = schema.clone();
-                    schema["x-kinds"] = json!([]);
-                    schema
-                });
-                if let Some(kinds) = known["x-kinds"].as_array_mut() {
-                    kinds.push(json!(kind));
-                }
-            }
-        }
-        let kind = json!({
-            "description": meaning,
-            "oneOf": kinds,
-            "default": DenseConfig::KIND,
-        });
-        properties.insert("kind".to_owned(), kind);
-        json_schema!({
-            "description": "How every attention layer mixes its tokens. Keys of another kind than `kind` are ignored.",
-            "type": "object",
-            "properties": properties,
-            "additionalProperties": false,
-        })
-    }
-}
-
+#[cfg(test)]
+mod every_kind;
+#[cfg(test)]
+mod golden;
 #[cfg(test)]
 mod mean;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, TensorData};
 use kvt_ops::{Key, Phase};
+use serde_json::json;
 
 use super::mean::MeanConfig;
 use super::*;
@@ -13,8 +14,8 @@ use crate::{
 };
 
 /// One of each kind, with other settings than the defaults.
-fn all() -> [AttentionConfig; 3] {
-    [
+fn all() -> Vec<AttentionConfig> {
+    vec![
         AttentionConfig::Dense(DenseConfig { temperature: 2.0 }),
         AttentionConfig::Knn(KnnConfig {
             neighbors: vec![
@@ -24,6 +25,117 @@ fn all() -> [AttentionConfig; 3] {
             .into(),
             selection: Selection::Euclidean,
             implementation: Implementation::Gathered,
+            temperature: 0.5,
+        }),
+        AttentionConfig::Linear(LinearConfig { epsilon: 1e-3 }),
+        AttentionConfig::Favor(FavorConfig {
+            features: 7,
+            orthogonal: false,
+            redraw: Redraw::Never,
+            seed: 5,
+            epsilon: 1e-3,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Performer(PerformerConfig {
+            features: 7,
+            orthogonal: false,
+            redraw: Redraw::Never,
+            seed: 5,
+            kernel_epsilon: 1e-3,
+            temperature: 2.0,
+        }),
+        AttentionConfig::PerformerRelu(PerformerReluConfig {
+            features: 7,
+            projected: false,
+            orthogonal: false,
+            redraw: Redraw::Never,
+            seed: 5,
+            kernel_epsilon: 1e-2,
+        }),
+        AttentionConfig::Rfa(RfaConfig {
+            features: 7,
+            orthogonal: true,
+            redraw: Redraw::Never,
+            seed: 5,
+            tau: 0.5,
+            epsilon: 1e-2,
+        }),
+        AttentionConfig::Dpfp(DpfpConfig {
+            order: 2,
+            epsilon: 1e-3,
+        }),
+        AttentionConfig::Clustered(ClusteredConfig {
+            clusters: 7,
+            bits: 9,
+            iterations: 3,
+            redraw: Redraw::Never,
+            seed: 5,
+            temperature: 2.0,
+        }),
+        AttentionConfig::ClusteredImproved(ClusteredImprovedConfig {
+            clustering: ClusteredConfig {
+                clusters: 7,
+                bits: 9,
+                iterations: 3,
+                redraw: Redraw::Never,
+                seed: 5,
+                temperature: 2.0,
+            },
+            kept: 6,
+        }),
+        AttentionConfig::Informer(InformerConfig {
+            factor: 2,
+            official_mean: true,
+            redraw: Redraw::Never,
+            seed: 5,
+            temperature: 2.0,
+        }),
+        AttentionConfig::MemoryCompressed(MemoryCompressedConfig {
+            ratio: 2,
+            shared: true,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Inducing(InducingConfig {
+            points: 7,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Luna(LunaConfig {
+            points: 8,
+            tied: false,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Linformer(LinformerConfig {
+            rank: 5,
+            shared: true,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Poolingformer(PoolingformerConfig {
+            radius: 1,
+            pool_radius: 6,
+            pool: 3,
+            stride: 2,
+            temperature: 2.0,
+        }),
+        AttentionConfig::LowRankBand(LowRankBandConfig {
+            radius: 1,
+            maps: 3,
+            epsilon: 1e-3,
+        }),
+        AttentionConfig::Nystrom(NystromConfig {
+            landmarks: 5,
+            iterations: 7,
+            conv: 3,
+            ridge: 1.0,
+            temperature: 2.0,
+        }),
+        AttentionConfig::Scram(ScramConfig {
+            kept: 3,
+            search: ScramSearch::Mode,
+            separation: 2,
+            radius: 1,
+            iterations: 5,
+            redraw: Redraw::Never,
+            seed: 9,
             temperature: 0.5,
         }),
         AttentionConfig::Mean(MeanConfig { gain: 3.0 }),
@@ -82,7 +194,10 @@ fn values_that_are_none_are_named() {
     let message = |value| parse(value).unwrap_err().to_string();
     assert_eq!(
         message(json!({ "kind": "kn" })),
-        "unknown variant `kn`, expected one of `dense`, `knn`, `mean`"
+        format!(
+            "unknown variant `kn`, expected one of `{}`",
+            AttentionConfig::KINDS.join("`, `")
+        )
     );
     assert_eq!(message(json!({ "kind": 3 })), "`kind` is 3, not a name");
     let neighbors = message(json!({ "kind": "knn", "neighbors": 0 }));
@@ -91,39 +206,81 @@ fn values_that_are_none_are_named() {
     assert!(words.contains("`dot-product`"), "{words}");
 }
 
+/// Keywords in which the kinds of a key may differ.
+const OF_A_KIND: [&str; 5] = [
+    "default",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+];
+
 /// So that a key means the same whatever the kind, and one schema can describe the table.
 #[test]
 fn a_key_has_one_schema_in_all_its_kinds() {
-    let mut known: BTreeMap<String, Value> = BTreeMap::new();
-    for schema in AttentionConfig::schemas(&mut SchemaGenerator::default()) {
+    let mut known: BTreeMap<String, BTreeMap<&str, Value>> = BTreeMap::new();
+    let schemas = AttentionConfig::schemas(&mut SchemaGenerator::default());
+    for (&kind, schema) in AttentionConfig::KINDS.iter().zip(schemas) {
         assert!(schema.get("description").is_some());
         let keys = schema.get("properties").unwrap().as_object().unwrap();
         assert!(!keys.is_empty() && !keys.contains_key("kind"));
         for (key, schema) in keys {
             assert!(schema["description"].is_string(), "{key}");
-            let first = known.entry(key.clone()).or_insert_with(|| schema.clone());
-            assert_eq!(first, schema, "{key}");
+            let kinds = known.entry(key.clone()).or_default();
+            kinds.insert(kind, schema.clone());
         }
     }
-    let schema = AttentionConfig::json_schema(&mut SchemaGenerator::default()).to_value();
-    for (key, value) in &known {
-        let mut property = schema["properties"][key].clone();
-        let kinds = property.as_object_mut().unwrap().remove("x-kinds").unwrap();
-        assert_eq!(property, *value);
-        let expected = match key.as_str() {
-            "temperature" => json!(["dense", "knn"]),
-            "gain" => json!(["mean"]),
-            _ => json!(["knn"]),
-        };
-        assert_eq!(kinds, expected, "{key}");
+    let without = |schema: &Value| {
+        let mut schema = schema.as_object().unwrap().clone();
+        schema.retain(|keyword, _| !OF_A_KIND.contains(&keyword.as_str()));
+        schema
+    };
+    let union = AttentionConfig::json_schema(&mut SchemaGenerator::default()).to_value();
+    for (key, kinds) in &known {
+        let mut property = union["properties"][key].as_object().unwrap().clone();
+        let listed = property.remove("x-kinds").unwrap();
+        let listed: Vec<&str> = listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|kind| kind.as_str().unwrap())
+            .collect();
+        let expected = AttentionConfig::KINDS
+            .iter()
+            .filter(|kind| kinds.contains_key(**kind));
+        assert!(listed.iter().eq(expected), "{key}: {listed:?}");
+
+        let of_kind = property.remove("x-of-kind");
+        let first = kinds.values().next().unwrap();
+        assert_eq!(
+            of_kind.is_some(),
+            kinds.values().any(|schema| schema != first),
+            "{key}"
+        );
+        for (kind, schema) in kinds {
+            assert_eq!(without(schema), without(first), "`{key}` of `{kind}`");
+            if let Some(of_kind) = &of_kind {
+                assert_eq!(of_kind[kind], *schema);
+            }
+        }
+        let shared = first.as_object().unwrap().clone().into_iter();
+        let shared: Map<String, Value> = shared
+            .filter(|(keyword, value)| {
+                kinds
+                    .values()
+                    .all(|schema| schema.get(keyword) == Some(value))
+            })
+            .collect();
+        assert_eq!(property, shared, "{key}");
     }
-    let kinds = schema["properties"]["kind"]["oneOf"].as_array().unwrap();
+    let kinds = union["properties"]["kind"]["oneOf"].as_array().unwrap();
     let kinds: Vec<_> = kinds
         .iter()
         .map(|kind| kind["const"].as_str().unwrap())
         .collect();
     assert_eq!(kinds, AttentionConfig::KINDS);
-    assert_eq!(schema["properties"]["neighbors"]["default"], json!(0.5));
+    assert_eq!(union["properties"]["neighbors"]["default"], json!(0.5));
+    assert_eq!(union["properties"]["neighbors"]["x-kinds"], json!(["knn"]));
 }
 
 #[test]
@@ -384,8 +541,70 @@ fn a_place_where_a_mechanism_cannot_stand_is_refused() {
         ..place
     };
     assert!(mean.validate_at(&masked).is_err());
+    let windows = Place {
+        softmax_only: Some(SoftmaxOnly {
+            reason: "queries see a window",
+            help: "use `dense` or `knn`",
+        }),
+        ..place
+    };
+    assert_eq!(
+        mean.validate_at(&windows).unwrap_err().to_string(),
+        "`kind = \"mean\"` cannot stand where queries see a window: use `dense` or `knn`"
+    );
+    for softmax in [
+        AttentionConfig::dense(),
+        AttentionConfig::knn(Neighbors::All),
+    ] {
+        assert_eq!(softmax.validate_at(&windows), Ok(()));
+    }
     let module = MultiHeadAttentionConfig::new(12, 2).with_attention(mean);
     assert!(module.init(&Device::flex()).is_err());
+}
+
+/// For mechanisms whose weights can be dropped, but which cannot add anything to all scores.
+#[test]
+fn a_bias_or_a_mask_is_refused_by_name() {
+    let place = Place {
+        dropout: 0.1,
+        ..Place::new(9, 12, 2)
+    };
+    assert_eq!(place.without_bias("nystrom"), Ok(()));
+    for (bias, mask, what) in [
+        (true, false, "to which a bias is added here"),
+        (false, true, "of which some are hidden here"),
+        (true, true, "to which a bias and a mask are added here"),
+    ] {
+        let place = Place {
+            bias,
+            mask,
+            ..place
+        };
+        assert_eq!(
+            place.without_bias("nystrom").unwrap_err().to_string(),
+            format!(
+                "`kind = \"nystrom\"` has no score for every query and key, {what}: \
+                 use `dense` or `knn`, or a model without them"
+            )
+        );
+    }
+}
+
+#[test]
+fn every_kind_has_default_settings() {
+    let kinds: Vec<_> = AttentionConfig::defaults()
+        .iter()
+        .map(AttentionConfig::kind)
+        .collect();
+    assert_eq!(kinds, AttentionConfig::KINDS);
+    let softmax = AttentionConfig::defaults()
+        .into_iter()
+        .filter(AttentionConfig::is_softmax);
+    let softmax: Vec<_> = softmax.map(|config| config.kind()).collect();
+    assert_eq!(softmax, ["dense", "knn"]);
+    for config in AttentionConfig::defaults() {
+        assert_eq!(config.validate(), Ok(()), "{}", config.kind());
+    }
 }
 
 #[test]

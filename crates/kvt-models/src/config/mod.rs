@@ -90,7 +90,8 @@ impl ModelConfig {
     /// Zero sizes, an image that does not divide into patches, an embedding that does not divide
     /// among the heads, rates outside [0, 1), an attention that keeps no keys.
     pub fn validate(&self) -> Result<(), ModelError> {
-        self.of_family().validate()
+        let valid = self.of_family().validate();
+        valid.map_err(|error| error.in_family(self.family().name))
     }
 
     /// Refuses images the model does not take.

@@ -4,7 +4,7 @@ use kvt_attention::{Macs, Place};
 
 use crate::layers::ConvSettings;
 use crate::stages::StageConfig;
-use crate::summary::{BlockSize, StageSummary};
+use crate::summary::{BlockSize, StageAttention, StageSummary};
 
 /// A stage, as its modules and their cost need it.
 #[derive(Clone, Debug)]
@@ -74,6 +74,12 @@ impl StageSize {
             params: self.config.depth * (self.block.params() + projections + attention.params)
                 + embed,
             macs: block * self.config.depth + Macs::linear(self.embed.macs(self.before)),
+            attention: Some(StageAttention::new(
+                &self.config.attention,
+                attention,
+                self.config.depth,
+                1,
+            )),
         }
     }
 }

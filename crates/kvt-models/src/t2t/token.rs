@@ -3,7 +3,8 @@
 use kvt_attention::{AttentionConfig, Macs, Place};
 use kvt_ops::Unfold;
 
-use crate::summary::StageSummary;
+use crate::places::softmax_only;
+use crate::summary::{StageAttention, StageSummary};
 
 /// What stands after a soft split, as its modules and their cost need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,9 @@ impl TokenSize {
     pub(super) fn place(&self) -> Place {
         Place {
             grid: Some([self.grid; 2]),
+            softmax_only: softmax_only(
+                "only softmax attention is checked, as between the soft splits of a T2T-ViT",
+            ),
             ..Place::new(self.tokens(), self.dim, 1)
         }
     }
@@ -57,16 +61,17 @@ impl TokenSize {
         let tokens = self.tokens();
         let weights = 3 * input * dim + 3 * dim.pow(2);
         let biases_and_norms = 3 * dim + 2 * input + 2 * dim;
-        let (keys, kept, params, macs) = match attention {
+        let (keys, kept, params, macs, mechanism) = match attention {
             Some(attention) => {
-                let attention = attention.cost(&self.place());
-                (tokens, attention.kept, attention.params, attention.macs)
+                let cost = attention.cost(&self.place());
+                let mechanism = StageAttention::new(attention, cost, 1, 1);
+                (tokens, cost.kept, cost.params, cost.macs, Some(mechanism))
             }
             // Features of keys and queries, the products of keys with values, of queries with these, and of queries
             // with the sum of the keys. Keys, queries and values have a bias.
             None => {
                 let products = tokens * self.features() * (4 * dim + 1);
-                (0, 0, 3 * dim, Macs::attention(products))
+                (0, 0, 3 * dim, Macs::attention(products), None)
             }
         };
         StageSummary {
@@ -78,6 +83,7 @@ impl TokenSize {
             takes_attention: attention.is_some(),
             params: weights + biases_and_norms + params,
             macs: Macs::linear(tokens * weights) + macs,
+            attention: mechanism,
         }
     }
 }

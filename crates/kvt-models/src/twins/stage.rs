@@ -3,8 +3,9 @@
 use kvt_attention::{Macs, Place};
 
 use crate::layers::{ConvSettings, Windows};
+use crate::places::softmax_only;
 use crate::stages::StageConfig;
-use crate::summary::{BlockSize, StageSummary};
+use crate::summary::{BlockSize, StageAttention, StageSummary};
 
 /// A stage, as its modules and their cost need it.
 #[derive(Clone, Debug)]
@@ -57,6 +58,7 @@ impl StageSize {
         Place {
             grid: Some([self.window_size; 2]),
             dropout: self.attn_drop,
+            softmax_only: softmax_only("queries see the few keys of a window, as in a Twins"),
             ..Place::new(
                 self.window_size.pow(2),
                 self.block.dim,
@@ -81,6 +83,7 @@ impl StageSize {
             keys: (grid / self.sr_ratio).pow(2),
             grid: Some([grid; 2]),
             dropout: self.attn_drop,
+            softmax_only: softmax_only("each key stands for a square of tokens, as in a Twins"),
             ..Place::new(grid.pow(2), self.block.dim, self.config.num_heads)
         }
     }
@@ -132,7 +135,10 @@ impl StageSize {
             params: depth * self.block.params() + locals * in_windows.params + outside,
             macs: local_macs * locals
                 + Macs::linear(self.embed.macs(self.before) + self.position().macs(grid)),
+            attention: None,
         };
+        let kind = &self.config.attention;
+        let mut mechanism = StageAttention::new(kind, in_windows, locals, windows.count());
         if self.has_global() {
             let (global, reduction) = (self.global(), self.reduction());
             let of_map = self.config.attention.cost(&global);
@@ -142,10 +148,12 @@ impl StageSize {
             summary.params += globals * (of_map.params + sub_sampling);
             summary.macs =
                 summary.macs + (Macs::linear(linear + convolution) + of_map.macs) * globals;
+            mechanism = mechanism.with(StageAttention::new(kind, of_map, globals, 1));
             if global.keys > local.keys {
                 (summary.keys, summary.k) = (global.keys, of_map.kept);
             }
         }
+        summary.attention = Some(mechanism);
         summary
     }
 }

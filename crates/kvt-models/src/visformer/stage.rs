@@ -3,7 +3,7 @@
 use kvt_attention::{AttentionConfig, Macs, Place};
 
 use crate::layers::ConvSettings;
-use crate::summary::StageSummary;
+use crate::summary::{StageAttention, StageSummary};
 
 /// Groups of the convolution within an MLP.
 pub(super) const GROUPS: usize = 8;
@@ -62,17 +62,19 @@ impl StageSize {
             ConvSettings::pointwise(dim, self.hidden),
             ConvSettings::pointwise(self.hidden, dim),
         ];
-        let (norms, cost, keys) = match &self.kind {
+        let (norms, cost, keys, mechanism) = match &self.kind {
             Kind::Convolution => {
                 convolutions.push(spatial(self.hidden));
-                (norm, Default::default(), 0)
+                (norm, Default::default(), 0, None)
             }
             Kind::Attention { attention, place } => {
                 convolutions.extend([
                     ConvSettings::pointwise(dim, 3 * dim),
                     ConvSettings::pointwise(dim, dim),
                 ]);
-                (2 * norm, attention.cost(place), place.keys)
+                let cost = attention.cost(place);
+                let mechanism = StageAttention::new(attention, cost, self.depth, 1);
+                (2 * norm, cost, place.keys, Some(mechanism))
             }
         };
         let params: usize = convolutions.iter().map(ConvSettings::params).sum();
@@ -88,6 +90,7 @@ impl StageSize {
             params: self.depth * (params + norms + cost.params) + embed,
             macs: (Macs::linear(macs) + cost.macs) * self.depth
                 + Macs::linear(self.embed.macs(self.before)),
+            attention: mechanism,
         }
     }
 }

@@ -4,8 +4,9 @@ use kvt_attention::{AttentionConfig, Macs, Place};
 
 use super::POOLING;
 use super::outlook::{AREA, WINDOWS};
+use crate::places::softmax_only;
 use crate::stages::StageConfig;
-use crate::summary::{BlockSize, StageSummary};
+use crate::summary::{BlockSize, StageAttention, StageSummary};
 
 /// The stage of outlookers.
 #[derive(Clone, Debug)]
@@ -63,6 +64,7 @@ impl OutlookSize {
             takes_attention: false,
             params: self.depth * params,
             macs: block * self.depth,
+            attention: None,
         }
     }
 }
@@ -73,6 +75,9 @@ impl StageSize {
         Place {
             grid: Some([self.grid; 2]),
             dropout: self.attn_drop,
+            softmax_only: softmax_only(
+                "only softmax attention is checked, as behind the outlookers of a VOLO",
+            ),
             ..Place::new(self.grid.pow(2), self.block.dim, self.config.num_heads)
         }
     }
@@ -96,6 +101,7 @@ impl ClassSize {
             keys: 1 + self.tokens,
             prefix: 1,
             dropout: self.attn_drop,
+            softmax_only: softmax_only("the class token alone is a query, as at the end of a VOLO"),
             ..Place::new(1, self.block.dim, self.num_heads)
         }
     }
@@ -114,6 +120,12 @@ impl ClassSize {
             takes_attention: false,
             params: self.depth * (self.block.params() + attention.params),
             macs: (Macs::linear(linear) + attention.macs) * self.depth,
+            attention: Some(StageAttention::new(
+                &self.attention,
+                attention,
+                self.depth,
+                1,
+            )),
         }
     }
 }

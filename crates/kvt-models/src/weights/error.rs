@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use burn::tensor::DType;
 
-use super::report::LoadReport;
+use super::report::{LoadReport, Misfit};
 
 /// Weights that cannot be read, written or loaded.
 #[derive(Debug, thiserror::Error)]
@@ -125,10 +125,8 @@ pub enum WeightsError {
     Incompatible {
         /// What became of every key.
         report: LoadReport,
-        /// Whether everything but the classification head fits:
-        /// [`LoadOptions::reset_head`](crate::checkpoint::LoadOptions::reset_head) would leave that as
-        /// initialised.
-        only_head: bool,
+        /// Which parts do not fit.
+        misfit: Misfit,
     },
     /// Weights of another model, whose names are those of this one.
     #[error(

@@ -34,7 +34,7 @@ pub enum Outcome {
     /// Loaded after it was resized to the model's image or window size: position embeddings, and tables
     /// of relative positions.
     Resized,
-    /// A classification head that stays as initialised, as asked for.
+    /// A classification head, or a mechanism of attention, that stays as initialised, as asked for.
     Reset,
     /// The weights lack this parameter.
     Missing,
@@ -44,6 +44,20 @@ pub enum Outcome {
     Computed,
     /// The model has no such parameter.
     Unused,
+}
+
+/// Which parts of a model some weights do not fit. What the options of loading name can stay as initialised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// The classification head alone: [`LoadOptions::reset_head`](crate::checkpoint::LoadOptions::reset_head).
+    Head,
+    /// Parameters of the mechanisms of attention alone:
+    /// [`LoadOptions::reset_mixer`](crate::checkpoint::LoadOptions::reset_mixer).
+    Mixers,
+    /// These two.
+    HeadAndMixers,
+    /// Others, too.
+    Others,
 }
 
 impl fmt::Display for Outcome {
@@ -102,12 +116,26 @@ impl LoadReport {
         lines.join("; ")
     }
 
-    /// The counts, and what was not used.
+    /// The counts, what was not used, and what stays as initialised.
     pub fn summary(&self) -> String {
-        let unused = self
-            .unused()
-            .map_or_else(String::new, |unused| format!("; {unused}"));
-        format!("{self}{unused}")
+        let parts = [Some(self.to_string()), self.unused(), self.reset()];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        parts.join("; ")
+    }
+
+    /// The names of what stays as initialised, if there is anything.
+    fn reset(&self) -> Option<String> {
+        let names: Vec<&str> = self.names(Outcome::Reset).collect();
+        let shown = names.iter().take(SHOWN).map(|name| format!("`{name}`"));
+        let shown = shown.collect::<Vec<String>>().join(", ");
+        match names.len() {
+            0 => None,
+            count @ ..=SHOWN => Some(format!(
+                "new {} {shown}",
+                if count == 1 { "is" } else { "are" }
+            )),
+            count => Some(format!("new are {shown} and {} more", count - SHOWN)),
+        }
     }
 
     /// How many keys are unused, with some of them, if there are any.

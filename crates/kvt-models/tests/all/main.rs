@@ -9,6 +9,7 @@ mod features;
 mod freezing;
 mod golden;
 mod gpu;
+mod kinds;
 mod layers;
 mod observer;
 mod overrides;

@@ -3,6 +3,7 @@
 
 mod attention;
 mod inputs;
+mod kinds;
 mod loader;
 mod memory;
 mod peak;
@@ -11,10 +12,12 @@ mod timing;
 
 pub use attention::{AttentionCase, AttentionMeasurement, AttentionShape, attention};
 pub use inputs::AttentionInput;
+pub use kinds::{KindCase, KindMeasurement, KindTimes};
 pub use loader::{LoaderCase, LoaderMeasurement, Stage, loader};
 pub use memory::peak_of;
 pub use peak::Peak;
 pub use step::{StepCase, StepMeasurement, step};
+pub(crate) use timing::time;
 pub use timing::{Rounds, Timing};
 
 use burn::tensor::ExecutionError;

@@ -29,7 +29,7 @@ pub struct Timing {
 
 impl Timing {
     /// Sums up the runs; NaN throughout if there are none.
-    pub(super) fn of(mut runs: Vec<f64>) -> Self {
+    pub(crate) fn of(mut runs: Vec<f64>) -> Self {
         runs.sort_by(f64::total_cmp);
         // The run at a share of the way from the first to the last, between two of them if need be.
         let at = |share: f64| {
@@ -48,7 +48,7 @@ impl Timing {
 
 /// Milliseconds that `work` takes on a device, from rest to rest. What it returns is dropped after
 /// the clock has stopped.
-pub(super) fn time<T>(
+pub(crate) fn time<T>(
     device: &Device,
     work: impl FnOnce() -> Result<T, BenchError>,
 ) -> Result<f64, BenchError> {

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 
 use super::common::{Overrides, generating};
 use super::{interrupt, output, progress};
-use crate::config::load_plan;
+use crate::config::{Document, Plan, load_plan};
 use crate::engine::{End, Session, Start};
 use crate::fs::{remove_leftovers, write_atomic};
 use crate::recipe::EmaReport;
@@ -98,7 +98,7 @@ fn check(args: &Args) -> anyhow::Result<()> {
             RunDir::open(input)?;
             continue;
         }
-        let dir = load_plan(input, &args.overrides.all())?.run.dir;
+        let dir = plan(input, args)?.run.dir;
         if let Some((_, other)) = folders.iter().find(|(known, _)| *known == dir) {
             bail!(
                 "`{}` and `{}` both train in `{}`: give one of them another `run.dir`",
@@ -112,9 +112,16 @@ fn check(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The plan of a configuration, with overrides that are for all of them.
+fn plan(config: &Path, args: &Args) -> anyhow::Result<Plan> {
+    Ok(Document::load(config, &args.overrides.all())?
+        .shared()
+        .plan()?)
+}
+
 /// Trains one seed of a configuration, or what is left of it. `None` if it was stopped.
 fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve>> {
-    let mut plan = load_plan(config, &args.overrides.all())?;
+    let mut plan = plan(config, args)?;
     plan.seed += offset;
     if args.seeds.is_some() {
         let mut dir = plan.run.dir.into_os_string();

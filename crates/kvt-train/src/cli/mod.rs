@@ -19,6 +19,7 @@ mod models;
 mod output;
 mod predict;
 mod progress;
+mod reproduce;
 mod table;
 mod train;
 mod trained;
@@ -50,6 +51,8 @@ enum Command {
     Logits(logits::Args),
     /// Time attention operations and training steps.
     Bench(bench::Args),
+    /// Compute a figure or table of a paper anew.
+    Reproduce(reproduce::Args),
     /// List the models, or show one in detail.
     Models(models::Args),
     /// List the devices of this machine.
@@ -72,6 +75,7 @@ pub fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Models(args) => models::run(&args),
         Command::Devices => devices::run(),
         Command::Config(args) => config::run(&args),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use kvt_models::{ModelConfig, Summary};
+use kvt_models::{ModelConfig, StageAttention, Summary};
 
 use super::output;
 use super::table::{grouped, human, table};
@@ -56,26 +56,35 @@ fn list() -> anyhow::Result<String> {
     let mut rows = Vec::new();
     for name in kvt_models::names() {
         let config = ModelConfig::by_name(&name)?;
-        let Summary {
-            params,
-            macs,
-            stages,
-            ..
-        } = config.summary();
-        let tokens: Vec<String> = stages.iter().map(|s| s.tokens.to_string()).collect();
+        let summary = config.summary();
+        let Summary { params, macs, .. } = summary;
+        let stages = summary.stages.iter();
+        let tokens: Vec<String> = stages.map(|stage| stage.tokens.to_string()).collect();
+        let of_attention = attention(&summary).map_or(0, |all| all.macs.total());
         rows.push(vec![
             name,
             config.img_size().to_string(),
             tokens.join("/"),
             grouped(params),
             human(macs.total() as f64),
+            human(of_attention as f64),
         ]);
     }
     let aliases = kvt_models::aliases().into_iter();
     let aliases: Vec<String> = aliases.map(|(alias, _)| alias).collect();
     Ok(format!(
         "{}\n\ntimm's other names of models with the same modules: {}",
-        table(&["model", "image", "tokens", "parameters", "MACs"], rows),
+        table(
+            &[
+                "model",
+                "image",
+                "tokens",
+                "parameters",
+                "MACs",
+                "of attention"
+            ],
+            rows
+        ),
         aliases.join(", ")
     ))
 }
@@ -97,9 +106,23 @@ fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
             stage.tokens.to_string(),
             count(stage.keys),
             count(stage.k),
+            stage.attention.map_or("-", |own| own.kind).to_owned(),
+            stage
+                .attention
+                .map_or("-".to_owned(), |own| grouped(own.params)),
+            stage
+                .attention
+                .map_or("-".to_owned(), |own| human(own.macs.total() as f64)),
             grouped(stage.params),
             human(stage.macs.total() as f64),
         ]
+    });
+    let own = attention(&summary).map_or_else(String::new, |own| {
+        format!(
+            "\nattention   {} parameters and {} MACs in its mechanism, without the projections around it",
+            grouped(own.params),
+            human(own.macs.total() as f64)
+        )
     });
     let header = [
         "stage",
@@ -107,11 +130,14 @@ fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
         "tokens",
         "keys",
         "k",
+        "attention",
+        "its parameters",
+        "its MACs",
         "parameters",
         "MACs",
     ];
     Ok(format!(
-        "{}, {} px, {} classes\nparameters  {}\nMACs        {} ({} linear and convolution, {} attention)\n\n{}",
+        "{}, {} px, {} classes\nparameters  {}\nMACs        {} ({} linear and convolution, {} attention){own}\n\n{}",
         summary.name,
         config.img_size(),
         config.num_classes(),
@@ -121,4 +147,10 @@ fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
         human(summary.macs.attention as f64),
         table(&header, stages)
     ))
+}
+
+/// The mechanisms of all stages together, if there are any.
+fn attention(summary: &Summary) -> Option<StageAttention> {
+    let own = summary.stages.iter().filter_map(|stage| stage.attention);
+    own.reduce(StageAttention::with)
 }

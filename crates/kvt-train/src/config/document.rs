@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::layers::{LARGEST_FILE, NodeValue, Tree, find, read};
+use super::layers::{LARGEST_FILE, Node, NodeValue, Tree, find, read};
 use super::problem::{ConfigError, Location, Problem};
 use super::reference::{Section, field, join, section as known_section, sections};
 use super::{Plan, rules};
-use crate::schema::{refusals, words};
+use crate::schema::{of_kind, refusals, words};
 use crate::text::read_text;
 
 /// Configuration files and overrides, merged; [`plan`](Document::plan) checks them and makes them complete.
@@ -14,6 +14,8 @@ use crate::text::read_text;
 pub struct Document {
     path: PathBuf,
     root: Tree,
+    /// Whether the overrides are for other documents too.
+    is_shared: bool,
 }
 
 impl Document {
@@ -34,7 +36,18 @@ impl Document {
         Ok(Self {
             path: path.to_path_buf(),
             root: read(path, text, overrides)?,
+            is_shared: false,
         })
+    }
+
+    /// This document with overrides that were given to several: what they set for another kind of attention than this
+    /// document's is not refused.
+    #[must_use]
+    pub fn shared(self) -> Self {
+        Self {
+            is_shared: true,
+            ..self
+        }
     }
 
     /// The name of the configuration: its file name without the ending.
@@ -99,6 +112,16 @@ impl Document {
         }
     }
 
+    /// Whether `key` was set for what `choice` said before a later file or override changed it, or for other documents.
+    pub(super) fn is_for_another(&self, key: &str, choice: &str) -> bool {
+        let depth = |key: &str| find(&self.root, key).map(Node::depth);
+        match (depth(key), depth(choice)) {
+            (Some(0), Some(_)) if self.is_shared => true,
+            (Some(key), Some(choice)) => choice < key,
+            _ => false,
+        }
+    }
+
     /// The file as a whole, for what nothing sets.
     fn place(&self) -> Location {
         Location::File(self.path.clone())
@@ -157,6 +180,7 @@ impl Checks<'_> {
     /// Copies what is known and allowed, and reports the rest.
     fn known(&mut self, section: &str, table: &Tree) -> toml::Table {
         let mut known = toml::Table::new();
+        let kind = chosen_kind(section, table);
         for (key, node) in table {
             let path = join(section, key);
             let problem = match (&node.value, known_section(&path), field(&path)) {
@@ -166,7 +190,7 @@ impl Checks<'_> {
                     continue;
                 }
                 (NodeValue::Leaf(value), _, Some(field)) => {
-                    let refusals = refusals(&field.schema, value);
+                    let refusals = refusals(of_kind(&field.schema, kind), value);
                     if refusals.is_empty() {
                         known.insert(key.clone(), value.clone());
                     }
@@ -191,6 +215,16 @@ impl Checks<'_> {
             self.problems.push(problem);
         }
         known
+    }
+}
+
+/// The `kind` of a section, or its default; empty where there is none.
+fn chosen_kind<'a>(section: &str, table: &'a Tree) -> &'a str {
+    match table.get("kind").map(|node| &node.value) {
+        Some(NodeValue::Leaf(value)) => value.as_str().unwrap_or_default(),
+        _ => field(&join(section, "kind"))
+            .and_then(|field| field.schema.get("default")?.as_str())
+            .unwrap_or_default(),
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) enum NodeValue {
 struct Source {
     file: Option<PathBuf>,
     text: String,
+    /// How far below the last word it stands: the `--set` arguments, the file, its base, the base of that.
+    depth: usize,
 }
 
 impl Node {
@@ -52,6 +54,11 @@ impl Node {
     /// Where its value is.
     pub(super) fn value_place(&self) -> Location {
         self.source.place(&self.span)
+    }
+
+    /// How far below the last word it was last set: 0 with `--set`, 1 in the file, 2 in its base, and so on.
+    pub(super) fn depth(&self) -> usize {
+        self.source.depth
     }
 }
 
@@ -107,6 +114,7 @@ fn read_chain(path: &Path, text: String) -> Result<Vec<Tree>, Problem> {
         let source = Arc::new(Source {
             file: Some(path.clone()),
             text,
+            depth: chain.len(),
         });
         let parsed = DeTable::parse(&source.text)
             .and_then(|table| convert_table(&source, table.into_inner()));
@@ -148,6 +156,7 @@ fn read_override(argument: &str) -> Result<Tree, Problem> {
     let source = Arc::new(Source {
         file: None,
         text: argument.to_owned(),
+        depth: 0,
     });
     let refuse =
         |message: &str, help: &str| Err(Problem::new(source.place(&(0..0)), message).help(help));

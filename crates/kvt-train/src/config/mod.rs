@@ -9,6 +9,7 @@
 //! schema, builds the structs of what is right, applies the rules over several keys (`rules.rs`), and gives a [`Plan`],
 //! or every problem that it found. [`warnings()`] tells what is allowed and probably not meant.
 
+mod attention;
 mod diff;
 mod document;
 mod layers;

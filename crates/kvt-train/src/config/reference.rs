@@ -1,13 +1,14 @@
 //! The keys of a configuration, from the schema of a [`Plan`]: one table for the reference page, for "did you mean",
 //! for the checks of values, and for what a resumed run may change.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use super::Plan;
-use crate::schema::{self, doc, expected, kinds, words};
+use crate::schema::{self, by_kind, doc, expected, kinds, words};
 
 /// A section or, at the top level, the whole file.
 #[derive(Debug)]
@@ -61,6 +62,7 @@ pub fn reference() -> String {
         "# Configuration\n\n<!-- Generated from the schema of the configuration: do not edit. -->\n\n\
          Every key, with its default. Files are TOML; `--set section.key=value` on the command line comes last.\n",
     );
+    let mut described: BTreeMap<Vec<&str>, &str> = BTreeMap::new();
     for section in sections() {
         // Writing to a string cannot fail.
         let _ = match section.name.as_str() {
@@ -68,20 +70,52 @@ pub fn reference() -> String {
             name => write!(page, "\n## `[{name}]`\n\n{}\n\n", section.doc),
         };
         page.push_str("| key | type | default | meaning |\n| --- | --- | --- | --- |\n");
-        let all = section.fields.iter().find(|field| field.name == "kind");
-        let all = all.map_or_else(Vec::new, |kind| words(&kind.schema));
-        for Field { name, schema, .. } in &section.fields {
+        let is_kind = |field: &&Field| field.name == "kind";
+        let kind = section.fields.iter().find(is_kind);
+        let all = kind.map_or_else(Vec::new, |kind| words(&kind.schema));
+        let has_kinds = section
+            .fields
+            .iter()
+            .any(|field| !kinds(&field.schema).is_empty());
+        // Where the other keys depend on it, the kind comes first.
+        let first = kind.filter(|_| has_kinds);
+        let others = section
+            .fields
+            .iter()
+            .filter(|field| first.is_none() || !is_kind(field));
+        for Field { name, schema, .. } in first.into_iter().chain(others) {
             let mut doc = doc(schema);
             let kinds = kinds(schema);
             if kinds.len() < all.len() && !kinds.is_empty() {
-                let _ = write!(doc, " Only with `kind = \"{}\"`.", kinds.join("\"` or `\""));
+                let _ = write!(doc, " Only with `{}`.", kinds.join("`, `"));
             }
-            let cells = [expected(schema), default(schema), doc];
+            let cells = [by_kind(schema, expected), by_kind(schema, default), doc];
             let [expected, default, doc] = cells.map(|cell| cell.replace('|', "\\|"));
             let _ = writeln!(page, "| `{name}` | {expected} | {default} | {doc} |");
         }
+        if let Some(kind) = first {
+            match described.get(&all) {
+                Some(section) => {
+                    let _ = writeln!(page, "\nThe kinds are those of `[{section}]`.");
+                }
+                None => {
+                    page.push_str(&described_kinds(&kind.schema));
+                    described.insert(all, &section.name);
+                }
+            }
+        }
     }
     page
+}
+
+/// What each kind does, as a list.
+fn described_kinds(kind: &Value) -> String {
+    let kinds = kind.get("oneOf").and_then(Value::as_array);
+    let lines = kinds.into_iter().flatten().filter_map(|kind| {
+        let name = kind.get("const")?.as_str()?;
+        Some(format!("\n- `{name}`: {}", doc(kind)))
+    });
+    format!("{}\n", lines.collect::<String>())
 }
 
 fn collect(name: &str, schema: &Value, found: &mut Vec<Section>) {

@@ -5,15 +5,13 @@ use std::path::Path;
 
 use kvt_models::ModelConfig;
 
-use super::Plan;
 use super::document::{Checks, closest};
 use super::problem::Problem;
-use super::reference::{Field, section};
+use super::{Plan, attention};
 use crate::augment::{AugmentConfig, MixConfig};
 use crate::data::{DataConfig, DataKind, DecodeMode, OnError};
 use crate::device::{NAMES, Wanted};
 use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind};
-use crate::schema::kinds;
 use crate::task::ResetHead;
 
 /// Fills in the defaults that depend on other keys, gives what another key switches off its default, and reports what
@@ -92,7 +90,7 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
     }
 
     for section in ["model.attention", "model.class_attention"] {
-        kind_of_attention(section, checks);
+        attention::keys(section, checks);
     }
     // Named models have no dropout, and dense attention.
     let overrides = &mut plan.model.overrides;
@@ -112,28 +110,7 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
     }
     if init.weights.is_none() {
         init.reset_head = ResetHead::IfOther(false);
-    }
-}
-
-/// An explicit `kind = "dense"` may switch off the neighbours of a base; silence may not.
-fn kind_of_attention(name: &str, checks: &mut Checks<'_>) {
-    let keys = section(name).map_or(&[][..], |section| &section.fields);
-    for Field {
-        name: key, schema, ..
-    } in keys
-    {
-        let of_kinds = kinds(schema);
-        let place = checks.set_place(&format!("{name}.{key}"));
-        if let (Some(kind), Some(place)) = (of_kinds.first(), place)
-            && !of_kinds.contains(&"dense")
-            && !checks.sets(&format!("{name}.kind"))
-        {
-            let message = format!("`{key}` is set, but nothing says which attention");
-            let help = format!("add `kind = \"{kind}\"` under `[{name}]`, or \"dense\"");
-            checks
-                .problems
-                .push(Problem::new(place, message).help(help));
-        }
+        init.reset_mixer = false;
     }
 }
 

@@ -16,7 +16,13 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
     found.extend(frozen(plan));
 
     let shapes = plan.data.shapes.as_ref();
-    let images = images.or_else(|| shapes.map(|shapes| shapes.classes * shapes.train_per_class));
+    let images = images.or_else(|| {
+        let all = shapes.map(|shapes| shapes.classes * shapes.train_per_class)?;
+        Some(match plan.data.subset {
+            0 => all,
+            subset => subset.min(all),
+        })
+    });
     let steps_per_epoch = images.map(|images| {
         let batches = Sampler::new(&plan.data, plan.train.batch_size).batch_count(images);
         batches.div_ceil(plan.train.accumulate) as f64

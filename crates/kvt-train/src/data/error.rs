@@ -44,6 +44,16 @@ pub enum DataError {
         /// Class folders that are not expected.
         extra: Vec<String>,
     },
+    /// More images are asked for than there are.
+    #[error("`data.subset` is {asked}, but `{}` has {found} training images: ask for fewer, or for all with 0", root.display())]
+    Subset {
+        /// Where they lie.
+        root: PathBuf,
+        /// Images asked for.
+        asked: usize,
+        /// Images there are.
+        found: usize,
+    },
     /// A folder that is to be divided, and is divided.
     #[error(
         "`{}` is divided into `{train}` and `{val}` already: leave `data.val_fraction` out, or set `data.path` to the folder \

@@ -1,23 +1,29 @@
 //! What people look at after a run: tables and curves, made from the logs alone.
 
+mod chart;
 mod columns;
 mod compare;
 mod curves;
 mod error;
 mod font;
 mod format;
+mod heat;
 mod plot;
 mod read;
 mod render;
+mod scaling;
 mod series;
 mod statistic;
 
+pub(crate) use chart::{Axis, Chart, Line};
 pub use compare::{Comparison, Difference, Row};
 pub use curves::{Curve, EpochPoint};
 pub use error::ReportError;
 pub(crate) use font::{FONT, register_fonts};
+pub(crate) use heat::{Panel, heat_maps};
 pub(crate) use plot::{GRID, INK, encode_png};
 pub use plot::{Plot, draw, save_plots};
 pub use read::read_curve;
+pub use scaling::{ScalingLine, draw_scaling};
 pub(crate) use series::PALETTE;
 pub use statistic::Statistic;

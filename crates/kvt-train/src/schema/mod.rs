@@ -34,7 +34,7 @@ macro_rules! section {
     };
 }
 pub(crate) use section;
-pub(crate) use value::{doc, expected, kinds, refusals, words};
+pub(crate) use value::{by_kind, doc, expected, kinds, of_kind, refusals, words};
 
 /// A value that its schema refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]

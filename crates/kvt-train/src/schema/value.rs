@@ -95,6 +95,33 @@ pub(crate) fn kinds(schema: &Value) -> Vec<&str> {
     kinds.filter_map(Value::as_str).collect()
 }
 
+/// What a key may be where the section's `kind` is this one. Kinds share a key's type, not its range and its default.
+pub(crate) fn of_kind<'a>(schema: &'a Value, kind: &str) -> &'a Value {
+    let own = schema.get("x-of-kind").and_then(|kinds| kinds.get(kind));
+    own.unwrap_or(schema)
+}
+
+/// What is said of a key, in words: of each kind where these differ, as in "10 (`clustered`, `scram`), 6 (`nystrom`)".
+pub(crate) fn by_kind(schema: &Value, said: impl Fn(&Value) -> String) -> String {
+    let mut all: Vec<(String, Vec<String>)> = Vec::new();
+    for kind in kinds(schema) {
+        let (text, kind) = (said(of_kind(schema, kind)), format!("`{kind}`"));
+        match all.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, kinds)) => kinds.push(kind),
+            None => all.push((text, vec![kind])),
+        }
+    }
+    match all.as_slice() {
+        [] => said(schema),
+        [(text, _)] => text.clone(),
+        several => {
+            let several = several.iter();
+            let several = several.map(|(text, kinds)| format!("{text} ({})", kinds.join(", ")));
+            several.collect::<Vec<String>>().join(", ")
+        }
+    }
+}
+
 /// The comment of a type or field, on one line.
 pub(crate) fn doc(schema: &Value) -> String {
     let text = schema.get("description").and_then(Value::as_str);
@@ -160,5 +187,42 @@ fn range(schema: &Value) -> String {
             let (open, close) = (if above { '(' } else { '[' }, if below { ')' } else { ']' });
             format!(" in {open}{}, {}{close}", shown(low), shown(high))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A key of three kinds, one with another default and range.
+    #[test]
+    fn kinds_may_have_their_own_default_and_range() {
+        let own = |least: u64, default: u64| json!({ "type": "integer", "minimum": least, "default": default });
+        let schema = json!({
+            "type": "integer",
+            "x-kinds": ["clustered", "nystrom", "scram"],
+            "x-of-kind": { "clustered": own(1, 10), "nystrom": own(2, 6), "scram": own(1, 10) },
+        });
+        assert_eq!(
+            by_kind(&schema, expected),
+            "integer >= 1 (`clustered`, `scram`), integer >= 2 (`nystrom`)"
+        );
+        let default = |schema: &Value| schema["default"].to_string();
+        assert_eq!(
+            by_kind(&schema, default),
+            "10 (`clustered`, `scram`), 6 (`nystrom`)"
+        );
+        let refused = |kind: &str| refusals(of_kind(&schema, kind), &toml::Value::Integer(1)).len();
+        assert_eq!(["clustered", "nystrom", "linear"].map(refused), [0, 1, 0]);
+
+        // Where all say the same, it is said once.
+        let alike = json!({ "type": "boolean", "default": true, "x-kinds": ["linear", "rfa"] });
+        assert_eq!(by_kind(&alike, expected), "`true` or `false`");
+        assert_eq!(
+            by_kind(&json!({ "type": "boolean" }), expected),
+            "`true` or `false`"
+        );
     }
 }

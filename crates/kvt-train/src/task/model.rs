@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use burn::tensor::Device;
 use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::{self, LoadReport, WeightsError};
+use kvt_models::weights::{self, LoadReport, Misfit, WeightsError};
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 use schemars::JsonSchema;
@@ -23,6 +23,9 @@ section! {
         /// Whether to leave the classification head as initialised, to train on other classes: `true` where its size differs
         /// from that of the weights, which is an error otherwise, and `"always"` also where it is the same.
         pub reset_head: ResetHead = ResetHead::IfOther(false);
+        /// Whether to leave the parameters of an attention mechanism as initialised where the weights lack them or have them in
+        /// another size: those of a model with another `model.attention.kind`. Which they are stands in the log.
+        pub reset_mixer: bool = false;
         /// What of the model is not trained, and works as in evaluation.
         pub freeze: Freeze = Freeze::None;
     }
@@ -128,6 +131,7 @@ pub fn start_from(
         HeadReset::AsPlanned => LoadOptions {
             reset_head: plan.reset_head != ResetHead::IfOther(false),
             new_head: plan.reset_head == ResetHead::Always,
+            reset_mixer: plan.reset_mixer,
             ..LoadOptions::default()
         },
     };
@@ -136,17 +140,26 @@ pub fn start_from(
         Err(source) => Err(TrainError::InitWeights {
             path: path.clone(),
             hint: match (&source, head) {
-                (
-                    WeightsError::Incompatible {
-                        only_head: true, ..
-                    },
-                    HeadReset::AsPlanned,
-                ) => {
-                    " (only the classification head does not fit: `init.reset_head = true` starts with a new one)"
-                }
+                (WeightsError::Incompatible { misfit, .. }, HeadReset::AsPlanned) => hint(*misfit),
                 _ => "",
             },
             source,
         }),
+    }
+}
+
+/// The way to train nevertheless.
+fn hint(misfit: Misfit) -> &'static str {
+    match misfit {
+        Misfit::Head => {
+            " (only the classification head does not fit: `init.reset_head = true` starts with a new one)"
+        }
+        Misfit::Mixers => {
+            " (only the attention mechanism does not fit, as with weights of another `model.attention.kind`: `init.reset_mixer = true` starts with a new one)"
+        }
+        Misfit::HeadAndMixers => {
+            " (only the classification head and the attention mechanism do not fit: `init.reset_head = true` and `init.reset_mixer = true` start with new ones)"
+        }
+        Misfit::Others => "",
     }
 }

@@ -79,6 +79,60 @@ fn attention_is_measured_on_what_is_asked_for() {
     assert_eq!(found, expected.as_flattened());
 }
 
+/// Kinds over numbers of tokens; one that cannot stand says so, and the others go on.
+#[test]
+fn kinds_of_attention_are_measured_over_the_number_of_tokens() {
+    let workspace = Workspace::empty();
+    let mut arguments = vec![
+        "attention",
+        "--device",
+        "cpu",
+        "--kind",
+        "all",
+        "--out",
+        "out",
+    ];
+    arguments.extend([
+        "--shape",
+        "1,2,17,8",
+        "--tokens",
+        "17,64",
+        "--set",
+        "neighbors=5",
+    ]);
+    let records = records(&workspace, &arguments);
+    let kinds = kvt_attention::AttentionConfig::KINDS;
+    assert_eq!(records.len(), 2 * kinds.len());
+    for (number, record) in records.iter().enumerate() {
+        assert_eq!(record["kind"], kinds[number % kinds.len()]);
+        assert_eq!(record["tokens"], [17, 64][number / kinds.len()]);
+        let stands = record["times"].is_object();
+        assert_eq!(stands, record["note"].is_null(), "{record}");
+        if !stands {
+            let note = record["note"].as_str().unwrap();
+            assert!(note.contains("`kind = "), "{note}");
+            continue;
+        }
+        for time in ["forward", "forward_backward"] {
+            assert!(record["times"][time]["median"].as_f64().unwrap() > 0.0);
+        }
+        assert!(record["macs"].as_u64().unwrap() > 0);
+        if cfg!(target_os = "linux") {
+            assert!(record["peak_bytes"].is_u64(), "{record}");
+        }
+    }
+    let csv = workspace.read("out/attention.csv");
+    assert_eq!(csv.lines().count(), 1 + records.len());
+    assert!(
+        csv.lines().nth(1).unwrap().starts_with("dense,1,2,17,8,0,"),
+        "{csv}"
+    );
+    for plot in ["forward", "forward_backward", "memory"] {
+        let text = workspace.read(&format!("out/{plot}.svg"));
+        assert!(text.contains("dense") && text.contains("tokens"), "{plot}");
+    }
+}
+
 #[test]
 fn a_step_has_a_record_for_dense_and_for_knn() {
     let workspace = Workspace::empty();
@@ -114,6 +168,11 @@ fn nonsense_is_refused() {
         ),
         (["attention", "--input", "odd"], "normal, sink, equal"),
         (["attention", "--k", "0"], "invalid value '0' for '--k"),
+        (
+            ["attention", "--kind", "sparse"],
+            "[possible values: all, dense, knn",
+        ),
+        (["attention", "--tokens", "5"], "--kind <KIND>"),
         (
             ["attention", "--shape", "4294967296,4294967296,1,1"],
             "2^36 scores",

@@ -17,11 +17,13 @@ mod evaluation;
 mod families;
 mod finetune;
 mod foreign;
+mod kinds;
 mod mixing;
 mod optimizers;
 mod predict_logits;
 mod preview;
 mod recipe;
+mod reproduce;
 mod restore;
 #[cfg(unix)]
 mod resume;

@@ -235,6 +235,24 @@ fn a_share_of_a_folder_validates() {
     );
 }
 
+/// Every run has the same images, whatever its seed; an evaluation of them, too.
+#[test]
+fn a_subset_trains_on_fewer_images() {
+    let workspace = Workspace::with_data(10, 2);
+    let subset = ["data.subset=12", "train.batch_size=4"];
+    train(&workspace, "run", &subset);
+    assert_eq!(steps(&workspace.log("run")).last().unwrap().step, 6);
+    let images = |split: &str| {
+        workspace.json(&["eval", "--run", "run", "--json", "--split", split])["images"].clone()
+    };
+    assert_eq!(images("train"), 12);
+    assert_eq!(images("val"), 6);
+    let resume = ["train", "tiny.toml", "--resume", "--set", "data.subset=13"];
+    assert!(workspace.error(&resume).contains("data.subset"));
+    let error = workspace.error(&["train", "tiny.toml", "--set", "data.subset=31"]);
+    insta::assert_snapshot!(error, @"error: `data.subset` is 31, but `data/train` has 30 training images: ask for fewer, or for all with 0");
+}
+
 /// Batch norms remember the images ahead of the one that cannot be read: nothing of them may be left.
 #[test]
 fn an_update_with_an_image_that_cannot_be_read_is_not_made() {

@@ -6,8 +6,8 @@ use burn::tensor::TensorData;
 use burn_store::{ModuleSnapshot, PyTorchToBurnAdapter, bridge};
 
 use super::Layout;
-use crate::model::{Model, Parameter};
-use crate::weights::{LoadReport, LoadRow, Outcome, StateDict, WeightsError};
+use crate::model::{Model, Parameter, is_of_mixer};
+use crate::weights::{LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
 
 /// How weights are loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,9 @@ pub struct LoadOptions {
     /// Whether the classification head stays as initialised even where that of the weights would fit: other classes may be
     /// as many.
     pub new_head: bool,
+    /// Whether parameters of the mechanisms of attention that are missing or of another size stay as initialised: weights
+    /// of a model with another kind of attention lack them.
+    pub reset_mixer: bool,
 }
 
 impl Default for LoadOptions {
@@ -28,6 +31,7 @@ impl Default for LoadOptions {
             strict: true,
             reset_head: false,
             new_head: false,
+            reset_mixer: false,
         }
     }
 }
@@ -81,9 +85,8 @@ impl Model {
             },
         }));
         if options.strict && !report.fits() {
-            let mut problems = report.rows.iter().filter(|row| row.is_problem());
-            let only_head = problems.all(|row| self.is_of_head(&row.name));
-            return Err(WeightsError::Incompatible { report, only_head });
+            let misfit = self.misfit(&report);
+            return Err(WeightsError::Incompatible { report, misfit });
         }
 
         let applied = self.apply(tensors, None, Some(Box::new(PyTorchToBurnAdapter)), true);
@@ -98,6 +101,20 @@ impl Model {
 
     fn is_of_head(&self, name: &str) -> bool {
         self.config.family().is_of_head(name)
+    }
+
+    /// Which parts of the model the weights do not fit.
+    fn misfit(&self, report: &LoadReport) -> Misfit {
+        let problems = || report.rows.iter().filter(|row| row.is_problem());
+        let heads = problems().filter(|row| self.is_of_head(&row.name));
+        let mixers = problems().filter(|row| is_of_mixer(&row.name));
+        let (all, heads, mixers) = (problems().count(), heads.count(), mixers.count());
+        match (heads > 0, mixers > 0) {
+            _ if heads + mixers < all => Misfit::Others,
+            (true, false) => Misfit::Head,
+            (false, _) => Misfit::Mixers,
+            (true, true) => Misfit::HeadAndMixers,
+        }
     }
 
     /// A weight of another image size at the size of the parameter `name`.
@@ -118,7 +135,7 @@ impl Model {
         if options.new_head && is_of_head {
             return Ok((Outcome::Reset, None));
         }
-        let resets = options.reset_head && is_of_head;
+        let resets = options.reset_head && is_of_head || options.reset_mixer && is_of_mixer(name);
         let Some(found) = found else {
             let outcome = if resets {
                 Outcome::Reset

@@ -185,7 +185,7 @@ fn a_head_of_another_size_is_reset_on_request_only() {
     assert!(matches!(
         error,
         WeightsError::Incompatible {
-            only_head: true,
+            misfit: Misfit::Head,
             ..
         }
     ));

@@ -170,6 +170,7 @@ fn attention_knows_where_it_stands() {
             bias: false,
             mask: false,
             dropout: 0.25,
+            softmax_only: None,
         };
         assert_eq!(config.place(), place);
     }

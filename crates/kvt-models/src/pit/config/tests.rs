@@ -200,6 +200,7 @@ fn attention_knows_where_it_stands() {
         bias: false,
         mask: false,
         dropout: 0.25,
+        softmax_only: None,
     };
     assert_eq!(places, [place(31, 4), place(16, 8), place(8, 16)]);
 }

@@ -11,8 +11,9 @@ use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::Init;
 use crate::overrides::{ModelOverrides, one};
+use crate::places::softmax_only;
 use crate::stages::{StageConfig, StagesConfig};
-use crate::summary::{BlockSize, StageSummary, Summary};
+use crate::summary::{BlockSize, StageAttention, StageSummary, Summary};
 use crate::validate;
 
 /// More stages than that shrink any image to nothing, and their channels could not be counted.
@@ -83,6 +84,9 @@ impl StageSize {
         Place {
             grid: Some([self.windows.side; 2]),
             bias: true,
+            softmax_only: softmax_only(
+                "a position bias is added to all scores, and a mask in shifted windows",
+            ),
             mask: self.windows.shifted().shift() != [0; 2],
             dropout: self.attn_drop,
             ..Place::new(self.windows.area(), self.block.dim, self.config.num_heads)
@@ -124,6 +128,12 @@ impl StageSize {
                 + merging_norm,
             macs: (block.macs(tokens) + padding + attention.macs * windows.count()) * config.depth
                 + Macs::linear(tokens * merging),
+            attention: Some(StageAttention::new(
+                &config.attention,
+                attention,
+                config.depth,
+                windows.count(),
+            )),
         }
     }
 }

@@ -227,7 +227,9 @@ fn attention_knows_where_it_stands() {
         bias: true,
         mask,
         dropout: 0.25,
+        softmax_only: places[0].softmax_only,
     };
+    assert!(places[0].softmax_only.is_some());
     let expected = [(3, true), (6, true), (12, true), (24, false)];
     assert_eq!(places, expected.map(|(heads, mask)| place(heads, mask)));
 }

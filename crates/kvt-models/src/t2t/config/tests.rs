@@ -273,8 +273,15 @@ fn attention_knows_where_it_stands() {
         bias: false,
         mask: false,
         dropout,
+        softmax_only: None,
     };
-    assert_eq!(first, place(3136, 1, 0, 56, 0.0));
-    assert_eq!(second, place(784, 1, 0, 28, 0.0));
+    let softmax_only = first.softmax_only;
+    assert!(softmax_only.is_some());
+    let token = |tokens, grid| Place {
+        softmax_only,
+        ..place(tokens, 1, 0, grid, 0.0)
+    };
+    assert_eq!(first, token(3136, 56));
+    assert_eq!(second, token(784, 28));
     assert_eq!(config.place(), place(197, 7, 1, 14, 0.25));
 }

@@ -82,9 +82,14 @@ impl TokensType {
             Self::Transformer {
                 attention: [first, second],
             } => {
+                let own = [first.clone(), second.clone()];
                 let mut all = overrides.attentions(&[first, second, blocks], 3)?;
                 let [blocks, second, first] = [2, 1, 0].map(|i| all.swap_remove(i));
-                let attention = [first, second];
+                // What cannot stand between the soft splits is for the blocks alone.
+                let attention = match blocks.is_softmax() {
+                    true => [first, second],
+                    false => own,
+                };
                 Ok((Self::Transformer { attention }, blocks))
             }
             Self::Performer { .. } => {

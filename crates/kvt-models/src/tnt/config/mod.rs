@@ -12,7 +12,8 @@ use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
 use crate::overrides::ModelOverrides;
-use crate::summary::{BlockSize, StageSummary, Summary};
+use crate::places::softmax_only;
+use crate::summary::{BlockSize, StageAttention, StageSummary, Summary};
 use crate::validate;
 use crate::weights::pos_embed;
 
@@ -99,6 +100,9 @@ impl TntConfig {
         Place {
             grid: Some([side; 2]),
             dropout: self.common.attn_drop,
+            softmax_only: softmax_only(
+                "queries and keys are the few pixels of a patch, as in the inner transformers of a TNT",
+            ),
             ..Place::new(side.pow(2), self.inner_dim, self.inner_num_heads)
         }
     }
@@ -137,6 +141,10 @@ impl TntConfig {
         vec![
             StageSummary {
                 macs: inner.macs * patches,
+                attention: inner.attention.map(|attention| StageAttention {
+                    macs: attention.macs * patches,
+                    ..attention
+                }),
                 ..inner
             },
             outer.behind(depth * self.projection_params(), projection * depth),
@@ -169,10 +177,16 @@ impl FamilyConfig for TntConfig {
     }
 
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
-        let mut attention = overrides.attentions(&self.attention, 2)?.into_iter();
         let own = [self.embed_dim, self.depth, self.num_heads];
         let [embed_dim, depth, num_heads] = overrides.blocks(own)?;
-        let [inner, outer] = self.attention;
+        let mut given = overrides.attentions(&self.attention, 2)?.into_iter();
+        let own_inner = self.attention[0].clone();
+        let [inner, outer] = self.attention.map(|own| given.next().unwrap_or(own));
+        // What cannot stand in a patch is for the outer transformers alone.
+        let attention = match inner.is_softmax() {
+            true => [inner, outer],
+            false => [own_inner, outer],
+        };
         Ok(Self {
             common: self.common.with(overrides),
             patch_size: overrides.patch_size.unwrap_or(self.patch_size),
@@ -183,7 +197,7 @@ impl FamilyConfig for TntConfig {
             inner_num_heads: overrides.inner_num_heads.unwrap_or(self.inner_num_heads),
             inner_stride: overrides.inner_stride.unwrap_or(self.inner_stride),
             legacy: self.legacy,
-            attention: [inner, outer].map(|own| attention.next().unwrap_or(own)),
+            attention,
         })
     }
 

@@ -151,7 +151,17 @@ fn attention_knows_where_it_stands() {
         bias: false,
         mask: false,
         dropout: 0.25,
+        softmax_only: None,
     };
-    assert_eq!(config.inner_place(), place(16, 4, 10, 0, 4));
+    let inner = config.inner_place();
+    assert!(inner.softmax_only.is_some());
+    let softmax_only = inner.softmax_only;
+    assert_eq!(
+        inner,
+        Place {
+            softmax_only,
+            ..place(16, 4, 10, 0, 4)
+        }
+    );
     assert_eq!(config.outer_place(), place(197, 10, 64, 1, 14));
 }

@@ -249,6 +249,7 @@ fn attention_knows_where_it_stands() {
         bias: false,
         mask,
         dropout: 0.25,
+        softmax_only: stages[0].local().softmax_only,
     };
     let expected = [(3, true), (6, false), (12, false), (24, false)];
     let found: Vec<_> = stages.iter().map(StageSize::local).collect();
@@ -257,8 +258,11 @@ fn attention_knows_where_it_stands() {
         queries: side * side,
         keys: 64,
         grid: Some([side; 2]),
+        softmax_only: stages[0].global().softmax_only,
         ..local(heads, false)
     };
+    assert!(local(3, false).softmax_only.is_some());
+    assert!(global(3, 64).softmax_only.is_some());
     let expected = [(3, 64), (6, 32), (12, 16), (24, 8)];
     let found: Vec<_> = stages.iter().map(StageSize::global).collect();
     assert_eq!(found, expected.map(|(heads, side)| global(heads, side)));

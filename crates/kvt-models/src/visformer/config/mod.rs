@@ -11,6 +11,7 @@ use crate::family::FamilyConfig;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
 use crate::overrides::{ModelOverrides, each};
+use crate::places::softmax_only;
 use crate::summary::Summary;
 use crate::validate;
 use crate::weights::pos_embed;
@@ -74,6 +75,9 @@ impl VisformerConfig {
                 let place = Place {
                     grid: Some([grid; 2]),
                     dropout: self.common.attn_drop,
+                    softmax_only: softmax_only(
+                        "only softmax attention is checked, as between the convolutions of a Visformer",
+                    ),
                     ..Place::new(grid.pow(2), dim, self.num_heads[at])
                 };
                 let attention = self.attention[at].clone();

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::Neighbors;
+use kvt_attention::{Neighbors, Place};
 
 use super::*;
 use crate::testing::{self, knn, with};
@@ -176,4 +176,34 @@ fn sizes_that_describe_no_model_are_refused() {
     ] {
         assert_eq!(refuse(overrides), message);
     }
+}
+
+/// The first stage has none.
+#[test]
+fn attention_knows_where_it_stands() {
+    let mut config = named("visformer_small");
+    config.common.attn_drop = 0.25;
+    let places: Vec<Option<Place>> = config
+        .stages()
+        .iter()
+        .map(|stage| match stage.kind {
+            Kind::Attention { place, .. } => Some(place),
+            Kind::Convolution => None,
+        })
+        .collect();
+    let softmax_only = places[1].unwrap().softmax_only;
+    assert!(softmax_only.is_some());
+    let place = |side: usize, head_dim| Place {
+        queries: side * side,
+        keys: side * side,
+        heads: 6,
+        head_dim,
+        prefix: 0,
+        grid: Some([side; 2]),
+        bias: false,
+        mask: false,
+        dropout: 0.25,
+        softmax_only,
+    };
+    assert_eq!(places, [None, Some(place(14, 64)), Some(place(7, 128))]);
 }

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::Neighbors;
+use kvt_attention::{Neighbors, Place};
 
 use super::*;
 use crate::families::ModelConfig;
@@ -232,4 +232,38 @@ fn position_embeddings_are_resized_plainly() {
     let values = |data: TensorData| data.try_to_vec::<f32>().unwrap();
     assert_eq!(values(resized), values(tokens));
     assert!(config.resize("cls_token", &[1, 1, 384], &map).is_none());
+}
+
+/// The class token is the only query of its blocks; the others have no class token.
+#[test]
+fn attention_knows_where_it_stands() {
+    let mut config = named("volo_d1_224");
+    config.common.attn_drop = 0.25;
+    let places: Vec<_> = config.stages().iter().map(StageSize::place).collect();
+    let of_map = places[0];
+    assert!(of_map.softmax_only.is_some());
+    let expected = Place {
+        queries: 196,
+        keys: 196,
+        heads: 12,
+        head_dim: 32,
+        prefix: 0,
+        grid: Some([14, 14]),
+        bias: false,
+        mask: false,
+        dropout: 0.25,
+        softmax_only: of_map.softmax_only,
+    };
+    assert_eq!(places, [expected; 3]);
+    let class = config.class().place();
+    assert!(class.softmax_only.is_some());
+    let expected = Place {
+        queries: 1,
+        keys: 197,
+        prefix: 1,
+        grid: None,
+        softmax_only: class.softmax_only,
+        ..expected
+    };
+    assert_eq!(class, expected);
 }

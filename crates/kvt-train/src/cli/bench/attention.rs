@@ -1,22 +1,44 @@
 //! `kvt bench attention`
 
-use anyhow::Context;
-use clap::builder::RangedU64ValueParser;
-use kvt_attention::{Implementation, Neighbors, SoftmaxAttention};
+use std::path::PathBuf;
 
-use super::{Common, mebibytes, print_peak, spread};
+use anyhow::Context;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
+use kvt_attention::{AttentionConfig, Implementation, Neighbors, SoftmaxAttention};
+
+use super::{Common, kinds, mebibytes, print_peak, spread};
 use crate::bench::{self, AttentionCase, AttentionInput, AttentionShape};
 use crate::cli::table::table;
 use crate::device;
+
+const SHAPE: AttentionShape = AttentionShape {
+    batch: 16,
+    heads: 3,
+    tokens: 197,
+    head_dim: 64,
+};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct AttentionArgs {
     /// Device, as for `kvt train`.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    device: String,
-    /// Batch, heads, tokens and channels per head.
-    #[arg(long, value_name = "B,H,N,D", default_value = "16,3,197,64", value_parser = shape)]
-    shape: AttentionShape,
+    pub(super) device: String,
+    /// Batch, heads, tokens and channels per head: 16,3,197,64, with `--kind` 1,4,197,64.
+    #[arg(long, value_name = "B,H,N,D", value_parser = shape)]
+    pub(super) shape: Option<AttentionShape>,
+    /// Kinds of attention, or `all`, each with its defaults and in processes of its own, instead of dense and k-NN
+    /// attention in turn.
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new([kinds::ALL].iter().chain(AttentionConfig::KINDS)), conflicts_with_all = ["k", "implementation", "input"])]
+    pub(super) kind: Vec<String>,
+    /// Numbers of tokens, instead of the one in `--shape`.
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "kind", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1 << 20))]
+    pub(super) tokens: Vec<usize>,
+    /// Override a key of `[model.attention]` in the kinds that have it, as in `--set landmarks=32`.
+    #[arg(long, value_name = "KEY=VALUE", requires = "kind")]
+    pub(super) set: Vec<String>,
+    /// Folder for a table (CSV) and plots (SVG) of the kinds.
+    #[arg(long, value_name = "DIR", requires = "kind")]
+    pub(super) out: Option<PathBuf>,
     /// Keys that a query keeps; several are measured in turn. Half of the tokens by default.
     #[arg(long, value_name = "K", value_delimiter = ',', value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     k: Vec<usize>,
@@ -27,13 +49,20 @@ pub(super) struct AttentionArgs {
     /// `equal` ones; several are measured in turn.
     #[arg(long, value_delimiter = ',', default_value = "normal", value_parser = input)]
     input: Vec<AttentionInput>,
+    /// Print the times of one case of `--kind`, for the process that measures all of them.
+    #[arg(long, value_name = "CASE", hide = true, requires = "kind")]
+    pub(super) times_of: Option<usize>,
     #[command(flatten)]
     pub(super) common: Common,
 }
 
 pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
+    if !args.kind.is_empty() {
+        return kinds::run(args);
+    }
     let device = device::resolve(&args.device)?;
-    let half = [(args.shape.tokens / 2).max(1)];
+    let shape = args.shape.unwrap_or(SHAPE);
+    let half = [(shape.tokens / 2).max(1)];
     let counts = match args.k.as_slice() {
         [] => &half,
         counts => counts,
@@ -52,7 +81,7 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
         .iter()
         .flat_map(|&input| {
             attentions.iter().map(move |&attention| AttentionCase {
-                shape: args.shape,
+                shape,
                 input,
                 attention,
             })
@@ -93,7 +122,7 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
         heads,
         tokens,
         head_dim,
-    } = args.shape;
+    } = shape;
     let title = format!("attention {batch},{heads},{tokens},{head_dim}");
     let header = [
         "kind",

@@ -1,6 +1,7 @@
 //! `kvt bench`: what an attention operation or a training step costs, dense beside k-NN, and how fast images arrive.
 
 mod attention;
+mod kinds;
 mod loader;
 mod step;
 
@@ -11,6 +12,7 @@ use std::process::{Command, ExitCode};
 use clap::Subcommand;
 use clap::builder::RangedU64ValueParser;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use self::attention::AttentionArgs;
 use self::loader::LoaderArgs;
@@ -90,15 +92,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Common {
+    fn rounds(&self) -> Rounds {
+        Rounds {
+            warmup: self.warmup,
+            timed: self.runs,
+        }
+    }
+
     /// Runs the timing under a progress bar.
     fn timed<R>(
         &self,
         work: impl FnOnce(Rounds, &mut dyn FnMut(usize)) -> Result<R, bench::BenchError>,
     ) -> anyhow::Result<R> {
-        let rounds = Rounds {
-            warmup: self.warmup,
-            timed: self.runs,
-        };
+        let rounds = self.rounds();
         let progress = bar("timing", rounds.warmup + rounds.timed);
         let result = work(rounds, &mut |done| progress.set_position(done as u64));
         progress.finish_and_clear();
@@ -113,14 +119,31 @@ impl Common {
     }
 
     fn peak(&self, case: usize) -> Option<Option<u64>> {
-        let output = Command::new(std::env::current_exe().ok()?)
+        // With huge pages the system counts 2 MiB wherever one value was written.
+        let small_pages = ("MIMALLOC_ALLOW_THP", "0");
+        self.child(&format!("--peak-of={case}"), &[small_pages])
+            .ok()
+    }
+
+    /// What this command prints with one more argument, in a process of its own; or why it prints nothing.
+    fn child<R: DeserializeOwned>(
+        &self,
+        argument: &str,
+        environment: &[(&str, &str)],
+    ) -> Result<R, String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let output = Command::new(program)
             .args(std::env::args_os().skip(1))
-            .arg(format!("--peak-of={case}"))
-            // With huge pages the system counts 2 MiB wherever one value was written.
-            .env("MIMALLOC_ALLOW_THP", "0")
+            .arg(argument)
+            .envs(environment.iter().copied())
             .output()
-            .ok()?;
-        serde_json::from_slice(&output.stdout).ok()
+            .map_err(|error| error.to_string())?;
+        serde_json::from_slice(&output.stdout).map_err(|_| {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let last = errors.lines().rfind(|line| !line.trim().is_empty());
+            // A process that the system ended, as for its memory, says nothing.
+            last.map_or_else(|| output.status.to_string(), str::to_owned)
+        })
     }
 
     fn finish<R: Serialize>(

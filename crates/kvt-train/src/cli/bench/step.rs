@@ -84,7 +84,7 @@ impl StepArgs {
     fn document(&self, kind: &str) -> anyhow::Result<Document> {
         let mut overrides = self.overrides.all();
         overrides.push(format!("model.attention.kind={kind}"));
-        self.model.document(&overrides)
+        Ok(self.model.document(&overrides)?.shared())
     }
 
     fn case(&self, kind: &str) -> anyhow::Result<StepCase> {

@@ -59,12 +59,14 @@ neighbors = 3
 [init]
 weights = "start.pth"
 reset_head = true
+reset_mixer = true
 freeze = "backbone"
 [data]
 kind = "shapes"
 path = "a \"quoted\" folder"
 train = "t"
 val = "v"
+subset = 30
 val_fraction = 0.0
 label_column = "fine_label"
 class_order = "natural"
@@ -191,6 +193,13 @@ fn plan_of(text: &str, overrides: &[&str]) -> Result<Plan, ConfigError> {
 
 fn error_of(text: &str, overrides: &[&str]) -> String {
     plan_of(text, overrides).unwrap_err().to_string()
+}
+
+/// A text without the list of all kinds of attention, which grows.
+fn without_kinds(text: &str) -> String {
+    let kinds = kvt_attention::AttentionConfig::KINDS.iter();
+    let kinds: Vec<String> = kinds.map(|kind| format!("`\"{kind}\"`")).collect();
+    text.replace(&kinds.join(" or "), "KINDS")
 }
 
 /// Writes files and loads the first.

@@ -22,6 +22,7 @@ fn defaults_are_those_of_the_deit_recipe() {
 
     [init]
     reset_head = false
+    reset_mixer = false
     freeze = "none"
 
     [data]
@@ -30,6 +31,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     train = "train"
     val = "val"
     val_fraction = 0.0
+    subset = 0
     label_column = "label"
     class_order = "byte"
     shuffle = true
@@ -313,8 +315,9 @@ fn overrides_come_last_and_words_need_no_quotes() {
 
 #[test]
 fn dense_attention_ignores_the_keys_of_knn_only_if_it_is_asked_for() {
-    let sets = ["model.attention.kind=dense", "model.attention.neighbors=3"];
-    assert_eq!(plan_of(SMALL, &sets).unwrap(), plan_of(SMALL, &[]).unwrap());
+    let text = format!("{SMALL}[model.attention]\nkind = \"knn\"\nneighbors = 3\n");
+    let off = plan_of(&text, &["model.attention.kind=dense"]).unwrap();
+    assert_eq!(off, plan_of(SMALL, &[]).unwrap());
     let text = format!("{SMALL}[model.attention]\nneighbors = 3\n");
     assert_snapshot!(error_of(&text, &["model.attention.selection=euclidean"]), @r#"
     configs/x.toml:6:13: `neighbors` is set, but nothing says which attention
@@ -331,11 +334,92 @@ fn dense_attention_ignores_the_keys_of_knn_only_if_it_is_asked_for() {
 }
 
 #[test]
+fn keys_of_another_kind_of_attention_are_refused_by_name() {
+    let text =
+        format!("{SMALL}[model.attention]\nkind = \"dense\"\nneighbors = 3\ntemperature = 2.0\n");
+    assert_snapshot!(error_of(&text, &[]), @r#"
+    configs/x.toml:7:13: `neighbors` does not apply to `kind = "dense"`: its keys are `temperature`
+      |
+    7 | neighbors = 3
+      |             ^
+    "#);
+    let set = [
+        "model.attention.kind=dense",
+        "model.attention.selection=euclidean",
+    ];
+    assert_snapshot!(error_of(SMALL, &set), @r#"--set model.attention.selection=euclidean: `selection` does not apply to `kind = "dense"`: its keys are `temperature`"#);
+    // The kind is wrong: what belongs to it nobody knows.
+    let wrong = error_of(
+        SMALL,
+        &["model.attention.kind=kn", "model.attention.neighbors=3"],
+    );
+    assert!(!wrong.contains("apply"), "{wrong}");
+}
+
+/// What a base sets for its kind is switched off by a file or an override that changes the kind, and only so.
+#[test]
+fn a_later_layer_that_changes_the_kind_switches_off_the_keys_of_the_old_one() {
+    let knn = "[model]\nname = \"deit_tiny_patch16_224\"\n[data]\nkind = \"shapes\"\n[model.attention]\nkind = \"knn\"\nneighbors = 3\n";
+    let with = |top: &str| {
+        load(&[
+            ("top.toml", &format!("base = \"knn.toml\"\n{top}")),
+            ("knn.toml", knn),
+        ])
+        .1
+    };
+    let dense = with("[model.attention]\nkind = \"dense\"\n").unwrap();
+    assert_eq!(dense.model, plan_of(SMALL, &[]).unwrap().model);
+    let both = with("[model.attention]\nkind = \"dense\"\nneighbors = 4\n");
+    let message = both.unwrap_err().to_string();
+    assert!(
+        message.contains("top.toml:4:13: `neighbors` does not apply"),
+        "{message}"
+    );
+    // A key alone does not choose.
+    let dense = knn.replace("kind = \"knn\"\nneighbors = 3", "kind = \"dense\"");
+    let key = load(&[
+        (
+            "top.toml",
+            "base = \"dense.toml\"\n[model.attention]\nneighbors = 4\n",
+        ),
+        ("dense.toml", &dense),
+    ]);
+    assert!(key.1.is_err());
+}
+
+/// `kvt compare dense.toml knn.toml --set model.attention.neighbors=0.25`.
+#[test]
+fn overrides_for_several_documents_may_be_for_other_kinds() {
+    let text = format!("{SMALL}[model.attention]\nkind = \"dense\"\n");
+    let document = |text: &str, sets: &[&str]| {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        Document::from_text(Path::new("x.toml"), text.to_owned(), &sets).unwrap()
+    };
+    let set = ["model.attention.neighbors=0.25"];
+    assert!(document(&text, &set).plan().is_err());
+    let shared = document(&text, &set).shared().plan().unwrap();
+    assert_eq!(shared.model, plan_of(SMALL, &[]).unwrap().model);
+    // `kvt bench step` sets the kinds in turn.
+    let turn = [
+        "model.attention.neighbors=0.25",
+        "model.attention.kind=dense",
+    ];
+    assert!(document(SMALL, &turn).shared().plan().is_ok());
+    // A file is for itself.
+    let file = format!("{text}neighbors = 3\n");
+    assert!(document(&file, &set).shared().plan().is_ok());
+    assert!(document(&file, &[]).shared().plan().is_err());
+    // Without a kind it is still unclear what is meant.
+    assert!(document(SMALL, &set).shared().plan().is_err());
+}
+
+#[test]
 fn what_another_key_switches_off_makes_no_difference() {
     let folder = ["data.kind=folder", "data.path=d"];
     let plain = plan_of(SMALL, &folder).unwrap();
     for set in [
         "init.reset_head=true",
+        "init.reset_mixer=true",
         "data.max_skipped=7",
         "data.shapes.classes=3",
     ] {

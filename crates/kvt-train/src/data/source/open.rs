@@ -22,6 +22,26 @@ pub enum Split {
 /// # Errors
 /// If something is missing, damaged or does not fit.
 pub fn open(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], DataError> {
+    let [train, val] = both(data, classes)?;
+    Ok([subset(data, train)?, val])
+}
+
+/// The images that training takes of those there are.
+fn subset(data: &DataConfig, train: Source) -> Result<Source, DataError> {
+    let found = train.samples.len();
+    match data.subset {
+        0 => Ok(train),
+        asked if asked > found => Err(DataError::Subset {
+            root: train.root,
+            asked,
+            found,
+        }),
+        asked => Ok(share::subset(&train, asked)),
+    }
+}
+
+/// Both splits in full.
+fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], DataError> {
     let dir = |part| data.path.join(name(data, part));
     match data.kind {
         DataKind::Folder | DataKind::Shapes if data.val_fraction > 0.0 => {
@@ -73,7 +93,11 @@ pub fn open_part(
 ) -> Result<Source, DataError> {
     let is_folder = matches!(data.kind, DataKind::Folder | DataKind::Shapes);
     if is_folder && data.val_fraction == 0.0 {
-        return folder(&data.path.join(name(data, part)), data, classes);
+        let source = folder(&data.path.join(name(data, part)), data, classes)?;
+        return match part {
+            Split::Train => subset(data, source),
+            Split::Val => Ok(source),
+        };
     }
     let [train, val] = open(data, classes)?;
     Ok(match part {

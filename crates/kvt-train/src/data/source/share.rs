@@ -1,4 +1,4 @@
-//! A part of the images for validation, where the data has no split.
+//! A part of the images: for validation, where the data has no split, or to train on fewer.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,66 @@ use crate::data::Source;
 /// What the hash of a name begins with, so that it is no other hash of the name. It depends on no seed: an image that one
 /// run validates on must not be one that the next trains on.
 const KEY: &[u8] = b"kvt validation share\0";
+/// The same for the images to train on: the two choices have nothing to do with each other.
+const SUBSET_KEY: &[u8] = b"kvt training subset\0";
+
+/// The images of each class by the hash of their path relative to the source, as indices into its samples.
+fn ranked(source: &Source, key: &[u8]) -> BTreeMap<u32, Vec<usize>> {
+    let mut by_class: BTreeMap<u32, Vec<([u8; 32], usize)>> = BTreeMap::new();
+    for (index, sample) in source.samples.iter().enumerate() {
+        let path = sample.path.strip_prefix(&source.root);
+        let path = path.unwrap_or(&sample.path).as_os_str();
+        let mut hash = blake3::Hasher::new();
+        hash.update(key).update(path.as_encoded_bytes());
+        let class = by_class.entry(sample.label).or_default();
+        class.push((*hash.finalize().as_bytes(), index));
+    }
+    let ranked = by_class.into_iter().map(|(label, mut class)| {
+        class.sort_unstable();
+        (label, class.into_iter().map(|(_, index)| index).collect())
+    });
+    ranked.collect()
+}
+
+/// The chosen of the images, in their order.
+fn chosen(source: &Source, is_chosen: impl Fn(usize) -> bool) -> Source {
+    let samples = source.samples.iter().enumerate();
+    let samples = samples.filter(|(index, _)| is_chosen(*index));
+    Source {
+        samples: samples.map(|(_, sample)| sample.clone()).collect(),
+        ..source.clone()
+    }
+}
+
+/// `count` of the images, at most as many as there are, each class in its share.
+///
+/// A class gives the first of its [ranks](ranked): its share rounded down, and one more where the part that was cut off is
+/// among the largest, until there are `count`. The ranks do not depend on the seed or on where the folder lies.
+pub(super) fn subset(source: &Source, count: usize) -> Source {
+    let all = source.samples.len().max(1);
+    let classes = ranked(source, SUBSET_KEY);
+    let exact = |class: &Vec<usize>| (class.len() * count / all, class.len() * count % all);
+    let mut rests: Vec<(usize, u32)> = classes
+        .iter()
+        .map(|(label, class)| (exact(class).1, *label))
+        .collect();
+    // The largest rests first; of equal ones the class with the lower label.
+    rests.sort_by_key(|(rest, label)| (std::cmp::Reverse(*rest), *label));
+    let whole: usize = classes.values().map(|class| exact(class).0).sum();
+    let more: Vec<u32> = rests
+        .iter()
+        .take(count.saturating_sub(whole))
+        .map(|(_, label)| *label)
+        .collect();
+    let mut trains = vec![false; source.samples.len()];
+    for (label, class) in &classes {
+        let share = exact(class).0 + usize::from(more.contains(label));
+        for &index in class.iter().take(share) {
+            trains[index] = true;
+        }
+    }
+    chosen(source, |index| trains[index])
+}
 
 /// The images to train on and those to validate on, `fraction` of each class.
 ///
@@ -14,32 +74,15 @@ const KEY: &[u8] = b"kvt validation share\0";
 /// rounded, validate: at least one of two or more, and never all. The ranks do not depend on the seed, on the other
 /// classes or on where the folder lies. With new images, one near the end of the share may change its side.
 pub(super) fn split(source: &Source, fraction: f64) -> [Source; 2] {
-    let mut by_class: BTreeMap<u32, Vec<([u8; 32], usize)>> = BTreeMap::new();
-    for (index, sample) in source.samples.iter().enumerate() {
-        let path = sample.path.strip_prefix(&source.root);
-        let path = path.unwrap_or(&sample.path).as_os_str();
-        let mut hash = blake3::Hasher::new();
-        hash.update(KEY).update(path.as_encoded_bytes());
-        let class = by_class.entry(sample.label).or_default();
-        class.push((*hash.finalize().as_bytes(), index));
-    }
     let mut validates = vec![false; source.samples.len()];
-    for mut class in by_class.into_values() {
-        class.sort_unstable();
+    for class in ranked(source, KEY).into_values() {
         let most = class.len().saturating_sub(1);
         let count = (fraction * class.len() as f64).round() as usize;
-        for &(_, index) in class.iter().take(count.clamp(most.min(1), most)) {
+        for &index in class.iter().take(count.clamp(most.min(1), most)) {
             validates[index] = true;
         }
     }
-    [false, true].map(|side| {
-        let samples = source.samples.iter().zip(&validates);
-        let samples = samples.filter(|(_, validates)| **validates == side);
-        Source {
-            samples: samples.map(|(sample, _)| sample.clone()).collect(),
-            ..source.clone()
-        }
-    })
+    [false, true].map(|side| chosen(source, |index| validates[index] == side))
 }
 
 #[cfg(test)]
@@ -96,5 +139,51 @@ mod tests {
         let first = |name: &PathBuf| name.starts_with("0") && name.to_str().unwrap().len() == 7;
         let low = names(&here).iter().filter(|name| first(name)).count();
         assert!((1..10).contains(&low), "{low} of 15 among the first ten");
+    }
+
+    #[test]
+    fn a_subset_has_every_class_in_its_share() {
+        let whole = source("a", &[50, 30, 20]);
+        let part = |count| subset(&whole, count).class_counts();
+        assert_eq!(part(10), [5, 3, 2]);
+        assert_eq!(part(100), [50, 30, 20]);
+        assert_eq!(part(0), [0, 0, 0]);
+        // 3.5, 2.1 and 1.4 of seven: the largest part that is cut off gives one more.
+        assert_eq!(part(7), [4, 2, 1]);
+        // 0.5, 0.3 and 0.2, and of equal parts the first.
+        assert_eq!(part(1), [1, 0, 0]);
+        assert_eq!(
+            subset(&source("a", &[2, 2, 2]), 4).class_counts(),
+            [2, 1, 1]
+        );
+        for count in 0..=100 {
+            assert_eq!(part(count).iter().sum::<usize>(), count);
+        }
+    }
+
+    #[test]
+    fn a_subset_is_that_of_the_names() {
+        let here = subset(&source("a", &[50, 50]), 30);
+        let there = subset(&source("somewhere/else", &[50, 50]), 30);
+        assert_eq!(names(&here), names(&there));
+        let more = subset(&source("a", &[50, 50]), 60);
+        assert!(names(&here).is_subset(&names(&more)));
+        // In the order of the whole, and not its beginning.
+        let whole = source("a", &[50, 50]);
+        let order: Vec<_> = whole
+            .samples
+            .iter()
+            .filter(|s| here.samples.contains(s))
+            .collect();
+        assert!(order.into_iter().eq(&here.samples));
+        let low = here
+            .samples
+            .iter()
+            .filter(|s| s.path.to_str().unwrap().len() == 9)
+            .count();
+        assert!(low < 12, "{low} of 30 among the first tens");
+        // Nothing to do with the choice for validation.
+        let [_, val] = split(&whole, 0.3);
+        assert_ne!(names(&val), names(&here));
     }
 }

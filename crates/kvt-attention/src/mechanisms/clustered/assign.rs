@@ -1,0 +1,85 @@
+//! Which query is in which cluster: k-means of hashes, by Hamming distance. Nothing here has a gradient.
+
+use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
+use kvt_ops::Key;
+use rand::seq::index;
+use rand_distr::{Distribution, StandardNormal};
+
+/// Planes `[bits, head_dim + 1]` that halve the space of the queries: normals, and in the last column offsets.
+pub(super) fn draw_planes(key: Key, bits: usize, head_dim: usize, device: &Device) -> Tensor<2> {
+    let shape = [bits, head_dim + 1];
+    let mut rng = key.rng();
+    let numbers: Vec<f32> = (0..bits * (head_dim + 1))
+        .map(|_| StandardNormal.sample(&mut rng))
+        .collect();
+    Tensor::from_data(TensorData::new(numbers, shape), device)
+}
+
+/// The queries that clusters start from, `[clusters]`, all different.
+pub(super) fn draw_start(
+    key: Key,
+    clusters: usize,
+    queries: usize,
+    device: &Device,
+) -> Tensor<1, Int> {
+    let chosen = index::sample(&mut key.rng(), queries, clusters.min(queries));
+    let chosen: Vec<i64> = chosen.iter().map(|query| query as i64).collect();
+    let shape = [chosen.len()];
+    Tensor::from_data(TensorData::new(chosen, shape), device)
+}
+
+/// Lloyd's algorithm on the hashes of the queries, starting from those at `start`: marks the cluster of each query.
+///
+/// A cluster that loses its members keeps its centroid. Of equally near centroids the first is taken.
+///
+/// # Shapes
+/// - `q`: `[batch, heads, query, head_dim]`
+/// - `planes`: `[bits, head_dim + 1]`
+/// - `start`: `[clusters]`
+/// - output: `[batch, heads, query, cluster]`
+pub(super) fn assign(
+    q: Tensor<4>,
+    planes: Tensor<2>,
+    start: Tensor<1, Int>,
+    iterations: usize,
+) -> Tensor<4, Bool> {
+    let hashes = hash(q.detach().cast(DType::F32), planes);
+    let mut centroids = hashes.clone().select(2, start);
+    for _ in 0..iterations {
+        // `[batch, heads, cluster, query]`
+        let members = nearest(hashes.clone(), centroids.clone())
+            .float()
+            .swap_dims(2, 3);
+        let empty = members.clone().sum_dim(3).equal_elem(0.0);
+        let majority = signs(members.matmul(hashes.clone()).greater_elem(0.0));
+        centroids = majority.mask_where(empty.expand(centroids.dims()), centroids);
+    }
+    nearest(hashes, centroids)
+}
+
+/// 1 or -1 for the side of each plane on which a query lies, `[batch, heads, query, bits]`.
+fn hash(q: Tensor<4>, planes: Tensor<2>) -> Tensor<4> {
+    let ([batch, heads, queries, dim], [bits, _]) = (q.dims(), planes.dims());
+    let rows = batch * heads * queries;
+    let normals = planes.clone().narrow(1, 0, dim).swap_dims(0, 1);
+    let offsets = planes.narrow(1, dim, 1).swap_dims(0, 1);
+    let products = q.reshape([rows, dim]).matmul(normals);
+    let above = products.greater(offsets.expand([rows, bits]));
+    signs(above.reshape([batch, heads, queries, bits]))
+}
+
+fn signs(bits: Tensor<4, Bool>) -> Tensor<4> {
+    bits.float() * 2.0 - 1.0
+}
+
+/// Marks the nearest of the centroids, `[batch, heads, query, cluster]`.
+fn nearest(hashes: Tensor<4>, centroids: Tensor<4>) -> Tensor<4, Bool> {
+    let clusters = centroids.dims()[2];
+    // The number of bits less twice the distance: a whole number. Times the number of clusters there is room to
+    // count down by one from centroid to centroid, so that the first of equally near ones is the only best.
+    let products = hashes.matmul(centroids.swap_dims(2, 3));
+    let order = Tensor::<1, Int>::arange(0..clusters as i64, &products.device()).float();
+    let ranking = products * clusters as f64 - order.reshape([1, 1, 1, clusters]);
+    let best = ranking.clone().max_dim(3).expand(ranking.dims());
+    ranking.equal(best)
+}

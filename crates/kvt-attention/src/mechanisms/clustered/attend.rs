@@ -1,0 +1,98 @@
+//! Attention of given clusters.
+
+use burn::tensor::{Bool, DType, Int, Tensor};
+use kvt_ops::{knn_softmax, portable};
+
+use super::super::weighing::Weighing;
+
+/// Every query gets what the mean of its cluster attends to, `S softmax(scale mean(q) k^T) v`.
+///
+/// # Shapes
+/// - `q`, `k`, `v` and output: those of [`attend_unchecked`](crate::attend_unchecked)
+/// - `groups`: `[batch, heads, query, cluster]`, one mark for each query
+pub(super) fn clustered(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    groups: Tensor<4, Bool>,
+    weighing: &Weighing,
+) -> Tensor<4> {
+    let (dtype, members) = (q.dtype(), groups.float());
+    let means = means(q, members.clone());
+    let [k, v] = [k, v].map(|x| x.cast(DType::F32));
+    members.matmul(weighing.attend(means, k, v)).cast(dtype)
+}
+
+/// As [`clustered`], but a query gives the `kept` best keys of its cluster exact weights, which share the weight that
+/// they have in the cluster.
+pub(super) fn improved(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    groups: Tensor<4, Bool>,
+    kept: usize,
+    weighing: &Weighing,
+) -> Tensor<4> {
+    let dtype = q.dtype();
+    let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
+    let keys = k.dims()[2];
+    if kept >= keys {
+        return weighing.attend(q, k, v).cast(dtype);
+    }
+    let members = groups.clone().float();
+    let scores = means(q.clone(), members.clone())
+        .mul_scalar(weighing.scale / weighing.softmax.temperature)
+        .matmul(k.clone().swap_dims(2, 3));
+    let selected = portable::select(scores.clone(), kept);
+    let best = portable::indices(selected.clone(), kept);
+    let weights = knn_softmax(scores, keys);
+    // `[batch, heads, cluster, 1]`
+    let mass = weights
+        .clone()
+        .mask_fill(selected.clone().bool_not(), 0.0)
+        .sum_dim(3);
+    let others = weights.mask_fill(selected, 0.0);
+    let others = match weighing.dropout {
+        Some(dropout) => dropout.named("cluster").apply(others),
+        None => others,
+    };
+    let exact = exact(q, &k, &v, of_each_query(best, groups), weighing);
+    let out = members.clone().matmul(mass) * exact + members.matmul(others.matmul(v));
+    out.cast(dtype)
+}
+
+/// The mean query of each cluster, `[batch, heads, cluster, head_dim]`, in f32; zeros where it has no members.
+fn means(q: Tensor<4>, members: Tensor<4>) -> Tensor<4> {
+    let counts = members.clone().sum_dim(2).swap_dims(2, 3).clamp_min(1.0);
+    members.swap_dims(2, 3).matmul(q.cast(DType::F32)) / counts
+}
+
+/// What the clusters have, `[batch, heads, cluster, kept]`, for each of their members, `[batch, heads, query, kept]`.
+fn of_each_query(of_clusters: Tensor<4, Int>, groups: Tensor<4, Bool>) -> Tensor<4, Int> {
+    let ([.., kept], [batch, heads, queries, clusters]) = (of_clusters.dims(), groups.dims());
+    let numbers = Tensor::<1, Int>::arange(0..clusters as i64, &groups.device());
+    let number = (groups.int() * numbers.reshape([1, 1, 1, clusters])).sum_dim(3);
+    of_clusters.gather(2, number.expand([batch, heads, queries, kept]))
+}
+
+/// Attention of each query to keys of its own, `[batch, heads, query, kept]`.
+fn exact(
+    q: Tensor<4>,
+    k: &Tensor<4>,
+    v: &Tensor<4>,
+    keys: Tensor<4, Int>,
+    weighing: &Weighing,
+) -> Tensor<4> {
+    let ([batch, heads, queries, dim], [.., kept]) = (q.dims(), keys.dims());
+    let rows = keys.reshape([batch, heads, queries * kept, 1]);
+    let take = |x: &Tensor<4>| {
+        let width = x.dims()[3];
+        let rows = rows.clone().expand([batch, heads, queries * kept, width]);
+        let taken = x.clone().gather(2, rows);
+        taken.reshape([batch, heads * queries, kept, width])
+    };
+    // Every query is a head, as no two of them have the same keys.
+    let q = q.reshape([batch, heads * queries, 1, dim]);
+    let out = weighing.attend(q, take(k), take(v));
+    out.reshape([batch, heads, queries, v.dims()[3]])
+}

@@ -1,0 +1,178 @@
+//! The settings of clustered attention.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::draws::{Draws, Redraw};
+use super::Clustered;
+use crate::{AttentionError, Cost, Macs, MechanismConfig, ParamInit, Place, SoftmaxAttention};
+
+/// Bits of a hash, as in the authors' code.
+const MOST_BITS: usize = 63;
+
+/// Clustered attention (Vyas et al., [Fast Transformers with Clustered Attention](https://arxiv.org/abs/2007.04825),
+/// NeurIPS 2020, section 3.2): every query gets the softmax attention of the mean query of its cluster,
+/// `S softmax(scale / temperature * mean(q) k^T) v`, where `S` marks the members of each cluster. A query is hashed to the
+/// sides of `bits` random planes on which it lies, and k-means by Hamming distance clusters the hashes, without a
+/// gradient. Tokens before the map attend densely. The authors' code gives a cluster that lost its members a random
+/// centroid, from a generator that cannot be seeded; here it keeps its centroid.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ClusteredConfig {
+    /// Clusters of queries, in every head of every image.
+    #[schemars(range(min = 1))]
+    pub clusters: usize,
+    /// Random planes that hash a query before it is clustered.
+    #[schemars(range(min = 1, max = 63))]
+    pub bits: usize,
+    /// Iterations: of the clustering (`clustered`), of the inverse (`nystrom`), of the search (`scram`).
+    pub iterations: usize,
+    /// When random numbers are drawn anew: `step` in training at every step, `never`.
+    pub redraw: Redraw,
+    /// Seed of the random numbers of evaluation.
+    pub seed: u64,
+    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+    /// finite.
+    #[schemars(range(min = 1e-6, max = 1e6))]
+    pub temperature: f64,
+}
+
+/// Improved clustered attention (Vyas et al.,
+/// [Fast Transformers with Clustered Attention](https://arxiv.org/abs/2007.04825), NeurIPS 2020, section 3.3): as
+/// `clustered`, but each query gives the `kept` best keys of its cluster exact weights, scaled to the sum of the weights
+/// that the cluster gives them. The other keys have the weights of the cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ClusteredImprovedConfig {
+    /// The settings of `clustered`.
+    #[serde(flatten)]
+    pub clustering: ClusteredConfig,
+    /// Keys that a query, or its cluster, keeps.
+    #[schemars(range(min = 1))]
+    pub kept: usize,
+}
+
+impl Default for ClusteredConfig {
+    fn default() -> Self {
+        Self {
+            clusters: 100,
+            bits: 32,
+            iterations: 10,
+            redraw: Redraw::default(),
+            seed: 0,
+            temperature: 1.0,
+        }
+    }
+}
+
+impl Default for ClusteredImprovedConfig {
+    fn default() -> Self {
+        Self {
+            clustering: ClusteredConfig::default(),
+            kept: 32,
+        }
+    }
+}
+
+impl ClusteredConfig {
+    fn softmax(&self) -> SoftmaxAttention {
+        SoftmaxAttention {
+            temperature: self.temperature,
+            ..SoftmaxAttention::dense()
+        }
+    }
+
+    fn fits_as(&self, kind: &'static str, place: &Place) -> Result<(), AttentionError> {
+        place.without_bias(kind)?;
+        let (clusters, queries) = (self.clusters, place.queries.saturating_sub(place.prefix));
+        if queries > 0 && clusters > queries {
+            return Err(AttentionError::misplaced(
+                kind,
+                format!("has `clusters` {clusters}, which is more than the {queries} tokens"),
+                format!("set `clusters` to {queries} at most"),
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn make(&self, kept: Option<usize>, init: &impl ParamInit) -> Clustered {
+        Clustered {
+            clusters: self.clusters,
+            bits: self.bits,
+            iterations: self.iterations,
+            softmax: self.softmax(),
+            kept,
+            draws: Draws::new(self.seed, init.path(), self.redraw),
+        }
+    }
+}
+
+impl MechanismConfig for ClusteredConfig {
+    const KIND: &'static str = "clustered";
+
+    type Mechanism = Clustered;
+
+    fn validate(&self) -> Result<(), AttentionError> {
+        if self.clusters == 0 {
+            return Err(AttentionError::Setting("`clusters` must be at least 1"));
+        }
+        if !(1..=MOST_BITS).contains(&self.bits) {
+            return Err(AttentionError::Setting("`bits` must be in [1, 63]"));
+        }
+        self.softmax().validate()
+    }
+
+    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
+        self.fits_as(Self::KIND, place)
+    }
+
+    /// Hashes, then two products of the centroids with the keys; those of the prefix are dense. The comparison of bits
+    /// is not counted.
+    fn cost(&self, place: &Place) -> Cost {
+        let Place { keys, prefix, .. } = *place;
+        let queries = place.queries.saturating_sub(prefix);
+        let rows = self.clusters.min(queries) + prefix.min(place.queries);
+        Cost {
+            params: 0,
+            macs: Macs::attention((queries * self.bits + 2 * rows * keys) * place.dim()),
+            kept: keys,
+        }
+    }
+
+    fn init(&self, _place: &Place, init: &impl ParamInit) -> Clustered {
+        self.make(None, init)
+    }
+}
+
+impl MechanismConfig for ClusteredImprovedConfig {
+    const KIND: &'static str = "clustered-improved";
+
+    type Mechanism = Clustered;
+
+    fn validate(&self) -> Result<(), AttentionError> {
+        if self.kept == 0 {
+            return Err(AttentionError::Setting("`kept` must be at least 1"));
+        }
+        self.clustering.validate()
+    }
+
+    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
+        self.clustering.fits_as(Self::KIND, place)
+    }
+
+    /// Besides the cost of `clustered`, two products of every query with the keys that it keeps.
+    fn cost(&self, place: &Place) -> Cost {
+        let Cost { params, macs, kept } = self.clustering.cost(place);
+        let queries = place.queries.saturating_sub(place.prefix);
+        let exact = 2 * queries * self.kept.min(place.keys);
+        Cost {
+            params,
+            macs: macs + Macs::attention(exact * place.dim()),
+            kept,
+        }
+    }
+
+    fn init(&self, _place: &Place, init: &impl ParamInit) -> Clustered {
+        self.clustering.make(Some(self.kept), init)
+    }
+}

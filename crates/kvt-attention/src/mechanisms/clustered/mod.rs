@@ -1,0 +1,73 @@
+//! Clustered attention, plain and improved: queries that hash alike share their attention.
+
+use burn::module::Module;
+use burn::tensor::{Bool, Tensor};
+
+use super::draws::Draws;
+use super::weighing::Weighing;
+use crate::{Context, Mechanism, SoftmaxAttention};
+
+mod assign;
+mod attend;
+mod config;
+
+use assign::{assign, draw_planes, draw_start};
+use attend::{clustered, improved};
+
+pub use config::{ClusteredConfig, ClusteredImprovedConfig};
+
+/// The module of [`ClusteredConfig`] and [`ClusteredImprovedConfig`].
+#[derive(Module, Debug)]
+pub struct Clustered {
+    #[module(skip)]
+    clusters: usize,
+    #[module(skip)]
+    bits: usize,
+    #[module(skip)]
+    iterations: usize,
+    #[module(skip)]
+    softmax: SoftmaxAttention,
+    /// Keys with exact weights; `None` for plain clustered attention.
+    #[module(skip)]
+    kept: Option<usize>,
+    #[module(skip)]
+    draws: Draws,
+}
+
+impl Mechanism for Clustered {
+    fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
+        let weighing = self.weighing(&context);
+        weighing.behind_prefix(context.prefix, q, k, v, |q, k, v| {
+            let ([.., queries, dim], device) = (q.dims(), q.device());
+            let key = |purpose| self.draws.key(context.phase, purpose);
+            let planes = draw_planes(key("planes"), self.bits, dim, &device);
+            let start = draw_start(key("start"), self.clusters, queries, &device);
+            let groups = assign(q.clone(), planes, start, self.iterations);
+            self.attend_grouped(q, k, v, groups, &weighing)
+        })
+    }
+}
+
+impl Clustered {
+    fn weighing(&self, context: &Context) -> Weighing {
+        Weighing::new(self.softmax, context)
+    }
+
+    /// Attention of given clusters, `[batch, heads, query, cluster]`.
+    fn attend_grouped(
+        &self,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        v: Tensor<4>,
+        groups: Tensor<4, Bool>,
+        weighing: &Weighing,
+    ) -> Tensor<4> {
+        match self.kept {
+            None => clustered(q, k, v, groups, weighing),
+            Some(kept) => improved(q, k, v, groups, kept, weighing),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

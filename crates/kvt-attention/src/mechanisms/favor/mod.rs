@@ -1,0 +1,134 @@
+//! FAVOR, the first version of the Performer: trigonometric random features.
+
+use burn::module::Module;
+use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::draws::{Draws, Redraw};
+use super::features::{self, Directions, attend_signed_features, half_square, waves};
+use crate::{
+    AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place, SoftmaxAttention,
+};
+
+/// FAVOR, the attention of the first Performer: `phi(q) (phi(k)^T v) / (phi(q) sum phi(k))` with the features
+/// `phi(x) = exp(|x|^2 / 2) [sin(omega x), cos(omega x)] / sqrt(m)` of `x`, which is q or k times the root of
+/// `scale / temperature`, for m random directions omega
+/// ([Masked Language Modeling for Proteins, 2020](https://arxiv.org/abs/2006.03555)). Products of features estimate
+/// `exp(scale / temperature * q k)` without bias.
+///
+/// Estimates may be negative, and so may their sum, by which the output is divided: training may diverge. It is here
+/// to be compared with `performer`, which replaced it. As in the authors' code, `2 * epsilon` are added to a
+/// denominator that is not further than `epsilon` from zero. The factor `exp(|x|^2 / 2)` of a query cancels in the
+/// ratio, and is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FavorConfig {
+    /// Features that stand for the scores.
+    #[schemars(range(min = 1, max = 65536))]
+    pub features: usize,
+    /// Whether random directions are drawn orthogonal in blocks of `head_dim`.
+    pub orthogonal: bool,
+    /// When random numbers are drawn anew: `step` in training at every step, `never`.
+    pub redraw: Redraw,
+    /// Seed of the random numbers of evaluation.
+    pub seed: u64,
+    /// Added to denominators, so that none is zero.
+    #[schemars(range(min = 1e-12, max = 1.0))]
+    pub epsilon: f64,
+    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+    /// finite.
+    #[schemars(range(min = 1e-6, max = 1e6))]
+    pub temperature: f64,
+}
+
+impl Default for FavorConfig {
+    fn default() -> Self {
+        Self {
+            features: 256,
+            orthogonal: true,
+            redraw: Redraw::default(),
+            seed: 0,
+            epsilon: 1e-6,
+            temperature: 1.0,
+        }
+    }
+}
+
+/// The module of [`FavorConfig`].
+#[derive(Module, Debug)]
+pub struct Favor {
+    #[module(skip)]
+    directions: Directions,
+    #[module(skip)]
+    epsilon: f64,
+    #[module(skip)]
+    temperature: f64,
+}
+
+impl MechanismConfig for FavorConfig {
+    const KIND: &'static str = "favor";
+
+    type Mechanism = Favor;
+
+    fn validate(&self) -> Result<(), AttentionError> {
+        features::check_features(self.features)?;
+        features::check_epsilon(self.epsilon)?;
+        SoftmaxAttention {
+            temperature: self.temperature,
+            ..SoftmaxAttention::dense()
+        }
+        .validate()
+    }
+
+    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
+        place.without_scores(Self::KIND)
+    }
+
+    /// Every direction has two features.
+    fn cost(&self, place: &Place) -> Cost {
+        features::cost(place, 3 * self.features)
+    }
+
+    fn init(&self, _place: &Place, init: &impl ParamInit) -> Favor {
+        let draws = Draws::new(self.seed, init.path(), self.redraw);
+        Favor {
+            directions: Directions::new(self.features, self.orthogonal, draws),
+            epsilon: self.epsilon,
+            temperature: self.temperature,
+        }
+    }
+}
+
+impl Mechanism for Favor {
+    fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
+        let [_, _, _, head_dim] = q.dims();
+        let omega = self
+            .directions
+            .draw(context.phase, 1, head_dim, &q.device());
+        self.attend_by(q, k, v, omega, context.scale)
+    }
+}
+
+impl Favor {
+    /// [`attend`](Mechanism::attend) by the directions `omega`, `[1, heads or 1, features, head_dim]`.
+    fn attend_by(
+        &self,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        v: Tensor<4>,
+        omega: Tensor<4>,
+        scale: f64,
+    ) -> Tensor<4> {
+        let root = (scale / self.temperature).sqrt();
+        let [q, k] = [q, k].map(|x| x.cast(DType::F32) * root);
+        let length = half_square(k.clone());
+        // A constant, whatever it is: what it multiplies the weights of a query by is divided by again.
+        let largest = length.clone().detach().max_dim(2);
+        let phi_k = waves(k, omega.clone()) * (length - largest).exp();
+        attend_signed_features(waves(q, omega), phi_k, v, self.epsilon)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Attention by features of queries and keys, at a cost that grows linearly with the tokens.
+
+use burn::tensor::{DType, Tensor};
+
+use crate::{AttentionError, Cost, Macs, Place};
+
+mod directions;
+
+pub(super) use directions::Directions;
+
+/// `phi_q (phi_k^T v) / (phi_q sum phi_k + epsilon)`: attention whose weights are products of the features of a query
+/// and of the keys, divided by their sum ([Katharopoulos et al., 2020](https://arxiv.org/abs/2006.16236), equation
+/// 5). No weight is computed: `m` features and values of `d` channels cost `2 m d` operations per token.
+///
+/// # Shapes
+/// - `phi_q`: `[batch, heads, query, feature]`
+/// - `phi_k`: `[batch, heads, key, feature]`
+/// - `v`: `[batch, heads, key, value_dim]`
+/// - output: `[batch, heads, query, value_dim]`, in the type of `v`. Everything before it is f32.
+pub(super) fn attend_features(
+    phi_q: Tensor<4>,
+    phi_k: Tensor<4>,
+    v: Tensor<4>,
+    epsilon: f64,
+) -> Tensor<4> {
+    attend_divided(phi_q, phi_k, v, |sum| sum + epsilon)
+}
+
+/// [`attend_features`] for features whose products may be negative, and so their sum: `2 epsilon` are added to sums
+/// between `-epsilon` and `epsilon`, and nothing to others.
+pub(super) fn attend_signed_features(
+    phi_q: Tensor<4>,
+    phi_k: Tensor<4>,
+    v: Tensor<4>,
+    epsilon: f64,
+) -> Tensor<4> {
+    attend_divided(phi_q, phi_k, v, |sum| {
+        let small = sum.clone().abs().lower_equal_elem(epsilon);
+        let added = sum.zeros_like().mask_fill(small, 2.0 * epsilon);
+        sum + added
+    })
+}
+
+/// The weighted sum of the values, over what `divisor` makes of the sum of the weights.
+fn attend_divided(
+    phi_q: Tensor<4>,
+    phi_k: Tensor<4>,
+    v: Tensor<4>,
+    divisor: impl FnOnce(Tensor<4>) -> Tensor<4>,
+) -> Tensor<4> {
+    let dtype = v.dtype();
+    let [phi_q, phi_k, v] = [phi_q, phi_k, v].map(|x| x.cast(DType::F32));
+    let phi_k = phi_k.swap_dims(2, 3);
+    let sum = phi_q.clone().matmul(phi_k.clone().sum_dim(3));
+    (phi_q.matmul(phi_k.matmul(v)) / divisor(sum)).cast(dtype)
+}
+
+/// `[sin(omega x), cos(omega x)] / sqrt(m)` for `m` directions: products of these features estimate
+/// `exp(-|q - k|^2 / 2)` (Rahimi and Recht, *Random Features for Large-Scale Kernel Machines*, 2007).
+///
+/// # Shapes
+/// - `x`: `[batch, heads, token, head_dim]`
+/// - `omega`: `[1, heads or 1, m, head_dim]`
+/// - output: `[batch, heads, token, 2 m]`
+pub(super) fn waves(x: Tensor<4>, omega: Tensor<4>) -> Tensor<4> {
+    let [_, _, features, _] = omega.dims();
+    let angles = x.matmul(omega.swap_dims(2, 3));
+    Tensor::cat(vec![angles.clone().sin(), angles.cos()], 3) / (features as f64).sqrt()
+}
+
+/// Half the squared length of every token, `[batch, heads, token, 1]`.
+pub(super) fn half_square(x: Tensor<4>) -> Tensor<4> {
+    x.powi_scalar(2).sum_dim(3) * 0.5
+}
+
+/// What attention by features costs, if every channel of a query or a key takes part in so many products: one with
+/// every feature, and one more for every random direction.
+pub(super) fn cost(place: &Place, products: usize) -> Cost {
+    let tokens = place.queries + place.keys;
+    Cost {
+        params: 0,
+        macs: Macs::attention(tokens * place.dim() * products),
+        kept: place.keys,
+    }
+}
+
+/// Refuses numbers of random features that no attention is made of.
+pub(super) fn check_features(features: usize) -> Result<(), AttentionError> {
+    if (1..=65536).contains(&features) {
+        return Ok(());
+    }
+    Err(AttentionError::Setting(
+        "`features` must be in [1, 65536]: there is no attention without features, and with more dense attention costs less",
+    ))
+}
+
+/// Refuses what does not keep denominators from being zero, or replaces them.
+pub(super) fn check_epsilon(epsilon: f64) -> Result<(), AttentionError> {
+    if (1e-12..=1.0).contains(&epsilon) {
+        return Ok(());
+    }
+    Err(AttentionError::Setting(
+        "`epsilon` must be in [1e-12, 1]: without it nothing keeps denominators from being zero",
+    ))
+}
+
+/// Refuses what does not keep features from being zero, or replaces them.
+pub(super) fn check_kernel_epsilon(kernel_epsilon: f64) -> Result<(), AttentionError> {
+    if (1e-12..=1.0).contains(&kernel_epsilon) {
+        return Ok(());
+    }
+    Err(AttentionError::Setting(
+        "`kernel_epsilon` must be in [1e-12, 1]: without it nothing keeps features from being zero",
+    ))
+}
+
+#[cfg(test)]
+pub(super) use directions::gaussian;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(super) mod unbiased;

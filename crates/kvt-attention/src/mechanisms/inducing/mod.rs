@@ -1,0 +1,167 @@
+//! Attention through a summary: learned points attend to the tokens, and the tokens attend to what the points took.
+
+use burn::module::{Module, Param};
+use burn::nn::Linear;
+use burn::tensor::{DType, Tensor};
+use kvt_ops::linear;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place, Score,
+    SoftmaxAttention, attend_unchecked, merge_heads, split_heads,
+};
+
+/// Learned points attend to the tokens, and the tokens to what the points took: `z = attend(points, k, v)`, then
+/// `attend(q, W_k z, W_v z)` ([Set Transformer, ICML 2019](https://arxiv.org/abs/1810.00825), the two attentions of an
+/// induced set attention block, equations 9 and 10). The authors' block also has a residual and an MLP behind each attention
+/// and scales by the width of all heads; here the scale is that of the model around the mechanism, whose blocks have residuals and
+/// MLPs already, and the points are not projected, since projected points are points.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct InducingConfig {
+    /// Learned points that summarise the keys.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub points: usize,
+    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+    /// finite.
+    #[schemars(range(min = 1e-6, max = 1e6))]
+    pub temperature: f64,
+}
+
+impl Default for InducingConfig {
+    fn default() -> Self {
+        Self {
+            points: 32,
+            temperature: 1.0,
+        }
+    }
+}
+
+impl InducingConfig {
+    fn summary(&self) -> Summary {
+        Summary {
+            points: self.points,
+            tied: false,
+            temperature: self.temperature,
+        }
+    }
+}
+
+impl MechanismConfig for InducingConfig {
+    const KIND: &'static str = "inducing";
+
+    type Mechanism = InducedAttention;
+
+    fn validate(&self) -> Result<(), AttentionError> {
+        self.summary().validate()
+    }
+
+    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
+        place.without_bias(Self::KIND)
+    }
+
+    fn cost(&self, place: &Place) -> Cost {
+        self.summary().cost(place)
+    }
+
+    fn init(&self, place: &Place, init: &impl ParamInit) -> InducedAttention {
+        // The `xavier_uniform_` of a matrix with a row for every point.
+        let bound = (6.0 / (self.points + place.dim()) as f32).sqrt();
+        self.summary().init(place, init, Law::Uniform { bound })
+    }
+}
+
+/// What attentions through a summary have in common.
+pub(super) struct Summary {
+    pub(super) points: usize,
+    /// Whether keys and values of the summary are the same.
+    pub(super) tied: bool,
+    pub(super) temperature: f64,
+}
+
+impl Summary {
+    fn softmax(&self) -> SoftmaxAttention {
+        SoftmaxAttention {
+            temperature: self.temperature,
+            ..SoftmaxAttention::dense()
+        }
+    }
+
+    pub(super) fn validate(&self) -> Result<(), AttentionError> {
+        if !(1..=65_536).contains(&self.points) {
+            return Err(AttentionError::Setting("`points` must be in [1, 65536]"));
+        }
+        self.softmax().validate()
+    }
+
+    /// Outputs of the projection of a summary with so many channels.
+    fn outputs(&self, dim: usize) -> usize {
+        if self.tied { dim } else { 2 * dim }
+    }
+
+    pub(super) fn cost(&self, place: &Place) -> Cost {
+        let (points, dim) = (self.points, place.dim());
+        let outputs = self.outputs(dim);
+        let projection = Macs::linear(points * dim * outputs);
+        let products = Macs::attention(2 * (place.keys + place.queries) * points * dim);
+        Cost {
+            params: points * dim + (dim + 1) * outputs,
+            macs: projection + products,
+            kept: place.keys,
+        }
+    }
+
+    pub(super) fn init(
+        &self,
+        place: &Place,
+        init: &impl ParamInit,
+        points: Law,
+    ) -> InducedAttention {
+        let dim = place.dim();
+        InducedAttention {
+            points: init.param("points", [1, self.points, dim], points),
+            kv: init.linear("kv", dim, self.outputs(dim), true),
+            softmax: self.softmax(),
+        }
+    }
+}
+
+/// The module of [`InducingConfig`] and of [`LunaConfig`](crate::LunaConfig).
+#[derive(Module, Debug)]
+pub struct InducedAttention {
+    /// `[1, points, dim]`.
+    points: Param<Tensor<3>>,
+    /// From the summary to its keys and values, in this order, or to one that is both.
+    kv: Linear,
+    softmax: SoftmaxAttention,
+}
+
+impl Mechanism for InducedAttention {
+    fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
+        let ([batch, heads, ..], dtype) = (q.dims(), q.dtype());
+        let attend = |q, k, v, dropout| {
+            let score = Score::default();
+            attend_unchecked(q, k, v, score, context.scale, &self.softmax, dropout)
+        };
+        let [points] = split_heads(self.points.val().cast(dtype), heads);
+        let [_, _, count, head_dim] = points.dims();
+        let points = points.expand([batch, heads, count, head_dim]);
+        // Two attentions drop different weights.
+        let dropout = context.dropout.map(|dropout| dropout.named("points"));
+        let summary = merge_heads(attend(points, k, v, dropout));
+
+        let dim = heads * head_dim;
+        let kv = linear(&self.kv, summary.cast(DType::F32)).cast(dtype);
+        let [k, v] = if kv.dims()[2] == dim {
+            let [both] = split_heads(kv, heads);
+            [both.clone(), both]
+        } else {
+            split_heads(kv, heads)
+        };
+        attend(q, k, v, context.dropout)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! The Performer's FAVOR+: positive random features, which estimate the softmax.
+
+use burn::module::Module;
+use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::draws::{Draws, Redraw};
+use super::features::{self, Directions, attend_features, half_square};
+use crate::{
+    AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place, SoftmaxAttention,
+};
+
+/// FAVOR+, the attention of the Performer: `phi(q) (phi(k)^T v) / (phi(q) sum phi(k))` with the positive features
+/// `phi(x) = exp(omega x - |x|^2 / 2 - c) + kernel_epsilon` of `x`, which is q or k times the root of
+/// `scale / temperature`, for random directions omega
+/// ([Rethinking Attention with Performers, ICLR 2021](https://arxiv.org/abs/2009.14794), lemma 1). Products of
+/// features estimate `exp(scale / temperature * q k)` without bias, with a variance that grows exponentially with
+/// `|q + k|^2`; their ratio, the output, is biased.
+///
+/// `c`, which cancels in the ratio, is the largest exponent of a query, and the largest of all keys. The authors' code
+/// takes the largest `omega x` instead, beside which the features of long vectors vanish in `kernel_epsilon`. Its
+/// orthogonal directions are those of a QR decomposition without a correction of the signs, which biases the
+/// estimate; here all directions are equally likely.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PerformerConfig {
+    /// Features that stand for the scores.
+    #[schemars(range(min = 1, max = 65536))]
+    pub features: usize,
+    /// Whether random directions are drawn orthogonal in blocks of `head_dim`.
+    pub orthogonal: bool,
+    /// When random numbers are drawn anew: `step` in training at every step, `never`.
+    pub redraw: Redraw,
+    /// Seed of the random numbers of evaluation.
+    pub seed: u64,
+    /// Added to every feature, so that none is zero.
+    #[schemars(range(min = 1e-12, max = 1.0))]
+    pub kernel_epsilon: f64,
+    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+    /// finite.
+    #[schemars(range(min = 1e-6, max = 1e6))]
+    pub temperature: f64,
+}
+
+impl Default for PerformerConfig {
+    fn default() -> Self {
+        Self {
+            features: 256,
+            orthogonal: true,
+            redraw: Redraw::default(),
+            seed: 0,
+            kernel_epsilon: 1e-6,
+            temperature: 1.0,
+        }
+    }
+}
+
+/// The module of [`PerformerConfig`].
+#[derive(Module, Debug)]
+pub struct Performer {
+    #[module(skip)]
+    directions: Directions,
+    #[module(skip)]
+    kernel_epsilon: f64,
+    #[module(skip)]
+    temperature: f64,
+}
+
+impl MechanismConfig for PerformerConfig {
+    const KIND: &'static str = "performer";
+
+    type Mechanism = Performer;
+
+    fn validate(&self) -> Result<(), AttentionError> {
+        features::check_features(self.features)?;
+        features::check_kernel_epsilon(self.kernel_epsilon)?;
+        SoftmaxAttention {
+            temperature: self.temperature,
+            ..SoftmaxAttention::dense()
+        }
+        .validate()
+    }
+
+    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
+        place.without_scores(Self::KIND)
+    }
+
+    fn cost(&self, place: &Place) -> Cost {
+        features::cost(place, 2 * self.features)
+    }
+
+    fn init(&self, _place: &Place, init: &impl ParamInit) -> Performer {
+        let draws = Draws::new(self.seed, init.path(), self.redraw);
+        Performer {
+            directions: Directions::new(self.features, self.orthogonal, draws),
+            kernel_epsilon: self.kernel_epsilon,
+            temperature: self.temperature,
+        }
+    }
+}
+
+impl Mechanism for Performer {
+    fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
+        let [_, _, _, head_dim] = q.dims();
+        let omega = self
+            .directions
+            .draw(context.phase, 1, head_dim, &q.device());
+        self.attend_by(q, k, v, &omega, context.scale)
+    }
+}
+
+impl Performer {
+    /// [`attend`](Mechanism::attend) by the directions `omega`, `[1, heads or 1, features, head_dim]`.
+    fn attend_by(
+        &self,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        v: Tensor<4>,
+        omega: &Tensor<4>,
+        scale: f64,
+    ) -> Tensor<4> {
+        let root = (scale / self.temperature).sqrt();
+        let [q, k] = [q, k].map(|x| exponents(x.cast(DType::F32) * root, omega.clone()));
+        // Constants, whatever they are: what they multiply the weights of a query by is divided by again.
+        let largest_q = q.clone().detach().max_dim(3);
+        let largest_k = k.clone().detach().max_dims(&[3, 2]);
+        let phi_q = (q - largest_q).exp() + self.kernel_epsilon;
+        let phi_k = (k - largest_k).exp() + self.kernel_epsilon;
+        attend_features(phi_q, phi_k, v, 0.0)
+    }
+}
+
+/// The logarithms of the features, `omega x - |x|^2 / 2`: `[batch, heads, token, feature]`.
+fn exponents(x: Tensor<4>, omega: Tensor<4>) -> Tensor<4> {
+    let half_square = half_square(x.clone());
+    x.matmul(omega.swap_dims(2, 3)) - half_square
+}
+
+#[cfg(test)]
+mod tests;

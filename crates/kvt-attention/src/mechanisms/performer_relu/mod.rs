@@ -1,0 +1,126 @@
+//! The Performer with rectified features, which estimate no softmax.
+
+use burn::module::Module;
+use burn::tensor::activation::relu;
+use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::draws::{Draws, Redraw};
+use super::features::{self, Directions, attend_features};
+use crate::{AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
+
+/// The generalised attention of the Performer, `phi(q) (phi(k)^T v) / (phi(q) sum phi(k))` with the features
+/// `phi(x) = relu(omega x) + kernel_epsilon`, for random directions omega
+/// ([Rethinking Attention with Performers, ICLR 2021](https://arxiv.org/abs/2009.14794)).
+///
+/// It does not approximate the softmax, and has no scale. By default the authors' code has no random directions here,
+/// but `phi(x) = relu(x) + kernel_epsilon`: set `projected = false` for it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PerformerReluConfig {
+    /// Features that stand for the scores.
+    #[schemars(range(min = 1, max = 65536))]
+    pub features: usize,
+    /// Whether features are made of random directions. Otherwise each is made of one entry of a query or key, and
+    /// `features`, `orthogonal`, `redraw` and `seed` do nothing.
+    pub projected: bool,
+    /// Whether random directions are drawn orthogonal in blocks of `head_dim`.
+    pub orthogonal: bool,
+    /// When random numbers are drawn anew: `step` in training at every step, `never`.
+    pub redraw: Redraw,
+    /// Seed of the random numbers of evaluation.
+    pub seed: u64,
+    /// Added to every feature, so that none is zero.
+    #[schemars(range(min = 1e-12, max = 1.0))]
+    pub kernel_epsilon: f64,
+}
+
+impl Default for PerformerReluConfig {
+    fn default() -> Self {
+        Self {
+            features: 256,
+            projected: true,
+            orthogonal: true,
+            redraw: Redraw::default(),
+            seed: 0,
+            kernel_epsilon: 1e-3,
+        }
+    }
+}
+
+/// The module of [`PerformerReluConfig`].
+#[derive(Module, Debug)]
+pub struct PerformerRelu {
+    #[module(skip)]
+    directions: Option<Directions>,
+    #[module(skip)]
+    kernel_epsilon: f64,
+}
+
+impl MechanismConfig for PerformerReluConfig {
+    const KIND: &'static str = "performer-relu";
+
+    type Mechanism = PerformerRelu;
+
+    fn validate(&self) -> Result<(), AttentionError> {
+        features::check_features(self.features)?;
+        features::check_kernel_epsilon(self.kernel_epsilon)
+    }
+
+    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
+        place.without_scores(Self::KIND)
+    }
+
+    fn cost(&self, place: &Place) -> Cost {
+        let products = if self.projected {
+            2 * self.features
+        } else {
+            place.head_dim
+        };
+        features::cost(place, products)
+    }
+
+    fn init(&self, _place: &Place, init: &impl ParamInit) -> PerformerRelu {
+        let draws = Draws::new(self.seed, init.path(), self.redraw);
+        let directions = Directions::new(self.features, self.orthogonal, draws);
+        PerformerRelu {
+            directions: self.projected.then_some(directions),
+            kernel_epsilon: self.kernel_epsilon,
+        }
+    }
+}
+
+impl Mechanism for PerformerRelu {
+    fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
+        let [_, _, _, head_dim] = q.dims();
+        let draw =
+            |directions: Directions| directions.draw(context.phase, 1, head_dim, &q.device());
+        let omega = self.directions.map(draw);
+        self.attend_by(q, k, v, omega.as_ref())
+    }
+}
+
+impl PerformerRelu {
+    /// [`attend`](Mechanism::attend) by the directions `omega`, `[1, heads or 1, features, head_dim]`, or without them.
+    fn attend_by(
+        &self,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        v: Tensor<4>,
+        omega: Option<&Tensor<4>>,
+    ) -> Tensor<4> {
+        let [phi_q, phi_k] = [q, k].map(|x| {
+            let x = x.cast(DType::F32);
+            let x = match omega {
+                Some(omega) => x.matmul(omega.clone().swap_dims(2, 3)),
+                None => x,
+            };
+            relu(x) + self.kernel_epsilon
+        });
+        attend_features(phi_q, phi_k, v, 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Poolingformer: a window of tokens, and a larger window of pooled tokens.
+
+use burn::module::Module;
+use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::band::{self, Band, Window};
+use super::weighing::Weighing;
+use crate::{
+    AttentionError, Context, Cost, Macs, Mechanism, MechanismConfig, ParamInit, Place,
+    SoftmaxAttention,
+};
+
+/// Two levels of attention (Zhang et al., [Poolingformer](https://arxiv.org/abs/2105.04371), ICML 2021): softmax attention
+/// to the tokens in a window, plus softmax attention to the means of pooled tokens in a larger window. On a map
+/// windows and pools are squares; tokens that form no map stand in one row. Tokens before the map see all tokens and are
+/// seen, unpooled, by all. We know of no public code of the authors. The second level takes the queries, keys and values of
+/// the first, without projections in between, and pools are plain means, without learned weights. The authors' windows
+/// have 128 and 512 tokens of text; by default they are squares of 11 by 11 and 23 by 23 tokens here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PoolingformerConfig {
+    /// Radius of the windows around a token, in tokens of the map.
+    pub radius: usize,
+    /// Distance from a token to the centre of the farthest pool that it sees, in tokens of the map.
+    pub pool_radius: usize,
+    /// Side of the squares of tokens whose means are the keys and values of the second level.
+    #[schemars(range(min = 1))]
+    pub pool: usize,
+    /// Tokens from one pool to the next, at most `pool`.
+    #[schemars(range(min = 1))]
+    pub stride: usize,
+    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+    /// finite.
+    #[schemars(range(min = 1e-6, max = 1e6))]
+    pub temperature: f64,
+}
+
+impl Default for PoolingformerConfig {
+    fn default() -> Self {
+        Self {
+            radius: 5,
+            pool_radius: 11,
+            pool: 5,
+            stride: 4,
+            temperature: 1.0,
+        }
+    }
+}
+
+impl PoolingformerConfig {
+    fn softmax(&self) -> SoftmaxAttention {
+        SoftmaxAttention {
+            temperature: self.temperature,
+            ..SoftmaxAttention::dense()
+        }
+    }
+
+    fn windows(&self) -> [Window; 2] {
+        let Self {
+            radius,
+            pool_radius,
+            pool,
+            stride,
+            ..
+        } = *self;
+        let pools = Window {
+            radius: pool_radius,
+            pool,
+            stride,
+        };
+        [Window::of_tokens(radius), pools]
+    }
+}
+
+/// The module of [`PoolingformerConfig`].
+#[derive(Module, Debug)]
+pub struct Poolingformer {
+    /// Of tokens, and of pools.
+    #[module(skip)]
+    windows: [Window; 2],
+    #[module(skip)]
+    softmax: SoftmaxAttention,
+}
+
+impl MechanismConfig for PoolingformerConfig {
+    const KIND: &'static str = "poolingformer";
+
+    type Mechanism = Poolingformer;
+
+    fn validate(&self) -> Result<(), AttentionError> {
+        if !(1..=self.pool).contains(&self.stride) {
+            return Err(AttentionError::Setting(
+                "`stride` must be at least 1 and at most `pool`, so that every token is in a pool",
+            ));
+        }
+        if self.pool_radius < self.pool / 2 {
+            return Err(AttentionError::Setting(
+                "`pool_radius` must be at least half of `pool`, rounded down, so that every token sees a pool",
+            ));
+        }
+        self.softmax().validate()
+    }
+
+    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
+        band::fits(Self::KIND, place)
+    }
+
+    fn cost(&self, place: &Place) -> Cost {
+        let [near, far] = self.windows().map(|window| Band::at(place, window));
+        let pairs = near.pairs() + far.pairs();
+        Cost {
+            params: 0,
+            macs: Macs::attention(2 * pairs * place.dim()),
+            kept: near.reach().max(far.reach()).min(place.keys),
+        }
+    }
+
+    fn init(&self, _place: &Place, _init: &impl ParamInit) -> Poolingformer {
+        Poolingformer {
+            windows: self.windows(),
+            softmax: self.softmax(),
+        }
+    }
+}
+
+impl Mechanism for Poolingformer {
+    fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
+        let (tokens, dtype) = (q.dims()[2], q.dtype());
+        let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
+        let [near, far] = self
+            .windows
+            .map(|window| Band::new(tokens, context.prefix, context.grid, window));
+        let weighing = Weighing::new(self.softmax, &context);
+        let first = near.attend(q.clone(), k.clone(), v.clone(), &weighing);
+        let pools = weighing.named("pool");
+        let second = far.attend(q, far.pool(k), far.pool(v), &pools);
+        (first + second).cast(dtype)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! SCRAM: softmax over the keys that PatchMatch finds.
+
+use burn::module::Module;
+use burn::tensor::{Bool, Int, Tensor, TensorData};
+use rayon::prelude::*;
+
+use super::draws::Draws;
+use crate::{Context, Dropout, Mechanism, Score, attend_unchecked};
+
+mod config;
+mod estimators;
+mod fields;
+mod patchmatch;
+
+pub use config::{ScramConfig, ScramSearch};
+pub use estimators::{Chains, Estimator, Proposal, Samples};
+pub use fields::{Fields, Tokens};
+pub use patchmatch::PatchMatch;
+
+/// The module of [`ScramConfig`].
+#[derive(Module, Debug)]
+pub struct Scram {
+    #[module(skip)]
+    config: ScramConfig,
+    #[module(skip)]
+    draws: Draws,
+}
+
+impl Mechanism for Scram {
+    /// Without a map in the context the tokens form one column.
+    fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
+        let fields = self.search(&q, &k, &context);
+        self.attend_to(q, k, v, &fields, &context)
+    }
+
+    fn probabilities(&self, q: Tensor<4>, k: Tensor<4>, context: &Context) -> Option<Tensor<4>> {
+        let [batch, heads, keys, _] = k.dims();
+        let identity = Tensor::<2>::eye(keys, &q.device()).cast(q.dtype());
+        let values = identity
+            .reshape([1, 1, keys, keys])
+            .expand([batch, heads, keys, keys]);
+        let context = Context {
+            dropout: None,
+            ..context.clone()
+        };
+        Some(self.attend(q, k, values, context))
+    }
+}
+
+impl Scram {
+    /// The matches of all queries of the map, over images and heads. A constant of the gradient.
+    fn search(&self, q: &Tensor<4>, k: &Tensor<4>, context: &Context) -> Fields {
+        let [_, _, tokens, head_dim] = q.dims();
+        let tokens = tokens - context.prefix;
+        let host = |x: &Tensor<4>| {
+            let x = x.clone().detach().narrow(2, context.prefix, tokens);
+            x.into_data().iter::<f32>().collect::<Vec<f32>>()
+        };
+        let (queries, keys) = (host(q), host(k));
+        let grid = context.grid.unwrap_or([tokens, 1]);
+        assert!(
+            k.dims() == q.dims() && grid[0] * grid[1] == tokens,
+            "scram: q {:?} and k {:?} with {} tokens before a map of {grid:?} do not fit together",
+            q.dims(),
+            k.dims(),
+            context.prefix,
+        );
+        let tokens = Tokens::of(&queries, &keys, head_dim, grid);
+        let key = self.draws.key(context.phase, "search");
+        self.config.patchmatch().search(&tokens, key)
+    }
+
+    /// Attention to the keys around matches, and to the tokens before the map.
+    fn attend_to(
+        &self,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        v: Tensor<4>,
+        fields: &Fields,
+        context: &Context,
+    ) -> Tensor<4> {
+        let ([batch, heads, tokens, dim], prefix) = (q.dims(), context.prefix);
+        let ([.., keys, value_dim], queries) = (v.dims(), tokens - prefix);
+        let softmax = self.config.softmax();
+        let attend = |q, k, v, mask, dropout| {
+            let score = Score { bias: None, mask };
+            attend_unchecked(q, k, v, score, context.scale, &softmax, dropout)
+        };
+        let slots = prefix + self.config.slots(queries);
+        let (indices, mask) = self.candidates(fields, batch * heads, keys, prefix, slots);
+        let (indices, mask) = on_device(indices, mask, slots, &q);
+        // Every query is an image by itself, which has its own keys.
+        let rows = batch * heads * queries;
+        let gathered = |x: &Tensor<4>, dim: usize| {
+            let x = x.clone().reshape([batch * heads * keys, dim]);
+            x.select(0, indices.clone()).reshape([rows, 1, slots, dim])
+        };
+        let (near, values) = (gathered(&k, dim), gathered(&v, value_dim));
+        let searching = q.clone().narrow(2, prefix, queries);
+        let searching = searching.reshape([rows, 1, 1, dim]);
+        let out = attend(searching, near, values, Some(mask), context.dropout);
+        let out = out.reshape([batch, heads, queries, value_dim]);
+        if prefix == 0 {
+            return out;
+        }
+        // Another draw than for the first tokens of the map.
+        let dropout = context.dropout.map(|dropout| Dropout {
+            key: dropout.key.named("prefix"),
+            ..dropout
+        });
+        let dense = attend(q.narrow(2, 0, prefix), k, v, None, dropout);
+        Tensor::cat(vec![dense, out], 2)
+    }
+
+    /// For every query `slots` numbers of keys, counted over all heads, and which of them only fill up the row.
+    fn candidates(
+        &self,
+        fields: &Fields,
+        heads: usize,
+        keys: usize,
+        prefix: usize,
+        slots: usize,
+    ) -> (Vec<i32>, Vec<bool>) {
+        let queries = keys - prefix;
+        let rows = heads * queries;
+        let (mut indices, mut hidden) = (vec![0; rows * slots], vec![true; rows * slots]);
+        let filled = indices
+            .par_chunks_mut(slots)
+            .zip(hidden.par_chunks_mut(slots));
+        filled
+            .enumerate()
+            .for_each_init(Vec::new, |near, (row, (indices, hidden))| {
+                let first = row / queries * keys;
+                fields.collect(row, self.config.radius, near);
+                let on_the_map = near.iter().map(|key| prefix + key);
+                indices.fill(first as i32);
+                for ((index, hidden), key) in indices
+                    .iter_mut()
+                    .zip(hidden)
+                    .zip((0..prefix).chain(on_the_map))
+                {
+                    *index = (first + key) as i32;
+                    *hidden = false;
+                }
+            });
+        (indices, hidden)
+    }
+}
+
+/// The numbers of keys as one list, and the mask `[query, 1, 1, slots]`.
+fn on_device(
+    indices: Vec<i32>,
+    hidden: Vec<bool>,
+    slots: usize,
+    like: &Tensor<4>,
+) -> (Tensor<1, Int>, Tensor<4, Bool>) {
+    let (len, device) = (indices.len(), like.device());
+    let indices = Tensor::from_data(TensorData::new(indices, [len]), &device);
+    let mask = TensorData::new(hidden, [len / slots, 1, 1, slots]);
+    (indices, Tensor::from_data(mask, &device))
+}
+
+#[cfg(test)]
+mod estimator_tests;
+#[cfg(test)]
+mod tests;

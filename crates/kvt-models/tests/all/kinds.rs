@@ -1,0 +1,386 @@
+//! Every kind of attention: in which families it stands and what refuses it, what it counts, learns and loads.
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Device, Gradients, Tensor, TensorData};
+use kvt_attention::AttentionConfig;
+use kvt_models::checkpoint::LoadOptions;
+use kvt_models::weights::{Misfit, Outcome, StateDict, WeightsError};
+use kvt_models::{Model, ModelConfig, ModelError, ModelOverrides};
+use kvt_ops::{Key, Phase};
+
+use crate::small::{images, values};
+
+/// All kinds but dense and k-NN attention.
+fn others() -> impl Iterator<Item = AttentionConfig> {
+    let all = AttentionConfig::defaults().into_iter();
+    all.filter(|attention| !attention.is_softmax())
+}
+
+fn with(
+    model: &str,
+    attention: &AttentionConfig,
+    more: ModelOverrides,
+) -> Result<ModelConfig, ModelError> {
+    ModelConfig::by_name(model)?.with(&ModelOverrides {
+        attention: Some(attention.clone()),
+        ..more
+    })
+}
+
+/// At 384 px there are tokens enough for all defaults, but for the last stages of PiT and CvT.
+fn large() -> ModelOverrides {
+    ModelOverrides {
+        img_size: Some(384),
+        ..ModelOverrides::default()
+    }
+}
+
+#[test]
+fn there_are_other_kinds() {
+    assert!(others().count() > 0);
+}
+
+#[test]
+fn families_take_every_kind_or_say_why_not() {
+    let help = "use `dense` or `knn` here, or a DeiT, PiT, CvT, T2T-ViT, TNT or So-ViT, whose blocks take every kind";
+    let refusals = [
+        (
+            "swin_tiny_patch4_window7_224",
+            "`layers.0` of Swin",
+            "a position bias is added to all scores, and a mask in shifted windows",
+        ),
+        (
+            "twins_svt_small",
+            "`blocks.0` of Twins",
+            "queries see the few keys of a window, as in a Twins",
+        ),
+        (
+            "visformer_tiny",
+            "`stage2` of Visformer",
+            "only softmax attention is checked, as between the convolutions of a Visformer",
+        ),
+        (
+            "volo_d1_224",
+            "`network.2` of VOLO",
+            "only softmax attention is checked, as behind the outlookers of a VOLO",
+        ),
+    ];
+    for attention in others() {
+        let kind = attention.kind();
+        for (model, place, reason) in refusals {
+            let error = with(model, &attention, ModelOverrides::default()).unwrap_err();
+            let expected =
+                format!("in {place}: `kind = \"{kind}\"` cannot stand where {reason}: {help}");
+            assert_eq!(error.to_string(), expected);
+            assert!(matches!(error, ModelError::Misplaced { .. }));
+        }
+        for model in [
+            "deit_tiny_patch16_224",
+            "t2t_vit_14",
+            "tnt_s_patch16_224",
+            "so_vit_14",
+        ] {
+            let config = with(model, &attention, large());
+            let stages = config
+                .unwrap_or_else(|error| panic!("{model}: {error}"))
+                .summary()
+                .stages;
+            let last = stages.last().unwrap().attention.unwrap();
+            assert_eq!(last.kind, kind, "{model}");
+        }
+        let kv_stride = ModelOverrides {
+            kv_stride: Some(1),
+            ..large()
+        };
+        for (model, more, stage) in [
+            ("pit_b_224", large(), "in `transformers."),
+            ("cvt_13", kv_stride, "in `stage"),
+        ] {
+            // Too few tokens in the last stage for the defaults of some.
+            if let Err(error) = with(model, &attention, more) {
+                let error = error.to_string();
+                assert!(error.starts_with(stage), "{error}");
+                assert!(!error.contains("cannot stand"), "{error}");
+            }
+        }
+    }
+    // Dense and k-NN attention stand everywhere.
+    for attention in AttentionConfig::defaults() {
+        for (model, ..) in refusals {
+            let stands = with(model, &attention, ModelOverrides::default()).is_ok();
+            assert_eq!(stands, attention.is_softmax(), "{model}");
+        }
+    }
+}
+
+/// The class token of VOLO is a lone query.
+#[test]
+fn a_lone_query_takes_softmax_attention_alone() {
+    for attention in others() {
+        let overrides = ModelOverrides {
+            class_attention: Some(attention),
+            ..ModelOverrides::default()
+        };
+        let config = ModelConfig::by_name("volo_d1_224")
+            .unwrap()
+            .with(&overrides);
+        let error = config.unwrap_err().to_string();
+        assert!(error.starts_with("in `post_network` of VOLO: "), "{error}");
+        assert!(
+            error.contains("the class token alone is a query"),
+            "{error}"
+        );
+    }
+}
+
+/// `[model.attention]` is for the layers where the kind can stand; a configuration made in code is refused.
+#[test]
+fn small_transformers_stay_dense_with_other_kinds() {
+    let kinds = |config: &ModelConfig| -> Vec<&str> {
+        let stages = config.summary().stages.into_iter();
+        stages
+            .filter_map(|stage| Some(stage.attention?.kind))
+            .collect()
+    };
+    for attention in others() {
+        let kind = attention.kind();
+        let tnt = with("tnt_s_patch16_224", &attention, large()).unwrap();
+        assert_eq!(kinds(&tnt), ["dense", kind]);
+        let t2t = with("t2t_vit_t_14", &attention, large()).unwrap();
+        assert_eq!(kinds(&t2t), ["dense", "dense", kind]);
+
+        let ModelConfig::Tnt(mut tnt) = tnt else {
+            panic!("another family");
+        };
+        tnt.attention[0] = attention;
+        let error = ModelConfig::Tnt(tnt).validate().unwrap_err().to_string();
+        let reason = "queries and keys are the few pixels of a patch";
+        assert!(
+            error.starts_with("in `inner` of TNT: ") && error.contains(reason),
+            "{error}"
+        );
+    }
+    // k-NN attention is for all of them.
+    let knn = AttentionConfig::knn(kvt_attention::Neighbors::Fraction(0.5));
+    let tnt = with("tnt_s_patch16_224", &knn, ModelOverrides::default()).unwrap();
+    assert_eq!(kinds(&tnt), ["knn", "knn"]);
+}
+
+/// A DeiT with 257 tokens, which are enough for all defaults.
+fn small(attention: &AttentionConfig) -> ModelConfig {
+    let overrides = ModelOverrides {
+        img_size: Some(32),
+        patch_size: Some(2),
+        embed_dim: Some(16.into()),
+        depth: Some(2.into()),
+        num_heads: Some(2.into()),
+        num_classes: Some(3),
+        ..ModelOverrides::default()
+    };
+    with("deit_tiny_patch16_224", attention, overrides).unwrap()
+}
+
+fn build(attention: &AttentionConfig, seed: u64) -> Model {
+    small(attention)
+        .init(&Device::flex(), Key::new(seed))
+        .unwrap()
+}
+
+#[test]
+fn parameters_are_counted_and_named() {
+    for attention in AttentionConfig::defaults() {
+        let (kind, model) = (attention.kind(), build(&attention, 1));
+        let summary = model.config().summary();
+        let count = |name: &str| -> usize {
+            let all = model.parameters().into_iter();
+            let named = all.filter(|parameter| parameter.name.contains(name));
+            named
+                .map(|parameter| parameter.shape.iter().product::<usize>())
+                .sum()
+        };
+        assert_eq!(count(""), summary.params, "{kind}");
+        let own = summary.stages[0].attention.unwrap();
+        assert_eq!(own.kind, kind);
+        assert_eq!(count(".attn.mixer."), own.params, "{kind}");
+        assert!(own.macs.total() > 0, "{kind}");
+        let undecayed = ["points", "sigma", "near", "far"];
+        for parameter in model.parameters() {
+            let last = parameter.name.rsplit('.').next().unwrap();
+            if parameter.name.contains(".mixer.") && undecayed.contains(&last) {
+                assert!(!model.decays(&parameter), "{}", parameter.name);
+            }
+        }
+    }
+}
+
+/// The parameters whose gradient is missing, or not finite, or zero throughout.
+struct Idle<'a> {
+    gradients: &'a Gradients,
+    names: Vec<String>,
+    path: Vec<String>,
+}
+
+impl ModuleVisitor for Idle<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let gradient = param.val().grad(self.gradients);
+        let learns = gradient.is_some_and(|gradient| {
+            let largest: f32 = gradient.abs().max().into_scalar();
+            largest.is_finite() && largest > 0.0
+        });
+        if !learns {
+            self.names.push(self.path.join("."));
+        }
+    }
+
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+}
+
+#[test]
+fn every_kind_learns_with_all_its_parameters() {
+    let device = Device::flex().autodiff();
+    for attention in AttentionConfig::defaults() {
+        let model = small(&attention).init(&device, Key::new(1)).unwrap();
+        let logits = model.forward(images([32; 2], &device), Phase::Train(Key::new(3)));
+        let gradients = logits.powi_scalar(2).sum().backward();
+        let mut idle = Idle {
+            gradients: &gradients,
+            names: Vec::new(),
+            path: Vec::new(),
+        };
+        model.visit(&mut idle);
+        assert!(
+            idle.names.is_empty(),
+            "{}: {:?}",
+            attention.kind(),
+            idle.names
+        );
+    }
+}
+
+/// Nothing is drawn in an evaluation that another pass, or the image beside, would change.
+#[test]
+fn an_evaluation_depends_on_the_image_alone() {
+    let device = Device::flex();
+    for attention in AttentionConfig::defaults() {
+        let (kind, model) = (attention.kind(), build(&attention, 1));
+        let both = images([32; 2], &device);
+        let together = values(model.forward(both.clone(), Phase::Eval));
+        assert_eq!(
+            together,
+            values(model.forward(both.clone(), Phase::Eval)),
+            "{kind}"
+        );
+        let alone = values(model.forward(both.narrow(0, 1, 1), Phase::Eval));
+        for (a, b) in together[3..].iter().zip(&alone) {
+            assert!((a - b).abs() < 1e-4, "{kind}: {together:?} {alone:?}");
+        }
+    }
+}
+
+/// The weights of a dense model are those of any kind, but for the kind's own parameters.
+#[test]
+fn weights_of_another_kind_are_loaded_but_for_the_mechanism() {
+    let dense = StateDict::from_model(&build(&AttentionConfig::dense(), 1)).unwrap();
+    for attention in others() {
+        let kind = attention.kind();
+        let fresh = build(&attention, 2);
+        let own = StateDict::from_model(&fresh).unwrap();
+        let of_mixer: Vec<String> = fresh
+            .parameters()
+            .into_iter()
+            .map(|parameter| parameter.name)
+            .filter(|name| name.contains(".attn.mixer."))
+            .collect();
+        let strict = fresh.clone().load(&dense, LoadOptions::default());
+        if of_mixer.is_empty() {
+            let (loaded, report) = strict.unwrap();
+            assert!(report.fits(), "{kind}");
+            assert_eq!(StateDict::from_model(&loaded).unwrap(), dense, "{kind}");
+            continue;
+        }
+        let error = strict.unwrap_err();
+        let message = error.to_string();
+        assert!(
+            message.contains(&format!("`{}` is missing", of_mixer[0])),
+            "{message}"
+        );
+        let WeightsError::Incompatible { misfit, .. } = error else {
+            panic!("{message}");
+        };
+        assert_eq!(misfit, Misfit::Mixers);
+
+        let options = LoadOptions {
+            reset_mixer: true,
+            ..LoadOptions::default()
+        };
+        let (loaded, report) = fresh.load(&dense, options).unwrap();
+        assert_eq!(
+            report.names(Outcome::Reset).collect::<Vec<_>>(),
+            of_mixer,
+            "{kind}"
+        );
+        assert!(report.summary().contains(&format!("`{}`", of_mixer[0])));
+        let loaded = StateDict::from_model(&loaded).unwrap();
+        for (name, weight) in loaded.iter() {
+            let expected = if name.contains(".mixer.") {
+                &own
+            } else {
+                &dense
+            };
+            assert_eq!(Some(weight), expected.get(name), "{kind}: {name}");
+        }
+    }
+}
+
+/// A head of other classes beside a new mechanism: both are asked for.
+#[test]
+fn a_misfit_tells_which_parts_do_not_fit() {
+    let dense = StateDict::from_model(&build(&AttentionConfig::dense(), 1)).unwrap();
+    let Some(attention) = others().find(|attention| {
+        small(attention).summary().stages[0]
+            .attention
+            .unwrap()
+            .params
+            > 0
+    }) else {
+        return;
+    };
+    let overrides = |classes| ModelOverrides {
+        num_classes: Some(classes),
+        ..ModelOverrides::default()
+    };
+    let config = small(&attention).with(&overrides(7)).unwrap();
+    let model = config.init(&Device::flex(), Key::new(1)).unwrap();
+    let misfit = |options| match model.clone().load(&dense, options).unwrap_err() {
+        WeightsError::Incompatible { misfit, .. } => misfit,
+        other => panic!("{other}"),
+    };
+    let strict = LoadOptions::default();
+    let head = LoadOptions {
+        reset_head: true,
+        ..strict
+    };
+    let mixer = LoadOptions {
+        reset_mixer: true,
+        ..strict
+    };
+    assert_eq!(misfit(strict), Misfit::HeadAndMixers);
+    assert_eq!(misfit(head), Misfit::Mixers);
+    assert_eq!(misfit(mixer), Misfit::Head);
+    let mut less = dense.clone();
+    less.insert("norm.weight", TensorData::zeros::<f32, _>([99]));
+    let error = model.load(&less, strict).unwrap_err();
+    assert!(matches!(
+        error,
+        WeightsError::Incompatible {
+            misfit: Misfit::Others,
+            ..
+        }
+    ));
+}

@@ -1,0 +1,233 @@
+//! Any kind of attention, from q, k and v to the output and back.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kvt_attention::{AttentionConfig, AttentionError, BurnInit, Mechanism, Mixer, Phase, Place};
+use kvt_ops::Key;
+use serde::{Deserialize, Serialize};
+
+use super::timing::{Rounds, Timing, time};
+use super::{AttentionInput, AttentionShape, BenchError, peak_of};
+
+/// What is measured: a kind of attention with its settings, at a number of tokens.
+#[derive(Clone, Debug)]
+pub struct KindCase {
+    /// The sizes.
+    pub shape: AttentionShape,
+    /// The kind, with settings of one stage.
+    pub attention: AttentionConfig,
+}
+
+/// What a case took, measured alone in a process. Times in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KindTimes {
+    /// Output alone, without autodiff, as in evaluation.
+    pub forward: Timing,
+    /// Output and the gradients of q, k, v and of all parameters, as in training: random numbers are drawn anew.
+    pub forward_backward: Timing,
+}
+
+/// The line of a case in a report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KindMeasurement {
+    /// The kind, as in a configuration.
+    pub kind: &'static str,
+    /// The sizes.
+    #[serde(flatten)]
+    pub shape: AttentionShape,
+    /// Parameters of the mechanism.
+    pub params: usize,
+    /// Its multiply-accumulate operations for one image, forward.
+    pub macs: u64,
+    /// What it took; none where it cannot stand or its process failed.
+    pub times: Option<KindTimes>,
+    /// Memory that forward and backward took beyond inputs, in a fresh process in which only a small problem ran before.
+    pub peak_bytes: Option<u64>,
+    /// Why there are no times.
+    pub note: Option<String>,
+}
+
+/// What runs: the mechanism, its inputs, and where it stands.
+struct Running {
+    mixer: Mixer,
+    inputs: [Tensor<4>; 3],
+    place: Place,
+}
+
+impl KindCase {
+    /// A self-attention of one image or several. The tokens form a square map, behind a class token where their number is
+    /// one more than a square's; otherwise a mere row.
+    pub fn place(&self) -> Place {
+        let AttentionShape {
+            heads,
+            tokens,
+            head_dim,
+            ..
+        } = self.shape;
+        let square = |count: usize| Some(count.isqrt()).filter(|side| side * side == count);
+        let (prefix, side) = match (square(tokens), square(tokens.saturating_sub(1))) {
+            (Some(side), _) => (0, Some(side)),
+            (None, Some(side)) => (1, Some(side)),
+            (None, None) => (0, None),
+        };
+        Place {
+            prefix,
+            grid: side.map(|side| [side; 2]),
+            ..Place::new(tokens, heads * head_dim, heads)
+        }
+    }
+
+    /// Refuses settings that cannot stand at this size.
+    ///
+    /// # Errors
+    /// Why.
+    pub fn check(&self) -> Result<(), AttentionError> {
+        self.attention.validate_at(&self.place())
+    }
+
+    /// Why there are no times, or the line of a case that is still to be measured.
+    pub fn record(&self) -> KindMeasurement {
+        let refused = self.check().err();
+        let cost = match &refused {
+            None => self.attention.cost(&self.place()),
+            Some(_) => Default::default(),
+        };
+        KindMeasurement {
+            kind: self.attention.kind(),
+            shape: self.shape,
+            params: cost.params,
+            macs: cost.macs.total(),
+            times: None,
+            peak_bytes: None,
+            note: refused.map(|error| error.to_string()),
+        }
+    }
+
+    fn start(&self, device: &Device) -> Result<Running, BenchError> {
+        self.check()?;
+        let place = self.place();
+        let device = device.clone().autodiff();
+        Ok(Running {
+            mixer: self.attention.init(&place, &BurnInit::new(&device)),
+            inputs: AttentionInput::Normal.tensors(self.shape, &device),
+            place,
+        })
+    }
+
+    /// The times of this case, which nothing else disturbs; `progress` hears the number of rounds done.
+    ///
+    /// # Errors
+    /// If it cannot stand, or the device fails.
+    pub fn times(&self, device: &Device, rounds: Rounds) -> Result<KindTimes, BenchError> {
+        let running = self.start(device)?;
+        let mixer = running.mixer.valid();
+        let (mut forward, mut both) = (Vec::new(), Vec::new());
+        for round in 0..rounds.warmup + rounds.timed {
+            let [q, k, v] = running.inputs.clone().map(Tensor::inner);
+            let context = running.place.context(Phase::Eval);
+            let ahead = time(device, || Ok(mixer.attend(q, k, v, context)))?;
+            let there_and_back = time(device, || Ok(running.forward_backward(round)))?;
+            if round >= rounds.warmup {
+                forward.push(ahead);
+                both.push(there_and_back);
+            }
+        }
+        Ok(KindTimes {
+            forward: Timing::of(forward),
+            forward_backward: Timing::of(both),
+        })
+    }
+
+    /// The memory of one forward and backward pass in this process.
+    ///
+    /// # Errors
+    /// If it cannot stand, or the device fails.
+    pub fn peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
+        let small = Self {
+            shape: AttentionShape {
+                batch: 1,
+                heads: 1,
+                tokens: self.shape.tokens.min(64),
+                ..self.shape
+            },
+            ..self.clone()
+        };
+        // What the process needs once, threads and code, is not the operation's. At so few tokens not every kind stands.
+        if small.check().is_ok() {
+            small.start(device)?.forward_backward(0);
+        }
+        let running = self.start(device)?;
+        peak_of(device, || Ok(running.forward_backward(0)))
+    }
+}
+
+impl Running {
+    /// Output and gradients, so that nothing is left out as unused.
+    fn forward_backward(&self, round: usize) -> Vec<Tensor<4>> {
+        let leaves = self.inputs.clone().map(Tensor::require_grad);
+        let phase = Phase::Train(Key::new(0).child(round as u64));
+        let [q, k, v] = leaves.clone();
+        let out = self.mixer.attend(q, k, v, self.place.context(phase));
+        let mut gradients = out.backward();
+        let mut results = vec![out];
+        results.extend(leaves.iter().filter_map(|x| x.grad_remove(&mut gradients)));
+        results
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn case(tokens: usize, attention: AttentionConfig) -> KindCase {
+        KindCase {
+            shape: AttentionShape {
+                batch: 1,
+                heads: 2,
+                tokens,
+                head_dim: 8,
+            },
+            attention,
+        }
+    }
+
+    #[test]
+    fn tokens_form_a_square_with_or_without_a_class_token() {
+        let place = |tokens| {
+            let place = case(tokens, AttentionConfig::dense()).place();
+            assert_eq!((place.queries, place.heads, place.head_dim), (tokens, 2, 8));
+            (place.prefix, place.grid)
+        };
+        assert_eq!(place(197), (1, Some([14; 2])));
+        assert_eq!(place(1024), (0, Some([32; 2])));
+        assert_eq!(place(1), (0, Some([1; 2])));
+        assert_eq!(place(12), (0, None));
+    }
+
+    /// A kind that cannot stand somewhere says so; all others have times and the costs of their settings.
+    #[test]
+    fn every_kind_is_measured_or_says_why_not() {
+        let device = Device::flex();
+        let rounds = Rounds {
+            warmup: 0,
+            timed: 2,
+        };
+        for attention in AttentionConfig::defaults() {
+            let case = case(65, attention);
+            let record = case.record();
+            match case.times(&device, rounds) {
+                Ok(times) => {
+                    assert!(times.forward.median > 0.0 && times.forward_backward.median > 0.0);
+                    assert!(record.note.is_none() && record.macs > 0, "{}", record.kind);
+                    assert!(case.peak_bytes(&device).is_ok());
+                }
+                Err(error) => assert_eq!(record.note.unwrap(), error.to_string()),
+            }
+        }
+        // Two products of 2 * 65 * 65 * 8 operations.
+        let dense = self::case(65, AttentionConfig::dense()).record();
+        assert_eq!((dense.params, dense.macs), (0, 2 * 2 * 65 * 65 * 8));
+    }
+}

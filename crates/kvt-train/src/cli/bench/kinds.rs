@@ -1,0 +1,244 @@
+//! `kvt bench attention --kind`: every kind of attention over the number of tokens.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::Context;
+use kvt_attention::AttentionConfig;
+
+use super::attention::AttentionArgs;
+use super::{Common, mebibytes, spread};
+use crate::bench::{AttentionShape, KindCase, KindMeasurement, KindTimes};
+use crate::cli::common::bar;
+use crate::cli::output;
+use crate::cli::table::{grouped, human, table};
+use crate::config::Document;
+use crate::device;
+use crate::fs::write_atomic;
+use crate::report::{ScalingLine, draw_scaling};
+
+/// The word for every kind.
+pub(super) const ALL: &str = "all";
+/// The sizes of a case but for its tokens.
+const SHAPE: AttentionShape = AttentionShape {
+    batch: 1,
+    heads: 4,
+    tokens: 197,
+    head_dim: 64,
+};
+
+pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
+    let cases = cases(args)?;
+    let device = device::resolve(&args.device)?;
+    let common = &args.common;
+    let one = |number: usize| cases.get(number).context("no such case");
+    if let Some(number) = common.peak_of {
+        return super::print_peak(one(number)?.peak_bytes(&device.device)?);
+    }
+    if let Some(number) = args.times_of {
+        let times = one(number)?.times(&device.device, common.rounds())?;
+        return output::print(&serde_json::to_string(&times)?);
+    }
+    if let Some(folder) = &args.out {
+        fs_err::create_dir_all(folder)?;
+    }
+    let progress = bar("cases", cases.len());
+    let mut records = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        records.push(measure(case, number, common));
+        progress.inc(1);
+        if let Some(folder) = &args.out {
+            // After each case: a later one may take the whole machine's memory.
+            write(folder, "attention.csv", &csv(&records))?;
+        }
+    }
+    progress.finish_and_clear();
+    if let Some(folder) = &args.out {
+        plots(folder, &records)?;
+    }
+    let AttentionShape {
+        batch,
+        heads,
+        head_dim,
+        ..
+    } = args.shape.unwrap_or(SHAPE);
+    let title = format!("kinds of attention, batch {batch}, {heads} heads of {head_dim} channels");
+    let header = [
+        "kind",
+        "tokens",
+        "parameters",
+        "MACs",
+        "forward ms",
+        "of dense",
+        "forward + backward ms",
+        "of dense",
+        "peak MiB",
+        "",
+    ];
+    let rows = records.iter().map(|record| row(record, &records));
+    common.finish(&title, &device, &table(&header, rows), &records)
+}
+
+/// The cases: size by size, in each of them kind by kind.
+fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<KindCase>> {
+    let shape = args.shape.unwrap_or(SHAPE);
+    let own = [shape.tokens];
+    let sizes = match args.tokens.as_slice() {
+        [] => &own,
+        sizes => sizes,
+    };
+    let wanted = |kind: &&&str| args.kind.iter().any(|name| name == ALL || name == *kind);
+    let kinds = AttentionConfig::KINDS.iter().filter(wanted);
+    let kinds = kinds.map(|kind| settings(kind, &args.set));
+    let kinds = kinds.collect::<anyhow::Result<Vec<_>>>()?;
+    let cases = sizes.iter().flat_map(|&tokens| {
+        kinds.iter().map(move |attention| KindCase {
+            shape: AttentionShape { tokens, ..shape },
+            attention: attention.clone(),
+        })
+    });
+    Ok(cases.collect())
+}
+
+/// A kind with its defaults and with those of the overrides that are for it, checked as a configuration is.
+fn settings(kind: &str, set: &[String]) -> anyhow::Result<AttentionConfig> {
+    let text =
+        format!("[model]\nname = \"deit_tiny_patch16_224\"\n[model.attention]\nkind = {kind:?}\n");
+    let set: Vec<String> = set
+        .iter()
+        .map(|set| format!("model.attention.{set}"))
+        .collect();
+    let document = Document::from_text(Path::new("--kind"), text, &set)?.shared();
+    let plan = document.plan_without_data()?;
+    Ok(plan.model.overrides.attention.unwrap_or_default())
+}
+
+/// Times and memory of a case, each from a fresh process. What fails there is a note.
+fn measure(case: &KindCase, number: usize, common: &Common) -> KindMeasurement {
+    let mut record = case.record();
+    if record.note.is_some() {
+        return record;
+    }
+    match common.child::<KindTimes>(&format!("--times-of={number}"), &[]) {
+        Ok(times) => {
+            record.times = Some(times);
+            record.peak_bytes = common.peak(number).unwrap_or_default();
+        }
+        Err(reason) => record.note = Some(reason),
+    }
+    record
+}
+
+/// The median of dense attention at the same size.
+fn dense(
+    record: &KindMeasurement,
+    all: &[KindMeasurement],
+    of: fn(&KindTimes) -> f64,
+) -> Option<f64> {
+    let same = |other: &&KindMeasurement| other.kind == "dense" && other.shape == record.shape;
+    all.iter().find(same)?.times.as_ref().map(of)
+}
+
+fn row(record: &KindMeasurement, all: &[KindMeasurement]) -> Vec<String> {
+    let none = || "-".to_owned();
+    let times = record.times.as_ref();
+    let share = |of: fn(&KindTimes) -> f64| {
+        let share = times.map(of).zip(dense(record, all, of));
+        share.map_or_else(none, |(own, dense)| format!("{:.2}", own / dense))
+    };
+    vec![
+        record.kind.to_owned(),
+        record.shape.tokens.to_string(),
+        grouped(record.params),
+        human(record.macs as f64),
+        times.map_or_else(none, |times| spread(&times.forward)),
+        share(|times| times.forward.median),
+        times.map_or_else(none, |times| spread(&times.forward_backward)),
+        share(|times| times.forward_backward.median),
+        mebibytes(record.peak_bytes),
+        record.note.clone().unwrap_or_default(),
+    ]
+}
+
+fn csv(records: &[KindMeasurement]) -> String {
+    let mut text = "kind,batch,heads,tokens,head_dim,params,macs,forward_ms,forward_low,forward_high,\
+                    forward_backward_ms,forward_backward_low,forward_backward_high,peak_bytes,note\n"
+        .to_owned();
+    for record in records {
+        let AttentionShape {
+            batch,
+            heads,
+            tokens,
+            head_dim,
+        } = record.shape;
+        let times = record.times.as_ref().map_or_else(
+            || ",,,,,".to_owned(),
+            |KindTimes {
+                 forward,
+                 forward_backward,
+             }| {
+                let all = [forward, forward_backward];
+                let all = all.map(|t| format!("{},{},{}", t.median, t.low, t.high));
+                all.join(",")
+            },
+        );
+        let peak = record.peak_bytes.map(|bytes| bytes.to_string());
+        // Notes have commas and back-quotes, but no quotation marks that CSV would not double.
+        let note = record
+            .note
+            .as_deref()
+            .unwrap_or_default()
+            .replace('"', "\"\"");
+        let _ = writeln!(
+            text,
+            "{},{batch},{heads},{tokens},{head_dim},{},{},{times},{},\"{note}\"",
+            record.kind,
+            record.params,
+            record.macs,
+            peak.unwrap_or_default(),
+        );
+    }
+    text
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    Ok(write_atomic(&folder.join(name), |file| {
+        file.write_all(text.as_bytes())
+    })?)
+}
+
+/// Time and memory over the number of tokens.
+fn plots(folder: &Path, records: &[KindMeasurement]) -> anyhow::Result<()> {
+    let lines = |value: &dyn Fn(&KindMeasurement) -> Option<f64>| -> Vec<ScalingLine> {
+        let kinds = AttentionConfig::KINDS.iter().map(|kind| {
+            let own = records.iter().filter(|record| record.kind == *kind);
+            let points = own.filter_map(|record| {
+                let value = value(record).filter(|value| *value > 0.0)?;
+                Some((record.shape.tokens as f64, value))
+            });
+            ScalingLine {
+                name: (*kind).to_owned(),
+                points: points.collect(),
+            }
+        });
+        kinds.collect()
+    };
+    let forward = lines(&|record| Some(record.times.as_ref()?.forward.median));
+    let both = lines(&|record| Some(record.times.as_ref()?.forward_backward.median));
+    let memory = lines(&|record| Some(record.peak_bytes? as f64 / 1_048_576.0));
+    for (file, lines, unit, title) in [
+        ("forward.svg", forward, "ms", "Forward"),
+        ("forward_backward.svg", both, "ms", "Forward and backward"),
+        (
+            "memory.svg",
+            memory,
+            "MiB",
+            "Peak memory, forward and backward",
+        ),
+    ] {
+        draw_scaling(&lines, ["tokens", unit], title, &folder.join(file))?;
+    }
+    output::status(&format!("table and plots are in `{}`", folder.display()));
+    Ok(())
+}

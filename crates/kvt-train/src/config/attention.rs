@@ -1,0 +1,66 @@
+//! Which keys of `[model.attention]` belong to the kind of attention that is chosen.
+
+use super::document::Checks;
+use super::problem::Problem;
+use super::reference::{Field, join, section};
+use crate::schema::kinds;
+
+/// The kind that no key has to choose.
+const DEFAULT: &str = "dense";
+
+/// Reports the keys of a section that do not belong to its `kind`.
+///
+/// A later file or override that changes the kind switches off what a base has set for the kind before; silence does not.
+pub(super) fn keys(name: &str, checks: &mut Checks<'_>) {
+    let fields = section(name).map_or(&[][..], |section| &section.fields);
+    let choice = join(name, "kind");
+    if checks.refuses(&choice) {
+        return;
+    }
+    let chosen = checks.document.value(&choice);
+    let chosen = chosen.and_then(toml::Value::as_str);
+    for field in fields {
+        let (of_kinds, key) = (kinds(&field.schema), join(name, &field.name));
+        let Some(place) = checks.set_place(&key).filter(|_| !of_kinds.is_empty()) else {
+            continue;
+        };
+        let problem = match chosen {
+            None if !of_kinds.contains(&DEFAULT) => {
+                let message = format!("`{}` is set, but nothing says which attention", field.name);
+                Problem::new(place, message).help(choose(&of_kinds, name))
+            }
+            Some(kind)
+                if !of_kinds.contains(&kind) && !checks.document.is_for_another(&key, &choice) =>
+            {
+                let own = own_keys(kind, fields);
+                let name = &field.name;
+                let message = format!("`{name}` does not apply to `kind = \"{kind}\"`: {own}");
+                Problem::new(place, message)
+            }
+            _ => continue,
+        };
+        checks.problems.push(problem);
+    }
+}
+
+/// The kinds that have a key, and the one that needs none.
+fn choose(of_kinds: &[&str], name: &str) -> String {
+    let (first, others) = of_kinds.split_first().unwrap_or((&DEFAULT, &[]));
+    let others = others.iter().chain([&DEFAULT]);
+    let others: Vec<String> = others.map(|kind| format!("\"{kind}\"")).collect();
+    format!(
+        "add `kind = \"{first}\"` under `[{name}]`, or {}",
+        others.join(", or ")
+    )
+}
+
+fn own_keys(kind: &str, fields: &[Field]) -> String {
+    let own = fields
+        .iter()
+        .filter(|field| kinds(&field.schema).contains(&kind));
+    let own: Vec<String> = own.map(|field| format!("`{}`", field.name)).collect();
+    match own.as_slice() {
+        [] => "it has no keys".to_owned(),
+        own => format!("its keys are {}", own.join(", ")),
+    }
+}
