@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use super::common::bar;
 use super::output;
-use super::table::table;
 use crate::reproduce::{ITEMS, find, reproduce};
 
 /// `kvt reproduce list`, `kvt reproduce NAME [--out DIR]`
@@ -21,10 +20,11 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.name == "list" {
-        let rows = ITEMS
-            .iter()
-            .map(|item| vec![item.name().to_owned(), item.title().to_owned()]);
-        output::print(&table(&["name", "what"], rows))?;
+        let width = ITEMS.iter().map(|item| item.name().len()).max();
+        let width = width.unwrap_or(0);
+        for item in ITEMS {
+            output::print(&format!("{:width$}  {}", item.name(), item.title()))?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let item = find(&args.name)?;
