@@ -70,8 +70,8 @@ fn chosen_rows(out: Tensor<4>, v: Tensor<4>) -> Vec<Vec<usize>> {
     let rows = values(out);
     let differs = |row: usize| {
         let span = row * dim..(row + 1) * dim;
-        let pairs = rows[span.clone()].iter().zip(&mean[span]);
-        pairs.into_iter().any(|(a, b)| (a - b).abs() > 1e-5)
+        let mut pairs = rows[span.clone()].iter().zip(&mean[span]);
+        pairs.any(|(a, b)| (a - b).abs() > 1e-5)
     };
     let heads = 0..batch * heads;
     heads

@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use burn::tensor::Device;
 use kvt_ops::Key;
 use kvt_testing::devices::{assert_close, values};
