@@ -141,6 +141,32 @@ fn depthwise_of_burn(bencher: Bencher<'_, '_>, stride: usize) {
     });
 }
 
+/// A convolution: maps of `size` pixels a side, channels, groups and the kernel's side.
+type Convolution = (usize, usize, usize, usize);
+
+/// Visformer's filters of 3 x 3 in groups, and single pixels of large maps.
+const CONVOLUTIONS: [Convolution; 2] = [(28, 192, 8, 3), (56, 96, 1, 1)];
+
+#[divan::bench(args = CONVOLUTIONS)]
+fn convolution(bencher: Bencher<'_, '_>, convolution: Convolution) {
+    let (size, channels, groups, kernel) = convolution;
+    let weight = random([channels, channels / groups, kernel, kernel]).require_grad();
+    both(bencher, [BATCH, channels, size, size], |x| {
+        kvt_ops::conv2d(x, weight.clone(), 1, kernel / 2, groups)
+    });
+}
+
+/// The same by Burn's own convolution.
+#[divan::bench(args = CONVOLUTIONS)]
+fn convolution_of_burn(bencher: Bencher<'_, '_>, convolution: Convolution) {
+    let (size, channels, groups, kernel) = convolution;
+    let weight = random([channels, channels / groups, kernel, kernel]).require_grad();
+    both(bencher, [BATCH, channels, size, size], |x| {
+        let options = ConvOptions::new([1; 2], [kernel / 2; 2], [1, 1], groups);
+        conv2d(x, weight.clone(), None, options)
+    });
+}
+
 /// The squared norm of a gradient as large as the MLP's weights.
 #[divan::bench]
 fn square(bencher: Bencher<'_, '_>) {

@@ -13,19 +13,24 @@ use burn::backend::{Autodiff, Backend, tensor::FloatTensor};
 /// From the saved state and the gradient of the output to the gradients of the inputs.
 type GradientFn<B, S, const N: usize> = fn(S, FloatTensor<B>) -> [FloatTensor<B>; N];
 
+/// The same of the inputs that ask for theirs; what the others get is dropped.
+type AskedGradientFn<B, S, const N: usize> =
+    fn(S, FloatTensor<B>, [bool; N]) -> [Option<FloatTensor<B>>; N];
+
 #[derive(Debug)]
 struct Step<F>(F);
 
-impl<B: Backend, S, const N: usize> Backward<B, N> for Step<GradientFn<B, S, N>>
+impl<B: Backend, S, const N: usize> Backward<B, N> for Step<AskedGradientFn<B, S, N>>
 where
     S: Clone + Send + std::fmt::Debug + 'static,
 {
     type State = S;
 
     fn backward(self, ops: Ops<S, N>, grads: &mut grads::Gradients, _: &mut Checkpointer) {
-        let gradients = (self.0)(ops.state, grads.consume::<B>(&ops.node));
+        let asked = ops.parents.each_ref().map(Option::is_some);
+        let gradients = (self.0)(ops.state, grads.consume::<B>(&ops.node), asked);
         for (parent, gradient) in ops.parents.into_iter().zip(gradients) {
-            if let Some(parent) = parent {
+            if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 grads.register::<B>(parent.id, gradient);
             }
         }
@@ -49,6 +54,24 @@ pub(crate) fn record<B: Backend, C: CheckpointStrategy, S, const N: usize>(
     output: FloatTensor<B>,
     state: S,
     gradients: GradientFn<B, S, N>,
+) -> FloatTensor<Autodiff<B>>
+where
+    S: Clone + Send + std::fmt::Debug + 'static,
+{
+    record_asked::<B, C, _, _>(
+        nodes,
+        output,
+        (state, gradients),
+        |(state, gradients), grad, _| gradients(state, grad).map(Some),
+    )
+}
+
+/// As [`record`], for gradients of which each is worth leaving out where its input does not ask for it.
+pub(crate) fn record_asked<B: Backend, C: CheckpointStrategy, S, const N: usize>(
+    nodes: [NodeGuard; N],
+    output: FloatTensor<B>,
+    state: S,
+    gradients: AskedGradientFn<B, S, N>,
 ) -> FloatTensor<Autodiff<B>>
 where
     S: Clone + Send + std::fmt::Debug + 'static,

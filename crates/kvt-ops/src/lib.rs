@@ -11,6 +11,7 @@
 //! | [`linear()`], [`linear_add()`] | a linear layer, alone or added to a residual |
 //! | [`layer_norm()`] | layer normalisation over the last dimension |
 //! | [`gelu()`] | GELU with the exact error function |
+//! | [`conv2d()`] | a convolution without a bias |
 //! | [`depthwise_conv2d()`] | a convolution of each channel by itself |
 //! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
 //! | [`contiguous_gradient()`] | works around a Burn bug with convolution gradients on GPUs |
@@ -33,6 +34,7 @@ mod attention;
 mod autodiff;
 mod cast;
 mod contiguous;
+mod conv;
 mod cpu;
 mod depthwise;
 mod gelu;
@@ -51,6 +53,7 @@ pub use attention::{
     self_attention,
 };
 pub use contiguous::contiguous_gradient;
+pub use conv::conv2d;
 pub use depthwise::depthwise_conv2d;
 pub use gelu::gelu;
 pub use knn_softmax::knn_softmax;

@@ -1,10 +1,10 @@
 //! A convolution on images with PyTorch's parameters.
 
 use burn::module::{Module, Param};
-use burn::tensor::Tensor;
-use burn::tensor::module::{conv2d, linear};
+use burn::tensor::module::{conv2d as burn_conv2d, linear};
 use burn::tensor::ops::ConvOptions;
-use kvt_ops::{contiguous_gradient, depthwise_conv2d};
+use burn::tensor::{Device, Tensor};
+use kvt_ops::{contiguous_gradient, conv2d, depthwise_conv2d};
 
 /// A two-dimensional convolution with square kernels.
 #[derive(Module, Debug)]
@@ -113,21 +113,30 @@ impl Conv2d {
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let ConvSettings {
             in_channels,
+            kernel,
             stride,
             padding,
             groups,
             ..
         } = self.settings;
         let (weight, bias) = (self.weight.val(), self.bias.as_ref().map(Param::val));
-        if groups == in_channels && groups > 1 {
-            let out = contiguous_gradient(depthwise_conv2d(x, weight, stride, padding));
-            return match bias {
-                Some(bias) => out + bias.reshape([1, -1, 1, 1]),
-                None => out,
-            };
+        let depthwise = groups == in_channels && groups > 1;
+        let patches = kernel == stride && kernel > 1 && padding == 0;
+        // GPUs and patches keep Burn's convolution, and with it their numbers to the bit.
+        if !depthwise && (patches || x.device() != Device::flex()) {
+            let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], groups);
+            return contiguous_gradient(burn_conv2d(x, weight, bias, options));
         }
-        let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], groups);
-        contiguous_gradient(conv2d(x, weight, bias, options))
+        let out = if depthwise {
+            depthwise_conv2d(x, weight, stride, padding)
+        } else {
+            conv2d(x, weight, stride, padding, groups)
+        };
+        let out = contiguous_gradient(out);
+        match bias {
+            Some(bias) => out + bias.reshape([1, -1, 1, 1]),
+            None => out,
+        }
     }
 
     /// The same of tokens, each of which is a pixel: for a convolution of [single
@@ -145,7 +154,6 @@ impl Conv2d {
 
 #[cfg(test)]
 mod tests {
-    use burn::tensor::Device;
     use kvt_ops::Key;
 
     use super::*;

@@ -41,6 +41,23 @@ pub(crate) fn par_build<T: Send>(
     others: impl IndexedParallelIterator<Item = T>,
     build: impl Fn(&mut [f32], T) + Sync + Send,
 ) -> Vec<f32> {
+    par_build_with(
+        len,
+        part,
+        others,
+        || (),
+        |(), part, other| build(part, other),
+    )
+}
+
+/// As [`par_build`]; `build` also gets a `scratch`, which serves many parts one after the other.
+pub(crate) fn par_build_with<S, T: Send>(
+    len: usize,
+    part: usize,
+    others: impl IndexedParallelIterator<Item = T>,
+    scratch: impl Fn() -> S + Sync + Send,
+    build: impl Fn(&mut S, &mut [f32], T) + Sync + Send,
+) -> Vec<f32> {
     let part = part.max(1);
     let mut values = Vec::with_capacity(len);
     let spare = &mut values.spare_capacity_mut()[..len];
@@ -48,13 +65,13 @@ pub(crate) fn par_build<T: Send>(
     spare
         .par_chunks_mut(part)
         .zip(others)
-        .for_each(|(spare, other)| {
+        .for_each_init(scratch, |scratch, (spare, other)| {
             for value in spare.iter_mut() {
                 value.write(0.0);
             }
             #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
             // SAFETY: every value of the part has just been written.
-            build(unsafe { spare.assume_init_mut() }, other);
+            build(scratch, unsafe { spare.assume_init_mut() }, other);
         });
     #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
     // SAFETY: the chunks cover every value, and each has an item.

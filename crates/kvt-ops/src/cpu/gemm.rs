@@ -37,6 +37,11 @@ impl<'a> Matrix<'a> {
         }
     }
 
+    /// Rows and columns.
+    pub(crate) fn shape(self) -> [usize; 2] {
+        self.shape
+    }
+
     /// A range of rows, as a view.
     pub(crate) fn rows(self, range: Range<usize>) -> Self {
         assert!(range.end <= self.shape[0], "rows out of range");
@@ -60,6 +65,25 @@ pub(crate) enum Write {
     Add,
 }
 
+/// Which threads compute a product. The result is the same to the bit.
+#[derive(Clone, Copy)]
+pub(crate) enum Threads {
+    /// The caller's.
+    This,
+    All,
+}
+
+impl Threads {
+    /// All threads for each of so few products that some threads would have none, and otherwise one.
+    pub(crate) fn of_each(products: usize) -> Self {
+        if products < rayon::current_num_threads() {
+            Self::All
+        } else {
+            Self::This
+        }
+    }
+}
+
 /// `out = factor * a b` or `out += factor * a b` on this thread; the rows of `out` start `stride` apart.
 ///
 /// # Panics
@@ -72,19 +96,27 @@ pub(crate) fn multiply(
     a: Matrix<'_>,
     b: Matrix<'_>,
 ) {
+    multiply_on(Threads::This, (out, stride), write, factor, a, b);
+}
+
+/// As [`multiply`], on the given threads.
+pub(crate) fn multiply_on(
+    threads: Threads,
+    (out, stride): (&mut [f32], usize),
+    write: Write,
+    factor: f32,
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+) {
+    let threads = match threads {
+        Threads::This => Parallelism::None,
+        Threads::All => Parallelism::Rayon(0),
+    };
     assert_fits(out.len(), [a.shape[0], b.shape[1]], stride);
     #[expect(unsafe_code, reason = "`gemm` takes pointers")]
     // SAFETY: checked above; `out` is borrowed mutably and initialised.
     unsafe {
-        gemm(
-            out.as_mut_ptr(),
-            stride,
-            write,
-            factor,
-            a,
-            b,
-            Parallelism::None,
-        );
+        gemm(out.as_mut_ptr(), stride, write, factor, a, b, threads);
     }
 }
 

@@ -1,4 +1,6 @@
-//! Square windows that move over an image, row by row of their positions.
+//! Square windows that move over an image, row by row of their positions, and their elements as columns.
+
+use std::ops::Range;
 
 /// The sizes of an image channel, and how windows move over it.
 #[derive(Clone, Copy)]
@@ -68,24 +70,101 @@ impl Windows {
 
     /// Calls `visit` with every element of a window and every span that it sees.
     #[inline(always)]
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(usize, Span)) {
+    pub(crate) fn for_each(&self, visit: impl FnMut(usize, Span)) {
+        self.for_each_of(&(0..self.rows), visit);
+    }
+
+    /// The same of some rows of positions, which count from the first of them.
+    #[inline(always)]
+    fn for_each_of(&self, rows: &Range<usize>, mut visit: impl FnMut(usize, Span)) {
         for at in 0..self.area() {
-            let (first_row, rows) = self.visible(at / self.size, self.height, self.rows);
-            let (first, len) = self.visible(at % self.size, self.width, self.columns);
-            if len == 0 {
-                continue;
-            }
-            let column = first * self.stride + at % self.size - self.padding;
-            for row in first_row..first_row + rows {
-                let input = row * self.stride + at / self.size - self.padding;
+            let (first, count) = self.spans(at, rows);
+            for row in 0..count {
                 let span = Span {
-                    input: input * self.width + column,
-                    output: row * self.columns + first,
-                    len,
+                    input: first.input + row * self.stride * self.width,
+                    output: first.output + row * self.columns,
+                    len: first.len,
                 };
                 visit(at, span);
             }
         }
+    }
+
+    /// The first span of element `at` in some rows of positions, which count from the first of them, and the number of
+    /// spans: one row of positions each.
+    #[inline(always)]
+    fn spans(&self, at: usize, rows: &Range<usize>) -> (Span, usize) {
+        let (first_row, count) = self.visible(at / self.size, self.height, self.rows);
+        let (first, len) = self.visible(at % self.size, self.width, self.columns);
+        let row = first_row.max(rows.start);
+        let count = (first_row + count).min(rows.end).saturating_sub(row);
+        if len == 0 || count == 0 {
+            let nothing = Span {
+                input: 0,
+                output: 0,
+                len: 0,
+            };
+            return (nothing, 0);
+        }
+        let [y, x] = [(row, at / self.size), (first, at % self.size)]
+            .map(|(position, at)| position * self.stride + at - self.padding);
+        let span = Span {
+            input: y * self.width + x,
+            output: (row - rows.start) * self.columns + first,
+            len,
+        };
+        (span, count)
+    }
+
+    /// The elements of an image channel's windows as columns, of some rows of positions: element `at` of each window from
+    /// `at * stride` of `out` on. What lies outside the image stays as it is in `out`: it is to be zero.
+    pub(crate) fn unfold(
+        &self,
+        rows: &Range<usize>,
+        image: &[f32],
+        out: &mut [f32],
+        stride: usize,
+    ) {
+        let adjacent = self.stride == 1 && self.columns == self.width;
+        for at in 0..self.area() {
+            let (first, count) = self.spans(at, rows);
+            if count == 0 {
+                continue;
+            }
+            let out = &mut out[at * stride + first.output..];
+            let image = &image[first.input..];
+            if adjacent {
+                // The rows of pixels follow each other as the rows of positions do: one copy, and zeros for the pixels that
+                // are at the other end of the image.
+                let len = (count - 1) * self.width + first.len;
+                out[..len].copy_from_slice(&image[..len]);
+                for row in 1..count {
+                    let end = row * self.width;
+                    out[end - (self.width - first.len)..end].fill(0.0);
+                }
+                continue;
+            }
+            for row in 0..count {
+                let pixels = &image[row * self.stride * self.width..];
+                let out = &mut out[row * self.columns..row * self.columns + first.len];
+                copy(out, pixels, self.stride);
+            }
+        }
+    }
+
+    /// Adds to the pixels of an image channel what columns have for them, which lie as those of [`Self::unfold`].
+    pub(crate) fn fold(
+        &self,
+        rows: &Range<usize>,
+        columns: &[f32],
+        stride: usize,
+        image: &mut [f32],
+    ) {
+        self.for_each_of(rows, |at, span| {
+            let start = at * stride + span.output;
+            let pixels = &mut image[span.input..span.input_end(self.stride)];
+            add(pixels, &columns[start..start + span.len], self.stride);
+        });
     }
 
     /// Along one direction, the positions at which element `at` of the window lies in the image: the first, and
@@ -98,5 +177,76 @@ impl Windows {
             None => 0,
         };
         (first, end.saturating_sub(first))
+    }
+}
+
+/// Every `stride`-th pixel.
+#[inline(always)]
+fn copy(out: &mut [f32], pixels: &[f32], stride: usize) {
+    if stride == 1 {
+        out.copy_from_slice(&pixels[..out.len()]);
+    } else {
+        for (out, x) in out.iter_mut().zip(pixels.iter().step_by(stride)) {
+            *out = *x;
+        }
+    }
+}
+
+/// Adds to every `stride`-th pixel.
+#[inline(always)]
+fn add(pixels: &mut [f32], values: &[f32], stride: usize) {
+    if stride == 1 {
+        for (pixel, x) in pixels.iter_mut().zip(values) {
+            *pixel += *x;
+        }
+    } else {
+        for (pixel, x) in pixels.iter_mut().step_by(stride).zip(values) {
+            *pixel += *x;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_rows_of_positions_are_those_of_all() {
+        // Rows that follow each other and others, padding that only some windows see, and windows of padding alone.
+        for ([height, width], size, stride, padding) in [
+            ([7, 5], 3, 1, 1),
+            ([5, 4], 5, 1, 2),
+            ([9, 6], 3, 2, 1),
+            ([4, 6], 2, 2, 0),
+            ([3, 5], 1, 1, 0),
+            ([2, 3], 3, 2, 3),
+        ] {
+            let windows = Windows::new([height, width], size, stride, padding);
+            let (area, positions) = (windows.area(), windows.positions());
+            let image: Vec<f32> = (1..=windows.pixels()).map(|i| i as f32).collect();
+            let mut all = vec![0.0; area * positions];
+            windows.unfold(&(0..windows.rows), &image, &mut all, positions);
+            let mut folded = vec![0.0; image.len()];
+            windows.fold(&(0..windows.rows), &all, positions, &mut folded);
+            let (mut bands, mut sum) = (vec![0.0; all.len()], vec![0.0; image.len()]);
+            for start in (0..windows.rows).step_by(2) {
+                let rows = start..(start + 2).min(windows.rows);
+                let from = start * windows.columns;
+                windows.unfold(&rows, &image, &mut bands[from..], positions);
+                windows.fold(&rows, &all[from..], positions, &mut sum);
+            }
+            assert_eq!(bands, all);
+            assert_eq!(sum, folded);
+            for (at, line) in all.chunks(positions).enumerate() {
+                for (position, value) in line.iter().enumerate() {
+                    let y = position / windows.columns * stride + at / size;
+                    let x = position % windows.columns * stride + at % size;
+                    let inside = (padding..padding + height).contains(&y)
+                        && (padding..padding + width).contains(&x);
+                    let pixel = || image[(y - padding) * width + x - padding];
+                    assert_eq!(*value, if inside { pixel() } else { 0.0 });
+                }
+            }
+        }
     }
 }

@@ -17,12 +17,7 @@ impl UnfoldOps for Flex {
         let channels = values_of(&x).par_chunks(windows.pixels());
         let part = windows.area() * windows.positions();
         let out = par_build(shape.num_elements(), part, channels, |out, image| {
-            windows.for_each(|at, span| {
-                let start = at * windows.positions() + span.output;
-                let out = &mut out[start..start + span.len];
-                let pixels = &image[span.input..span.input_end(windows.stride)];
-                copy(out, pixels, windows.stride);
-            });
+            windows.unfold(&(0..windows.rows), image, out, windows.positions());
         });
         from_f32::<Self>(tensor(out, shape), dtype)
     }
@@ -34,11 +29,7 @@ impl UnfoldOps for Flex {
         let columns = values_of(&x).par_chunks(windows.area() * windows.positions());
         let len = shape.num_elements();
         let out = par_build(len, windows.pixels(), columns, |image, columns| {
-            windows.for_each(|at, span| {
-                let start = at * windows.positions() + span.output;
-                let pixels = &mut image[span.input..span.input_end(windows.stride)];
-                add(pixels, &columns[start..start + span.len], windows.stride);
-            });
+            windows.fold(&(0..windows.rows), columns, windows.positions(), image);
         });
         from_f32::<Self>(tensor(out, shape), dtype)
     }
@@ -47,31 +38,5 @@ impl UnfoldOps for Flex {
 impl Unfold {
     fn windows(self, size: [usize; 2]) -> Windows {
         Windows::new(size, self.kernel, self.stride, self.padding)
-    }
-}
-
-/// Every `stride`-th pixel.
-#[inline(always)]
-fn copy(out: &mut [f32], pixels: &[f32], stride: usize) {
-    if stride == 1 {
-        out.copy_from_slice(pixels);
-    } else {
-        for (out, x) in out.iter_mut().zip(pixels.iter().step_by(stride)) {
-            *out = *x;
-        }
-    }
-}
-
-/// Adds to every `stride`-th pixel.
-#[inline(always)]
-fn add(pixels: &mut [f32], values: &[f32], stride: usize) {
-    if stride == 1 {
-        for (pixel, x) in pixels.iter_mut().zip(values) {
-            *pixel += *x;
-        }
-    } else {
-        for (pixel, x) in pixels.iter_mut().step_by(stride).zip(values) {
-            *pixel += *x;
-        }
     }
 }

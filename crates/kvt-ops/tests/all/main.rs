@@ -7,6 +7,7 @@ mod adamw;
 mod attention;
 mod autodiff;
 mod contiguous;
+mod conv;
 mod depthwise;
 mod gelu;
 mod layers;

@@ -1,0 +1,197 @@
+//! Convolution on the CPU: per group a product of the weight with the windows of some images as columns.
+
+use burn::backend::{Flex, TensorMetadata, ops::ModuleOps, tensor::FloatTensor};
+use burn::tensor::DType;
+use rayon::prelude::*;
+
+use super::{ConvOps, Settings};
+use crate::cpu::buffer::{par_build, par_build_with, tensor, values_of};
+use crate::cpu::gemm::{Matrix, Threads, Write, multiply_on};
+
+mod geometry;
+
+use geometry::{Geometry, Scratch, room};
+
+/// Parts in which the gradient of the weight is summed, at most, and their values.
+const PARTS: usize = 16;
+const PART_VALUES: usize = 1 << 22;
+
+impl ConvOps for Flex {
+    fn convolve(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        settings: Settings,
+    ) -> FloatTensor<Self> {
+        if x.dtype() != DType::F32 {
+            return Self::conv2d(x, weight, None, settings.burn());
+        }
+        let [x, weight] = [x, weight].map(|tensor| tensor.to_contiguous());
+        let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
+        let out = geometry.forward(values_of(&x), values_of(&weight));
+        tensor(out, geometry.output_shape())
+    }
+
+    fn convolve_image_gradient(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        settings: Settings,
+    ) -> FloatTensor<Self> {
+        if x.dtype() != DType::F32 {
+            return Self::conv2d_x_backward(x, weight, grad, settings.burn());
+        }
+        let [weight, grad] = [weight, grad].map(|tensor| tensor.to_contiguous());
+        let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
+        let out = geometry.image_gradient(values_of(&weight), values_of(&grad));
+        tensor(out, x.shape())
+    }
+
+    fn convolve_weight_gradient(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        settings: Settings,
+    ) -> FloatTensor<Self> {
+        if x.dtype() != DType::F32 {
+            return Self::conv2d_weight_backward(x, weight, grad, settings.burn());
+        }
+        let [x, grad] = [x, grad].map(|tensor| tensor.to_contiguous());
+        let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
+        let out = geometry.weight_gradient(values_of(&x), values_of(&grad));
+        tensor(out, weight.shape())
+    }
+}
+
+impl Geometry {
+    fn forward(&self, images: &[f32], weight: &[f32]) -> Vec<f32> {
+        let (positions, blocks) = (self.windows.positions(), self.blocks());
+        let threads = Threads::of_each(blocks);
+        let numbers = (0..blocks).into_par_iter();
+        let (len, part) = (self.batch * self.output(), self.images * self.output());
+        par_build_with(
+            len,
+            part,
+            numbers,
+            Scratch::default,
+            |scratch, out, block| {
+                for strip in (0..self.groups).flat_map(|group| self.strips(block, group)) {
+                    let weight = self.weight(weight, strip.group);
+                    let columns = self.columns(&mut scratch.columns, images, &strip);
+                    if strip.images.len() == 1 {
+                        let start = self.group_start(0, strip.group, self.outputs, positions);
+                        let out = &mut out[start + strip.rows.start * self.windows.columns..];
+                        let out = (out, positions);
+                        multiply_on(threads, out, Write::Replace, 1.0, weight, columns);
+                        continue;
+                    }
+                    let product = product_in(&mut scratch.outputs, weight, columns, threads);
+                    let count = strip.images.len() * positions;
+                    for (channel, row) in product.chunks_exact(count).enumerate() {
+                        for (number, values) in row.chunks_exact(positions).enumerate() {
+                            let start =
+                                self.group_start(number, strip.group, self.outputs, positions)
+                                    + channel * positions;
+                            out[start..start + positions].copy_from_slice(values);
+                        }
+                    }
+                }
+            },
+        )
+    }
+
+    fn image_gradient(&self, weight: &[f32], grads: &[f32]) -> Vec<f32> {
+        let (pixels, area) = (self.windows.pixels(), self.windows.area());
+        let blocks = self.blocks();
+        let threads = Threads::of_each(blocks);
+        let numbers = (0..blocks).into_par_iter();
+        let (len, part) = (self.batch * self.input(), self.images * self.input());
+        par_build_with(
+            len,
+            part,
+            numbers,
+            Scratch::default,
+            |scratch, out, block| {
+                for strip in (0..self.groups).flat_map(|group| self.strips(block, group)) {
+                    let weight = self.weight(weight, strip.group).t();
+                    let grad = self.gradient(&mut scratch.outputs, grads, &strip);
+                    if self.single_pixels() && strip.images.len() == 1 {
+                        let start = self.group_start(0, strip.group, self.inputs, pixels);
+                        let out = (&mut out[start..], pixels);
+                        multiply_on(threads, out, Write::Replace, 1.0, weight, grad);
+                        continue;
+                    }
+                    let columns = product_in(&mut scratch.columns, weight, grad, threads);
+                    let each = strip.rows.len() * self.windows.columns;
+                    let count = strip.images.len() * each;
+                    for number in 0..strip.images.len() {
+                        let start = self.group_start(number, strip.group, self.inputs, pixels);
+                        let channels = &mut out[start..start + self.inputs * pixels];
+                        for (channel, image) in channels.chunks_exact_mut(pixels).enumerate() {
+                            let columns = &columns[channel * area * count + number * each..];
+                            self.windows.fold(&strip.rows, columns, count, image);
+                        }
+                    }
+                }
+            },
+        )
+    }
+
+    /// The sum over the images is taken in parts, whose number depends on the shapes alone.
+    fn weight_gradient(&self, images: &[f32], grads: &[f32]) -> Vec<f32> {
+        let (groups, blocks, lines) = (self.groups, self.blocks(), self.lines());
+        let len = groups * self.outputs * lines;
+        let parts = PARTS
+            .div_ceil(groups)
+            .min(PART_VALUES / len)
+            .min(blocks)
+            .max(1);
+        let threads = Threads::of_each(parts * groups);
+        let numbers = (0..parts * groups).into_par_iter();
+        let part = self.outputs * lines;
+        let sums = par_build_with(
+            parts * len,
+            part,
+            numbers,
+            Scratch::default,
+            |scratch, out, number| {
+                let (part, group) = (number / groups, number % groups);
+                let blocks = part * blocks / parts..(part + 1) * blocks / parts;
+                for strip in blocks.flat_map(|block| self.strips(block, group)) {
+                    let grad = self.gradient(&mut scratch.outputs, grads, &strip);
+                    let columns = self.columns(&mut scratch.columns, images, &strip);
+                    let out = (&mut *out, lines);
+                    multiply_on(threads, out, Write::Add, 1.0, grad, columns.t());
+                }
+            },
+        );
+        if parts == 1 {
+            return sums;
+        }
+        const VALUES: usize = 4096;
+        let starts = (0..len.div_ceil(VALUES)).into_par_iter();
+        par_build(len, VALUES, starts, |out, number| {
+            for part in sums.chunks_exact(len) {
+                for (out, x) in out.iter_mut().zip(&part[number * VALUES..]) {
+                    *out += x;
+                }
+            }
+        })
+    }
+}
+
+/// `a b` in a buffer, row by row.
+fn product_in<'a>(
+    buffer: &'a mut Vec<f32>,
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    threads: Threads,
+) -> &'a mut [f32] {
+    let [rows, columns] = [a.shape()[0], b.shape()[1]];
+    let out = room(buffer, rows * columns);
+    if rows == 1 || columns == 1 {
+        // A product with a vector reads the values that it replaces, and multiplies them by zero.
+        out.fill(0.0);
+    }
+    multiply_on(threads, (&mut *out, columns), Write::Replace, 1.0, a, b);
+    out
+}
