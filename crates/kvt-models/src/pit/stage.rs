@@ -4,7 +4,7 @@ use kvt_attention::{Macs, Place};
 
 use crate::layers::ConvSettings;
 use crate::stages::StageConfig;
-use crate::summary::{BlockSize, StageAttention, StageSummary};
+use crate::summary::{BlockSize, StageSummary};
 
 /// A stage, as its modules and their cost need it.
 pub(super) struct StageSize {
