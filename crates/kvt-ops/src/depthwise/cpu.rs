@@ -1,6 +1,6 @@
 //! Depthwise convolution on the CPU: every element of a kernel adds a shifted, scaled image to the output.
 
-use burn::backend::{Flex, TensorMetadata, ops::ModuleOps, tensor::FloatTensor};
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
 use pulp::Arch;
 use rayon::prelude::*;
