@@ -1,11 +1,11 @@
 //! Depthwise convolution on the CPU: every element of a kernel adds a shifted, scaled image to the output.
 
-use burn::backend::{Flex, TensorMetadata, ops::ModuleOps, tensor::FloatTensor};
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
 use pulp::Arch;
 use rayon::prelude::*;
 
-use super::{DepthwiseOps, burn_backward, options};
+use super::{DepthwiseOps, burn_backward, burn_forward};
 use crate::cpu::buffer::{par_build, tensor, values_of};
 use crate::cpu::windows::Windows;
 
@@ -17,8 +17,7 @@ impl DepthwiseOps for Flex {
         padding: usize,
     ) -> FloatTensor<Self> {
         if x.dtype() != DType::F32 || x.shape().num_elements() == 0 {
-            let options = options(x.shape()[1], stride, padding);
-            return Self::conv2d(x, weight, None, options);
+            return burn_forward::<Self>(x, weight, stride, padding);
         }
         let [x, weight] = [x, weight].map(|tensor| tensor.to_contiguous());
         let geometry = Geometry::new(&x, &weight, stride, padding);

@@ -1,14 +1,15 @@
 //! Depthwise convolution: each channel is convolved by itself, with one or more filters.
 //!
 //! On the CPU the gradients of Burn's own convolution go through a matrix product per channel; here they are
-//! sums of shifted rows. GPUs use Burn's convolution.
+//! sums of shifted rows. GPUs use Burn's convolution, on images whose channels come again for every filter: its depthwise
+//! kernel takes one filter per channel, and the tuner may choose it for more, which cannot be launched.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{
     Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
 };
-use burn::tensor::Tensor;
 use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Shape, Tensor};
 
 use crate::autodiff::{record, split};
 
@@ -26,8 +27,7 @@ pub(crate) trait DepthwiseOps: Backend {
         stride: usize,
         padding: usize,
     ) -> FloatTensor<Self> {
-        let options = options(x.shape()[1], stride, padding);
-        Self::conv2d(x, weight, None, options)
+        burn_forward::<Self>(x, weight, stride, padding)
     }
 
     /// The gradients of x and the weight.
@@ -62,6 +62,18 @@ impl<B: DepthwiseOps, C: CheckpointStrategy> DepthwiseOps for Autodiff<B, C> {
     }
 }
 
+/// The convolution by Burn's own.
+fn burn_forward<B: Backend>(
+    x: FloatTensor<B>,
+    weight: FloatTensor<B>,
+    stride: usize,
+    padding: usize,
+) -> FloatTensor<B> {
+    let outputs = weight.shape()[0];
+    let x = repeated::<B>(x, outputs);
+    B::conv2d(x, weight, None, options(outputs, stride, padding))
+}
+
 /// The gradients of x and the weight by Burn's own convolutions.
 fn burn_backward<B: Backend>(
     x: FloatTensor<B>,
@@ -70,11 +82,38 @@ fn burn_backward<B: Backend>(
     stride: usize,
     padding: usize,
 ) -> (FloatTensor<B>, FloatTensor<B>) {
-    let options = options(x.shape()[1], stride, padding);
+    let (shape, outputs) = (x.shape(), weight.shape()[0]);
+    let x = repeated::<B>(x, outputs);
+    let options = options(outputs, stride, padding);
+    let x_grad = B::conv2d_x_backward(x.clone(), weight.clone(), grad.clone(), options.clone());
     (
-        B::conv2d_x_backward(x.clone(), weight.clone(), grad.clone(), options.clone()),
+        summed::<B>(x_grad, &shape),
         B::conv2d_weight_backward(x, weight, grad, options),
     )
+}
+
+/// `[batch, channels, height, width]` to `[batch, outputs, height, width]`: every channel as often as it has filters.
+fn repeated<B: Backend>(x: FloatTensor<B>, outputs: usize) -> FloatTensor<B> {
+    let [batch, channels, height, width] = x.shape().dims();
+    if outputs == channels {
+        return x;
+    }
+    let x = B::float_reshape(x, Shape::new([batch, channels, 1, height * width]));
+    let filters = outputs / channels;
+    let x = B::float_expand(x, Shape::new([batch, channels, filters, height * width]));
+    B::float_reshape(x, Shape::new([batch, outputs, height, width]))
+}
+
+/// The gradient of what [`repeated`] takes, from that of what it gives.
+fn summed<B: Backend>(grad: FloatTensor<B>, shape: &Shape) -> FloatTensor<B> {
+    let [batch, channels, height, width] = shape.dims();
+    let outputs = grad.shape()[1];
+    if outputs == channels {
+        return grad;
+    }
+    let apart = Shape::new([batch, channels, outputs / channels, height * width]);
+    let grad = B::float_sum_dim(B::float_reshape(grad, apart), 2);
+    B::float_reshape(grad, shape.clone())
 }
 
 fn options(channels: usize, stride: usize, padding: usize) -> ConvOptions<2> {
