@@ -177,7 +177,7 @@ impl Mechanism for Nystrom {
         // Both long products are attentions: of the landmarks to the tokens, and of the tokens to the landmarks.
         let taken = attend(q_mean.clone(), k, v.clone());
         let inverse = inverse(
-            self.between(q_mean, k_mean.clone(), context.scale),
+            &self.between(q_mean, k_mean.clone(), context.scale),
             self.iterations,
         );
         let out = attend(q, k_mean, inverse.matmul(taken));
@@ -252,7 +252,7 @@ fn segment_means(x: Tensor<4>, count: usize) -> Tensor<4> {
 
 /// `A^-1` of square matrices without negative entries, nearly: `Z <- Z (13 I - Y (15 I - Y (7 I - Y))) / 4` with `Y = A Z`, from
 /// `Z = A^T / (|A|_1 |A|_inf)`, for every matrix by itself.
-fn inverse(a: Tensor<4>, iterations: usize) -> Tensor<4> {
+fn inverse(a: &Tensor<4>, iterations: usize) -> Tensor<4> {
     let column = a.clone().sum_dim(2).max_dim(3);
     let row = a.clone().sum_dim(3).max_dim(2);
     let mut z = a.clone().swap_dims(2, 3) / (column * row);
