@@ -217,8 +217,10 @@ fn the_reference_shows_type_default_and_meaning() {
     | `depth` | integer >= 1 or non-empty list of them | the model's own | Number of transformer blocks: one number, or a list with one per stage of the model. |
     | `kind` | KINDS | `"dense"` | The mechanism. |
     | `neighbors` | integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them | `0.5` | How many keys a query keeps, or a list with one entry per stage of the model. Only with `knn`. |
+    | `seed` | integer >= 0 | `0` | Seed of the random numbers of evaluation. Only with `favor`, `performer`, `performer-relu`, `rfa`, `clustered`, `clustered-improved`, `informer`, `scram`. |
     | `kind` | KINDS | `"dense"` | The mechanism. |
     | `neighbors` | integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them | `0.5` | How many keys a query keeps, or a list with one entry per stage of the model. Only with `knn`. |
+    | `seed` | integer >= 0 | `0` | Seed of the random numbers of evaluation. Only with `favor`, `performer`, `performer-relu`, `rfa`, `clustered`, `clustered-improved`, `informer`, `scram`. |
     | `betas` | list of 2 x float in [0, 1) | `[0.9, 0.999]`, with lion `[0.9, 0.99]` | Decay of the first and second moment of `adamw`, `lamb`, and the part of `muon` that is AdamW; of `lion`, the weight of the momentum in an update, and the decay of the momentum. |
     | `kind` | `"cosine"` or `"linear"` or `"step"` or `"poly"` or `"constant"` | `"cosine"` | Shape of the learning rate after the warm-up. |
     | `max_steps` | integer >= 1 | none: all epochs | Ends the run after this many updates, wherever that is. |
