@@ -247,7 +247,8 @@ fn places_with_scores_are_refused() {
 /// What is refused names its key; the ends of a range are in it, and are those of the schema.
 #[test]
 fn settings_out_of_range_are_refused_by_name() {
-    let ranges: [(&str, &[&str], [Value; 2], [Value; 2]); 6] = [
+    type Range<'a> = (&'a str, &'a [&'a str], [Value; 2], [Value; 2]);
+    let ranges: [Range<'_>; 6] = [
         (
             "order",
             &["dpfp"],

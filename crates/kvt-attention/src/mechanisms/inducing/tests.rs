@@ -60,8 +60,8 @@ fn same_as_pytorch() {
         };
         config.init(&place, init)
     };
-    let both: [(&str, &dyn Fn(&BurnInit) -> InducedAttention); 2] =
-        [("inducing", &inducing), ("luna", &luna)];
+    type Make<'a> = &'a dyn Fn(&BurnInit) -> InducedAttention;
+    let both: [(&str, Make<'_>); 2] = [("inducing", &inducing), ("luna", &luna)];
     for (name, make) in both {
         let golden = Golden::read(name);
         golden.check(1e-5, |inputs| {

@@ -142,7 +142,7 @@ fn of_equal_queries_the_first_are_chosen_and_the_prefix_always() {
         assert_eq!(rows, [0, 1, 2, 3]);
     }
     // A prefix of more than the chosen.
-    for rows in rows(q.clone(), 6) {
+    for rows in rows(q, 6) {
         assert_eq!(rows, [0, 1, 2, 3, 4, 5]);
     }
     // By one sampled key nothing is above the mean; the sum over all keys is another mean, under which small

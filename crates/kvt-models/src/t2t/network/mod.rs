@@ -47,6 +47,10 @@ struct TokensToToken {
 
 /// A layer between two soft splits.
 #[derive(Module, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "two of them in a network, whose weights lie elsewhere"
+)]
 enum TokenLayer {
     Transformer(TokenTransformer),
     Performer(TokenPerformer),
