@@ -76,7 +76,8 @@ pub trait Backbone: Module {
     ///
     /// # Panics
     ///
-    /// On sizes that [`check_size`](Self::check_size) refuses, and on other channels.
+    /// On sizes that [`check_size`](Self::check_size) refuses, on other channels, and, where the attention has weights for
+    /// one number of tokens, on all but the configured size ([`Model::check_size`](crate::Model::check_size) says both).
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features;
 
     /// Refuses images of a size, `[height, width]` in pixels, that the backbone cannot take. It takes

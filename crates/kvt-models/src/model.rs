@@ -133,6 +133,29 @@ impl Model {
         self.config.check_input(dims)
     }
 
+    /// Refuses images of a size, `[height, width]` in pixels, that the backbone or its attention cannot take.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError::ImageSize`]: as [`Backbone::check_size`], and any but the configured size where the attention has
+    /// weights for one number of tokens.
+    pub fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
+        let ([height, width], side) = (size, self.config.img_size());
+        let stages = self.config.summary().stages.into_iter();
+        let fixed = stages
+            .filter_map(|stage| stage.attention)
+            .any(|attention| attention.fixes_keys);
+        if fixed && size != [side; 2] {
+            return Err(ModelError::ImageSize {
+                height,
+                width,
+                family: "a model with this attention",
+                expected: format!("{side} x {side}, for which the attention has weights"),
+            });
+        }
+        self.backbone.check_size(size)
+    }
+
     /// The configuration this model was made from.
     pub fn config(&self) -> ModelConfig {
         self.config.clone()

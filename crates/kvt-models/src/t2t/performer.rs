@@ -7,7 +7,7 @@ use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
 use burn::tensor::module::linear as product;
-use kvt_attention::Dropout;
+use kvt_attention::{Dropout, attend_features, half_square};
 use kvt_ops::{Phase, layer_norm, linear};
 
 use super::NORM_EPSILON;
@@ -85,7 +85,7 @@ impl TokenPerformer {
     fn features(&self, x: Tensor<3>) -> Tensor<3> {
         let w = self.w.val();
         let features = w.dims()[0] as f64;
-        let half_square = x.clone().powi_scalar(2).sum_dim(2) * 0.5;
+        let half_square = half_square(x.clone().unsqueeze_dim::<4>(1)).squeeze_dim::<3>(1);
         let exponent = product(x, w.transpose(), None) - half_square;
         exponent.exp() / features.sqrt()
     }
@@ -111,7 +111,6 @@ impl TokenPerformer {
 /// - `q`, `k`: `[batch, tokens, features]`
 /// - `v` and the result: `[batch, tokens, dim]`
 fn mix(q: Tensor<3>, k: Tensor<3>, v: Tensor<3>) -> Tensor<3> {
-    let k = k.swap_dims(1, 2);
-    let divisor = q.clone().matmul(k.clone().sum_dim(2));
-    q.matmul(k.matmul(v)) / (divisor + EPSILON)
+    let [q, k, v] = [q, k, v].map(|x| x.unsqueeze_dim::<4>(1));
+    attend_features(q, k, v, EPSILON).squeeze_dim::<3>(1)
 }
