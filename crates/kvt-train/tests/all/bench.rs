@@ -171,8 +171,11 @@ fn nonsense_is_refused() {
             set("linear", "kind=dense"),
             "error: `--set kind=dense` contradicts `--kind linear`: leave it out",
         ),
-        (set("linear", "epsilon=-1"), "error: "),
-        (set("memory-compressed", "ratio=0"), "error: "),
+        (
+            set("linear", "epsilon=-1"),
+            "invalid value `-1` for `model.attention.epsilon`",
+        ),
+        (set("nystrom", "conv=2"), "error: `conv` "),
         (
             [
                 "attention",
