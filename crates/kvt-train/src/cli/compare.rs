@@ -1,6 +1,5 @@
 //! `kvt compare`: several runs side by side, as the paper's Table 2 has them.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,7 +9,7 @@ use super::common::{Overrides, generating};
 use super::{interrupt, output, progress};
 use crate::config::{Document, Plan, load_plan};
 use crate::engine::{End, Session, Start};
-use crate::fs::{remove_leftovers, write_atomic};
+use crate::fs::{remove_leftovers, write_text};
 use crate::recipe::EmaReport;
 use crate::report::{Comparison, Curve, read_curve, save_plots};
 use crate::run::{Metric, RunDir};
@@ -187,9 +186,7 @@ fn save(comparison: &Comparison, curves: &[Curve], args: &Args) -> anyhow::Resul
         ("table.csv", comparison.to_csv()),
         ("table.json", comparison.to_json()?),
     ] {
-        write_atomic(&args.output.join(name), |file| {
-            file.write_all(text.as_bytes())
-        })?;
+        write_text(&args.output.join(name), &text)?;
     }
     save_plots(curves, args.metric, &args.title, &args.output)?;
     Ok(())

@@ -116,7 +116,7 @@ impl Document {
     pub(super) fn is_for_another(&self, key: &str, choice: &str) -> bool {
         let depth = |key: &str| find(&self.root, key).map(Node::depth);
         match (depth(key), depth(choice)) {
-            (Some(0), Some(_)) if self.is_shared => true,
+            (Some(0), _) if self.is_shared => true,
             (Some(key), Some(choice)) => choice < key,
             _ => false,
         }

@@ -196,6 +196,16 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
         );
         checks.refuse("data.val_fraction", &value, expected);
     }
+    if let Some(shapes) = &data.shapes
+        && !checks.refuses("data.shapes.classes")
+        && !checks.refuses("data.shapes.train_per_class")
+    {
+        let all = shapes.classes * shapes.train_per_class;
+        if data.subset > all {
+            let expected = format!("at most {all}, the training images of `[data.shapes]`");
+            checks.refuse("data.subset", &data.subset.to_string(), &expected);
+        }
+    }
     if data.cache > 0 && data.decode == DecodeMode::Scaled {
         let (value, expected) = (data.cache.to_string(), "0 with `data.decode = \"scaled\"`");
         checks.refuse("data.cache", &value, expected);

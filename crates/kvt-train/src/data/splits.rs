@@ -62,18 +62,23 @@ impl Splits {
         self.state
     }
 
-    /// What was passed over in the folders, in words.
+    /// What was passed over in the folders and what they lack, in words.
     pub fn warnings(&self) -> Vec<String> {
         let folders = [&self.train, &self.val].into_iter();
-        folders
-            .filter_map(|folder| {
-                let others = folder.others.describe()?;
-                let root = folder.root.display();
-                Some(format!(
-                    "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
-                ))
-            })
-            .collect()
+        let unread = folders.filter_map(|folder| {
+            let others = folder.others.describe()?;
+            let root = folder.root.display();
+            Some(format!(
+                "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
+            ))
+        });
+        let counts = self.train.class_counts();
+        let lost = counts.iter().filter(|count| **count == 0).count();
+        let lost = (lost > 0).then(|| {
+            let classes = counts.len();
+            format!("{lost} of {classes} classes have no training images: with `data.subset`, ask for more")
+        });
+        unread.chain(lost).collect()
     }
 
     /// Class names in label order.

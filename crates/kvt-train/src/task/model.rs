@@ -23,8 +23,8 @@ section! {
         /// Whether to leave the classification head as initialised, to train on other classes: `true` where its size differs
         /// from that of the weights, which is an error otherwise, and `"always"` also where it is the same.
         pub reset_head: ResetHead = ResetHead::IfOther(false);
-        /// Whether to leave the parameters of an attention mechanism as initialised where the weights lack them or have them in
-        /// another size: those of a model with another `model.attention.kind`. Which they are stands in the log.
+        /// Whether parameters of the attention mechanism start new where the weights lack them or have another size, as after
+        /// a change of `model.attention.kind`. The log names them.
         pub reset_mixer: bool = false;
         /// What of the model is not trained, and works as in evaluation.
         pub freeze: Freeze = Freeze::None;

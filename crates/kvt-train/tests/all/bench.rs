@@ -111,6 +111,7 @@ fn kinds_of_attention_are_measured_over_the_number_of_tokens() {
         if !stands {
             let note = record["note"].as_str().unwrap();
             assert!(note.contains("`kind = "), "{note}");
+            assert!(record["params"].is_null() && record["macs"].is_null());
             continue;
         }
         for time in ["forward", "forward_backward"] {
@@ -160,6 +161,37 @@ fn a_step_has_a_record_for_dense_and_for_knn() {
 #[test]
 fn nonsense_is_refused() {
     let workspace = Workspace::empty();
+    let set = |kind, set| ["attention", "--kind", kind, "--set", set].to_vec();
+    for (arguments, expected) in [
+        (
+            set("linear", "landmarks=32"),
+            "error: `--set landmarks=32`: no kind that is measured has `landmarks`: leave it out, or measure one that has it (nystrom",
+        ),
+        (
+            set("linear", "kind=dense"),
+            "error: `--set kind=dense` contradicts `--kind linear`: leave it out",
+        ),
+        (
+            set("linear", "epsilon=-1"),
+            "invalid value `-1` for `model.attention.epsilon`",
+        ),
+        (set("nystrom", "conv=2"), "error: `conv` "),
+        (
+            [
+                "attention",
+                "--kind",
+                "dense",
+                "--shape",
+                "1,68719476736,1,1",
+                "--tokens",
+                "1048576",
+            ]
+            .to_vec(),
+            "error: `--tokens 1048576` makes more than 2^36 values",
+        ),
+    ] {
+        assert_refused(&workspace, &arguments, expected);
+    }
     for (arguments, expected) in [
         (["attention", "--shape", "2,3,0,4"], "four positive numbers"),
         (
@@ -182,11 +214,34 @@ fn nonsense_is_refused() {
             "unknown model `deit_huge`",
         ),
     ] {
-        let output = workspace
-            .kvt(&[&["bench"], &arguments[..]].concat())
-            .assert()
-            .failure();
-        let errors = String::from_utf8(output.get_output().stderr.clone()).unwrap();
-        assert!(errors.contains(expected), "{errors}");
+        assert_refused(&workspace, &arguments, expected);
+    }
+}
+
+fn assert_refused(workspace: &Workspace, arguments: &[&str], expected: &str) {
+    let output = workspace
+        .kvt(&[&["bench"], arguments].concat())
+        .assert()
+        .failure();
+    let errors = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    assert!(errors.contains(expected), "{errors}");
+}
+
+/// Nothing is measured for a picture that cannot be written.
+#[test]
+fn files_that_cannot_be_written_are_known_before() {
+    let workspace = Workspace::empty();
+    for file in [
+        "attention.csv",
+        "forward.svg",
+        "forward_backward.svg",
+        "memory.svg",
+    ] {
+        fs_err::create_dir_all(workspace.path("out").join(file)).unwrap();
+        let arguments = ["attention", "--kind", "dense", "--out", "out"];
+        let expected = format!("could not write `out/{file}`: it is a folder");
+        assert_refused(&workspace, &arguments, &expected);
+        fs_err::remove_dir(workspace.path("out").join(file)).unwrap();
+        assert_eq!(fs_err::read_dir(workspace.path("out")).unwrap().count(), 0);
     }
 }

@@ -1,6 +1,5 @@
 //! `kvt bench loader`
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
@@ -11,7 +10,7 @@ use crate::cli::common::{ConfigArgs, bar, generating};
 use crate::cli::output;
 use crate::cli::table::table;
 use crate::data::Splits;
-use crate::fs::write_atomic;
+use crate::fs::write_text;
 use crate::task::model_config;
 
 #[derive(Debug, clap::Args)]
@@ -83,7 +82,7 @@ pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
         cores,
     };
     let text = serde_json::to_string_pretty(&report)?;
-    Ok(write_atomic(path, |file| file.write_all(text.as_bytes()))?)
+    Ok(write_text(path, &text)?)
 }
 
 /// The table of the stages, and what follows from it.

@@ -342,12 +342,16 @@ fn keys_of_another_kind_of_attention_are_refused_by_name() {
       |
     7 | neighbors = 3
       |             ^
+      help: leave it out, or choose a kind that has it: knn
     "#);
     let set = [
         "model.attention.kind=dense",
         "model.attention.selection=euclidean",
     ];
-    assert_snapshot!(error_of(SMALL, &set), @r#"--set model.attention.selection=euclidean: `selection` does not apply to `kind = "dense"`: its keys are `temperature`"#);
+    assert_snapshot!(error_of(SMALL, &set), @r#"
+    --set model.attention.selection=euclidean: `selection` does not apply to `kind = "dense"`: its keys are `temperature`
+      help: leave it out, or choose a kind that has it: knn
+    "#);
     // The kind is wrong: what belongs to it nobody knows.
     let wrong = error_of(
         SMALL,
@@ -409,8 +413,12 @@ fn overrides_for_several_documents_may_be_for_other_kinds() {
     let file = format!("{text}neighbors = 3\n");
     assert!(document(&file, &set).shared().plan().is_ok());
     assert!(document(&file, &[]).shared().plan().is_err());
-    // Without a kind it is still unclear what is meant.
-    assert!(document(SMALL, &set).shared().plan().is_err());
+    // Dense attention need not be named, as in `configs/quickstart/dense.toml`.
+    assert_eq!(
+        document(SMALL, &set).shared().plan().unwrap(),
+        document(SMALL, &[]).plan().unwrap()
+    );
+    assert!(document(SMALL, &set).plan().is_err());
 }
 
 #[test]
