@@ -176,7 +176,8 @@ fn part(state: &StateDict, prefix: &str) -> StateDict {
 
 /// The weights of the backbone where they are of a student or teacher, whose files hold a head as well; others as they are.
 pub fn backbone_weights(state: StateDict) -> StateDict {
-    match state.iter().any(|(name, _)| name.starts_with(BACKBONE)) {
+    let is_part = state.iter().any(|(name, _)| name.starts_with(BACKBONE));
+    match is_part {
         true => part(&state, BACKBONE),
         false => state,
     }
