@@ -12,6 +12,17 @@ use crate::observe::{BlockIndex, Observer, Watch};
 /// patches of two images does.
 pub type TokenMix<'a> = dyn Fn(Tensor<3>, [usize; 2]) -> Tensor<3> + 'a;
 
+/// How position embeddings become those of images of another size than the configured one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Positions {
+    /// As the family's original does.
+    #[default]
+    Family,
+    /// As DINO does for its small crops: bicubic, with the factor `(patches + 0.1) / patches before`. Of DeiT alone, which is
+    /// DINO's backbone; others do it as with [`Family`](Self::Family).
+    Dino,
+}
+
 /// What a backbone is asked for besides its tokens; by default nothing, at no cost.
 #[derive(Clone, Copy, Default)]
 pub struct Ask<'a> {
@@ -21,6 +32,8 @@ pub struct Ask<'a> {
     pub blocks: usize,
     /// Is applied to the patches right after they have become tokens, before they get a position.
     pub mix: Option<&'a TokenMix<'a>>,
+    /// How positions are interpolated.
+    pub positions: Positions,
     /// Receives what the blocks compute on the way.
     pub observer: Option<&'a dyn Observer>,
 }
@@ -66,6 +79,41 @@ pub struct Features {
     pub blocks: Vec<Tensor<3>>,
 }
 
+impl Features {
+    /// One vector for each image: the class token, or the mean of the tokens of a model without one.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, num_features]`
+    pub fn pooled(&self) -> Tensor<2> {
+        pooled(&self.tokens, self.prefix)
+    }
+
+    /// The same of each of the [`blocks`](Self::blocks).
+    pub fn pooled_blocks(&self) -> Vec<Tensor<2>> {
+        let blocks = self.blocks.iter();
+        blocks.map(|tokens| pooled(tokens, self.prefix)).collect()
+    }
+
+    /// The mean of the tokens behind the prefix; `None` where there are none.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, num_features]`
+    pub fn mean_of_patches(&self) -> Option<Tensor<2>> {
+        let patches = self.tokens.dims()[1].checked_sub(self.prefix)?;
+        let patches = (patches > 0).then(|| self.tokens.clone().narrow(1, self.prefix, patches))?;
+        Some(patches.mean_dim(1).squeeze_dim(1))
+    }
+}
+
+fn pooled(tokens: &Tensor<3>, prefix: usize) -> Tensor<2> {
+    match prefix {
+        0 => tokens.clone().mean_dim(1).squeeze_dim(1),
+        _ => tokens.clone().narrow(1, 0, 1).squeeze_dim(1),
+    }
+}
+
 /// A model without its head.
 pub trait Backbone: Module {
     /// The features of a batch of images.
@@ -87,4 +135,39 @@ pub trait Backbone: Module {
     ///
     /// [`ModelError::ImageSize`], which says what sizes are expected.
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError>;
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use burn::tensor::Device;
+
+    use super::*;
+
+    fn numbers(tensor: Tensor<2>) -> Vec<f32> {
+        tensor.into_data().try_to_vec().unwrap()
+    }
+
+    /// Three tokens of two numbers, of which one, two or none stand before the map.
+    #[test]
+    fn an_image_is_its_class_token_or_the_mean_of_its_tokens() {
+        let tokens =
+            Tensor::<3>::from_data([[[1.0f32, 2.0], [3.0, 6.0], [8.0, 10.0]]], &Device::flex());
+        let features = |prefix| Features {
+            tokens: tokens.clone(),
+            prefix,
+            maps: Vec::new(),
+            blocks: vec![tokens.clone() * 2.0],
+        };
+        let found = [0, 1].map(|prefix| numbers(features(prefix).pooled()));
+        assert_eq!(found, [[4.0, 6.0], [1.0, 2.0]]);
+        let blocks = features(1).pooled_blocks();
+        assert_eq!(
+            blocks.into_iter().map(numbers).collect::<Vec<_>>(),
+            [[2.0, 4.0]]
+        );
+        assert_eq!(numbers(features(1).mean_of_patches().unwrap()), [5.5, 8.0]);
+        assert!(features(3).mean_of_patches().is_none());
+    }
 }

@@ -42,7 +42,7 @@ pub mod visformer;
 pub mod volo;
 pub mod weights;
 
-pub use backbone::{Ask, Backbone, Features, TokenMix};
+pub use backbone::{Ask, Backbone, Features, Positions, TokenMix};
 pub use common::CommonConfig;
 pub use config::{aliases, names};
 pub use error::ModelError;

@@ -44,6 +44,12 @@ pub enum TrainError {
         "no parameter got a gradient: the loss depends on none, or the task leaves all of them out"
     )]
     NoGradient,
+    /// A centre of other outputs.
+    #[error("the centre in the checkpoint is not of the {expected} outputs of `dino.out_dim`")]
+    Centre {
+        /// Outputs of the head.
+        expected: usize,
+    },
     /// A task that does not measure what its checkpoints are compared by.
     #[error("the evaluation has no `{metric}`, by which the best checkpoint is chosen")]
     NoMetric {

@@ -11,7 +11,8 @@
 //! - [`config`]: TOML layers become one validated [`config::Plan`]; [`schema`]: what its keys may be.
 //! - [`data`], [`augment`]: image folders, decoding, the loader, upload; what is done to each image.
 //! - [`recipe`]: loss, optimizer, schedule, clipping, accuracy.
-//! - [`task`]: what is trained and how it is judged: classification.
+//! - [`task`]: what is trained and how it is judged: classification, self-supervised training by DINO.
+//! - [`probe`]: how much the features of a backbone say of the classes.
 //! - [`engine`]: the loop, one update, checkpoints, resume.
 //! - [`finetune`]: a plan for one's own images, from a folder and weights.
 //! - [`preview`]: a plan's learning rates and augmented images as pictures, before it trains.
@@ -34,6 +35,7 @@ pub mod error;
 pub mod finetune;
 pub mod fs;
 pub mod preview;
+pub mod probe;
 pub mod recipe;
 pub mod report;
 pub mod reproduce;

@@ -13,7 +13,7 @@ use crate::fs::{remove_leftovers, write_text};
 use crate::recipe::EmaReport;
 use crate::report::{Comparison, Curve, read_curve, save_plots};
 use crate::run::{Metric, RunDir};
-use crate::task::{Classify, Task};
+use crate::task::{Classify, Dino, Task, TaskKind};
 
 /// `kvt compare CONFIG|RUN... [--seeds N]`
 ///
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The metric of a name.
 fn metric(name: &str) -> Result<Metric, String> {
-    let known = || Classify::METRICS.iter();
+    let known = || Classify::METRICS.iter().chain(Dino::METRICS);
     known()
         .find(|metric| metric.name == name)
         .copied()
@@ -134,16 +134,23 @@ fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve
         Ok(_) => Start::RESUME,
         Err(_) => Start::New,
     };
-    let session = Session::<Classify>::prepare(plan, start, &mut generating())
-        .with_context(|| format!("`{}`", config.display()))?;
+    let end = match plan.task {
+        TaskKind::Classify => carry_out::<Classify>(plan, start),
+        TaskKind::Dino => carry_out::<Dino>(plan, start),
+    };
+    match end.with_context(|| format!("`{}`", config.display()))? {
+        End::Stopped => Ok(None),
+        End::Finished => Ok(Some(curve(&RunDir::open(&dir)?, &name, seed, report)?)),
+    }
+}
+
+fn carry_out<T: Task>(plan: Plan, start: Start<'_>) -> anyhow::Result<End> {
+    let session = Session::<T>::prepare(plan, start, &mut generating())?;
     output::status(&progress::describe(&session));
     let mut listener = progress::listener(session.workload());
     let end = session.train(listener.as_mut(), &interrupt::STOP);
     drop(listener);
-    match end? {
-        End::Stopped => Ok(None),
-        End::Finished => Ok(Some(curve(&RunDir::open(&dir)?, &name, seed, report)?)),
-    }
+    Ok(end?)
 }
 
 /// The curve of a run; `NAME-seedN` is a run of `NAME`.

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use super::common::{ConfigArgs, generating};
 use super::{interrupt, output, progress};
+use crate::config::Plan;
 use crate::engine::{End, Session, Start, Workload};
 use crate::run::{Listener, Which};
-use crate::task::{Classify, Task};
+use crate::task::{Classify, Dino, Task, TaskKind};
 
 /// `kvt train CONFIG [--set KEY=VALUE]... [--resume | --resume-from CHECKPOINT]`
 #[derive(Debug, clap::Args)]
@@ -46,11 +47,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None if args.resume => Start::RESUME,
         None => Start::New,
     };
-    let session = Session::<Classify>::prepare(plan, start, &mut generating())?;
-    Ok(match carry_out(session, &args.display)? {
+    let end = match plan.task {
+        TaskKind::Classify => train::<Classify>(plan, start, &args.display)?,
+        TaskKind::Dino => train::<Dino>(plan, start, &args.display)?,
+    };
+    Ok(match end {
         End::Finished => ExitCode::SUCCESS,
         End::Stopped => interrupt::exit_code(),
     })
+}
+
+fn train<T: Task>(plan: Plan, start: Start<'_>, display: &Display) -> anyhow::Result<End> {
+    let session = Session::<T>::prepare(plan, start, &mut generating())?;
+    carry_out(session, display)
 }
 
 /// Trains a session to its end, or until somebody interrupts, and says so.

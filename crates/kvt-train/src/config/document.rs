@@ -123,7 +123,7 @@ impl Document {
     }
 
     /// The file as a whole, for what nothing sets.
-    fn place(&self) -> Location {
+    pub(super) fn place(&self) -> Location {
         Location::File(self.path.clone())
     }
 }

@@ -7,7 +7,7 @@ use crate::augment::Transform;
 use crate::config::Plan;
 use crate::data::{
     DataError, DataState, DecodeMode, ImageLimits, Loader, LoaderConfig, Purpose, Sample, Sampler,
-    Source, epoch_order, open, shapes,
+    Source, Split, epoch_order, open, shapes,
 };
 
 /// Training and validation images with their transforms.
@@ -91,6 +91,12 @@ impl Splits {
         sampler(plan).batch_count(self.train.samples.len())
     }
 
+    /// Updates of an epoch; the last one may have fewer micro-batches.
+    pub fn updates_per_epoch(&self, plan: &Plan) -> u64 {
+        let batches = self.train_batch_count(plan);
+        batches.div_ceil(plan.train.accumulate) as u64
+    }
+
     /// The batches of a training epoch from `first_batch` on; `target` says what is learned from a sample.
     ///
     /// # Errors
@@ -149,6 +155,23 @@ impl Splits {
     pub fn train_images(&self, plan: &Plan) -> Result<Loader, DataError> {
         eval_batches(plan, &self.train, &self.val_transform)
     }
+
+    /// Some images of a split, at equal distances, in order, prepared as those of the validation; with 0 all of them.
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn some_images(
+        &self,
+        plan: &Plan,
+        split: Split,
+        images: usize,
+    ) -> Result<Loader, DataError> {
+        let source = match split {
+            Split::Train => &self.train,
+            Split::Val => &self.val,
+        };
+        some_batches(plan, source, &self.val_transform, images)
+    }
 }
 
 /// These images, kept in memory as far as `data.cache` allows.
@@ -182,9 +205,29 @@ pub fn eval_batches(
     source: &Arc<Source>,
     transform: &Arc<Transform>,
 ) -> Result<Loader, DataError> {
+    some_batches(plan, source, transform, 0)
+}
+
+/// As [`eval_batches`], of so many images at equal distances; with 0 of all.
+///
+/// # Errors
+/// If the loader cannot start.
+pub fn some_batches(
+    plan: &Plan,
+    source: &Arc<Source>,
+    transform: &Arc<Transform>,
+    images: usize,
+) -> Result<Loader, DataError> {
     let views = vec![Arc::clone(transform)];
+    let mut order = epoch_order(source.samples.len(), 0, plan.seed, false);
+    if (1..order.len()).contains(&images) {
+        let all = order.len();
+        order = (0..images)
+            .filter_map(|i| order.get(i * all / images).copied())
+            .collect();
+    }
     Loader::start(LoaderConfig {
-        order: epoch_order(source.samples.len(), 0, plan.seed, false),
+        order,
         batch_size: plan.eval.batch_size,
         ..loading(plan, source, views, |sample| sample.label)
     })

@@ -17,7 +17,7 @@ use super::{Recorder, TrainError, TrainState};
 use crate::data::DataState;
 use crate::recipe::Network;
 use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, RunError, Stage, Warning, Which};
-use crate::task::{CheckpointWeights, EMA, MODEL, Task, load_network};
+use crate::task::{CheckpointWeights, EMA, MODEL, Task, load_network, task_file};
 
 const OPTIMIZER: &str = "optimizer.safetensors";
 
@@ -93,7 +93,10 @@ impl Checkpointer {
             tensors.push((EMA.to_owned(), ema.network().state_dict()?));
         }
         let own = state.task.state()?;
-        tensors.extend(own.into_iter().map(|(name, state)| (file(name), state)));
+        tensors.extend(
+            own.into_iter()
+                .map(|(name, state)| (task_file(name), state)),
+        );
         let state = State {
             progress: *progress,
             updates,
@@ -186,7 +189,7 @@ fn load_state<T: Task>(
     optimizer.load_state(moments, updates, &network)?;
     let mut task = fresh.task;
     task.load_state(&|name| {
-        let name = file(name);
+        let name = task_file(name);
         // Files that are not the checkpoint's own were not verified.
         if !checkpoint.has(&name) {
             let path = checkpoint.path().to_owned();
@@ -200,9 +203,4 @@ fn load_state<T: Task>(
         optimizer,
         ema,
     })
-}
-
-/// The file of a state dict of the task, which cannot be one of the run's own.
-fn file(name: &str) -> String {
-    format!("task.{name}.safetensors")
 }

@@ -81,6 +81,9 @@ pub struct Progress {
     /// Whether this start has said that the device waits for images.
     #[serde(skip)]
     pub told_input_bound: bool,
+    /// Whether this start has said what the task warns of.
+    #[serde(skip)]
+    pub told_collapse: bool,
 }
 
 #[cfg(test)]

@@ -31,5 +31,6 @@ use network::is_head;
 pub use optim::{OptimConfig, OptimName, Optimizer, OptimizerError, Rates};
 pub use position::Position;
 pub use schedule::{
-    Schedule, ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer, cosine, scaled_lr,
+    Schedule, ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer, cosine, linspace,
+    scaled_lr,
 };

@@ -58,6 +58,9 @@ pub struct StepRecord {
     /// Seconds of an update spent waiting for data.
     #[serde(with = "super::number")]
     pub data_wait: f64,
+    /// What the task tells of its last update, each under its own key of the line; nothing for a classifier.
+    #[serde(flatten)]
+    pub metrics: Metrics,
 }
 
 /// One evaluation of a whole split.
@@ -192,6 +195,7 @@ mod tests {
             grad_norm: 1.5,
             images_per_second: 64.0,
             data_wait: 0.25,
+            metrics: Metrics::default(),
         })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::Plan;
-use crate::data::{Batch, DataError, Loader, Skipped, Splits};
+use crate::data::{Batch, DataError, Loader, Skipped, Split, Splits};
 
 /// The images of a run, prepared for evaluation, in order. When the run is asked to stop, batches end early; what the
 /// evaluation then comes to is not used.
@@ -46,6 +46,24 @@ impl<'a> EvalData<'a> {
     ) -> Result<impl Iterator<Item = Result<Batch, DataError>> + use<'_, 'a>, DataError> {
         let loader = self.splits.train_images(self.plan)?;
         Ok(self.batches(loader))
+    }
+
+    /// Some images of a split, at equal distances, without augmentation; with 0 all of them.
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn some(
+        &mut self,
+        split: Split,
+        images: usize,
+    ) -> Result<impl Iterator<Item = Result<Batch, DataError>> + use<'_, 'a>, DataError> {
+        let loader = self.splits.some_images(self.plan, split, images)?;
+        Ok(self.batches(loader))
+    }
+
+    /// The classes of the images, in label order.
+    pub fn classes(&self) -> &'a [String] {
+        self.splits.classes()
     }
 
     fn batches(

@@ -10,6 +10,7 @@ use kvt_ops::Key;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::dino::backbone_weights;
 use crate::config::{ModelSection, Plan};
 use crate::data::Source;
 use crate::error::TrainError;
@@ -18,7 +19,8 @@ use crate::schema::section;
 section! {
     /// What the weights are before training.
     pub struct InitConfig {
-        /// Weights to start from, a `.safetensors`, `.pth`, `.pt` or `.bin` file; relative to the working directory.
+        /// Weights to start from, a `.safetensors`, `.pth`, `.pt` or `.bin` file; relative to the working directory. Of a student or
+        /// teacher of DINO the backbone is taken.
         pub weights: Option<PathBuf> = None, "x-default" = "none: random weights";
         /// Whether to leave the classification head as initialised, to train on other classes: `true` where its size differs
         /// from that of the weights, which is an error otherwise, and `"always"` also where it is the same.
@@ -135,7 +137,7 @@ pub fn start_from(
             ..LoadOptions::default()
         },
     };
-    match model.load(&weights::read(path)?, options) {
+    match model.load(&backbone_weights(weights::read(path)?), options) {
         Ok((model, report)) => Ok((model, Some(report))),
         Err(source) => Err(TrainError::InitWeights {
             path: path.clone(),

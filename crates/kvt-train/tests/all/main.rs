@@ -9,6 +9,7 @@ mod bench;
 mod compare;
 #[cfg(unix)]
 mod damage;
+mod dino;
 mod documents;
 mod dropout;
 mod ema;
@@ -22,6 +23,7 @@ mod mixing;
 mod optimizers;
 mod predict_logits;
 mod preview;
+mod probe;
 mod recipe;
 mod reproduce;
 mod restore;
@@ -29,6 +31,8 @@ mod restore;
 mod resume;
 mod schedule;
 mod second_task;
+#[path = "../../../kvt-models/tests/all/seeded.rs"]
+mod seeded;
 #[cfg(unix)]
 mod signals;
 mod sources;

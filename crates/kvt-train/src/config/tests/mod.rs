@@ -136,6 +136,7 @@ kind = "constant"
 warmup_epochs = 0.5
 warmup_lr = 0.0
 warmup_prefix = true
+warmup_closed = true
 min_lr = 1e-12
 cooldown_epochs = 3
 step_epochs = 2.5

@@ -85,6 +85,11 @@ fn every_key_of_the_full_file_differs_from_its_default() {
         .into_keys()
         .filter(|key| !changed.iter().any(|other| other == key))
         .collect();
+    // A classifier has no student and no teacher.
+    let same: Vec<_> = same
+        .into_iter()
+        .filter(|key| key != "task" && !key.starts_with("dino."))
+        .collect();
     // SMALL is about shapes as well, which are not divided, and gradients are clipped in one way. What is kept in memory
     // is decoded as a whole.
     assert_eq!(

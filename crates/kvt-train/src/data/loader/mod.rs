@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use self::make::image_key;
 use self::make::{Made, too_many};
+pub use self::make::{image_key, view_key};
 use crate::augment::Transform;
 use crate::data::ordered::Ordered;
 use crate::data::{Batch, DataError, ImageLimits, OnError, Sample, Source, batch_count};

@@ -120,7 +120,7 @@ impl<T: Task> Session<T> {
             schedule: Schedule::new(
                 plan.schedule.clone(),
                 scaled_lr(plan.optim.lr, plan.optim.lr_batch, images),
-                steps_per_epoch(&plan, &splits),
+                splits.updates_per_epoch(&plan),
                 plan.train.epochs,
             ),
             plan,
@@ -190,7 +190,7 @@ impl<T: Task> Session<T> {
     /// How much work there is.
     pub fn workload(&self) -> Workload {
         let plan = &self.plan.train;
-        let steps_per_epoch = steps_per_epoch(&self.plan, &self.splits);
+        let steps_per_epoch = self.splits.updates_per_epoch(&self.plan);
         let epochs = self.plan.epochs();
         let steps = steps_per_epoch * u64::from(epochs);
         Workload {
@@ -244,10 +244,4 @@ impl<T: Task> Session<T> {
         synced?;
         Ok(end)
     }
-}
-
-/// Updates of an epoch; the last one may have fewer micro-batches.
-fn steps_per_epoch(plan: &Plan, splits: &Splits) -> u64 {
-    let batches = splits.train_batch_count(plan);
-    batches.div_ceil(plan.train.accumulate) as u64
 }

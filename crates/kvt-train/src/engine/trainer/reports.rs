@@ -3,8 +3,8 @@
 use super::{Trainer, due};
 use crate::data::{Skipped, Workers};
 use crate::engine::{EpochSums, LogSums, TrainError, Update};
-use crate::run::{EpochRecord, EvalRecord, Event, Listener, Note, StepRecord, Topic};
-use crate::task::{Measured, Task};
+use crate::run::{EpochRecord, EvalRecord, Event, Listener, Metrics, Note, StepRecord, Topic};
+use crate::task::{Measured, Signals, Task};
 
 impl<T: Task> Trainer<'_, '_, T> {
     /// Tells of an update, and logs it with those before it if a line is due.
@@ -24,6 +24,7 @@ impl<T: Task> Trainer<'_, '_, T> {
             grad_norm: sums.grad_norm / sums.updates as f64,
             images_per_second: sums.images as f64 / sums.seconds,
             data_wait: sums.data_wait / sums.updates as f64,
+            metrics: Metrics::default(),
         };
         let one = LogSums {
             updates: 1,
@@ -37,7 +38,18 @@ impl<T: Task> Trainer<'_, '_, T> {
         self.progress.log.add(one);
         if due(position.step, self.plan.log.every_steps) {
             let sums = std::mem::take(&mut self.progress.log);
-            self.recorder.event(&Event::Step(record(sums)))?;
+            let Signals { metrics, warning } = self.state.task.signals(position)?;
+            let line = StepRecord {
+                metrics,
+                ..record(sums)
+            };
+            self.recorder.event(&Event::Step(line))?;
+            if let Some(words) = warning
+                && !self.progress.told_collapse
+            {
+                self.progress.told_collapse = true;
+                self.note(Topic::Warning, words)?;
+            }
         }
         Ok(())
     }
