@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use super::common::{ConfigArgs, generating};
-use super::{interrupt, output, progress};
+use super::{interrupt, job, output, progress};
 use crate::engine::{End, Session, Start, Workload};
 use crate::run::{Listener, Which};
 use crate::task::{Classify, Task};
+use crate::world::World;
 
 /// `kvt train CONFIG [--set KEY=VALUE]... [--resume | --resume-from CHECKPOINT]`
 #[derive(Debug, clap::Args)]
@@ -37,7 +39,11 @@ pub(super) struct Display {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut plan = args.config.plan()?;
+    job::run(|world| train(args, world))
+}
+
+fn train(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
+    let mut plan = job::agree(world, args.config.plan())?;
     if let Some(dir) = &args.run_dir {
         plan.run.dir.clone_from(dir);
     }
@@ -46,7 +52,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None if args.resume => Start::RESUME,
         None => Start::New,
     };
-    let session = Session::<Classify>::prepare(plan, start, &mut generating())?;
+    let world = Arc::clone(world);
+    let session = Session::<Classify>::prepare_in(world, plan, start, &mut generating())?;
     Ok(match carry_out(session, &args.display)? {
         End::Finished => ExitCode::SUCCESS,
         End::Stopped => interrupt::exit_code(),
@@ -59,7 +66,10 @@ pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyh
     let dir = session.plan().run.dir.display().to_string();
     output::status(&progress::describe(&session));
 
-    let mut listener = listener(display, session.workload())?;
+    let mut listener = match session.world().is_first() {
+        true => listener(display, session.workload())?,
+        false => progress::silent(),
+    };
     let end = session.train(listener.as_mut(), &interrupt::STOP);
     // Leaves the bar or the dashboard before anything else is printed.
     drop(listener);

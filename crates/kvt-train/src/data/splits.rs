@@ -137,6 +137,23 @@ impl Splits {
         eval_batches(plan, &self.val, &self.val_transform)
     }
 
+    /// The validation images of one of `of` processes, in order: whole batches, as many as the others have or one more, one
+    /// process's behind the other's. All together are [`val_batches`](Self::val_batches).
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn val_shard(&self, plan: &Plan, rank: usize, of: usize) -> Result<Loader, DataError> {
+        let loading = eval_loading(plan, &self.val, &self.val_transform);
+        let images = loading.order.len();
+        let batches = images.div_ceil(loading.batch_size.max(1));
+        let start = |rank: usize| (batches * rank / of * loading.batch_size).min(images);
+        let own = start(rank)..start(rank + 1);
+        Loader::start(LoaderConfig {
+            order: loading.order.get(own).unwrap_or_default().to_vec(),
+            ..loading
+        })
+    }
+
     /// All training images, in order, prepared as those of the validation.
     ///
     /// # Errors
@@ -177,12 +194,16 @@ pub fn eval_batches(
     source: &Arc<Source>,
     transform: &Arc<Transform>,
 ) -> Result<Loader, DataError> {
+    Loader::start(eval_loading(plan, source, transform))
+}
+
+fn eval_loading(plan: &Plan, source: &Arc<Source>, transform: &Arc<Transform>) -> LoaderConfig {
     let views = vec![Arc::clone(transform)];
-    Loader::start(LoaderConfig {
+    LoaderConfig {
         order: epoch_order(source.samples.len(), 0, plan.seed, false),
         batch_size: plan.eval.batch_size,
         ..loading(plan, source, views, |sample| sample.label)
-    })
+    }
 }
 
 /// How a training epoch of a plan goes through its images.
@@ -206,6 +227,7 @@ fn loading<T>(
         batch_size: 0,
         purpose: Purpose::Evaluate,
         first_batch: 0,
+        every: 1,
         workers: plan.data.workers.count(),
         prefetch: plan.data.prefetch,
         epoch: 0,

@@ -22,6 +22,7 @@ mod mixing;
 mod optimizers;
 mod predict_logits;
 mod preview;
+mod processes;
 mod recipe;
 mod reproduce;
 mod restore;

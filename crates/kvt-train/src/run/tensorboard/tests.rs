@@ -29,6 +29,7 @@ fn step(step: u64) -> Event {
         grad_norm: 1.0,
         images_per_second: 10.0,
         data_wait: 0.0,
+        communication: None,
     })
 }
 
