@@ -16,6 +16,7 @@
 //! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
 //! | [`contiguous_gradient()`] | works around a Burn bug with convolution gradients on GPUs |
 //! | [`adamw()`], [`square_sum()`] | an optimizer's update, and the norm for clipping |
+//! | [`rank_sum()`] | a sum over the processes that train together |
 //! | [`Key`], [`Phase`] | keyed randomness: a seed gives one result |
 //!
 //! # Layout
@@ -33,6 +34,7 @@ mod adamw;
 mod attention;
 mod autodiff;
 mod cast;
+mod collective;
 mod contiguous;
 mod conv;
 mod cpu;
@@ -52,6 +54,7 @@ pub use attention::{
     AttentionSettings, attention, attention_with, flash_attention, flash_self_attention,
     self_attention,
 };
+pub use collective::{Collective, Group, current_group, rank_sum, with_group};
 pub use contiguous::contiguous_gradient;
 pub use conv::conv2d;
 pub use depthwise::depthwise_conv2d;

@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use burn::tensor::{Device, DeviceType};
 
+use crate::world::Local;
+
 /// A kind of device that a name can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -106,6 +108,19 @@ pub enum DeviceError {
         kind: Kind,
         /// What can be used.
         available: String,
+    },
+    /// Fewer devices than processes.
+    #[error(
+        "{processes} processes were started on this host, which has {count} `{kind}`: start as many as there are devices, or let them \
+         share one by naming it with its index, `{kind}:0`"
+    )]
+    TooFew {
+        /// The kind.
+        kind: Kind,
+        /// Its devices.
+        count: usize,
+        /// Processes on the host.
+        processes: usize,
     },
     /// A kind or index that this machine does not have.
     #[error("there is no device `{wanted}` on this machine; there is {available}")]
@@ -207,6 +222,41 @@ pub fn resolve(text: &str) -> Result<ResolvedDevice, DeviceError> {
             wanted: text.to_owned(),
             available: available(),
         })
+}
+
+/// The device of a name for one of several processes of a host: where the name has no index, the one of its number there, so
+/// that each process has its own. The CPU is shared.
+///
+/// # Errors
+/// As [`resolve`], and if there are fewer devices than processes.
+pub fn resolve_local(text: &str, local: Local) -> Result<ResolvedDevice, DeviceError> {
+    let wanted: Wanted = text.parse()?;
+    if local.size == 1 || text.contains(':') {
+        return resolve(text);
+    }
+    let first = resolve(text)?;
+    let kind = match wanted {
+        Wanted::Exactly(kind, _) => kind,
+        Wanted::Auto => kind_of(&first).unwrap_or(Kind::Cpu),
+    };
+    if kind == Kind::Cpu {
+        return Ok(first);
+    }
+    let all = find(kind).unwrap_or_default();
+    let is_meant = |found: &ResolvedDevice| wanted != Wanted::Auto || !found.software;
+    let all: Vec<_> = all.into_iter().filter(is_meant).collect();
+    let count = all.len();
+    all.into_iter().nth(local.rank).ok_or(DeviceError::TooFew {
+        kind,
+        count,
+        processes: local.size,
+    })
+}
+
+/// The kind of a device that was found.
+fn kind_of(found: &ResolvedDevice) -> Option<Kind> {
+    let name = found.name.split(':').next()?;
+    Kind::ALL.into_iter().find(|kind| kind.name() == name)
 }
 
 /// The device that `auto` stands for, out of a [`list`]: the first that is no software adapter, which

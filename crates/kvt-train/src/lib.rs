@@ -20,6 +20,7 @@
 //! - [`reproduce`]: figures and tables of papers, computed anew.
 //! - [`mod@bench`]: how long an attention operation or a training step takes.
 //! - [`device`]: device names.
+//! - [`world`]: the processes of a job.
 //! - [`error`]: what can stop a run.
 //! - [`fs`], [`text`]: files that are written whole or not at all; text that people hand over.
 //! - [`cli`]: the `kvt` binary, the only part that prints.
@@ -43,3 +44,4 @@ pub mod run;
 pub mod schema;
 pub mod task;
 pub mod text;
+pub mod world;

@@ -11,7 +11,7 @@ use super::timing::{Rounds, Timing, time};
 use super::{BenchError, peak_of};
 use crate::config::Plan;
 use crate::data::DeviceBatch;
-use crate::engine::{TrainState, UpdateSettings};
+use crate::engine::{Processes, TrainState, UpdateSettings};
 use crate::recipe::{Clip, OptimConfig, Optimizer, Position, Rates};
 use crate::task::Classify;
 
@@ -72,14 +72,14 @@ const SETTINGS: UpdateSettings = UpdateSettings {
 };
 
 /// A model on its way, with the images it sees again and again.
-struct Running {
+pub(super) struct Running {
     state: TrainState<Classify>,
     images: Tensor<4>,
     batch: DeviceBatch,
 }
 
 impl Running {
-    fn new(case: &StepCase, device: &Device) -> Result<Self, BenchError> {
+    pub(super) fn new(case: &StepCase, device: &Device) -> Result<Self, BenchError> {
         let device = device.clone().autodiff();
         let model = case.config.init(&device, Key::new(0))?;
         let side = case.config.img_size();
@@ -103,8 +103,14 @@ impl Running {
     }
 
     fn step(&mut self) -> Result<(), BenchError> {
+        self.step_with(&Processes::alone())
+    }
+
+    /// A step with one micro-batch of each process.
+    pub(super) fn step_with(&mut self, processes: &Processes) -> Result<(), BenchError> {
         let (batch, start) = (self.batch.clone(), Position::default());
-        self.state.update([Ok(batch)], start, SETTINGS)?;
+        self.state
+            .update_with(processes, [Ok(batch)], start, SETTINGS)?;
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ mod devices;
 mod eval;
 mod finetune;
 mod interrupt;
+mod job;
 mod logits;
 mod models;
 mod output;

@@ -23,8 +23,12 @@ pub(super) fn describe<T: Task>(session: &Session<T>) -> String {
         .collect();
     let device = session.device();
     let workload = session.workload();
+    let processes = match session.world().size() {
+        1 => String::new(),
+        size => format!(", {size} processes"),
+    };
     format!(
-        "{}: {} parameters, {} keys per query, {} epochs of {} steps on {} ({})",
+        "{}: {} parameters, {} keys per query, {} epochs of {} steps on {} ({}){processes}",
         summary.name,
         grouped(summary.params),
         kept.join(", "),
@@ -46,6 +50,19 @@ pub(super) fn listener(workload: Workload) -> Box<dyn Listener> {
             told: String::new(),
         })
     }
+}
+
+/// The listener of a process that does not speak.
+pub(super) fn silent() -> Box<dyn Listener> {
+    struct Silent;
+
+    impl Listener for Silent {
+        fn event(&mut self, _event: &Event) -> Result<(), RunError> {
+            Ok(())
+        }
+    }
+
+    Box::new(Silent)
 }
 
 /// A bar, with evaluations and warnings printed above it.

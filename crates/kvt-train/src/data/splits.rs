@@ -148,6 +148,23 @@ impl Splits {
         eval_batches(plan, &self.val, &self.val_transform)
     }
 
+    /// The validation images of one of `of` processes, in order: whole batches, as many as the others have or one more, one
+    /// process's behind the other's. All together are [`val_batches`](Self::val_batches).
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn val_shard(&self, plan: &Plan, rank: usize, of: usize) -> Result<Loader, DataError> {
+        let loading = eval_loading(plan, &self.val, &self.val_transform);
+        let images = loading.order.len();
+        let batches = images.div_ceil(loading.batch_size.max(1));
+        let start = |rank: usize| (batches * rank / of * loading.batch_size).min(images);
+        let own = start(rank)..start(rank + 1);
+        Loader::start(LoaderConfig {
+            order: loading.order.get(own).unwrap_or_default().to_vec(),
+            ..loading
+        })
+    }
+
     /// All training images, in order, prepared as those of the validation.
     ///
     /// # Errors
@@ -218,19 +235,23 @@ pub fn some_batches(
     transform: &Arc<Transform>,
     images: usize,
 ) -> Result<Loader, DataError> {
-    let views = vec![Arc::clone(transform)];
-    let mut order = epoch_order(source.samples.len(), 0, plan.seed, false);
-    if (1..order.len()).contains(&images) {
-        let all = order.len();
-        order = (0..images)
-            .filter_map(|i| order.get(i * all / images).copied())
+    let mut loading = eval_loading(plan, source, transform);
+    let all = loading.order.len();
+    if (1..all).contains(&images) {
+        loading.order = (0..images)
+            .filter_map(|i| loading.order.get(i * all / images).copied())
             .collect();
     }
-    Loader::start(LoaderConfig {
-        order,
+    Loader::start(loading)
+}
+
+fn eval_loading(plan: &Plan, source: &Arc<Source>, transform: &Arc<Transform>) -> LoaderConfig {
+    let views = vec![Arc::clone(transform)];
+    LoaderConfig {
+        order: epoch_order(source.samples.len(), 0, plan.seed, false),
         batch_size: plan.eval.batch_size,
         ..loading(plan, source, views, |sample| sample.label)
-    })
+    }
 }
 
 /// How a training epoch of a plan goes through its images.
@@ -254,6 +275,7 @@ fn loading<T>(
         batch_size: 0,
         purpose: Purpose::Evaluate,
         first_batch: 0,
+        every: 1,
         workers: plan.data.workers.count(),
         prefetch: plan.data.prefetch,
         epoch: 0,

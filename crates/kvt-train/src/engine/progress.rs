@@ -30,6 +30,9 @@ pub struct EpochSums {
     /// Seconds of it spent waiting for data; checkpoints of older versions lack it.
     #[serde(default)]
     pub data_wait: f64,
+    /// Seconds of it spent with the other processes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub communication: f64,
     /// Learning rate of the last update.
     pub lr: f64,
 }
@@ -49,6 +52,14 @@ pub struct LogSums {
     pub seconds: f64,
     /// Seconds of it spent waiting for data.
     pub data_wait: f64,
+    /// Seconds of it spent with the other processes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub communication: f64,
+}
+
+/// Whether a process was alone, of which checkpoints say nothing.
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 impl LogSums {
@@ -60,6 +71,7 @@ impl LogSums {
         self.images += later.images;
         self.seconds += later.seconds;
         self.data_wait += later.data_wait;
+        self.communication += later.communication;
     }
 }
 

@@ -7,9 +7,11 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use kvt_ops::Phase;
 
+use super::Processes;
 use crate::data::{DataError, DeviceBatch};
 use crate::recipe::{Accumulator, Clip, Ema, Gradients, Optimizer, Position, Rates, flat};
 use crate::task::Task;
+use crate::world::{Failure, WorldError};
 
 /// Everything that updates change: what a checkpoint saves.
 pub struct TrainState<T: Task> {
@@ -62,6 +64,12 @@ pub enum UpdateError {
     /// The device failed.
     #[error("the device failed: {0}")]
     Execution(String),
+    /// A process of the job failed.
+    #[error("{}", .0.message)]
+    Job(Failure),
+    /// The processes of the job lost each other.
+    #[error(transparent)]
+    World(#[from] WorldError),
 }
 
 impl<T: Task> TrainState<T> {
@@ -79,37 +87,64 @@ impl<T: Task> TrainState<T> {
         at: Position,
         settings: UpdateSettings,
     ) -> Result<Update, UpdateError> {
+        self.update_with(&Processes::alone(), micro_batches, at, settings)
+    }
+
+    /// One update by all processes of a job: `micro_batches` are those of this process, which takes every n-th of the
+    /// update's, its own rank being its first one. Everything that is drawn goes by the number of the micro-batch among those
+    /// of all processes, so that it does not matter how many there are.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update), in all processes.
+    pub fn update_with(
+        &mut self,
+        processes: &Processes,
+        micro_batches: impl IntoIterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
+        at: Position,
+        settings: UpdateSettings,
+    ) -> Result<Update, UpdateError> {
+        let mut micro_batches = micro_batches.into_iter();
         let mut accumulator = Accumulator::default();
-        let mut losses = Vec::new();
-        let mut images = 0;
+        let (mut losses, mut places) = (Vec::new(), Vec::new());
+        // Of all processes.
+        let (mut images, mut done) = (0, 0);
         let before = Untrained::of(&self.network);
         self.task.begin();
-        for (index, batch) in micro_batches.into_iter().enumerate() {
-            let batch = match batch {
-                Ok(batch) => batch,
+        loop {
+            let mut round = match processes.round(micro_batches.next()) {
+                Ok(Some(round)) => round,
+                Ok(None) => break,
                 Err(error) => {
                     before.put_back(&self.network);
                     self.task.undo();
-                    return Err(UpdateError::Data(error));
+                    return Err(error);
                 }
             };
-            let (at, count) = (at.later(index), batch.len());
-            let phase = Phase::Train(at.forward_key(settings.seed));
-            let loss = self.task.loss(&self.network, batch, at, phase);
-            let gradients = Gradients::take(loss.backward(), &self.network);
-            accumulator.add(gradients, count);
-            losses.push((loss.inner(), count));
-            images += count;
+            if let Some(batch) = round.batch.take() {
+                let place = done + processes.world().rank();
+                let (at, count) = (at.later(place), batch.len());
+                let phase = Phase::Train(at.forward_key(settings.seed));
+                let (task, network) = (&mut self.task, &self.network);
+                let loss = round.within(|| task.loss(network, batch, at, phase));
+                let (weighed, weight) = round.weighed(loss.clone(), count);
+                let backward = round.within(|| weighed.backward());
+                accumulator.add(Gradients::take(backward, &self.network), weight);
+                losses.push((loss.inner(), count));
+                places.push(place);
+            }
+            images += round.images();
+            done += round.micro_batches();
         }
         let share = |(loss, count): (Tensor<1>, usize)| loss * (count as f64 / images as f64);
         let mut losses: Vec<_> = losses.into_iter().map(share).collect();
-        let mut gradients = accumulator.finish().ok_or(UpdateError::NoGradient)?;
-        // With several processes, gradients and losses are summed over them here, and nowhere else, with `images` those of
-        // all processes: what follows is then the same in each.
+        let counts = (accumulator.images(), images);
+        // Gradients are summed over the processes here, and losses below: all else is then the same in each.
+        let gradients = processes.reduce(accumulator.finish(), counts, &self.network)?;
+        let mut gradients = gradients.ok_or(UpdateError::NoGradient)?;
         self.task.before_clip(&mut gradients, &self.network, at);
         losses.push(gradients.norm().ok_or(UpdateError::NoGradient)?);
         // The one place where the host waits for the device.
-        let values = read(Tensor::cat(losses, 0))?;
+        let values = processes.losses(read(Tensor::cat(losses, 0)), &places, done)?;
         let (grad_norm, losses) = match values.split_last() {
             Some((norm, losses)) => (*norm, losses),
             None => (f64::NAN, &[][..]),

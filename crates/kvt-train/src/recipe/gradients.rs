@@ -39,6 +39,19 @@ impl Gradients {
         }
     }
 
+    /// These gradients, in the order of the modules.
+    pub(crate) fn of_tensors(by_parameter: Vec<(ParamId, Tensor<1>)>) -> Self {
+        Self {
+            by_parameter,
+            grad_scale: 1.0,
+        }
+    }
+
+    /// The gradients, in the order of the modules, before clipping.
+    pub(crate) fn into_tensors(self) -> Vec<(ParamId, Tensor<1>)> {
+        self.by_parameter
+    }
+
     /// The gradient of a parameter, flat, and what it is to be multiplied with; it leaves the
     /// collection.
     pub fn remove(&mut self, parameter: ParamId) -> Option<(Tensor<1>, f64)> {
@@ -136,6 +149,11 @@ impl Accumulator {
             }
         });
         self.images += images;
+    }
+
+    /// The images since [`finish`](Self::finish) was last called.
+    pub fn images(&self) -> usize {
+        self.images
     }
 
     /// The mean over all images since the last call, or `None` without any.

@@ -9,7 +9,7 @@ use kvt_train::config::load_plan;
 use kvt_train::data::Splits;
 use kvt_train::device;
 use kvt_train::engine::{
-    Checkpointer, End, Progress, Recorder, Session, Start, TrainState, Trainer,
+    Checkpointer, End, Processes, Progress, Recorder, Session, Start, TrainState, Trainer,
 };
 use kvt_train::recipe::{Ema, Optimizer, Schedule};
 use kvt_train::run::{EvalRecord, Event, Metric};
@@ -62,6 +62,8 @@ fn what_is_read_back_is_what_was_in_memory() {
         progress: Progress::default(),
         checkpoints: Checkpointer::new(&run, splits.state(), 1),
         saved: false,
+        processes: Processes::alone(),
+        skipped: Vec::new(),
         recorder: &mut recorder,
         stop: &AtomicBool::new(false),
     };

@@ -24,6 +24,7 @@ mod optimizers;
 mod predict_logits;
 mod preview;
 mod probe;
+mod processes;
 mod recipe;
 mod reproduce;
 mod restore;

@@ -1,5 +1,8 @@
 //! `kvt bench step`
 
+use std::process::ExitCode;
+use std::sync::Arc;
+
 use anyhow::Context;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use kvt_attention::{AttentionConfig, DenseConfig, MechanismConfig as _};
@@ -7,10 +10,12 @@ use kvt_attention::{AttentionConfig, DenseConfig, MechanismConfig as _};
 use super::{Common, mebibytes, print_peak, spread};
 use crate::bench::{self, StepCase};
 use crate::cli::common::{ModelArgs, Overrides};
+use crate::cli::job;
 use crate::cli::table::table;
 use crate::config::Document;
 use crate::device;
 use crate::task::model_config;
+use crate::world::World;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StepArgs {
@@ -29,6 +34,58 @@ pub(super) struct StepArgs {
 }
 
 pub(super) fn run(args: &StepArgs) -> anyhow::Result<()> {
+    job::run(|world| {
+        match world.is_alone() {
+            true => measure(args)?,
+            false => scale(args, world)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })?;
+    Ok(())
+}
+
+/// In several processes: how much of their work is left when they work together.
+fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
+    let ready = || -> anyhow::Result<_> {
+        let cases = args.kind.iter().map(|kind| args.case(kind));
+        let cases = cases.collect::<anyhow::Result<Vec<_>>>()?;
+        let plan = args.document(DenseConfig::KIND)?.plan_without_data()?;
+        let device = device::resolve_local(&plan.train.device, world.local())?;
+        Ok((cases, device))
+    };
+    let (cases, device) = job::agree(world, ready())?;
+    let records = args.common.timed(|rounds, progress| {
+        bench::scaling(&cases, &device.device, world, rounds, progress)
+    })?;
+    if !world.is_first() {
+        return Ok(());
+    }
+    let rows = records.iter().map(|r| {
+        vec![
+            r.kind.clone(),
+            spread(&r.alone),
+            spread(&r.together),
+            spread(&r.communication),
+            format!("{:.1}", r.images_per_second),
+            format!("{:.0} %", 100.0 * r.efficiency),
+        ]
+    });
+    let name = records.first().map_or("", |r| r.model.as_str());
+    let (size, batch) = (world.size(), args.batch);
+    let title = format!("step of {name}, batch {batch} in each of {size} processes");
+    let header = [
+        "kind",
+        "alone ms",
+        "together ms",
+        "communication ms",
+        "images/s",
+        "efficiency",
+    ];
+    args.common
+        .finish(&title, &device, &table(&header, rows), &records)
+}
+
+fn measure(args: &StepArgs) -> anyhow::Result<()> {
     let mut cases = Vec::new();
     for kind in &args.kind {
         cases.push(args.case(kind)?);

@@ -167,6 +167,7 @@ report = "ema"
 epochs = 2
 batch_size = 8
 accumulate = 4
+sync_batch_norm = false
 max_steps = 100
 device = "cpu"
 eval_every = 0

@@ -6,16 +6,27 @@ use crate::engine::{EpochSums, LogSums, TrainError, Update};
 use crate::run::{EpochRecord, EvalRecord, Event, Listener, Metrics, Note, StepRecord, Topic};
 use crate::task::{Measured, Signals, Task};
 
+/// Where the time of an update went.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// Of the whole update.
+    pub(super) seconds: f64,
+    /// For data.
+    pub(super) data_wait: f64,
+    /// For the other processes.
+    pub(super) communication: f64,
+}
+
 impl<T: Task> Trainer<'_, '_, T> {
     /// Tells of an update, and logs it with those before it if a line is due.
     pub(super) fn report_step(
         &mut self,
         update: &Update,
         lr: f64,
-        seconds: f64,
-        data_wait: f64,
+        times: Times,
     ) -> Result<(), TrainError> {
         let position = self.progress.position;
+        let is_alone = self.processes.world().is_alone();
         let record = |sums: LogSums| StepRecord {
             step: position.step,
             epoch: position.epoch,
@@ -25,14 +36,16 @@ impl<T: Task> Trainer<'_, '_, T> {
             images_per_second: sums.images as f64 / sums.seconds,
             data_wait: sums.data_wait / sums.updates as f64,
             metrics: Metrics::default(),
+            communication: (!is_alone).then(|| sums.communication / sums.updates as f64),
         };
         let one = LogSums {
             updates: 1,
             loss: update.loss,
             grad_norm: update.grad_norm,
             images: update.images as u64,
-            seconds,
-            data_wait,
+            seconds: times.seconds,
+            data_wait: times.data_wait,
+            communication: times.communication,
         };
         self.recorder.progress(&record(one));
         self.progress.log.add(one);
@@ -82,6 +95,8 @@ impl<T: Task> Trainer<'_, '_, T> {
             seconds: sums.seconds,
             images_per_second: sums.images as f64 / sums.seconds,
             data_wait_share: sums.data_wait / sums.seconds,
+            communication_share: (!self.processes.world().is_alone())
+                .then(|| sums.communication / sums.seconds),
         }))?;
         if !self.progress.told_input_bound
             && let Some(words) = input_bound(&sums, self.plan.data.workers)

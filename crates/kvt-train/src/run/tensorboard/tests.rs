@@ -30,6 +30,7 @@ fn step(step: u64) -> Event {
         images_per_second: 10.0,
         data_wait: 0.0,
         metrics: Metrics::default(),
+        communication: None,
     })
 }
 
