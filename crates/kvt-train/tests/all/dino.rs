@@ -383,6 +383,20 @@ fn the_binary_trains() {
         })
         .collect();
     assert_eq!(knn.len(), 2);
+    // The number of the log is the probe's, of the teacher in the checkpoint.
+    let probed = workspace.json(&[
+        "probe",
+        "--method",
+        "knn",
+        "--run",
+        "run",
+        "--checkpoint",
+        "last",
+        "--neighbors",
+        "20",
+        "--json",
+    ]);
+    assert_eq!(probed[0]["top1"].as_f64(), knn.last().copied());
     let header = workspace.read("run/epochs.csv");
     assert!(
         header.starts_with("epoch,train_loss,lr,val_knn,val_feature_std"),
