@@ -137,6 +137,50 @@ mod tests {
         assert!(error.views(&AugmentConfig::default()).is_err());
     }
 
+    /// Blur and solarisation reach the views that they are for, with the same crop otherwise.
+    #[test]
+    fn each_view_has_its_own_probabilities() {
+        let plain = MultiCrop {
+            global_size: (20, 20),
+            local_size: (12, 12),
+            locals: 1,
+            color_jitter: 0.0,
+            grayscale: 0.0,
+            blur: [0.0; 3],
+            blur_radius: (1.0, 2.0),
+            solarize: 0.0,
+            ..MultiCrop::default()
+        };
+        let image = RgbImage::from_fn(40, 40, |x, y| Rgb([x as u8 * 6, y as u8 * 6, 200]));
+        let shown = |crop: MultiCrop| -> Vec<Vec<f32>> {
+            let views = crop.views(&AugmentConfig::default()).unwrap();
+            let show = |view: &Transform| {
+                let mut out = vec![0.0; 3 * view.size().0 * view.size().1];
+                view.apply(image.clone(), Key::new(5), &mut out).unwrap();
+                out
+            };
+            views.iter().map(show).collect()
+        };
+        let changed = |crop: MultiCrop| -> Vec<bool> {
+            let pairs = shown(crop).into_iter().zip(shown(plain));
+            pairs.map(|(a, b)| a != b).collect()
+        };
+        let blur = |blur| changed(MultiCrop { blur, ..plain });
+        assert_eq!(blur([1.0, 0.0, 0.0]), [true, false, false]);
+        assert_eq!(blur([0.0, 1.0, 0.0]), [false, true, false]);
+        assert_eq!(blur([0.0, 0.0, 1.0]), [false, false, true]);
+        let solarize = MultiCrop {
+            solarize: 1.0,
+            ..plain
+        };
+        assert_eq!(changed(solarize), [false, true, false]);
+        let of_all = MultiCrop {
+            grayscale: 1.0,
+            ..plain
+        };
+        assert_eq!(changed(of_all), [true; 3]);
+    }
+
     /// How often each step changes an image.
     #[test]
     fn steps_happen_as_often_as_told() {

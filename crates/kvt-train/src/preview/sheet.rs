@@ -251,7 +251,8 @@ mod tests {
             let pictures = (0..8).map(|column| RgbImage::from_pixel(48, 48, colour(row, column)));
             (format!("class {row}"), pictures.collect())
         };
-        let bytes = render(&[row(0), row(1), row(2)], &["a name".to_owned()], (48, 48)).unwrap();
+        let names = vec!["evaluation".to_owned(); 8];
+        let bytes = render(&[row(0), row(1), row(2)], &names, (48, 48)).unwrap();
         let sheet = image::load_from_memory(&bytes).unwrap().to_rgb8();
         for row in 0..3 {
             for column in 0..8 {

@@ -383,6 +383,20 @@ fn the_binary_trains() {
         })
         .collect();
     assert_eq!(knn.len(), 2);
+    // The number of the log is the probe's, of the teacher in the checkpoint.
+    let probed = workspace.json(&[
+        "probe",
+        "--method",
+        "knn",
+        "--run",
+        "run",
+        "--checkpoint",
+        "last",
+        "--neighbors",
+        "20",
+        "--json",
+    ]);
+    assert_eq!(probed[0]["top1"].as_f64(), knn.last().copied());
     let header = workspace.read("run/epochs.csv");
     assert!(
         header.starts_with("epoch,train_loss,lr,val_knn,val_feature_std"),
@@ -399,6 +413,56 @@ fn the_binary_trains() {
             .iter()
             .all(|x| x.to_bits() == 1f32.to_bits())
     );
+}
+
+/// A teacher whose softmax is flat: said once, after the first epoch, with what to change.
+#[test]
+fn a_collapse_is_said_once() {
+    let workspace = Workspace::with_data(6, 2);
+    let flat = ["dino.teacher_temp=100.0", "dino.warmup_teacher_temp=100.0"];
+    let (end, events) = train(&plan(&workspace, "run", &flat), Start::New, None);
+    assert_eq!(end.unwrap(), End::Finished);
+    let said: Vec<(u64, &str)> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Note(note) if note.message.contains("collapsed") => {
+                Some((note.step, note.message.as_str()))
+            }
+            _ => None,
+        })
+        .collect();
+    let [(step, text)] = said.as_slice() else {
+        panic!("{said:?}");
+    };
+    // Six updates make an epoch.
+    assert_eq!(*step, 7);
+    assert!(
+        text.contains("uniform distribution") && text.contains("`dino.teacher_temp`"),
+        "{text}"
+    );
+}
+
+/// The evaluation, two global and two local views of four images.
+#[test]
+fn the_preview_shows_the_views() {
+    let workspace = Workspace::with_data(6, 2);
+    let mut arguments = vec!["config", "preview", "tiny.toml", "--out", "p"];
+    for key in &SMALL {
+        arguments.extend(["--set", key]);
+    }
+    workspace.kvt(&arguments).assert().success();
+    let sheet = image::open(workspace.path("p/images.png"))
+        .unwrap()
+        .to_rgb8();
+    // Columns of 96 pixels with 8 between; below the lines of text of the first row.
+    let is_drawn = |column: u32| {
+        let pixels =
+            (0..96).flat_map(|x| (0..96).map(move |y| (8 + column * 104 + x, 24 + 8 + 24 + y)));
+        let white = pixels.filter(|(x, y)| sheet.get_pixel(*x, *y).0 == [255; 3]);
+        white.count() < 96 * 48
+    };
+    let drawn: Vec<bool> = (0..8).map(is_drawn).collect();
+    assert_eq!(drawn, [true, true, true, true, true, false, false, false]);
 }
 
 /// Several views of another size are refused where they cannot be had, with the reason, before anything is read.

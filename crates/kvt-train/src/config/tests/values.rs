@@ -10,6 +10,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     let plan = plan_of(SMALL, &[]).unwrap();
     assert_snapshot!(resolved_toml(&plan).unwrap(), @r#"
     seed = 0
+    task = "classify"
 
     [model]
     name = "deit_tiny_patch16_224"
@@ -104,6 +105,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     warmup_epochs = 5.0
     warmup_lr = 0.000001
     warmup_prefix = false
+    warmup_closed = false
     min_lr = 0.00001
     cooldown_epochs = 0
     step_epochs = 30.0
@@ -124,6 +126,32 @@ fn defaults_are_those_of_the_deit_recipe() {
     alpha = 0.5
     temperature = 1.0
     divisor = "batch"
+
+    [dino]
+    out_dim = 65536
+    head_layers = 3
+    hidden_dim = 2048
+    bottleneck_dim = 256
+    norm_last_layer = true
+    freeze_last_layer = 1
+    student_temp = 0.1
+    teacher_temp = 0.04
+    warmup_teacher_temp = 0.04
+    warmup_teacher_temp_epochs = 0
+    momentum_teacher = 0.996
+    center_momentum = 0.9
+    global_scale = [0.4, 1.0]
+    local_views = 8
+    local_size = 96
+    local_scale = [0.05, 0.4]
+    color_jitter = 0.8
+    grayscale = 0.2
+    blur = [1.0, 0.1, 0.5]
+    blur_radius = [0.1, 2.0]
+    solarize = 0.2
+    eval_bank = 10000
+    eval_images = 2000
+    eval_neighbors = 20
 
     [ema]
     decay = 0.0
