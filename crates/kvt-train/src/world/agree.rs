@@ -79,7 +79,7 @@ mod tests {
         let results = threads(4, |world| {
             let own = match world.rank() {
                 2 => Err(TrainError::NothingEvaluated),
-                3 => Err(TrainError::NoGradient),
+                3 => Err(TrainError::Execution("lost".to_owned())),
                 _ => Ok(()),
             };
             agree(&*world, own)
@@ -106,7 +106,7 @@ mod tests {
     fn an_error_is_agreed_on_once() {
         let results = threads(2, |world| {
             let own = match world.rank() {
-                1 => Err(TrainError::NoGradient),
+                1 => Err(TrainError::Execution("lost".to_owned())),
                 _ => Ok(()),
             };
             let once = agree(&*world, own);

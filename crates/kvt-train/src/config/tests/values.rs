@@ -163,6 +163,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     batch_size = 64
     accumulate = 1
     device = "auto"
+    sync_batch_norm = true
     eval_every = 1
 
     [eval]
