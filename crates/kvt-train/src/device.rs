@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use burn::tensor::{Device, DeviceType};
+use kvt_models::Precision;
 
 /// A kind of device that a name can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +108,19 @@ pub enum DeviceError {
         /// What can be used.
         available: String,
     },
+    /// A precision in which a device cannot multiply.
+    #[error(
+        "device `{device}` cannot compute in {}: set `train.precision` to {ways}, or choose another `train.device`",
+        .precision.name()
+    )]
+    Precision {
+        /// The precision asked for.
+        precision: Precision,
+        /// The device's name.
+        device: String,
+        /// The precisions that it has.
+        ways: String,
+    },
     /// A kind or index that this machine does not have.
     #[error("there is no device `{wanted}` on this machine; there is {available}")]
     Absent {
@@ -156,6 +170,34 @@ pub struct ResolvedDevice {
     pub software: bool,
     /// The device.
     pub device: Device,
+}
+
+impl ResolvedDevice {
+    /// Refuses a precision that the device does not have; a warning where it is slower than f32.
+    ///
+    /// # Errors
+    /// [`DeviceError::Precision`], which says what the device has.
+    pub fn check_precision(&self, precision: Precision) -> Result<Option<String>, DeviceError> {
+        let has = |precision: &Precision| self.device.supports_dtype(precision.dtype());
+        if !has(&precision) {
+            let all = [Precision::F16, Precision::Bf16, Precision::F32];
+            let ways = all.iter().filter(|precision| has(precision));
+            let ways: Vec<String> = ways.map(|way| format!("\"{}\"", way.name())).collect();
+            return Err(DeviceError::Precision {
+                precision,
+                device: self.name.clone(),
+                ways: ways.join(" or "),
+            });
+        }
+        let is_slow = precision != Precision::F32 && self.device == Device::flex();
+        Ok(is_slow.then(|| {
+            format!(
+                "`train.precision` = \"{}\" is slower than \"f32\" on the CPU, which rounds numbers to 16 bits and multiplies \
+                 them in 32: it is for GPUs",
+                precision.name()
+            )
+        }))
+    }
 }
 
 /// What there is of a kind.

@@ -87,7 +87,7 @@ impl Args {
         let run = RunDir::open(path)?;
         let plan = load_plan(&run.config(), &overrides.all())?;
         let classes = run.read_classes()?;
-        let device = device::resolve(&plan.train.device)?;
+        let device = device_of(&plan)?;
         let config = model_config(&plan.model, Some(classes.len()))?;
         let model = build_model(&plan, &config, &inner(&device))?;
         let weights = match (self.ema, self.raw) {
@@ -116,7 +116,7 @@ impl Args {
         if plan.init.weights.is_none() {
             bail!("no weights: use `--weights FILE` or set `init.weights`");
         }
-        let device = device::resolve(&plan.train.device)?;
+        let device = device_of(&plan)?;
         // Labels come from the data, so that the head can be checked against it.
         let classes = open_part(&plan.data, Split::Train, None)
             .ok()
@@ -139,6 +139,15 @@ impl Args {
             size: (config.img_size(), config.img_size()),
         })
     }
+}
+
+/// The device of a plan, which computes in its precision.
+fn device_of(plan: &Plan) -> anyhow::Result<ResolvedDevice> {
+    let device = device::resolve(&plan.train.device)?;
+    if let Some(warning) = device.check_precision(plan.train.precision)? {
+        output::warning(&warning);
+    }
+    Ok(device)
 }
 
 fn inner(device: &ResolvedDevice) -> Device {

@@ -1,5 +1,7 @@
 //! `[train]` and `[eval]`: what the loop is told.
 
+use kvt_models::Precision;
+
 use crate::schema::section;
 
 section! {
@@ -16,6 +18,9 @@ section! {
             "x-range" = "[1, inf)", "x-default" = "none: all epochs", "x-resume" = "free";
         /// Device to train on, such as `auto`, `cpu`, `wgpu`, `vulkan:0` or `cuda`; `kvt devices` lists them.
         pub device: String = "auto".to_owned(), "x-resume" = "free";
+        /// Type of the operands of matrix products, convolutions and attention, in training and in evaluation. Weights, moments,
+        /// residual stream, norms, head and loss are `f32`, and so are checkpoints. With `f16` the loss is scaled.
+        pub precision: Precision = Precision::F32, "x-resume" = "free";
         /// Epochs from one evaluation to the next; 0 evaluates only at the end.
         pub eval_every: u32 = 1;
     }

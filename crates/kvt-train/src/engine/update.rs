@@ -1,5 +1,5 @@
 //! One update of the weights, for training and for `kvt bench step`:
-//! `loss -> gradients -> (sum over processes) -> norm -> clip -> optimizer -> ema`.
+//! `loss -> gradients -> (sum over processes) -> norm -> clip -> optimizer -> ema`; in f16 with a scaled loss.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,9 @@ use burn::tensor::Tensor;
 use kvt_ops::Phase;
 
 use crate::data::{DataError, DeviceBatch};
-use crate::recipe::{Accumulator, Clip, Ema, Gradients, Optimizer, Position, Rates, flat};
+use crate::recipe::{
+    Accumulator, Clip, Ema, Gradients, LossScale, Optimizer, Position, Rates, flat,
+};
 use crate::task::Task;
 
 /// Everything that updates change: what a checkpoint saves.
@@ -21,6 +23,8 @@ pub struct TrainState<T: Task> {
     pub optimizer: Optimizer,
     /// The average of the weights, where one is kept.
     pub ema: Option<Ema<T::Network>>,
+    /// What the loss is multiplied with before the backward pass, where the precision needs that.
+    pub loss_scale: Option<LossScale>,
 }
 
 /// The numbers of an update.
@@ -45,6 +49,9 @@ pub struct Update {
     pub grad_norm: f64,
     /// Its images.
     pub images: usize,
+    /// Whether it was made. With a scaled loss that made the gradients infinite, it was not: weights, moments, the optimizer's
+    /// count, the average and what the network and the task remember are as before, and the scale is halved.
+    pub made: bool,
 }
 
 /// An update that was not made. Weights, moments and average are as before.
@@ -72,7 +79,8 @@ impl<T: Task> TrainState<T> {
     /// before the host waits for the device.
     ///
     /// # Errors
-    /// If a micro-batch cannot be had, loss or gradient are not finite, or the device fails.
+    /// If a micro-batch cannot be had, the loss is not finite, the gradient is not finite with a loss that is not scaled (or
+    /// no longer: a factor of 1), or the device fails.
     pub fn update(
         &mut self,
         micro_batches: impl IntoIterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
@@ -96,14 +104,19 @@ impl<T: Task> TrainState<T> {
             let (at, count) = (at.later(index), batch.len());
             let phase = Phase::Train(at.forward_key(settings.seed));
             let loss = self.task.loss(&self.network, batch, at, phase);
-            let gradients = Gradients::take(loss.backward(), &self.network);
+            let backward = match self.loss_scale {
+                Some(scale) => (loss.clone() * scale.factor()).backward(),
+                None => loss.backward(),
+            };
+            let gradients = Gradients::take(backward, &self.network);
             accumulator.add(gradients, count);
             losses.push((loss.inner(), count));
             images += count;
         }
         let share = |(loss, count): (Tensor<1>, usize)| loss * (count as f64 / images as f64);
         let mut losses: Vec<_> = losses.into_iter().map(share).collect();
-        let mut gradients = accumulator.finish().ok_or(UpdateError::NoGradient)?;
+        let gradients = accumulator.finish().ok_or(UpdateError::NoGradient)?;
+        let mut gradients = gradients.unscaled(self.loss_scale.map_or(1.0, LossScale::factor));
         // With several processes, gradients and losses are summed over them here, and nowhere else, with `images` those of
         // all processes: what follows is then the same in each.
         self.task.before_clip(&mut gradients, &self.network, at);
@@ -118,9 +131,21 @@ impl<T: Task> TrainState<T> {
             loss: losses.iter().sum(),
             grad_norm,
             images,
+            made: true,
         };
         if !(update.loss.is_finite() && grad_norm.is_finite()) {
-            return Err(UpdateError::NotFinite(update));
+            // A smaller scale does not mend a loss that is not finite.
+            let smaller = self.loss_scale.filter(|_| update.loss.is_finite());
+            let Some(smaller) = smaller.and_then(LossScale::after_overflow) else {
+                return Err(UpdateError::NotFinite(update));
+            };
+            before.put_back(&self.network);
+            self.task.undo();
+            self.loss_scale = Some(smaller);
+            return Ok(Update {
+                made: false,
+                ..update
+            });
         }
         let gradients = settings.clip.apply(gradients, grad_norm, &self.network);
         let network = self.network.clone();
@@ -128,6 +153,7 @@ impl<T: Task> TrainState<T> {
         let ema = self.ema.take();
         self.ema = ema.map(|ema| ema.update(&self.network, settings.ema_decay));
         self.task.after_update(&self.network, at);
+        self.loss_scale = self.loss_scale.map(LossScale::after_update);
         Ok(update)
     }
 }

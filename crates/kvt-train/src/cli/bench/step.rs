@@ -7,6 +7,7 @@ use kvt_attention::{AttentionConfig, DenseConfig, MechanismConfig as _};
 use super::{Common, mebibytes, print_peak, spread};
 use crate::bench::{self, StepCase};
 use crate::cli::common::{ModelArgs, Overrides};
+use crate::cli::output;
 use crate::cli::table::table;
 use crate::config::Document;
 use crate::device;
@@ -33,13 +34,11 @@ pub(super) fn run(args: &StepArgs) -> anyhow::Result<()> {
     for kind in &args.kind {
         cases.push(args.case(kind)?);
     }
-    let device = device::resolve(
-        &args
-            .document(DenseConfig::KIND)?
-            .plan_without_data()?
-            .train
-            .device,
-    )?;
+    let plan = args.document(DenseConfig::KIND)?.plan_without_data()?;
+    let device = device::resolve(&plan.train.device)?;
+    if let Some(warning) = device.check_precision(plan.train.precision)? {
+        output::warning(&warning);
+    }
     if let Some(number) = args.common.peak_of {
         let case = cases.get(number).context("no such case")?;
         return print_peak(case.peak_bytes(&device.device)?);
@@ -65,7 +64,8 @@ pub(super) fn run(args: &StepArgs) -> anyhow::Result<()> {
         ]
     });
     let name = records.first().map_or("", |r| r.model.as_str());
-    let title = format!("step of {name}, batch {}", args.batch);
+    let dtype = plan.train.precision.name();
+    let title = format!("step of {name}, batch {}, {dtype}", args.batch);
     let header = [
         "kind",
         "k",
@@ -88,10 +88,12 @@ impl StepArgs {
     }
 
     fn case(&self, kind: &str) -> anyhow::Result<StepCase> {
+        let plan = self.document(kind)?.plan_without_data()?;
         Ok(StepCase {
             kind: kind.to_owned(),
-            config: model_config(&self.document(kind)?.plan_without_data()?.model, None)?,
+            config: model_config(&plan.model, None)?,
             batch: self.batch,
+            precision: plan.train.precision,
         })
     }
 }

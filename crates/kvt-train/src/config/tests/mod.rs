@@ -168,6 +168,7 @@ batch_size = 8
 accumulate = 4
 max_steps = 100
 device = "cpu"
+precision = "bf16"
 eval_every = 0
 [eval]
 batch_size = 10

@@ -119,6 +119,7 @@ impl<T: Task> Trainer<'_, '_, T> {
             sums.data_wait += data_wait;
             sums.lr = lr;
             self.report_step(&update, lr, seconds, data_wait)?;
+            self.report_unmade(&update)?;
             let position = self.progress.position;
             if due(position.step, self.plan.checkpoint.every_steps) {
                 let count = self.splits.train_batch_count(self.plan);
