@@ -37,7 +37,8 @@ fn distance(actual: &[f32], expected: &[f32]) -> f64 {
 }
 
 /// With the same numbers rounded at the same places, what is left are sums in another order, which now and then round a
-/// number to its other neighbour. Half types themselves are as far from f32 as the last column says.
+/// number to its other neighbour; some cases agree to 1e-7. Measured, relative to the largest logit: 2.0e-2 in bf16 and 5.5e-3 in
+/// f16 (where another key is kept), wholly under autocast 1.3e-2 and 1.7e-3; the images' gradient by its norm 4.5e-2 and 1.2e-2.
 #[test]
 fn logits_and_gradients_are_those_of_pytorchs_autocast() {
     let expected = read(&folder().join("half.safetensors")).unwrap();
@@ -74,8 +75,8 @@ fn logits_and_gradients_are_those_of_pytorchs_autocast() {
             let logits = values(logits);
             let at = |what: &str| format!("{case}.{}.{what}", precision.name());
             let [layers, wholly] = match precision {
-                Precision::F16 => [4e-3, 6e-3],
-                _ => [3e-2, 4e-2],
+                Precision::F16 => [8e-3, 4e-3],
+                _ => [3e-2, 2e-2],
             };
             let found = distance(&logits, &of(&expected, &at("layers")));
             let from_f32 = distance(&logits, &of(&expected, &format!("{case}.f32")));
@@ -91,7 +92,7 @@ fn logits_and_gradients_are_those_of_pytorchs_autocast() {
             let pairs = gradient.iter().zip(&of_images);
             let found = pairs.map(|(a, &e)| (a - f64::from(e)).abs() / norm);
             let found = found.fold(0.0, f64::max);
-            is_wrong |= !(found <= 10.0 * layers);
+            is_wrong |= !(found <= 3.0 * layers);
             line += &format!(", gradient {found:.2e}; f32 {from_f32:.2e}");
             println!("{line}");
             if is_wrong {
@@ -155,9 +156,10 @@ fn step(model: &Model, size: usize) -> [Vec<f32>; 3] {
 /// How far a step in a half type is from f32: logits by their largest, gradients by their norm.
 fn compare(what: &str, config: &ModelConfig, size: usize, precision: Precision, most: f64) {
     let device = Device::flex().autodiff();
-    let model = config.init(&device, Key::new(1)).unwrap();
+    // Each with running statistics of its own.
+    let [model, half] = [(); 2].map(|()| config.init(&device, Key::new(1)).unwrap());
     let [evaluated, trained, gradient] = step(&model, size);
-    let half = model.with_precision(precision);
+    let half = half.with_precision(precision);
     let [half_evaluated, half_trained, half_gradient] = step(&half, size);
     let norm =
         |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
@@ -199,32 +201,26 @@ fn every_family_learns_in_half_types_as_in_f32() {
 
 #[test]
 fn every_kind_of_attention_learns_in_half_types_as_in_f32() {
-    let mut kinds = 0;
     for attention in AttentionConfig::defaults() {
         let overrides = small(ModelOverrides {
             patch_size: Some(4),
             embed_dim: Some(16.into()),
             depth: Some(2.into()),
             num_heads: Some(2.into()),
-            img_size: Some(32),
             attention: Some(attention.clone()),
             ..ModelOverrides::default()
         });
+        // Tokens enough for the defaults of all.
         let overrides = ModelOverrides {
-            img_size: Some(32),
+            img_size: Some(64),
             ..overrides
         };
         let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
-        let Ok(config) = config.with(&overrides) else {
-            println!("{} does not fit 8 x 8 tokens", attention.kind());
-            continue;
-        };
-        kinds += 1;
+        let config = config.with(&overrides).unwrap();
         for precision in HALF {
-            compare(attention.kind(), &config, 32, precision, 0.3);
+            compare(attention.kind(), &config, 64, precision, 0.3);
         }
     }
-    assert!(kinds > AttentionConfig::KINDS.len() / 2, "{kinds}");
 }
 
 /// The original Performer beside the attention of a T2T-ViT's token module.

@@ -83,7 +83,7 @@ fn a_product_is_in_the_type_of_its_activations() {
 /// Added to an f32 stream, what the layer gives is rounded before, and the stream is not.
 #[test]
 fn a_stream_keeps_its_type() {
-    let device = Device::flex();
+    let device = Device::flex().autodiff();
     for (dtype, _) in HALF {
         for bias in [false, true] {
             let layer = layer(bias, &device);
@@ -103,7 +103,7 @@ fn a_stream_keeps_its_type() {
 
 #[test]
 fn weights_of_no_layer_are_cast_as_well() {
-    let device = Device::flex();
+    let device = Device::flex().autodiff();
     for (dtype, _) in HALF {
         for bias in [false, true] {
             let layer = layer(bias, &device);
