@@ -362,4 +362,35 @@ mod tests {
             assert_eq!(wanted(text), None, "{text}");
         }
     }
+
+    #[test]
+    fn the_cpu_has_all_precisions_and_warns_of_two() {
+        let Ok(cpu) = resolve("cpu") else {
+            unreachable!("there is a CPU");
+        };
+        for (precision, warns) in [
+            (Precision::F32, false),
+            (Precision::Bf16, true),
+            (Precision::F16, true),
+        ] {
+            let warning = cpu.check_precision(precision);
+            assert!(
+                matches!(&warning, Ok(text) if text.is_some() == warns),
+                "{warning:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_device_without_a_precision_says_what_it_has() {
+        let error = DeviceError::Precision {
+            precision: Precision::Bf16,
+            device: "wgpu".to_owned(),
+            ways: "\"f16\" or \"f32\"".to_owned(),
+        };
+        assert_eq!(
+            error.to_string(),
+            "device `wgpu` cannot compute in bf16: set `train.precision` to \"f16\" or \"f32\", or choose another `train.device`"
+        );
+    }
 }

@@ -193,8 +193,10 @@ fn every_family_learns_in_half_types_as_in_f32() {
         assert_eq!(all.len(), 10);
         for config in all {
             let what = format!("{} {}", config.name(), attention.kind());
-            compare(&what, &config, SIDE, Precision::Bf16, 0.1);
-            compare(&what, &config, SIDE, Precision::F16, 0.02);
+            // Batch norms over 32 tokens, and a covariance divided by its norm, magnify what is rounded.
+            let factor = if what.starts_with("so_vit") { 4.0 } else { 1.0 };
+            compare(&what, &config, SIDE, Precision::Bf16, 0.1 * factor);
+            compare(&what, &config, SIDE, Precision::F16, 0.02 * factor);
         }
     }
 }
@@ -205,7 +207,7 @@ fn every_kind_of_attention_learns_in_half_types_as_in_f32() {
         let overrides = small(ModelOverrides {
             patch_size: Some(4),
             embed_dim: Some(16.into()),
-            depth: Some(2.into()),
+            depth: Some(1.into()),
             num_heads: Some(2.into()),
             attention: Some(attention.clone()),
             ..ModelOverrides::default()
@@ -217,9 +219,8 @@ fn every_kind_of_attention_learns_in_half_types_as_in_f32() {
         };
         let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
         let config = config.with(&overrides).unwrap();
-        for precision in HALF {
-            compare(attention.kind(), &config, 64, precision, 0.3);
-        }
+        compare(attention.kind(), &config, 64, Precision::Bf16, 0.02);
+        compare(attention.kind(), &config, 64, Precision::F16, 0.003);
     }
 }
 
@@ -236,8 +237,8 @@ fn performers_of_tokens_learn_in_half_types() {
         ..ModelOverrides::default()
     }));
     let config = config.unwrap();
-    compare("performer", &config, SIDE, Precision::Bf16, 0.1);
-    compare("performer", &config, SIDE, Precision::F16, 0.02);
+    compare("performer", &config, SIDE, Precision::Bf16, 1e-3);
+    compare("performer", &config, SIDE, Precision::F16, 2e-4);
 }
 
 /// What a stream of tokens looks like from outside.

@@ -57,7 +57,9 @@ impl Task for Sum {
         phase: Phase,
     ) -> Tensor<1> {
         let logits = model.forward(batch.views.swap_remove(0), phase);
-        let weights = Tensor::<2>::from_data([[1.0f32, 2.0, 3.0]], &logits.device());
+        // Batch norms take what all images share out of a gradient.
+        let weights = [[1.0f32, 2.0, 3.0], [-3.0, 1.0, -2.0]];
+        let weights = Tensor::<2>::from_data(weights, &logits.device());
         (logits * weights).sum() * self.factor
     }
 
@@ -174,7 +176,7 @@ fn an_overflow_leaves_everything_as_it_was() {
     for halved in (32..40).rev() {
         let before = bytes(&state);
         let update = update(&mut state).unwrap();
-        assert!(!update.made && update.loss.is_finite());
+        assert!(!update.made && update.loss.is_finite(), "{update:?}");
         assert!(!update.grad_norm.is_finite());
         let scale = state.loss_scale.unwrap();
         assert_eq!(scale.factor(), 2.0f64.powi(halved));
@@ -408,5 +410,7 @@ fn an_average_has_the_precision_of_its_model() {
 fn a_precision_is_one_of_three() {
     let workspace = Workspace::with_data(2, 1);
     let error = workspace.error(&["train", "tiny.toml", "--set", "train.precision=fp16"]);
-    insta::assert_snapshot!(error);
+    for part in ["`train.precision`", "\"f32\"", "\"bf16\"", "\"f16\""] {
+        assert!(error.contains(part), "{error}");
+    }
 }

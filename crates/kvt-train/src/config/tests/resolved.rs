@@ -172,6 +172,7 @@ fn only_differences_without_effect_are_harmless() {
     `train.epochs`: `2` -> `3`
     `train.eval_every`: `0` -> `1`
     `train.max_steps`: `100` -> not set
+    `train.precision`: `"bf16"` -> `"f32"`
     "#);
 }
 

@@ -135,6 +135,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     batch_size = 64
     accumulate = 1
     device = "auto"
+    precision = "f32"
     eval_every = 1
 
     [eval]
