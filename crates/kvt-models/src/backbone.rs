@@ -7,6 +7,7 @@ use kvt_ops::Phase;
 use crate::error::ModelError;
 use crate::layers::Pass;
 use crate::observe::{BlockIndex, Observer, Watch};
+use crate::precision::Precision;
 
 /// Changes the patch tokens `[batch, rows * columns, dim]` of a map of `[rows, columns]`, as mixing the
 /// patches of two images does.
@@ -36,9 +37,16 @@ pub struct Ask<'a> {
     pub positions: Positions,
     /// Receives what the blocks compute on the way.
     pub observer: Option<&'a dyn Observer>,
+    /// The type of products; a [`Model`](crate::Model) has its own instead.
+    pub precision: Precision,
 }
 
 impl<'a> Ask<'a> {
+    /// Activations on their way into a product.
+    pub(crate) fn lower<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        self.precision.lower(x)
+    }
+
     /// The patch tokens, mixed if that was asked for.
     pub(crate) fn mixed(&self, tokens: Tensor<3>, grid: [usize; 2]) -> Tensor<3> {
         match self.mix {
@@ -58,7 +66,12 @@ impl<'a> Ask<'a> {
             observer: self.observer,
             block: BlockIndex { stage, block: 0 },
         };
-        Pass { phase, grid, watch }
+        Pass {
+            phase,
+            grid,
+            watch,
+            precision: self.precision,
+        }
     }
 }
 
@@ -116,7 +129,7 @@ fn pooled(tokens: &Tensor<3>, prefix: usize) -> Tensor<2> {
 
 /// A model without its head.
 pub trait Backbone: Module {
-    /// The features of a batch of images.
+    /// The features of a batch of images, f32 whatever the precision.
     ///
     /// # Shapes
     ///

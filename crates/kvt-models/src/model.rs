@@ -13,6 +13,7 @@ use crate::error::ModelError;
 use crate::families::{AnyBackbone, ModelConfig};
 use crate::head::{Classifier, Head, Logits};
 use crate::layers::Init;
+use crate::precision::Precision;
 
 /// An image classifier.
 #[derive(Module, Debug)]
@@ -26,6 +27,8 @@ pub struct Model {
     /// Whether the backbone is not trained.
     #[module(skip)]
     is_frozen: bool,
+    #[module(skip)]
+    precision: Precision,
 }
 
 /// A parameter of a model, or a part of its state that is not trained.
@@ -54,6 +57,7 @@ impl ModelConfig {
             head: self.of_family().classifier(&init),
             config: self.clone(),
             is_frozen: false,
+            precision: Precision::F32,
         })
     }
 }
@@ -99,7 +103,11 @@ impl Model {
             true => Phase::Eval,
             false => phase,
         };
-        let features = self.backbone.features(images, ask, of_backbone);
+        let ask = Ask {
+            precision: self.precision,
+            ..*ask
+        };
+        let features = self.backbone.features(images, &ask, of_backbone);
         self.head.forward(features, phase)
     }
 
@@ -113,6 +121,18 @@ impl Model {
             is_frozen: true,
             ..self
         }
+    }
+
+    /// This model with products in another type, in training and in evaluation. Its weights stay f32, and so do the outputs:
+    /// the head computes in f32.
+    #[must_use]
+    pub fn with_precision(self, precision: Precision) -> Self {
+        Self { precision, ..self }
+    }
+
+    /// The type of the backbone's products; f32 unless [told otherwise](Self::with_precision).
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// What training does not change: everything in a [frozen](Self::freeze_backbone) backbone.

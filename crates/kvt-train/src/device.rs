@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use burn::tensor::{Device, DeviceType};
+use kvt_models::Precision;
 
 use crate::world::Local;
 
@@ -122,6 +123,19 @@ pub enum DeviceError {
         /// Processes on the host.
         processes: usize,
     },
+    /// A precision in which a device cannot multiply.
+    #[error(
+        "device `{device}` cannot compute in {}: set `train.precision` to {ways}, or choose another `train.device`",
+        .precision.name()
+    )]
+    Precision {
+        /// The precision asked for.
+        precision: Precision,
+        /// The device's name.
+        device: String,
+        /// The precisions that it has.
+        ways: String,
+    },
     /// A kind or index that this machine does not have.
     #[error("there is no device `{wanted}` on this machine; there is {available}")]
     Absent {
@@ -171,6 +185,34 @@ pub struct ResolvedDevice {
     pub software: bool,
     /// The device.
     pub device: Device,
+}
+
+impl ResolvedDevice {
+    /// Refuses a precision that the device does not have; a warning where it is slower than f32.
+    ///
+    /// # Errors
+    /// [`DeviceError::Precision`], which says what the device has.
+    pub fn check_precision(&self, precision: Precision) -> Result<Option<String>, DeviceError> {
+        let has = |precision: &Precision| self.device.supports_dtype(precision.dtype());
+        if !has(&precision) {
+            let all = [Precision::F16, Precision::Bf16, Precision::F32];
+            let ways = all.iter().filter(|precision| has(precision));
+            let ways: Vec<String> = ways.map(|way| format!("\"{}\"", way.name())).collect();
+            return Err(DeviceError::Precision {
+                precision,
+                device: self.name.clone(),
+                ways: ways.join(" or "),
+            });
+        }
+        let is_slow = precision != Precision::F32 && self.device == Device::flex();
+        Ok(is_slow.then(|| {
+            format!(
+                "`train.precision` = \"{}\" is slower than \"f32\" on the CPU, which rounds numbers to 16 bits and multiplies \
+                 them in 32: it is for GPUs",
+                precision.name()
+            )
+        }))
+    }
 }
 
 /// What there is of a kind.
@@ -369,5 +411,36 @@ mod tests {
         ] {
             assert_eq!(wanted(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn the_cpu_has_all_precisions_and_warns_of_two() {
+        let Ok(cpu) = resolve("cpu") else {
+            unreachable!("there is a CPU");
+        };
+        for (precision, warns) in [
+            (Precision::F32, false),
+            (Precision::Bf16, true),
+            (Precision::F16, true),
+        ] {
+            let warning = cpu.check_precision(precision);
+            assert!(
+                matches!(&warning, Ok(text) if text.is_some() == warns),
+                "{warning:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_device_without_a_precision_says_what_it_has() {
+        let error = DeviceError::Precision {
+            precision: Precision::Bf16,
+            device: "wgpu".to_owned(),
+            ways: "\"f16\" or \"f32\"".to_owned(),
+        };
+        assert_eq!(
+            error.to_string(),
+            "device `wgpu` cannot compute in bf16: set `train.precision` to \"f16\" or \"f32\", or choose another `train.device`"
+        );
     }
 }

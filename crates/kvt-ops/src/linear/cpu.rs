@@ -1,4 +1,4 @@
-//! Linear layers on the CPU.
+//! Linear layers on the CPU. Half types are widened: products of their numbers are summed in f32, and rounded once.
 
 use burn::backend::ops::{FloatTensorOps, ModuleOps};
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
@@ -6,6 +6,7 @@ use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 
 use super::{LinearOps, burn_backward};
+use crate::cast::{from_f32, to_f32};
 use crate::cpu::buffer::{nothing, par_map_copy, tensor, values_of};
 use crate::cpu::gemm::{Matrix, add_product, product, product_over_rows};
 
@@ -21,10 +22,11 @@ impl LinearOps for Flex {
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        if x.dtype() != DType::F32 || is_empty(&x) || is_empty(&weight) {
+        let dtype = x.dtype();
+        if dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
             return Self::linear(x, weight, Some(bias));
         }
-        let [x, weight, bias] = [x, weight, bias].map(|tensor| tensor.to_contiguous());
+        let [x, weight, bias] = [x, weight, bias].map(prepared);
         let [inputs, outputs] = weight.shape().dims();
         let mut shape = x.shape();
         let rows = shape.num_elements() / inputs;
@@ -36,7 +38,7 @@ impl LinearOps for Flex {
         out.par_chunks_mut(block_len(outputs)).for_each(|rows| {
             add_to_rows(rows, values_of(&bias));
         });
-        tensor(out, shape)
+        from_f32::<Self>(tensor(out, shape), dtype)
     }
 
     fn affine_add(
@@ -45,11 +47,11 @@ impl LinearOps for Flex {
         bias: FloatTensor<Self>,
         residual: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        if x.dtype() != DType::F32 || is_empty(&x) || is_empty(&weight) {
+        let dtype = x.dtype();
+        if dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
             return Self::float_add(residual, Self::affine(x, weight, bias));
         }
-        let [x, weight, bias, residual] =
-            [x, weight, bias, residual].map(|tensor| tensor.to_contiguous());
+        let [x, weight, bias, residual] = [x, weight, bias, residual].map(prepared);
         let [inputs, outputs] = weight.shape().dims();
         let shape = residual.shape();
         let rows = shape.num_elements() / outputs;
@@ -60,7 +62,7 @@ impl LinearOps for Flex {
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
         add_product(&mut out, x, weight);
-        tensor(out, shape)
+        from_f32::<Self>(tensor(out, shape), dtype)
     }
 
     fn affine_backward(
@@ -68,23 +70,30 @@ impl LinearOps for Flex {
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        if x.dtype() != DType::F32 || is_empty(&x) || is_empty(&weight) {
+        let dtype = x.dtype();
+        if dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
             return burn_backward::<Self>(x, weight, grad);
         }
         let shape = x.shape();
-        let [x, weight, grad] = [x, weight, grad].map(|tensor| tensor.to_contiguous());
+        let [x, weight, grad] = [x, weight, grad].map(prepared);
         let [inputs, outputs] = weight.shape().dims();
         let rows = shape.num_elements() / inputs;
         let grads = Matrix::new(values_of(&grad), [rows, outputs], outputs);
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
         let sum = sum_of_rows(values_of(&grad), outputs);
+        let finished = |values, shape| from_f32::<Self>(tensor(values, shape), dtype);
         (
-            tensor(product(grads, w.t()), shape),
-            tensor(product_over_rows(x, grads), Shape::new([inputs, outputs])),
-            tensor(sum, Shape::new([outputs])),
+            finished(product(grads, w.t()), shape),
+            finished(product_over_rows(x, grads), Shape::new([inputs, outputs])),
+            finished(sum, Shape::new([outputs])),
         )
     }
+}
+
+/// As f32, with its values one after another.
+fn prepared(tensor: FloatTensor<Flex>) -> FloatTensor<Flex> {
+    to_f32::<Flex>(tensor).to_contiguous()
 }
 
 fn is_empty(tensor: &FloatTensor<Flex>) -> bool {

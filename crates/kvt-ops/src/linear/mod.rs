@@ -4,16 +4,20 @@
 //! sum over the rows in the gradient of the weight, and the product is accumulated onto the residual.
 //! GPUs use Burn's linear layer.
 //!
-//! [`linear`] and [`linear_add`] are where activations meet weights, so the type of a product is chosen here: mixed precision
-//! casts weight and bias to the type of `x`. Today all of them are f32.
+//! Here activations meet weights, so here the type of a product is chosen: weight and bias are cast to the type of `x`, and
+//! their gradients come back in their own. Both operands are always cast, since not every backend refuses a product of two
+//! types. Every product of half types goes through `affine`, with a bias of zeros where the layer has none: one place for a
+//! kernel to stand.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
 use burn::module::Param;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
+use burn::tensor::module::linear as burn_linear;
 
 use crate::autodiff::{record, split};
+use crate::cast::{in_type, is_half};
 
 mod cpu;
 
@@ -96,7 +100,7 @@ fn burn_backward<B: Backend>(
     )
 }
 
-/// A linear layer on any device. Burn's own runs where the layer has no bias.
+/// A linear layer on any device, in the type of `x`. In f32, Burn's own runs where the layer has no bias.
 ///
 /// # Shapes
 /// `[.., input]` to `[.., output]`.
@@ -104,35 +108,78 @@ fn burn_backward<B: Backend>(
 /// # Panics
 /// As Burn's layer, on an input of another width.
 pub fn linear<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
-    let Some(bias) = &layer.bias else {
-        return layer.forward(x);
-    };
-    let (weight, bias) = (layer.weight.val(), bias.val());
-    // Burn reports a shape that does not fit.
-    if D < 2 || x.dims()[D - 1] != weight.dims()[0] {
-        return layer.forward(x);
+    let weight = layer.weight.val();
+    match &layer.bias {
+        Some(bias) if weight.dtype() == x.dtype() && fits(&x, &weight) => {
+            affine(x, weight, bias.val())
+        }
+        bias => linear_with(x, weight, bias.as_ref().map(Param::val)),
     }
+}
+
+/// [`linear`] of a weight that no [`Linear`] holds: a convolution's, or that of several layers put together. In f32 Burn's own
+/// layer runs.
+///
+/// # Shapes
+/// - `x`: `[.., input]`
+/// - `weight`: `[input, output]`
+/// - `bias`: `[output]`
+/// - output: `[.., output]`
+///
+/// # Panics
+/// As Burn's layer, on an input of another width.
+pub fn linear_with<const D: usize>(
+    x: Tensor<D>,
+    weight: Tensor<2>,
+    bias: Option<Tensor<1>>,
+) -> Tensor<D> {
+    let dtype = x.dtype();
+    let weight = in_type(weight, dtype);
+    let bias = bias.map(|bias| in_type(bias, dtype));
+    // Burn reports a shape that does not fit.
+    if !is_half(dtype) || !fits(&x, &weight) {
+        return burn_linear(x, weight, bias);
+    }
+    let nothing = || Tensor::zeros([weight.dims()[1]], (&x.device(), dtype));
+    let bias = bias.unwrap_or_else(nothing);
+    affine(x, weight, bias)
+}
+
+/// `x W + b` of tensors of one type.
+fn affine<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Tensor<1>) -> Tensor<D> {
     let (weight, bias) = (weight.into_dispatch(), bias.into_dispatch());
     Tensor::from_dispatch(Dispatch::affine(x.into_dispatch(), weight, bias))
 }
 
-/// [`linear`] added to a residual: `residual + x W + b`.
+/// Whether an input has rows of the width that a weight takes.
+fn fits<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>) -> bool {
+    D >= 2 && x.dims()[D - 1] == weight.dims()[0]
+}
+
+/// [`linear`] added to a residual: `residual + x W + b`, in the type of the residual. Where that of `x` is another, the product
+/// is rounded to it before it is added.
 ///
 /// # Shapes
 /// - `x`: `[.., input]`
 /// - `residual` and output: `[.., output]`; a residual of another shape is broadcast
 pub fn linear_add<const D: usize>(layer: &Linear, x: Tensor<D>, residual: Tensor<D>) -> Tensor<D> {
-    let fits = |bias: &Tensor<1>| {
+    let dtype = x.dtype();
+    let weight = layer.weight.val();
+    let is_one_step = |bias: &Tensor<1>| {
         let mut shape = x.dims();
         shape[D - 1] = bias.dims()[0];
-        D >= 2 && x.dims()[D - 1] == layer.weight.dims()[0] && shape == residual.dims()
+        residual.dtype() == dtype && fits(&x, &weight) && shape == residual.dims()
     };
-    match layer.bias.as_ref().map(Param::val).filter(fits) {
+    match layer.bias.as_ref().map(Param::val).filter(is_one_step) {
         Some(bias) => {
-            let (weight, bias) = (layer.weight.val().into_dispatch(), bias.into_dispatch());
+            let weight = in_type(weight, dtype).into_dispatch();
+            let bias = in_type(bias, dtype).into_dispatch();
             let (x, residual) = (x.into_dispatch(), residual.into_dispatch());
             Tensor::from_dispatch(Dispatch::affine_add(x, weight, bias, residual))
         }
-        None => residual + linear(layer, x),
+        None => {
+            let added = in_type(linear(layer, x), residual.dtype());
+            residual + added
+        }
     }
 }

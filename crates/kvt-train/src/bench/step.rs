@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kvt_models::ModelConfig;
+use kvt_models::{ModelConfig, Precision};
 use kvt_ops::{Key, Phase};
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use super::{BenchError, peak_of};
 use crate::config::Plan;
 use crate::data::DeviceBatch;
 use crate::engine::{Processes, TrainState, UpdateSettings};
-use crate::recipe::{Clip, OptimConfig, Optimizer, Position, Rates};
+use crate::recipe::{Clip, LossScale, OptimConfig, Optimizer, Position, Rates};
 use crate::task::Classify;
 
 /// What is measured.
@@ -24,6 +24,8 @@ pub struct StepCase {
     pub config: ModelConfig,
     /// Images of a step.
     pub batch: usize,
+    /// The type of products.
+    pub precision: Precision,
 }
 
 /// What was measured. Times in milliseconds.
@@ -39,7 +41,7 @@ pub struct StepMeasurement {
     pub img_size: usize,
     /// Keys that a query keeps, by stage.
     pub k: Vec<usize>,
-    /// The element type.
+    /// The type of products.
     pub dtype: String,
     /// The forward pass alone, as in evaluation: the median.
     pub forward_ms: f64,
@@ -82,6 +84,7 @@ impl Running {
     pub(super) fn new(case: &StepCase, device: &Device) -> Result<Self, BenchError> {
         let device = device.clone().autodiff();
         let model = case.config.init(&device, Key::new(0))?;
+        let model = model.with_precision(case.precision);
         let side = case.config.img_size();
         let shape = [case.batch, case.config.in_chans(), side, side];
         let images = normal(Key::new(0).named("images"), shape, &device);
@@ -98,6 +101,7 @@ impl Running {
                 network: model,
                 task: Classify::new(&Plan::default(), None),
                 ema: None,
+                loss_scale: LossScale::of(case.precision),
             },
         })
     }
@@ -171,7 +175,7 @@ fn record(case: &StepCase, forward: Timing, step: Timing) -> StepMeasurement {
         batch: case.batch,
         img_size: case.config.img_size(),
         k: summary.attending().map(|stage| stage.k).collect(),
-        dtype: "f32".to_owned(),
+        dtype: case.precision.name().to_owned(),
         forward_ms: forward.median,
         step_ms: step.median,
         forward,

@@ -27,7 +27,7 @@ use crate::preview;
 use crate::probe::{
     Extractor, KnnVote, LinearEpoch, LinearRecipe, Rows, collect, linear, nearest, sheet,
 };
-use crate::report::{Axis, Chart, Line, encode_png};
+use crate::report::{Axis, Chart, Line, Names, encode_png};
 
 /// `kvt probe --method knn|linear --run RUN`, or `kvt probe --method ... --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
@@ -436,7 +436,7 @@ fn curves(done: &[LinearEpoch]) -> Result<String, String> {
     let line = |name: &str, color, value: &dyn Fn(&LinearEpoch) -> f64| Line {
         name: name.to_owned(),
         color,
-        dashed: false,
+        dash: None,
         points: done
             .iter()
             .map(|epoch| (f64::from(epoch.epoch + 1), value(epoch)))
@@ -447,7 +447,7 @@ fn curves(done: &[LinearEpoch]) -> Result<String, String> {
         x: axis("epoch"),
         y: axis("training loss"),
         lines: vec![line("training loss", 0, &|epoch| epoch.loss)],
-        legend: SeriesLabelPosition::UpperRight,
+        names: Names::Within(SeriesLabelPosition::UpperRight),
     }
     .svg()
 }

@@ -200,7 +200,7 @@ fn line(event: &Event, known: &[Metric]) -> Option<String> {
         )),
         Event::Note(note) => {
             let kind = match note.topic {
-                Topic::Start | Topic::Resume | Topic::Stop => "",
+                Topic::Start | Topic::Resume | Topic::Stop | Topic::Scale => "",
                 Topic::Skipped => "skipped ",
                 Topic::Warning => "warning: ",
             };

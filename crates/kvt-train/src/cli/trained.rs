@@ -145,7 +145,7 @@ impl Args {
             );
         }
         let classes = run.read_classes()?;
-        let device = device::resolve(&plan.train.device)?;
+        let device = device_of(&plan)?;
         let config = model_config(&plan.model, Some(classes.len()))?;
         let model = build_model(&plan, &config, &inner(&device))?;
         let weights = match (self.ema, self.raw) {
@@ -174,7 +174,7 @@ impl Args {
         if plan.init.weights.is_none() {
             bail!("no weights: use `--weights FILE` or set `init.weights`");
         }
-        let device = device::resolve(&plan.train.device)?;
+        let device = device_of(&plan)?;
         // Labels come from the data, so that the head can be checked against it.
         let classes = open_part(&plan.data, Split::Train, None)
             .ok()
@@ -201,7 +201,7 @@ impl Args {
 
 /// A model of a plan with random weights, and the smallest classification head.
 fn without_head(plan: Plan, classes: Option<Vec<String>>) -> anyhow::Result<Trained> {
-    let device = device::resolve(&plan.train.device)?;
+    let device = device_of(&plan)?;
     let mut section = plan.model.clone();
     section.overrides.num_classes = Some(1);
     let config = model_config(&section, None)?;
@@ -227,6 +227,15 @@ fn backbone_of(path: &Path, model: Model) -> anyhow::Result<Model> {
         output::warning(&format!("`{name}` of the weights is not used"));
     }
     Ok(model)
+}
+
+/// The device of a plan, which computes in its precision.
+fn device_of(plan: &Plan) -> anyhow::Result<ResolvedDevice> {
+    let device = device::resolve(&plan.train.device)?;
+    if let Some(warning) = device.check_precision(plan.train.precision)? {
+        output::warning(&warning);
+    }
+    Ok(device)
 }
 
 fn inner(device: &ResolvedDevice) -> Device {

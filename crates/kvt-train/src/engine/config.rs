@@ -1,5 +1,7 @@
 //! `[train]` and `[eval]`: what the loop is told.
 
+use kvt_models::Precision;
+
 use crate::schema::section;
 
 section! {
@@ -20,6 +22,9 @@ section! {
         /// them, one micro-batch each, as if they were one micro-batch. Without it each normalises by its own, and the run is
         /// the one of a single process.
         pub sync_batch_norm: bool = true;
+        /// Type of the operands of matrix products, convolutions and attention, in training and in evaluation. Weights, moments,
+        /// residual stream, norms, head and loss are `f32`, and so are checkpoints. With `f16` the loss is scaled.
+        pub precision: Precision = Precision::F32, "x-resume" = "free";
         /// Epochs from one evaluation to the next; 0 evaluates only at the end.
         pub eval_every: u32 = 1;
     }

@@ -42,9 +42,12 @@ pub struct EpochSums {
 pub struct LogSums {
     /// Updates.
     pub updates: u64,
+    /// Those of them that were not made, since gradients of a scaled loss were not finite.
+    #[serde(default)]
+    pub unmade: u64,
     /// Loss of each update.
     pub loss: f64,
-    /// Gradient norm of each update.
+    /// Gradient norm of each update that was made.
     pub grad_norm: f64,
     /// Images trained on.
     pub images: u64,
@@ -66,6 +69,7 @@ impl LogSums {
     /// Adds those of later updates.
     pub fn add(&mut self, later: Self) {
         self.updates += later.updates;
+        self.unmade += later.unmade;
         self.loss += later.loss;
         self.grad_norm += later.grad_norm;
         self.images += later.images;

@@ -7,7 +7,7 @@ use kvt_models::weights::StateDict;
 use super::TrainError;
 use super::progress::Progress;
 use super::update::TrainState;
-use crate::recipe::Network;
+use crate::recipe::{LossScale, Network};
 use crate::task::Task;
 use crate::world::{Tensors, World, WorldError, agree, decode, encode};
 
@@ -76,7 +76,7 @@ pub(super) fn share_state<T: Task>(
     };
     let sent = agree(world, own)?;
     let parts = [
-        serde_json::to_vec(&(*progress, sent.updates)).unwrap_or_default(),
+        serde_json::to_vec(&(*progress, sent.updates, sent.loss_scale)).unwrap_or_default(),
         encode(&sent.network),
         encode(&sent.ema),
         encode(&sent.moments),
@@ -105,6 +105,7 @@ pub(super) fn share_state<T: Task>(
 #[derive(Default)]
 struct Sent {
     updates: u32,
+    loss_scale: Option<LossScale>,
     network: Tensors,
     ema: Tensors,
     moments: Tensors,
@@ -117,6 +118,7 @@ impl Sent {
         let files = state.task.state()?.into_iter();
         Ok(Self {
             updates,
+            loss_scale: state.loss_scale,
             network: named(&state.network.state_dict()?),
             ema: match &state.ema {
                 Some(ema) => named(&ema.network().state_dict()?),
@@ -150,7 +152,7 @@ fn take<T: Task>(
     let [header, network, ema, moments, ..] = received else {
         return Err(WorldError::Lost.into());
     };
-    let (sent, updates): (Progress, u32) =
+    let (sent, updates, loss_scale): (Progress, u32, Option<LossScale>) =
         serde_json::from_slice(header).map_err(|_| WorldError::Lost)?;
     *progress = sent;
     let (network, _) = fresh.network.load_state_dict(&dict(network)?)?;
@@ -175,5 +177,6 @@ fn take<T: Task>(
         task,
         optimizer,
         ema,
+        loss_scale,
     })
 }

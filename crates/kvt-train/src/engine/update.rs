@@ -1,5 +1,5 @@
 //! One update of the weights, for training and for `kvt bench step`:
-//! `loss -> gradients -> (sum over processes) -> norm -> clip -> optimizer -> ema`.
+//! `loss -> gradients -> (sum over processes) -> norm -> clip -> optimizer -> ema`; in f16 with a scaled loss.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,9 @@ use kvt_ops::Phase;
 
 use super::Processes;
 use crate::data::{DataError, DeviceBatch};
-use crate::recipe::{Accumulator, Clip, Ema, Gradients, Optimizer, Position, Rates, flat};
+use crate::recipe::{
+    Accumulator, Clip, Ema, Gradients, LossScale, Optimizer, Position, Rates, flat,
+};
 use crate::task::Task;
 use crate::world::{Failure, WorldError};
 
@@ -23,6 +25,8 @@ pub struct TrainState<T: Task> {
     pub optimizer: Optimizer,
     /// The average of the weights, where one is kept.
     pub ema: Option<Ema<T::Network>>,
+    /// What the loss is multiplied with before the backward pass, where the precision needs that.
+    pub loss_scale: Option<LossScale>,
 }
 
 /// The numbers of an update.
@@ -47,6 +51,9 @@ pub struct Update {
     pub grad_norm: f64,
     /// Its images.
     pub images: usize,
+    /// Whether it was made. With a scaled loss that made the gradients infinite, it was not: weights, moments, the optimizer's
+    /// count, the average and what the network and the task remember are as before, and the scale is halved.
+    pub made: bool,
 }
 
 /// An update that was not made. Weights, moments and average are as before.
@@ -80,7 +87,8 @@ impl<T: Task> TrainState<T> {
     /// before the host waits for the device.
     ///
     /// # Errors
-    /// If a micro-batch cannot be had, loss or gradient are not finite, or the device fails.
+    /// If a micro-batch cannot be had, the loss is not finite, the gradient is not finite with a loss that is not scaled (or
+    /// no longer: a factor of 1), or the device fails.
     pub fn update(
         &mut self,
         micro_batches: impl IntoIterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
@@ -127,7 +135,11 @@ impl<T: Task> TrainState<T> {
                 let (task, network) = (&mut self.task, &self.network);
                 let loss = round.within(|| task.loss(network, batch, at, phase));
                 let (weighed, weight) = round.weighed(loss.clone(), count);
-                let backward = round.within(|| weighed.backward());
+                let scaled = match self.loss_scale {
+                    Some(scale) => weighed * scale.factor(),
+                    None => weighed,
+                };
+                let backward = round.within(|| scaled.backward());
                 accumulator.add(Gradients::take(backward, &self.network), weight);
                 losses.push((loss.inner(), count));
                 places.push(place);
@@ -140,7 +152,8 @@ impl<T: Task> TrainState<T> {
         let counts = (accumulator.images(), images);
         // Gradients are summed over the processes here, and losses below: all else is then the same in each.
         let gradients = processes.reduce(accumulator.finish(), counts, &self.network)?;
-        let mut gradients = gradients.ok_or(UpdateError::NoGradient)?;
+        let gradients = gradients.ok_or(UpdateError::NoGradient)?;
+        let mut gradients = gradients.unscaled(self.loss_scale.map_or(1.0, LossScale::factor));
         self.task.before_clip(&mut gradients, &self.network, at);
         losses.push(gradients.norm().ok_or(UpdateError::NoGradient)?);
         // The one place where the host waits for the device.
@@ -153,9 +166,21 @@ impl<T: Task> TrainState<T> {
             loss: losses.iter().sum(),
             grad_norm,
             images,
+            made: true,
         };
         if !(update.loss.is_finite() && grad_norm.is_finite()) {
-            return Err(UpdateError::NotFinite(update));
+            // A smaller scale does not mend a loss that is not finite.
+            let smaller = self.loss_scale.filter(|_| update.loss.is_finite());
+            let Some(smaller) = smaller.and_then(LossScale::after_overflow) else {
+                return Err(UpdateError::NotFinite(update));
+            };
+            before.put_back(&self.network);
+            self.task.undo();
+            self.loss_scale = Some(smaller);
+            return Ok(Update {
+                made: false,
+                ..update
+            });
         }
         let gradients = settings.clip.apply(gradients, grad_norm, &self.network);
         let network = self.network.clone();
@@ -163,6 +188,7 @@ impl<T: Task> TrainState<T> {
         let ema = self.ema.take();
         self.ema = ema.map(|ema| ema.update(&self.network, settings.ema_decay));
         self.task.after_update(&self.network, at);
+        self.loss_scale = self.loss_scale.map(LossScale::after_update);
         Ok(update)
     }
 }

@@ -60,6 +60,7 @@ pub fn class_attention(
     let last = Last::default();
     let ask = Ask {
         observer: Some(&last),
+        precision: model.precision(),
         ..Ask::default()
     };
     let count = images.dims()[0];

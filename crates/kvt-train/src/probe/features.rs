@@ -32,6 +32,7 @@ impl Extractor {
             } => {
                 let ask = Ask {
                     blocks: if *blocks > 1 { *blocks } else { 0 },
+                    precision: model.precision(),
                     ..Ask::default()
                 };
                 let features = model.backbone.features(images, &ask, Phase::Eval);

@@ -130,6 +130,8 @@ pub enum Topic {
     Stop,
     /// An unreadable image was left out.
     Skipped,
+    /// An update was left out, since gradients of a scaled loss were not finite.
+    Scale,
     /// Anything else worth knowing.
     Warning,
 }

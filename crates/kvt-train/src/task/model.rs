@@ -91,7 +91,7 @@ pub fn check_classes(config: &ModelConfig, source: &Source) -> Result<(), TrainE
     Ok(())
 }
 
-/// Builds a model with the plan's seed, with a frozen backbone where the plan says so.
+/// Builds a model with the plan's seed and precision, with a frozen backbone where the plan says so.
 ///
 /// # Errors
 /// If the configuration describes no model.
@@ -101,6 +101,7 @@ pub fn build_model(
     device: &Device,
 ) -> Result<Model, TrainError> {
     let model = config.init(device, Key::new(plan.seed).named("init"))?;
+    let model = model.with_precision(plan.train.precision);
     Ok(match plan.init.freeze {
         Freeze::None => model,
         Freeze::Backbone => model.freeze_backbone(),

@@ -108,6 +108,7 @@ impl Run {
         assert_eq!(unused, Vec::<String>::new());
         let task = Dino::new(plan.dino.clone(), &network, &device, STEPS);
         let state = TrainState {
+            loss_scale: None,
             optimizer: Optimizer::new(&plan.optim, &network),
             ema: None,
             task,

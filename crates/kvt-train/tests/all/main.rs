@@ -21,6 +21,7 @@ mod foreign;
 mod kinds;
 mod mixing;
 mod optimizers;
+mod precision;
 mod predict_logits;
 mod preview;
 mod probe;

@@ -75,7 +75,7 @@ impl Deit {
 impl Backbone for Deit {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
         let batch = images.dims()[0];
-        let (patches, grid) = self.patch_embed.forward(images);
+        let (patches, grid) = self.patch_embed.forward(ask.lower(images));
         let prefix = |token: &Param<Tensor<3>>| token.val().expand([batch as i64, -1, -1]);
 
         let mut tokens = vec![prefix(&self.cls_token)];

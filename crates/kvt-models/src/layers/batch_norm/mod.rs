@@ -3,7 +3,7 @@
 use burn::module::{Module, Param, RunningState};
 use burn::tensor::Tensor;
 use burn::tensor::module::{batch_norm, batch_norm_train};
-use kvt_ops::{Phase, current_group};
+use kvt_ops::{Phase, current_group, in_type, widened};
 
 mod shared;
 
@@ -69,10 +69,17 @@ impl BatchNorm {
         self.forward(samples, phase).reshape(shape)
     }
 
+    /// The output has the type of the input: between the convolutions of a stem nothing is f32 but what is computed here.
+    ///
     /// # Shapes
     ///
     /// `[batch, channels, height, width]` to the same.
     pub fn forward(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
+        let dtype = x.dtype();
+        in_type(self.normalise(widened(x), phase), dtype)
+    }
+
+    fn normalise(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
         let BatchNormSettings { epsilon, momentum } = self.settings;
         let (weight, bias) = (self.weight.val(), self.bias.val());
         if phase == Phase::Eval {

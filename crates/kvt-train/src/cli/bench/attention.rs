@@ -123,7 +123,7 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
         tokens,
         head_dim,
     } = shape;
-    let title = format!("attention {batch},{heads},{tokens},{head_dim}");
+    let title = format!("attention {batch},{heads},{tokens},{head_dim}, f32");
     let header = [
         "kind",
         "input",

@@ -68,7 +68,8 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
         head_dim,
         ..
     } = args.shape.unwrap_or(SHAPE);
-    let title = format!("kinds of attention, batch {batch}, {heads} heads of {head_dim} channels");
+    let title =
+        format!("kinds of attention, batch {batch}, {heads} heads of {head_dim} channels, f32");
     let header = [
         "kind",
         "tokens",

@@ -152,7 +152,7 @@ impl Common {
         let peak = Peak::measure(&device.device).ok();
         let threads = rayon::current_num_threads();
         output::print(&format!(
-            "{title}, f32, on {} ({}), {threads} threads\n\n{table}\n\nmedian (quartiles) of {} runs{}",
+            "{title}, on {} ({}), {threads} threads\n\n{table}\n\nmedian (quartiles) of {} runs{}",
             device.name,
             device.description,
             self.runs,

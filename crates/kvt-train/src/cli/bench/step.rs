@@ -11,6 +11,7 @@ use super::{Common, mebibytes, print_peak, spread};
 use crate::bench::{self, StepCase};
 use crate::cli::common::{ModelArgs, Overrides};
 use crate::cli::job;
+use crate::cli::output;
 use crate::cli::table::table;
 use crate::config::Document;
 use crate::device;
@@ -51,6 +52,7 @@ fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
         let cases = cases.collect::<anyhow::Result<Vec<_>>>()?;
         let plan = args.document(DenseConfig::KIND)?.plan_without_data()?;
         let device = device::resolve_local(&plan.train.device, world.local())?;
+        device.check_precision(plan.train.precision)?;
         Ok((cases, device))
     };
     let (cases, device) = job::agree(world, ready())?;
@@ -90,13 +92,11 @@ fn measure(args: &StepArgs) -> anyhow::Result<()> {
     for kind in &args.kind {
         cases.push(args.case(kind)?);
     }
-    let device = device::resolve(
-        &args
-            .document(DenseConfig::KIND)?
-            .plan_without_data()?
-            .train
-            .device,
-    )?;
+    let plan = args.document(DenseConfig::KIND)?.plan_without_data()?;
+    let device = device::resolve(&plan.train.device)?;
+    if let Some(warning) = device.check_precision(plan.train.precision)? {
+        output::warning(&warning);
+    }
     if let Some(number) = args.common.peak_of {
         let case = cases.get(number).context("no such case")?;
         return print_peak(case.peak_bytes(&device.device)?);
@@ -122,7 +122,8 @@ fn measure(args: &StepArgs) -> anyhow::Result<()> {
         ]
     });
     let name = records.first().map_or("", |r| r.model.as_str());
-    let title = format!("step of {name}, batch {}", args.batch);
+    let dtype = plan.train.precision.name();
+    let title = format!("step of {name}, batch {}, {dtype}", args.batch);
     let header = [
         "kind",
         "k",
@@ -145,10 +146,12 @@ impl StepArgs {
     }
 
     fn case(&self, kind: &str) -> anyhow::Result<StepCase> {
+        let plan = self.document(kind)?.plan_without_data()?;
         Ok(StepCase {
             kind: kind.to_owned(),
-            config: model_config(&self.document(kind)?.plan_without_data()?.model, None)?,
+            config: model_config(&plan.model, None)?,
             batch: self.batch,
+            precision: plan.train.precision,
         })
     }
 }

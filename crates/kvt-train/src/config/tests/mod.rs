@@ -170,6 +170,7 @@ accumulate = 4
 sync_batch_norm = false
 max_steps = 100
 device = "cpu"
+precision = "bf16"
 eval_every = 0
 [eval]
 batch_size = 10

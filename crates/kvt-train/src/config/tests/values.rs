@@ -164,6 +164,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     accumulate = 1
     device = "auto"
     sync_batch_norm = true
+    precision = "f32"
     eval_every = 1
 
     [eval]

@@ -55,6 +55,7 @@ impl<T: Task> Session<T> {
     /// The session of a process that is not the first, before it gets the first one's state.
     fn follow(world: Arc<dyn World>, plan: Plan) -> Result<Self, TrainError> {
         let device = device::resolve_local(&plan.train.device, world.local())?;
+        device.check_precision(plan.train.precision)?;
         let config = model_config(&plan.model, None)?;
         let size = (config.img_size(), config.img_size());
         let views = T::views(&plan, size)?;

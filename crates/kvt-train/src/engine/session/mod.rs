@@ -94,6 +94,7 @@ impl<T: Task> Session<T> {
     ) -> Result<Self, TrainError> {
         // Check everything that can fail before creating the run folder.
         let device = device::resolve_local(&plan.train.device, world.local())?;
+        let slow = device.check_precision(plan.train.precision)?;
         let config = model_config(&plan.model, None)?;
         let size = (config.img_size(), config.img_size());
         let mut notes = Vec::new();
@@ -112,7 +113,10 @@ impl<T: Task> Session<T> {
         let images = Some(splits.train.samples.len());
         // A run that goes on has said them at its start.
         let of_plan = (!resume).then(|| config::warnings(&plan, &config, images));
-        let warnings = warnings.chain(of_plan.into_iter().flatten());
+        let of_device = slow.filter(|_| !resume);
+        let warnings = warnings
+            .chain(of_plan.into_iter().flatten())
+            .chain(of_device);
         notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
         let autodiff = device.device.clone().autodiff();
         let weights = match resume {

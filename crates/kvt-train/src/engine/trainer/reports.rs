@@ -32,7 +32,11 @@ impl<T: Task> Trainer<'_, '_, T> {
             epoch: position.epoch,
             loss: sums.loss / sums.updates as f64,
             lr,
-            grad_norm: sums.grad_norm / sums.updates as f64,
+            // Of those that were made; of none there is no finite one.
+            grad_norm: match sums.updates - sums.unmade {
+                0 => update.grad_norm,
+                made => sums.grad_norm / made as f64,
+            },
             images_per_second: sums.images as f64 / sums.seconds,
             data_wait: sums.data_wait / sums.updates as f64,
             metrics: Metrics::default(),
@@ -40,8 +44,9 @@ impl<T: Task> Trainer<'_, '_, T> {
         };
         let one = LogSums {
             updates: 1,
+            unmade: u64::from(!update.made),
             loss: update.loss,
-            grad_norm: update.grad_norm,
+            grad_norm: if update.made { update.grad_norm } else { 0.0 },
             images: update.images as u64,
             seconds: times.seconds,
             data_wait: times.data_wait,
@@ -65,6 +70,19 @@ impl<T: Task> Trainer<'_, '_, T> {
             }
         }
         Ok(())
+    }
+
+    /// Logs an update that was not made, and the loss scale after it.
+    pub(super) fn report_unmade(&mut self, update: &Update) -> Result<(), TrainError> {
+        let scale = self.state.loss_scale.filter(|_| !update.made);
+        let Some(scale) = scale else {
+            return Ok(());
+        };
+        let (norm, scale) = (update.grad_norm, scale.factor());
+        self.note(
+            Topic::Scale,
+            format!("update left out, gradient norm {norm}: the loss scale is halved to {scale}"),
+        )
     }
 
     /// Logs an evaluation; `split` is what was evaluated.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::weights::{Outcome, StateDict};
-use kvt_models::{Backbone, ModelConfig};
+use kvt_models::{Ask, Backbone, ModelConfig};
 use kvt_ops::{Key, Phase};
 
 use self::signals::{Numbers, Seen, feature_std};
@@ -245,12 +245,12 @@ impl Task for Dino {
         let classes = data.classes().len();
         let model = &self.teacher().backbone;
         let config = &self.config;
-        let features = |images: Tensor<4>| {
-            let features = model
-                .backbone
-                .features(images, &Default::default(), Phase::Eval);
-            features.pooled()
+        let ask = Ask {
+            precision: model.precision(),
+            ..Ask::default()
         };
+        let features =
+            |images: Tensor<4>| model.backbone.features(images, &ask, Phase::Eval).pooled();
         let bank = collect(data.some(Split::Train, config.eval_bank)?, device, features)?;
         let queries = collect(data.some(Split::Val, config.eval_images)?, device, features)?;
         let vote = KnnVote {
@@ -260,7 +260,10 @@ impl Task for Dino {
         };
         let found = vote.classify(&bank, &queries, device)?;
         let std = feature_std(queries.tensor(&device.clone().inner()));
-        let std = std.into_data().iter::<f64>().next().unwrap_or(f64::NAN);
+        let std = std
+            .try_into_data()
+            .map_err(|error| TrainError::Execution(error.to_string()))?;
+        let std = std.iter::<f64>().next().unwrap_or(f64::NAN);
         let top1 = found.first().map_or(f64::NAN, |found| found.top1_percent());
         Ok(Measured {
             metrics: Metrics::from([(Metric::KNN.name, top1), (Metric::FEATURE_STD.name, std)]),

@@ -69,6 +69,7 @@ impl DinoNetwork {
 fn embed(model: &Model, images: Tensor<4>, phase: Phase) -> Tensor<2> {
     let ask = Ask {
         positions: Positions::Dino,
+        precision: model.precision(),
         ..Ask::default()
     };
     model.backbone.features(images, &ask, phase).pooled()
