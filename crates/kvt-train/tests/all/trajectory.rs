@@ -29,16 +29,17 @@ fn knn_training_is_pytorchs() {
 }
 
 /// Products in bf16, as `torch.autocast` takes them. The sums of products are in another order, so that now and then a number
-/// is rounded to its other neighbour. Measured: losses to 3e-4, norms to 1e-3; from f32 the losses are as far as 5e-4.
+/// is rounded to its other neighbour. Measured: losses to 3.2e-4, norms to 7.3e-4.
 #[test]
 fn training_in_bf16_is_that_of_pytorchs_autocast() {
-    in_half("bf16", [2e-3, 5e-3]);
+    in_half("bf16", [1e-3, 2e-3]);
 }
 
-/// In f16 also the updates that a scaled loss skips, and the scale: those of `GradScaler`.
+/// In f16 also the updates that a scaled loss skips, and the scale: those of `GradScaler`. Measured: losses to
+/// 4.4e-5, norms to 1.1e-4.
 #[test]
 fn training_in_f16_is_that_of_pytorchs_autocast_and_scaler() {
-    let skipped = in_half("f16", [1e-3, 3e-3]);
+    let skipped = in_half("f16", [2e-4, 5e-4]);
     assert_eq!(
         skipped,
         ["update left out, gradient norm inf: the loss scale is halved to 32768"]
