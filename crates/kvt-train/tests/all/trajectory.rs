@@ -46,15 +46,6 @@ fn training_in_f16_is_that_of_pytorchs_autocast_and_scaler() {
     );
 }
 
-/// The largest relative error.
-fn error(actual: &[f64], expected: &[f64]) -> f64 {
-    let errors = actual
-        .iter()
-        .zip(expected)
-        .map(|(a, e)| (a - e).abs() / e.abs());
-    errors.fold(0.0, f64::max)
-}
-
 /// Compares a run in a half type, and returns what was said of skipped updates.
 fn in_half(precision: &str, [of_losses, of_norms]: [f64; 2]) -> Vec<String> {
     let golden = golden(precision);
@@ -65,14 +56,8 @@ fn in_half(precision: &str, [of_losses, of_norms]: [f64; 2]) -> Vec<String> {
     assert_each_close("lr", &found.lrs, &expected.lrs, 1e-7);
     let norms = found.grad_norms.iter().zip(&expected.grad_norms);
     // A skipped update has none in the file, and an infinite one here.
-    let (found_losses, expected_losses) = (found.losses.clone(), expected.losses.clone());
     let (found, expected): (Vec<f64>, Vec<f64>) = norms.filter(|(_, norm)| **norm > 0.0).unzip();
     assert_each_close("norm", &found, &expected, of_norms);
-    println!(
-        "{precision}: losses {:.1e}, norms {:.1e}",
-        error(&found_losses, &expected_losses),
-        error(&found, &expected)
-    );
     let skipped = events.iter().filter_map(|event| match event {
         Event::Note(note) if note.topic == Topic::Scale => Some(note.message.clone()),
         _ => None,
