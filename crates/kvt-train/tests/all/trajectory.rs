@@ -29,29 +29,21 @@ fn knn_training_is_pytorchs() {
 }
 
 /// Products in bf16, as `torch.autocast` takes them. The sums of products are in another order, so that now and then a number
-/// is rounded to its other neighbour. Measured: losses to 3e-4, norms to 1e-3; from f32 the losses are as far as 5e-4.
+/// is rounded to its other neighbour. Measured: losses to 3.2e-4, norms to 7.3e-4.
 #[test]
 fn training_in_bf16_is_that_of_pytorchs_autocast() {
-    in_half("bf16", [2e-3, 5e-3]);
+    in_half("bf16", [1e-3, 2e-3]);
 }
 
-/// In f16 also the updates that a scaled loss skips, and the scale: those of `GradScaler`.
+/// In f16 also the updates that a scaled loss skips, and the scale: those of `GradScaler`. Measured: losses to
+/// 4.4e-5, norms to 1.1e-4.
 #[test]
 fn training_in_f16_is_that_of_pytorchs_autocast_and_scaler() {
-    let skipped = in_half("f16", [1e-3, 3e-3]);
+    let skipped = in_half("f16", [2e-4, 5e-4]);
     assert_eq!(
         skipped,
         ["update left out, gradient norm inf: the loss scale is halved to 32768"]
     );
-}
-
-/// The largest relative error.
-fn error(actual: &[f64], expected: &[f64]) -> f64 {
-    let errors = actual
-        .iter()
-        .zip(expected)
-        .map(|(a, e)| (a - e).abs() / e.abs());
-    errors.fold(0.0, f64::max)
 }
 
 /// Compares a run in a half type, and returns what was said of skipped updates.
@@ -64,14 +56,8 @@ fn in_half(precision: &str, [of_losses, of_norms]: [f64; 2]) -> Vec<String> {
     assert_each_close("lr", &found.lrs, &expected.lrs, 1e-7);
     let norms = found.grad_norms.iter().zip(&expected.grad_norms);
     // A skipped update has none in the file, and an infinite one here.
-    let (found_losses, expected_losses) = (found.losses.clone(), expected.losses.clone());
     let (found, expected): (Vec<f64>, Vec<f64>) = norms.filter(|(_, norm)| **norm > 0.0).unzip();
     assert_each_close("norm", &found, &expected, of_norms);
-    println!(
-        "{precision}: losses {:.1e}, norms {:.1e}",
-        error(&found_losses, &expected_losses),
-        error(&found, &expected)
-    );
     let skipped = events.iter().filter_map(|event| match event {
         Event::Note(note) if note.topic == Topic::Scale => Some(note.message.clone()),
         _ => None,
