@@ -16,11 +16,14 @@ pub struct Threads {
     smaller: Mutex<Vec<Option<Arc<Threads>>>>,
 }
 
+/// From and to another thread.
+type Line = (Receiver<Vec<u8>>, Sender<Vec<u8>>);
+
 /// The ends of the channels that a thread has.
 #[derive(Debug)]
 enum Ends {
     /// The first one: from and to each other one.
-    First(Vec<(Receiver<Vec<u8>>, Sender<Vec<u8>>)>),
+    First(Vec<Line>),
     /// To and from the first one.
     Other(Sender<Vec<u8>>, Receiver<Vec<u8>>),
 }
@@ -106,7 +109,8 @@ impl Threads {
     fn sum_of<const N: usize, T: Copy + std::ops::Add<Output = T>>(
         &self,
         values: &mut [T],
-        (to_bytes, from_bytes): (fn(T) -> [u8; N], fn([u8; N]) -> T),
+        to_bytes: fn(T) -> [u8; N],
+        from_bytes: fn([u8; N]) -> T,
     ) -> Result<(), WorldError> {
         let own = values.iter().flat_map(|value| to_bytes(*value)).collect();
         let read = move |bytes: &[u8]| -> Vec<T> {
@@ -151,11 +155,11 @@ impl World for Threads {
     }
 
     fn sum(&self, values: &mut [f64]) -> Result<(), WorldError> {
-        self.sum_of(values, (f64::to_le_bytes, f64::from_le_bytes))
+        self.sum_of(values, f64::to_le_bytes, f64::from_le_bytes)
     }
 
     fn sum_f32(&self, values: &mut [f32]) -> Result<(), WorldError> {
-        self.sum_of(values, (f32::to_le_bytes, f32::from_le_bytes))
+        self.sum_of(values, f32::to_le_bytes, f32::from_le_bytes)
     }
 
     fn sum_buckets(

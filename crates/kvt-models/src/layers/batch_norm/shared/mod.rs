@@ -33,8 +33,8 @@ pub(super) fn normalise(
     };
     let own = Tensor::<1>::full([1], samples, &device);
     let sums = rank_sum(Tensor::cat(vec![sum(x.clone()), own], 0), group);
-    let all = sums.clone().slice([channels..channels + 1]).detach();
-    let mean = sums.slice([0..channels]) / all.clone();
+    let all = sums.clone().narrow(0, channels, 1).detach();
+    let mean = sums.narrow(0, 0, channels) / all.clone();
     let centred = x - mean.clone().reshape(per_channel);
     let squares = rank_sum(sum(centred.clone().square()), group);
     let scale = weight * (squares.clone() / all.clone() + epsilon).sqrt().recip();
@@ -68,12 +68,9 @@ pub(super) fn of_each(
     });
     let all = rank_sum(Tensor::cat(rows.collect(), 0), group);
     let rows = (0..group.size()).map(|rank| {
-        let row = |from: usize, to: usize| {
-            let start = rank * (2 * channels + 1);
-            all.clone().slice([start + from..start + to])
-        };
-        let is_there = row(2 * channels, 2 * channels + 1).into_scalar::<f32>() > 0.0;
-        is_there.then(|| [row(0, channels), row(channels, 2 * channels)])
+        let part = |from: usize, length: usize| all.clone().narrow(0, rank * row + from, length);
+        let is_there = part(2 * channels, 1).into_scalar::<f32>() > 0.0;
+        is_there.then(|| [part(0, channels), part(channels, channels)])
     });
     rows.flatten().collect()
 }
