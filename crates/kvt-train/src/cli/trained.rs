@@ -39,7 +39,7 @@ pub(super) struct Args {
     /// `ema.report = "ema"` does anyway.
     #[arg(long, conflicts_with = "config")]
     ema: bool,
-    /// Take the trained weights of a run that reports their average.
+    /// Take the trained weights of a run that reports their average, or the student of a run of DINO.
     #[arg(long, conflicts_with_all = ["config", "ema"])]
     raw: bool,
     /// A configuration file instead of a run.
@@ -97,6 +97,11 @@ impl Args {
                 let plan = load_plan(&run.config(), &overrides.all())?;
                 if plan.task == TaskKind::Classify && !random {
                     return self.load(overrides);
+                }
+                if plan.task == TaskKind::Dino && self.ema {
+                    bail!(
+                        "`--ema`: a run of DINO keeps no such average; its teacher is the default, `--raw` takes the student"
+                    );
                 }
                 let classes = run.read_classes()?;
                 let mut trained = without_head(plan, Some(classes))?;

@@ -160,22 +160,21 @@ pub struct LinearEpoch {
     pub top5: f64,
 }
 
-/// Trains the layer on the training images of each epoch, and judges it after each by the validation images. `epoch` gives the
+/// Trains a layer on the training images of each epoch, and judges it after each by the validation images. `epoch` gives the
 /// batches of features and labels of an epoch; `tell` hears of each one that is done, and says whether to go on.
 ///
 /// # Errors
 /// What `epoch` returns, or if the device fails.
 pub fn linear<B>(
     recipe: &LinearRecipe,
-    (val, classes): (&Rows, usize),
-    (device, key): (&Device, Key),
+    mut layer: LinearProbe,
+    (val, device): (&Rows, &Device),
     mut epoch: impl FnMut(u32) -> Result<B, TrainError>,
     mut tell: impl FnMut(&LinearEpoch) -> bool,
 ) -> Result<Vec<LinearEpoch>, TrainError>
 where
     B: Iterator<Item = Result<(Tensor<2>, Vec<u32>), TrainError>>,
 {
-    let mut layer = LinearProbe::new(val.dim, classes, device, key);
     let mut done = Vec::new();
     for number in 0..recipe.epochs {
         let lr = recipe.lr(number);

@@ -83,6 +83,59 @@ fn pixels_are_features_too() {
     assert_eq!(found, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
 }
 
+/// The last blocks side by side, the output last, and the mean of the patches behind them.
+#[test]
+fn features_of_several_blocks_stand_side_by_side() {
+    const DIM: usize = 4;
+    let device = Device::flex();
+    let sizes = "img_size = 8\npatch_size = 4\nembed_dim = 4\ndepth = 3\nnum_heads = 2\n";
+    let overrides: kvt_models::ModelOverrides = toml::from_str(sizes).unwrap();
+    let config = kvt_models::ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
+    let model = config.with(&overrides).unwrap();
+    let model = Box::new(model.init(&device, kvt_ops::Key::new(0)).unwrap());
+    let values: Vec<f32> = (0..2 * 3 * 64)
+        .map(|i| ((i * 37) % 101) as f32 / 50.0)
+        .collect();
+    let data = burn::tensor::TensorData::new(values, [2, 3, 8, 8]);
+    let images = Tensor::<4>::from_data(data, &device);
+    let found = |blocks: usize, avgpool: bool| -> Vec<Vec<f32>> {
+        let extractor = Extractor::Backbone {
+            model: model.clone(),
+            blocks,
+            avgpool,
+        };
+        let features = extractor.features(images.clone());
+        let [rows, columns] = features.dims();
+        assert_eq!((rows, columns), (2, DIM * (blocks + usize::from(avgpool))));
+        let values: Vec<f32> = features.into_data().try_to_vec().unwrap();
+        values.chunks(columns).map(<[f32]>::to_vec).collect()
+    };
+    let (one, two, with_mean) = (found(1, false), found(2, false), found(2, true));
+    for ((one, two), with_mean) in one.iter().zip(&two).zip(&with_mean) {
+        assert_eq!(two[DIM..], one[..]);
+        assert_ne!(two[..DIM], one[..]);
+        assert_eq!(with_mean[..2 * DIM], two[..]);
+        assert_ne!(with_mean[2 * DIM..], one[..]);
+    }
+}
+
+/// `weight.data.normal_(mean=0.0, std=0.01)` and `bias.data.zero_()`.
+#[test]
+fn the_layer_begins_as_the_originals() {
+    let layer = LinearProbe::new(200, 50, &Device::flex(), kvt_ops::Key::new(2));
+    let [weight, bias] = layer.weights();
+    assert_eq!((weight.dims(), bias.dims()), ([200, 50], [1, 50]));
+    let values = |tensor: &Tensor<2>| -> Vec<f64> { tensor.to_data().iter::<f64>().collect() };
+    let weight = values(weight);
+    let count = weight.len() as f64;
+    let mean = weight.iter().sum::<f64>() / count;
+    let std = (weight.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count).sqrt();
+    // Of 10000 numbers: five standard deviations of mean and deviation.
+    assert!(mean.abs() < 5e-4, "{mean}");
+    assert!((std - 0.01).abs() < 3.6e-4, "{std}");
+    assert!(values(bias).iter().all(|x| x.abs() < f64::MIN_POSITIVE));
+}
+
 /// A sheet of two rows: sizes, frames, and pictures enlarged without new colours.
 #[test]
 fn neighbours_are_shown_with_frames() {

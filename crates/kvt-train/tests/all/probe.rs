@@ -1,9 +1,13 @@
 //! Probes of features: numbers of PyTorch, and the commands.
 
 use burn::tensor::{Device, TensorData};
-use kvt_train::probe::{KnnVote, LinearProbe, LinearRecipe, Rows};
+use kvt_models::weights::StateDict;
+use kvt_train::config::load_plan;
+use kvt_train::probe::{KnnVote, LinearEpoch, LinearProbe, LinearRecipe, Rows, linear};
+use kvt_train::run::RunDir;
+use kvt_train::task::{DinoRole, build_model, load_checkpoint_backbone, model_config};
 
-use crate::support::{Golden, Workspace, assert_each_close};
+use crate::support::{Golden, Workspace, assert_each_close, floats, read_weights};
 
 const DIM: usize = 12;
 
@@ -76,11 +80,76 @@ fn linear_evaluation_is_dinos() {
     }
 }
 
-/// A supervised run, a run of DINO, random weights and pixels; by both methods, with files.
+/// The same layer, driven epoch by epoch: mean losses, rates, and the accuracy of the last weights.
 #[test]
-fn the_binary_probes_what_there_is() {
-    let workspace = Workspace::with_data(6, 2);
-    workspace.kvt(&["train", "tiny.toml"]).assert().success();
+fn linear_evaluation_goes_through_the_epochs() {
+    let golden = golden();
+    let bank = rows(&golden, "bank", "bank_labels");
+    let queries = rows(&golden, "queries", "query_labels");
+    let number = |key: &str| golden.config[key].as_f64().unwrap();
+    let recipe = LinearRecipe {
+        epochs: number("epochs") as u32,
+        batch_size: number("batch_size") as usize,
+        lr: number("lr"),
+    };
+    let classes = number("classes") as usize;
+    let start: Vec<f32> = golden.f32s("start").iter().map(|&x| x as f32).collect();
+    let device = Device::flex();
+    let layer = LinearProbe::from_weights(TensorData::new(start, [DIM, classes]), &device);
+    let mut told = Vec::new();
+    let batches = |_| {
+        let firsts = (0..bank.len()).step_by(recipe.batch_size);
+        let batch = |first| {
+            let features = bank.part(first, recipe.batch_size, &device);
+            let labels = &bank.labels[first..first + recipe.batch_size];
+            Ok((features, labels.to_vec()))
+        };
+        Ok(firsts.map(batch))
+    };
+    let tell = |epoch: &LinearEpoch| {
+        told.push(*epoch);
+        true
+    };
+    let done = linear(&recipe, layer, (&queries, &device), batches, tell).unwrap();
+    assert_eq!(told, done);
+    let numbers: Vec<u32> = done.iter().map(|epoch| epoch.epoch).collect();
+    assert_eq!(numbers, [0, 1, 2]);
+    let lrs: Vec<f64> = done.iter().map(|epoch| epoch.lr).collect();
+    assert_each_close("lr", &lrs, &golden.f32s("lrs"), 1e-6);
+    let losses: Vec<f64> = done.iter().map(|epoch| epoch.loss).collect();
+    let expected = golden.f32s("losses");
+    let mean = |epoch: &[f64]| epoch.iter().sum::<f64>() / epoch.len() as f64;
+    let expected: Vec<f64> = expected.chunks(4).map(mean).collect();
+    assert_each_close("loss", &losses, &expected, 1e-5);
+
+    // The queries by PyTorch's last weights: classes before the right one.
+    let (weight, bias) = (golden.f32s("weight"), golden.f32s("bias"));
+    let place = |query: usize| {
+        let row = &queries.features[query * DIM..][..DIM];
+        let logit = |class: usize| -> f64 {
+            let products = row.iter().enumerate();
+            let products = products.map(|(i, x)| f64::from(*x) * weight[i * classes + class]);
+            bias[class] + products.sum::<f64>()
+        };
+        let right = logit(queries.labels[query] as usize);
+        (0..classes).filter(|&class| logit(class) > right).count()
+    };
+    let percent = |within: usize| {
+        let right = (0..queries.len()).filter(|&query| place(query) < within);
+        100.0 * right.count() as f64 / queries.len() as f64
+    };
+    let last = done.last().unwrap();
+    assert_each_close(
+        "accuracy",
+        &[last.top1, last.top5],
+        &[percent(1), percent(5)],
+        1e-12,
+    );
+    assert!(last.top1 < last.top5);
+}
+
+/// A run of DINO whose student and teacher differ, in the folder `dino`.
+fn train_dino(workspace: &Workspace) {
     let dino = [
         "task=dino",
         "dino.out_dim=12",
@@ -88,6 +157,8 @@ fn the_binary_probes_what_there_is() {
         "dino.bottleneck_dim=8",
         "dino.local_views=1",
         "dino.local_size=8",
+        "optim.lr=0.01",
+        "schedule.warmup_epochs=0.0",
         "train.epochs=1",
         "run.dir=dino",
     ];
@@ -96,6 +167,87 @@ fn the_binary_probes_what_there_is() {
         arguments.extend(["--set", key]);
     }
     workspace.kvt(&arguments).assert().success();
+}
+
+/// By the library, and by the losses of linear evaluation, which are those of the file that each of them has in the checkpoint.
+#[test]
+fn student_and_teacher_are_told_apart() {
+    let workspace = Workspace::with_data(6, 2);
+    train_dino(&workspace);
+    let files = ["task.teacher.safetensors", "model.safetensors"];
+    let checkpoint = workspace.last_checkpoint("dino");
+    let tokens = files.map(|file| {
+        let weights = read_weights(&checkpoint.join(file));
+        floats(&weights, "backbone.cls_token")
+    });
+    assert_ne!(tokens[0], tokens[1]);
+    let run = RunDir::open(&workspace.path("dino")).unwrap();
+    let plan = load_plan(&run.config(), &[]).unwrap();
+    let config = model_config(&plan.model, Some(1)).unwrap();
+    for (role, expected) in [DinoRole::Teacher, DinoRole::Student]
+        .into_iter()
+        .zip(tokens)
+    {
+        let model = build_model(&plan, &config, &Device::flex()).unwrap();
+        let (model, _) = load_checkpoint_backbone(&run, "last", role, model).unwrap();
+        let state = StateDict::from_model(&model).unwrap();
+        assert_eq!(floats(&state, "cls_token"), expected, "{role:?}");
+    }
+
+    let loss = |more: &[&str]| {
+        let mut all = vec!["probe", "--method", "linear", "--crops", "none", "--json"];
+        all.extend(["--epochs", "2", "--batch-size", "18", "--lr", "10"]);
+        all.extend(more);
+        workspace.json(&all)[1]["loss"].as_f64().unwrap()
+    };
+    let of_run = |more: &[&str]| loss(&[&["--run", "dino", "--checkpoint", "last"], more].concat());
+    let of_file = |file: &str| {
+        let path = checkpoint.join(file);
+        let weights = path.to_str().unwrap();
+        loss(&["--config", "tiny.toml", "--weights", weights])
+    };
+    let expected = files.map(of_file).map(f64::to_bits);
+    assert_ne!(expected[0], expected[1]);
+    let found = [of_run(&[]), of_run(&["--raw"])].map(f64::to_bits);
+    assert_eq!(found, expected);
+
+    let error = workspace.error(&["probe", "--method", "knn", "--run", "dino", "--ema"]);
+    assert!(error.contains("its teacher is the default"), "{error}");
+}
+
+/// Another folder of images, by the classes of the training images.
+#[test]
+fn other_images_are_judged() {
+    let workspace = Workspace::with_data(6, 2);
+    // Images of class `b` under its own name, and under another one.
+    workspace.images("data/train/b", 5);
+    for (from, to) in [("b", "right/b"), ("b", "wrong/c")] {
+        for index in 0..5 {
+            let name = format!("{index:03}.png");
+            let target = workspace.path(to);
+            fs_err::create_dir_all(&target).unwrap();
+            let from = workspace.path(&format!("data/train/{from}")).join(&name);
+            fs_err::copy(from, target.join(name)).unwrap();
+        }
+    }
+    let judged = |folder: &str| {
+        let mut all = vec!["probe", "--method", "knn", "--neighbors", "1", "--json"];
+        all.extend(["--config", "tiny.toml", "--features", "pixels"]);
+        all.extend(["--data", folder]);
+        let found = workspace.json(&all);
+        [&found[0]["top1"], &found[0]["images"]].map(|number| number.as_f64().unwrap())
+    };
+    // Each image is its own nearest neighbour.
+    assert_eq!(judged("right"), [100.0, 5.0]);
+    assert_eq!(judged("wrong"), [0.0, 5.0]);
+}
+
+/// A supervised run, a run of DINO, random weights and pixels; by both methods, with files.
+#[test]
+fn the_binary_probes_what_there_is() {
+    let workspace = Workspace::with_data(6, 2);
+    workspace.kvt(&["train", "tiny.toml"]).assert().success();
+    train_dino(&workspace);
 
     let knn = |more: &[&str]| {
         let mut all = vec!["probe", "--method", "knn", "--neighbors", "1,5", "--json"];
@@ -127,7 +279,7 @@ fn the_binary_probes_what_there_is() {
             "dino/checkpoints/step-00000003/task.teacher.safetensors",
         ],
     ] {
-        assert!((0.0..=100.0).contains(&knn(more)), "{more:?}");
+        knn(more);
     }
     // The colours of the images tell their classes.
     let pixels = knn(&["--config", "tiny.toml", "--features", "pixels"]);
@@ -178,6 +330,9 @@ fn the_binary_probes_what_there_is() {
 
     let error = workspace.error(&["eval", "--run", "dino"]);
     assert!(error.contains("kvt probe --run dino"), "{error}");
+    let some = ["--run", "dino", "--train-images", "9"];
+    let error = workspace.error(&[&["probe", "--method", "linear"], &some[..]].concat());
+    assert!(error.contains("takes `--crops none`"), "{error}");
     let error = workspace.error(&["probe", "--method", "knn", "--config", "tiny.toml"]);
     assert!(error.contains("--features random"), "{error}");
 

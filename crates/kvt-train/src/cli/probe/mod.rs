@@ -1,33 +1,28 @@
 //! `kvt probe`
 
+mod linear;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::bail;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use clap::ValueEnum;
-use kvt_ops::Key;
-use plotters::prelude::SeriesLabelPosition;
 use serde_json::json;
 
+use self::linear::linear_probe;
 use super::common::{Overrides, bar, generating};
 use super::output;
 use super::table::table;
-use super::trained::{self, Trained};
-use crate::augment::{AugmentConfig, Interpolation, Preset, Transform};
+use super::trained::{self, Trained, open_folder};
 use crate::config::Plan;
-use crate::data::{
-    Batch, Picture, Source, Split, Splits, eval_transform, image_key, image_limits, train_transform,
-};
-use crate::error::TrainError;
+use crate::data::{Picture, Source, Split, Splits, eval_transform, image_key, image_limits};
 use crate::fs::write_atomic;
 use crate::preview;
-use crate::probe::{
-    Extractor, KnnVote, LinearEpoch, LinearRecipe, Rows, collect, linear, nearest, sheet,
-};
-use crate::report::{Axis, Chart, Line, Names, encode_png};
+use crate::probe::{Extractor, KnnVote, LinearRecipe, Rows, collect, nearest, sheet};
+use crate::report::encode_png;
 
 /// `kvt probe --method knn|linear --run RUN`, or `kvt probe --method ... --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
@@ -65,6 +60,9 @@ pub(super) struct Args {
     /// linear: the learning rate of 256 images per update.
     #[arg(long, default_value_t = LinearRecipe::default().lr)]
     lr: f64,
+    /// Judge another image folder, `DIR/<class>/*`, with the classes of the training images, in place of the validation images.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// The class tokens of how many of the last blocks are the features: by default 1 with knn, 4 with linear.
     #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     blocks: Option<usize>,
@@ -128,6 +126,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !(args.lr.is_finite() && args.lr > 0.0) {
         bail!("`--lr` is {}: expected a number above 0", args.lr);
     }
+    if args.method == Method::Linear && args.crops != Crops::None && args.train_images > 0 {
+        bail!(
+            "`--train-images` takes `--crops none` with `--method linear`: set `data.subset` instead"
+        );
+    }
     let probe = prepare(args)?;
     if let Some(folder) = &args.output {
         fs_err::create_dir_all(folder)?;
@@ -176,7 +179,10 @@ fn prepare(args: &Args) -> anyhow::Result<Probe> {
         },
     };
     plan.train.batch_size = args.batch_size;
-    let splits = Splits::open(&plan, size, classes.as_deref(), &mut generating())?;
+    let mut splits = Splits::open(&plan, size, classes.as_deref(), &mut generating())?;
+    if let Some(dir) = &args.data {
+        splits.val = Arc::new(open_folder(dir, Some(splits.classes()), &plan)?);
+    }
     if splits.classes().len() < 2 {
         bail!("the data has one class: there is nothing to tell apart");
     }
@@ -305,151 +311,6 @@ fn neighbors(probe: &Probe, bank: &Rows, queries: &Rows, path: &Path) -> anyhow:
     let (width, height) = sheet.dimensions();
     let png = encode_png(&sheet, width, height).map_err(anyhow::Error::msg)?;
     Ok(write_atomic(path, |out| out.write_all(&png))?)
-}
-
-fn linear_probe(probe: &Probe, args: &Args) -> anyhow::Result<Results> {
-    let recipe = LinearRecipe {
-        epochs: args.epochs,
-        batch_size: args.batch_size,
-        lr: args.lr,
-    };
-    let val = probe.rows(Split::Val, args.val_images)?;
-    let key = Key::new(probe.plan.seed).named("probe");
-    let progress = bar("epochs", recipe.epochs as usize);
-    let tell = |epoch: &LinearEpoch| {
-        progress.inc(1);
-        if !output::is_watched() {
-            output::status(&format!(
-                "epoch {}  loss {:.4}  top-1 {:.2} %",
-                epoch.epoch + 1,
-                epoch.loss,
-                epoch.top1
-            ));
-        }
-        true
-    };
-    let (judged, place) = ((&val, probe.classes()), (&probe.device, key));
-    let done = match args.crops {
-        Crops::None => {
-            let bank = probe.rows(Split::Train, args.train_images)?;
-            let batches = |epoch: u32| Ok(shuffled(&bank, probe, &recipe, epoch));
-            linear(&recipe, judged, place, batches, tell)?
-        }
-        Crops::Dino | Crops::Config => {
-            if args.train_images > 0 {
-                bail!(
-                    "`--train-images` takes `--crops none` with `--method linear`: set `data.subset` instead"
-                );
-            }
-            let (plan, splits) = cut(probe, args.crops)?;
-            let batches = |epoch: u32| {
-                let loader = splits.train_batches(&plan, |sample| sample.label, epoch, 0)?;
-                Ok(loader.map(move |batch| -> Result<_, TrainError> {
-                    let Batch {
-                        mut views, targets, ..
-                    } = batch?;
-                    let images = views.swap_remove(0).upload(&probe.device);
-                    Ok((probe.extractor.features(images), targets))
-                }))
-            };
-            linear(&recipe, judged, place, batches, tell)?
-        }
-    };
-    progress.finish_and_clear();
-    if let Some(folder) = &args.output {
-        let svg = curves(&done).map_err(anyhow::Error::msg)?;
-        write_atomic(&folder.join("linear.svg"), |out| {
-            out.write_all(svg.as_bytes())
-        })?;
-    }
-    let best = done.iter().map(|epoch| epoch.top1).fold(0.0, f64::max);
-    output::status(&format!("best top-1 {best:.2} % of {} epochs", done.len()));
-    let row = |epoch: &LinearEpoch| {
-        vec![
-            f64::from(epoch.epoch + 1),
-            epoch.lr,
-            epoch.loss,
-            epoch.top1,
-            epoch.top5,
-        ]
-    };
-    Ok(Results {
-        header: &["epoch", "lr", "loss", "top1", "top5"],
-        rows: done.iter().map(row).collect(),
-    })
-}
-
-/// The batches of an epoch from features that were computed once, in another order each time.
-fn shuffled<'a>(
-    bank: &'a Rows,
-    probe: &'a Probe,
-    recipe: &LinearRecipe,
-    epoch: u32,
-) -> impl Iterator<Item = Result<(Tensor<2>, Vec<u32>), TrainError>> + use<'a> {
-    let order = crate::data::epoch_order(bank.len(), epoch.into(), probe.plan.seed, true);
-    let size = recipe.batch_size;
-    let batches = order.len().div_ceil(size);
-    (0..batches).map(move |batch| {
-        let places = order.iter().skip(batch * size).take(size);
-        let row = |place: &u32| {
-            let from = *place as usize * bank.dim;
-            bank.features.get(from..from + bank.dim).unwrap_or_default()
-        };
-        let part = Rows {
-            features: places.clone().flat_map(row).copied().collect(),
-            dim: bank.dim,
-            labels: places
-                .filter_map(|place| bank.labels.get(*place as usize).copied())
-                .collect(),
-            indices: Vec::new(),
-        };
-        Ok((part.tensor(&probe.device), part.labels))
-    })
-}
-
-/// The plan and the images, cut for training.
-fn cut(probe: &Probe, crops: Crops) -> anyhow::Result<(Plan, Splits)> {
-    let mut plan = probe.plan.clone();
-    if crops == Crops::Dino {
-        let config = &probe.plan.augment;
-        let default = AugmentConfig::default();
-        plan.augment = AugmentConfig {
-            preset: Preset::Imagenet,
-            interpolation: Interpolation::Bilinear,
-            mean: config.mean,
-            std: config.std,
-            ..default
-        };
-    }
-    let view: Transform = train_transform(&plan, probe.size)?;
-    let splits = probe.splits.clone().with_train_views(vec![Arc::new(view)]);
-    Ok((plan, splits))
-}
-
-/// Loss and top-1 over the epochs.
-fn curves(done: &[LinearEpoch]) -> Result<String, String> {
-    let axis = |label| Axis {
-        label,
-        logarithmic: false,
-        ticks: Vec::new(),
-    };
-    let line = |name: &str, color, value: &dyn Fn(&LinearEpoch) -> f64| Line {
-        name: name.to_owned(),
-        color,
-        dash: None,
-        points: done
-            .iter()
-            .map(|epoch| (f64::from(epoch.epoch + 1), value(epoch)))
-            .collect(),
-    };
-    Chart {
-        title: "Linear evaluation",
-        x: axis("epoch"),
-        y: axis("training loss"),
-        lines: vec![line("training loss", 0, &|epoch| epoch.loss)],
-        names: Names::Within(SeriesLabelPosition::UpperRight),
-    }
-    .svg()
 }
 
 impl Results {
