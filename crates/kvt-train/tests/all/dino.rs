@@ -362,7 +362,12 @@ fn the_binary_trains() {
     let mut arguments = vec!["train", "tiny.toml"];
     for key in SMALL
         .iter()
-        .chain(&["train.epochs=2", "train.batch_size=6"])
+        // Of six validation images, 20 neighbours of 18 would give each the same answer.
+        .chain(&[
+            "train.epochs=2",
+            "train.batch_size=6",
+            "dino.eval_neighbors=3",
+        ])
     {
         arguments.extend(["--set", key]);
     }
@@ -394,7 +399,7 @@ fn the_binary_trains() {
         "--checkpoint",
         "last",
         "--neighbors",
-        "20",
+        "3",
         "--json",
     ]);
     assert_eq!(probed[0]["top1"].as_f64(), knn.last().copied());
@@ -496,6 +501,11 @@ fn what_does_not_fit_is_said_at_configuration_time() {
         error.contains("weights for the number of tokens"),
         "{error}"
     );
+    let error = refused(&["mix.mix_token=1.0"]);
+    assert!(
+        error.contains("set `mix.mixup`, `mix.cutmix` and `mix.mix_token` to 0"),
+        "{error}"
+    );
     let error = refused(&["ema.decay=0.9"]);
     assert!(error.contains("keeps an average already"), "{error}");
     let error = workspace.error(&["config", "check", "tiny.toml", "--set", "dino.out_dim=5"]);
@@ -505,6 +515,60 @@ fn what_does_not_fit_is_said_at_configuration_time() {
     );
     let error = refused(&["dino.local_scale=[0.5, 0.1]"]);
     assert!(error.contains("the smaller value first"), "{error}");
+}
+
+/// Swin's windows stay as they are on the smaller map of a local view, so that each query has as many keys as in a global one.
+#[test]
+fn windows_have_as_many_keys_in_local_views() {
+    let workspace = Workspace::with_data(6, 2);
+    let mut arguments = vec!["config", "check", "tiny.toml"];
+    let swin = [
+        "model.name=swin_tiny_patch4_window7_224",
+        "model.patch_size=2",
+        // Of 49 in a window; a local view has 16 tokens.
+        "model.attention.kind=knn",
+        "model.attention.neighbors=20",
+    ];
+    for key in SMALL.iter().chain(&swin) {
+        arguments.extend(["--set", key]);
+    }
+    workspace.kvt(&arguments).assert().success();
+}
+
+/// The momentum's cosine ends with the last update of the last epoch, not of the first one.
+#[test]
+fn the_teacher_follows_to_the_end_of_the_run() {
+    let workspace = Workspace::with_data(6, 2);
+    let often = ["checkpoint.every_steps=1", "dino.momentum_teacher=0.5"];
+    let (end, _) = train(&plan(&workspace, "run", &often), Start::New, None);
+    assert_eq!(end.unwrap(), End::Finished);
+    let file = |step: u64, name: &str| {
+        let folder = format!("run/checkpoints/step-{step:08}");
+        let file = workspace.path(&folder).join(format!("{name}.safetensors"));
+        kvt_models::weights::read(&file).unwrap()
+    };
+    // 18 images by 3 in two epochs: the last two updates.
+    for step in [10, 11] {
+        let angle = std::f64::consts::PI * step as f64 / 12.0;
+        let m = 1.0 - 0.5 * (1.0 + angle.cos()) / 2.0;
+        let (before, after) = (file(step, "task.teacher"), file(step + 1, "task.teacher"));
+        let student = file(step + 1, "model");
+        let mut moved = 0.0f64;
+        for (name, _) in after.iter() {
+            let [before, after, student] =
+                [&before, &after, &student].map(|state| floats(state, name));
+            for ((before, after), student) in before.into_iter().zip(after).zip(student) {
+                let [before, after, student] = [before, after, student].map(f64::from);
+                let expected = m * before + (1.0 - m) * student;
+                assert!(
+                    (after - expected).abs() < 1e-6,
+                    "{step} {name}: {after} instead of {expected}"
+                );
+                moved = moved.max((after - before).abs());
+            }
+        }
+        assert!(moved > 2e-5, "{step}: {moved}");
+    }
 }
 
 /// Two halves of a batch, accumulated, move the centre as the whole does.

@@ -10,6 +10,7 @@ mod compare;
 #[cfg(unix)]
 mod damage;
 mod dino;
+mod dino_families;
 mod documents;
 mod dropout;
 mod ema;

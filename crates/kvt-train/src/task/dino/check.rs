@@ -30,12 +30,18 @@ impl Misfit {
 
 /// All that does not fit.
 pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
+    let mixed = [
+        ("mix.mixup", plan.mix.mixup),
+        ("mix.cutmix", plan.mix.cutmix),
+        ("mix.mix_token", plan.mix.mix_token),
+    ];
+    let mixed = mixed.into_iter().find(|(_, value)| *value > 0.0);
     let keys = [
         (
             plan.mix.is_on(),
-            "mix.mixup",
+            mixed.map_or("mix.cutmix_minmax", |(key, _)| key),
             "`[mix]` mixes images with their labels, which `task = \"dino\"` does not use",
-            "set `mix.mixup` and `mix.cutmix` to 0",
+            "set `mix.mixup`, `mix.cutmix` and `mix.mix_token` to 0, and leave out `mix.cutmix_minmax`",
         ),
         (
             plan.distill.kind != DistillKind::None,
@@ -85,16 +91,18 @@ fn local_size(plan: &Plan) -> Option<Misfit> {
             return Some(Misfit::new("dino.local_size", message, help));
         }
     };
-    let (whole, local) = (model.summary(), local.summary());
-    bound_to_a_size(&whole, &local)
-        .map(|stage| {
-            let message = format!(
-                "`{}` cannot see local views of {side} pixels: the attention in `{stage}` has weights for the number of tokens",
-                model.name()
-            );
-            Misfit::new("dino.local_size", message, help)
-        })
-        .or_else(|| too_many_neighbors(plan, &local))
+    if let Some(stage) = bound_to_a_size(&model.summary()) {
+        let message = format!(
+            "`{}` cannot see local views of {side} pixels: the attention in `{stage}` has weights for the number of tokens",
+            model.name()
+        );
+        return Some(Misfit::new("dino.local_size", message, help));
+    }
+    // A model that is made for small images has smaller windows, but one that sees them keeps its windows and fills them up.
+    if matches!(model, ModelConfig::Swin(_)) {
+        return None;
+    }
+    too_many_neighbors(plan, &local.summary())
 }
 
 /// The model at another image size.
@@ -104,17 +112,16 @@ fn at(plan: &Plan, side: usize) -> Result<ModelConfig, String> {
     model_config(&section, None).map_err(|error| error.to_string())
 }
 
-/// The first stage whose attention has other parameters for images of another size.
-fn bound_to_a_size(whole: &Summary, local: &Summary) -> Option<String> {
-    let params = |summary: &Summary| -> Vec<Option<usize>> {
-        let stages = summary.stages.iter();
-        stages
-            .map(|stage| stage.attention.map(|attention| attention.params))
-            .collect()
-    };
-    let (of_whole, of_local) = (params(whole), params(local));
-    let differs = of_whole.iter().zip(&of_local).position(|(a, b)| a != b)?;
-    whole.stages.get(differs).map(|stage| stage.name.clone())
+/// The first stage whose attention has other parameters for images of another size, as
+/// [`Model::check_size`](kvt_models::Model::check_size) finds it.
+fn bound_to_a_size(model: &Summary) -> Option<String> {
+    let mut stages = model.stages.iter();
+    let fixed = stages.find(|stage| {
+        stage
+            .attention
+            .is_some_and(|attention| attention.fixes_keys)
+    })?;
+    Some(fixed.name.clone())
 }
 
 /// A count of neighbours that the small views do not have.

@@ -17,9 +17,14 @@ pub(super) struct Seen {
     pub(super) features: Tensor<2>,
 }
 
+/// Images of a micro-batch below which nothing is said of a collapse: one image is like itself.
+const LEAST_IMAGES: usize = 2;
+
 /// The numbers of an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Numbers {
+    /// Images that they are of.
+    pub(super) images: usize,
     /// Mean entropy of what the teacher says of an image, in nats: the logarithm of the number of outputs where it says nothing.
     pub(super) entropy: f64,
     /// Entropy of what it says of all images together.
@@ -39,9 +44,9 @@ impl Numbers {
             (p * log).sum_dim(1).mean().neg()
         };
         let p = &seen.probabilities;
-        let rows = seen.features.dims()[0] / GLOBAL_VIEWS;
+        let images = seen.features.dims()[0] / GLOBAL_VIEWS;
         // One view: two views of an image differ by their crops as well.
-        let view = seen.features.clone().narrow(0, 0, rows.max(1));
+        let view = seen.features.clone().narrow(0, 0, images.max(1));
         let all = Tensor::cat(
             vec![
                 entropy(p.clone()),
@@ -60,6 +65,7 @@ impl Numbers {
             .map_err(|error| TrainError::Execution(format!("{error:?}")))?;
         let at = |place: usize| numbers.get(place).copied().unwrap_or(f64::NAN);
         Ok(Self {
+            images,
             entropy: at(0),
             entropy_of_mean: at(1),
             centre_std: at(2),
@@ -67,8 +73,11 @@ impl Numbers {
         })
     }
 
-    /// What has become useless, and what to change.
+    /// What has become useless, and what to change; of a single image nothing can be said.
     pub(super) fn collapse(&self, config: &DinoConfig) -> Option<String> {
+        if self.images < LEAST_IMAGES {
+            return None;
+        }
         let largest = config.largest_entropy();
         let Self {
             entropy,

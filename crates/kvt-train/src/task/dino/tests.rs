@@ -135,3 +135,72 @@ fn a_collapse_is_named() {
         "{text}"
     );
 }
+
+/// Two views of one image are like each other, which is as it should be; two images are judged.
+#[test]
+fn one_image_has_not_collapsed() {
+    let config = DinoConfig {
+        out_dim: 2,
+        ..DinoConfig::default()
+    };
+    let centre = Tensor::<1>::zeros([2], &Device::flex());
+    let told = |images: usize| {
+        let rows = |row: [f32; 2]| matrix([row]).repeat_dim(0, GLOBAL_VIEWS * images);
+        let seen = Seen {
+            probabilities: rows([1.0, 0.0]),
+            features: rows([0.6, 0.8]),
+        };
+        Numbers::of(&seen, &centre).unwrap().collapse(&config)
+    };
+    assert_eq!(told(1), None);
+    assert!(told(2).is_some());
+}
+
+/// Mean, standard deviation and largest magnitude of the numbers of a weight.
+fn spread(state: &StateDict, name: &str) -> (f64, f64, f64) {
+    let values: Vec<f64> = state.get(name).unwrap().iter::<f64>().collect();
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
+    let largest = values
+        .iter()
+        .fold(0.0f64, |largest, x| largest.max(x.abs()));
+    (mean, variance.sqrt(), largest)
+}
+
+/// `trunc_normal_(std=.02)` and no bias in the MLP; `nn.Linear`'s own uniform weights, whose bound is `1 / sqrt(inputs)`, and
+/// `weight_g.data.fill_(1)` in the last layer.
+#[test]
+fn the_head_begins_as_the_originals() {
+    for norm_last_layer in [true, false] {
+        let config = DinoConfig {
+            out_dim: 300,
+            hidden_dim: 48,
+            bottleneck_dim: 64,
+            norm_last_layer,
+            ..DinoConfig::default()
+        };
+        let state = DinoHead::new(&config, 32, &Device::flex(), Key::new(1)).state_dict();
+        let v = "last_layer.weight_v";
+        assert_eq!(state.get(v).unwrap().shape().to_vec(), [300, 64]);
+        let bound = 1.0 / 64f64.sqrt();
+        let (mean, std, largest) = spread(&state, v);
+        assert!(largest <= bound && largest > 0.99 * bound, "{largest}");
+        assert!(mean.abs() < 0.02 * bound, "{mean}");
+        // Of a uniform distribution.
+        let expected = bound / 3f64.sqrt();
+        assert!((std / expected - 1.0).abs() < 0.03, "{std} {expected}");
+        let g = state.get("last_layer.weight_g").unwrap();
+        assert_eq!(g.shape().to_vec(), [300, 1]);
+        assert!(g.iter::<f64>().all(|x| x.to_bits() == 1f64.to_bits()));
+        for (layer, shape) in [(0, [48, 32]), (2, [48, 48]), (4, [64, 48])] {
+            let weight = format!("mlp.{layer}.weight");
+            assert_eq!(state.get(&weight).unwrap().shape().to_vec(), shape);
+            let (mean, std, _) = spread(&state, &weight);
+            assert!(mean.abs() < 0.002, "{weight}: {mean}");
+            assert!((std / 0.02 - 1.0).abs() < 0.1, "{weight}: {std}");
+            let (mean, std, largest) = spread(&state, &format!("mlp.{layer}.bias"));
+            assert!(mean.abs() + std + largest < f64::MIN_POSITIVE);
+        }
+    }
+}
