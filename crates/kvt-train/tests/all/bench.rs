@@ -158,6 +158,31 @@ fn a_step_has_a_record_for_dense_and_for_knn() {
     }
 }
 
+/// The loader makes the views that the task trains on.
+#[test]
+fn the_loader_makes_the_views_of_the_task() {
+    let workspace = Workspace::with_data(2, 1);
+    let measured = |keys: &[&str]| {
+        let mut arguments = vec!["bench", "loader", "tiny.toml", "--images", "6"];
+        arguments.extend(["--rounds", "1", "--json", "record.json"]);
+        arguments.extend(keys.iter().flat_map(|key| ["--set", key]));
+        let output = workspace.kvt(&arguments).assert().success();
+        let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+        let record: Value = serde_json::from_str(&workspace.read("record.json")).unwrap();
+        (text, record["views"].clone())
+    };
+    let (text, views) = measured(&[]);
+    assert!(text.starts_with("6 images a round\n"), "{text}");
+    assert_eq!(views, 1);
+    let dino = ["task=dino", "dino.local_views=3", "dino.local_size=8"];
+    let (text, views) = measured(&dino);
+    assert!(
+        text.starts_with("6 images a round, 5 views of each\n"),
+        "{text}"
+    );
+    assert_eq!(views, 5);
+}
+
 #[test]
 fn nonsense_is_refused() {
     let workspace = Workspace::empty();
