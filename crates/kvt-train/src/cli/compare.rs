@@ -32,9 +32,9 @@ pub(super) struct Args {
     /// Where the table and the plots go.
     #[arg(long, value_name = "DIR", default_value = "runs/compare")]
     output: PathBuf,
-    /// What is compared.
-    #[arg(long, value_name = "NAME", default_value = Classify::BEST.name, value_parser = metric)]
-    metric: Metric,
+    /// What is compared: by default `top1`, or `knn` where all runs are of DINO.
+    #[arg(long, value_name = "NAME", value_parser = metric)]
+    metric: Option<Metric>,
     /// Title of the plots.
     #[arg(long, default_value = "Dense and k-NN attention")]
     title: String,
@@ -66,7 +66,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if curves.iter().all(|curve| curve.epochs.is_empty()) {
         bail!("none of the runs has finished an epoch: there is nothing to compare");
     }
-    let comparison = Comparison::new(&curves, args.metric);
+    let metric = args.metric.unwrap_or_else(|| best_metric(&curves));
+    let comparison = Comparison::new(&curves, metric);
     save(&comparison, &curves, args)?;
     let width = comfy_table::Table::new().width();
     output::print(&comparison.to_text(width))?;
@@ -87,6 +88,23 @@ fn metric(name: &str) -> Result<Metric, String> {
             let names: Vec<&str> = known().map(|metric| metric.name).collect();
             format!("expected one of {}", names.join(", "))
         })
+}
+
+/// What runs are compared by: the metric by which their task chooses its best checkpoint, where that is the same for all of them.
+fn best_metric(curves: &[Curve]) -> Metric {
+    let has = |curve: &Curve, metric: Metric| {
+        let mut epochs = curve.epochs.iter();
+        epochs.any(|epoch| epoch.val.get(metric.name).is_some())
+    };
+    let all_have = |metric: Metric| {
+        let mut begun = curves.iter().filter(|curve| !curve.epochs.is_empty());
+        begun.all(|curve| has(curve, metric))
+    };
+    let is_classified = curves.iter().any(|curve| has(curve, Classify::BEST));
+    match !is_classified && all_have(Dino::BEST) {
+        true => Dino::BEST,
+        false => Classify::BEST,
+    }
 }
 
 /// Finds what is wrong with any input before the first is trained for hours.
@@ -195,6 +213,6 @@ fn save(comparison: &Comparison, curves: &[Curve], args: &Args) -> anyhow::Resul
     ] {
         write_text(&args.output.join(name), &text)?;
     }
-    save_plots(curves, args.metric, &args.title, &args.output)?;
+    save_plots(curves, comparison.metric, &args.title, &args.output)?;
     Ok(())
 }
