@@ -219,15 +219,15 @@ fn student_and_teacher_are_told_apart() {
 #[test]
 fn other_images_are_judged() {
     let workspace = Workspace::with_data(6, 2);
-    // Images of class `b` under its own name, and under another one.
-    workspace.images("data/train/b", 5);
-    for (from, to) in [("b", "right/b"), ("b", "wrong/c")] {
-        for index in 0..5 {
-            let name = format!("{index:03}.png");
-            let target = workspace.path(to);
+    // Training images under their own classes, and each class under the next one's name.
+    for (folder, names) in [("right", ["a", "b", "c"]), ("wrong", ["b", "c", "a"])] {
+        for (class, name) in ["a", "b", "c"].into_iter().zip(names) {
+            let target = workspace.path(&format!("{folder}/{name}"));
             fs_err::create_dir_all(&target).unwrap();
-            let from = workspace.path(&format!("data/train/{from}")).join(&name);
-            fs_err::copy(from, target.join(name)).unwrap();
+            for image in ["000.png", "001.png"] {
+                let from = workspace.path(&format!("data/train/{class}/{image}"));
+                fs_err::copy(from, target.join(image)).unwrap();
+            }
         }
     }
     let judged = |folder: &str| {
@@ -238,8 +238,13 @@ fn other_images_are_judged() {
         [&found[0]["top1"], &found[0]["images"]].map(|number| number.as_f64().unwrap())
     };
     // Each image is its own nearest neighbour.
-    assert_eq!(judged("right"), [100.0, 5.0]);
-    assert_eq!(judged("wrong"), [0.0, 5.0]);
+    assert_eq!(judged("right"), [100.0, 6.0]);
+    assert_eq!(judged("wrong"), [0.0, 6.0]);
+    workspace.images("other/x", 1);
+    let mut all = vec!["probe", "--method", "knn", "--config", "tiny.toml"];
+    all.extend(["--features", "pixels", "--data", "other"]);
+    let error = workspace.error(&all);
+    assert!(error.contains("the classes of `other` are not"), "{error}");
 }
 
 /// A supervised run, a run of DINO, random weights and pixels; by both methods, with files.
