@@ -69,7 +69,7 @@ fn visformer() {
 
 #[test]
 fn so_vit() {
-    learns(&["model.name=so_vit_7", "model.strides=[2,1,1]"], false);
+    learns(&["model.name=so_vit_7", "model.strides=[2,1,1]"], true);
 }
 
 #[test]
