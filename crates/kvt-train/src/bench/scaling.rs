@@ -50,15 +50,24 @@ pub fn scaling(
         .iter()
         .map(|case| Running::new(case, device))
         .collect::<Result<Vec<_>, _>>()?;
+    // Weights of its own: those of the steps together stay the same in all processes.
+    let mut apart = match world.is_first() {
+        true => cases
+            .iter()
+            .map(|case| Running::new(case, device))
+            .collect::<Result<Vec<_>, _>>()?,
+        false => Vec::new(),
+    };
     let (single, all) = (Processes::alone(), Processes::new(Arc::clone(world), true));
     let mut times = vec![[const { Vec::new() }; 3]; cases.len()];
     for round in 0..rounds.warmup + rounds.timed {
-        for (running, [alone, together, communication]) in running.iter_mut().zip(&mut times) {
+        let cases = running.iter_mut().zip(&mut times).enumerate();
+        for (number, (running, [alone, together, communication])) in cases {
             // Nobody begins before all are there.
             world.gather(0.0)?;
-            let own = match world.is_first() {
-                true => time(device, || running.step_with(&single))?,
-                false => 0.0,
+            let own = match apart.get_mut(number) {
+                Some(running) => time(device, || running.step_with(&single))?,
+                None => 0.0,
             };
             world.gather(0.0)?;
             all.waited();

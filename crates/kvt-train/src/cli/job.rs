@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::output;
 use crate::error::TrainError;
-use crate::world::{self, Cores, World, cores};
+use crate::world::{self, Cores, World, WorldError};
 
 /// Does the work of a verb in this process, which may be one of several.
 ///
@@ -16,13 +16,15 @@ pub(super) fn run(
 ) -> anyhow::Result<ExitCode> {
     let world = world::start()?;
     if world.is_alone() {
-        return work(&world);
+        let done = work(&world);
+        world.finish();
+        return done;
     }
     if !world.is_first() {
         output::silence();
     }
-    share_cores(&*world);
-    let done = work(&world);
+    let shared = share_cores(&*world).map_err(anyhow::Error::from);
+    let done = shared.and_then(|()| work(&world));
     match done {
         Err(error) if !is_known_to_all(&error) => {
             let (rank, size) = (world.rank(), world.size());
@@ -56,8 +58,8 @@ fn is_known_to_all(error: &anyhow::Error) -> bool {
 }
 
 /// Gives the CPU backend of this process its share of the cores, and says so where the launcher has left it too few.
-fn share_cores(world: &dyn World) {
-    let found = cores(world);
+fn share_cores(world: &dyn World) -> Result<(), WorldError> {
+    let found = world::share_cores(world)?;
     if std::env::var_os("RAYON_NUM_THREADS").is_none() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(found.own);
         // Somebody has made it already: then it is theirs to choose.
@@ -73,4 +75,5 @@ fn share_cores(world: &dyn World) {
             host / processes
         ));
     }
+    Ok(())
 }

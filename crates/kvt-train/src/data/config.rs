@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::shapes::ShapesConfig;
 use super::{ClassOrder, ImageLimits};
 use crate::schema::section;
+use crate::world::own_cores;
 
 section! {
     /// Images and how they are read.
@@ -116,13 +117,11 @@ pub enum Workers {
 }
 
 impl Workers {
-    /// The number of threads on this machine.
+    /// The number of threads of this process on this machine.
     #[must_use]
     pub fn count(self) -> usize {
         match self {
-            Self::Auto => {
-                std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8))
-            }
+            Self::Auto => own_cores().min(8),
             Self::Count(count) => count,
         }
     }

@@ -13,23 +13,39 @@ use crate::world::{Tensors, World, WorldError, agree, decode, encode};
 
 /// A network with all numbers of the first process.
 pub(super) fn shared<M: Module>(network: M, world: &dyn World) -> Result<M, TrainError> {
-    let mut mapper = Sharer {
-        world,
-        failed: None,
-    };
-    let network = network.map(&mut mapper);
-    match mapper.failed {
-        Some(error) => Err(error),
-        None => Ok(network),
-    }
+    Sharer::new(world, false).map(network)
+}
+
+/// Gives a network, and all that share with it, what the first process's one remembers without being trained, such as the
+/// running statistics of batch norms.
+pub(super) fn share_untrained(network: &impl Module, world: &dyn World) -> Result<(), TrainError> {
+    Sharer::new(world, true).map(network.clone()).map(|_| ())
 }
 
 struct Sharer<'a> {
     world: &'a dyn World,
+    /// Whether trained numbers stay as they are.
+    untrained: bool,
     failed: Option<TrainError>,
 }
 
-impl Sharer<'_> {
+impl<'a> Sharer<'a> {
+    fn new(world: &'a dyn World, untrained: bool) -> Self {
+        Self {
+            world,
+            untrained,
+            failed: None,
+        }
+    }
+
+    fn map<M: Module>(mut self, network: M) -> Result<M, TrainError> {
+        let network = network.map(&mut self);
+        match self.failed {
+            Some(error) => Err(error),
+            None => Ok(network),
+        }
+    }
+
     fn share<const D: usize>(&self, tensor: Tensor<D>) -> Result<Tensor<D>, TrainError> {
         let (device, shape, dtype) = (tensor.device(), tensor.shape(), tensor.dtype());
         let trained = tensor.is_require_grad();
@@ -49,7 +65,7 @@ impl Sharer<'_> {
 
 impl ModuleMapper for Sharer<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        if self.failed.is_some() {
+        if self.failed.is_some() || self.untrained && param.val().is_require_grad() {
             return param;
         }
         param.map(|tensor| match self.share(tensor.clone()) {

@@ -115,7 +115,7 @@ impl<T: Task> TrainState<T> {
         let mut accumulator = Accumulator::default();
         let (mut losses, mut places) = (Vec::new(), Vec::new());
         // Of all processes.
-        let (mut images, mut done) = (0, 0);
+        let (mut images, mut done, mut is_uneven) = (0, 0, false);
         let before = Untrained::of(&self.network);
         self.task.begin();
         loop {
@@ -146,6 +146,7 @@ impl<T: Task> TrainState<T> {
             }
             images += round.images();
             done += round.micro_batches();
+            is_uneven |= round.is_uneven();
         }
         let share = |(loss, count): (Tensor<1>, usize)| loss * (count as f64 / images as f64);
         let mut losses: Vec<_> = losses.into_iter().map(share).collect();
@@ -182,11 +183,19 @@ impl<T: Task> TrainState<T> {
                 ..update
             });
         }
+        if is_uneven {
+            // What forward passes changed in the first process; averages and teachers take it from the network.
+            processes.share_untrained(&self.network)?;
+        }
         let gradients = settings.clip.apply(gradients, grad_norm, &self.network);
         let network = self.network.clone();
         self.network = self.optimizer.step(network, gradients, settings.rates);
         let ema = self.ema.take();
         self.ema = ema.map(|ema| ema.update(&self.network, settings.ema_decay));
+        if let Some((sum, rows)) = self.task.sums() {
+            let (sum, rows) = processes.total(sum, rows)?;
+            self.task.take_sums(sum, rows);
+        }
         self.task.after_update(&self.network, at);
         self.loss_scale = self.loss_scale.map(LossScale::after_update);
         Ok(update)

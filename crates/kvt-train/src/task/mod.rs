@@ -128,6 +128,15 @@ pub trait Task: Sized {
     /// layer in the first epoch.
     fn before_clip(&self, _gradients: &mut Gradients, _network: &Self::Network, _at: Position) {}
 
+    /// What [`after_update`](Self::after_update) needs of all micro-batches of the update: a sum over those of this process, and
+    /// of how many rows it is. A task that needs any has it in every process, with zeros where it had no micro-batch.
+    fn sums(&self) -> Option<(Tensor<1>, usize)> {
+        None
+    }
+
+    /// Takes the sum of what [`sums`](Self::sums) gave in all processes, and their rows.
+    fn take_sums(&mut self, _sum: Tensor<1>, _rows: usize) {}
+
     /// Follows an update with the task's own state, such as the average that is a teacher. `at` is the place before the
     /// update.
     fn after_update(&mut self, _network: &Self::Network, _at: Position) {}

@@ -15,6 +15,17 @@ pub enum WorldError {
         /// The number of processes.
         size: usize,
     },
+    /// The launcher and MPI do not know each other.
+    #[error(
+        "the launcher started {size} processes, but MPI connects {found}: use the launcher of the MPI that kvt was built with \
+         (`srun --mpi=list` names Slurm's)"
+    )]
+    Launcher {
+        /// The processes that were started.
+        size: usize,
+        /// Those that MPI knows of.
+        found: usize,
+    },
     /// MPI does not start.
     #[error("MPI does not start: {0}")]
     Start(String),

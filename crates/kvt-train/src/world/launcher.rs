@@ -22,13 +22,26 @@ pub fn start() -> Result<Arc<dyn World>, WorldError> {
 
 /// The number of processes that were started together.
 fn size(variable: impl Fn(&str) -> Option<String>) -> usize {
-    let sizes = SIZES.iter().filter_map(|name| variable(name)?.parse().ok());
-    sizes.max().unwrap_or(1)
+    // One launcher may run within a step of another: the first of them is the one that has started this process.
+    let size = SIZES.iter().find_map(|name| variable(name));
+    size.and_then(|size| size.parse().ok()).unwrap_or(1)
 }
 
 #[cfg(feature = "mpi")]
-fn connect(_size: usize) -> Result<Arc<dyn World>, WorldError> {
-    super::mpi::connect()
+fn connect(size: usize) -> Result<Arc<dyn World>, WorldError> {
+    complete(super::mpi::connect()?, size)
+}
+
+/// A world, if it has all processes that were started. Those of a launcher that speaks to another MPI would each be alone, and
+/// train in the same folder.
+#[cfg(any(feature = "mpi", test))]
+fn complete(world: Arc<dyn World>, size: usize) -> Result<Arc<dyn World>, WorldError> {
+    let found = world.size();
+    if found == size {
+        return Ok(world);
+    }
+    world.finish();
+    Err(WorldError::Launcher { size, found })
 }
 
 #[cfg(not(feature = "mpi"))]
@@ -39,6 +52,7 @@ fn connect(size: usize) -> Result<Arc<dyn World>, WorldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::threads;
 
     #[test]
     fn launchers_are_recognised() {
@@ -55,5 +69,23 @@ mod tests {
         assert_eq!(of(&[("SLURM_NTASKS", "4")]), 1);
         assert_eq!(of(&[("SLURM_STEP_NUM_TASKS", "4")]), 4);
         assert_eq!(of(&[("PMI_SIZE", "?")]), 1);
+        // `mpirun` in a step of Slurm's that has more tasks.
+        let within = [("SLURM_STEP_NUM_TASKS", "8"), ("OMPI_COMM_WORLD_SIZE", "2")];
+        assert_eq!(of(&within), 2);
+    }
+
+    /// Processes that were started together, but do not find each other, are not runs of their own.
+    #[test]
+    fn a_launcher_of_another_mpi_is_refused() {
+        let found = threads(2, |world| {
+            let fits = complete(Arc::clone(&world), 2).is_ok();
+            (fits, complete(world, 8).err())
+        });
+        let refused = WorldError::Launcher { size: 8, found: 2 };
+        for found in found {
+            assert_eq!(found, (true, Some(refused.clone())));
+        }
+        let alone = complete(alone(), 4).err().map(|error| error.to_string());
+        assert!(alone.is_some_and(|text| text.contains("started 4 processes, but MPI connects 1")));
     }
 }

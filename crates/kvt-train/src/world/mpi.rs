@@ -136,7 +136,6 @@ impl World for Mpi {
             for (number, ((sum, own), length)) in sums.iter_mut().zip(&own).zip(lengths).enumerate()
             {
                 let mut bucket = zeros(length);
-                // Not under the lock: reading a device may run what is still queued, sums of batch norms among it.
                 fill(number, &mut bucket);
                 let bucket = own.get_or_init(|| bucket);
                 let _calling = calling();

@@ -1,12 +1,15 @@
 //! Several processes train as one does. Here they are threads, each with a world of its own; `scripts/mpi_check.py` does
 //! it with processes.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use burn::tensor::TensorData;
+use kvt_models::weights;
 use kvt_train::config::{Plan, load_plan};
 use kvt_train::engine::{End, Session, Start, TrainError};
 use kvt_train::run::{EpochRecord, Event, Listener, Note, RunError, Topic};
-use kvt_train::task::Classify;
+use kvt_train::task::{Classify, Dino, Task, TaskKind};
 use kvt_train::world::{World, threads};
 
 use crate::support::{Workspace, floats, read_weights, set, steps};
@@ -78,9 +81,21 @@ fn one(
         events: Vec::new(),
         stop: own.map(|(_, at)| (at, &flag)),
     };
-    let session = Session::<Classify>::prepare_in(world, plan.clone(), start, &mut |_, _| {});
-    let end = session.and_then(|session| session.train(&mut heard, &flag));
+    let end = match plan.task {
+        TaskKind::Dino => run::<Dino>(world, plan, start, (&mut heard, &flag)),
+        _ => run::<Classify>(world, plan, start, (&mut heard, &flag)),
+    };
     (end, heard.events)
+}
+
+fn run<T: Task>(
+    world: std::sync::Arc<dyn World>,
+    plan: &Plan,
+    start: Start<'_>,
+    (heard, flag): (&mut Heard<'_>, &AtomicBool),
+) -> Result<End, TrainError> {
+    let session = Session::<T>::prepare_in(world, plan.clone(), start, &mut |_, _| {})?;
+    session.train(heard, flag)
 }
 
 /// A run that finishes in all processes; what the first one tells.
@@ -115,10 +130,11 @@ fn epochs(events: &[Event]) -> Vec<&EpochRecord> {
         .collect()
 }
 
-/// Weights, moments and the average after the last update, file by file.
+/// Weights, moments, the average and the task's own state after the last update, file by file.
 fn files(workspace: &Workspace, run: &str) -> Vec<(String, Vec<u8>)> {
     let folder = workspace.last_checkpoint(run);
-    let names = ["model", "optimizer", "ema"].map(|name| format!("{name}.safetensors"));
+    let names = ["model", "optimizer", "ema", "teacher", "centre"]
+        .map(|name| format!("{name}.safetensors"));
     names
         .into_iter()
         .filter(|name| folder.join(name).exists())
@@ -245,6 +261,133 @@ fn own_batch_norms_are_those_of_one_process() {
         .collect();
     let expected = finish(&plan(&workspace, "alone", &all), 1, Start::New);
     let found = finish(&plan(&workspace, "both", &all), 2, Start::New);
+    assert_eq!(told(&found), told(&expected));
+    assert_same_to_the_bit(&workspace, ["alone", "both"]);
+}
+
+/// 18 images in micro-batches of ten and eight.
+const UNEVEN: [&str; 6] = [
+    "train.batch_size=10",
+    "train.accumulate=2",
+    "data.drop_last=false",
+    "optim.lr_batch=0",
+    "optim.eps=0.01",
+    "train.epochs=2",
+];
+
+/// Where nothing has a gradient over processes, micro-batches count by their images as they do in one process.
+#[test]
+fn own_batch_norms_of_micro_batches_that_differ_in_size() {
+    let workspace = Workspace::with_data(6, 2);
+    let all: Vec<&str> = CVT
+        .into_iter()
+        .chain(UNEVEN)
+        .chain(["train.sync_batch_norm=false"])
+        .collect();
+    let expected = finish(&plan(&workspace, "alone", &all), 1, Start::New);
+    let found = finish(&plan(&workspace, "both", &all), 2, Start::New);
+    assert_eq!(told(&found), told(&expected));
+    assert_same_to_the_bit(&workspace, ["alone", "both"]);
+}
+
+/// Joint ones of ten and eight images are those of 18.
+#[test]
+fn joint_batch_norms_of_micro_batches_that_differ_in_size() {
+    let workspace = Workspace::with_data(6, 2);
+    let all: Vec<&str> = CVT.into_iter().chain(UNEVEN).collect();
+    let large = [&all[..], &["train.batch_size=18", "train.accumulate=1"]].concat();
+    finish(&plan(&workspace, "large", &large), 1, Start::New);
+    finish(&plan(&workspace, "both", &all), 2, Start::New);
+    assert_same_to(1e-6, &workspace, ["large", "both"]);
+}
+
+/// Student, teacher and centre; with batch norms the teacher also takes the student's running statistics. The last update of a
+/// short epoch has no micro-batch for the second process.
+#[test]
+fn dino_in_two_is_in_one_to_the_bit() {
+    let workspace = Workspace::with_data(6, 2);
+    let transformer = [
+        "dino.local_views=2",
+        "dino.local_size=8",
+        "model.drop_path=0.1",
+    ];
+    // Views of another size would be other forward passes, and so other turns of the running statistics.
+    let convolutions = [
+        CVT[0],
+        CVT[1],
+        CVT[2],
+        "train.sync_batch_norm=false",
+        "dino.local_views=0",
+    ];
+    for (backbone, own) in [("deit", &transformer[..]), ("cvt", &convolutions[..])] {
+        for batch in ["train.batch_size=3", "train.batch_size=6"] {
+            let all: Vec<&str> = own
+                .iter()
+                .copied()
+                .chain([
+                    batch,
+                    "train.accumulate=2",
+                    "data.drop_last=false",
+                    "task=dino",
+                ])
+                .chain([
+                    "dino.out_dim=12",
+                    "dino.hidden_dim=20",
+                    "dino.bottleneck_dim=8",
+                ])
+                .chain([
+                    "dino.center_momentum=0.5",
+                    "dino.momentum_teacher=0.5",
+                    "optim.lr=0.01",
+                ])
+                .collect();
+            let [alone, both] = ["alone", "both"].map(|run| format!("{backbone}-{batch}-{run}"));
+            let expected = finish(&plan(&workspace, &alone, &all), 1, Start::New);
+            let found = finish(&plan(&workspace, &both, &all), 2, Start::New);
+            assert_eq!(told(&found), told(&expected), "{backbone} {batch}");
+            assert_same_to_the_bit(&workspace, [&alone, &both]);
+        }
+    }
+}
+
+/// Gradients that overflow in f16 leave the same updates out, whoever has them.
+#[test]
+fn an_overflow_in_two_is_one_in_one_to_the_bit() {
+    let workspace = Workspace::with_data(6, 2);
+    finish(
+        &plan(&workspace, "start", &["train.max_steps=1"]),
+        1,
+        Start::New,
+    );
+    // With a head so large the first gradients overflow.
+    let start = workspace.last_checkpoint("start").join("model.safetensors");
+    let mut large = read_weights(&start);
+    let head = floats(&large, "head.weight").into_iter().map(|x| x * 100.0);
+    let shape = large.get("head.weight").unwrap().shape().clone();
+    large.insert("head.weight", TensorData::new(head.collect(), shape));
+    let file = workspace.path("large.safetensors");
+    weights::write(&file, &large, &BTreeMap::new()).unwrap();
+    let file = set("init.weights", &file);
+    let all = [
+        "train.batch_size=3",
+        "train.accumulate=2",
+        "train.precision=f16",
+        "train.epochs=4",
+        "ema.decay=0.5",
+        file.as_str(),
+    ];
+    let left_out = |events: &[Event]| -> Vec<Note> {
+        let note = |event: &Event| match event {
+            Event::Note(note) if note.topic == Topic::Scale => Some(note.clone()),
+            _ => None,
+        };
+        events.iter().filter_map(note).collect()
+    };
+    let expected = finish(&plan(&workspace, "alone", &all), 1, Start::New);
+    let found = finish(&plan(&workspace, "both", &all), 2, Start::New);
+    let count = left_out(&expected).len();
+    assert!((2..10).contains(&count), "{count} of 12 updates");
+    assert_eq!(left_out(&found), left_out(&expected));
     assert_eq!(told(&found), told(&expected));
     assert_same_to_the_bit(&workspace, ["alone", "both"]);
 }
@@ -388,6 +531,28 @@ fn images_that_are_passed_over_are_counted_together() {
         assert!(error.to_string().contains("data.max_skipped"), "{error}");
         assert!(error.is_known_to_all());
     }
+    // What was saved is the state at the place where it goes on.
+    let mended = plan(&workspace, "few", &enough);
+    finish(&mended, 2, Start::RESUME);
+    assert_same_to_the_bit(&workspace, ["alone", "few"]);
+}
+
+/// With `data.repeats` two processes meet the same image in the same update: it is one image.
+#[test]
+fn a_repeated_image_that_is_passed_over_counts_once() {
+    let workspace = Workspace::with_data(6, 2);
+    workspace.write("data/train/a/001.png", b"no image");
+    let all = [
+        "train.batch_size=3",
+        "train.accumulate=2",
+        "train.epochs=1",
+        "data.shuffle=false",
+        "data.repeats=3",
+        "data.replicas=2",
+        "data.on_error=skip",
+        "data.max_skipped=1",
+    ];
+    finish(&plan(&workspace, "both", &all), 2, Start::New);
 }
 
 #[test]

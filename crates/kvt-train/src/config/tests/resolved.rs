@@ -177,8 +177,8 @@ fn only_differences_without_effect_are_harmless() {
     `train.epochs`: `2` -> `3`
     `train.eval_every`: `0` -> `1`
     `train.max_steps`: `100` -> not set
-    `train.sync_batch_norm`: `false` -> `true`
     `train.precision`: `"bf16"` -> `"f32"`
+    `train.sync_batch_norm`: `false` -> `true`
     "#);
 }
 

@@ -12,6 +12,7 @@ use kvt_ops::{Collective, Group, with_group};
 
 use self::places::Places;
 use super::UpdateError;
+use super::share::share_untrained;
 use crate::data::{DataError, DeviceBatch};
 use crate::error::TrainError;
 use crate::recipe::Gradients;
@@ -52,6 +53,11 @@ impl<T> Round<T> {
         self.counts.iter().sum()
     }
 
+    /// Whether a process has no micro-batch. The first one has one.
+    pub(super) fn is_uneven(&self) -> bool {
+        self.counts.contains(&0)
+    }
+
     /// Does the forward or the backward pass of this process's micro-batch.
     pub(super) fn within<R>(&self, work: impl FnOnce() -> R) -> R {
         match &self.shared {
@@ -66,7 +72,9 @@ impl<T> Round<T> {
     /// differ in size, all count as the largest one, and the losses are scaled by their share of it.
     pub(super) fn weighed(&self, loss: Tensor<1>, count: usize) -> (Tensor<1>, usize) {
         let largest = self.counts.iter().copied().max().unwrap_or(count);
-        let hands_over = |shared: &Shared| shared.used.load(Ordering::Relaxed);
+        // Running statistics are summed as well, but have no gradients.
+        let hands_over =
+            |shared: &Shared| shared.group.is_joint() && shared.used.load(Ordering::Relaxed);
         match self.shared.as_ref().is_some_and(hands_over) && count != largest {
             true => (loss * (count as f64 / largest as f64), largest),
             false => (loss, count),
@@ -245,6 +253,32 @@ impl Processes {
         }
         self.timed(|| self.world.sum(&mut all))?;
         Ok(all)
+    }
+
+    /// The sum of the processes' tensors of the same length, and of their rows.
+    pub(super) fn total(
+        &self,
+        own: Tensor<1>,
+        rows: usize,
+    ) -> Result<(Tensor<1>, usize), WorldError> {
+        if self.world.is_alone() {
+            return Ok((own, rows));
+        }
+        let device = own.device();
+        let (mut sums, mut rows) = (vec![0.0; own.dims()[0]], [rows as f64]);
+        read(own, &mut sums);
+        self.timed(|| {
+            self.world.sum_f32(&mut sums)?;
+            self.world.sum(&mut rows)
+        })?;
+        let [rows] = rows;
+        Ok((Tensor::from_data(sums.as_slice(), &device), rows as usize))
+    }
+
+    /// Gives all processes what the first one's network remembers without being trained, in place.
+    pub(super) fn share_untrained(&self, network: &impl Module) -> Result<(), UpdateError> {
+        self.timed(|| share_untrained(network, &*self.world))
+            .map_err(told)
     }
 
     /// Whether something holds in any process.

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use super::Trainer;
 use super::feed::Feed;
-use crate::data::{DataError, Loader, Skipped, Workers};
+use crate::data::{DataError, Loader, Skipped};
 use crate::engine::TrainError;
 use crate::recipe::Position;
 use crate::task::Task;
-use crate::world::{Failure, cores};
+use crate::world::Failure;
 
 impl<T: Task> Trainer<'_, '_, T> {
     /// The batches of the running epoch, from the present one on.
@@ -32,9 +32,6 @@ impl<T: Task> Trainer<'_, '_, T> {
             .train_loading(self.plan, T::target, epoch, batch);
         loading.first_batch += world.rank();
         loading.every = world.size();
-        if self.plan.data.workers == Workers::Auto {
-            loading.workers = cores(world).own.min(loading.workers);
-        }
         Ok(Loader::start(loading)?)
     }
 
@@ -62,7 +59,7 @@ impl<T: Task> Trainer<'_, '_, T> {
     }
 
     /// Logs the unreadable images of an epoch after the first `known` of this process, and those that the other processes
-    /// met meanwhile; an error in all of them if they are too many together.
+    /// met meanwhile.
     pub(super) fn pass_over(
         &mut self,
         skipped: &[Skipped],
@@ -72,19 +69,26 @@ impl<T: Task> Trainer<'_, '_, T> {
             return self.report_skipped(skipped, known);
         }
         let known_by_all = self.skipped.len();
-        let new = self.tell_skipped(skipped.get(known..).unwrap_or_default())?;
-        let told: HashSet<_> = self
-            .skipped
-            .iter()
-            .map(|image| image.path.clone())
-            .collect();
-        let new = new.into_iter().filter(|image| !told.contains(&image.path));
+        let mut new = self.tell_skipped(skipped.get(known..).unwrap_or_default())?;
+        let told = self.skipped.iter().map(|image| image.path.clone());
+        let mut told: HashSet<_> = told.collect();
+        // With `data.repeats` several processes may meet the same image at once.
+        new.retain(|image| told.insert(image.path.clone()));
         self.skipped.extend(new);
         let all = std::mem::take(&mut self.skipped);
-        self.report_skipped(&all, known_by_all)?;
-        let refused = self.refuse_more(&all);
+        let reported = self.report_skipped(&all, known_by_all);
         self.skipped = all;
-        refused
+        reported
+    }
+
+    /// An error in all processes if they passed over too many images together. It is asked after the update that met the last of
+    /// them was counted: weights and position are then saved as they belong together.
+    pub(super) fn refuse_skipped(&self) -> Result<(), TrainError> {
+        match self.processes.world().is_alone() {
+            // A loader counts its own ones.
+            true => Ok(()),
+            false => self.refuse_more(&self.skipped),
+        }
     }
 
     /// The unreadable images of an evaluation, as [`pass_over`](Self::pass_over).

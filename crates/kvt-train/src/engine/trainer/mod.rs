@@ -132,6 +132,7 @@ impl<T: Task> Trainer<'_, '_, T> {
             sums.lr = lr;
             self.report_step(&update, lr, times)?;
             self.report_unmade(&update)?;
+            self.refuse_skipped()?;
             let position = self.progress.position;
             if due(position.step, self.plan.checkpoint.every_steps) {
                 let count = self.splits.train_batch_count(self.plan);

@@ -189,8 +189,18 @@ impl Task for Dino {
         }
     }
 
+    fn sums(&self) -> Option<(Tensor<1>, usize)> {
+        let rows = self.running.iter().map(|(_, rows)| rows).sum();
+        let sums = self.running.iter().map(|(sum, _)| sum.clone());
+        let none = || Tensor::zeros([self.config.out_dim], &self.centre.device());
+        Some((sums.reduce(|a, b| a + b).unwrap_or_else(none), rows))
+    }
+
+    fn take_sums(&mut self, sum: Tensor<1>, rows: usize) {
+        self.running = vec![(sum, rows)];
+    }
+
     fn after_update(&mut self, student: &DinoNetwork, at: Position) {
-        // With several processes, sums and rows are added up over them here.
         let rows: usize = self.running.iter().map(|(_, rows)| rows).sum();
         let sums = self.running.drain(..).map(|(sum, _)| sum);
         if let Some(sum) = sums.reduce(|a, b| a + b) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device, TensorData};
+use burn::tensor::{DType, Device, TensorData};
 use kvt_ops::{Collective, Key, Phase, with_group};
 use kvt_testing::ranks::{Rank, in_threads};
 
@@ -41,16 +41,22 @@ fn images(from: usize, count: usize, device: &Device) -> Tensor<4> {
 
 /// Two steps, the loss of each a sum over the images that no symmetry makes 0: output and gradient of the last one's input,
 /// gradients of weight and bias, running statistics.
-fn train(from: usize, count: usize, all: usize) -> [Vec<f32>; 6] {
+fn train(from: usize, count: usize, all: usize, dtype: DType) -> [Vec<f32>; 6] {
     let device = Device::flex().autodiff();
     let norm: BatchNorm =
         Init::new(&device, Key::new(1)).batch_norm(CHANNELS, BatchNormSettings::default());
-    let values = |x: Tensor<1>| x.into_data().try_to_vec::<f32>().unwrap();
+    let values = |x: Tensor<1>| {
+        let data = x.into_data().convert::<f32>();
+        data.try_to_vec::<f32>().unwrap()
+    };
     let flat = |x: Tensor<4>| values(x.flatten(0, 3));
     let mut last = None;
     for step in 0..2 {
-        let x = images(step * all + from, count, &device).require_grad();
+        let x = images(step * all + from, count, &device).cast(dtype);
+        let x = x.require_grad();
         let output = norm.forward(x.clone(), Phase::Train(Key::new(0)));
+        assert_eq!(output.dtype(), dtype);
+        let output = output.cast(DType::F32);
         let towards = images(7 + step * all + from, count, &device).inner();
         let loss = (output.clone() * Tensor::from_inner(towards))
             .square()
@@ -70,28 +76,40 @@ fn train(from: usize, count: usize, all: usize) -> [Vec<f32>; 6] {
     [output, input, weight, bias, mean, var]
 }
 
-fn assert_close(what: &str, found: &[f32], expected: &[f32]) {
+#[track_caller]
+fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f32) {
     assert_eq!(found.len(), expected.len(), "{what}");
     let scale = expected.iter().fold(1.0f32, |max, x| max.max(x.abs()));
     for (found, expected) in found.iter().zip(expected) {
         let error = (found - expected).abs() / scale;
-        assert!(error < 2e-6, "{what}: {found}, not {expected}");
+        assert!(error < tolerance, "{what}: {found}, not {expected}");
     }
 }
 
 /// Processes with 1, 2 and 3 images are one with 6.
 #[test]
 fn joint_statistics_are_those_of_one_large_batch() {
-    let whole = train(0, 6, 6);
+    joint(DType::F32, 2e-6);
+}
+
+/// Input and output are rounded to eight bits. Statistics are f32: those of the rounded input, the same however it is divided.
+#[test]
+fn joint_statistics_of_half_types_are_f32() {
+    joint(DType::BF16, 8e-3);
+}
+
+/// Output and gradients are compared with `tolerance`, running statistics as numbers of f32 whatever the type.
+fn joint(dtype: DType, tolerance: f32) {
+    let whole = train(0, 6, 6, dtype);
     let parts = in_threads(3, |rank| {
         let own = (rank.rank * (rank.rank + 1) / 2, rank.rank + 1);
         let group = Group::new(Arc::new(Threads(rank)), true);
-        with_group(Some(group), || train(own.0, own.1, 6))
+        with_group(Some(group), || train(own.0, own.1, 6, dtype))
     });
     // What belongs to images is divided, and so are the sums over them: the gradients of the parameters.
     for (part, what) in ["output", "gradient of the input"].iter().enumerate() {
         let found: Vec<f32> = parts.iter().flat_map(|of| of[part].clone()).collect();
-        assert_close(what, &found, &whole[part]);
+        assert_close(what, &found, &whole[part], tolerance);
     }
     for (part, what) in [(2, "gradient of the weight"), (3, "gradient of the bias")] {
         let mut found = vec![0.0; CHANNELS];
@@ -101,11 +119,11 @@ fn joint_statistics_are_those_of_one_large_batch() {
                 .zip(&of[part])
                 .for_each(|(sum, x)| *sum += x);
         }
-        assert_close(what, &found, &whole[part]);
+        assert_close(what, &found, &whole[part], tolerance);
     }
     for (part, what) in [(4, "running mean"), (5, "running variance")] {
         for of in &parts {
-            assert_close(what, &of[part], &whole[part]);
+            assert_close(what, &of[part], &whole[part], 2e-6);
         }
     }
 }
