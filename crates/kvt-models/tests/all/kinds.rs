@@ -155,14 +155,9 @@ fn every_kind_runs_and_learns_in_its_families() {
                 let logits = model.forward(images([16; 2], &device), Phase::Train(Key::new(3)));
                 assert!(values(logits.clone()).iter().all(|x| x.is_finite()));
                 let gradients = logits.powi_scalar(2).sum().backward();
-                let mut idle = Idle {
-                    gradients: &gradients,
-                    names: Vec::new(),
-                    path: Vec::new(),
-                };
-                model.visit(&mut idle);
-                idle.names.retain(|name| name.contains("mixer"));
-                assert!(idle.names.is_empty(), "{name} {kind}: {:?}", idle.names);
+                let mut idle = idle(&model, &gradients);
+                idle.retain(|name| name.contains("mixer"));
+                assert!(idle.is_empty(), "{name} {kind}: {idle:?}");
 
                 // Another size: taken, or refused with the one that fits.
                 let checked = model.check_size([8, 20]);
@@ -278,6 +273,16 @@ fn parameters_are_counted_and_named() {
 }
 
 /// The parameters whose gradient is missing, or not finite, or zero throughout.
+fn idle(model: &Model, gradients: &Gradients) -> Vec<String> {
+    let mut idle = Idle {
+        gradients,
+        names: Vec::new(),
+        path: Vec::new(),
+    };
+    model.visit(&mut idle);
+    idle.names
+}
+
 struct Idle<'a> {
     gradients: &'a Gradients,
     names: Vec<String>,
@@ -312,18 +317,8 @@ fn every_kind_learns_with_all_its_parameters() {
         let model = small(&attention).init(&device, Key::new(1)).unwrap();
         let logits = model.forward(images([32; 2], &device), Phase::Train(Key::new(3)));
         let gradients = logits.powi_scalar(2).sum().backward();
-        let mut idle = Idle {
-            gradients: &gradients,
-            names: Vec::new(),
-            path: Vec::new(),
-        };
-        model.visit(&mut idle);
-        assert!(
-            idle.names.is_empty(),
-            "{}: {:?}",
-            attention.kind(),
-            idle.names
-        );
+        let idle = idle(&model, &gradients);
+        assert!(idle.is_empty(), "{}: {idle:?}", attention.kind());
     }
 }
 
