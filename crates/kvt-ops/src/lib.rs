@@ -15,6 +15,7 @@
 //! | [`depthwise_conv2d()`] | a convolution of each channel by itself |
 //! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
 //! | [`contiguous_gradient()`] | works around a Burn bug with convolution gradients on GPUs |
+//! | [`convert()`] | a cast to another float type |
 //! | [`adamw()`], [`square_sum()`] | an optimizer's update, and the norm for clipping |
 //! | [`Key`], [`Phase`] | keyed randomness: a seed gives one result |
 //!
@@ -35,6 +36,7 @@ mod autodiff;
 mod cast;
 mod contiguous;
 mod conv;
+mod convert;
 mod cpu;
 mod depthwise;
 mod gelu;
@@ -54,6 +56,7 @@ pub use attention::{
 };
 pub use contiguous::contiguous_gradient;
 pub use conv::conv2d;
+pub use convert::convert;
 pub use depthwise::depthwise_conv2d;
 pub use gelu::gelu;
 pub use knn_softmax::knn_softmax;

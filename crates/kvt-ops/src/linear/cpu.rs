@@ -1,11 +1,11 @@
 //! Linear layers on the CPU.
 
-use burn::backend::ops::{FloatTensorOps, ModuleOps};
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 
-use super::{LinearOps, burn_backward};
+use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward};
+use crate::cpu::bf16::{Kernel, Number};
 use crate::cpu::buffer::{nothing, par_map_copy, tensor, values_of};
 use crate::cpu::gemm::{Matrix, add_product, product, product_over_rows};
 
@@ -21,8 +21,11 @@ impl LinearOps for Flex {
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        if x.dtype() != DType::F32 || is_empty(&x) || is_empty(&weight) {
-            return Self::linear(x, weight, Some(bias));
+        if is_bf16(&x, [&weight]) {
+            return bf16::affine(Kernel::detect(), [x, weight, bias], None);
+        }
+        if !is_f32([&x, &weight, &bias]) {
+            return burn_forward::<Self>(x, weight, bias);
         }
         let [x, weight, bias] = [x, weight, bias].map(|tensor| tensor.to_contiguous());
         let [inputs, outputs] = weight.shape().dims();
@@ -45,8 +48,11 @@ impl LinearOps for Flex {
         bias: FloatTensor<Self>,
         residual: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        if x.dtype() != DType::F32 || is_empty(&x) || is_empty(&weight) {
-            return Self::float_add(residual, Self::affine(x, weight, bias));
+        if is_bf16(&x, [&weight, &residual]) {
+            return bf16::affine(Kernel::detect(), [x, weight, bias], Some(residual));
+        }
+        if !is_f32([&x, &weight, &bias, &residual]) {
+            return add_branch::<Self>(residual, Self::affine(x, weight, bias));
         }
         let [x, weight, bias, residual] =
             [x, weight, bias, residual].map(|tensor| tensor.to_contiguous());
@@ -68,7 +74,10 @@ impl LinearOps for Flex {
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        if x.dtype() != DType::F32 || is_empty(&x) || is_empty(&weight) {
+        if is_bf16(&x, [&weight, &grad]) {
+            return bf16::backward(Kernel::detect(), [x, weight, grad]).into();
+        }
+        if !is_f32([&x, &weight, &grad]) {
             return burn_backward::<Self>(x, weight, grad);
         }
         let shape = x.shape();
@@ -87,6 +96,19 @@ impl LinearOps for Flex {
     }
 }
 
+/// Whether `x` is bf16, and the others may be read into a product with it; none is empty.
+fn is_bf16<const N: usize>(x: &FloatTensor<Flex>, others: [&FloatTensor<Flex>; N]) -> bool {
+    let read = |x: &FloatTensor<Flex>| matches!(x.dtype(), DType::F32 | DType::BF16);
+    let fit = |x: &FloatTensor<Flex>| read(x) && !is_empty(x);
+    x.dtype() == DType::BF16 && !is_empty(x) && others.into_iter().all(fit)
+}
+
+/// Whether all tensors are f32, and none is empty.
+fn is_f32<const N: usize>(tensors: [&FloatTensor<Flex>; N]) -> bool {
+    let fits = |x: &FloatTensor<Flex>| x.dtype() == DType::F32 && !is_empty(x);
+    tensors.into_iter().all(fits)
+}
+
 fn is_empty(tensor: &FloatTensor<Flex>) -> bool {
     tensor.shape().num_elements() == 0
 }
@@ -103,7 +125,7 @@ fn add_to_rows(rows: &mut [f32], bias: &[f32]) {
 }
 
 /// The sum over the rows, `[width]`.
-fn sum_of_rows(values: &[f32], width: usize) -> Vec<f32> {
+pub(super) fn sum_of_rows<T: Number>(values: &[T], width: usize) -> Vec<f32> {
     let rows = values.len() / width;
     let part = rows.div_ceil(PARTS).max(1) * width;
     let sums: Vec<Vec<f32>> = values
@@ -123,8 +145,8 @@ fn sum_of_rows(values: &[f32], width: usize) -> Vec<f32> {
     total
 }
 
-fn add(sum: &mut [f32], row: &[f32]) {
+fn add<T: Number>(sum: &mut [f32], row: &[T]) {
     for (sum, x) in sum.iter_mut().zip(row) {
-        *sum += x;
+        *sum += x.widened();
     }
 }

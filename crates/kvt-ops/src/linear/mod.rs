@@ -4,33 +4,37 @@
 //! sum over the rows in the gradient of the weight, and the product is accumulated onto the residual.
 //! GPUs use Burn's linear layer.
 //!
-//! [`linear`] and [`linear_add`] are where activations meet weights, so the type of a product is chosen here: mixed precision
-//! casts weight and bias to the type of `x`. Today all of them are f32.
+//! [`linear`] and [`linear_add`] are where activations meet weights, so the type of a product is chosen here: that of `x`.
+//! Weight and bias may have another type: they are rounded to that of `x`, and their gradients come back in their own. On the
+//! CPU, products of bf16 numbers take the instructions for them where it has those.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
+use burn::backend::{
+    Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
+};
 use burn::module::Param;
 use burn::nn::Linear;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 
 use crate::autodiff::{record, split};
 
+mod bf16;
 mod cpu;
 
 /// Linear layers on a backend; the defaults are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait LinearOps: Backend {
-    /// `x W + b` of x `[.., input]`, W `[input, output]` and b `[output]`.
+    /// `x W + b` in the type of x, of x `[.., input]`, W `[input, output]` and b `[output]`.
     #[fusion(default)]
     fn affine(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        Self::linear(x, weight, Some(bias))
+        burn_forward::<Self>(x, weight, bias)
     }
 
-    /// `r + x W + b`, with r `[.., output]`.
+    /// `r + x W + b` in the type of r, with r `[.., output]`.
     #[fusion(default)]
     fn affine_add(
         x: FloatTensor<Self>,
@@ -38,10 +42,10 @@ pub(crate) trait LinearOps: Backend {
         bias: FloatTensor<Self>,
         residual: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        Self::float_add(residual, Self::affine(x, weight, bias))
+        add_branch::<Self>(residual, Self::affine(x, weight, bias))
     }
 
-    /// The gradients of x, W and b.
+    /// The gradients of x, W and b, the latter two in the type of W.
     #[fusion(default)]
     fn affine_backward(
         x: FloatTensor<Self>,
@@ -83,20 +87,46 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
     }
 }
 
+/// `x W + b` by Burn's own linear layer, whose operands have one type.
+fn burn_forward<B: Backend>(
+    x: FloatTensor<B>,
+    weight: FloatTensor<B>,
+    bias: FloatTensor<B>,
+) -> FloatTensor<B> {
+    let dtype = x.dtype();
+    let [weight, bias] = [weight, bias].map(|x| in_type::<B>(x, dtype));
+    B::linear(x, weight, Some(bias))
+}
+
+/// A branch, in whatever type, added to the residual.
+fn add_branch<B: Backend>(residual: FloatTensor<B>, branch: FloatTensor<B>) -> FloatTensor<B> {
+    let branch = in_type::<B>(branch, residual.dtype());
+    B::float_add(residual, branch)
+}
+
 /// The gradients of x, W and b by Burn's own linear layer.
 fn burn_backward<B: Backend>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
     grad: FloatTensor<B>,
 ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    let (dtype, own) = (x.dtype(), weight.dtype());
+    let [weight, grad] = [weight, grad].map(|x| in_type::<B>(x, dtype));
     (
         B::linear_x_backward(weight, grad.clone()),
-        B::linear_weight_backward(x, grad.clone()),
-        B::linear_bias_backward(grad),
+        in_type::<B>(B::linear_weight_backward(x, grad.clone()), own),
+        in_type::<B>(B::linear_bias_backward(grad), own),
     )
 }
 
-/// A linear layer on any device. Burn's own runs where the layer has no bias.
+fn in_type<B: Backend>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
+    if x.dtype() == dtype {
+        return x;
+    }
+    B::float_cast(x, dtype.into())
+}
+
+/// A linear layer on any device, in the type of `x`. Burn's own runs where the layer has no bias.
 ///
 /// # Shapes
 /// `[.., input]` to `[.., output]`.
@@ -105,7 +135,7 @@ fn burn_backward<B: Backend>(
 /// As Burn's layer, on an input of another width.
 pub fn linear<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
     let Some(bias) = &layer.bias else {
-        return layer.forward(x);
+        return without_bias(layer, x);
     };
     let (weight, bias) = (layer.weight.val(), bias.val());
     // Burn reports a shape that does not fit.
@@ -116,7 +146,16 @@ pub fn linear<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::affine(x.into_dispatch(), weight, bias))
 }
 
-/// [`linear`] added to a residual: `residual + x W + b`.
+fn without_bias<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
+    let weight = layer.weight.val();
+    if x.dtype() == weight.dtype() {
+        return layer.forward(x);
+    }
+    let weight = weight.cast(x.dtype());
+    burn::tensor::module::linear(x, weight, None)
+}
+
+/// [`linear`] added to a residual, in its type: `residual + x W + b`.
 ///
 /// # Shapes
 /// - `x`: `[.., input]`
@@ -133,6 +172,9 @@ pub fn linear_add<const D: usize>(layer: &Linear, x: Tensor<D>, residual: Tensor
             let (x, residual) = (x.into_dispatch(), residual.into_dispatch());
             Tensor::from_dispatch(Dispatch::affine_add(x, weight, bias, residual))
         }
-        None => residual + linear(layer, x),
+        None => {
+            let dtype = residual.dtype();
+            residual + linear(layer, x).cast(dtype)
+        }
     }
 }
