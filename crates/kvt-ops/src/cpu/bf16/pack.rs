@@ -19,6 +19,7 @@ pub(super) const VECTORS: usize = 2;
 pub(super) const WIDTH: usize = VECTORS * LANES;
 
 /// The rows of a tile.
+#[derive(Clone, Copy)]
 pub(super) enum Rows<'a> {
     /// A panel, `[pair, row]`.
     Packed(&'a [[u32; HEIGHT]]),

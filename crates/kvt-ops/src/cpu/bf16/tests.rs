@@ -138,8 +138,8 @@ fn a_bias_and_a_residual_are_added_before_rounding() {
     // Columns that fill registers, and some that do not.
     for [m, k, n] in [[99, 6, 40], [1, 3, 5], [13, 32, 32]] {
         let (a, b) = (values(m * k, 1), values(k * n, 2));
-        let (bias, residual) = (values(n, 3), values(m * n, 4));
-        let residual16 = halves(&residual);
+        let (bias, residual32) = (values(n, 3), values(m * n, 4));
+        let residual16 = halves(&residual32);
         let (a, b) = (Matrix::new(&a, [m, k], k), Matrix::new(&b, [k, n], n));
         let expected = |residual: &dyn Fn(usize) -> f32| -> Vec<[f64; 2]> {
             let sums = naive(a, b).into_iter().enumerate();
@@ -151,9 +151,9 @@ fn a_bias_and_a_residual_are_added_before_rounding() {
         };
         for kernel in kernels() {
             let bias = Some(bias.as_slice());
-            let residual = Some(residual.as_slice());
+            let residual = Some(residual32.as_slice());
             let out = product(kernel, a, b, Added { bias, residual });
-            assert_near("f32", &out, &expected(&|i| residual.unwrap()[i]), 0.0);
+            assert_near("f32", &out, &expected(&|i| residual32[i]), 0.0);
             let residual = Some(residual16.as_slice());
             let out = product(kernel, a, b, Added { bias, residual });
             let expected_sums = expected(&|i| residual16[i].to_f32());
