@@ -1,4 +1,4 @@
-"""Golden training runs: 20 steps of a small DeiT, dense and k-NN, in f32 on the CPU.
+"""Golden training runs: 20 steps of a small DeiT, dense and k-NN, in f32, and dense under autocast, on the CPU.
 
 Writes to `crates/kvt-train/tests/golden/` what both runs start from:
 
@@ -12,7 +12,11 @@ and what comes of it:
   trajectory_{dense,knn}.safetensors
     losses, grad_norms (before clipping), lrs [20]; logits [5,8,5] before the updates of the last epoch
 
-Metadata of the latter: `config` (every hyper-parameter), `checksum` ({name: {sum, abs_sum, f64_sum, f64_abs_sum}}
+  trajectory_{bf16,f16}.safetensors
+    the same of dense attention under `torch.autocast`, with the head in f32; f16 with a `GradScaler`, whose
+    scales [20] are those after each step, and whose skipped steps have the norm 0 here
+
+Metadata of `dense` and `knn`: `config` (every hyper-parameter), `checksum` ({name: {sum, abs_sum, f64_sum, f64_abs_sum}}
 of the final weights) and `f64` (largest differences between this run and the same run in f64,
 starting with the same weights: how far rounding alone carries). The gradient of the keys' bias is zero
 but for rounding (softmax ignores a shift), and AdamW magnifies it: its third of
@@ -65,9 +69,23 @@ def parameter_groups(model):
     return [{"params": groups[True]}, {"params": groups[False], "weight_decay": 0.0}]
 
 
-def train(model, pixels, labels, order, neighbors, dtype):
+def exact(module):
+    """Runs a module outside of autocast."""
+    inner = module.forward
+
+    def forward(x):
+        with torch.autocast("cpu", enabled=False):
+            return inner(x.float())
+
+    module.forward = forward
+
+
+def train(model, pixels, labels, order, neighbors, dtype, half=None):
+    """With `half`, products in that type under autocast."""
     model, gaps = copy.deepcopy(model).to(dtype).train(), []
     patch_attention(model, neighbors, gaps=gaps)
+    if half:
+        exact(model.head)
     images = pixels.to(dtype) / 255
     images = (images - torch.tensor(TRAIN["mean"], dtype=dtype)) / torch.tensor(TRAIN["std"], dtype=dtype)
     images = images.permute(0, 3, 1, 2)
@@ -76,20 +94,30 @@ def train(model, pixels, labels, order, neighbors, dtype):
     schedule = CosineLRScheduler(optimizer, STEPS, lr_min=TRAIN["min_lr"], warmup_t=TRAIN["warmup_steps"],
                                  warmup_lr_init=TRAIN["warmup_lr"], t_in_epochs=False)
     loss_function = torch.nn.CrossEntropyLoss(label_smoothing=TRAIN["label_smoothing"])
+    # Disabled, it changes nothing.
+    scaler = torch.amp.GradScaler("cpu", init_scale=65536.0, enabled=half == torch.float16)
     record = {"losses": [], "grad_norms": [], "lrs": [], "logits": []}
+    scales = []
     for step, indices in enumerate(order):
         schedule.step_update(step)
         optimizer.zero_grad()
-        logits = model(images[indices])
+        with torch.autocast("cpu", half, enabled=half is not None):
+            logits = model(images[indices])
         loss = loss_function(logits, labels[indices])
-        loss.backward()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), TRAIN["clip_grad"])
-        optimizer.step()
+        norm = norm if norm.isfinite() else norm.new_zeros(())
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
         for name, value in zip(record, (loss.item(), norm.item(), optimizer.param_groups[0]["lr"])):
             record[name].append(value)
         if step >= STEPS - TRAIN["steps_per_epoch"]:
             record["logits"].append(logits.detach().double())
     record["logits"] = torch.stack(record["logits"])
+    if half == torch.float16:
+        record["scales"] = scales
     record = {name: torch.as_tensor(value, dtype=torch.float64) for name, value in record.items()}
     return record, model, min(gaps, default=math.inf)
 
@@ -134,6 +162,12 @@ def main():
         attention = {"kind": kind, "neighbors": neighbors, "temperature": 1.0}
         config = {**TRAIN, "model": {**MODEL, "attention": attention}}
         save(golden("kvt-train") / f"trajectory_{kind}.safetensors", record, config, seed, checksum=checksum, f64=f64)
+    config = {**TRAIN, "model": {**MODEL, "attention": {"kind": "dense", "neighbors": None, "temperature": 1.0}}}
+    for name, half in (("bf16", torch.bfloat16), ("f16", torch.float16)):
+        record, _, _ = train(model, pixels, labels, order, None, torch.float32, half)
+        print(name, "loss", [round(x, 4) for x in record["losses"].tolist()])
+        print("  norm", [round(x, 3) for x in record["grad_norms"].tolist()], record.get("scales"))
+        save(golden("kvt-train") / f"trajectory_{name}.safetensors", record, config, seed)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,8 @@ pub use mechanisms::{
     FavorConfig, InducedAttention, InducingConfig, InformerConfig, KnnConfig, LinearConfig,
     Linformer, LinformerConfig, LowRankBandConfig, LunaConfig, MemoryCompressed,
     MemoryCompressedConfig, Mixer, Nystrom, NystromConfig, PerformerConfig, PerformerReluConfig,
-    PoolingformerConfig, Redraw, RfaConfig, ScramConfig, ScramSearch, scram,
+    PoolingformerConfig, Redraw, RfaConfig, ScramConfig, ScramSearch, attend_features, half_square,
+    scram,
 };
 pub use multi_head::{MultiHeadAttention, MultiHeadAttentionConfig};
 pub use neighbors::{Neighbors, NeighborsError};

@@ -158,10 +158,14 @@ impl Place {
     pub fn without_bias(&self, kind: &'static str) -> Result<(), AttentionError> {
         let reason = match (self.bias, self.mask) {
             (false, false) => return Ok(()),
-            (true, false) => "has no score for every query and key, to which a bias is added here",
-            (false, true) => "has no score for every query and key, of which some are hidden here",
+            (true, false) => {
+                "does not compute a score for each pair of a query and a key, so a bias cannot be added here"
+            }
+            (false, true) => {
+                "does not compute a score for each pair of a query and a key, so keys cannot be hidden here"
+            }
             (true, true) => {
-                "has no score for every query and key, to which a bias and a mask are added here"
+                "does not compute a score for each pair of a query and a key, so a bias and a mask cannot be added here"
             }
         };
         let help = "use `dense` or `knn`, or a model without them";
@@ -190,9 +194,9 @@ impl Place {
     }
 }
 
-/// The parameters of any mechanism that weight decay does not shrink: learned points, scales, and shares of a mixture. Biases
-/// and other parameters of one dimension do not decay either.
-pub const UNDECAYED: [&str; 4] = ["points", "sigma", "near", "far"];
+/// The parameters of any mechanism that weight decay does not shrink: learned points, scales, shares of a mixture, and
+/// biases of any shape. Other parameters of one dimension do not decay either.
+pub const UNDECAYED: [&str; 5] = ["points", "sigma", "near", "far", "bias"];
 
 /// The settings of one kind of attention: the keys of `[model.attention]` that belong to the kind.
 /// Doc comments, defaults and ranges of the fields become the JSON schema and the reference page.
@@ -203,6 +207,9 @@ pub trait MechanismConfig: Clone + Default + Serialize + DeserializeOwned + Json
     /// Whether this is softmax attention over the keys that it is given, with a score for each of them. It stands
     /// wherever a family has attention, also where others [do not](Place::softmax_only).
     const IS_SOFTMAX: bool = false;
+
+    /// Whether parameters fit one number of keys, and the model so one image size.
+    const FIXES_KEYS: bool = false;
 
     /// What these settings make.
     type Mechanism: Mechanism;

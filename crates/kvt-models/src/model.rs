@@ -13,6 +13,7 @@ use crate::error::ModelError;
 use crate::families::{AnyBackbone, ModelConfig};
 use crate::head::{Classifier, Head, Logits};
 use crate::layers::Init;
+use crate::precision::Precision;
 
 /// An image classifier.
 #[derive(Module, Debug)]
@@ -26,6 +27,8 @@ pub struct Model {
     /// Whether the backbone is not trained.
     #[module(skip)]
     is_frozen: bool,
+    #[module(skip)]
+    precision: Precision,
 }
 
 /// A parameter of a model, or a part of its state that is not trained.
@@ -54,6 +57,7 @@ impl ModelConfig {
             head: self.of_family().classifier(&init),
             config: self.clone(),
             is_frozen: false,
+            precision: Precision::F32,
         })
     }
 }
@@ -99,7 +103,11 @@ impl Model {
             true => Phase::Eval,
             false => phase,
         };
-        let features = self.backbone.features(images, ask, of_backbone);
+        let ask = Ask {
+            precision: self.precision,
+            ..*ask
+        };
+        let features = self.backbone.features(images, &ask, of_backbone);
         self.head.forward(features, phase)
     }
 
@@ -113,6 +121,18 @@ impl Model {
             is_frozen: true,
             ..self
         }
+    }
+
+    /// This model with products in another type, in training and in evaluation. Its weights stay f32, and so do the outputs:
+    /// the head computes in f32.
+    #[must_use]
+    pub fn with_precision(self, precision: Precision) -> Self {
+        Self { precision, ..self }
+    }
+
+    /// The type of the backbone's products; f32 unless [told otherwise](Self::with_precision).
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// What training does not change: everything in a [frozen](Self::freeze_backbone) backbone.
@@ -131,6 +151,29 @@ impl Model {
     /// `dims`, `[batch, channels, height, width]`, differ from the configuration.
     pub fn check_input(&self, dims: [usize; 4]) -> Result<(), ModelError> {
         self.config.check_input(dims)
+    }
+
+    /// Refuses images of a size, `[height, width]` in pixels, that the backbone or its attention cannot take.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError::ImageSize`]: as [`Backbone::check_size`], and any but the configured size where the attention has
+    /// weights for one number of tokens.
+    pub fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
+        let ([height, width], side) = (size, self.config.img_size());
+        let stages = self.config.summary().stages.into_iter();
+        let fixed = stages
+            .filter_map(|stage| stage.attention)
+            .any(|attention| attention.fixes_keys);
+        if fixed && size != [side; 2] {
+            return Err(ModelError::ImageSize {
+                height,
+                width,
+                family: "a model with this attention",
+                expected: format!("{side} x {side}, for which the attention has weights"),
+            });
+        }
+        self.backbone.check_size(size)
     }
 
     /// The configuration this model was made from.

@@ -2,6 +2,7 @@
 //! branches, and the attention probabilities. Without an observer nothing extra is computed.
 
 use burn::tensor::Tensor;
+use kvt_ops::widened;
 
 /// Which block of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +31,7 @@ pub enum Point {
 }
 
 /// Receives tensors while a model runs, and cannot change the result. While training the tensors belong to
-/// the graph of the pass: `detach` them to keep them.
+/// the graph of the pass: `detach` them to keep them. All of them are f32.
 pub trait Observer {
     /// Whether to hand out a point of a block. Branch outputs and probabilities are computed only for
     /// an observer that wants them, and cost another projection or another attention.
@@ -64,7 +65,7 @@ impl Watch<'_> {
     /// Hands out tokens, `[batch, .., dim]`, which are made only if they are wanted.
     pub(crate) fn tokens<const D: usize>(&self, point: Point, tokens: impl FnOnce() -> Tensor<D>) {
         if let Some(observer) = self.wanting(point) {
-            let tokens = tokens();
+            let tokens = widened(tokens());
             let (batch, dim) = (tokens.dims()[0], tokens.dims()[D - 1]);
             let tokens = tokens.reshape([batch as i64, -1, dim as i64]);
             observer.tokens(self.block, point, tokens);
@@ -77,7 +78,7 @@ impl Watch<'_> {
         if let Some(observer) = self.wanting(Point::Probabilities)
             && let Some(probabilities) = probabilities()
         {
-            observer.probabilities(self.block, probabilities);
+            observer.probabilities(self.block, widened(probabilities));
         }
     }
 

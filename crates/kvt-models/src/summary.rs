@@ -61,6 +61,8 @@ pub struct StageSummary {
 pub struct StageAttention {
     /// The kind, as a configuration has it.
     pub kind: &'static str,
+    /// Whether parameters fit one number of keys, and the model so one image size.
+    pub fixes_keys: bool,
     /// Trainable parameters.
     pub params: usize,
     /// Multiply-accumulate operations.
@@ -72,6 +74,7 @@ impl StageAttention {
     pub(crate) fn new(config: &AttentionConfig, cost: Cost, blocks: usize, places: usize) -> Self {
         Self {
             kind: config.kind(),
+            fixes_keys: config.fixes_keys(),
             params: blocks * cost.params,
             macs: cost.macs * places * blocks,
         }
@@ -81,6 +84,7 @@ impl StageAttention {
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self {
+            fixes_keys: self.fixes_keys,
             kind: self.kind,
             params: self.params + other.params,
             macs: self.macs + other.macs,

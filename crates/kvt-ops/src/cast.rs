@@ -1,7 +1,30 @@
 //! Casts around operations that compute in f32 whatever the type of their inputs.
 
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
-use burn::tensor::{DType, FloatDType};
+use burn::tensor::{DType, FloatDType, Tensor};
+
+use crate::convert::in_type;
+
+/// Whether a type has 16 bits.
+pub(crate) fn is_half(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
+}
+
+/// A half type as f32, and every other type as it is. The gradient comes back in the type of `x`.
+pub fn widened<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    match is_half(x.dtype()) {
+        true => in_type(x, DType::F32),
+        false => x,
+    }
+}
+
+/// A half type as f32, and every other type as it is.
+pub(crate) fn widened_primitive<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
+    match is_half(x.dtype()) {
+        true => B::float_cast(x, FloatDType::F32),
+        false => x,
+    }
+}
 
 /// As f32, without a copy if it is f32 already.
 pub(crate) fn to_f32<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {

@@ -8,15 +8,16 @@
 //! | [`attention_with()`] | the same with a bias or a mask |
 //! | [`knn_softmax()`] | from scores to the probabilities of the kept keys |
 //! | [`portable`] | the same selection, composed of Burn's operations |
-//! | [`linear()`], [`linear_add()`] | a linear layer, alone or added to a residual |
+//! | [`linear()`], [`linear_add()`], [`linear_with()`] | a linear layer, alone, added to a residual, or given by its weight |
 //! | [`layer_norm()`] | layer normalisation over the last dimension |
 //! | [`gelu()`] | GELU with the exact error function |
 //! | [`conv2d()`] | a convolution without a bias |
 //! | [`depthwise_conv2d()`] | a convolution of each channel by itself |
 //! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
 //! | [`contiguous_gradient()`] | works around a Burn bug with convolution gradients on GPUs |
-//! | [`convert()`] | a cast to another float type |
+//! | [`widened()`], [`in_type()`] | casts between half types and f32 |
 //! | [`adamw()`], [`square_sum()`] | an optimizer's update, and the norm for clipping |
+//! | [`rank_sum()`] | a sum over the processes that train together |
 //! | [`Key`], [`Phase`] | keyed randomness: a seed gives one result |
 //!
 //! # Layout
@@ -34,6 +35,7 @@ mod adamw;
 mod attention;
 mod autodiff;
 mod cast;
+mod collective;
 mod contiguous;
 mod conv;
 mod convert;
@@ -54,13 +56,15 @@ pub use attention::{
     AttentionSettings, attention, attention_with, flash_attention, flash_self_attention,
     self_attention,
 };
+pub use cast::widened;
+pub use collective::{Collective, Group, current_group, rank_sum, with_group};
 pub use contiguous::contiguous_gradient;
 pub use conv::conv2d;
-pub use convert::convert;
+pub use convert::in_type;
 pub use depthwise::depthwise_conv2d;
 pub use gelu::gelu;
 pub use knn_softmax::knn_softmax;
 pub use layer_norm::layer_norm;
-pub use linear::{linear, linear_add};
+pub use linear::{linear, linear_add, linear_with};
 pub use random::{Key, Phase};
 pub use unfold::{Unfold, fold, unfold};

@@ -7,6 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use burn::tensor::{Device, DeviceType};
+use kvt_models::Precision;
+
+use crate::world::Local;
 
 /// A kind of device that a name can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +110,32 @@ pub enum DeviceError {
         /// What can be used.
         available: String,
     },
+    /// Fewer devices than processes.
+    #[error(
+        "{processes} processes were started on this host, which has {count} `{kind}`: start as many as there are devices, or let them \
+         share one by naming it with its index, `{kind}:0`"
+    )]
+    TooFew {
+        /// The kind.
+        kind: Kind,
+        /// Its devices.
+        count: usize,
+        /// Processes on the host.
+        processes: usize,
+    },
+    /// A precision in which a device cannot multiply.
+    #[error(
+        "device `{device}` cannot compute in {}: set `train.precision` to {ways}, or choose another `train.device`",
+        .precision.name()
+    )]
+    Precision {
+        /// The precision asked for.
+        precision: Precision,
+        /// The device's name.
+        device: String,
+        /// The precisions that it has.
+        ways: String,
+    },
     /// A kind or index that this machine does not have.
     #[error("there is no device `{wanted}` on this machine; there is {available}")]
     Absent {
@@ -158,6 +187,34 @@ pub struct ResolvedDevice {
     pub device: Device,
 }
 
+impl ResolvedDevice {
+    /// Refuses a precision that the device does not have; a warning where it is slower than f32.
+    ///
+    /// # Errors
+    /// [`DeviceError::Precision`], which says what the device has.
+    pub fn check_precision(&self, precision: Precision) -> Result<Option<String>, DeviceError> {
+        let has = |precision: &Precision| self.device.supports_dtype(precision.dtype());
+        if !has(&precision) {
+            let all = [Precision::F16, Precision::Bf16, Precision::F32];
+            let ways = all.iter().filter(|precision| has(precision));
+            let ways: Vec<String> = ways.map(|way| format!("\"{}\"", way.name())).collect();
+            return Err(DeviceError::Precision {
+                precision,
+                device: self.name.clone(),
+                ways: ways.join(" or "),
+            });
+        }
+        let is_slow = precision != Precision::F32 && self.device == Device::flex();
+        Ok(is_slow.then(|| {
+            format!(
+                "`train.precision` = \"{}\" is slower than \"f32\" on the CPU, which rounds numbers to 16 bits and multiplies \
+                 them in 32: it is for GPUs",
+                precision.name()
+            )
+        }))
+    }
+}
+
 /// What there is of a kind.
 #[derive(Clone, Debug)]
 pub struct Listing {
@@ -207,6 +264,41 @@ pub fn resolve(text: &str) -> Result<ResolvedDevice, DeviceError> {
             wanted: text.to_owned(),
             available: available(),
         })
+}
+
+/// The device of a name for one of several processes of a host: where the name has no index, the one of its number there, so
+/// that each process has its own. The CPU is shared.
+///
+/// # Errors
+/// As [`resolve`], and if there are fewer devices than processes.
+pub fn resolve_local(text: &str, local: Local) -> Result<ResolvedDevice, DeviceError> {
+    let wanted: Wanted = text.parse()?;
+    if local.size == 1 || text.contains(':') {
+        return resolve(text);
+    }
+    let first = resolve(text)?;
+    let kind = match wanted {
+        Wanted::Exactly(kind, _) => kind,
+        Wanted::Auto => kind_of(&first).unwrap_or(Kind::Cpu),
+    };
+    if kind == Kind::Cpu {
+        return Ok(first);
+    }
+    let all = find(kind).unwrap_or_default();
+    let is_meant = |found: &ResolvedDevice| wanted != Wanted::Auto || !found.software;
+    let all: Vec<_> = all.into_iter().filter(is_meant).collect();
+    let count = all.len();
+    all.into_iter().nth(local.rank).ok_or(DeviceError::TooFew {
+        kind,
+        count,
+        processes: local.size,
+    })
+}
+
+/// The kind of a device that was found.
+fn kind_of(found: &ResolvedDevice) -> Option<Kind> {
+    let name = found.name.split(':').next()?;
+    Kind::ALL.into_iter().find(|kind| kind.name() == name)
 }
 
 /// The device that `auto` stands for, out of a [`list`]: the first that is no software adapter, which
@@ -319,5 +411,36 @@ mod tests {
         ] {
             assert_eq!(wanted(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn the_cpu_has_all_precisions_and_warns_of_two() {
+        let Ok(cpu) = resolve("cpu") else {
+            unreachable!("there is a CPU");
+        };
+        for (precision, warns) in [
+            (Precision::F32, false),
+            (Precision::Bf16, true),
+            (Precision::F16, true),
+        ] {
+            let warning = cpu.check_precision(precision);
+            assert!(
+                matches!(&warning, Ok(text) if text.is_some() == warns),
+                "{warning:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_device_without_a_precision_says_what_it_has() {
+        let error = DeviceError::Precision {
+            precision: Precision::Bf16,
+            device: "wgpu".to_owned(),
+            ways: "\"f16\" or \"f32\"".to_owned(),
+        };
+        assert_eq!(
+            error.to_string(),
+            "device `wgpu` cannot compute in bf16: set `train.precision` to \"f16\" or \"f32\", or choose another `train.device`"
+        );
     }
 }

@@ -8,6 +8,7 @@ use crate::device::DeviceError;
 use crate::recipe::OptimizerError;
 use crate::run::RunError;
 use crate::task::TeacherError;
+use crate::world::{Failure, WorldError};
 
 /// An error of training, evaluation or prediction.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +34,15 @@ pub enum TrainError {
     /// Files.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    /// What a process of a job ended with, as all of them know.
+    #[error("{}", .0.message)]
+    Job(Failure),
+    /// An error of the command line, to be told to the other processes of a job.
+    #[error("{0}")]
+    Verb(String),
+    /// The processes of a job lost each other, or cannot work together.
+    #[error(transparent)]
+    World(#[from] WorldError),
     /// The optimizer's state.
     #[error(transparent)]
     Optimizer(#[from] OptimizerError),
@@ -44,6 +54,12 @@ pub enum TrainError {
         "no parameter got a gradient: the loss depends on none, or the task leaves all of them out"
     )]
     NoGradient,
+    /// A centre of other outputs.
+    #[error("the centre in the checkpoint is not of the {expected} outputs of `dino.out_dim`")]
+    Centre {
+        /// Outputs of the head.
+        expected: usize,
+    },
     /// A task that does not measure what its checkpoints are compared by.
     #[error("the evaluation has no `{metric}`, by which the best checkpoint is chosen")]
     NoMetric {
@@ -234,12 +250,30 @@ pub enum TrainError {
 impl TrainError {
     /// Whether weights, moments and position are those after the last update, so that they are worth saving.
     pub(crate) fn leaves_the_state_whole(&self) -> bool {
-        matches!(self, Self::Data(_) | Self::NothingEvaluated)
+        match self {
+            Self::Job(failure) => failure.whole,
+            _ => matches!(self, Self::Data(_) | Self::NothingEvaluated),
+        }
+    }
+
+    /// Whether every process of a job ends with this error: it was [agreed](crate::world::agree()) on, or all come to it by the
+    /// same numbers. Of any other the others know nothing, and may wait.
+    pub fn is_known_to_all(&self) -> bool {
+        match self {
+            Self::Stopped { cause, .. } => cause.is_known_to_all(),
+            Self::Job(_)
+            | Self::NotFinite { .. }
+            | Self::NoGradient
+            | Self::NoMetric { .. }
+            | Self::Diverged { .. }
+            | Self::World(WorldError::Accumulate { .. }) => true,
+            _ => false,
+        }
     }
 }
 
 /// An error and what caused it, in one line.
-fn chain(error: &TrainError) -> String {
+pub(crate) fn chain(error: &TrainError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {

@@ -24,6 +24,14 @@ pub fn write_atomic(
     sync_folder(parent(path))
 }
 
+/// Writes `path` as [`write_atomic`] does, with this text.
+///
+/// # Errors
+/// A failure of the file system, which names `path`; the old file is untouched.
+pub fn write_text(path: &Path, text: &str) -> io::Result<()> {
+    write_atomic(path, |file| file.write_all(text.as_bytes()))
+}
+
 /// Writes several files that belong together. `write` is told the number of the file. Only when all are on the disk
 /// are they renamed, so that a full disk leaves the old ones.
 ///
@@ -170,6 +178,8 @@ mod tests {
         fs::write(&path, "a much longer old content").unwrap();
         write_atomic(&path, |file| file.write_all(b"new")).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        write_text(&path, "grün\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "grün\n");
     }
 
     #[test]

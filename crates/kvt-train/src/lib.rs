@@ -11,7 +11,8 @@
 //! - [`config`]: TOML layers become one validated [`config::Plan`]; [`schema`]: what its keys may be.
 //! - [`data`], [`augment`]: image folders, decoding, the loader, upload; what is done to each image.
 //! - [`recipe`]: loss, optimizer, schedule, clipping, accuracy.
-//! - [`task`]: what is trained and how it is judged: classification.
+//! - [`task`]: what is trained and how it is judged: classification, self-supervised training by DINO.
+//! - [`probe`]: how much the features of a backbone say of the classes.
 //! - [`engine`]: the loop, one update, checkpoints, resume.
 //! - [`finetune`]: a plan for one's own images, from a folder and weights.
 //! - [`preview`]: a plan's learning rates and augmented images as pictures, before it trains.
@@ -19,6 +20,7 @@
 //! - [`reproduce`]: figures and tables of papers, computed anew.
 //! - [`mod@bench`]: how long an attention operation or a training step takes.
 //! - [`device`]: device names.
+//! - [`world`]: the processes of a job.
 //! - [`error`]: what can stop a run.
 //! - [`fs`], [`text`]: files that are written whole or not at all; text that people hand over.
 //! - [`cli`]: the `kvt` binary, the only part that prints.
@@ -34,6 +36,7 @@ pub mod error;
 pub mod finetune;
 pub mod fs;
 pub mod preview;
+pub mod probe;
 pub mod recipe;
 pub mod report;
 pub mod reproduce;
@@ -41,3 +44,4 @@ pub mod run;
 pub mod schema;
 pub mod task;
 pub mod text;
+pub mod world;

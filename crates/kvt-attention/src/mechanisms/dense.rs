@@ -22,15 +22,6 @@ impl Default for DenseConfig {
     }
 }
 
-impl DenseConfig {
-    fn softmax(&self) -> SoftmaxAttention {
-        SoftmaxAttention {
-            temperature: self.temperature,
-            ..SoftmaxAttention::dense()
-        }
-    }
-}
-
 impl MechanismConfig for DenseConfig {
     const KIND: &'static str = "dense";
 
@@ -39,7 +30,7 @@ impl MechanismConfig for DenseConfig {
     type Mechanism = SoftmaxAttention;
 
     fn validate(&self) -> Result<(), AttentionError> {
-        self.softmax().validate()
+        SoftmaxAttention::at(self.temperature).validate()
     }
 
     fn fits(&self, _place: &Place) -> Result<(), AttentionError> {
@@ -47,10 +38,10 @@ impl MechanismConfig for DenseConfig {
     }
 
     fn cost(&self, place: &Place) -> Cost {
-        self.softmax().cost(place)
+        SoftmaxAttention::at(self.temperature).cost(place)
     }
 
     fn init(&self, _place: &Place, _init: &impl ParamInit) -> SoftmaxAttention {
-        self.softmax()
+        SoftmaxAttention::at(self.temperature)
     }
 }

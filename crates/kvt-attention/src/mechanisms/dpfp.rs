@@ -72,11 +72,11 @@ impl MechanismConfig for DpfpConfig {
             self.order,
             entries.saturating_sub(1)
         );
-        Err(AttentionError::misplaced(
-            Self::KIND,
-            reason,
-            "set `order` to less, as 1, 2 or 3",
-        ))
+        let help = format!(
+            "set `order` to {} or less",
+            entries.saturating_sub(1).max(1)
+        );
+        Err(AttentionError::misplaced(Self::KIND, reason, help))
     }
 
     fn cost(&self, place: &Place) -> Cost {
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(config(11).fits(&place), Ok(()));
         let message = config(12).fits(&place).map_err(|error| error.to_string());
         let expected = "`kind = \"dpfp\"` has `order` 12, but the 12 rectified entries of a head have no more than \
-                        11 others: set `order` to less, as 1, 2 or 3";
+                        11 others: set `order` to 11 or less";
         assert_eq!(message, Err(expected.to_owned()));
     }
 }

@@ -41,6 +41,7 @@ pub use dense::DenseConfig;
 pub use dpfp::DpfpConfig;
 pub use draws::Redraw;
 pub use favor::FavorConfig;
+pub use features::{attend_features, half_square};
 pub use inducing::{InducedAttention, InducingConfig};
 pub use informer::InformerConfig;
 pub use knn::KnnConfig;
@@ -105,6 +106,13 @@ macro_rules! mechanisms {
             pub fn is_softmax(&self) -> bool {
                 match self {
                     $($(#[$cfg])* Self::$kind(_) => <$config as MechanismConfig>::IS_SOFTMAX,)+
+                }
+            }
+
+            /// Whether parameters fit one number of keys, and the model so one image size.
+            pub fn fixes_keys(&self) -> bool {
+                match self {
+                    $($(#[$cfg])* Self::$kind(_) => <$config as MechanismConfig>::FIXES_KEYS,)+
                 }
             }
 

@@ -571,9 +571,9 @@ fn a_bias_or_a_mask_is_refused_by_name() {
     };
     assert_eq!(place.without_bias("nystrom"), Ok(()));
     for (bias, mask, what) in [
-        (true, false, "to which a bias is added here"),
-        (false, true, "of which some are hidden here"),
-        (true, true, "to which a bias and a mask are added here"),
+        (true, false, "so a bias cannot be added here"),
+        (false, true, "so keys cannot be hidden here"),
+        (true, true, "so a bias and a mask cannot be added here"),
     ] {
         let place = Place {
             bias,
@@ -583,7 +583,7 @@ fn a_bias_or_a_mask_is_refused_by_name() {
         assert_eq!(
             place.without_bias("nystrom").unwrap_err().to_string(),
             format!(
-                "`kind = \"nystrom\"` has no score for every query and key, {what}: \
+                "`kind = \"nystrom\"` does not compute a score for each pair of a query and a key, {what}: \
                  use `dense` or `knn`, or a model without them"
             )
         );

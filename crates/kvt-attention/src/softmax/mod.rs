@@ -97,6 +97,14 @@ impl SoftmaxAttention {
         Self::knn(Neighbors::All)
     }
 
+    /// Attention over all keys, with a temperature.
+    pub fn at(temperature: f64) -> Self {
+        Self {
+            temperature,
+            ..Self::dense()
+        }
+    }
+
     /// The paper's attention: the `neighbors` best keys by dot product.
     pub fn knn(neighbors: Neighbors) -> Self {
         Self {

@@ -1,10 +1,10 @@
 //! A convolution on images with PyTorch's parameters.
 
 use burn::module::{Module, Param};
-use burn::tensor::module::{conv2d as burn_conv2d, linear};
+use burn::tensor::module::conv2d as burn_conv2d;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor};
-use kvt_ops::{contiguous_gradient, conv2d, depthwise_conv2d};
+use kvt_ops::{contiguous_gradient, conv2d, depthwise_conv2d, in_type, linear_with};
 
 /// A two-dimensional convolution with square kernels.
 #[derive(Module, Debug)]
@@ -107,6 +107,8 @@ impl Conv2d {
         self.settings
     }
 
+    /// The convolution, in the type of `x`.
+    ///
     /// # Shapes
     ///
     /// `[batch, in_channels, height, width]` to `[batch, out_channels, rows, columns]`.
@@ -119,7 +121,9 @@ impl Conv2d {
             groups,
             ..
         } = self.settings;
-        let (weight, bias) = (self.weight.val(), self.bias.as_ref().map(Param::val));
+        let bias = self.bias.as_ref().map(Param::val);
+        let bias = bias.map(|bias| in_type(bias, x.dtype()));
+        let weight = in_type(self.weight.val(), x.dtype());
         let depthwise = groups == in_channels && groups > 1;
         let patches = kernel == stride && kernel > 1 && padding == 0;
         // GPUs and patches keep Burn's convolution, and with it their numbers to the bit.
@@ -148,7 +152,7 @@ impl Conv2d {
     pub fn forward_tokens(&self, x: Tensor<3>) -> Tensor<3> {
         let [outputs, inputs, ..] = self.weight.dims();
         let weight = self.weight.val().reshape([outputs, inputs]).transpose();
-        linear(x, weight, self.bias.as_ref().map(Param::val))
+        linear_with(x, weight, self.bias.as_ref().map(Param::val))
     }
 }
 

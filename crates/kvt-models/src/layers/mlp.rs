@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::{Tensor, activation};
-use kvt_ops::{gelu, linear};
+use kvt_ops::{gelu, in_type, linear, widened};
 
 use super::{Init, project};
 
@@ -44,7 +44,11 @@ impl Mlp {
         let x = linear(&self.fc1, x);
         match self.activation {
             Activation::Gelu => gelu(x),
-            Activation::QuickGelu => x.clone() * activation::sigmoid(x * 1.702),
+            Activation::QuickGelu => {
+                let dtype = x.dtype();
+                let x = widened(x);
+                in_type(x.clone() * activation::sigmoid(x * 1.702), dtype)
+            }
         }
     }
 

@@ -3,8 +3,7 @@
 use burn::module::{Module, Param};
 use burn::nn::LayerNorm;
 use burn::tensor::Tensor;
-use burn::tensor::module::linear;
-use kvt_ops::layer_norm;
+use kvt_ops::{layer_norm, linear_with, widened};
 
 use super::windows::crop;
 use super::{Conv2d, ConvSettings, Init};
@@ -48,7 +47,7 @@ impl PatchEmbed {
         self.proj.settings().kernel
     }
 
-    /// The tokens, and rows and columns of the map that they form. Equal to the convolution, which does not see what is
+    /// The tokens in f32, as they enter the stream, from images of any type, and rows and columns of the map that they form. Equal to the convolution, which does not see what is
     /// left over at the right and at the bottom; since patches do not overlap it is one matrix product, which is
     /// faster than the general kernels in both directions.
     ///
@@ -72,7 +71,7 @@ impl PatchEmbed {
             .permute([0, 2, 4, 1, 3, 5])
             .reshape([batch, rows * columns, fan_in]);
         let weight = weight.reshape([embed_dim, fan_in]).transpose();
-        let tokens = linear(patches, weight, self.proj.bias.as_ref().map(Param::val));
+        let tokens = linear_with(patches, weight, self.proj.bias.as_ref().map(Param::val));
         (self.normalise(tokens), grid)
     }
 
@@ -93,12 +92,12 @@ impl PatchEmbed {
     fn normalise(&self, tokens: Tensor<3>) -> Tensor<3> {
         match &self.norm {
             Some(norm) => layer_norm(norm, tokens, self.norm_epsilon),
-            None => tokens,
+            None => widened(tokens),
         }
     }
 }
 
-/// A convolution of a map of tokens whose kernel is its stride: one matrix product, without a copy of the
+/// A convolution of a map of tokens whose kernel is its stride, in the type of the tokens: one matrix product, without a copy of the
 /// map with its channels first. Like any convolution it does not see what is left over where kernels do not
 /// divide the map.
 ///
@@ -122,7 +121,7 @@ pub(crate) fn convolve_tokens(
         .permute([0, 1, 3, 2, 4, 5])
         .reshape([batch, rows * columns, fan_in]);
     let weight = weight.permute([0, 2, 3, 1]).reshape([out, fan_in]);
-    linear(
+    linear_with(
         patches,
         weight.transpose(),
         conv.bias.as_ref().map(Param::val),

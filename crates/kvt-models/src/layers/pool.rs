@@ -3,11 +3,12 @@
 use burn::tensor::Tensor;
 use burn::tensor::module;
 use burn::tensor::ops::{MaxPoolOptions, PadMode};
+use kvt_ops::{in_type, widened};
 
 /// The mean of each square of `size` pixels, as PyTorch's `AvgPool2d(size, size, ceil_mode=True)`: the squares at the lower
 /// and right border may be cut off, and are the means of the pixels that there are.
 ///
-/// Composed, since these squares do not overlap: Burn's own would divide some of the cut ones by the pixels of a whole one.
+/// Half types are summed in f32. Composed, since these squares do not overlap: Burn's own would divide some of the cut ones by the pixels of a whole one.
 ///
 /// # Shapes
 ///
@@ -18,6 +19,8 @@ pub fn avg_pool_ceil(x: Tensor<4>, size: usize) -> Tensor<4> {
     if size <= 1 {
         return x;
     }
+    let dtype = x.dtype();
+    let x = widened(x);
     let (rows, columns) = (height.div_ceil(size), width.div_ceil(size));
     let (below, right) = (rows * size - height, columns * size - width);
     let device = x.device();
@@ -39,10 +42,10 @@ pub fn avg_pool_ceil(x: Tensor<4>, size: usize) -> Tensor<4> {
         })
         .collect();
     if below + right == 0 {
-        return sums / (size * size) as f64;
+        return in_type(sums / (size * size) as f64, dtype);
     }
     let areas = Tensor::<1>::from_floats(areas.as_slice(), &device);
-    sums * areas.reshape([1, 1, rows, columns])
+    in_type(sums * areas.reshape([1, 1, rows, columns]), dtype)
 }
 
 /// The largest pixel of each window of `kernel` pixels a side, a `stride` apart, as PyTorch's `MaxPool2d`. The `padding` never

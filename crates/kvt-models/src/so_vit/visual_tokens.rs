@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
-use kvt_ops::Phase;
+use kvt_ops::{Phase, widened};
 
 use crate::layers::{
     BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, max_pool, to_tokens,
@@ -182,7 +182,7 @@ impl VisualTokens {
         }
     }
 
-    /// The tokens of images, row by row, and the rows and columns of the map that they form.
+    /// The tokens of images of any type, row by row and in f32, and the rows and columns of the map that they form.
     ///
     /// # Shapes
     ///
@@ -199,7 +199,7 @@ impl VisualTokens {
             x = bottleneck.forward(x, phase);
         }
         let [_, _, rows, columns] = x.dims();
-        let tokens = transition.forward_tokens(to_tokens(x));
+        let tokens = widened(transition.forward_tokens(to_tokens(x)));
         (tokens, [rows, columns])
     }
 }

@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use kvt_attention::{Context, Mechanism, Mixer, Place, Score};
-use kvt_ops::linear;
+use kvt_ops::{linear, widened};
 
 use super::config::StageSize;
 use super::window::Windows;
@@ -67,7 +67,7 @@ impl WindowAttention {
         Some(hidden.reshape([1, windows, area, area]))
     }
 
-    /// What is added to the scores: the biases of the relative positions, and the mask of a shift.
+    /// What is added to the scores, which are f32, and so is it: the biases of the relative positions, and the mask of a shift.
     ///
     /// # Shapes
     ///
@@ -137,7 +137,7 @@ impl SelfAttention<4> for WindowAttention {
         let windows = self.windows.on(pass.grid);
         let map = windows.join(linear(&self.proj, mixed));
         match residual {
-            Some(residual) => residual + map,
+            Some(residual) => residual + widened(map),
             None => map,
         }
     }

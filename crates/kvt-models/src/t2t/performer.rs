@@ -6,9 +6,8 @@
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
-use burn::tensor::module::linear as product;
-use kvt_attention::Dropout;
-use kvt_ops::{Phase, layer_norm, linear};
+use kvt_attention::{Dropout, attend_features, half_square};
+use kvt_ops::{Phase, layer_norm, linear, linear_with, widened};
 
 use super::NORM_EPSILON;
 use super::token::TokenSize;
@@ -58,18 +57,20 @@ impl TokenPerformer {
     /// `[batch, tokens, input]` to `[batch, tokens, dim]`.
     pub(super) fn forward(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
         let Pass { phase, watch, .. } = pass;
-        let kqv = linear(&self.kqv, layer_norm(&self.norm1, x, NORM_EPSILON));
+        let normed = pass.lower(layer_norm(&self.norm1, x, NORM_EPSILON));
+        // Features are exponentials, whose range f16 lacks and whose sums bf16 rounds away: in f32.
+        let kqv = widened(linear(&self.kqv, normed));
         let dim = kqv.dims()[2] / 3;
         let [k, q, v] = [0, 1, 2].map(|i| kqv.clone().narrow(2, i * dim, dim));
         watch.tokens(Point::Input, || v.clone());
-        let mixed = mix(self.features(q), self.features(k), v.clone());
+        let mixed = pass.lower(mix(self.features(q), self.features(k), v.clone()));
         let branch = |residual| project(&self.proj, mixed.clone(), residual);
         watch.tokens(Point::Attention, || branch(None));
         let x = self.add(v, branch, phase.named("proj"));
 
         watch.tokens(Point::Middle, || x.clone());
         let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
-        let hidden = self.sequential.hidden(normed);
+        let hidden = self.sequential.hidden(pass.lower(normed));
         let branch = |residual| self.sequential.project(hidden.clone(), residual);
         watch.tokens(Point::Mlp, || branch(None));
         let x = self.add(x, branch, phase.named("mlp"));
@@ -85,8 +86,8 @@ impl TokenPerformer {
     fn features(&self, x: Tensor<3>) -> Tensor<3> {
         let w = self.w.val();
         let features = w.dims()[0] as f64;
-        let half_square = x.clone().powi_scalar(2).sum_dim(2) * 0.5;
-        let exponent = product(x, w.transpose(), None) - half_square;
+        let half_square = half_square(x.clone().unsqueeze_dim::<4>(1)).squeeze_dim::<3>(1);
+        let exponent = linear_with(x, w.transpose(), None) - half_square;
         exponent.exp() / features.sqrt()
     }
 
@@ -98,7 +99,7 @@ impl TokenPerformer {
         phase: Phase,
     ) -> Tensor<3> {
         match Dropout::in_phase(phase, self.drop) {
-            Some(dropout) => stream + dropout.apply(branch(None)),
+            Some(dropout) => stream + dropout.apply(widened(branch(None))),
             None => branch(Some(stream)),
         }
     }
@@ -111,7 +112,6 @@ impl TokenPerformer {
 /// - `q`, `k`: `[batch, tokens, features]`
 /// - `v` and the result: `[batch, tokens, dim]`
 fn mix(q: Tensor<3>, k: Tensor<3>, v: Tensor<3>) -> Tensor<3> {
-    let k = k.swap_dims(1, 2);
-    let divisor = q.clone().matmul(k.clone().sum_dim(2));
-    q.matmul(k.matmul(v)) / (divisor + EPSILON)
+    let [q, k, v] = [q, k, v].map(|x| x.unsqueeze_dim::<4>(1));
+    attend_features(q, k, v, EPSILON).squeeze_dim::<3>(1)
 }

@@ -45,7 +45,7 @@ impl TokenSize {
         Place {
             grid: Some([self.grid; 2]),
             softmax_only: softmax_only(
-                "only softmax attention is checked, as between the soft splits of a T2T-ViT",
+                "no other attention has been tested, as between the soft splits of a T2T-ViT",
             ),
             ..Place::new(self.tokens(), self.dim, 1)
         }

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
 use kvt_attention::{AttentionConfig, Context, Mechanism, Mixer, Place};
-use kvt_ops::{layer_norm, linear};
+use kvt_ops::{layer_norm, linear, widened};
 
 use super::NORM_EPSILON;
 use super::token::TokenSize;
@@ -56,9 +56,10 @@ impl TokenTransformer {
         let Pass { phase, watch, .. } = pass;
         let TokenAttention { mixer, place, .. } = &self.attn;
         let (input, dim) = (x.dims()[2], place.dim());
-        let qkv = linear(&self.attn.qkv, layer_norm(&self.norm1, x, NORM_EPSILON));
+        let normed = pass.lower(layer_norm(&self.norm1, x, NORM_EPSILON));
+        let qkv = linear(&self.attn.qkv, normed);
         let part = |i: usize| qkv.clone().narrow(2, i * dim, dim);
-        let stream = part(2);
+        let stream = widened(part(2));
         watch.tokens(Point::Input, || stream.clone());
         // The original scales by the width of the input.
         let context = Context {
@@ -75,9 +76,8 @@ impl TokenTransformer {
         let x = project(&self.attn.proj, mixed, Some(stream));
 
         watch.tokens(Point::Middle, || x.clone());
-        let hidden = self
-            .mlp
-            .hidden(layer_norm(&self.norm2, x.clone(), NORM_EPSILON));
+        let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
+        let hidden = self.mlp.hidden(pass.lower(normed));
         watch.tokens(Point::Mlp, || self.mlp.project(hidden.clone(), None));
         let x = self.mlp.project(hidden, Some(x));
         watch.tokens(Point::Output, || x.clone());

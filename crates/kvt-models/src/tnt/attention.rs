@@ -3,8 +3,8 @@
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use burn::tensor::module::linear;
 use kvt_attention::{AttentionConfig, Context, Mechanism, Mixer, Place, split_heads};
+use kvt_ops::linear_with;
 
 use crate::layers::{Init, Pass, SelfAttention, project};
 
@@ -43,7 +43,7 @@ impl Attention {
         let weight = Tensor::cat(vec![self.qk.weight.val(), self.v.weight.val()], 1);
         let bias = self.qk.bias.iter().chain(&self.v.bias);
         let bias: Vec<Tensor<1>> = bias.map(Param::val).collect();
-        linear(x, weight, (!bias.is_empty()).then(|| Tensor::cat(bias, 0)))
+        linear_with(x, weight, (!bias.is_empty()).then(|| Tensor::cat(bias, 0)))
     }
 }
 

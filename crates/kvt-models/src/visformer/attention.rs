@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 use kvt_attention::{AttentionConfig, Context, Mechanism, Mixer, Place, split_heads};
+use kvt_ops::widened;
 
 use crate::layers::{Conv2d, ConvSettings, Init, Pass, SelfAttention};
 
@@ -46,7 +47,7 @@ impl SelfAttention<3> for Attention {
     fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {
         let projected = self.proj.forward_tokens(mixed);
         match residual {
-            Some(residual) => residual + projected,
+            Some(residual) => residual + widened(projected),
             None => projected,
         }
     }

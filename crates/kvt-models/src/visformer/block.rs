@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use kvt_ops::gelu;
+use kvt_ops::{gelu, widened};
 
 use super::attention::Attention;
 use super::stage::{Kind, StageSize, spatial};
@@ -68,14 +68,14 @@ impl VisformerBlock {
                 phase: phase.named("attn"),
                 ..pass
             };
-            let mixed = attn.mix(normed, attn_pass);
+            let mixed = attn.mix(pass.lower(normed), attn_pass);
             let project = |mixed, residual| attn.project(mixed, residual, attn_pass);
             watch.tokens(Point::Attention, || project(mixed.clone(), None));
             x = add_branch(x, mixed, self.drop_path, phase.named("drop_path1"), project);
             watch.tokens(Point::Middle, || x.clone());
         }
         let normed = self.norm2.forward_tokens(x.clone(), phase);
-        let hidden = self.mlp.hidden(normed, pass.grid);
+        let hidden = self.mlp.hidden(pass.lower(normed), pass.grid);
         let project = |hidden, residual| self.mlp.project(hidden, residual);
         watch.tokens(Point::Mlp, || project(hidden.clone(), None));
         let x = add_branch(
@@ -108,7 +108,7 @@ impl SpatialMlp {
     fn project(&self, hidden: Tensor<3>, residual: Option<Tensor<3>>) -> Tensor<3> {
         let projected = self.conv3.forward_tokens(hidden);
         match residual {
-            Some(residual) => residual + projected,
+            Some(residual) => residual + widened(projected),
             None => projected,
         }
     }

@@ -57,14 +57,14 @@ impl ClassBlock {
             phase: phase.named("attn"),
             ..pass
         };
-        let mixed = self.attn.mix(normed, attn);
+        let mixed = self.attn.mix(pass.lower(normed), attn);
         let project_attn = |residual| project(&self.attn.proj, mixed.clone(), residual);
         watch.tokens(Point::Attention, || project_attn(None));
         let class = project_attn(Some(class));
 
         watch.tokens(Point::Middle, || class.clone());
         let normed = layer_norm(&self.norm2, class.clone(), NORM_EPSILON);
-        let hidden = self.mlp.hidden(normed);
+        let hidden = self.mlp.hidden(pass.lower(normed));
         watch.tokens(Point::Mlp, || self.mlp.project(hidden.clone(), None));
         let class = self.mlp.project(hidden, Some(class));
         watch.tokens(Point::Output, || class.clone());

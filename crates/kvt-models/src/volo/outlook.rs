@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::Dropout;
-use kvt_ops::{Unfold, fold, knn_softmax, linear, unfold};
+use kvt_ops::{Unfold, fold, in_type, knn_softmax, linear, unfold, widened};
 
 use super::stage::OutlookSize;
 use crate::layers::{Init, Pass, SelfAttention, avg_pool_ceil, project};
@@ -43,7 +43,7 @@ impl OutlookAttention {
         }
     }
 
-    /// The weights of every window, before dropout.
+    /// The weights of every window in f32, before dropout.
     ///
     /// # Shapes
     ///
@@ -51,7 +51,7 @@ impl OutlookAttention {
     fn weights(&self, map: Tensor<4>) -> Tensor<4> {
         let [batch, _, _, dim] = map.dims();
         let centres = avg_pool_ceil(map.permute([0, 3, 1, 2]), WINDOWS.stride);
-        let scores = linear(&self.attn, centres.permute([0, 2, 3, 1]));
+        let scores = widened(linear(&self.attn, centres.permute([0, 2, 3, 1])));
         let [_, rows, columns, _] = scores.dims();
         let scores = scores.reshape([batch, rows * columns * self.heads, AREA, AREA]);
         let scale = ((dim / self.heads) as f64).powf(-0.5);
@@ -79,7 +79,7 @@ impl SelfAttention<4> for OutlookAttention {
             Some(dropout) => dropout.apply(weights),
             None => weights,
         };
-        let mixed = weights
+        let mixed = in_type(weights, values.dtype())
             .matmul(values)
             .reshape([batch, windows, heads, AREA, head_dim])
             .permute([0, 2, 4, 3, 1])

@@ -13,6 +13,9 @@ pub(crate) enum Bicubic {
     Antialiased,
     /// As PyTorch does unless it is told otherwise: from four numbers along each axis.
     Plain,
+    /// As DINO does for crops of another size: as `Plain`, but in steps of `input / (output + 0.1)`. Its code asks PyTorch for the
+    /// factor `(output + 0.1) / input`, lest rounding lose a row, and PyTorch takes the factor for the places, too.
+    Dino,
 }
 
 /// Resizes learned position embeddings `[1, prefix + side * side, dim]` to `grid` patches, rows and
@@ -143,13 +146,16 @@ impl Bicubic {
 
     /// PyTorch's weights from `input` to `output` samples.
     fn taps(self, input: usize, output: usize) -> Vec<Tap> {
-        let scale = input as f64 / output as f64;
+        let scale = match self {
+            Self::Antialiased | Self::Plain => input as f64 / output as f64,
+            Self::Dino => input as f64 / (output as f64 + 0.1),
+        };
         (0..output)
             .map(|i| {
                 let center = scale * (i as f64 + 0.5);
                 match self {
                     Self::Antialiased => antialiased(center, scale, input),
-                    Self::Plain => plain(center, input),
+                    Self::Plain | Self::Dino => plain(center, input),
                 }
             })
             .collect()
@@ -221,6 +227,12 @@ mod tests {
     #[test]
     fn resizes_as_pytorch_does() {
         compare(Bicubic::Plain, "pos_embed_plain");
+    }
+
+    /// Written by `scripts/reference/dino.py` with PyTorch's `interpolate` and a factor.
+    #[test]
+    fn resizes_as_dino_does() {
+        compare(Bicubic::Dino, "pos_embed_dino");
     }
 
     /// The numbers from `first` on.

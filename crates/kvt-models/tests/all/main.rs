@@ -9,6 +9,7 @@ mod features;
 mod freezing;
 mod golden;
 mod gpu;
+mod half;
 mod kinds;
 mod layers;
 mod observer;

@@ -34,7 +34,7 @@ impl<B: ConvertOps, C: CheckpointStrategy> ConvertOps for Autodiff<B, C> {
 }
 
 /// A tensor in a float type; the same tensor if it has that type already. The gradient comes back in the type of `x`.
-pub fn convert<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
+pub fn in_type<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
     if x.dtype() == dtype {
         return x;
     }

@@ -1,4 +1,5 @@
-//! Depthwise convolution on the CPU: every element of a kernel adds a shifted, scaled image to the output.
+//! Depthwise convolution on the CPU: every element of a kernel adds a shifted, scaled image to the output. Half types are
+//! widened, and what comes out is rounded once.
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
@@ -6,6 +7,7 @@ use pulp::Arch;
 use rayon::prelude::*;
 
 use super::{DepthwiseOps, burn_backward, burn_forward};
+use crate::cast::{from_f32, to_f32};
 use crate::cpu::buffer::{par_build, tensor, values_of};
 use crate::cpu::windows::Windows;
 
@@ -16,10 +18,11 @@ impl DepthwiseOps for Flex {
         stride: usize,
         padding: usize,
     ) -> FloatTensor<Self> {
-        if x.dtype() != DType::F32 || x.shape().num_elements() == 0 {
+        let dtype = x.dtype();
+        if dtype == DType::F64 || x.shape().num_elements() == 0 {
             return burn_forward::<Self>(x, weight, stride, padding);
         }
-        let [x, weight] = [x, weight].map(|tensor| tensor.to_contiguous());
+        let [x, weight] = [x, weight].map(|x| to_f32::<Self>(x).to_contiguous());
         let geometry = Geometry::new(&x, &weight, stride, padding);
         let kernels = values_of(&weight);
         let images = values_of(&x).par_chunks(geometry.input()).enumerate();
@@ -49,7 +52,7 @@ impl DepthwiseOps for Flex {
             geometry.windows.rows,
             geometry.windows.columns,
         ];
-        tensor(out, Shape::new(shape))
+        from_f32::<Self>(tensor(out, Shape::new(shape)), dtype)
     }
 
     fn depthwise_backward(
@@ -59,18 +62,18 @@ impl DepthwiseOps for Flex {
         stride: usize,
         padding: usize,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        if x.dtype() != DType::F32 || x.shape().num_elements() == 0 {
+        let dtype = x.dtype();
+        if dtype == DType::F64 || x.shape().num_elements() == 0 {
             return burn_backward::<Self>(x, weight, grad, stride, padding);
         }
-        let [x, weight, grad] = [x, weight, grad].map(|tensor| tensor.to_contiguous());
+        let [x, weight, grad] = [x, weight, grad].map(|x| to_f32::<Self>(x).to_contiguous());
         let geometry = Geometry::new(&x, &weight, stride, padding);
         let (images, grads) = (values_of(&x), values_of(&grad));
+        let of_images = geometry.image_gradient(values_of(&weight), grads);
+        let of_kernels = geometry.kernel_gradient(images, grads);
         (
-            tensor(
-                geometry.image_gradient(values_of(&weight), grads),
-                x.shape(),
-            ),
-            tensor(geometry.kernel_gradient(images, grads), weight.shape()),
+            from_f32::<Self>(tensor(of_images, x.shape()), dtype),
+            from_f32::<Self>(tensor(of_kernels, weight.shape()), dtype),
         )
     }
 }

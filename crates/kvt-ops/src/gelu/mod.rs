@@ -6,30 +6,39 @@
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
-use burn::tensor::Tensor;
+use burn::backend::{
+    Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
+};
+use burn::tensor::{DType, Tensor};
 
 use crate::autodiff::{record, split};
+use crate::cast::{from_f32, is_half, widened_primitive};
 
 mod cpu;
 
 /// GELU on a backend; the defaults are composed of Burn's operations.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait GeluOps: Backend {
-    /// `x Phi(x)` with the normal distribution function `Phi`.
+    /// `x Phi(x)` with the normal distribution function `Phi`; half types in f32, since `1 + erf(x)` cancels.
     #[fusion(default)]
     fn exact_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        Self::float_mul(x.clone(), normal_cdf::<Self>(x))
+        let dtype = x.dtype();
+        let x = widened_primitive::<Self>(x);
+        let out = Self::float_mul(x.clone(), normal_cdf::<Self>(x));
+        narrowed::<Self>(out, dtype)
     }
 
     /// `grad (Phi(x) + x phi(x))` with the normal density `phi`.
     #[fusion(default)]
     fn exact_gelu_backward(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        let dtype = x.dtype();
+        let [x, grad] = [x, grad].map(widened_primitive::<Self>);
         let square = Self::float_mul(x.clone(), x.clone());
         let bell = Self::float_exp(Self::float_mul_scalar(square, (-0.5).into()));
         let pdf = Self::float_mul_scalar(bell, (0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2).into());
         let slope = Self::float_mul(x.clone(), pdf);
-        Self::float_mul(grad, Self::float_add(normal_cdf::<Self>(x), slope))
+        let slope = Self::float_add(normal_cdf::<Self>(x), slope);
+        narrowed::<Self>(Self::float_mul(grad, slope), dtype)
     }
 }
 
@@ -41,6 +50,14 @@ impl<B: GeluOps, C: CheckpointStrategy> GeluOps for Autodiff<B, C> {
         let (node, [x]) = split([x]);
         let out = B::exact_gelu(x.clone());
         record::<B, C, _, _>(node, out, x, |x, grad| [B::exact_gelu_backward(x, grad)])
+    }
+}
+
+/// Back in a half type, from f32; as it is otherwise.
+fn narrowed<B: Backend>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
+    match is_half(dtype) {
+        true => from_f32::<B>(x, dtype),
+        false => x,
     }
 }
 

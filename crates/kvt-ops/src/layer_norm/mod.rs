@@ -14,6 +14,7 @@ use burn::nn::LayerNorm;
 use burn::tensor::{DType, Shape, Tensor};
 
 use crate::autodiff::{record, split};
+use crate::cast::widened;
 
 mod cpu;
 #[cfg(feature = "cube")]
@@ -98,7 +99,8 @@ fn one_per_row(shape: &Shape) -> Shape {
     shape
 }
 
-/// Layer normalisation over the last dimension, on any device. Half types are summed in f32.
+/// Layer normalisation over the last dimension, on any device. Half types are summed in f32. The output has the type of the
+/// layer's weights: that of an input of a half type into a layer in f32 is f32.
 ///
 /// `epsilon` is the value that the layer was made with, which Burn keeps private. A layer without beta, and one
 /// in f64, run Burn's own operation.
@@ -109,6 +111,10 @@ fn one_per_row(shape: &Shape) -> Shape {
 /// # Panics
 /// As Burn's layer, on an input of another width.
 pub fn layer_norm<const D: usize>(layer: &LayerNorm, x: Tensor<D>, epsilon: f64) -> Tensor<D> {
+    let x = match layer.gamma.val().dtype() {
+        DType::F32 => widened(x),
+        _ => x,
+    };
     let Some(beta) = &layer.beta else {
         return layer.forward(x);
     };

@@ -1,10 +1,11 @@
-//! Linear layers on the CPU.
+//! Linear layers on the CPU. Half types are widened: products of their numbers are summed in f32, and rounded once.
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 
-use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward};
+use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward, cast};
+use crate::cast::{from_f32, to_f32};
 use crate::cpu::bf16::{Kernel, Number};
 use crate::cpu::buffer::{nothing, par_map_copy, tensor, values_of};
 use crate::cpu::gemm::{Matrix, add_product, product, product_over_rows};
@@ -24,10 +25,11 @@ impl LinearOps for Flex {
         if is_bf16(&x, [&weight]) {
             return bf16::affine(Kernel::detect(), [x, weight, bias], None);
         }
-        if !is_f32([&x, &weight, &bias]) {
+        let dtype = x.dtype();
+        if dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
             return burn_forward::<Self>(x, weight, bias);
         }
-        let [x, weight, bias] = [x, weight, bias].map(|tensor| tensor.to_contiguous());
+        let [x, weight, bias] = [x, weight, bias].map(|tensor| prepared(tensor, dtype));
         let [inputs, outputs] = weight.shape().dims();
         let mut shape = x.shape();
         let rows = shape.num_elements() / inputs;
@@ -39,7 +41,7 @@ impl LinearOps for Flex {
         out.par_chunks_mut(block_len(outputs)).for_each(|rows| {
             add_to_rows(rows, values_of(&bias));
         });
-        tensor(out, shape)
+        from_f32::<Self>(tensor(out, shape), dtype)
     }
 
     fn affine_add(
@@ -51,11 +53,12 @@ impl LinearOps for Flex {
         if is_bf16(&x, [&weight, &residual]) {
             return bf16::affine(Kernel::detect(), [x, weight, bias], Some(residual));
         }
-        if !is_f32([&x, &weight, &bias, &residual]) {
+        let dtype = x.dtype();
+        if dtype != residual.dtype() || dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
             return add_branch::<Self>(residual, Self::affine(x, weight, bias));
         }
         let [x, weight, bias, residual] =
-            [x, weight, bias, residual].map(|tensor| tensor.to_contiguous());
+            [x, weight, bias, residual].map(|tensor| prepared(tensor, dtype));
         let [inputs, outputs] = weight.shape().dims();
         let shape = residual.shape();
         let rows = shape.num_elements() / outputs;
@@ -66,7 +69,7 @@ impl LinearOps for Flex {
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
         add_product(&mut out, x, weight);
-        tensor(out, shape)
+        from_f32::<Self>(tensor(out, shape), dtype)
     }
 
     fn affine_backward(
@@ -77,21 +80,24 @@ impl LinearOps for Flex {
         if is_bf16(&x, [&weight, &grad]) {
             return bf16::backward(Kernel::detect(), [x, weight, grad]).into();
         }
-        if !is_f32([&x, &weight, &grad]) {
+        let (dtype, own) = (x.dtype(), weight.dtype());
+        if dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
             return burn_backward::<Self>(x, weight, grad);
         }
         let shape = x.shape();
-        let [x, weight, grad] = [x, weight, grad].map(|tensor| tensor.to_contiguous());
+        let [x, weight, grad] = [x, weight, grad].map(|tensor| prepared(tensor, dtype));
         let [inputs, outputs] = weight.shape().dims();
         let rows = shape.num_elements() / inputs;
         let grads = Matrix::new(values_of(&grad), [rows, outputs], outputs);
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
         let sum = sum_of_rows(values_of(&grad), outputs);
+        let finished =
+            |values, shape| cast::<Self>(from_f32::<Self>(tensor(values, shape), dtype), own);
         (
-            tensor(product(grads, w.t()), shape),
-            tensor(product_over_rows(x, grads), Shape::new([inputs, outputs])),
-            tensor(sum, Shape::new([outputs])),
+            finished(product(grads, w.t()), shape),
+            finished(product_over_rows(x, grads), Shape::new([inputs, outputs])),
+            finished(sum, Shape::new([outputs])),
         )
     }
 }
@@ -103,10 +109,9 @@ fn is_bf16<const N: usize>(x: &FloatTensor<Flex>, others: [&FloatTensor<Flex>; N
     x.dtype() == DType::BF16 && !is_empty(x) && others.into_iter().all(fit)
 }
 
-/// Whether all tensors are f32, and none is empty.
-fn is_f32<const N: usize>(tensors: [&FloatTensor<Flex>; N]) -> bool {
-    let fits = |x: &FloatTensor<Flex>| x.dtype() == DType::F32 && !is_empty(x);
-    tensors.into_iter().all(fits)
+/// Rounded to a type, then as f32, with its values one after another.
+fn prepared(tensor: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
+    to_f32::<Flex>(cast::<Flex>(tensor, dtype)).to_contiguous()
 }
 
 fn is_empty(tensor: &FloatTensor<Flex>) -> bool {

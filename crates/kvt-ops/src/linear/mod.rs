@@ -5,8 +5,10 @@
 //! GPUs use Burn's linear layer.
 //!
 //! [`linear`] and [`linear_add`] are where activations meet weights, so the type of a product is chosen here: that of `x`.
-//! Weight and bias may have another type: they are rounded to that of `x`, and their gradients come back in their own. On the
-//! CPU, products of bf16 numbers take the instructions for them where it has those.
+//! Weight and bias may have another type: they are rounded to that of `x`, and their gradients come back in their own. Both
+//! operands are always of one type, since not every backend refuses a product of two. On the CPU, products of bf16 numbers take the
+//! instructions for them where it has those. Every product of half types goes through `affine`, with a bias of zeros where the layer has
+//! none.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{
@@ -14,9 +16,12 @@ use burn::backend::{
 };
 use burn::module::Param;
 use burn::nn::Linear;
+use burn::tensor::module::linear as burn_linear;
 use burn::tensor::{DType, Tensor};
 
 use crate::autodiff::{record, split};
+use crate::cast::is_half;
+use crate::convert::in_type;
 
 mod bf16;
 mod cpu;
@@ -94,13 +99,13 @@ fn burn_forward<B: Backend>(
     bias: FloatTensor<B>,
 ) -> FloatTensor<B> {
     let dtype = x.dtype();
-    let [weight, bias] = [weight, bias].map(|x| in_type::<B>(x, dtype));
+    let [weight, bias] = [weight, bias].map(|x| cast::<B>(x, dtype));
     B::linear(x, weight, Some(bias))
 }
 
 /// A branch, in whatever type, added to the residual.
 fn add_branch<B: Backend>(residual: FloatTensor<B>, branch: FloatTensor<B>) -> FloatTensor<B> {
-    let branch = in_type::<B>(branch, residual.dtype());
+    let branch = cast::<B>(branch, residual.dtype());
     B::float_add(residual, branch)
 }
 
@@ -111,22 +116,22 @@ fn burn_backward<B: Backend>(
     grad: FloatTensor<B>,
 ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
     let (dtype, own) = (x.dtype(), weight.dtype());
-    let [weight, grad] = [weight, grad].map(|x| in_type::<B>(x, dtype));
+    let [weight, grad] = [weight, grad].map(|x| cast::<B>(x, dtype));
     (
         B::linear_x_backward(weight, grad.clone()),
-        in_type::<B>(B::linear_weight_backward(x, grad.clone()), own),
-        in_type::<B>(B::linear_bias_backward(grad), own),
+        cast::<B>(B::linear_weight_backward(x, grad.clone()), own),
+        cast::<B>(B::linear_bias_backward(grad), own),
     )
 }
 
-fn in_type<B: Backend>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
+fn cast<B: Backend>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
     if x.dtype() == dtype {
         return x;
     }
     B::float_cast(x, dtype.into())
 }
 
-/// A linear layer on any device, in the type of `x`. Burn's own runs where the layer has no bias.
+/// A linear layer on any device, in the type of `x`. In f32, Burn's own runs where the layer has no bias.
 ///
 /// # Shapes
 /// `[.., input]` to `[.., output]`.
@@ -134,47 +139,72 @@ fn in_type<B: Backend>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
 /// # Panics
 /// As Burn's layer, on an input of another width.
 pub fn linear<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
-    let Some(bias) = &layer.bias else {
-        return without_bias(layer, x);
-    };
-    let (weight, bias) = (layer.weight.val(), bias.val());
-    // Burn reports a shape that does not fit.
-    if D < 2 || x.dims()[D - 1] != weight.dims()[0] {
-        return layer.forward(x);
+    let weight = layer.weight.val();
+    match &layer.bias {
+        Some(bias) if fits(&x, &weight) => affine(x, weight, bias.val()),
+        bias => linear_with(x, weight, bias.as_ref().map(Param::val)),
     }
+}
+
+/// [`linear`] of a weight that no [`Linear`] holds: a convolution's, or that of several layers put together. In f32 Burn's own
+/// layer runs.
+///
+/// # Shapes
+/// - `x`: `[.., input]`
+/// - `weight`: `[input, output]`
+/// - `bias`: `[output]`
+/// - output: `[.., output]`
+///
+/// # Panics
+/// As Burn's layer, on an input of another width.
+pub fn linear_with<const D: usize>(
+    x: Tensor<D>,
+    weight: Tensor<2>,
+    bias: Option<Tensor<1>>,
+) -> Tensor<D> {
+    let dtype = x.dtype();
+    // Burn reports a shape that does not fit.
+    if !is_half(dtype) || !fits(&x, &weight) {
+        let bias = bias.map(|bias| in_type(bias, dtype));
+        return burn_linear(x, in_type(weight, dtype), bias);
+    }
+    let nothing = || Tensor::zeros([weight.dims()[1]], (&x.device(), dtype));
+    let bias = bias.unwrap_or_else(nothing);
+    affine(x, weight, bias)
+}
+
+/// `x W + b`, in the type of x.
+fn affine<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Tensor<1>) -> Tensor<D> {
     let (weight, bias) = (weight.into_dispatch(), bias.into_dispatch());
     Tensor::from_dispatch(Dispatch::affine(x.into_dispatch(), weight, bias))
 }
 
-fn without_bias<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
-    let weight = layer.weight.val();
-    if x.dtype() == weight.dtype() {
-        return layer.forward(x);
-    }
-    let weight = weight.cast(x.dtype());
-    burn::tensor::module::linear(x, weight, None)
+/// Whether an input has rows of the width that a weight takes.
+fn fits<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>) -> bool {
+    D >= 2 && x.dims()[D - 1] == weight.dims()[0]
 }
 
-/// [`linear`] added to a residual, in its type: `residual + x W + b`.
+/// [`linear`] added to a residual: `residual + x W + b`, in the type of the residual.
 ///
 /// # Shapes
 /// - `x`: `[.., input]`
 /// - `residual` and output: `[.., output]`; a residual of another shape is broadcast
 pub fn linear_add<const D: usize>(layer: &Linear, x: Tensor<D>, residual: Tensor<D>) -> Tensor<D> {
-    let fits = |bias: &Tensor<1>| {
+    let weight = layer.weight.val();
+    let is_one_step = |bias: &Tensor<1>| {
         let mut shape = x.dims();
         shape[D - 1] = bias.dims()[0];
-        D >= 2 && x.dims()[D - 1] == layer.weight.dims()[0] && shape == residual.dims()
+        fits(&x, &weight) && shape == residual.dims()
     };
-    match layer.bias.as_ref().map(Param::val).filter(fits) {
+    match layer.bias.as_ref().map(Param::val).filter(is_one_step) {
         Some(bias) => {
-            let (weight, bias) = (layer.weight.val().into_dispatch(), bias.into_dispatch());
+            let (weight, bias) = (weight.into_dispatch(), bias.into_dispatch());
             let (x, residual) = (x.into_dispatch(), residual.into_dispatch());
             Tensor::from_dispatch(Dispatch::affine_add(x, weight, bias, residual))
         }
         None => {
-            let dtype = residual.dtype();
-            residual + linear(layer, x).cast(dtype)
+            let added = in_type(linear(layer, x), residual.dtype());
+            residual + added
         }
     }
 }

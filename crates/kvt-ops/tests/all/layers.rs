@@ -211,7 +211,7 @@ fn a_residual_of_another_shape_is_broadcast() {
 
 /// Burn refuses a shape that does not fit.
 #[test]
-#[should_panic(expected = "assert_shape")]
+#[should_panic(expected = "inner dimensions must match")]
 fn an_input_of_another_width_is_refused() {
     let device = Device::flex();
     let layer = LinearConfig::new(4, 3).init(&device);

@@ -10,6 +10,7 @@ mod contiguous;
 mod conv;
 mod depthwise;
 mod gelu;
+mod half;
 mod layers;
 mod mixed;
 mod semantics;

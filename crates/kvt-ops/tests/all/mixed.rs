@@ -4,7 +4,7 @@
 use burn::module::Param;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{DType, Device, Tensor};
-use kvt_ops::{AttentionSettings, convert, gelu, linear, linear_add, self_attention};
+use kvt_ops::{AttentionSettings, gelu, in_type, linear, linear_add, self_attention};
 use kvt_testing::devices::{assert_close, devices, tensor, values};
 use kvt_testing::naive::draw;
 
@@ -38,13 +38,13 @@ fn rounded<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
 fn a_cast_rounds_and_its_gradient_has_the_type_of_the_input() {
     for (name, device, dtype, _) in cases() {
         let x = numbers(1, [3, 7000], &device).require_grad();
-        let half = convert(x.clone().transpose(), dtype);
+        let half = in_type(x.clone().transpose(), dtype);
         assert_eq!(half.dtype(), dtype);
         assert_eq!(
             values(half.clone()),
             values(rounded(x.clone().transpose(), dtype))
         );
-        let wide = convert(half, DType::F32);
+        let wide = in_type(half, DType::F32);
         assert_eq!(wide.dtype(), DType::F32);
         let grads = (wide * numbers(2, [7000, 3], &device)).sum().backward();
         let grad = x.grad(&grads).unwrap();
@@ -57,7 +57,7 @@ fn a_cast_rounds_and_its_gradient_has_the_type_of_the_input() {
 /// Output, and gradients of x, weight and bias; `x` goes into the layer in the given type.
 fn run(layer: &Linear, x: &Tensor<3>, dtype: DType, residual: Option<&Tensor<3>>) -> [Vec<f32>; 4] {
     let x = x.clone().detach().require_grad();
-    let input = convert(x.clone(), dtype);
+    let input = in_type(x.clone(), dtype);
     let out = match residual {
         Some(residual) => linear_add(layer, input, residual.clone()),
         None => linear(layer, input),
@@ -65,7 +65,7 @@ fn run(layer: &Linear, x: &Tensor<3>, dtype: DType, residual: Option<&Tensor<3>>
     let own = residual.map_or(dtype, Tensor::dtype);
     assert_eq!(out.dtype(), own, "the output");
     let probe = numbers(3, out.dims(), &out.device());
-    let grads = (convert(out.clone(), DType::F32) * probe).sum().backward();
+    let grads = (in_type(out.clone(), DType::F32) * probe).sum().backward();
     let weight = layer.weight.val().grad(&grads).unwrap();
     let bias = layer.bias.as_ref().unwrap().val().grad(&grads).unwrap();
     assert_eq!([weight.dtype(), bias.dtype()], [DType::F32; 2]);
@@ -107,10 +107,10 @@ fn gelu_of_half_types_is_that_of_f32_rounded() {
         let x = rounded(numbers(1, [5, 7001], &device) * 3.0, dtype);
         let run = |dtype| {
             let x = x.clone().detach().require_grad();
-            let out = gelu(convert(x.clone().transpose(), dtype));
+            let out = gelu(in_type(x.clone().transpose(), dtype));
             assert_eq!(out.dtype(), dtype);
             let probe = numbers(2, [7001, 5], &device);
-            let grads = (convert(out.clone(), DType::F32) * probe).sum().backward();
+            let grads = (in_type(out.clone(), DType::F32) * probe).sum().backward();
             [values(out), values(x.grad(&grads).unwrap())]
         };
         let (actual, expected) = (run(dtype), run(DType::F32));
@@ -129,10 +129,10 @@ fn attention_of_half_types_is_near_that_of_f32() {
             let qkv = rounded(numbers(1, [2, 70, 3 * 48], &device), dtype);
             let run = |dtype| {
                 let qkv = qkv.clone().detach().require_grad();
-                let out = self_attention(convert(qkv.clone(), dtype), 3, settings);
+                let out = self_attention(in_type(qkv.clone(), dtype), 3, settings);
                 assert_eq!(out.dtype(), dtype);
                 let probe = numbers(2, [2, 70, 48], &device);
-                let grads = (convert(out.clone(), DType::F32) * probe).sum().backward();
+                let grads = (in_type(out.clone(), DType::F32) * probe).sum().backward();
                 [values(out), values(qkv.grad(&grads).unwrap())]
             };
             let (actual, expected) = (run(dtype), run(DType::F32));

@@ -16,8 +16,16 @@ pub struct MultiCrop {
     pub local_scale: (f64, f64),
     /// Number of local views.
     pub locals: usize,
+    /// Probability of colour jitter in each view.
+    pub color_jitter: f64,
+    /// Probability that a view is made grey.
+    pub grayscale: f64,
+    /// Probability of a blur in the first global view, the second one, and the local views.
+    pub blur: [f64; 3],
     /// Smallest and largest standard deviation of the blur, in pixels.
     pub blur_radius: (f64, f64),
+    /// Probability that the second global view is solarised.
+    pub solarize: f64,
 }
 
 impl Default for MultiCrop {
@@ -29,7 +37,11 @@ impl Default for MultiCrop {
             local_size: (96, 96),
             local_scale: (0.05, 0.4),
             locals: 8,
+            color_jitter: 0.8,
+            grayscale: 0.2,
+            blur: [1.0, 0.1, 0.5],
             blur_radius: (0.1, 2.0),
+            solarize: 0.2,
         }
     }
 }
@@ -52,45 +64,44 @@ impl MultiCrop {
             };
             Ok(Transform::train(&config, size)?.with_steps(steps))
         };
+        let [first, second, local] = self.blur;
         let global = |blur, solarize| {
-            let steps = steps(blur, self.blur_radius, solarize);
+            let steps = self.steps(blur, solarize);
             view(self.global_size, self.global_scale, steps)
         };
-        let local = |_| {
-            view(
-                self.local_size,
-                self.local_scale,
-                steps(0.5, self.blur_radius, 0.0),
-            )
-        };
-        [global(1.0, 0.0), global(0.1, 0.2)]
+        let local = |_| view(self.local_size, self.local_scale, self.steps(local, 0.0));
+        [global(first, 0.0), global(second, self.solarize)]
             .into_iter()
             .chain((0..self.locals).map(local))
             .collect()
     }
-}
 
-/// The steps of a view: jitter with probability 0.8, grey with 0.2, then blur and solarisation with these probabilities.
-#[must_use]
-pub fn steps(blur: f64, blur_radius: (f64, f64), solarize: f64) -> Vec<Step> {
-    let jitter = ColorJitter {
-        brightness: 0.4,
-        contrast: 0.4,
-        saturation: 0.2,
-        hue: 0.1,
-    };
-    vec![
-        Step::Jitter { jitter, prob: 0.8 },
-        Step::Grayscale { prob: 0.2 },
-        Step::GaussianBlur {
-            prob: blur,
-            radius: blur_radius,
-        },
-        Step::Solarize {
-            prob: solarize,
-            threshold: 128,
-        },
-    ]
+    /// The steps of a view: jitter and grey, then blur and solarisation with these probabilities.
+    fn steps(&self, blur: f64, solarize: f64) -> Vec<Step> {
+        let jitter = ColorJitter {
+            brightness: 0.4,
+            contrast: 0.4,
+            saturation: 0.2,
+            hue: 0.1,
+        };
+        vec![
+            Step::Jitter {
+                jitter,
+                prob: self.color_jitter,
+            },
+            Step::Grayscale {
+                prob: self.grayscale,
+            },
+            Step::GaussianBlur {
+                prob: blur,
+                radius: self.blur_radius,
+            },
+            Step::Solarize {
+                prob: solarize,
+                threshold: 128,
+            },
+        ]
+    }
 }
 
 #[cfg(test)]
@@ -126,12 +137,60 @@ mod tests {
         assert!(error.views(&AugmentConfig::default()).is_err());
     }
 
+    /// Blur and solarisation reach the views that they are for, with the same crop otherwise.
+    #[test]
+    fn each_view_has_its_own_probabilities() {
+        let plain = MultiCrop {
+            global_size: (20, 20),
+            local_size: (12, 12),
+            locals: 1,
+            color_jitter: 0.0,
+            grayscale: 0.0,
+            blur: [0.0; 3],
+            blur_radius: (1.0, 2.0),
+            solarize: 0.0,
+            ..MultiCrop::default()
+        };
+        let image = RgbImage::from_fn(40, 40, |x, y| Rgb([x as u8 * 6, y as u8 * 6, 200]));
+        let shown = |crop: MultiCrop| -> Vec<Vec<f32>> {
+            let views = crop.views(&AugmentConfig::default()).unwrap();
+            let show = |view: &Transform| {
+                let mut out = vec![0.0; 3 * view.size().0 * view.size().1];
+                view.apply(image.clone(), Key::new(5), &mut out).unwrap();
+                out
+            };
+            views.iter().map(show).collect()
+        };
+        let changed = |crop: MultiCrop| -> Vec<bool> {
+            let pairs = shown(crop).into_iter().zip(shown(plain));
+            pairs.map(|(a, b)| a != b).collect()
+        };
+        let blur = |blur| changed(MultiCrop { blur, ..plain });
+        assert_eq!(blur([1.0, 0.0, 0.0]), [true, false, false]);
+        assert_eq!(blur([0.0, 1.0, 0.0]), [false, true, false]);
+        assert_eq!(blur([0.0, 0.0, 1.0]), [false, false, true]);
+        let solarize = MultiCrop {
+            solarize: 1.0,
+            ..plain
+        };
+        assert_eq!(changed(solarize), [false, true, false]);
+        let of_all = MultiCrop {
+            grayscale: 1.0,
+            ..plain
+        };
+        assert_eq!(changed(of_all), [true; 3]);
+    }
+
     /// How often each step changes an image.
     #[test]
     fn steps_happen_as_often_as_told() {
         let image = RgbImage::from_fn(6, 6, |x, y| Rgb([x as u8 * 40, y as u8 * 40, 200]));
         let n = 1500_u64;
-        for (step, prob) in steps(0.1, (0.5, 2.0), 0.2).iter().zip([0.8, 0.2, 0.1, 0.2]) {
+        let crop = MultiCrop {
+            blur_radius: (0.5, 2.0),
+            ..MultiCrop::default()
+        };
+        for (step, prob) in crop.steps(0.1, 0.2).iter().zip([0.8, 0.2, 0.1, 0.2]) {
             let changed = (0..n).filter(|key| step.apply(image.clone(), Key::new(*key)) != image);
             let (count, expected) = (changed.count() as f64, n as f64 * prob);
             let std = (expected * (1.0 - prob)).sqrt();

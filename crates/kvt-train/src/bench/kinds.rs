@@ -35,15 +35,15 @@ pub struct KindMeasurement {
     /// The sizes.
     #[serde(flatten)]
     pub shape: AttentionShape,
-    /// Parameters of the mechanism.
-    pub params: usize,
-    /// Its multiply-accumulate operations for one image, forward.
-    pub macs: u64,
+    /// Parameters of the mechanism; none where it cannot stand.
+    pub params: Option<usize>,
+    /// Its multiply-accumulate operations for one image, forward; none where it cannot stand.
+    pub macs: Option<u64>,
     /// What it took; none where it cannot stand or its process failed.
     pub times: Option<KindTimes>,
     /// Memory that forward and backward took beyond inputs, in a fresh process in which only a small problem ran before.
     pub peak_bytes: Option<u64>,
-    /// Why there are no times.
+    /// Why something was not measured.
     pub note: Option<String>,
 }
 
@@ -85,18 +85,18 @@ impl KindCase {
         self.attention.validate_at(&self.place())
     }
 
-    /// Why there are no times, or the line of a case that is still to be measured.
+    /// The line of a case that is still to be measured, or that says why it cannot stand.
     pub fn record(&self) -> KindMeasurement {
         let refused = self.check().err();
         let cost = match &refused {
-            None => self.attention.cost(&self.place()),
-            Some(_) => Default::default(),
+            None => Some(self.attention.cost(&self.place())),
+            Some(_) => None,
         };
         KindMeasurement {
             kind: self.attention.kind(),
             shape: self.shape,
-            params: cost.params,
-            macs: cost.macs.total(),
+            params: cost.as_ref().map(|cost| cost.params),
+            macs: cost.as_ref().map(|cost| cost.macs.total()),
             times: None,
             peak_bytes: None,
             note: refused.map(|error| error.to_string()),
@@ -114,7 +114,7 @@ impl KindCase {
         })
     }
 
-    /// The times of this case, which nothing else disturbs; `progress` hears the number of rounds done.
+    /// The times of this case, which nothing else disturbs.
     ///
     /// # Errors
     /// If it cannot stand, or the device fails.
@@ -220,14 +220,22 @@ mod tests {
             match case.times(&device, rounds) {
                 Ok(times) => {
                     assert!(times.forward.median > 0.0 && times.forward_backward.median > 0.0);
-                    assert!(record.note.is_none() && record.macs > 0, "{}", record.kind);
+                    assert!(
+                        record.note.is_none() && record.macs > Some(0),
+                        "{}",
+                        record.kind
+                    );
                     assert!(case.peak_bytes(&device).is_ok());
                 }
-                Err(error) => assert_eq!(record.note.unwrap(), error.to_string()),
+                Err(error) => {
+                    assert_eq!(record.note.unwrap(), error.to_string());
+                    assert_eq!((record.params, record.macs), (None, None));
+                }
             }
         }
         // Two products of 2 * 65 * 65 * 8 operations.
         let dense = self::case(65, AttentionConfig::dense()).record();
-        assert_eq!((dense.params, dense.macs), (0, 2 * 2 * 65 * 65 * 8));
+        let macs = 2 * 2 * 65 * 65 * 8;
+        assert_eq!((dense.params, dense.macs), (Some(0), Some(macs)));
     }
 }

@@ -8,6 +8,7 @@ use super::{BenchError, Timing};
 use crate::config::Plan;
 use crate::data::{
     DecodeError, Loader, Picture, Source, Splits, View, epoch_order, image_key, image_limits,
+    view_key,
 };
 
 /// What is measured.
@@ -26,9 +27,11 @@ pub struct LoaderCase {
 pub struct LoaderMeasurement {
     /// Images of a round.
     pub images: usize,
+    /// Views of each image.
+    pub views: usize,
     /// Threads of the loader.
     pub workers: usize,
-    /// Milliseconds for an image on one thread, stage by stage.
+    /// Milliseconds for an image, with all of its views, on one thread, stage by stage.
     pub stages: Vec<Stage>,
     /// Images per second of all stages on one thread.
     pub images_per_second_alone: f64,
@@ -82,6 +85,7 @@ pub fn loader(
     let loader = Timing::of(rates);
     Ok(LoaderMeasurement {
         images: case.images,
+        views: splits.train_views().len(),
         workers: case.workers,
         stages: STAGES
             .into_iter()
@@ -108,11 +112,13 @@ fn order(plan: &Plan, source: &Source, images: usize) -> Vec<u32> {
 /// The seconds of each stage for all images of a round, on this thread.
 fn alone(plan: &Plan, splits: &Splits, images: usize) -> Result<[f64; 4], BenchError> {
     let (source, limits) = (&splits.train, image_limits(plan));
-    let Some(transform) = splits.train_views().first() else {
+    let transforms = splits.train_views();
+    let Some(only) = transforms.first() else {
         return Ok([0.0; 4]);
     };
     let parts = splits.train_loading(plan, |_| (), 0, 0).parts;
-    let mut view = View::zeros(1, transform.size());
+    let views = transforms.iter();
+    let mut views: Vec<View> = views.map(|view| View::zeros(1, view.size())).collect();
     let mut seconds = [0.0; 4];
     for index in order(plan, source, images) {
         let Some(sample) = source.samples.get(index as usize) else {
@@ -123,23 +129,35 @@ fn alone(plan: &Plan, splits: &Splits, images: usize) -> Result<[f64; 4], BenchE
             path: sample.path.clone(),
             reason,
         };
-        let start = Instant::now();
-        let bytes = source.bytes(sample, limits).map_err(unreadable)?;
-        let read = Instant::now();
-        let look = |size| transform.looks_at(size, key);
-        let look = parts.then_some(&look as &dyn Fn(_) -> _);
-        let picture = source.look(&bytes, limits, look).map_err(unreadable)?;
-        let decoded = Instant::now();
-        let (image, flip) = match picture {
-            Picture::Whole(image) => transform.pixels(image, key)?,
-            Picture::Part(part) => transform.part_pixels(&part, key)?,
+        let mut last = Instant::now();
+        let mut spend = |stage: usize| {
+            let now = Instant::now();
+            if let Some(sum) = seconds.get_mut(stage) {
+                *sum += (now - last).as_secs_f64();
+            }
+            last = now;
         };
-        let prepared = Instant::now();
-        transform.normalize(&image, flip, key, view.image_mut(0));
-        let ends = [read, decoded, prepared, Instant::now()];
-        let starts = [start, read, decoded, prepared];
-        for (sum, (start, end)) in seconds.iter_mut().zip(starts.iter().zip(ends)) {
-            *sum += (end - *start).as_secs_f64();
+        let bytes = source.bytes(sample, limits).map_err(unreadable)?;
+        spend(0);
+        let look = |size| only.looks_at(size, key);
+        let look = parts.then_some(&look as &dyn Fn(_) -> _);
+        let mut picture = Some(source.look(&bytes, limits, look).map_err(unreadable)?);
+        spend(1);
+        for (number, (transform, view)) in transforms.iter().zip(&mut views).enumerate() {
+            let key = view_key(key, number);
+            // A single view needs no copy of the image.
+            let copy = match number + 1 == transforms.len() {
+                true => picture.take(),
+                false => picture.clone(),
+            };
+            let (image, flip) = match copy {
+                Some(Picture::Whole(image)) => transform.pixels(image, key)?,
+                Some(Picture::Part(part)) => transform.part_pixels(&part, key)?,
+                None => break,
+            };
+            spend(2);
+            transform.normalize(&image, flip, key, view.image_mut(0));
+            spend(3);
         }
     }
     Ok(seconds)

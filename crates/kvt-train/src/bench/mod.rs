@@ -7,6 +7,7 @@ mod kinds;
 mod loader;
 mod memory;
 mod peak;
+mod scaling;
 mod step;
 mod timing;
 
@@ -16,6 +17,7 @@ pub use kinds::{KindCase, KindMeasurement, KindTimes};
 pub use loader::{LoaderCase, LoaderMeasurement, Stage, loader};
 pub use memory::peak_of;
 pub use peak::Peak;
+pub use scaling::{ScalingMeasurement, scaling};
 pub use step::{StepCase, StepMeasurement, step};
 pub(crate) use timing::time;
 pub use timing::{Rounds, Timing};
@@ -31,6 +33,9 @@ pub enum BenchError {
     /// A step failed.
     #[error(transparent)]
     Update(#[from] crate::engine::UpdateError),
+    /// A process is lost.
+    #[error(transparent)]
+    World(#[from] crate::world::WorldError),
     /// The model cannot be built.
     #[error(transparent)]
     Model(#[from] kvt_models::ModelError),

@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kvt_models::ModelConfig;
+use kvt_models::{ModelConfig, Precision};
 use kvt_ops::{Key, Phase};
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +11,8 @@ use super::timing::{Rounds, Timing, time};
 use super::{BenchError, peak_of};
 use crate::config::Plan;
 use crate::data::DeviceBatch;
-use crate::engine::{TrainState, UpdateSettings};
-use crate::recipe::{Clip, OptimConfig, Optimizer, Position, Rates};
+use crate::engine::{Processes, TrainState, Update, UpdateSettings};
+use crate::recipe::{Clip, LossScale, OptimConfig, Optimizer, Position, Rates};
 use crate::task::Classify;
 
 /// What is measured.
@@ -24,6 +24,8 @@ pub struct StepCase {
     pub config: ModelConfig,
     /// Images of a step.
     pub batch: usize,
+    /// The type of products.
+    pub precision: Precision,
 }
 
 /// What was measured. Times in milliseconds.
@@ -39,7 +41,7 @@ pub struct StepMeasurement {
     pub img_size: usize,
     /// Keys that a query keeps, by stage.
     pub k: Vec<usize>,
-    /// The element type.
+    /// The type of products.
     pub dtype: String,
     /// The forward pass alone, as in evaluation: the median.
     pub forward_ms: f64,
@@ -72,21 +74,22 @@ const SETTINGS: UpdateSettings = UpdateSettings {
 };
 
 /// A model on its way, with the images it sees again and again.
-struct Running {
+pub(super) struct Running {
     state: TrainState<Classify>,
     images: Tensor<4>,
     batch: DeviceBatch,
 }
 
 impl Running {
-    fn new(case: &StepCase, device: &Device) -> Result<Self, BenchError> {
+    pub(super) fn new(case: &StepCase, device: &Device) -> Result<Self, BenchError> {
         let device = device.clone().autodiff();
         let model = case.config.init(&device, Key::new(0))?;
+        let model = model.with_precision(case.precision);
         let side = case.config.img_size();
         let shape = [case.batch, case.config.in_chans(), side, side];
         let images = normal(Key::new(0).named("images"), shape, &device);
         let labels = (0..case.batch).map(|image| (image % case.config.num_classes()) as u32);
-        Ok(Self {
+        let mut running = Self {
             batch: DeviceBatch {
                 views: vec![images.clone()],
                 targets: labels.collect(),
@@ -98,14 +101,31 @@ impl Running {
                 network: model,
                 task: Classify::new(&Plan::default(), None),
                 ema: None,
+                loss_scale: LossScale::of(case.precision),
             },
-        })
+        };
+        // An update that is left out takes less time than one that is made.
+        if running.state.loss_scale.is_some() {
+            while !running.update(&Processes::alone())?.made {}
+        }
+        Ok(running)
     }
 
     fn step(&mut self) -> Result<(), BenchError> {
+        self.step_with(&Processes::alone())
+    }
+
+    /// A step with one micro-batch of each process.
+    pub(super) fn step_with(&mut self, processes: &Processes) -> Result<(), BenchError> {
+        self.update(processes).map(|_| ())
+    }
+
+    fn update(&mut self, processes: &Processes) -> Result<Update, BenchError> {
         let (batch, start) = (self.batch.clone(), Position::default());
-        self.state.update([Ok(batch)], start, SETTINGS)?;
-        Ok(())
+        let update = self
+            .state
+            .update_with(processes, [Ok(batch)], start, SETTINGS)?;
+        Ok(update)
     }
 }
 
@@ -165,7 +185,7 @@ fn record(case: &StepCase, forward: Timing, step: Timing) -> StepMeasurement {
         batch: case.batch,
         img_size: case.config.img_size(),
         k: summary.attending().map(|stage| stage.k).collect(),
-        dtype: "f32".to_owned(),
+        dtype: case.precision.name().to_owned(),
         forward_ms: forward.median,
         step_ms: step.median,
         forward,

@@ -93,7 +93,10 @@ impl ConfigArgs {
 
 /// A bar over a known number of things; hidden where nobody watches.
 pub(super) fn bar(what: &str, total: usize) -> ProgressBar {
-    let bar = ProgressBar::new(total as u64);
+    let bar = match output::is_silent() {
+        true => ProgressBar::hidden(),
+        false => ProgressBar::new(total as u64),
+    };
     if let Ok(style) =
         ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {per_sec} eta {eta}")
     {

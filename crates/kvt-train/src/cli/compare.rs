@@ -1,6 +1,5 @@
 //! `kvt compare`: several runs side by side, as the paper's Table 2 has them.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,11 +9,11 @@ use super::common::{Overrides, generating};
 use super::{interrupt, output, progress};
 use crate::config::{Document, Plan, load_plan};
 use crate::engine::{End, Session, Start};
-use crate::fs::{remove_leftovers, write_atomic};
+use crate::fs::{remove_leftovers, write_text};
 use crate::recipe::EmaReport;
 use crate::report::{Comparison, Curve, read_curve, save_plots};
 use crate::run::{Metric, RunDir};
-use crate::task::{Classify, Task};
+use crate::task::{Classify, Dino, Task, TaskKind};
 
 /// `kvt compare CONFIG|RUN... [--seeds N]`
 ///
@@ -33,9 +32,9 @@ pub(super) struct Args {
     /// Where the table and the plots go.
     #[arg(long, value_name = "DIR", default_value = "runs/compare")]
     output: PathBuf,
-    /// What is compared.
-    #[arg(long, value_name = "NAME", default_value = Classify::BEST.name, value_parser = metric)]
-    metric: Metric,
+    /// What is compared: by default `top1`, or `knn` where all runs are of DINO.
+    #[arg(long, value_name = "NAME", value_parser = metric)]
+    metric: Option<Metric>,
     /// Title of the plots.
     #[arg(long, default_value = "Dense and k-NN attention")]
     title: String,
@@ -67,7 +66,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if curves.iter().all(|curve| curve.epochs.is_empty()) {
         bail!("none of the runs has finished an epoch: there is nothing to compare");
     }
-    let comparison = Comparison::new(&curves, args.metric);
+    let metric = args.metric.unwrap_or_else(|| best_metric(&curves));
+    let comparison = Comparison::new(&curves, metric);
     save(&comparison, &curves, args)?;
     let width = comfy_table::Table::new().width();
     output::print(&comparison.to_text(width))?;
@@ -80,7 +80,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The metric of a name.
 fn metric(name: &str) -> Result<Metric, String> {
-    let known = || Classify::METRICS.iter();
+    let known = || Classify::METRICS.iter().chain(Dino::METRICS);
     known()
         .find(|metric| metric.name == name)
         .copied()
@@ -88,6 +88,23 @@ fn metric(name: &str) -> Result<Metric, String> {
             let names: Vec<&str> = known().map(|metric| metric.name).collect();
             format!("expected one of {}", names.join(", "))
         })
+}
+
+/// What runs are compared by: the metric by which their task chooses its best checkpoint, where that is the same for all of them.
+fn best_metric(curves: &[Curve]) -> Metric {
+    let has = |curve: &Curve, metric: Metric| {
+        let mut epochs = curve.epochs.iter();
+        epochs.any(|epoch| epoch.val.get(metric.name).is_some())
+    };
+    let all_have = |metric: Metric| {
+        let mut begun = curves.iter().filter(|curve| !curve.epochs.is_empty());
+        begun.all(|curve| has(curve, metric))
+    };
+    let is_classified = curves.iter().any(|curve| has(curve, Classify::BEST));
+    match !is_classified && all_have(Dino::BEST) {
+        true => Dino::BEST,
+        false => Classify::BEST,
+    }
 }
 
 /// Finds what is wrong with any input before the first is trained for hours.
@@ -135,16 +152,23 @@ fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve
         Ok(_) => Start::RESUME,
         Err(_) => Start::New,
     };
-    let session = Session::<Classify>::prepare(plan, start, &mut generating())
-        .with_context(|| format!("`{}`", config.display()))?;
+    let end = match plan.task {
+        TaskKind::Classify => carry_out::<Classify>(plan, start),
+        TaskKind::Dino => carry_out::<Dino>(plan, start),
+    };
+    match end.with_context(|| format!("`{}`", config.display()))? {
+        End::Stopped => Ok(None),
+        End::Finished => Ok(Some(curve(&RunDir::open(&dir)?, &name, seed, report)?)),
+    }
+}
+
+fn carry_out<T: Task>(plan: Plan, start: Start<'_>) -> anyhow::Result<End> {
+    let session = Session::<T>::prepare(plan, start, &mut generating())?;
     output::status(&progress::describe(&session));
     let mut listener = progress::listener(session.workload());
     let end = session.train(listener.as_mut(), &interrupt::STOP);
     drop(listener);
-    match end? {
-        End::Stopped => Ok(None),
-        End::Finished => Ok(Some(curve(&RunDir::open(&dir)?, &name, seed, report)?)),
-    }
+    Ok(end?)
 }
 
 /// The curve of a run; `NAME-seedN` is a run of `NAME`.
@@ -187,10 +211,8 @@ fn save(comparison: &Comparison, curves: &[Curve], args: &Args) -> anyhow::Resul
         ("table.csv", comparison.to_csv()),
         ("table.json", comparison.to_json()?),
     ] {
-        write_atomic(&args.output.join(name), |file| {
-            file.write_all(text.as_bytes())
-        })?;
+        write_text(&args.output.join(name), &text)?;
     }
-    save_plots(curves, args.metric, &args.title, &args.output)?;
+    save_plots(curves, comparison.metric, &args.title, &args.output)?;
     Ok(())
 }

@@ -2,17 +2,19 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::bail;
 use clap::ValueEnum;
 
 use super::common::{Overrides, generating};
 use super::train::{Display, carry_out};
-use super::{interrupt, output};
-use crate::config::resolved_toml;
+use super::{interrupt, job, output};
+use crate::config::{Plan, resolved_toml};
 use crate::engine::{End, Session, Start};
 use crate::finetune::{Choices, Request, propose, resume, without_tag};
 use crate::task::Classify;
+use crate::world::World;
 
 /// `kvt finetune FOLDER --weights FILE [--model NAME] [--freeze backbone]`
 ///
@@ -71,22 +73,18 @@ enum What {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (plan, start) = if args.resume {
-        let plan = resume(args.folder.as_deref(), &args.resumed())?;
-        (plan, Start::RESUME)
-    } else {
-        let proposal = propose(&args.request()?)?;
-        for note in &proposal.notes {
-            output::status(note);
-        }
-        (proposal.plan, Start::New)
-    };
+    job::run(|world| finetune(args, world))
+}
+
+fn finetune(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
+    let (plan, start) = job::agree(world, args.proposed())?;
     if args.print_config {
         output::print(&resolved_toml(&plan)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let dir = plan.run.dir.display().to_string();
-    let session = Session::<Classify>::prepare(plan, start, &mut generating())?;
+    let world = Arc::clone(world);
+    let session = Session::<Classify>::prepare_in(world, plan, start, &mut generating())?;
     Ok(match carry_out(session, &args.display)? {
         End::Finished => {
             output::status(&format!(
@@ -99,6 +97,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
+    /// What is trained, and how it begins.
+    fn proposed(&self) -> anyhow::Result<(Plan, Start<'static>)> {
+        if self.resume {
+            let plan = resume(self.folder.as_deref(), &self.resumed())?;
+            return Ok((plan, Start::RESUME));
+        }
+        let proposal = propose(&self.request()?)?;
+        for note in &proposal.notes {
+            output::status(note);
+        }
+        Ok((proposal.plan, Start::New))
+    }
+
     fn request(&self) -> anyhow::Result<Request> {
         let (Some(folder), Some(weights)) = (&self.folder, &self.weights) else {
             bail!("a folder of images and `--weights` are needed");

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod attention_map;
 mod bench;
 mod common;
 mod compare;
@@ -14,10 +15,12 @@ mod devices;
 mod eval;
 mod finetune;
 mod interrupt;
+mod job;
 mod logits;
 mod models;
 mod output;
 mod predict;
+mod probe;
 mod progress;
 mod reproduce;
 mod table;
@@ -43,6 +46,10 @@ enum Command {
     Finetune(finetune::Args),
     /// Evaluate a run or weights on a labelled split.
     Eval(eval::Args),
+    /// Judge the features of a backbone by a k-NN classifier or a linear one.
+    Probe(probe::Args),
+    /// Draw where the class token looks in images, head by head.
+    AttentionMap(attention_map::Args),
     /// Classify image files.
     Predict(predict::Args),
     /// Train or read several runs and compare them epoch by epoch.
@@ -71,6 +78,8 @@ pub fn main() -> ExitCode {
         Command::Train(args) => train::run(&args),
         Command::Finetune(args) => finetune::run(&args),
         Command::Eval(args) => eval::run(&args),
+        Command::Probe(args) => probe::run(&args),
+        Command::AttentionMap(args) => attention_map::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Logits(args) => logits::run(&args),

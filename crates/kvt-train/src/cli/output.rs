@@ -6,9 +6,34 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set in the processes of a job that are not the first: what they have to say, it says.
+static SILENT: AtomicBool = AtomicBool::new(false);
+
+/// From now on nothing is printed, but by [`error_of_process`].
+pub(super) fn silence() {
+    SILENT.store(true, Ordering::Relaxed);
+}
+
+/// Whether nothing is printed.
+pub(super) fn is_silent() -> bool {
+    SILENT.load(Ordering::Relaxed)
+}
+
+/// Prints an error that only this process of a job has.
+pub(super) fn error_of_process(rank: usize, size: usize, text: &str) {
+    SILENT.store(false, Ordering::Relaxed);
+    error(&format!("process {rank} of {size}: {text}"));
+    // The error comes back to where errors are printed.
+    silence();
+}
 
 /// Prints a result, with a line end.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    if SILENT.load(Ordering::Relaxed) {
+        return Ok(());
+    }
     let text = printable(text);
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -20,6 +45,9 @@ pub(super) fn print(text: &str) -> anyhow::Result<()> {
 
 /// Prints a line for people. A closed stderr is no reason to stop.
 pub(super) fn status(text: &str) {
+    if SILENT.load(Ordering::Relaxed) {
+        return;
+    }
     let _ = writeln!(io::stderr(), "{}", printable(text));
 }
 
@@ -35,7 +63,7 @@ pub(super) fn warning(text: &str) {
 
 /// Whether a person watches stderr.
 pub(super) fn is_watched() -> bool {
-    io::stderr().is_terminal()
+    !SILENT.load(Ordering::Relaxed) && io::stderr().is_terminal()
 }
 
 /// A text without control characters but line ends and tabs.

@@ -23,8 +23,12 @@ pub(super) fn describe<T: Task>(session: &Session<T>) -> String {
         .collect();
     let device = session.device();
     let workload = session.workload();
+    let processes = match session.world().size() {
+        1 => String::new(),
+        size => format!(", {size} processes"),
+    };
     format!(
-        "{}: {} parameters, {} keys per query, {} epochs of {} steps on {} ({})",
+        "{}: {} parameters, {} keys per query, {} epochs of {} steps on {} ({}){processes}",
         summary.name,
         grouped(summary.params),
         kept.join(", "),
@@ -43,14 +47,30 @@ pub(super) fn listener(workload: Workload) -> Box<dyn Listener> {
         Box::new(Lines {
             workload,
             last: None,
+            told: String::new(),
         })
     }
+}
+
+/// The listener of a process that does not speak.
+pub(super) fn silent() -> Box<dyn Listener> {
+    struct Silent;
+
+    impl Listener for Silent {
+        fn event(&mut self, _event: &Event) -> Result<(), RunError> {
+            Ok(())
+        }
+    }
+
+    Box::new(Silent)
 }
 
 /// A bar, with evaluations and warnings printed above it.
 struct Bar {
     bar: ProgressBar,
     metrics: &'static [Metric],
+    /// What the task has told last.
+    told: String,
 }
 
 impl Bar {
@@ -66,12 +86,16 @@ impl Bar {
         Self {
             bar,
             metrics: workload.metrics,
+            told: String::new(),
         }
     }
 }
 
 impl Listener for Bar {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
+        if let Event::Step(step) = event {
+            self.told = told(step);
+        }
         if let Some(line) = line(event, self.metrics) {
             self.bar.suspend(|| output::status(&line));
         }
@@ -81,9 +105,10 @@ impl Listener for Bar {
     fn progress(&mut self, update: &StepRecord) {
         self.bar.set_position(update.step);
         self.bar.set_message(format!(
-            "epoch {}  loss {:.3}  {:.0} images/s",
+            "epoch {}  loss {:.3}{}  {:.0} images/s",
             update.epoch + 1,
             update.loss,
+            self.told,
             update.images_per_second
         ));
     }
@@ -99,10 +124,15 @@ impl Drop for Bar {
 struct Lines {
     workload: Workload,
     last: Option<Instant>,
+    /// What the task has told last.
+    told: String,
 }
 
 impl Listener for Lines {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
+        if let Event::Step(step) = event {
+            self.told = told(step);
+        }
         if let Some(line) = line(event, self.workload.metrics) {
             output::status(&line);
         }
@@ -118,17 +148,25 @@ impl Listener for Lines {
             let left = self.workload.steps.saturating_sub(update.step) as f64;
             let per_step = self.workload.images_per_step as f64 / update.images_per_second;
             output::status(&format!(
-                "step {}/{}  epoch {}  loss {:.4}  lr {:.3e}  {:.0} images/s  eta {}",
+                "step {}/{}  epoch {}  loss {:.4}{}  lr {:.3e}  {:.0} images/s  eta {}",
                 update.step,
                 self.workload.steps,
                 update.epoch + 1,
                 update.loss,
+                self.told,
                 update.lr,
                 update.images_per_second,
                 duration(left * per_step)
             ));
         }
     }
+}
+
+/// What a task tells of its updates, as of the last line of the log.
+fn told(step: &StepRecord) -> String {
+    let numbers = step.metrics.iter();
+    let numbers = numbers.map(|(name, value)| format!("  {} {value:.3}", name.replace('_', " ")));
+    numbers.collect()
 }
 
 /// Metrics in one line.
@@ -162,7 +200,7 @@ fn line(event: &Event, known: &[Metric]) -> Option<String> {
         )),
         Event::Note(note) => {
             let kind = match note.topic {
-                Topic::Start | Topic::Resume | Topic::Stop => "",
+                Topic::Start | Topic::Resume | Topic::Stop | Topic::Scale => "",
                 Topic::Skipped => "skipped ",
                 Topic::Warning => "warning: ",
             };

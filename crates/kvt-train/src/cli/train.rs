@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use super::common::{ConfigArgs, generating};
-use super::{interrupt, output, progress};
+use super::{interrupt, job, output, progress};
+use crate::config::Plan;
 use crate::engine::{End, Session, Start, Workload};
 use crate::run::{Listener, Which};
-use crate::task::{Classify, Task};
+use crate::task::{Classify, Dino, Task, TaskKind};
+use crate::world::World;
 
 /// `kvt train CONFIG [--set KEY=VALUE]... [--resume | --resume-from CHECKPOINT]`
 #[derive(Debug, clap::Args)]
@@ -37,7 +40,11 @@ pub(super) struct Display {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut plan = args.config.plan()?;
+    job::run(|world| train(args, world))
+}
+
+fn train(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
+    let mut plan = job::agree(world, args.config.plan())?;
     if let Some(dir) = &args.run_dir {
         plan.run.dir.clone_from(dir);
     }
@@ -46,11 +53,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None if args.resume => Start::RESUME,
         None => Start::New,
     };
-    let session = Session::<Classify>::prepare(plan, start, &mut generating())?;
-    Ok(match carry_out(session, &args.display)? {
+    let end = match plan.task {
+        TaskKind::Classify => train_task::<Classify>(world, plan, start, &args.display)?,
+        TaskKind::Dino => train_task::<Dino>(world, plan, start, &args.display)?,
+    };
+    Ok(match end {
         End::Finished => ExitCode::SUCCESS,
         End::Stopped => interrupt::exit_code(),
     })
+}
+
+fn train_task<T: Task>(
+    world: &Arc<dyn World>,
+    plan: Plan,
+    start: Start<'_>,
+    display: &Display,
+) -> anyhow::Result<End> {
+    let world = Arc::clone(world);
+    let session = Session::<T>::prepare_in(world, plan, start, &mut generating())?;
+    carry_out(session, display)
 }
 
 /// Trains a session to its end, or until somebody interrupts, and says so.
@@ -59,7 +80,10 @@ pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyh
     let dir = session.plan().run.dir.display().to_string();
     output::status(&progress::describe(&session));
 
-    let mut listener = listener(display, session.workload())?;
+    let mut listener = match session.world().is_first() {
+        true => listener(display, session.workload())?,
+        false => progress::silent(),
+    };
     let end = session.train(listener.as_mut(), &interrupt::STOP);
     // Leaves the bar or the dashboard before anything else is printed.
     drop(listener);

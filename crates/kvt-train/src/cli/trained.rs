@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use burn::tensor::Device;
 use kvt_models::Model;
-use kvt_models::weights::Outcome;
+use kvt_models::checkpoint::LoadOptions;
+use kvt_models::weights::{self, Outcome};
 
 use super::common::Overrides;
 use super::output;
@@ -14,7 +15,8 @@ use crate::data::{Source, Split, open_part};
 use crate::device::{self, ResolvedDevice};
 use crate::run::RunDir;
 use crate::task::{
-    CheckpointWeights, HeadReset, build_model, load_checkpoint_model, model_config, start_from,
+    CheckpointWeights, DinoRole, HeadReset, TaskKind, backbone_weights, build_model,
+    load_checkpoint_backbone, load_checkpoint_model, model_config, start_from,
 };
 
 /// Where the model comes from.
@@ -37,7 +39,7 @@ pub(super) struct Args {
     /// `ema.report = "ema"` does anyway.
     #[arg(long, conflicts_with = "config")]
     ema: bool,
-    /// Take the trained weights of a run that reports their average.
+    /// Take the trained weights of a run that reports their average, or the student of a run of DINO.
     #[arg(long, conflicts_with_all = ["config", "ema"])]
     raw: bool,
     /// A configuration file instead of a run.
@@ -83,11 +85,72 @@ impl Args {
         Ok(trained)
     }
 
+    /// A model whose backbone alone is used: also of a run of DINO (its teacher, or with `--raw` its student), or with random weights.
+    pub(super) fn load_backbone(
+        &self,
+        overrides: &Overrides,
+        random: bool,
+    ) -> anyhow::Result<Trained> {
+        let trained = match (&self.run, &self.config) {
+            (Some(run), _) => {
+                let run = RunDir::open(run)?;
+                let plan = load_plan(&run.config(), &overrides.all())?;
+                if plan.task == TaskKind::Classify && !random {
+                    return self.load(overrides);
+                }
+                if plan.task == TaskKind::Dino && self.ema {
+                    bail!(
+                        "`--ema`: a run of DINO keeps no such average; its teacher is the default, `--raw` takes the student"
+                    );
+                }
+                let classes = run.read_classes()?;
+                let mut trained = without_head(plan, Some(classes))?;
+                if !random {
+                    let role = match self.raw {
+                        true => DinoRole::Student,
+                        false => DinoRole::Teacher,
+                    };
+                    let which = &self.checkpoint;
+                    let (model, warning) =
+                        load_checkpoint_backbone(&run, which, role, trained.model)?;
+                    trained.model = model;
+                    if let Some(warning) = warning {
+                        output::warning(&warning.to_string());
+                    }
+                }
+                trained
+            }
+            (None, Some(config)) => {
+                let plan = load_plan(config, &overrides.all())?;
+                let weights = self.weights.clone().or_else(|| plan.init.weights.clone());
+                let classes = open_part(&plan.data, Split::Train, None).ok();
+                let mut trained = without_head(plan, classes.map(|source| source.classes))?;
+                match weights {
+                    _ if random => {}
+                    None => bail!(
+                        "no weights: use `--weights FILE`, set `init.weights`, or take `--features random`"
+                    ),
+                    Some(path) => trained.model = backbone_of(&path, trained.model)?,
+                }
+                trained
+            }
+            (None, None) => bail!("neither a run nor a configuration"),
+        };
+        trained.model.check_finite()?;
+        Ok(trained)
+    }
+
     fn run(&self, path: &Path, overrides: &Overrides) -> anyhow::Result<Trained> {
         let run = RunDir::open(path)?;
         let plan = load_plan(&run.config(), &overrides.all())?;
+        if plan.task != TaskKind::Classify {
+            let run = path.display();
+            bail!(
+                "run `{run}` has learned features, not classes: `kvt probe --run {run}` judges them"
+            );
+        }
         let classes = run.read_classes()?;
-        let device = device::resolve(&plan.train.device)?;
+        let device = device_of(&plan)?;
         let config = model_config(&plan.model, Some(classes.len()))?;
         let model = build_model(&plan, &config, &inner(&device))?;
         let weights = match (self.ema, self.raw) {
@@ -116,7 +179,7 @@ impl Args {
         if plan.init.weights.is_none() {
             bail!("no weights: use `--weights FILE` or set `init.weights`");
         }
-        let device = device::resolve(&plan.train.device)?;
+        let device = device_of(&plan)?;
         // Labels come from the data, so that the head can be checked against it.
         let classes = open_part(&plan.data, Split::Train, None)
             .ok()
@@ -139,6 +202,45 @@ impl Args {
             size: (config.img_size(), config.img_size()),
         })
     }
+}
+
+/// A model of a plan with random weights, and the smallest classification head.
+fn without_head(plan: Plan, classes: Option<Vec<String>>) -> anyhow::Result<Trained> {
+    let device = device_of(&plan)?;
+    let mut section = plan.model.clone();
+    section.overrides.num_classes = Some(1);
+    let config = model_config(&section, None)?;
+    Ok(Trained {
+        model: build_model(&plan, &config, &inner(&device))?,
+        plan,
+        device,
+        classes,
+        size: (config.img_size(), config.img_size()),
+    })
+}
+
+/// The backbone of a file of weights: of a classifier, or of a student or teacher of DINO.
+fn backbone_of(path: &Path, model: Model) -> anyhow::Result<Model> {
+    let state = backbone_weights(weights::read(path)?);
+    let options = LoadOptions {
+        reset_head: true,
+        new_head: true,
+        ..LoadOptions::default()
+    };
+    let (model, report) = model.load(&state, options)?;
+    for name in report.names(Outcome::Unused) {
+        output::warning(&format!("`{name}` of the weights is not used"));
+    }
+    Ok(model)
+}
+
+/// The device of a plan, which computes in its precision.
+fn device_of(plan: &Plan) -> anyhow::Result<ResolvedDevice> {
+    let device = device::resolve(&plan.train.device)?;
+    if let Some(warning) = device.check_precision(plan.train.precision)? {
+        output::warning(&warning);
+    }
+    Ok(device)
 }
 
 fn inner(device: &ResolvedDevice) -> Device {

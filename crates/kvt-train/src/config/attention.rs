@@ -2,7 +2,7 @@
 
 use super::document::Checks;
 use super::problem::Problem;
-use super::reference::{Field, join, section};
+use super::reference::{Field, field, join, section};
 use crate::schema::kinds;
 
 /// The kind that no key has to choose.
@@ -10,7 +10,8 @@ const DEFAULT: &str = "dense";
 
 /// Reports the keys of a section that do not belong to its `kind`.
 ///
-/// A later file or override that changes the kind switches off what a base has set for the kind before; silence does not.
+/// A later file or override that changes the kind switches off those keys of the old kind that the new one lacks; a key
+/// that both have keeps its value. Overrides for several documents may be for the kinds of others.
 pub(super) fn keys(name: &str, checks: &mut Checks<'_>) {
     let fields = section(name).map_or(&[][..], |section| &section.fields);
     let choice = join(name, "kind");
@@ -25,7 +26,9 @@ pub(super) fn keys(name: &str, checks: &mut Checks<'_>) {
             continue;
         };
         let problem = match chosen {
-            None if !of_kinds.contains(&DEFAULT) => {
+            None if !of_kinds.contains(&DEFAULT)
+                && !checks.document.is_for_another(&key, &choice) =>
+            {
                 let message = format!("`{}` is set, but nothing says which attention", field.name);
                 Problem::new(place, message).help(choose(&of_kinds, name))
             }
@@ -35,12 +38,20 @@ pub(super) fn keys(name: &str, checks: &mut Checks<'_>) {
                 let own = own_keys(kind, fields);
                 let name = &field.name;
                 let message = format!("`{name}` does not apply to `kind = \"{kind}\"`: {own}");
-                Problem::new(place, message)
+                let others = of_kinds.join(", ");
+                Problem::new(place, message).help(format!(
+                    "leave it out, or choose a kind that has it: {others}"
+                ))
             }
             _ => continue,
         };
         checks.problems.push(problem);
     }
+}
+
+/// The kinds that have a key of `[model.attention]`; none where it is unknown, or does not belong to kinds.
+pub(crate) fn kinds_with(key: &str) -> Vec<&'static str> {
+    field(&join("model.attention", key)).map_or_else(Vec::new, |field| kinds(&field.schema))
 }
 
 /// The kinds that have a key, and the one that needs none.

@@ -116,14 +116,14 @@ impl Document {
     pub(super) fn is_for_another(&self, key: &str, choice: &str) -> bool {
         let depth = |key: &str| find(&self.root, key).map(Node::depth);
         match (depth(key), depth(choice)) {
-            (Some(0), Some(_)) if self.is_shared => true,
+            (Some(0), _) if self.is_shared => true,
             (Some(key), Some(choice)) => choice < key,
             _ => false,
         }
     }
 
     /// The file as a whole, for what nothing sets.
-    fn place(&self) -> Location {
+    pub(super) fn place(&self) -> Location {
         Location::File(self.path.clone())
     }
 }

@@ -20,6 +20,7 @@ mod reference;
 mod rules;
 mod warnings;
 
+pub(crate) use attention::kinds_with;
 pub use diff::{Difference, Effect, diff};
 pub use document::Document;
 pub use model::ModelSection;

@@ -13,7 +13,7 @@ use crate::data::DataConfig;
 use crate::engine::{EvalConfig, TrainConfig};
 use crate::recipe::{DistillConfig, EmaConfig, LossConfig, OptimConfig, ScheduleConfig};
 use crate::run::{CheckpointConfig, LogConfig, RunConfig};
-use crate::task::InitConfig;
+use crate::task::{DinoConfig, InitConfig, TaskKind};
 
 /// Configuration of a `kvt` run.
 ///
@@ -31,6 +31,8 @@ pub struct Plan {
     base: Option<String>,
     /// Seed of everything random: initial weights, order of the images, augmentation, dropout.
     pub seed: u64,
+    /// What is learned: the classes of labelled images, or features of images without labels (`[dino]`).
+    pub task: TaskKind,
     pub model: ModelSection,
     pub init: InitConfig,
     pub data: DataConfig,
@@ -40,6 +42,7 @@ pub struct Plan {
     pub schedule: ScheduleConfig,
     pub loss: LossConfig,
     pub distill: DistillConfig,
+    pub dino: DinoConfig,
     pub ema: EmaConfig,
     pub train: TrainConfig,
     pub eval: EvalConfig,

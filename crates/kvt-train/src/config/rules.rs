@@ -7,12 +7,13 @@ use kvt_models::ModelConfig;
 
 use super::document::{Checks, closest};
 use super::problem::Problem;
+use super::reference::section;
 use super::{Plan, attention};
 use crate::augment::{AugmentConfig, MixConfig};
 use crate::data::{DataConfig, DataKind, DecodeMode, OnError};
 use crate::device::{NAMES, Wanted};
 use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind};
-use crate::task::ResetHead;
+use crate::task::{DinoConfig, ResetHead, TaskKind, check_dino};
 
 /// Fills in the defaults that depend on other keys, gives what another key switches off its default, and reports what
 /// does not fit. Without `with_data` the data may be missing.
@@ -53,6 +54,7 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
         plan.loss.bce_sum = false;
     }
     distillation(plan, checks);
+    dino(plan, checks);
 
     // Without gradients twice as many images fit.
     if !checks.sets("eval.batch_size") {
@@ -196,6 +198,16 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
         );
         checks.refuse("data.val_fraction", &value, expected);
     }
+    if let Some(shapes) = &data.shapes
+        && !checks.refuses("data.shapes.classes")
+        && !checks.refuses("data.shapes.train_per_class")
+    {
+        let all = shapes.classes * shapes.train_per_class;
+        if data.subset > all {
+            let expected = format!("at most {all}, the training images of `[data.shapes]`");
+            checks.refuse("data.subset", &data.subset.to_string(), &expected);
+        }
+    }
     if data.cache > 0 && data.decode == DecodeMode::Scaled {
         let (value, expected) = (data.cache.to_string(), "0 with `data.decode = \"scaled\"`");
         checks.refuse("data.cache", &value, expected);
@@ -276,6 +288,36 @@ fn distillation(plan: &mut Plan, checks: &mut Checks<'_>) {
         checks.refuse("distill.logits", &value, "a `.safetensors` file");
     }
     teacher_model(distill, checks);
+}
+
+fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {
+    let fields = section("dino").map_or(&[][..], |section| &section.fields);
+    if plan.task != TaskKind::Dino {
+        // An explicit `task = "classify"` may switch off what a base sets; silence may not.
+        let set = fields.iter().map(|field| format!("dino.{}", field.name));
+        let set = set.filter(|_| !checks.sets("task")).collect::<Vec<_>>();
+        for key in set {
+            if let Some(place) = checks.set_place(&key) {
+                let message = format!("`{key}` is set, but the task is `classify`");
+                let problem = Problem::new(place, message);
+                let help = "add `task = \"dino\"` at the top of the file";
+                checks.problems.push(problem.help(help.to_owned()));
+            }
+        }
+        plan.dino = DinoConfig::default();
+        return;
+    }
+    for (key, [low, high]) in plan.dino.reversed() {
+        let (key, pair) = (format!("dino.{key}"), format!("[{low:?}, {high:?}]"));
+        checks.refuse(&key, &pair, "the smaller value first");
+    }
+    let known = !plan.model.name.is_empty() && !checks.refuses("model.name");
+    for misfit in check_dino(plan).into_iter().filter(|_| known) {
+        let place = checks.set_place(misfit.key);
+        let place = place.unwrap_or_else(|| checks.document.place());
+        let problem = Problem::new(place, misfit.message);
+        checks.problems.push(problem.help(misfit.help));
+    }
 }
 
 /// Whether a path is that of a file of weights.

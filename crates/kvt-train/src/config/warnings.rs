@@ -20,7 +20,7 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
         let all = shapes.map(|shapes| shapes.classes * shapes.train_per_class)?;
         Some(match plan.data.subset {
             0 => all,
-            subset => subset.min(all),
+            subset => subset,
         })
     });
     let steps_per_epoch = images.map(|images| {

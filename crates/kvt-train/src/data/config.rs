@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::shapes::ShapesConfig;
 use super::{ClassOrder, ImageLimits};
 use crate::schema::section;
+use crate::world::own_cores;
 
 section! {
     /// Images and how they are read.
@@ -24,8 +25,8 @@ section! {
         /// Share of each class that validates, for data without a split: classes or shards lie in `path` itself. Which images
         /// these are follows from their names, not from the seed. 0 takes the folders `train` and `val`.
         pub val_fraction: f64 = 0.0, "x-range" = "[0, 1)";
-        /// Trains on so many of the training images alone, each class in its share of them. Which images these are follows
-        /// from their names, not from the seed: every run has the same. 0 takes all.
+        /// Number of training images to use; each class keeps its share. The choice follows from the names of the images, not
+        /// from the seed. 0 takes all.
         pub subset: usize = 0, "x-range" = "[0, 4294967295]";
         /// Column of the labels, of Parquet files alone.
         pub label_column: String = "label".to_owned(), "minLength" = 1;
@@ -116,13 +117,11 @@ pub enum Workers {
 }
 
 impl Workers {
-    /// The number of threads on this machine.
+    /// The number of threads of this process on this machine.
     #[must_use]
     pub fn count(self) -> usize {
         match self {
-            Self::Auto => {
-                std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8))
-            }
+            Self::Auto => own_cores().min(8),
             Self::Count(count) => count,
         }
     }

@@ -28,7 +28,7 @@ pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes};
 pub use error::{DataError, ParquetFault, ShardFault};
 pub use file::ImageLimits;
 pub use listing::{NotRead, OtherFormats, Unlisted};
-pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
+pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key, view_key};
 pub use pack::{Packed, pack};
 pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order};
@@ -36,7 +36,7 @@ pub use source::{
     ClassOrder, Picture, Sample, Source, Split, is_split, is_whole, open, open_part, open_split,
 };
 pub use splits::{
-    Splits, ensure_data, eval_batches, eval_transform, image_limits, train_transform,
+    Splits, ensure_data, eval_batches, eval_transform, image_limits, some_batches, train_transform,
 };
 pub use state::DataState;
 pub use upload::DeviceBatch;

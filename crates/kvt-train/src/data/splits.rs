@@ -7,7 +7,7 @@ use crate::augment::Transform;
 use crate::config::Plan;
 use crate::data::{
     DataError, DataState, DecodeMode, ImageLimits, Loader, LoaderConfig, Purpose, Sample, Sampler,
-    Source, epoch_order, open, shapes,
+    Source, Split, epoch_order, open, shapes,
 };
 
 /// Training and validation images with their transforms.
@@ -62,18 +62,23 @@ impl Splits {
         self.state
     }
 
-    /// What was passed over in the folders, in words.
+    /// What was passed over in the folders and what they lack, in words.
     pub fn warnings(&self) -> Vec<String> {
         let folders = [&self.train, &self.val].into_iter();
-        folders
-            .filter_map(|folder| {
-                let others = folder.others.describe()?;
-                let root = folder.root.display();
-                Some(format!(
-                    "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
-                ))
-            })
-            .collect()
+        let unread = folders.filter_map(|folder| {
+            let others = folder.others.describe()?;
+            let root = folder.root.display();
+            Some(format!(
+                "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
+            ))
+        });
+        let counts = self.train.class_counts();
+        let lost = counts.iter().filter(|count| **count == 0).count();
+        let lost = (lost > 0).then(|| {
+            let classes = counts.len();
+            format!("{lost} of {classes} classes have no training images: with `data.subset`, ask for more")
+        });
+        unread.chain(lost).collect()
     }
 
     /// Class names in label order.
@@ -84,6 +89,12 @@ impl Splits {
     /// Micro-batches of a training epoch.
     pub fn train_batch_count(&self, plan: &Plan) -> usize {
         sampler(plan).batch_count(self.train.samples.len())
+    }
+
+    /// Updates of an epoch; the last one may have fewer micro-batches.
+    pub fn updates_per_epoch(&self, plan: &Plan) -> u64 {
+        let batches = self.train_batch_count(plan);
+        batches.div_ceil(plan.train.accumulate) as u64
     }
 
     /// The batches of a training epoch from `first_batch` on; `target` says what is learned from a sample.
@@ -137,12 +148,46 @@ impl Splits {
         eval_batches(plan, &self.val, &self.val_transform)
     }
 
+    /// The validation images of one of `of` processes, in order: whole batches, as many as the others have or one more, one
+    /// process's behind the other's. All together are [`val_batches`](Self::val_batches).
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn val_shard(&self, plan: &Plan, rank: usize, of: usize) -> Result<Loader, DataError> {
+        let loading = eval_loading(plan, &self.val, &self.val_transform);
+        let images = loading.order.len();
+        let batches = images.div_ceil(loading.batch_size.max(1));
+        let start = |rank: usize| (batches * rank / of * loading.batch_size).min(images);
+        let own = start(rank)..start(rank + 1);
+        Loader::start(LoaderConfig {
+            order: loading.order.get(own).unwrap_or_default().to_vec(),
+            ..loading
+        })
+    }
+
     /// All training images, in order, prepared as those of the validation.
     ///
     /// # Errors
     /// If the loader cannot start.
     pub fn train_images(&self, plan: &Plan) -> Result<Loader, DataError> {
         eval_batches(plan, &self.train, &self.val_transform)
+    }
+
+    /// Some images of a split, at equal distances, in order, prepared as those of the validation; with 0 all of them.
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn some_images(
+        &self,
+        plan: &Plan,
+        split: Split,
+        images: usize,
+    ) -> Result<Loader, DataError> {
+        let source = match split {
+            Split::Train => &self.train,
+            Split::Val => &self.val,
+        };
+        some_batches(plan, source, &self.val_transform, images)
     }
 }
 
@@ -177,12 +222,36 @@ pub fn eval_batches(
     source: &Arc<Source>,
     transform: &Arc<Transform>,
 ) -> Result<Loader, DataError> {
+    some_batches(plan, source, transform, 0)
+}
+
+/// As [`eval_batches`], of so many images at equal distances; with 0 of all.
+///
+/// # Errors
+/// If the loader cannot start.
+pub fn some_batches(
+    plan: &Plan,
+    source: &Arc<Source>,
+    transform: &Arc<Transform>,
+    images: usize,
+) -> Result<Loader, DataError> {
+    let mut loading = eval_loading(plan, source, transform);
+    let all = loading.order.len();
+    if (1..all).contains(&images) {
+        loading.order = (0..images)
+            .filter_map(|i| loading.order.get(i * all / images).copied())
+            .collect();
+    }
+    Loader::start(loading)
+}
+
+fn eval_loading(plan: &Plan, source: &Arc<Source>, transform: &Arc<Transform>) -> LoaderConfig {
     let views = vec![Arc::clone(transform)];
-    Loader::start(LoaderConfig {
+    LoaderConfig {
         order: epoch_order(source.samples.len(), 0, plan.seed, false),
         batch_size: plan.eval.batch_size,
         ..loading(plan, source, views, |sample| sample.label)
-    })
+    }
 }
 
 /// How a training epoch of a plan goes through its images.
@@ -206,6 +275,7 @@ fn loading<T>(
         batch_size: 0,
         purpose: Purpose::Evaluate,
         first_batch: 0,
+        every: 1,
         workers: plan.data.workers.count(),
         prefetch: plan.data.prefetch,
         epoch: 0,

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use super::progress::{Best, Progress};
 use super::{Recorder, TrainError, TrainState};
 use crate::data::DataState;
-use crate::recipe::Network;
+use crate::recipe::{LossScale, Network};
 use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, RunError, Stage, Warning, Which};
-use crate::task::{CheckpointWeights, EMA, MODEL, Task, load_network};
+use crate::task::{CheckpointWeights, EMA, MODEL, Task, load_network, task_file};
 
 const OPTIMIZER: &str = "optimizer.safetensors";
 
@@ -27,6 +27,9 @@ struct State {
     progress: Progress,
     /// Updates the optimizer has made, for its bias correction: of every parameter that has no other count.
     updates: u32,
+    /// The loss scale, in f16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    loss_scale: Option<LossScale>,
     /// Bytes of the log that belong to this state.
     log_offset: u64,
     /// The images it was trained and evaluated on.
@@ -92,11 +95,16 @@ impl Checkpointer {
         if let Some(ema) = &state.ema {
             tensors.push((EMA.to_owned(), ema.network().state_dict()?));
         }
+        let loss_scale = state.loss_scale;
         let own = state.task.state()?;
-        tensors.extend(own.into_iter().map(|(name, state)| (file(name), state)));
+        tensors.extend(
+            own.into_iter()
+                .map(|(name, state)| (task_file(name), state)),
+        );
         let state = State {
             progress: *progress,
             updates,
+            loss_scale,
             log_offset: recorder.log_offset(),
             data: self.data,
         };
@@ -141,7 +149,7 @@ impl Checkpointer {
                 new: self.data,
             });
         }
-        let state = load_state(checkpoint, saved.updates, fresh)?;
+        let state = load_state(checkpoint, &saved, fresh)?;
         before()?;
         let mut warnings: Vec<Warning> = recovered.warning.take().into_iter().collect();
         let best = saved.progress.best;
@@ -170,9 +178,10 @@ impl Checkpointer {
 /// A fresh state with all that a checkpoint holds.
 fn load_state<T: Task>(
     checkpoint: &Checkpoint,
-    updates: u32,
+    saved: &State,
     fresh: TrainState<T>,
 ) -> Result<TrainState<T>, TrainError> {
+    let updates = saved.updates;
     let network = load_network(checkpoint, CheckpointWeights::Trained, fresh.network)?;
     let load_ema = |network| load_network(checkpoint, CheckpointWeights::Ema, network);
     let ema = fresh.ema.map(|ema| ema.restore(load_ema)).transpose()?;
@@ -186,7 +195,7 @@ fn load_state<T: Task>(
     optimizer.load_state(moments, updates, &network)?;
     let mut task = fresh.task;
     task.load_state(&|name| {
-        let name = file(name);
+        let name = task_file(name);
         // Files that are not the checkpoint's own were not verified.
         if !checkpoint.has(&name) {
             let path = checkpoint.path().to_owned();
@@ -199,10 +208,9 @@ fn load_state<T: Task>(
         task,
         optimizer,
         ema,
+        // A run that went on in another precision begins with a scale of its own.
+        loss_scale: fresh
+            .loss_scale
+            .map(|fresh| saved.loss_scale.unwrap_or(fresh)),
     })
-}
-
-/// The file of a state dict of the task, which cannot be one of the run's own.
-fn file(name: &str) -> String {
-    format!("task.{name}.safetensors")
 }

@@ -1,5 +1,7 @@
 //! `[train]` and `[eval]`: what the loop is told.
 
+use kvt_models::Precision;
+
 use crate::schema::section;
 
 section! {
@@ -7,15 +9,22 @@ section! {
     pub struct TrainConfig {
         /// Times that training goes through the data.
         pub epochs: u32 = 300, "x-range" = "[1, inf)";
-        /// Images of one forward pass; an update sees `batch_size * accumulate` images.
+        /// Images of one forward pass, a micro-batch; an update sees `batch_size * accumulate` images.
         pub batch_size: usize = 64, "x-range" = "[1, 65536]";
-        /// Forward passes whose gradients are averaged into one update.
+        /// Forward passes whose gradients are averaged into one update, over all processes: their number must divide it.
         pub accumulate: usize = 1, "x-range" = "[1, 65536]";
         /// Ends the run after this many updates, wherever that is.
         pub max_steps: Option<u64> = None,
             "x-range" = "[1, inf)", "x-default" = "none: all epochs", "x-resume" = "free";
         /// Device to train on, such as `auto`, `cpu`, `wgpu`, `vulkan:0` or `cuda`; `kvt devices` lists them.
         pub device: String = "auto".to_owned(), "x-resume" = "free";
+        /// With several processes, whether batch norms (of CvT, So-ViT, Visformer and VOLO) normalise by the images of all of
+        /// them, one micro-batch each, as if they were one micro-batch. Without it each normalises by its own, and the run is
+        /// the one of a single process.
+        pub sync_batch_norm: bool = true;
+        /// Type of the operands of matrix products, convolutions and attention, in training and in evaluation. Weights, moments,
+        /// residual stream, norms, head and loss are `f32`, and so are checkpoints. With `f16` the loss is scaled.
+        pub precision: Precision = Precision::F32, "x-resume" = "free";
         /// Epochs from one evaluation to the next; 0 evaluates only at the end.
         pub eval_every: u32 = 1;
     }

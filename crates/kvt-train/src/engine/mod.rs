@@ -7,15 +7,18 @@
 mod checkpoint;
 mod config;
 mod dump;
+mod processes;
 mod progress;
 mod recorder;
 mod session;
+mod share;
 mod trainer;
 mod update;
 
 pub use crate::error::TrainError;
 pub use checkpoint::{Checkpointer, Restored};
 pub use config::{EvalConfig, TrainConfig};
+pub use processes::Processes;
 pub use progress::{Best, EpochSums, LogSums, Progress};
 pub use recorder::Recorder;
 pub use session::{Session, Start, Workload};

@@ -30,6 +30,9 @@ pub struct EpochSums {
     /// Seconds of it spent waiting for data; checkpoints of older versions lack it.
     #[serde(default)]
     pub data_wait: f64,
+    /// Seconds of it spent with the other processes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub communication: f64,
     /// Learning rate of the last update.
     pub lr: f64,
 }
@@ -39,9 +42,12 @@ pub struct EpochSums {
 pub struct LogSums {
     /// Updates.
     pub updates: u64,
+    /// Those of them that were not made, since gradients of a scaled loss were not finite.
+    #[serde(default)]
+    pub unmade: u64,
     /// Loss of each update.
     pub loss: f64,
-    /// Gradient norm of each update.
+    /// Gradient norm of each update that was made.
     pub grad_norm: f64,
     /// Images trained on.
     pub images: u64,
@@ -49,17 +55,27 @@ pub struct LogSums {
     pub seconds: f64,
     /// Seconds of it spent waiting for data.
     pub data_wait: f64,
+    /// Seconds of it spent with the other processes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub communication: f64,
+}
+
+/// Whether a process was alone, of which checkpoints say nothing.
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 impl LogSums {
     /// Adds those of later updates.
     pub fn add(&mut self, later: Self) {
         self.updates += later.updates;
+        self.unmade += later.unmade;
         self.loss += later.loss;
         self.grad_norm += later.grad_norm;
         self.images += later.images;
         self.seconds += later.seconds;
         self.data_wait += later.data_wait;
+        self.communication += later.communication;
     }
 }
 
@@ -81,6 +97,9 @@ pub struct Progress {
     /// Whether this start has said that the device waits for images.
     #[serde(skip)]
     pub told_input_bound: bool,
+    /// Whether this start has said what the task warns of.
+    #[serde(skip)]
+    pub told_collapse: bool,
 }
 
 #[cfg(test)]

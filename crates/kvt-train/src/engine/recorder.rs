@@ -7,10 +7,14 @@ use crate::run::{
 
 /// Writes every event to the run's folder and passes it on.
 pub struct Recorder<'a> {
+    files: Option<Files>,
+    next: &'a mut dyn Listener,
+}
+
+struct Files {
     log: JsonlLog,
     epochs: EpochsCsv,
     tensorboard: Option<TensorBoard>,
-    next: &'a mut dyn Listener,
 }
 
 impl<'a> Recorder<'a> {
@@ -38,29 +42,36 @@ impl<'a> Recorder<'a> {
             }
         };
         let steps = resumed.map(|(_, steps)| steps);
-        let recorder = Self {
+        let files = Files {
             log,
             epochs: EpochsCsv::new(&run.epochs_csv(), metrics, &logged)?,
             tensorboard: tensorboard
                 .then(|| TensorBoard::new(&run.tensorboard(), steps, &logged))
                 .transpose()?,
-            next,
         };
-        Ok((recorder, warnings))
+        let files = Some(files);
+        Ok((Self { files, next }, warnings))
+    }
+
+    /// Passes events on and writes nothing: in a process of a job that is not the first.
+    pub fn without_files(next: &'a mut dyn Listener) -> Self {
+        Self { files: None, next }
     }
 
     /// Bytes in the log: what a checkpoint remembers of it.
     pub fn log_offset(&self) -> u64 {
-        self.log.offset()
+        self.files.as_ref().map_or(0, |files| files.log.offset())
     }
 }
 
 impl Listener for Recorder<'_> {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        self.log.event(event)?;
-        self.epochs.event(event)?;
-        if let Some(tensorboard) = &mut self.tensorboard {
-            tensorboard.event(event)?;
+        if let Some(files) = &mut self.files {
+            files.log.event(event)?;
+            files.epochs.event(event)?;
+            if let Some(tensorboard) = &mut files.tensorboard {
+                tensorboard.event(event)?;
+            }
         }
         self.next.event(event)
     }
@@ -70,10 +81,12 @@ impl Listener for Recorder<'_> {
     }
 
     fn sync(&mut self) -> Result<(), RunError> {
-        self.log.sync()?;
-        self.epochs.sync()?;
-        if let Some(tensorboard) = &mut self.tensorboard {
-            tensorboard.sync()?;
+        if let Some(files) = &mut self.files {
+            files.log.sync()?;
+            files.epochs.sync()?;
+            if let Some(tensorboard) = &mut files.tensorboard {
+                tensorboard.sync()?;
+            }
         }
         self.next.sync()
     }

@@ -1,5 +1,5 @@
 //! One update of the weights, for training and for `kvt bench step`:
-//! `loss -> gradients -> (sum over processes) -> norm -> clip -> optimizer -> ema`.
+//! `loss -> gradients -> (sum over processes) -> norm -> clip -> optimizer -> ema`; in f16 with a scaled loss.
 
 use std::collections::HashMap;
 
@@ -7,9 +7,13 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use kvt_ops::Phase;
 
+use super::Processes;
 use crate::data::{DataError, DeviceBatch};
-use crate::recipe::{Accumulator, Clip, Ema, Gradients, Optimizer, Position, Rates, flat};
+use crate::recipe::{
+    Accumulator, Clip, Ema, Gradients, LossScale, Optimizer, Position, Rates, flat,
+};
 use crate::task::Task;
+use crate::world::{Failure, WorldError};
 
 /// Everything that updates change: what a checkpoint saves.
 pub struct TrainState<T: Task> {
@@ -21,6 +25,8 @@ pub struct TrainState<T: Task> {
     pub optimizer: Optimizer,
     /// The average of the weights, where one is kept.
     pub ema: Option<Ema<T::Network>>,
+    /// What the loss is multiplied with before the backward pass, where the precision needs that.
+    pub loss_scale: Option<LossScale>,
 }
 
 /// The numbers of an update.
@@ -45,6 +51,9 @@ pub struct Update {
     pub grad_norm: f64,
     /// Its images.
     pub images: usize,
+    /// Whether it was made. With a scaled loss that made the gradients infinite, it was not: weights, moments, the optimizer's
+    /// count, the average and what the network and the task remember are as before, and the scale is halved.
+    pub made: bool,
 }
 
 /// An update that was not made. Weights, moments and average are as before.
@@ -62,6 +71,12 @@ pub enum UpdateError {
     /// The device failed.
     #[error("the device failed: {0}")]
     Execution(String),
+    /// A process of the job failed.
+    #[error("{}", .0.message)]
+    Job(Failure),
+    /// The processes of the job lost each other.
+    #[error(transparent)]
+    World(#[from] WorldError),
 }
 
 impl<T: Task> TrainState<T> {
@@ -72,44 +87,78 @@ impl<T: Task> TrainState<T> {
     /// before the host waits for the device.
     ///
     /// # Errors
-    /// If a micro-batch cannot be had, loss or gradient are not finite, or the device fails.
+    /// If a micro-batch cannot be had, the loss is not finite, the gradient is not finite with a loss that is not scaled (or
+    /// no longer: a factor of 1), or the device fails.
     pub fn update(
         &mut self,
         micro_batches: impl IntoIterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
         at: Position,
         settings: UpdateSettings,
     ) -> Result<Update, UpdateError> {
+        self.update_with(&Processes::alone(), micro_batches, at, settings)
+    }
+
+    /// One update by all processes of a job: `micro_batches` are those of this process, which takes every n-th of the
+    /// update's, its own rank being its first one. Everything that is drawn goes by the number of the micro-batch among those
+    /// of all processes, so that it does not matter how many there are.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update), in all processes.
+    pub fn update_with(
+        &mut self,
+        processes: &Processes,
+        micro_batches: impl IntoIterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
+        at: Position,
+        settings: UpdateSettings,
+    ) -> Result<Update, UpdateError> {
+        let mut micro_batches = micro_batches.into_iter();
         let mut accumulator = Accumulator::default();
-        let mut losses = Vec::new();
-        let mut images = 0;
+        let (mut losses, mut places) = (Vec::new(), Vec::new());
+        // Of all processes.
+        let (mut images, mut done, mut is_uneven) = (0, 0, false);
         let before = Untrained::of(&self.network);
         self.task.begin();
-        for (index, batch) in micro_batches.into_iter().enumerate() {
-            let batch = match batch {
-                Ok(batch) => batch,
+        loop {
+            let mut round = match processes.round(micro_batches.next()) {
+                Ok(Some(round)) => round,
+                Ok(None) => break,
                 Err(error) => {
                     before.put_back(&self.network);
                     self.task.undo();
-                    return Err(UpdateError::Data(error));
+                    return Err(error);
                 }
             };
-            let (at, count) = (at.later(index), batch.len());
-            let phase = Phase::Train(at.forward_key(settings.seed));
-            let loss = self.task.loss(&self.network, batch, at, phase);
-            let gradients = Gradients::take(loss.backward(), &self.network);
-            accumulator.add(gradients, count);
-            losses.push((loss.inner(), count));
-            images += count;
+            if let Some(batch) = round.batch.take() {
+                let place = done + processes.world().rank();
+                let (at, count) = (at.later(place), batch.len());
+                let phase = Phase::Train(at.forward_key(settings.seed));
+                let (task, network) = (&mut self.task, &self.network);
+                let loss = round.within(|| task.loss(network, batch, at, phase));
+                let (weighed, weight) = round.weighed(loss.clone(), count);
+                let scaled = match self.loss_scale {
+                    Some(scale) => weighed * scale.factor(),
+                    None => weighed,
+                };
+                let backward = round.within(|| scaled.backward());
+                accumulator.add(Gradients::take(backward, &self.network), weight);
+                losses.push((loss.inner(), count));
+                places.push(place);
+            }
+            images += round.images();
+            done += round.micro_batches();
+            is_uneven |= round.is_uneven();
         }
         let share = |(loss, count): (Tensor<1>, usize)| loss * (count as f64 / images as f64);
         let mut losses: Vec<_> = losses.into_iter().map(share).collect();
-        let mut gradients = accumulator.finish().ok_or(UpdateError::NoGradient)?;
-        // With several processes, gradients and losses are summed over them here, and nowhere else, with `images` those of
-        // all processes: what follows is then the same in each.
+        let counts = (accumulator.images(), images);
+        // Gradients are summed over the processes here, and losses below: all else is then the same in each.
+        let gradients = processes.reduce(accumulator.finish(), counts, &self.network)?;
+        let gradients = gradients.ok_or(UpdateError::NoGradient)?;
+        let mut gradients = gradients.unscaled(self.loss_scale.map_or(1.0, LossScale::factor));
         self.task.before_clip(&mut gradients, &self.network, at);
         losses.push(gradients.norm().ok_or(UpdateError::NoGradient)?);
         // The one place where the host waits for the device.
-        let values = read(Tensor::cat(losses, 0))?;
+        let values = processes.losses(read(Tensor::cat(losses, 0)), &places, done)?;
         let (grad_norm, losses) = match values.split_last() {
             Some((norm, losses)) => (*norm, losses),
             None => (f64::NAN, &[][..]),
@@ -118,16 +167,37 @@ impl<T: Task> TrainState<T> {
             loss: losses.iter().sum(),
             grad_norm,
             images,
+            made: true,
         };
         if !(update.loss.is_finite() && grad_norm.is_finite()) {
-            return Err(UpdateError::NotFinite(update));
+            // A smaller scale does not mend a loss that is not finite.
+            let smaller = self.loss_scale.filter(|_| update.loss.is_finite());
+            let Some(smaller) = smaller.and_then(LossScale::after_overflow) else {
+                return Err(UpdateError::NotFinite(update));
+            };
+            before.put_back(&self.network);
+            self.task.undo();
+            self.loss_scale = Some(smaller);
+            return Ok(Update {
+                made: false,
+                ..update
+            });
+        }
+        if is_uneven {
+            // What forward passes changed in the first process; averages and teachers take it from the network.
+            processes.share_untrained(&self.network)?;
         }
         let gradients = settings.clip.apply(gradients, grad_norm, &self.network);
         let network = self.network.clone();
         self.network = self.optimizer.step(network, gradients, settings.rates);
         let ema = self.ema.take();
         self.ema = ema.map(|ema| ema.update(&self.network, settings.ema_decay));
+        if let Some((sum, rows)) = self.task.sums() {
+            let (sum, rows) = processes.total(sum, rows)?;
+            self.task.take_sums(sum, rows);
+        }
         self.task.after_update(&self.network, at);
+        self.loss_scale = self.loss_scale.map(LossScale::after_update);
         Ok(update)
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Images {
     label_column: String,
     /// The share of each class that is kept for validation.
     val_fraction: f64,
+    /// `data.subset`.
+    subset: usize,
     classes: usize,
     /// Images to train on.
     pub(super) train: usize,
@@ -37,7 +39,7 @@ pub(super) struct Images {
 
 impl Images {
     /// Looks at a folder: of CIFAR's files, of Parquet files, of tar shards, or else of images. What is `chosen` about them
-    /// counts: the column of the labels, and the share that validates.
+    /// counts: the column of the labels, the share that validates, and how many are trained on.
     pub(super) fn of(folder: &Path, chosen: &Document) -> Result<Self, FinetuneError> {
         let mut images = Self::by_layout(folder)?;
         if let Some(column) = chosen.value("data.label_column").and_then(Value::as_str) {
@@ -45,6 +47,10 @@ impl Images {
         }
         if let Some(share) = chosen.value("data.val_fraction").and_then(Value::as_float) {
             images.val_fraction = share;
+        }
+        let subset = chosen.value("data.subset").and_then(Value::as_integer);
+        if let Some(subset) = subset.and_then(|subset| usize::try_from(subset).ok()) {
+            images.subset = subset;
         }
         let [train, _] = data::open(&images.config(), None)?;
         if let [class] = train.classes.as_slice() {
@@ -76,6 +82,7 @@ impl Images {
                 (DataKind::Cifar, _) | (_, Some(_)) => 0.0,
                 (_, None) => VAL_FRACTION,
             },
+            subset: 0,
             classes: 0,
             train: 0,
             name: name.unwrap_or_else(|| "images".to_owned()),
@@ -94,6 +101,7 @@ impl Images {
             train,
             val,
             val_fraction: self.val_fraction,
+            subset: self.subset,
             label_column: self.label_column.clone(),
             ..DataConfig::default()
         }

@@ -13,7 +13,7 @@ use crate::config::Plan;
 use crate::config::load_plan;
 use crate::error::TrainError;
 use crate::run::{Checkpoints, RunDir, RunError, Which};
-use crate::task::CheckpointWeights;
+use crate::task::{CheckpointWeights, TEACHER, TaskKind, task_file};
 use crate::text::read_text;
 
 /// What timm puts beside published weights.
@@ -115,7 +115,7 @@ impl Source {
     }
 }
 
-/// The best weights of a run, or the last where none was evaluated.
+/// The best weights of a run, or the last where none was evaluated: those that the run is judged by, of DINO the teacher's.
 fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
     let plan = load_plan(&run.config(), &[])?;
     let checkpoints = Checkpoints::new(run.checkpoints());
@@ -124,7 +124,10 @@ fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
         found => found,
     };
     let (checkpoint, _) = found.map_err(TrainError::from)?;
-    Ok(checkpoint.file(CheckpointWeights::reported(&plan).file()))
+    Ok(match plan.task {
+        TaskKind::Classify => checkpoint.file(CheckpointWeights::reported(&plan).file()),
+        TaskKind::Dino => checkpoint.file(&task_file(TEACHER)),
+    })
 }
 
 /// The run that a file of weights is a checkpoint's of: `RUN/checkpoints/NAME/FILE`.

@@ -219,6 +219,11 @@ fn folders_are_splits_where_classes_are_in_them() {
             .ends_with(", 50 % of each class are kept for validation")
     );
 
+    // The recipe is for the images that are trained on.
+    let few = chosen(&photos, &["data.subset=4"]);
+    assert_eq!(few.train, 4);
+    assert!(few.describe().contains(" 4 images to train on"));
+
     // A class of trains.
     images(&photos.join("train"), 5);
     assert_eq!((of(&photos).train, of(&photos).path), (16, photos.clone()));

@@ -14,6 +14,8 @@ use crate::fs::write_atomic;
 use crate::recipe::{Schedule, scaled_lr};
 use crate::task::model_config;
 
+pub(crate) use sheet::picture;
+
 /// Why there is no preview.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

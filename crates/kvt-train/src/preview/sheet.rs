@@ -1,15 +1,19 @@
 //! A contact sheet: some training images, each as in evaluation and as several epochs draw it.
 
+use std::sync::Arc;
+
 use image::RgbImage;
+use image::imageops::{self, FilterType};
 use plotters::prelude::*;
 
 use super::PreviewError;
-use crate::augment::AugmentConfig;
+use crate::augment::{AugmentConfig, Transform};
 use crate::config::Plan;
 use crate::data::{
-    DataError, OnError, Picture, Splits, eval_transform, image_key, image_limits, train_transform,
+    DataError, OnError, Picture, Splits, eval_transform, image_key, image_limits, view_key,
 };
 use crate::report::{FONT, INK, encode_png, register_fonts};
+use crate::task::{Classify, Dino, Task, TaskKind};
 
 /// Images, and pictures of each: the first is the image as in evaluation.
 const ROWS: usize = 4;
@@ -27,7 +31,7 @@ pub(super) fn draw(
     size: (usize, usize),
 ) -> Result<Vec<u8>, PreviewError> {
     let plain = eval_transform(plan, size)?;
-    let varied = train_transform(plan, size)?;
+    let columns = columns(plan, size)?;
     let mut rows = Vec::new();
     let mut unreadable = None;
     for index in chosen(splits.train.samples.len()) {
@@ -47,28 +51,78 @@ pub(super) fn draw(
             Err(error) => return Err(DataError::from(error).into()),
         };
         let mut pictures = Vec::new();
-        for column in 0..COLUMNS {
+        let evaluation = std::iter::once((&plain, 0, 0));
+        let training = columns.iter();
+        let training = training.map(|column| (&*column.transform, column.epoch, column.view));
+        for (transform, epoch, view) in evaluation.chain(training) {
             // The draws are those of the run.
-            let (transform, epoch) = match column.checked_sub(1) {
-                None => (&plain, 0),
-                Some(epoch) => (&varied, epoch.into()),
-            };
-            let key = image_key(plan.seed, epoch, number);
-            let mut numbers = vec![0.0; 3 * size.0 * size.1];
+            let key = view_key(image_key(plan.seed, epoch, number), view);
+            let own = transform.size();
+            let mut numbers = vec![0.0; 3 * own.0 * own.1];
             let applied = transform.apply(image.clone(), key, &mut numbers);
             applied.map_err(|source| DataError::Augment {
                 path: sample.path.clone(),
                 source,
             })?;
-            pictures.push(picture(&numbers, size, &plan.augment));
+            let picture = picture(&numbers, own, &plan.augment);
+            pictures.push(match own == size {
+                true => picture,
+                // A smaller view fills its cell.
+                false => {
+                    let [height, width] = [size.0, size.1].map(|side| side as u32);
+                    imageops::resize(&picture, width, height, FilterType::Nearest)
+                }
+            });
         }
         let class = splits.classes().get(sample.label as usize);
         rows.push((class.cloned().unwrap_or_default(), pictures));
     }
     match unreadable {
         Some(error) if rows.is_empty() => Err(DataError::from(error).into()),
-        _ => render(&rows, size).map_err(PreviewError::Draw),
+        _ => {
+            let names = columns.into_iter().map(|column| column.name);
+            let names: Vec<String> = std::iter::once("evaluation".to_owned())
+                .chain(names)
+                .collect();
+            render(&rows, &names, size).map_err(PreviewError::Draw)
+        }
     }
+}
+
+/// How a column shows training images.
+struct Column {
+    name: String,
+    transform: Arc<Transform>,
+    epoch: u64,
+    view: usize,
+}
+
+/// The columns beside the evaluation: the same view in several epochs, or the views of the first one.
+fn columns(plan: &Plan, size: (usize, usize)) -> Result<Vec<Column>, DataError> {
+    let views = match plan.task {
+        TaskKind::Classify => Classify::views(plan, size)?,
+        TaskKind::Dino => Dino::views(plan, size)?,
+    };
+    let count = COLUMNS as usize - 1;
+    Ok(match views.as_slice() {
+        [view] => (0..count)
+            .map(|epoch| Column {
+                name: format!("epoch {}", epoch + 1),
+                transform: Arc::clone(view),
+                epoch: epoch as u64,
+                view: 0,
+            })
+            .collect(),
+        views => (0..)
+            .zip(views.iter().take(count))
+            .map(|(view, transform)| Column {
+                name: format!("view {}", view + 1),
+                transform: Arc::clone(transform),
+                epoch: 0,
+                view,
+            })
+            .collect(),
+    })
 }
 
 /// Images at equal distances: of a folder sorted by class, those of several classes.
@@ -78,7 +132,11 @@ fn chosen(images: usize) -> impl Iterator<Item = usize> {
 }
 
 /// The picture that was normalised to `[3, height, width]`.
-fn picture(numbers: &[f32], (height, width): (usize, usize), config: &AugmentConfig) -> RgbImage {
+pub(crate) fn picture(
+    numbers: &[f32],
+    (height, width): (usize, usize),
+    config: &AugmentConfig,
+) -> RgbImage {
     let plane = height * width;
     let (height, width) = (height as u32, width as u32);
     RgbImage::from_fn(width, height, |x, y| {
@@ -94,7 +152,11 @@ fn picture(numbers: &[f32], (height, width): (usize, usize), config: &AugmentCon
 }
 
 /// A row for each image, below a line with the name of its class.
-fn render(rows: &[(String, Vec<RgbImage>)], size: (usize, usize)) -> Result<Vec<u8>, String> {
+fn render(
+    rows: &[(String, Vec<RgbImage>)],
+    names: &[String],
+    size: (usize, usize),
+) -> Result<Vec<u8>, String> {
     register_fonts()?;
     let (height, width) = (size.0 as u32, size.1 as u32);
     let factor = LEAST_SIDE.div_ceil(height.max(width)).max(1);
@@ -106,10 +168,8 @@ fn render(rows: &[(String, Vec<RgbImage>)], size: (usize, usize)) -> Result<Vec<
     let top = |row: u32| LINE + row * row_height;
 
     let mut pixels = vec![0; 3 * sheet_width as usize * sheet_height as usize];
-    let texts = (0..COLUMNS).map(|column| match column {
-        0 => (left(0), GAP, "evaluation".to_owned()),
-        epoch => (left(epoch), GAP, format!("epoch {epoch}")),
-    });
+    let texts = (0..).zip(names);
+    let texts = texts.map(|(column, name)| (left(column), GAP, name.clone()));
     let classes = (0..)
         .zip(rows)
         .map(|(row, (class, _))| (left(0), top(row) + GAP, class.clone()));
@@ -158,7 +218,6 @@ mod tests {
     use kvt_ops::Key;
 
     use super::*;
-    use crate::augment::Transform;
 
     #[test]
     fn images_are_from_all_over_the_folder() {
@@ -192,7 +251,8 @@ mod tests {
             let pictures = (0..8).map(|column| RgbImage::from_pixel(48, 48, colour(row, column)));
             (format!("class {row}"), pictures.collect())
         };
-        let bytes = render(&[row(0), row(1), row(2)], (48, 48)).unwrap();
+        let names = vec!["evaluation".to_owned(); 8];
+        let bytes = render(&[row(0), row(1), row(2)], &names, (48, 48)).unwrap();
         let sheet = image::load_from_memory(&bytes).unwrap().to_rgb8();
         for row in 0..3 {
             for column in 0..8 {

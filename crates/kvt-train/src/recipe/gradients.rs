@@ -39,6 +39,23 @@ impl Gradients {
         }
     }
 
+    /// These gradients, in the order of the modules.
+    pub(crate) fn of_tensors(by_parameter: Vec<(ParamId, Tensor<1>)>) -> Self {
+        Self {
+            by_parameter,
+            grad_scale: 1.0,
+        }
+    }
+
+    /// The gradients, in the order of the modules.
+    pub(crate) fn into_tensors(self) -> Vec<(ParamId, Tensor<1>)> {
+        let factor = self.grad_scale;
+        let gradients = self.by_parameter.into_iter();
+        gradients
+            .map(|(id, gradient)| (id, times(gradient, factor)))
+            .collect()
+    }
+
     /// The gradient of a parameter, flat, and what it is to be multiplied with; it leaves the
     /// collection.
     pub fn remove(&mut self, parameter: ParamId) -> Option<(Tensor<1>, f64)> {
@@ -55,20 +72,31 @@ impl Gradients {
         self.by_parameter.retain(|(id, _)| keep(*id));
     }
 
+    /// Divided by the factor of a [`LossScale`](super::LossScale), later, in passing.
+    #[must_use]
+    pub fn unscaled(self, loss_scale: f64) -> Self {
+        Self {
+            grad_scale: self.grad_scale / loss_scale,
+            ..self
+        }
+    }
+
     /// The L2 norm over all parameters together, as a tensor `[1]` on the device.
     pub fn norm(&self) -> Option<Tensor<1>> {
-        self.by_parameter
+        let norm = self
+            .by_parameter
             .iter()
             .map(|(_, gradient)| square_sum(gradient.clone()))
             .reduce(|a, b| a + b)
-            .map(Tensor::sqrt)
+            .map(Tensor::sqrt);
+        norm.map(|norm| times(norm, self.grad_scale))
     }
 
     /// Scales all gradients, whose common norm is `norm`, so that it is at most `max_norm` (PyTorch's
     /// `clip_grad_norm_`, with its 1e-6 in the denominator).
     pub(super) fn clip_norm(self, norm: f64, max_norm: f64) -> Self {
         Self {
-            grad_scale: (max_norm / (norm + 1e-6)).min(1.0),
+            grad_scale: self.grad_scale * (max_norm / (norm + 1e-6)).min(1.0),
             ..self
         }
     }
@@ -76,8 +104,9 @@ impl Gradients {
     /// Changes each gradient by itself, such as clipping every parameter by its own norm. The new one must have as many
     /// numbers.
     pub fn map_each(&mut self, change: impl Fn(ParamId, Tensor<1>) -> Tensor<1>) {
+        let factor = std::mem::replace(&mut self.grad_scale, 1.0);
         for (id, gradient) in &mut self.by_parameter {
-            *gradient = change(*id, gradient.clone());
+            *gradient = change(*id, times(gradient.clone(), factor));
         }
     }
 
@@ -110,6 +139,14 @@ impl Gradients {
     }
 }
 
+/// Multiplied, where that changes anything.
+fn times(x: Tensor<1>, factor: f64) -> Tensor<1> {
+    match factor == 1.0 {
+        true => x,
+        false => x * factor,
+    }
+}
+
 pub(crate) fn flat<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {
     let elements = tensor.shape().num_elements();
     tensor.reshape([elements])
@@ -136,6 +173,11 @@ impl Accumulator {
             }
         });
         self.images += images;
+    }
+
+    /// The images since [`finish`](Self::finish) was last called.
+    pub fn images(&self) -> usize {
+        self.images
     }
 
     /// The mean over all images since the last call, or `None` without any.
@@ -201,6 +243,26 @@ mod tests {
         });
         assert_eq!(values(gradients.clone(), ids[0]), [6.0, 8.0]);
         assert_eq!(values(gradients, ids[1]), [12.0]);
+    }
+
+    /// 3, 4 and 12, of a loss that was multiplied by 4: norm and clipping are those of the gradients themselves.
+    #[test]
+    fn a_scaled_loss_leaves_no_trace() {
+        let ids = [ParamId::new(), ParamId::new()];
+        let make = || gradients(&ids, &[&[12.0, 16.0], &[48.0]]).unscaled(4.0);
+        let norm = f64::from(make().norm().unwrap().into_scalar::<f32>());
+        assert!((norm - 13.0).abs() < 1e-5);
+        assert_eq!(values(make(), ids[0]), [3.0, 4.0]);
+        assert_eq!(values(make().clip_norm(norm, 14.0), ids[0]), [3.0, 4.0]);
+        let clipped = values(make().clip_norm(norm, 6.5), ids[0]);
+        for (actual, expected) in clipped.iter().zip([1.5, 2.0]) {
+            assert!((actual - expected).abs() < 1e-5);
+        }
+        // Who changes each by itself sees it as it is.
+        let mut each = make();
+        each.map_each(|_, gradient| gradient.clamp(-5.0, 5.0));
+        assert_eq!(values(each.clone(), ids[0]), [3.0, 4.0]);
+        assert_eq!(values(each, ids[1]), [5.0]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod distill;
 mod ema;
 mod gradients;
 mod loss;
+mod loss_scale;
 mod network;
 mod optim;
 mod position;
@@ -26,10 +27,12 @@ pub use loss::{
     LossConfig, LossHeads, LossKind, TokenLogits, TokenTargets, binary_cross_entropy,
     cross_entropy, mixed_targets, relabel, smooth_targets,
 };
+pub use loss_scale::LossScale;
 pub use network::Network;
 use network::is_head;
 pub use optim::{OptimConfig, OptimName, Optimizer, OptimizerError, Rates};
 pub use position::Position;
 pub use schedule::{
-    Schedule, ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer, cosine, scaled_lr,
+    Schedule, ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer, cosine, linspace,
+    scaled_lr,
 };

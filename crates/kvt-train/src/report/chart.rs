@@ -11,7 +11,15 @@ use super::font::{FONT, register_fonts};
 use super::plot::{GRID, INK};
 use super::series::PALETTE;
 
+/// Size in SVG units: with the names within, and with the names beside.
 const SIZE: (u32, u32) = (800, 500);
+const WIDE: (u32, u32) = (1000, 600);
+/// Width of the part for the lines where the names stand beside.
+const LINES_WIDTH: u32 = 800;
+/// Units from one name beside to the next.
+const ROW: i32 = 24;
+/// Length of the piece of a line before its name.
+const SAMPLE: i32 = 26;
 
 /// Lines and what they stand for.
 pub(crate) struct Chart<'a> {
@@ -19,7 +27,15 @@ pub(crate) struct Chart<'a> {
     pub(crate) x: Axis<'a>,
     pub(crate) y: Axis<'a>,
     pub(crate) lines: Vec<Line>,
-    pub(crate) legend: SeriesLabelPosition,
+    pub(crate) names: Names,
+}
+
+/// Where the names of the lines stand.
+pub(crate) enum Names {
+    /// In a box among the lines.
+    Within(SeriesLabelPosition),
+    /// To the right, in a wider picture: for many lines.
+    Beside,
 }
 
 /// What an axis shows.
@@ -35,7 +51,8 @@ pub(crate) struct Line {
     pub(crate) name: String,
     /// Number of its colour; lines of one colour belong together.
     pub(crate) color: usize,
-    pub(crate) dashed: bool,
+    /// Length of a dash and of a gap; solid without.
+    pub(crate) dash: Option<(u32, u32)>,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
@@ -52,14 +69,25 @@ impl Chart<'_> {
     }
 
     fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-        let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+        let size = match self.names {
+            Names::Within(_) => SIZE,
+            Names::Beside => WIDE,
+        };
+        let root = SVGBackend::with_string(svg, size).into_drawing_area();
         root.fill(&WHITE)?;
+        let (area, beside) = match self.names {
+            Names::Within(_) => (root.clone(), None),
+            Names::Beside => {
+                let (area, beside) = root.split_horizontally(LINES_WIDTH);
+                (area, Some(beside))
+            }
+        };
         let text = |size: u32| (FONT, size).into_font().color(&INK);
         let title = (FONT, 20, FontStyle::Bold).into_font().color(&INK);
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let x = Scale::new(&self.x, points().map(|point| point.0));
         let y = Scale::new(&self.y, points().map(|point| point.1));
-        let mut chart = ChartBuilder::on(&root)
+        let mut chart = ChartBuilder::on(&area)
             .caption(self.title, title)
             .margin(14)
             .margin_right(24)
@@ -78,36 +106,53 @@ impl Chart<'_> {
             .x_label_formatter(&|value| number(*value))
             .y_label_formatter(&|value| number(*value))
             .draw()?;
-        for line in &self.lines {
+        for (number, line) in self.lines.iter().enumerate() {
             let color = PALETTE[line.color % PALETTE.len()];
             let style = color.stroke_width(2);
             let points = line.points.iter().copied();
-            let sample = |(x, y): (i32, i32)| vec![(x, y), (x + 26, y)];
-            if line.dashed {
-                chart
-                    .draw_series(DashedLineSeries::new(points.clone(), 6, 4, style))?
-                    .label(&line.name)
-                    .legend(move |at| DashedPathElement::new(sample(at), 6, 4, style));
-            } else {
-                chart
+            let solid = move |at: (i32, i32)| PathElement::new(sample(at), style);
+            let dashed = move |at: (i32, i32), (length, gap): (u32, u32)| {
+                DashedPathElement::new(sample(at), length, gap, style)
+            };
+            let series = match line.dash {
+                Some((length, gap)) => chart
+                    .draw_series(DashedLineSeries::new(points.clone(), length, gap, style))?
+                    .legend(move |at| dashed(at, (length, gap))),
+                None => chart
                     .draw_series(LineSeries::new(points.clone(), style))?
-                    .label(&line.name)
-                    .legend(move |at| PathElement::new(sample(at), style));
+                    .legend(solid),
+            };
+            series.label(&line.name);
+            if let Some(beside) = &beside {
+                let (x, y) = (4, 60 + ROW * number as i32);
+                match line.dash {
+                    Some(dash) => beside.draw(&dashed((x, y), dash))?,
+                    None => beside.draw(&solid((x, y)))?,
+                }
+                let at = (x + SAMPLE + 8, y - 8);
+                beside.draw(&Text::new(line.name.clone(), at, text(15)))?;
             }
             chart.draw_series(points.map(|point| Circle::new(point, 3, color.filled())))?;
         }
-        chart
-            .configure_series_labels()
-            .position(self.legend.clone())
-            .legend_area_size(34)
-            .margin(12)
-            .label_font(text(15))
-            .background_style(WHITE.mix(0.85))
-            .border_style(GRID.stroke_width(1))
-            .draw()?;
+        if let Names::Within(position) = &self.names {
+            chart
+                .configure_series_labels()
+                .position(position.clone())
+                .legend_area_size(SAMPLE + 8)
+                .margin(12)
+                .label_font(text(15))
+                .background_style(WHITE.mix(0.85))
+                .border_style(GRID.stroke_width(1))
+                .draw()?;
+        }
         root.present()?;
         Ok(())
     }
+}
+
+/// The piece of a line before its name.
+fn sample((x, y): (i32, i32)) -> Vec<(i32, i32)> {
+    vec![(x, y), (x + SAMPLE, y)]
 }
 
 /// An axis with its range.
@@ -235,7 +280,7 @@ mod tests {
         let line = |name: &str, color, factor: f64| Line {
             name: name.to_owned(),
             color,
-            dashed: color > 0,
+            dash: (color > 0).then_some((6, 4)),
             points: [256.0, 1024.0, 4096.0].map(|x| (x, factor * x)).into(),
         };
         let chart = Chart {
@@ -243,7 +288,7 @@ mod tests {
             x: axis("tokens", true, vec![256.0, 1024.0, 4096.0, 9e9]),
             y: axis("ms", true, Vec::new()),
             lines: vec![line("full", 0, 0.1), line("less", 1, 0.01)],
-            legend: SeriesLabelPosition::UpperLeft,
+            names: Names::Within(SeriesLabelPosition::UpperLeft),
         };
         let svg = chart.svg().unwrap();
         for text in ["A &lt;title&gt;", "tokens", "ms", "full", "less", "1024"] {
@@ -252,6 +297,17 @@ mod tests {
         assert!(!svg.contains("9000000000"));
         for color in ["#0072B2", "#D55E00"] {
             assert!(svg.matches(color).count() > 3, "{color}");
+        }
+        assert!(svg.contains(r#"width="800" height="500""#));
+        // Beside, the names stand in rows to the right of all lines.
+        let beside = Chart {
+            names: Names::Beside,
+            ..chart
+        };
+        let svg = beside.svg().unwrap();
+        assert!(svg.contains(r#"width="1000" height="600""#));
+        for place in [r#"x="838" y="52""#, r#"x="838" y="76""#] {
+            assert!(svg.contains(place), "{place} {svg}");
         }
     }
 

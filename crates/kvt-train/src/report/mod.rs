@@ -15,7 +15,7 @@ mod scaling;
 mod series;
 mod statistic;
 
-pub(crate) use chart::{Axis, Chart, Line};
+pub(crate) use chart::{Axis, Chart, Line, Names};
 pub use compare::{Comparison, Difference, Row};
 pub use curves::{Curve, EpochPoint};
 pub use error::ReportError;

@@ -1,24 +1,11 @@
 //! Lines over a size, both axes logarithmic, as SVG: how time or memory grows.
 
-use std::io::Write;
 use std::path::Path;
 
-use plotters::coord::Shift;
-use plotters::element::DashedPathElement;
-use plotters::prelude::*;
-use plotters::style::FontStyle;
+use super::chart::{Axis, Chart, Line, Names};
+use super::{PALETTE, ReportError};
+use crate::fs::write_text;
 
-use super::ReportError;
-use super::font::{FONT, register_fonts};
-use super::plot::{GRID, INK};
-use super::series::PALETTE;
-use crate::fs::write_atomic;
-
-/// Size in SVG units: of the picture, and of its part for the lines.
-const SIZE: (u32, u32) = (1000, 600);
-const CHART_WIDTH: u32 = 800;
-/// Units from one name to the next.
-const ROW: i32 = 24;
 /// Length of a dash and of a gap for the lines that repeat a colour; the first ones are solid.
 const DASHES: [(u32, u32); 3] = [(8, 4), (3, 3), (14, 6)];
 
@@ -31,7 +18,8 @@ pub struct ScalingLine {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Draws lines over `x` to an SVG file, which is written whole. Lines without points are left out.
+/// Draws lines over `x` to an SVG file, which is written whole. Lines without points are left out; the others look the same
+/// whichever these are.
 ///
 /// # Errors
 /// Failures of drawing and of the file system.
@@ -41,92 +29,46 @@ pub fn draw_scaling(
     title: &str,
     path: &Path,
 ) -> Result<(), ReportError> {
-    let failed = |reason: String| ReportError::Draw {
+    let svg = chart(lines, [x, y], title).svg();
+    let svg = svg.map_err(|reason| ReportError::Draw {
         path: path.to_owned(),
         reason,
+    })?;
+    Ok(write_text(path, &svg)?)
+}
+
+/// The chart of lines, with a tick at each size.
+fn chart<'a>(lines: &[ScalingLine], [x, y]: [&'a str; 2], title: &'a str) -> Chart<'a> {
+    let sizes = lines.iter().flat_map(|line| &line.points);
+    let mut sizes: Vec<f64> = sizes.map(|(size, _)| *size).collect();
+    sizes.sort_by(f64::total_cmp);
+    sizes.dedup();
+    let axis = |label, ticks| Axis {
+        label,
+        logarithmic: true,
+        ticks,
     };
-    register_fonts().map_err(failed)?;
-    let mut text = String::new();
-    {
-        let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-        picture(&root, lines, [x, y], title).map_err(|error| failed(error.to_string()))?;
-    }
-    write_atomic(path, |file| file.write_all(text.as_bytes()))?;
-    Ok(())
-}
-
-/// How a line is drawn: colours first, then dashes.
-fn style(number: usize) -> (ShapeStyle, Option<(u32, u32)>) {
-    let color = PALETTE[number % PALETTE.len()];
-    let round = number / PALETTE.len();
-    let dash = round
-        .checked_sub(1)
-        .map(|round| DASHES[round % DASHES.len()]);
-    (color.stroke_width(2), dash)
-}
-
-/// The range of some positive numbers with a little room, which is no point.
-fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
-    let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), value| {
-        (low.min(value), high.max(value))
+    let drawn = lines.iter().enumerate();
+    let drawn = drawn.filter(|(_, line)| !line.points.is_empty());
+    let drawn = drawn.map(|(number, line)| Line {
+        name: line.name.clone(),
+        color: number,
+        dash: dash(number),
+        points: line.points.clone(),
     });
-    match low.is_finite() && high > 0.0 {
-        true => low / 1.2..high * 1.2,
-        false => 1.0..10.0,
+    Chart {
+        title,
+        x: axis(x, sizes),
+        y: axis(y, Vec::new()),
+        lines: drawn.collect(),
+        names: Names::Beside,
     }
 }
 
-fn picture<B: DrawingBackend>(
-    root: &DrawingArea<B, Shift>,
-    lines: &[ScalingLine],
-    [x, y]: [&str; 2],
-    title: &str,
-) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-    root.fill(&WHITE)?;
-    let text = |units: u32| (FONT, units).into_font().color(&INK);
-    let (left, right) = root.split_horizontally(CHART_WIDTH);
-    let points = || lines.iter().flat_map(|line| &line.points);
-    let xs = range(points().map(|(x, _)| *x));
-    let ys = range(points().map(|(_, y)| *y));
-    let mut chart = ChartBuilder::on(&left)
-        .caption(title, (FONT, 20, FontStyle::Bold).into_font().color(&INK))
-        .margin(14)
-        .x_label_area_size(46)
-        .y_label_area_size(70)
-        .build_cartesian_2d(xs.log_scale(), ys.log_scale())?;
-    chart
-        .configure_mesh()
-        .x_desc(x)
-        .y_desc(y)
-        .axis_desc_style(text(16))
-        .label_style(text(14))
-        .axis_style(INK.stroke_width(1))
-        .bold_line_style(GRID.stroke_width(1))
-        .light_line_style(TRANSPARENT)
-        .x_label_formatter(&|size| format!("{size}"))
-        .y_label_formatter(&|value| format!("{value}"))
-        .draw()?;
-    let drawn = lines.iter().filter(|line| !line.points.is_empty());
-    for (number, line) in drawn.enumerate() {
-        let (style, dash) = style(number);
-        let points = line.points.iter().copied();
-        let row = 60 + ROW * number as i32;
-        let sample = vec![(4, row), (34, row)];
-        match dash {
-            None => {
-                chart.draw_series(LineSeries::new(points, style))?;
-                right.draw(&PathElement::new(sample, style))?;
-            }
-            Some((length, gap)) => {
-                chart.draw_series(DashedLineSeries::new(points, length, gap, style))?;
-                right.draw(&DashedPathElement::new(sample, length, gap, style))?;
-            }
-        }
-        let dots = line.points.iter();
-        chart.draw_series(dots.map(|dot| Circle::new(*dot, 3, style.color.filled())))?;
-        right.draw(&Text::new(line.name.clone(), (42, row - 8), text(15)))?;
-    }
-    root.present()
+/// The dash of a line: solid lines in all colours first, then each dash in all colours.
+fn dash(number: usize) -> Option<(u32, u32)> {
+    let round = (number / PALETTE.len()).checked_sub(1)?;
+    Some(DASHES[round % DASHES.len()])
 }
 
 #[cfg(test)]
@@ -144,23 +86,28 @@ mod tests {
             points: vec![(197.0, 1.0 + number as f64), (16384.0, 1e4)],
         };
         let mut lines: Vec<_> = (0..18).map(line).collect();
-        lines.push(ScalingLine {
-            name: "nowhere".to_owned(),
-            points: Vec::new(),
-        });
+        lines.insert(
+            1,
+            ScalingLine {
+                name: "nowhere".to_owned(),
+                points: Vec::new(),
+            },
+        );
         draw_scaling(&lines, ["tokens", "ms"], "Time & space", &path).unwrap();
         let text = fs_err::read_to_string(&path).unwrap();
-        for expected in ["Time &amp; space", "tokens", "kind 0", "kind 17"] {
+        for expected in ["Time &amp; space", "tokens", "kind 0", "kind 17", "16384"] {
             assert!(text.contains(expected), "{expected}");
         }
         assert!(!text.contains("nowhere"));
-        let looks: std::collections::BTreeSet<_> = (0..18)
-            .map(|number| {
-                let (style, dash) = style(number);
-                (style.color.rgb(), dash)
-            })
-            .collect();
+        let chart = chart(&lines, ["tokens", "ms"], "Time");
+        assert_eq!(chart.x.ticks, [197.0, 16384.0]);
+        let looks = chart.lines.iter();
+        let looks = looks.map(|line| (line.color % PALETTE.len(), line.dash));
+        let looks: std::collections::BTreeSet<_> = looks.collect();
         assert_eq!(looks.len(), 18);
+        // A line without points keeps its colour for a picture in which it has some.
+        assert_eq!((chart.lines[1].color, chart.lines[1].dash), (2, None));
+        assert_eq!(chart.lines[6].dash, Some(DASHES[0]));
         draw_scaling(&[], ["tokens", "ms"], "nothing", &path).unwrap();
     }
 }

@@ -1,8 +1,8 @@
 //! Figures and tables of papers, computed anew: `kvt reproduce`.
 //!
 //! An item is a file with an [`Item`], and one line in [`ITEMS`]. It computes numbers (CSV), a picture of them (SVG),
-//! and a page (Markdown) that sets them beside what the paper states. Nothing here draws from a clock but what is
-//! timed: the same program gives the same numbers.
+//! and a page (Markdown) that sets them beside what the paper states. Except for what is timed, the same program gives the
+//! same numbers.
 
 mod scram;
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use kvt_attention::AttentionError;
 
 use crate::bench::BenchError;
-use crate::fs::{check_writable, write_together};
+use crate::fs::{check_writable, remove_leftovers, write_together};
 
 /// All items, in the order of their papers.
 pub const ITEMS: &[&dyn Item] = &[
@@ -96,7 +96,7 @@ pub fn find(name: &str) -> Result<&'static dyn Item, ReproduceError> {
 }
 
 /// Computes an item and writes `<name>.csv`, `<name>.svg` and `<name>.md` into a folder, which is made if it is
-/// missing: all of them or none.
+/// missing. A file that cannot be written leaves all old ones, unless the process ends between their renames.
 ///
 /// # Errors
 /// If the files could not be written, which is found out first, or the item not be computed.
@@ -106,6 +106,7 @@ pub fn reproduce(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<PathBuf>, ReproduceError> {
     fs_err::create_dir_all(folder)?;
+    remove_leftovers(folder)?;
     let paths =
         ["csv", "svg", "md"].map(|extension| folder.join(item.name()).with_extension(extension));
     for path in &paths {
@@ -146,6 +147,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
+    use crate::fs::TEMPORARY_PREFIX;
 
     struct Half(bool);
 
@@ -188,6 +190,8 @@ mod tests {
         assert_eq!(error.to_string(), "could not draw the figure: no ink");
         assert_eq!(heard, [(1, 1)]);
         assert_eq!(fs_err::read_dir(&at).unwrap().count(), 0);
+        // What a killed process left goes.
+        fs_err::write(at.join(format!("{TEMPORARY_PREFIX}a1")), "half").unwrap();
         let paths = reproduce(&Half(false), &at, &mut |_, _| ()).unwrap();
         assert_eq!(
             paths,

@@ -154,6 +154,7 @@ pub(crate) mod tests {
             seconds: 2.5,
             images_per_second: 100.0,
             data_wait_share: 0.25,
+            communication_share: None,
         })
     }
 

@@ -58,6 +58,13 @@ pub struct StepRecord {
     /// Seconds of an update spent waiting for data.
     #[serde(with = "super::number")]
     pub data_wait: f64,
+    /// What the task tells of its last update, each under its own key of the line; nothing for a classifier.
+    #[serde(flatten)]
+    pub metrics: Metrics,
+    /// Seconds of an update that the first process spent on sums over the processes and on waiting for the others; only
+    /// with several processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub communication: Option<f64>,
 }
 
 /// One evaluation of a whole split.
@@ -105,6 +112,10 @@ pub struct EpochRecord {
     /// Share of the seconds that was spent waiting for data, in [0, 1]; logs of older versions lack it.
     #[serde(default, with = "super::number")]
     pub data_wait_share: f64,
+    /// Share of the seconds that the first process spent on sums over the processes and on waiting for the others, in
+    /// [0, 1]; only with several processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub communication_share: Option<f64>,
 }
 
 /// What a [`Note`] is about.
@@ -119,6 +130,8 @@ pub enum Topic {
     Stop,
     /// An unreadable image was left out.
     Skipped,
+    /// An update was left out, since gradients of a scaled loss were not finite.
+    Scale,
     /// Anything else worth knowing.
     Warning,
 }
@@ -192,6 +205,8 @@ mod tests {
             grad_norm: 1.5,
             images_per_second: 64.0,
             data_wait: 0.25,
+            metrics: Metrics::default(),
+            communication: None,
         })
     }
 

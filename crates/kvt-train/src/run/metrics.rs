@@ -47,6 +47,21 @@ impl Metric {
         higher: true,
     };
 
+    /// Percent of images that the k-NN classifier on features has right.
+    pub const KNN: Self = Self {
+        name: "knn",
+        title: "k-NN top-1",
+        percent: true,
+        higher: true,
+    };
+    /// Standard deviation of features of length 1 over the images, times the root of their number: 0 where all are the same.
+    pub const FEATURE_STD: Self = Self {
+        name: "feature_std",
+        title: "feature std",
+        percent: false,
+        higher: true,
+    };
+
     /// Whether `new` is better than `old`. An equal value is not, and NaN never is.
     pub fn improves(self, new: f64, old: f64) -> bool {
         if self.higher { new > old } else { new < old }

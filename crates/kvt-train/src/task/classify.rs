@@ -8,10 +8,11 @@ use kvt_models::weights::{Outcome, StateDict};
 use kvt_models::{Ask, Logits, Model, ModelConfig};
 use kvt_ops::Phase;
 
+use super::evaluate::evaluate_shares;
 use super::teacher::{Teacher, teacher};
 use super::{
-    EvalData, HeadReset, Measured, Task, Weights, build_model, check_classes, evaluate,
-    model_config, start_from,
+    EvalData, HeadReset, Measured, Task, Weights, build_model, check_classes, model_config,
+    start_from,
 };
 use crate::augment::mix::{MixConfig, MixOrder, draw, draw_tokens, write_patches};
 use crate::augment::{Normalization, RandomErasing};
@@ -260,7 +261,7 @@ impl Task for Classify {
         data: &mut EvalData<'_>,
         device: &Device,
     ) -> Result<Measured, TrainError> {
-        let evaluation = evaluate(model, data.val()?, device, |_| {})?;
+        let evaluation = evaluate_shares(model, data, device)?;
         Ok(Measured {
             metrics: Metrics::from([
                 (Metric::LOSS.name, evaluation.loss()),

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::Plan;
-use crate::data::{Batch, DataError, Loader, Skipped, Splits};
+use crate::data::{Batch, DataError, Loader, Skipped, Split, Splits};
+use crate::world::{Alone, World};
 
 /// The images of a run, prepared for evaluation, in order. When the run is asked to stop, batches end early; what the
 /// evaluation then comes to is not used.
@@ -11,6 +12,7 @@ pub struct EvalData<'a> {
     plan: &'a Plan,
     splits: &'a Splits,
     stop: &'a AtomicBool,
+    world: &'a dyn World,
     /// The loaders that were started.
     loaders: Vec<Loader>,
 }
@@ -22,11 +24,36 @@ impl<'a> EvalData<'a> {
             plan,
             splits,
             stop,
+            world: &Alone,
             loaders: Vec::new(),
         }
     }
 
-    /// The validation split.
+    /// The same, to be divided among the processes of a job by who asks for a share.
+    #[must_use]
+    pub fn of(self, world: &'a dyn World) -> Self {
+        Self { world, ..self }
+    }
+
+    /// The processes that evaluate together.
+    pub fn world(&self) -> &'a dyn World {
+        self.world
+    }
+
+    /// This process's share of the validation split: all of it in a single process. What is counted on the shares has to be
+    /// summed over [`world`](Self::world).
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn val_shard(
+        &mut self,
+    ) -> Result<impl Iterator<Item = Result<Batch, DataError>> + use<'_, 'a>, DataError> {
+        let (rank, size) = (self.world.rank(), self.world.size());
+        let loader = self.splits.val_shard(self.plan, rank, size)?;
+        Ok(self.batches(loader))
+    }
+
+    /// The whole validation split, in each process.
     ///
     /// # Errors
     /// If the loader cannot start.
@@ -37,7 +64,7 @@ impl<'a> EvalData<'a> {
         Ok(self.batches(loader))
     }
 
-    /// The training split, without its augmentation: what a k-NN classifier looks its neighbours up in.
+    /// The whole training split in each process, without its augmentation: what a k-NN classifier looks its neighbours up in.
     ///
     /// # Errors
     /// If the loader cannot start.
@@ -46,6 +73,24 @@ impl<'a> EvalData<'a> {
     ) -> Result<impl Iterator<Item = Result<Batch, DataError>> + use<'_, 'a>, DataError> {
         let loader = self.splits.train_images(self.plan)?;
         Ok(self.batches(loader))
+    }
+
+    /// Some images of a split, at equal distances, without augmentation; with 0 all of them.
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn some(
+        &mut self,
+        split: Split,
+        images: usize,
+    ) -> Result<impl Iterator<Item = Result<Batch, DataError>> + use<'_, 'a>, DataError> {
+        let loader = self.splits.some_images(self.plan, split, images)?;
+        Ok(self.batches(loader))
+    }
+
+    /// The classes of the images, in label order.
+    pub fn classes(&self) -> &'a [String] {
+        self.splits.classes()
     }
 
     fn batches(

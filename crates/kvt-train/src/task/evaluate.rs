@@ -5,9 +5,11 @@ use burn::tensor::Device;
 use kvt_models::Model;
 use kvt_ops::Phase;
 
+use super::EvalData;
 use crate::data::{Batch, DataError, View};
 use crate::error::TrainError;
 use crate::recipe::{Correct, correct};
+use crate::world::agree;
 
 /// Accuracy and loss over a whole split. Images are counted one by one, so the result does not
 /// depend on the batch size.
@@ -29,6 +31,14 @@ impl Evaluation {
         self.loss / self.images as f64
     }
 
+    /// This evaluation, if it is of any image.
+    fn of_any(self) -> Result<Self, TrainError> {
+        match self.images {
+            0 => Err(TrainError::NothingEvaluated),
+            _ => Ok(self),
+        }
+    }
+
     /// Top-1 accuracy in percent.
     pub fn top1_percent(&self) -> f64 {
         100.0 * self.top1 as f64 / self.images as f64
@@ -48,9 +58,53 @@ pub fn evaluate(
     model: &Model,
     batches: impl Iterator<Item = Result<Batch, DataError>>,
     device: &Device,
-    mut progress: impl FnMut(usize),
+    progress: impl FnMut(usize),
 ) -> Result<Evaluation, TrainError> {
+    count(model, batches, device, progress)?.0.of_any()
+}
+
+/// The same on the shares of several processes: their counts and losses are summed.
+///
+/// # Errors
+/// As [`evaluate`], in all processes.
+pub(super) fn evaluate_shares(
+    model: &Model,
+    data: &mut EvalData<'_>,
+    device: &Device,
+) -> Result<Evaluation, TrainError> {
+    let world = data.world();
+    let own = data.val_shard().map_err(TrainError::from);
+    let own = own.and_then(|batches| count(model, batches, device, |_| {}));
+    let (own, losses) = agree(world, own)?;
+    let mut sums = [own.images, own.top1, own.top5].map(|count| count as f64);
+    world.sum(&mut sums)?;
+    let [images, top1, top5] = sums.map(|count| count as usize);
+    // Batch by batch, in the order in which one process adds them up.
+    let counts = world.gather(losses.len() as f64)?;
+    let before: f64 = counts.iter().take(world.rank()).sum();
+    let mut batches = vec![0.0; counts.iter().sum::<f64>() as usize];
+    let places = batches.iter_mut().skip(before as usize);
+    places.zip(losses).for_each(|(place, loss)| *place = loss);
+    world.sum(&mut batches)?;
+    let loss = batches.iter().fold(0.0, |sum, loss| sum + loss);
+    let all = Evaluation {
+        images,
+        top1,
+        top5,
+        loss,
+    };
+    all.of_any()
+}
+
+/// Accuracy and loss of some batches, or none, and the sum of the losses of each.
+fn count(
+    model: &Model,
+    batches: impl Iterator<Item = Result<Batch, DataError>>,
+    device: &Device,
+    mut progress: impl FnMut(usize),
+) -> Result<(Evaluation, Vec<f64>), TrainError> {
     let mut total = Evaluation::default();
+    let mut losses = Vec::new();
     for batch in batches {
         let Batch { views, targets, .. } = batch?;
         for images in views {
@@ -59,18 +113,17 @@ pub fn evaluate(
             total.top1 += top1;
             total.top5 += top5;
             total.images += targets.len();
-            total.loss += logits
+            let loss = logits
                 .chunks_exact(classes)
                 .zip(&targets)
                 .map(|(row, &label)| cross_entropy(row, label))
                 .sum::<f64>();
+            losses.push(loss);
+            total.loss += loss;
         }
         progress(total.images);
     }
-    if total.images == 0 {
-        return Err(TrainError::NothingEvaluated);
-    }
-    Ok(total)
+    Ok((total, losses))
 }
 
 /// The logits of some images on the host, `[images, classes]` row by row, and the number of classes.

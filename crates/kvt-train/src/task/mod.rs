@@ -1,10 +1,11 @@
 //! Tasks: what a network is trained for, and how it is judged.
 //!
 //! [`Trainer`](crate::engine::Trainer) knows epochs, updates and checkpoints. A [`Task`] knows what a batch means: its
-//! loss, what it remembers between batches, and its metrics. [`Classify`] is the first. A task is a file here, and
-//! [`Session`](crate::engine::Session) trains it.
+//! loss, what it remembers between batches, and its metrics: [`Classify`], [`Dino`]. A task is a file or a folder here, a
+//! [`TaskKind`], and [`Session`](crate::engine::Session) trains it.
 
 mod classify;
+mod dino;
 mod eval_data;
 mod evaluate;
 mod model;
@@ -17,6 +18,8 @@ use burn::tensor::{Device, Tensor};
 use kvt_models::ModelConfig;
 use kvt_models::weights::StateDict;
 use kvt_ops::Phase;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::augment::Transform;
 use crate::config::Plan;
@@ -26,6 +29,11 @@ use crate::recipe::{Gradients, Network, Position};
 use crate::run::{Metric, Metrics, Note};
 
 pub use classify::Classify;
+pub(crate) use dino::check as check_dino;
+pub use dino::{
+    Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, TEACHER, backbone_weights,
+    dino_loss, load_backbone, teacher_probabilities,
+};
 pub use eval_data::EvalData;
 pub use evaluate::{Evaluation, evaluate, predict};
 pub use model::{
@@ -34,8 +42,19 @@ pub use model::{
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
 };
-pub use trained::{CheckpointWeights, load_checkpoint_model};
-pub(crate) use trained::{EMA, MODEL, load_network};
+pub use trained::{CheckpointWeights, DinoRole, load_checkpoint_backbone, load_checkpoint_model};
+pub(crate) use trained::{EMA, MODEL, load_network, task_file};
+
+/// The task of a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskKind {
+    /// [`Classify`]: the classes of labelled images.
+    #[default]
+    Classify,
+    /// [`Dino`]: features of images without labels.
+    Dino,
+}
 
 /// What is trained, and how it is judged.
 ///
@@ -109,9 +128,27 @@ pub trait Task: Sized {
     /// layer in the first epoch.
     fn before_clip(&self, _gradients: &mut Gradients, _network: &Self::Network, _at: Position) {}
 
+    /// What [`after_update`](Self::after_update) needs of all micro-batches of the update: a sum over those of this process, and
+    /// of how many rows it is. A task that needs any has it in every process, with zeros where it had no micro-batch.
+    fn sums(&self) -> Option<(Tensor<1>, usize)> {
+        None
+    }
+
+    /// Takes the sum of what [`sums`](Self::sums) gave in all processes, and their rows.
+    fn take_sums(&mut self, _sum: Tensor<1>, _rows: usize) {}
+
     /// Follows an update with the task's own state, such as the average that is a teacher. `at` is the place before the
     /// update.
     fn after_update(&mut self, _network: &Self::Network, _at: Position) {}
+
+    /// What the task tells of the update before, for the log; `at` is the place after it. It is asked only where a line is
+    /// due, and may read the device.
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn signals(&self, _at: Position) -> Result<Signals, TrainError> {
+        Ok(Signals::default())
+    }
 
     /// The task's own state, as files of a checkpoint: a name without ending, and its tensors.
     ///
@@ -142,6 +179,15 @@ pub trait Task: Sized {
         data: &mut EvalData<'_>,
         device: &Device,
     ) -> Result<Measured, TrainError>;
+}
+
+/// What a task tells of an update.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Signals {
+    /// Numbers, by name.
+    pub metrics: Metrics,
+    /// What has gone wrong, and what to change. It is said once.
+    pub warning: Option<String>,
 }
 
 /// Where the weights of a network come from.

@@ -10,6 +10,7 @@ use kvt_ops::Key;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::dino::backbone_weights;
 use crate::config::{ModelSection, Plan};
 use crate::data::Source;
 use crate::error::TrainError;
@@ -18,13 +19,14 @@ use crate::schema::section;
 section! {
     /// What the weights are before training.
     pub struct InitConfig {
-        /// Weights to start from, a `.safetensors`, `.pth`, `.pt` or `.bin` file; relative to the working directory.
+        /// Weights to start from, a `.safetensors`, `.pth`, `.pt` or `.bin` file; relative to the working directory. Of a student or
+        /// teacher of DINO the backbone is taken.
         pub weights: Option<PathBuf> = None, "x-default" = "none: random weights";
         /// Whether to leave the classification head as initialised, to train on other classes: `true` where its size differs
         /// from that of the weights, which is an error otherwise, and `"always"` also where it is the same.
         pub reset_head: ResetHead = ResetHead::IfOther(false);
-        /// Whether to leave the parameters of an attention mechanism as initialised where the weights lack them or have them in
-        /// another size: those of a model with another `model.attention.kind`. Which they are stands in the log.
+        /// Whether parameters of the attention mechanism start new where the weights lack them or have another size, as after
+        /// a change of `model.attention.kind`. The log names them.
         pub reset_mixer: bool = false;
         /// What of the model is not trained, and works as in evaluation.
         pub freeze: Freeze = Freeze::None;
@@ -89,7 +91,7 @@ pub fn check_classes(config: &ModelConfig, source: &Source) -> Result<(), TrainE
     Ok(())
 }
 
-/// Builds a model with the plan's seed, with a frozen backbone where the plan says so.
+/// Builds a model with the plan's seed and precision, with a frozen backbone where the plan says so.
 ///
 /// # Errors
 /// If the configuration describes no model.
@@ -99,6 +101,7 @@ pub fn build_model(
     device: &Device,
 ) -> Result<Model, TrainError> {
     let model = config.init(device, Key::new(plan.seed).named("init"))?;
+    let model = model.with_precision(plan.train.precision);
     Ok(match plan.init.freeze {
         Freeze::None => model,
         Freeze::Backbone => model.freeze_backbone(),
@@ -135,7 +138,7 @@ pub fn start_from(
             ..LoadOptions::default()
         },
     };
-    match model.load(&weights::read(path)?, options) {
+    match model.load(&backbone_weights(weights::read(path)?), options) {
         Ok((model, report)) => Ok((model, Some(report))),
         Err(source) => Err(TrainError::InitWeights {
             path: path.clone(),

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use kvt_models::weights;
+use kvt_models::{Model, weights};
 
+use super::dino::{TEACHER, load_backbone};
 use crate::config::Plan;
 use crate::error::TrainError;
 use crate::recipe::{EmaReport, Network};
@@ -41,6 +42,55 @@ impl CheckpointWeights {
     }
 }
 
+/// The backbone of student or teacher of a run of DINO in a model, whose classification head stays as it is.
+///
+/// # Errors
+/// If there is no such checkpoint, it is broken, or belongs to another model or task.
+pub fn load_checkpoint_backbone(
+    run: &RunDir,
+    which: &str,
+    role: DinoRole,
+    model: Model,
+) -> Result<(Model, Option<Warning>), TrainError> {
+    let (checkpoint, warning) = checkpoint(run, which)?;
+    let file = match role {
+        DinoRole::Student => MODEL.to_owned(),
+        DinoRole::Teacher => task_file(TEACHER),
+    };
+    // Files that are not the checkpoint's own were not verified.
+    if !checkpoint.has(&file) {
+        let path = checkpoint.path().to_owned();
+        return Err(TrainError::NoTaskState { path, file });
+    }
+    let (model, _) = load_backbone(model, &weights::read(&checkpoint.file(&file))?)?;
+    Ok((model, warning))
+}
+
+/// Which of the two networks of DINO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DinoRole {
+    /// What is trained.
+    Student,
+    /// Its average, which is better.
+    Teacher,
+}
+
+/// The file of a checkpoint with a state dict of the task, which cannot be one of the run's own.
+pub(crate) fn task_file(name: &str) -> String {
+    format!("task.{name}.safetensors")
+}
+
+/// A checkpoint of a run: `last`, `best`, a name in its folder, or a path.
+fn checkpoint(run: &RunDir, which: &str) -> Result<(Checkpoint, Option<Warning>), TrainError> {
+    // A bare name is one of the run's own checkpoints.
+    let named = run.checkpoints().join(which);
+    let which = match Which::from(Path::new(which)) {
+        Which::Path(_) if named.is_dir() => Which::Path(&named),
+        which => which,
+    };
+    Ok(Checkpoints::new(run.checkpoints()).load(which)?)
+}
+
 /// The weights of a run's checkpoint (`last`, `best` or a checkpoint's folder) in a network.
 ///
 /// # Errors
@@ -52,13 +102,7 @@ pub fn load_checkpoint_model<N: Network>(
     weights: CheckpointWeights,
     network: N,
 ) -> Result<(N, Option<Warning>), TrainError> {
-    // A bare name is one of the run's own checkpoints.
-    let named = run.checkpoints().join(which);
-    let which = match Which::from(Path::new(which)) {
-        Which::Path(_) if named.is_dir() => Which::Path(&named),
-        which => which,
-    };
-    let (checkpoint, warning) = Checkpoints::new(run.checkpoints()).load(which)?;
+    let (checkpoint, warning) = checkpoint(run, which)?;
     Ok((load_network(&checkpoint, weights, network)?, warning))
 }
 

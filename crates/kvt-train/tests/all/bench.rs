@@ -111,6 +111,7 @@ fn kinds_of_attention_are_measured_over_the_number_of_tokens() {
         if !stands {
             let note = record["note"].as_str().unwrap();
             assert!(note.contains("`kind = "), "{note}");
+            assert!(record["params"].is_null() && record["macs"].is_null());
             continue;
         }
         for time in ["forward", "forward_backward"] {
@@ -157,9 +158,65 @@ fn a_step_has_a_record_for_dense_and_for_knn() {
     }
 }
 
+/// The loader makes the views that the task trains on.
+#[test]
+fn the_loader_makes_the_views_of_the_task() {
+    let workspace = Workspace::with_data(2, 1);
+    let measured = |keys: &[&str]| {
+        let mut arguments = vec!["bench", "loader", "tiny.toml", "--images", "6"];
+        arguments.extend(["--rounds", "1", "--json", "record.json"]);
+        arguments.extend(keys.iter().flat_map(|key| ["--set", key]));
+        let output = workspace.kvt(&arguments).assert().success();
+        let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+        let record: Value = serde_json::from_str(&workspace.read("record.json")).unwrap();
+        (text, record["views"].clone())
+    };
+    let (text, views) = measured(&[]);
+    assert!(text.starts_with("6 images a round\n"), "{text}");
+    assert_eq!(views, 1);
+    let dino = ["task=dino", "dino.local_views=3", "dino.local_size=8"];
+    let (text, views) = measured(&dino);
+    assert!(
+        text.starts_with("6 images a round, 5 views of each\n"),
+        "{text}"
+    );
+    assert_eq!(views, 5);
+}
+
 #[test]
 fn nonsense_is_refused() {
     let workspace = Workspace::empty();
+    let set = |kind, set| ["attention", "--kind", kind, "--set", set].to_vec();
+    for (arguments, expected) in [
+        (
+            set("linear", "landmarks=32"),
+            "error: `--set landmarks=32`: no kind that is measured has `landmarks`: leave it out, or measure one that has it (nystrom",
+        ),
+        (
+            set("linear", "kind=dense"),
+            "error: `--set kind=dense` contradicts `--kind linear`: leave it out",
+        ),
+        (
+            set("linear", "epsilon=-1"),
+            "invalid value `-1` for `model.attention.epsilon`",
+        ),
+        (set("nystrom", "conv=2"), "error: `conv` "),
+        (
+            [
+                "attention",
+                "--kind",
+                "dense",
+                "--shape",
+                "1,68719476736,1,1",
+                "--tokens",
+                "1048576",
+            ]
+            .to_vec(),
+            "error: `--tokens 1048576` makes more than 2^36 values",
+        ),
+    ] {
+        assert_refused(&workspace, &arguments, expected);
+    }
     for (arguments, expected) in [
         (["attention", "--shape", "2,3,0,4"], "four positive numbers"),
         (
@@ -182,11 +239,34 @@ fn nonsense_is_refused() {
             "unknown model `deit_huge`",
         ),
     ] {
-        let output = workspace
-            .kvt(&[&["bench"], &arguments[..]].concat())
-            .assert()
-            .failure();
-        let errors = String::from_utf8(output.get_output().stderr.clone()).unwrap();
-        assert!(errors.contains(expected), "{errors}");
+        assert_refused(&workspace, &arguments, expected);
+    }
+}
+
+fn assert_refused(workspace: &Workspace, arguments: &[&str], expected: &str) {
+    let output = workspace
+        .kvt(&[&["bench"], arguments].concat())
+        .assert()
+        .failure();
+    let errors = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    assert!(errors.contains(expected), "{errors}");
+}
+
+/// Nothing is measured for a picture that cannot be written.
+#[test]
+fn files_that_cannot_be_written_are_known_before() {
+    let workspace = Workspace::empty();
+    for file in [
+        "attention.csv",
+        "forward.svg",
+        "forward_backward.svg",
+        "memory.svg",
+    ] {
+        fs_err::create_dir_all(workspace.path("out").join(file)).unwrap();
+        let arguments = ["attention", "--kind", "dense", "--out", "out"];
+        let expected = format!("could not write `out/{file}`: it is a folder");
+        assert_refused(&workspace, &arguments, &expected);
+        fs_err::remove_dir(workspace.path("out").join(file)).unwrap();
+        assert_eq!(fs_err::read_dir(workspace.path("out")).unwrap().count(), 0);
     }
 }

@@ -85,3 +85,37 @@ fn two_configurations_with_two_seeds_each() {
         workspace.read("cmp/table.md")
     );
 }
+
+/// By the metric of their task, where it is the same for all of them.
+#[test]
+fn runs_are_compared_by_what_they_are_judged_by() {
+    let workspace = Workspace::with_data(6, 2);
+    let short = ["train", "tiny.toml", "--set", "train.epochs=1"];
+    workspace.kvt(&short).assert().success();
+    for run in ["run.dir=one", "run.dir=two"] {
+        let mut arguments = short.to_vec();
+        for key in [
+            "task=dino",
+            "dino.out_dim=12",
+            "dino.hidden_dim=20",
+            "dino.bottleneck_dim=8",
+            "dino.local_views=0",
+            run,
+        ] {
+            arguments.extend(["--set", key]);
+        }
+        workspace.kvt(&arguments).assert().success();
+    }
+    let metric = |arguments: &[&str]| {
+        let all = [&["compare", "--output", "cmp"], arguments].concat();
+        workspace.kvt(&all).assert().success();
+        let table: Value = serde_json::from_str(&workspace.read("cmp/table.json")).unwrap();
+        let has_value = !table["rows"][0]["last"].is_null();
+        (table["metric"].as_str().unwrap().to_owned(), has_value)
+    };
+    let found = |name: &str| (name.to_owned(), true);
+    assert_eq!(metric(&["one", "two"]), found("knn"));
+    assert_eq!(metric(&["run", "one"]), found("top1"));
+    let named = ["one", "two", "--metric", "feature_std"];
+    assert_eq!(metric(&named), found("feature_std"));
+}

@@ -9,7 +9,7 @@ use kvt_train::config::load_plan;
 use kvt_train::data::Splits;
 use kvt_train::device;
 use kvt_train::engine::{
-    Checkpointer, End, Progress, Recorder, Session, Start, TrainState, Trainer,
+    Checkpointer, End, Processes, Progress, Recorder, Session, Start, TrainState, Trainer,
 };
 use kvt_train::recipe::{Ema, Optimizer, Schedule};
 use kvt_train::run::{EvalRecord, Event, Metric};
@@ -55,6 +55,7 @@ fn what_is_read_back_is_what_was_in_memory() {
         state: TrainState {
             optimizer: Optimizer::new(&plan.optim, &model),
             ema: Some(Ema::new(&model)),
+            loss_scale: None,
             network: model,
             task: Classify::new(&plan, None),
         },
@@ -62,6 +63,8 @@ fn what_is_read_back_is_what_was_in_memory() {
         progress: Progress::default(),
         checkpoints: Checkpointer::new(&run, splits.state(), 1),
         saved: false,
+        processes: Processes::alone(),
+        skipped: Vec::new(),
         recorder: &mut recorder,
         stop: &AtomicBool::new(false),
     };

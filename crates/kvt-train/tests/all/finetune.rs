@@ -84,6 +84,34 @@ fn a_run_learns_other_classes() {
     assert!(error.contains("run `ft` exists: use `--resume`"), "{error}");
 }
 
+/// Of DINO it is the teacher, which is what the run was judged by.
+#[test]
+fn a_run_of_dino_gives_its_teacher() {
+    let workspace = workspace();
+    let mut arguments = vec!["train", "tiny.toml"];
+    for key in [
+        "task=dino",
+        "dino.out_dim=12",
+        "dino.hidden_dim=20",
+        "dino.bottleneck_dim=8",
+        "dino.local_views=0",
+        "train.epochs=1",
+        "run.dir=dino",
+    ] {
+        arguments.extend(["--set", key]);
+    }
+    workspace.kvt(&arguments).assert().success();
+    let more = ["finetune", "pets", "--weights", "dino", "--device", "cpu"];
+    let output = workspace
+        .kvt(&[&more[..], &["--print-config"]].concat())
+        .assert()
+        .success();
+    let config = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    let weights = "dino/checkpoints/step-00000003/task.teacher.safetensors";
+    assert!(config.contains(weights), "{config}");
+    assert!(config.contains("reset_head = \"always\"") || config.contains("reset_head = true"));
+}
+
 #[test]
 fn a_folder_of_classes_is_split_and_augmented() {
     let workspace = workspace();

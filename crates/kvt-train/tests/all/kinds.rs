@@ -120,6 +120,8 @@ fn parameters(kind: &str) -> Option<&'static str> {
         "linformer" => Some("model.attention.rank=4"),
         "inducing" | "luna" => Some("model.attention.points=4"),
         "memory-compressed" => Some("model.attention.ratio=3"),
+        "rfa" => Some("model.attention.features=8"),
+        "low-rank-band" => Some("model.attention.radius=2"),
         _ => None,
     }
 }

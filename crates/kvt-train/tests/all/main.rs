@@ -9,6 +9,8 @@ mod bench;
 mod compare;
 #[cfg(unix)]
 mod damage;
+mod dino;
+mod dino_families;
 mod documents;
 mod dropout;
 mod ema;
@@ -20,8 +22,11 @@ mod foreign;
 mod kinds;
 mod mixing;
 mod optimizers;
+mod precision;
 mod predict_logits;
 mod preview;
+mod probe;
+mod processes;
 mod recipe;
 mod reproduce;
 mod restore;
@@ -29,6 +34,8 @@ mod restore;
 mod resume;
 mod schedule;
 mod second_task;
+#[path = "../../../kvt-models/tests/all/seeded.rs"]
+mod seeded;
 #[cfg(unix)]
 mod signals;
 mod sources;

@@ -162,6 +162,7 @@ fn the_whole_recipe_is_pytorchs() {
     let mut state = TrainState {
         optimizer: Optimizer::new(&plan.optim, &model),
         ema: Some(Ema::new(&model)),
+        loss_scale: None,
         network: model,
         task: Given {
             steps: (0..order.len())

@@ -253,6 +253,19 @@ fn a_subset_trains_on_fewer_images() {
     insta::assert_snapshot!(error, @"error: `data.subset` is 31, but `data/train` has 30 training images: ask for fewer, or for all with 0");
 }
 
+#[test]
+fn a_subset_without_images_of_a_class_is_told() {
+    let workspace = Workspace::with_data(4, 2);
+    let warning = "1 of 3 classes have no training images: with `data.subset`, ask for more";
+    for (subset, is_told) in [(2, true), (3, false)] {
+        let (run, subset) = (format!("of{subset}"), format!("data.subset={subset}"));
+        let set = [&*subset, "train.batch_size=1", "train.max_steps=1"];
+        train(&workspace, &run, &set);
+        let log = workspace.read(&format!("{run}/log.jsonl"));
+        assert_eq!(log.contains(warning), is_told, "{log}");
+    }
+}
+
 /// Batch norms remember the images ahead of the one that cannot be read: nothing of them may be left.
 #[test]
 fn an_update_with_an_image_that_cannot_be_read_is_not_made() {

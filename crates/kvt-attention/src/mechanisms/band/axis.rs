@@ -111,6 +111,8 @@ impl Axis {
     /// Means of the tokens of each key, `[rows, tokens, channels]` to `[rows, keys, channels]`.
     pub(super) fn pool(&self, x: Tensor<3>) -> Tensor<3> {
         let Window { pool, stride, .. } = self.window;
+        // Behind the end there are zeros alone.
+        let pool = pool.min(self.tokens);
         let ([rows, len, channels], keys) = (x.dims(), self.keys());
         let blocks = keys + (pool - 1) / stride;
         let x = x.pad([(0, blocks * stride - len), (0, 0)], PadMode::Constant(0.0));

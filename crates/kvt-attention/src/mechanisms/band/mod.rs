@@ -42,6 +42,17 @@ impl Window {
     }
 }
 
+/// The largest radius, and pool.
+pub(super) const LARGEST: usize = 1024;
+
+/// Refuses windows that no map fills.
+pub(super) fn check_radius(radius: usize) -> Result<(), AttentionError> {
+    if radius <= LARGEST {
+        return Ok(());
+    }
+    Err(AttentionError::Setting("`radius` must be at most 1024"))
+}
+
 /// Refuses cross-attention, whose queries and keys do not stand at the same positions.
 pub(super) fn fits(kind: &'static str, place: &Place) -> Result<(), AttentionError> {
     place.without_bias(kind)?;

@@ -26,6 +26,7 @@ pub struct ClusteredConfig {
     #[schemars(range(min = 1, max = 63))]
     pub bits: usize,
     /// Iterations: of the clustering (`clustered`), of the inverse (`nystrom`), of the search (`scram`).
+    #[schemars(range(min = 0, max = 256))]
     pub iterations: usize,
     /// When random numbers are drawn anew: `step` in training at every step, `never`.
     pub redraw: Redraw,
@@ -75,13 +76,6 @@ impl Default for ClusteredImprovedConfig {
 }
 
 impl ClusteredConfig {
-    fn softmax(&self) -> SoftmaxAttention {
-        SoftmaxAttention {
-            temperature: self.temperature,
-            ..SoftmaxAttention::dense()
-        }
-    }
-
     fn fits_as(&self, kind: &'static str, place: &Place) -> Result<(), AttentionError> {
         place.without_bias(kind)?;
         let (clusters, queries) = (self.clusters, place.queries.saturating_sub(place.prefix));
@@ -100,7 +94,7 @@ impl ClusteredConfig {
             clusters: self.clusters,
             bits: self.bits,
             iterations: self.iterations,
-            softmax: self.softmax(),
+            softmax: SoftmaxAttention::at(self.temperature),
             kept,
             draws: Draws::new(self.seed, init.path(), self.redraw),
         }
@@ -119,22 +113,28 @@ impl MechanismConfig for ClusteredConfig {
         if !(1..=MOST_BITS).contains(&self.bits) {
             return Err(AttentionError::Setting("`bits` must be in [1, 63]"));
         }
-        self.softmax().validate()
+        if self.iterations > 256 {
+            return Err(AttentionError::Setting("`iterations` must be at most 256"));
+        }
+        SoftmaxAttention::at(self.temperature).validate()
     }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
         self.fits_as(Self::KIND, place)
     }
 
-    /// Hashes, then two products of the centroids with the keys; those of the prefix are dense. The comparison of bits
-    /// is not counted.
+    /// Hashes, the products by which hashes are compared and averaged, then two products of the centroids with the keys;
+    /// those of the prefix are dense.
     fn cost(&self, place: &Place) -> Cost {
         let Place { keys, prefix, .. } = *place;
         let queries = place.queries.saturating_sub(prefix);
         let rows = self.clusters.min(queries) + prefix.min(place.queries);
+        let hashes = queries * self.bits * place.dim();
+        let assigned = queries * self.bits * self.clusters.min(queries) * place.heads;
+        let comparisons = (2 * self.iterations + 1) * assigned;
         Cost {
             params: 0,
-            macs: Macs::attention((queries * self.bits + 2 * rows * keys) * place.dim()),
+            macs: Macs::attention(hashes + comparisons + 2 * rows * keys * place.dim()),
             kept: keys,
         }
     }

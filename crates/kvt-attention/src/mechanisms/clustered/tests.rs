@@ -325,8 +325,10 @@ fn costs_by_hand() {
         prefix: 1,
         ..Place::new(65, 24, 3)
     };
-    // 64 queries have 32 bits; 10 centroids and the class token attend to 21 keys.
-    let plain = Macs::attention((64 * 32 + 2 * 11 * 21) * 24);
+    // 64 queries have 32 bits, which in each of 3 heads are compared with those of 10 centroids 11 times and averaged 10
+    // times; 10 centroids and the class token attend to 21 keys.
+    let clustering = 64 * 32 * 24 + 21 * 64 * 32 * 10 * 3;
+    let plain = Macs::attention(clustering + 2 * 11 * 21 * 24);
     let cost = config(10).cost(&place);
     assert_eq!((cost.macs, cost.params, cost.kept), (plain, 0, 21));
     // 64 queries have 6 keys of their own.

@@ -74,11 +74,7 @@ impl MechanismConfig for FavorConfig {
     fn validate(&self) -> Result<(), AttentionError> {
         features::check_features(self.features)?;
         features::check_epsilon(self.epsilon)?;
-        SoftmaxAttention {
-            temperature: self.temperature,
-            ..SoftmaxAttention::dense()
-        }
-        .validate()
+        SoftmaxAttention::at(self.temperature).validate()
     }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {

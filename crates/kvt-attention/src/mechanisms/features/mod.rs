@@ -17,7 +17,7 @@ pub(super) use directions::Directions;
 /// - `phi_k`: `[batch, heads, key, feature]`
 /// - `v`: `[batch, heads, key, value_dim]`
 /// - output: `[batch, heads, query, value_dim]`, in the type of `v`. Everything before it is f32.
-pub(super) fn attend_features(
+pub fn attend_features(
     phi_q: Tensor<4>,
     phi_k: Tensor<4>,
     v: Tensor<4>,
@@ -69,7 +69,7 @@ pub(super) fn waves(x: Tensor<4>, omega: Tensor<4>) -> Tensor<4> {
 }
 
 /// Half the squared length of every token, `[batch, heads, token, 1]`.
-pub(super) fn half_square(x: Tensor<4>) -> Tensor<4> {
+pub fn half_square(x: Tensor<4>) -> Tensor<4> {
     x.powi_scalar(2).sum_dim(3) * 0.5
 }
 

@@ -81,18 +81,11 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    fn softmax(&self) -> SoftmaxAttention {
-        SoftmaxAttention {
-            temperature: self.temperature,
-            ..SoftmaxAttention::dense()
-        }
-    }
-
     pub(super) fn validate(&self) -> Result<(), AttentionError> {
         if !(1..=65_536).contains(&self.points) {
             return Err(AttentionError::Setting("`points` must be in [1, 65536]"));
         }
-        self.softmax().validate()
+        SoftmaxAttention::at(self.temperature).validate()
     }
 
     /// Outputs of the projection of a summary with so many channels.
@@ -122,7 +115,7 @@ impl Summary {
         InducedAttention {
             points: init.param("points", [1, self.points, dim], points),
             kv: init.linear("kv", dim, self.outputs(dim), true),
-            softmax: self.softmax(),
+            softmax: SoftmaxAttention::at(self.temperature),
         }
     }
 }

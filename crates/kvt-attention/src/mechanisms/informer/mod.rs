@@ -52,15 +52,6 @@ impl Default for InformerConfig {
     }
 }
 
-impl InformerConfig {
-    fn softmax(&self) -> SoftmaxAttention {
-        SoftmaxAttention {
-            temperature: self.temperature,
-            ..SoftmaxAttention::dense()
-        }
-    }
-}
-
 /// How many of so many tokens are taken: `factor * ceil(ln(tokens))`, at least one and at most all of them.
 fn taken(factor: usize, tokens: usize) -> usize {
     let logarithm = (tokens.max(1) as f64).ln().ceil() as usize;
@@ -89,7 +80,7 @@ impl MechanismConfig for InformerConfig {
         if self.factor == 0 {
             return Err(AttentionError::Setting("`factor` must be at least 1"));
         }
-        self.softmax().validate()
+        SoftmaxAttention::at(self.temperature).validate()
     }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
@@ -117,7 +108,7 @@ impl MechanismConfig for InformerConfig {
         Informer {
             factor: self.factor,
             official_mean: self.official_mean,
-            softmax: self.softmax(),
+            softmax: SoftmaxAttention::at(self.temperature),
             draws: Draws::new(self.seed, init.path(), self.redraw),
         }
     }

@@ -39,15 +39,6 @@ impl Default for LinformerConfig {
     }
 }
 
-impl LinformerConfig {
-    fn softmax(&self) -> SoftmaxAttention {
-        SoftmaxAttention {
-            temperature: self.temperature,
-            ..SoftmaxAttention::dense()
-        }
-    }
-}
-
 /// The module of [`LinformerConfig`].
 #[derive(Module, Debug)]
 pub struct Linformer {
@@ -61,13 +52,15 @@ pub struct Linformer {
 impl MechanismConfig for LinformerConfig {
     const KIND: &'static str = "linformer";
 
+    const FIXES_KEYS: bool = true;
+
     type Mechanism = Linformer;
 
     fn validate(&self) -> Result<(), AttentionError> {
         if !(1..=65_536).contains(&self.rank) {
             return Err(AttentionError::Setting("`rank` must be in [1, 65536]"));
         }
-        self.softmax().validate()
+        SoftmaxAttention::at(self.temperature).validate()
     }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
@@ -77,7 +70,7 @@ impl MechanismConfig for LinformerConfig {
             let reason = "has weights for every key".to_owned();
             (reason, "say how many tokens there are".to_owned())
         } else if rank > keys {
-            let reason = format!("cannot sum {keys} tokens to `rank` {rank} of them");
+            let reason = format!("has `rank` {rank}, which is more than the {keys} tokens");
             (reason, format!("set `rank` to {keys} or less"))
         } else {
             return Ok(());
@@ -104,7 +97,7 @@ impl MechanismConfig for LinformerConfig {
         Linformer {
             proj_k: param("proj_k"),
             proj_v: (!self.shared).then(|| param("proj_v")),
-            softmax: self.softmax(),
+            softmax: SoftmaxAttention::at(self.temperature),
         }
     }
 }

@@ -158,7 +158,7 @@ fn what_does_not_fit_is_refused() {
     let message = |place: Place| config(66).fits(&place).unwrap_err().to_string();
     assert_eq!(
         message(place),
-        "`kind = \"linformer\"` cannot sum 65 tokens to `rank` 66 of them: set `rank` to 65 or less"
+        "`kind = \"linformer\"` has `rank` 66, which is more than the 65 tokens: set `rank` to 65 or less"
     );
     assert_eq!(
         message(Place::new(0, 24, 3)),

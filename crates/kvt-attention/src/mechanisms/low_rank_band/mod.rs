@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::band::{self, Band, Window};
-use super::features::attend_features;
+use super::features::{self, attend_features};
+use super::linear::elu_features;
 use super::weighing::Weighing;
 use crate::{
     AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place,
@@ -26,11 +27,13 @@ use crate::{
 #[serde(default)]
 pub struct LowRankBandConfig {
     /// Radius of the windows around a token, in tokens of the map.
+    #[schemars(range(min = 0, max = 1024))]
     pub radius: usize,
     /// Feature maps of the far part: one is `elu(x) + 1`, the second `elu(-x) + 1`, the third `tanh(x) + 1`.
     #[schemars(range(min = 1, max = 3))]
     pub maps: usize,
     /// Added to denominators, so that none is zero.
+    #[schemars(range(min = 1e-12, max = 1.0))]
     pub epsilon: f64,
 }
 
@@ -66,10 +69,8 @@ impl MechanismConfig for LowRankBandConfig {
         if !(1..=MAPS.len()).contains(&self.maps) {
             return Err(AttentionError::Setting("`maps` must be in [1, 3]"));
         }
-        if !(self.epsilon >= 0.0 && self.epsilon.is_finite()) {
-            return Err(AttentionError::Setting("`epsilon` must be 0 or more"));
-        }
-        Ok(())
+        band::check_radius(self.radius)?;
+        features::check_epsilon(self.epsilon)
     }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
@@ -131,12 +132,8 @@ fn for_heads(weights: Tensor<1>, heads: usize) -> Tensor<4> {
 }
 
 /// Positive features, in the order in which they are added.
-const MAPS: [fn(Tensor<4>) -> Tensor<4>; 3] = [elu, |x| elu(x.neg()), |x| x.tanh() + 1.0];
-
-/// `elu(x) + 1`. The exponential never sees a large number, as its gradient would not be finite.
-fn elu(x: Tensor<4>) -> Tensor<4> {
-    x.clone().clamp_min(0.0) + x.clamp_max(0.0).exp()
-}
+const MAPS: [fn(Tensor<4>) -> Tensor<4>; 3] =
+    [elu_features, |x| elu_features(x.neg()), |x| x.tanh() + 1.0];
 
 #[cfg(test)]
 mod tests;

@@ -39,15 +39,6 @@ impl Default for MemoryCompressedConfig {
     }
 }
 
-impl MemoryCompressedConfig {
-    fn softmax(&self) -> SoftmaxAttention {
-        SoftmaxAttention {
-            temperature: self.temperature,
-            ..SoftmaxAttention::dense()
-        }
-    }
-}
-
 /// The module of [`MemoryCompressedConfig`].
 #[derive(Module, Debug)]
 pub struct MemoryCompressed {
@@ -75,7 +66,7 @@ impl MechanismConfig for MemoryCompressedConfig {
         if !(1..=1024).contains(&self.ratio) {
             return Err(AttentionError::Setting("`ratio` must be in [1, 1024]"));
         }
-        self.softmax().validate()
+        SoftmaxAttention::at(self.temperature).validate()
     }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
@@ -114,7 +105,7 @@ impl MechanismConfig for MemoryCompressedConfig {
         MemoryCompressed {
             compress_k: compression("compress_k"),
             compress_v: (!self.shared).then(|| compression("compress_v")),
-            softmax: self.softmax(),
+            softmax: SoftmaxAttention::at(self.temperature),
         }
     }
 }

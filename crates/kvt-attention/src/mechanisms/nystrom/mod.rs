@@ -55,15 +55,6 @@ impl Default for NystromConfig {
     }
 }
 
-impl NystromConfig {
-    fn softmax(&self) -> SoftmaxAttention {
-        SoftmaxAttention {
-            temperature: self.temperature,
-            ..SoftmaxAttention::dense()
-        }
-    }
-}
-
 /// The module of [`NystromConfig`].
 #[derive(Module, Debug)]
 pub struct Nystrom {
@@ -96,7 +87,7 @@ impl MechanismConfig for NystromConfig {
         if !(0.0..=1e6).contains(&self.ridge) {
             return refuse("`ridge` must be in [0, 1e6]");
         }
-        self.softmax().validate()
+        SoftmaxAttention::at(self.temperature).validate()
     }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
@@ -117,7 +108,7 @@ impl MechanismConfig for NystromConfig {
         } else if landmarks <= prefix {
             (
                 format!(
-                    "needs more than `landmarks` {landmarks}, as each of the {prefix} tokens before the map is one"
+                    "needs more than {landmarks} `landmarks`: each of the {prefix} tokens before the map is one"
                 ),
                 format!("set `landmarks` to {} or more", prefix + 1),
             )
@@ -158,7 +149,7 @@ impl MechanismConfig for NystromConfig {
             landmarks: self.landmarks,
             iterations: self.iterations,
             ridge: self.ridge,
-            softmax: self.softmax(),
+            softmax: SoftmaxAttention::at(self.temperature),
         }
     }
 }

@@ -77,21 +77,27 @@ fn same_as_pytorch() {
     }
 }
 
-/// The iteration converges: f64 is at 0.03, 2e-3 and 5e-7 after 6, 10 and 20 steps.
+/// The iteration converges: the largest error of the 33 landmarks in f64 is 0.03, 2e-3 and 5e-7 after 6, 10 and 20 steps.
 #[test]
 fn as_many_landmarks_as_tokens_tend_to_dense_attention() {
     let [q, k, v] = qkv();
     let dense = SoftmaxAttention::dense().attend(q.clone(), k.clone(), v.clone(), context());
-    let dense = values(dense);
     // More landmarks than tokens are as many, where the number of tokens was not known.
-    for (landmarks, iterations, bound) in [(33, 6, 0.3), (33, 10, 0.03), (40, 25, 1e-3)] {
+    let error = |landmarks, iterations| {
         let module = made(&NystromConfig {
             iterations,
             ..config(landmarks)
         });
         let out = module.attend(q.clone(), k.clone(), v.clone(), context());
-        assert_close(&format!("{iterations}"), &values(out), &dense, bound);
-    }
+        let error: f32 = (out - dense.clone()).abs().max().into_scalar();
+        error
+    };
+    let errors = [error(33, 6), error(33, 10), error(40, 25)];
+    assert!(
+        errors[0] < 0.06 && errors[1] < 4e-3 && errors[2] < 3e-4,
+        "{errors:?}"
+    );
+    assert!(errors[0] > 5.0 * errors[1], "{errors:?}");
 }
 
 #[test]
@@ -235,7 +241,7 @@ fn what_does_not_fit_is_refused() {
     refused(
         config(1),
         place,
-        "needs more than `landmarks` 1, as each of the 1 tokens before the map is one: set `landmarks` to 2 or more",
+        "needs more than 1 `landmarks`: each of the 1 tokens before the map is one: set `landmarks` to 2 or more",
     );
     refused(
         config(1),

@@ -75,11 +75,7 @@ impl MechanismConfig for PerformerConfig {
     fn validate(&self) -> Result<(), AttentionError> {
         features::check_features(self.features)?;
         features::check_kernel_epsilon(self.kernel_epsilon)?;
-        SoftmaxAttention {
-            temperature: self.temperature,
-            ..SoftmaxAttention::dense()
-        }
-        .validate()
+        SoftmaxAttention::at(self.temperature).validate()
     }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {

@@ -22,14 +22,16 @@ use crate::{
 #[serde(default)]
 pub struct PoolingformerConfig {
     /// Radius of the windows around a token, in tokens of the map.
+    #[schemars(range(min = 0, max = 1024))]
     pub radius: usize,
     /// Distance from a token to the centre of the farthest pool that it sees, in tokens of the map.
+    #[schemars(range(min = 0, max = 1024))]
     pub pool_radius: usize,
     /// Side of the squares of tokens whose means are the keys and values of the second level.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1024))]
     pub pool: usize,
     /// Tokens from one pool to the next, at most `pool`.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1024))]
     pub stride: usize,
     /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
     /// finite.
@@ -50,13 +52,6 @@ impl Default for PoolingformerConfig {
 }
 
 impl PoolingformerConfig {
-    fn softmax(&self) -> SoftmaxAttention {
-        SoftmaxAttention {
-            temperature: self.temperature,
-            ..SoftmaxAttention::dense()
-        }
-    }
-
     fn windows(&self) -> [Window; 2] {
         let Self {
             radius,
@@ -90,6 +85,12 @@ impl MechanismConfig for PoolingformerConfig {
     type Mechanism = Poolingformer;
 
     fn validate(&self) -> Result<(), AttentionError> {
+        band::check_radius(self.radius)?;
+        if self.pool_radius > band::LARGEST || self.pool > band::LARGEST {
+            return Err(AttentionError::Setting(
+                "`pool` and `pool_radius` must be at most 1024",
+            ));
+        }
         if !(1..=self.pool).contains(&self.stride) {
             return Err(AttentionError::Setting(
                 "`stride` must be at least 1 and at most `pool`, so that every token is in a pool",
@@ -100,7 +101,7 @@ impl MechanismConfig for PoolingformerConfig {
                 "`pool_radius` must be at least half of `pool`, rounded down, so that every token sees a pool",
             ));
         }
-        self.softmax().validate()
+        SoftmaxAttention::at(self.temperature).validate()
     }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
@@ -120,7 +121,7 @@ impl MechanismConfig for PoolingformerConfig {
     fn init(&self, _place: &Place, _init: &impl ParamInit) -> Poolingformer {
         Poolingformer {
             windows: self.windows(),
-            softmax: self.softmax(),
+            softmax: SoftmaxAttention::at(self.temperature),
         }
     }
 }

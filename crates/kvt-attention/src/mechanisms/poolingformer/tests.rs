@@ -146,6 +146,9 @@ fn what_makes_no_sense_is_refused() {
         config(1, 8, 2, 3),
         config(1, 8, 0, 0),
         config(1, 1, 4, 4),
+        config(1025, 1, 1, 1),
+        config(1, 1025, 1, 1),
+        config(1, 1024, 1025, 1),
         PoolingformerConfig {
             temperature: 0.0,
             ..config(1, 1, 1, 1)
@@ -154,7 +157,13 @@ fn what_makes_no_sense_is_refused() {
     for config in refused {
         assert!(config.validate().is_err(), "{config:?}");
     }
-    for config in [config(0, 0, 1, 1), config(1, 2, 4, 4), config(1, 2, 5, 5)] {
+    let valid = [
+        config(0, 0, 1, 1),
+        config(1, 2, 4, 4),
+        config(1, 2, 5, 5),
+        config(1024, 1024, 1024, 1024),
+    ];
+    for config in valid {
         assert!(config.validate().is_ok(), "{config:?}");
     }
     let cross = Place {

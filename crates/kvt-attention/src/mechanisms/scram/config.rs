@@ -21,9 +21,9 @@ pub enum ScramSearch {
 
 /// Softmax attention over the keys that a random search finds, `softmax(scale / temperature * q k^T) v` over the
 /// windows of `radius` around the best `kept` keys of each query, every key once ([SCRAM,
-/// 2019](https://arxiv.org/abs/1905.10308), Algorithms 1 and 2). PatchMatch finds them, to which neighbours on the
-/// map hand on their matches. Queries and keys must form one map. A class token, which stands on none, is searched
-/// for nobody: its query sees all keys, and every query sees its key.
+/// 2019](https://arxiv.org/abs/1905.10308), Algorithms 1 and 2). PatchMatch finds them: neighbours on the
+/// map pass their matches on to each other. Queries and keys must form one map. The class token has no place on it: its
+/// query attends to all keys, and its key is a candidate of every query.
 ///
 /// The gradient flows through scores and values of the keys that were found, as in k-NN attention, to which this is
 /// an approximation with `search = "max"` and `radius = 0`. The search runs on the CPU. It evaluates `kept * (1 +
@@ -95,13 +95,6 @@ impl ScramConfig {
         let window = side.saturating_mul(side);
         self.kept.saturating_mul(window).min(tokens)
     }
-
-    pub(super) fn softmax(&self) -> SoftmaxAttention {
-        SoftmaxAttention {
-            temperature: self.temperature,
-            ..SoftmaxAttention::dense()
-        }
-    }
 }
 
 impl MechanismConfig for ScramConfig {
@@ -125,7 +118,7 @@ impl MechanismConfig for ScramConfig {
                 return Err(AttentionError::Setting(message));
             }
         }
-        self.softmax().validate()
+        SoftmaxAttention::at(self.temperature).validate()
     }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {

@@ -5,7 +5,7 @@ use burn::tensor::{Bool, Int, Tensor, TensorData};
 use rayon::prelude::*;
 
 use super::draws::Draws;
-use crate::{Context, Dropout, Mechanism, Score, attend_unchecked};
+use crate::{Context, Mechanism, Score, SoftmaxAttention, attend_unchecked};
 
 mod config;
 mod estimators;
@@ -81,7 +81,7 @@ impl Scram {
     ) -> Tensor<4> {
         let ([batch, heads, tokens, dim], prefix) = (q.dims(), context.prefix);
         let ([.., keys, value_dim], queries) = (v.dims(), tokens - prefix);
-        let softmax = self.config.softmax();
+        let softmax = SoftmaxAttention::at(self.config.temperature);
         let attend = |q, k, v, mask, dropout| {
             let score = Score { bias: None, mask };
             attend_unchecked(q, k, v, score, context.scale, &softmax, dropout)
@@ -104,10 +104,7 @@ impl Scram {
             return out;
         }
         // Another draw than for the first tokens of the map.
-        let dropout = context.dropout.map(|dropout| Dropout {
-            key: dropout.key.named("prefix"),
-            ..dropout
-        });
+        let dropout = context.dropout.map(|dropout| dropout.named("prefix"));
         let dense = attend(q.narrow(2, 0, prefix), k, v, None, dropout);
         Tensor::cat(vec![dense, out], 2)
     }

@@ -619,11 +619,11 @@ fn places_and_settings_that_do_not_fit_are_refused() {
     for (place, message) in [
         (
             Place { bias: true, ..map },
-            "to which a bias is added here: use `dense` or `knn`",
+            "so a bias cannot be added here: use `dense` or `knn`",
         ),
         (
             Place { mask: true, ..map },
-            "of which some are hidden here: use `dense` or `knn`",
+            "so keys cannot be hidden here: use `dense` or `knn`",
         ),
         (
             Place { grid: None, ..map },

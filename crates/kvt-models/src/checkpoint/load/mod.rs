@@ -99,7 +99,8 @@ impl Model {
         }
     }
 
-    fn is_of_head(&self, name: &str) -> bool {
+    /// Whether a parameter, by its name, belongs to the classification head.
+    pub fn is_of_head(&self, name: &str) -> bool {
         self.config.family().is_of_head(name)
     }
 

@@ -78,7 +78,8 @@ impl Backbone for Cvt {
         let phase = phase.named("stages");
         let (mut maps, mut blocks, mut prefix) = (Vec::new(), Vec::new(), 0);
         for (s, stage) in self.stages.iter().enumerate() {
-            (x, grid) = stage.patch_embed.forward(to_map(x, prefix, grid));
+            let map = ask.lower(to_map(x, prefix, grid));
+            (x, grid) = stage.patch_embed.forward(map);
             if s == 0 {
                 x = ask.mixed(x, grid);
             }
@@ -134,7 +135,7 @@ impl Stage {
 }
 
 impl ConvEmbed {
-    /// The tokens of a map, and the size of the map they form.
+    /// The tokens of a map of any type in f32, and the size of the map they form.
     ///
     /// # Shapes
     ///

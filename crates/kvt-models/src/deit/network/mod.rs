@@ -7,7 +7,7 @@ use kvt_attention::MultiHeadAttention;
 use kvt_ops::{Phase, layer_norm};
 
 use super::DeitConfig;
-use crate::backbone::{Ask, Backbone, Features};
+use crate::backbone::{Ask, Backbone, Features, Positions};
 use crate::error::ModelError;
 use crate::layers::{Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks, to_map};
 use crate::validate;
@@ -62,22 +62,26 @@ impl Deit {
     }
 
     /// The position embeddings for a map of patches.
-    fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
+    fn positions(&self, grid: [usize; 2], as_in: Positions) -> Tensor<3> {
         let (prefix, embedding) = (self.num_prefix_tokens(), self.pos_embed.val());
-        Bicubic::Antialiased.interpolated_behind(prefix, embedding, [self.grid; 2], grid)
+        let bicubic = match as_in {
+            Positions::Family => Bicubic::Antialiased,
+            Positions::Dino => Bicubic::Dino,
+        };
+        bicubic.interpolated_behind(prefix, embedding, [self.grid; 2], grid)
     }
 }
 
 impl Backbone for Deit {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
         let batch = images.dims()[0];
-        let (patches, grid) = self.patch_embed.forward(images);
+        let (patches, grid) = self.patch_embed.forward(ask.lower(images));
         let prefix = |token: &Param<Tensor<3>>| token.val().expand([batch as i64, -1, -1]);
 
         let mut tokens = vec![prefix(&self.cls_token)];
         tokens.extend(self.dist_token.as_ref().map(prefix));
         tokens.push(ask.mixed(patches, grid));
-        let x = Tensor::cat(tokens, 1) + self.positions(grid);
+        let x = Tensor::cat(tokens, 1) + self.positions(grid, ask.positions);
 
         let (x, blocks) = forward_blocks(&self.blocks, x, ask.pass(0, grid, phase), ask.blocks);
         let prefix = self.num_prefix_tokens();

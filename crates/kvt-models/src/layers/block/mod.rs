@@ -4,10 +4,11 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::{Context, MultiHeadAttention};
-use kvt_ops::{Phase, linear, linear_add};
+use kvt_ops::{Phase, linear, linear_add, widened};
 
 use super::{Activation, Init, Mlp, Norm, NormKind, drop_path, drops_paths};
 use crate::observe::{Point, Watch};
+use crate::precision::Precision;
 use crate::summary::BlockSize;
 
 /// What blocks are told besides their tokens.
@@ -17,6 +18,14 @@ pub(crate) struct Pass<'a> {
     /// Rows and columns of the map of tokens.
     pub grid: [usize; 2],
     pub watch: Watch<'a>,
+    pub precision: Precision,
+}
+
+impl Pass<'_> {
+    /// Activations on their way from a norm into a branch.
+    pub(crate) fn lower<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        self.precision.lower(x)
+    }
 }
 
 /// What mixes the tokens of a block, of `D - 2` dimensions: 3 for a sequence, 4 for a map.
@@ -151,14 +160,14 @@ impl<A: Module> Block<A> {
             phase: phase.named("attn"),
             ..pass
         };
-        let mixed = self.attn.mix(normed, attn);
+        let mixed = self.attn.mix(pass.lower(normed), attn);
         let project = |mixed, residual| self.attn.project(mixed, residual, attn);
         watch.tokens(Point::Attention, || project(mixed.clone(), None));
         let x = add_branch(x, mixed, self.drop_path, phase.named("drop_path1"), project);
 
         watch.tokens(Point::Middle, || x.clone());
         let normed = self.norm2.forward(x.clone(), self.norm_epsilon, phase);
-        let hidden = self.mlp.hidden(normed);
+        let hidden = self.mlp.hidden(pass.lower(normed));
         let project = |hidden, residual| self.mlp.project(hidden, residual);
         watch.tokens(Point::Mlp, || project(hidden.clone(), None));
         let x = add_branch(
@@ -173,7 +182,7 @@ impl<A: Module> Block<A> {
     }
 }
 
-/// The stream and a branch, of which only the last projection is missing. A branch that is not dropped
+/// The stream, f32, and a branch of any type, of which only the last projection is missing. A branch that is not dropped
 /// is added while it is made.
 pub(crate) fn add_branch<const D: usize>(
     stream: Tensor<D>,
@@ -183,7 +192,7 @@ pub(crate) fn add_branch<const D: usize>(
     project: impl Fn(Tensor<D>, Option<Tensor<D>>) -> Tensor<D>,
 ) -> Tensor<D> {
     if drops_paths(rate, phase) {
-        stream + drop_path(project(branch, None), rate, phase)
+        stream + drop_path(widened(project(branch, None)), rate, phase)
     } else {
         project(branch, Some(stream))
     }

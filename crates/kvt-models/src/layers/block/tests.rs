@@ -38,6 +38,7 @@ fn pass(phase: Phase) -> Pass<'static> {
         phase,
         grid: [1, 1],
         watch: Watch::default(),
+        precision: Default::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
 use kvt_attention::MultiHeadAttention;
-use kvt_ops::{Phase, layer_norm, linear};
+use kvt_ops::{Phase, layer_norm, linear, widened};
 
 use super::PitConfig;
 use super::stage::StageSize;
@@ -95,7 +95,7 @@ impl Pit {
 
 impl Backbone for Pit {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
-        let mut map = self.patch_embed.conv.forward(images);
+        let mut map = widened(self.patch_embed.conv.forward(ask.lower(images)));
         let [batch, _, rows, columns] = map.dims();
         let mut grid = [rows, columns];
         if ask.mix.is_some() {
@@ -110,7 +110,7 @@ impl Backbone for Pit {
         let (mut maps, mut blocks) = (Vec::new(), Vec::new());
         for (s, stage) in self.transformers.iter().enumerate() {
             if let Some(pool) = &stage.pool {
-                (x, grid) = pool.forward(x, prefix, grid);
+                (x, grid) = pool.forward(ask.lower(x), prefix, grid);
             }
             let pass = ask.pass(s, grid, phase.child(s as u64));
             let kept = ask.blocks_of(s, self.transformers.len());
@@ -155,7 +155,7 @@ impl Stage {
 }
 
 impl Pool {
-    /// The tokens after pooling, and the size of their map.
+    /// The tokens after pooling in f32, from tokens of any type, and the size of their map.
     ///
     /// # Shapes
     ///
@@ -166,7 +166,7 @@ impl Pool {
         let pooled = self.conv.forward(map);
         let [_, _, rows, columns] = pooled.dims();
         let x = Tensor::cat(vec![class, to_tokens(pooled)], 1);
-        (x, [rows, columns])
+        (widened(x), [rows, columns])
     }
 }
 

@@ -61,7 +61,7 @@ impl SoVit {
 impl Backbone for SoVit {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
         let batch = images.dims()[0] as i64;
-        let (patches, grid) = self.visual_tokens.forward(images, phase);
+        let (patches, grid) = self.visual_tokens.forward(ask.lower(images), phase);
         let class = self.cls_token.val().expand([batch, -1, -1]);
         let x = Tensor::cat(vec![class, ask.mixed(patches, grid)], 1) + self.positions(grid);
 

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
-use kvt_ops::{Phase, layer_norm, linear};
+use kvt_ops::{Phase, layer_norm, linear, widened};
 
 use super::attention::WindowAttention;
 use super::config::{StageSize, SwinConfig};
@@ -68,7 +68,7 @@ impl Swin {
 
 impl Backbone for Swin {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
-        let (x, grid @ [rows, columns]) = self.patch_embed.forward(images);
+        let (x, grid @ [rows, columns]) = self.patch_embed.forward(ask.lower(images));
         let x = ask.mixed(x, grid);
         let [batch, _, dim] = x.dims();
         let mut map = x.reshape([batch, rows, columns, dim]);
@@ -77,7 +77,7 @@ impl Backbone for Swin {
         let (mut maps, mut blocks) = (Vec::new(), Vec::new());
         for (s, stage) in self.layers.iter().enumerate() {
             if let Some(downsample) = &stage.downsample {
-                map = downsample.forward(map);
+                map = downsample.forward(map, ask);
             }
             let [_, rows, columns, _] = map.dims();
             let pass = ask.pass(s, [rows, columns], phase.child(s as u64));
@@ -131,9 +131,9 @@ impl PatchMerging {
     /// # Shapes
     ///
     /// `[batch, rows, columns, dim / 2]` to `[batch, ceil(rows / 2), ceil(columns / 2), dim]`.
-    fn forward(&self, map: Tensor<4>) -> Tensor<4> {
+    fn forward(&self, map: Tensor<4>, ask: &Ask<'_>) -> Tensor<4> {
         let merged = layer_norm(&self.norm, merge(map), NORM_EPSILON);
-        linear(&self.reduction, merged)
+        widened(linear(&self.reduction, ask.lower(merged)))
     }
 }
 

@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
 use kvt_attention::MultiHeadAttention;
-use kvt_ops::{Phase, Unfold, layer_norm, linear, unfold};
+use kvt_ops::{Phase, Unfold, layer_norm, linear, unfold, widened};
 
 use super::config::{T2tConfig, TokensType};
 use super::performer::TokenPerformer;
@@ -154,7 +154,8 @@ impl TokensToToken {
             }
         }
         let (x, grid) = soft_split(map, self.splits[2]);
-        (linear(&self.project, x), grid, maps)
+        let tokens = widened(linear(&self.project, ask.lower(x)));
+        (tokens, grid, maps)
     }
 }
 

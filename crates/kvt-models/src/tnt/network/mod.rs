@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
-use kvt_ops::{Phase, layer_norm, linear};
+use kvt_ops::{Phase, layer_norm, linear, widened};
 
 use super::TntConfig;
 use super::attention::Attention;
@@ -107,7 +107,9 @@ impl Backbone for Tnt {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
         let [batch, _, height, width] = images.dims();
         let grid = [height, width].map(|side| side / self.pixel_embed.patch_size);
-        let mut pixels = self.pixel_embed.forward(images, self.pixel_pos.val());
+        let mut pixels = self
+            .pixel_embed
+            .forward(ask.lower(images), self.pixel_pos.val());
         if ask.mix.is_some() {
             // The patches are made of their pixels, so that these are what is mixed.
             let shape = pixels.dims();
@@ -119,7 +121,8 @@ impl Backbone for Tnt {
             flattened(pixels.clone(), batch),
             NORM_EPSILON,
         );
-        let patches = layer_norm(&self.norm2_proj, linear(&self.proj, patches), NORM_EPSILON);
+        let patches = linear(&self.proj, ask.lower(patches));
+        let patches = layer_norm(&self.norm2_proj, patches, NORM_EPSILON);
         let class = self.cls_token.val().expand([batch as i64, -1, -1]);
         let mut x = Tensor::cat(vec![class, patches], 1) + self.positions(grid);
 
@@ -156,7 +159,7 @@ impl Backbone for Tnt {
 impl PixelEmbed {
     /// # Shapes
     ///
-    /// `[batch, in_chans, height, width]` and `[1, inner_dim, side, side]` to
+    /// Images of any type, `[batch, in_chans, height, width]`, and `[1, inner_dim, side, side]` to
     /// `[batch * patches, side * side, inner_dim]`, patch by patch, row by row.
     fn forward(&self, images: Tensor<4>, positions: Tensor<4>) -> Tensor<3> {
         let pixels = if self.legacy {
@@ -166,7 +169,7 @@ impl PixelEmbed {
             // Each patch has its own border of zeros.
             self.proj.forward(cut(images, self.patch_size))
         };
-        to_tokens(pixels + positions)
+        to_tokens(widened(pixels) + positions)
     }
 }
 
@@ -211,24 +214,28 @@ impl TntBlock {
         let pixels = self.inner.forward(pixels, inner);
         let [batch, tokens, _] = x.dims();
         let class = x.clone().narrow(1, 0, PREFIX);
-        let patches = x.narrow(1, PREFIX, tokens - PREFIX) + self.projected(pixels.clone(), batch);
+        let patches =
+            x.narrow(1, PREFIX, tokens - PREFIX) + self.projected(pixels.clone(), batch, outer);
         let x = Tensor::cat(vec![class, patches], 1);
         (pixels, self.outer.forward(x, outer))
     }
 
-    /// What the pixels give to their patches.
+    /// What the pixels give to their patches, in f32.
     ///
     /// # Shapes
     ///
     /// `[batch * patches, side * side, inner_dim]` to `[batch, patches, dim]`.
-    fn projected(&self, pixels: Tensor<3>, batch: usize) -> Tensor<3> {
+    fn projected(&self, pixels: Tensor<3>, batch: usize, pass: Pass<'_>) -> Tensor<3> {
         let normed = |x| layer_norm(&self.norm1_proj, x, NORM_EPSILON);
         match &self.norm2_proj {
             Some(norm2) => {
-                let projected = linear(&self.proj, normed(flattened(pixels, batch)));
-                layer_norm(norm2, projected, NORM_EPSILON)
+                let normed = pass.lower(normed(flattened(pixels, batch)));
+                layer_norm(norm2, linear(&self.proj, normed), NORM_EPSILON)
             }
-            None => linear(&self.proj, flattened(normed(pixels), batch)),
+            None => {
+                let normed = pass.lower(flattened(normed(pixels), batch));
+                widened(linear(&self.proj, normed))
+            }
         }
     }
 }

@@ -60,7 +60,8 @@ impl SelfAttention<3> for GlobalAttention {
     fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
         let heads = self.place.heads;
         let [q] = split_heads(linear(&self.q, x.clone()), heads);
-        let kv = linear(&self.kv, self.sub_sampled(x, pass.grid));
+        let few = pass.lower(self.sub_sampled(x, pass.grid));
+        let kv = linear(&self.kv, few);
         let [k, v] = split_heads(kv, heads);
         let context = Context {
             grid: Some(pass.grid),

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::LayerNorm;
 use burn::tensor::Tensor;
-use kvt_ops::{Phase, layer_norm};
+use kvt_ops::{Phase, layer_norm, widened};
 
 use super::attention::GroupedAttention;
 use super::config::TwinsConfig;
@@ -11,8 +11,8 @@ use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::layers::{
-    Block, BlockKind, Conv2d, ConvSettings, Init, PatchEmbed, drop_path_rates, forward_blocks_then,
-    to_map, to_tokens,
+    Block, BlockKind, Conv2d, ConvSettings, Init, Pass, PatchEmbed, drop_path_rates,
+    forward_blocks_then, to_map, to_tokens,
 };
 use crate::validate;
 
@@ -85,14 +85,14 @@ impl Backbone for Twins {
         let (mut maps, mut blocks) = (Vec::new(), Vec::new());
         let stages = self.patch_embeds.iter().zip(&self.blocks);
         for (s, ((embed, stage), pos)) in stages.zip(&self.pos_block).enumerate() {
-            (x, grid) = embed.forward_tokens(x, grid);
+            (x, grid) = embed.forward_tokens(ask.lower(x), grid);
             if s == 0 {
                 x = ask.mixed(x, grid);
             }
             let pass = ask.pass(s, grid, phase.child(s as u64));
             let kept = ask.blocks_of(s, self.blocks.len());
             (x, blocks) = forward_blocks_then(stage, x, pass, kept, |block, x| match block {
-                0 => pos.forward(x, grid),
+                0 => pos.forward(x, pass),
                 _ => x,
             });
             if ask.maps {
@@ -125,10 +125,10 @@ impl PosConv {
     /// # Shapes
     ///
     /// `[batch, rows * columns, dim]` to the same.
-    fn forward(&self, x: Tensor<3>, grid: [usize; 2]) -> Tensor<3> {
+    fn forward(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
         let [proj] = &self.proj;
-        let position = proj.forward(to_map(x.clone(), 0, grid));
-        x + to_tokens(position)
+        let map = to_map(pass.lower(x.clone()), 0, pass.grid);
+        x + widened(to_tokens(proj.forward(map)))
     }
 }
 

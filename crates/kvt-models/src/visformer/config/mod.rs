@@ -76,7 +76,7 @@ impl VisformerConfig {
                     grid: Some([grid; 2]),
                     dropout: self.common.attn_drop,
                     softmax_only: softmax_only(
-                        "only softmax attention is checked, as between the convolutions of a Visformer",
+                        "no other attention has been tested, as between the convolutions of a Visformer",
                     ),
                     ..Place::new(grid.pow(2), dim, self.num_heads[at])
                 };

@@ -68,13 +68,13 @@ impl Visformer {
 impl Backbone for Visformer {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
         let mut map = match &self.stem {
-            Some(stem) => stem.forward(images, phase),
+            Some(stem) => stem.forward(ask.lower(images), phase),
             None => images,
         };
         let phases = phase.named("stages");
         let (mut maps, mut blocks) = (Vec::new(), Vec::new());
         for (s, stage) in self.stages.iter().enumerate() {
-            let (mut x, grid) = stage.embed(map, phase);
+            let (mut x, grid) = stage.embed(ask.lower(map), phase);
             if s == 0 {
                 x = ask.mixed(x, grid);
             }

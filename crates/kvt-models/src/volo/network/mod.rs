@@ -105,7 +105,7 @@ impl Volo {
 impl Backbone for Volo {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
         let stem = self.stem.iter();
-        let map = stem.fold(images, |map, layer| layer.forward(map, phase));
+        let map = stem.fold(ask.lower(images), |map, layer| layer.forward(map, phase));
         let (x, grid @ [rows, columns]) = self.patch_embed.forward(map);
         let x = ask.mixed(x, grid);
         let [batch, _, dim] = x.dims();
@@ -119,7 +119,7 @@ impl Backbone for Volo {
         if ask.maps {
             maps.push(map.clone());
         }
-        let (x, grid) = self.downsample.forward(map);
+        let (x, grid) = self.downsample.forward(ask.lower(map));
         let mut x = x + self.positions(grid);
         for (s, blocks) in (1..).zip(&self.stages) {
             let pass = ask.pass(s, grid, phase.child(s as u64));

@@ -10,7 +10,7 @@ use crate::cpu::windows::Windows;
 
 /// Values of the columns of a product, which are to stay in the cache.
 const COLUMN_VALUES: usize = 1 << 17;
-/// Columns of a product, at least, where there are so many: the weight is read for each product anew.
+/// At least so many columns in a product, where there are that many: each product reads the weight again.
 const COLUMNS: usize = 256;
 
 /// The sizes of a convolution, and how it is cut into products: by the shapes alone.

@@ -1,10 +1,12 @@
-//! Convolution on the CPU: per group a product of the weight with the windows of some images as columns.
+//! Convolution on the CPU: per group a product of the weight with the windows of some images as columns. Half types are
+//! widened, and what comes out is rounded once.
 
 use burn::backend::{Flex, TensorMetadata, ops::ModuleOps, tensor::FloatTensor};
 use burn::tensor::DType;
 use rayon::prelude::*;
 
 use super::{ConvOps, Settings};
+use crate::cast::{from_f32, to_f32};
 use crate::cpu::buffer::{par_build, par_build_with, tensor, values_of};
 use crate::cpu::gemm::{Matrix, Threads, Write, multiply_on};
 
@@ -22,13 +24,14 @@ impl ConvOps for Flex {
         weight: FloatTensor<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        if x.dtype() != DType::F32 {
+        let dtype = x.dtype();
+        if dtype == DType::F64 {
             return Self::conv2d(x, weight, None, settings.burn());
         }
-        let [x, weight] = [x, weight].map(|tensor| tensor.to_contiguous());
+        let [x, weight] = [x, weight].map(|x| to_f32::<Self>(x).to_contiguous());
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
         let out = geometry.forward(values_of(&x), values_of(&weight));
-        tensor(out, geometry.output_shape())
+        from_f32::<Self>(tensor(out, geometry.output_shape()), dtype)
     }
 
     fn convolve_image_gradient(
@@ -37,13 +40,14 @@ impl ConvOps for Flex {
         grad: FloatTensor<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        if x.dtype() != DType::F32 {
+        let dtype = x.dtype();
+        if dtype == DType::F64 {
             return Self::conv2d_x_backward(x, weight, grad, settings.burn());
         }
-        let [weight, grad] = [weight, grad].map(|tensor| tensor.to_contiguous());
+        let [weight, grad] = [weight, grad].map(|x| to_f32::<Self>(x).to_contiguous());
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
         let out = geometry.image_gradient(values_of(&weight), values_of(&grad));
-        tensor(out, x.shape())
+        from_f32::<Self>(tensor(out, x.shape()), dtype)
     }
 
     fn convolve_weight_gradient(
@@ -52,13 +56,14 @@ impl ConvOps for Flex {
         grad: FloatTensor<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        if x.dtype() != DType::F32 {
+        let dtype = x.dtype();
+        if dtype == DType::F64 {
             return Self::conv2d_weight_backward(x, weight, grad, settings.burn());
         }
-        let [x, grad] = [x, grad].map(|tensor| tensor.to_contiguous());
+        let [x, grad] = [x, grad].map(|x| to_f32::<Self>(x).to_contiguous());
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
         let out = geometry.weight_gradient(values_of(&x), values_of(&grad));
-        tensor(out, weight.shape())
+        from_f32::<Self>(tensor(out, weight.shape()), dtype)
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct AttentionArgs {
     /// Batch, heads, tokens and channels per head: 16,3,197,64, with `--kind` 1,4,197,64.
     #[arg(long, value_name = "B,H,N,D", value_parser = shape)]
     pub(super) shape: Option<AttentionShape>,
-    /// Kinds of attention, or `all`, each with its defaults and in processes of its own, instead of dense and k-NN
+    /// Kinds of attention, or `all`, each with its defaults, measured in separate processes, instead of dense and k-NN
     /// attention in turn.
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new([kinds::ALL].iter().chain(AttentionConfig::KINDS)), conflicts_with_all = ["k", "implementation", "input"])]
     pub(super) kind: Vec<String>,
@@ -123,7 +123,7 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
         tokens,
         head_dim,
     } = shape;
-    let title = format!("attention {batch},{heads},{tokens},{head_dim}");
+    let title = format!("attention {batch},{heads},{tokens},{head_dim}, f32");
     let header = [
         "kind",
         "input",

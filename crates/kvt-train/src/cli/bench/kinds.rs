@@ -1,10 +1,9 @@
 //! `kvt bench attention --kind`: every kind of attention over the number of tokens.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use kvt_attention::AttentionConfig;
 
 use super::attention::AttentionArgs;
@@ -13,13 +12,18 @@ use crate::bench::{AttentionShape, KindCase, KindMeasurement, KindTimes};
 use crate::cli::common::bar;
 use crate::cli::output;
 use crate::cli::table::{grouped, human, table};
-use crate::config::Document;
+use crate::config::{Document, kinds_with};
 use crate::device;
-use crate::fs::write_atomic;
+use crate::fs::{check_writable, write_text};
 use crate::report::{ScalingLine, draw_scaling};
 
 /// The word for every kind.
 pub(super) const ALL: &str = "all";
+/// The files of `--out`: the table, and a plot of each measure.
+const CSV: &str = "attention.csv";
+const PLOTS: [&str; 3] = ["forward.svg", "forward_backward.svg", "memory.svg"];
+/// Values of q at most: no machine has memory for more.
+const MOST_VALUES: usize = 1 << 36;
 /// The sizes of a case but for its tokens.
 const SHAPE: AttentionShape = AttentionShape {
     batch: 1,
@@ -42,6 +46,10 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
     }
     if let Some(folder) = &args.out {
         fs_err::create_dir_all(folder)?;
+        // Not only when all is measured.
+        for file in [CSV].iter().chain(&PLOTS) {
+            check_writable(&folder.join(file))?;
+        }
     }
     let progress = bar("cases", cases.len());
     let mut records = Vec::new();
@@ -50,20 +58,18 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
         progress.inc(1);
         if let Some(folder) = &args.out {
             // After each case: a later one may take the whole machine's memory.
-            write(folder, "attention.csv", &csv(&records))?;
+            write_text(&folder.join(CSV), &csv(&records))?;
         }
     }
     progress.finish_and_clear();
-    if let Some(folder) = &args.out {
-        plots(folder, &records)?;
-    }
     let AttentionShape {
         batch,
         heads,
         head_dim,
         ..
     } = args.shape.unwrap_or(SHAPE);
-    let title = format!("kinds of attention, batch {batch}, {heads} heads of {head_dim} channels");
+    let title =
+        format!("kinds of attention, batch {batch}, {heads} heads of {head_dim} channels, f32");
     let header = [
         "kind",
         "tokens",
@@ -77,7 +83,12 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
         "",
     ];
     let rows = records.iter().map(|record| row(record, &records));
-    common.finish(&title, &device, &table(&header, rows), &records)
+    common.finish(&title, &device, &table(&header, rows), &records)?;
+    // The table and `--json` need no picture.
+    match &args.out {
+        Some(folder) => plots(folder, &records),
+        None => Ok(()),
+    }
 }
 
 /// The cases: size by size, in each of them kind by kind.
@@ -88,9 +99,39 @@ fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<KindCase>> {
         [] => &own,
         sizes => sizes,
     };
+    for &tokens in sizes {
+        let AttentionShape {
+            batch,
+            heads,
+            head_dim,
+            ..
+        } = shape;
+        let values = [heads, tokens, head_dim].into_iter();
+        let values = values.fold(batch, usize::saturating_mul);
+        ensure!(
+            values <= MOST_VALUES,
+            "`--tokens {tokens}` makes more than 2^36 values with batch {batch} and {heads} heads of {head_dim} channels: \
+             ask for fewer tokens, or for a smaller `--shape`"
+        );
+    }
     let wanted = |kind: &&&str| args.kind.iter().any(|name| name == ALL || name == *kind);
-    let kinds = AttentionConfig::KINDS.iter().filter(wanted);
-    let kinds = kinds.map(|kind| settings(kind, &args.set));
+    let kinds: Vec<&str> = AttentionConfig::KINDS
+        .iter()
+        .filter(wanted)
+        .copied()
+        .collect();
+    for set in &args.set {
+        let key = set.split_once('=').map_or(set.as_str(), |(key, _)| key);
+        let key = key.trim();
+        let others = kinds_with(key);
+        // A key that nobody knows is refused with the settings.
+        ensure!(
+            others.is_empty() || others.iter().any(|kind| kinds.contains(kind)),
+            "`--set {set}`: no kind that is measured has `{key}`: leave it out, or measure one that has it ({})",
+            others.join(", ")
+        );
+    }
+    let kinds = kinds.into_iter().map(|kind| settings(kind, &args.set));
     let kinds = kinds.collect::<anyhow::Result<Vec<_>>>()?;
     let cases = sizes.iter().flat_map(|&tokens| {
         kinds.iter().map(move |attention| KindCase {
@@ -111,7 +152,14 @@ fn settings(kind: &str, set: &[String]) -> anyhow::Result<AttentionConfig> {
         .collect();
     let document = Document::from_text(Path::new("--kind"), text, &set)?.shared();
     let plan = document.plan_without_data()?;
-    Ok(plan.model.overrides.attention.unwrap_or_default())
+    let attention = plan.model.overrides.attention.unwrap_or_default();
+    let set = attention.kind();
+    ensure!(
+        set == kind,
+        "`--set kind={set}` contradicts `--kind {kind}`: leave it out"
+    );
+    attention.validate()?;
+    Ok(attention)
 }
 
 /// Times and memory of a case, each from a fresh process. What fails there is a note.
@@ -123,7 +171,10 @@ fn measure(case: &KindCase, number: usize, common: &Common) -> KindMeasurement {
     match common.child::<KindTimes>(&format!("--times-of={number}"), &[]) {
         Ok(times) => {
             record.times = Some(times);
-            record.peak_bytes = common.peak(number).unwrap_or_default();
+            match common.peak(number) {
+                Ok(bytes) => record.peak_bytes = bytes,
+                Err(reason) => record.note = Some(format!("no memory: {reason}")),
+            }
         }
         Err(reason) => record.note = Some(reason),
     }
@@ -150,8 +201,8 @@ fn row(record: &KindMeasurement, all: &[KindMeasurement]) -> Vec<String> {
     vec![
         record.kind.to_owned(),
         record.shape.tokens.to_string(),
-        grouped(record.params),
-        human(record.macs as f64),
+        record.params.map_or_else(none, grouped),
+        record.macs.map_or_else(none, |macs| human(macs as f64)),
         times.map_or_else(none, |times| spread(&times.forward)),
         share(|times| times.forward.median),
         times.map_or_else(none, |times| spread(&times.forward_backward)),
@@ -183,7 +234,7 @@ fn csv(records: &[KindMeasurement]) -> String {
                 all.join(",")
             },
         );
-        let peak = record.peak_bytes.map(|bytes| bytes.to_string());
+        let count = |count: Option<u64>| count.map_or_else(String::new, |count| count.to_string());
         // Notes have commas and back-quotes, but no quotation marks that CSV would not double.
         let note = record
             .note
@@ -194,18 +245,12 @@ fn csv(records: &[KindMeasurement]) -> String {
             text,
             "{},{batch},{heads},{tokens},{head_dim},{},{},{times},{},\"{note}\"",
             record.kind,
-            record.params,
-            record.macs,
-            peak.unwrap_or_default(),
+            count(record.params.map(|params| params as u64)),
+            count(record.macs),
+            count(record.peak_bytes),
         );
     }
     text
-}
-
-fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {
-    Ok(write_atomic(&folder.join(name), |file| {
-        file.write_all(text.as_bytes())
-    })?)
 }
 
 /// Time and memory over the number of tokens.
@@ -227,16 +272,12 @@ fn plots(folder: &Path, records: &[KindMeasurement]) -> anyhow::Result<()> {
     let forward = lines(&|record| Some(record.times.as_ref()?.forward.median));
     let both = lines(&|record| Some(record.times.as_ref()?.forward_backward.median));
     let memory = lines(&|record| Some(record.peak_bytes? as f64 / 1_048_576.0));
-    for (file, lines, unit, title) in [
-        ("forward.svg", forward, "ms", "Forward"),
-        ("forward_backward.svg", both, "ms", "Forward and backward"),
-        (
-            "memory.svg",
-            memory,
-            "MiB",
-            "Peak memory, forward and backward",
-        ),
-    ] {
+    let pictures = [
+        (forward, "ms", "Forward"),
+        (both, "ms", "Forward and backward"),
+        (memory, "MiB", "Peak memory, forward and backward"),
+    ];
+    for (file, (lines, unit, title)) in PLOTS.into_iter().zip(pictures) {
         draw_scaling(&lines, ["tokens", unit], title, &folder.join(file))?;
     }
     output::status(&format!("table and plots are in `{}`", folder.display()));

@@ -1,6 +1,5 @@
 //! `kvt bench loader`
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
@@ -11,8 +10,8 @@ use crate::cli::common::{ConfigArgs, bar, generating};
 use crate::cli::output;
 use crate::cli::table::table;
 use crate::data::Splits;
-use crate::fs::write_atomic;
-use crate::task::model_config;
+use crate::fs::write_text;
+use crate::task::{Classify, Dino, Task, TaskKind, model_config};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LoaderArgs {
@@ -56,7 +55,12 @@ fn rate(text: &str) -> Result<f64, String> {
 pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
     let plan = args.config.plan()?;
     let side = model_config(&plan.model, None)?.img_size();
-    let splits = Splits::open(&plan, (side, side), None, &mut generating())?;
+    let size = (side, side);
+    let views = match plan.task {
+        TaskKind::Classify => Classify::views(&plan, size)?,
+        TaskKind::Dino => Dino::views(&plan, size)?,
+    };
+    let splits = Splits::open(&plan, size, None, &mut generating())?.with_train_views(views);
     let case = LoaderCase {
         images: args.images,
         workers: args.workers,
@@ -83,7 +87,7 @@ pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
         cores,
     };
     let text = serde_json::to_string_pretty(&report)?;
-    Ok(write_atomic(path, |file| file.write_all(text.as_bytes()))?)
+    Ok(write_text(path, &text)?)
 }
 
 /// The table of the stages, and what follows from it.
@@ -98,8 +102,12 @@ fn describe(record: &LoaderMeasurement, device: Option<(f64, u64)>) -> String {
     let ms: f64 = record.stages.iter().map(|stage| stage.ms).sum();
     let total = ["all".to_owned(), format!("{ms:.3}"), "100.0".to_owned()];
     let rows = stages.chain([total.to_vec()]);
+    let views = match record.views {
+        1 => String::new(),
+        views => format!(", {views} views of each"),
+    };
     let mut text = format!(
-        "{} images a round\n\n{}\n\n{:.0} images/s on one core; reading and decoding alone make {:.0} ({:.0} %)\n\
+        "{} images a round{views}\n\n{}\n\n{:.0} images/s on one core; reading and decoding alone make {:.0} ({:.0} %)\n\
          {:.0} images/s with {} workers ({:.0}-{:.0}), {:.0} for each",
         record.images,
         table(&["stage", "ms for an image", "share %"], rows),

@@ -5,9 +5,8 @@ mod kinds;
 mod loader;
 mod step;
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, ExitStatus};
 
 use clap::Subcommand;
 use clap::builder::RangedU64ValueParser;
@@ -21,7 +20,7 @@ use super::common::bar;
 use super::output;
 use crate::bench::{self, Peak, Rounds, Timing};
 use crate::device::ResolvedDevice;
-use crate::fs::{check_writable, write_atomic};
+use crate::fs::{check_writable, write_text};
 
 /// `kvt bench attention`, `kvt bench step` and `kvt bench loader`
 #[derive(Debug, clap::Args)]
@@ -111,21 +110,21 @@ impl Common {
         Ok(result?)
     }
 
-    /// The peak memory of each case, in a process of its own. Without it the times are still good.
+    /// The peak memory of each case, each in another process. Without it the times are still good.
     fn peaks(&self, cases: usize) -> Vec<Option<u64>> {
         (0..cases)
-            .map(|case| self.peak(case).unwrap_or_default())
+            .map(|case| self.peak(case).ok().flatten())
             .collect()
     }
 
-    fn peak(&self, case: usize) -> Option<Option<u64>> {
+    /// The peak memory of a case, none where the system does not tell it; or why there is none.
+    fn peak(&self, case: usize) -> Result<Option<u64>, String> {
         // With huge pages the system counts 2 MiB wherever one value was written.
         let small_pages = ("MIMALLOC_ALLOW_THP", "0");
         self.child(&format!("--peak-of={case}"), &[small_pages])
-            .ok()
     }
 
-    /// What this command prints with one more argument, in a process of its own; or why it prints nothing.
+    /// What this command prints with one more argument, in another process; or why it prints nothing.
     fn child<R: DeserializeOwned>(
         &self,
         argument: &str,
@@ -138,12 +137,8 @@ impl Common {
             .envs(environment.iter().copied())
             .output()
             .map_err(|error| error.to_string())?;
-        serde_json::from_slice(&output.stdout).map_err(|_| {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            let last = errors.lines().rfind(|line| !line.trim().is_empty());
-            // A process that the system ended, as for its memory, says nothing.
-            last.map_or_else(|| output.status.to_string(), str::to_owned)
-        })
+        serde_json::from_slice(&output.stdout)
+            .map_err(|_| failure(output.status, &String::from_utf8_lossy(&output.stderr)))
     }
 
     fn finish<R: Serialize>(
@@ -157,7 +152,7 @@ impl Common {
         let peak = Peak::measure(&device.device).ok();
         let threads = rayon::current_num_threads();
         output::print(&format!(
-            "{title}, f32, on {} ({}), {threads} threads\n\n{table}\n\nmedian (quartiles) of {} runs{}",
+            "{title}, on {} ({}), {threads} threads\n\n{table}\n\nmedian (quartiles) of {} runs{}",
             device.name,
             device.description,
             self.runs,
@@ -177,8 +172,29 @@ impl Common {
             records,
         };
         let text = serde_json::to_string_pretty(&report)?;
-        Ok(write_atomic(path, |file| file.write_all(text.as_bytes()))?)
+        Ok(write_text(path, &text)?)
     }
+}
+
+/// Why a process failed, from its status and what it wrote. Graphics libraries write there, too, and an abort ends in notes:
+/// only what this program says of itself is a reason.
+fn failure(status: ExitStatus, errors: &str) -> String {
+    let mut lines = errors.lines().map(str::trim);
+    let said = match status.code() {
+        // Our own exit after an error, which we print last.
+        Some(1) => lines.rfind(|line| line.starts_with("error: ")),
+        _ => {
+            let is_panic =
+                |line: &&str| line.starts_with("thread ") && line.contains(" panicked at ");
+            let memory = |line: &&str| line.starts_with("memory allocation of ");
+            let panic = lines.clone().skip_while(|line| !is_panic(line)).nth(1);
+            panic.or_else(|| lines.find(memory))
+        }
+    };
+    let said = said.map(|line| line.strip_prefix("error: ").unwrap_or(line));
+    // A process that the system ended, as for its memory, says nothing.
+    let said = said.filter(|line| !line.is_empty());
+    said.map_or_else(|| status.to_string(), str::to_owned)
 }
 
 /// What the device does elsewhere, to compare with.
@@ -209,4 +225,44 @@ fn mebibytes(bytes: Option<u64>) -> String {
     bytes.map_or("-".to_owned(), |bytes| {
         format!("{:.1}", bytes as f64 / 1_048_576.0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(unix)]
+    #[test]
+    fn a_process_failed_for_what_it_says_or_for_its_status() {
+        use std::os::unix::process::ExitStatusExt as _;
+        use std::process::ExitStatus;
+
+        use super::failure;
+
+        let noise = "error: XDG_RUNTIME_DIR is invalid or not set in the environment.\n";
+        let panic = "\nthread 'main' (7) panicked at src/kinds.rs:7:5:\nno room left\n\
+                     note: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose backtrace.\n";
+        let memory =
+            "memory allocation of 17179869184 bytes failed\nnote: run with `RUST_BACKTRACE=1`\n";
+        let error = "error: `rank` is 99, but there are 17 keys\n\nwarning: ignored\n";
+        let killed = "signal: 9 (SIGKILL)";
+        // Killed, exit code 1, exit code 101, aborted.
+        for (status, errors, expected) in [
+            (9, "", killed),
+            (9, noise, killed),
+            (256, error, "`rank` is 99, but there are 17 keys"),
+            (256, "", "exit status: 1"),
+            (101 << 8, panic, "no room left"),
+            (101 << 8, noise, "exit status: 101"),
+            (6, memory, "memory allocation of 17179869184 bytes failed"),
+        ] {
+            let status = ExitStatus::from_raw(status);
+            for before in ["", noise] {
+                // Of two errors ours is the last.
+                let errors = format!("{before}{errors}");
+                if status.code() == Some(1) && errors == noise {
+                    continue;
+                }
+                assert_eq!(failure(status, &errors), expected, "{errors}");
+            }
+        }
+    }
 }

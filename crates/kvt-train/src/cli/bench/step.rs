@@ -1,5 +1,8 @@
 //! `kvt bench step`
 
+use std::process::ExitCode;
+use std::sync::Arc;
+
 use anyhow::Context;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use kvt_attention::{AttentionConfig, DenseConfig, MechanismConfig as _};
@@ -7,10 +10,13 @@ use kvt_attention::{AttentionConfig, DenseConfig, MechanismConfig as _};
 use super::{Common, mebibytes, print_peak, spread};
 use crate::bench::{self, StepCase};
 use crate::cli::common::{ModelArgs, Overrides};
+use crate::cli::job;
+use crate::cli::output;
 use crate::cli::table::table;
 use crate::config::Document;
 use crate::device;
 use crate::task::model_config;
+use crate::world::World;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StepArgs {
@@ -29,17 +35,68 @@ pub(super) struct StepArgs {
 }
 
 pub(super) fn run(args: &StepArgs) -> anyhow::Result<()> {
+    job::run(|world| {
+        match world.is_alone() {
+            true => measure(args)?,
+            false => scale(args, world)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })?;
+    Ok(())
+}
+
+/// In several processes: how much of their work is left when they work together.
+fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
+    let ready = || -> anyhow::Result<_> {
+        let cases = args.kind.iter().map(|kind| args.case(kind));
+        let cases = cases.collect::<anyhow::Result<Vec<_>>>()?;
+        let plan = args.document(DenseConfig::KIND)?.plan_without_data()?;
+        let device = device::resolve_local(&plan.train.device, world.local())?;
+        device.check_precision(plan.train.precision)?;
+        Ok((cases, device))
+    };
+    let (cases, device) = job::agree(world, ready())?;
+    let records = args.common.timed(|rounds, progress| {
+        bench::scaling(&cases, &device.device, world, rounds, progress)
+    })?;
+    if !world.is_first() {
+        return Ok(());
+    }
+    let rows = records.iter().map(|r| {
+        vec![
+            r.kind.clone(),
+            spread(&r.alone),
+            spread(&r.together),
+            spread(&r.communication),
+            format!("{:.1}", r.images_per_second),
+            format!("{:.0} %", 100.0 * r.efficiency),
+        ]
+    });
+    let name = records.first().map_or("", |r| r.model.as_str());
+    let (size, batch) = (world.size(), args.batch);
+    let title = format!("step of {name}, batch {batch} in each of {size} processes");
+    let header = [
+        "kind",
+        "alone ms",
+        "together ms",
+        "communication ms",
+        "images/s",
+        "efficiency",
+    ];
+    args.common
+        .finish(&title, &device, &table(&header, rows), &records)
+}
+
+fn measure(args: &StepArgs) -> anyhow::Result<()> {
     let mut cases = Vec::new();
     for kind in &args.kind {
         cases.push(args.case(kind)?);
     }
-    let device = device::resolve(
-        &args
-            .document(DenseConfig::KIND)?
-            .plan_without_data()?
-            .train
-            .device,
-    )?;
+    let plan = args.document(DenseConfig::KIND)?.plan_without_data()?;
+    let device = device::resolve(&plan.train.device)?;
+    if let Some(warning) = device.check_precision(plan.train.precision)? {
+        output::warning(&warning);
+    }
     if let Some(number) = args.common.peak_of {
         let case = cases.get(number).context("no such case")?;
         return print_peak(case.peak_bytes(&device.device)?);
@@ -65,7 +122,8 @@ pub(super) fn run(args: &StepArgs) -> anyhow::Result<()> {
         ]
     });
     let name = records.first().map_or("", |r| r.model.as_str());
-    let title = format!("step of {name}, batch {}", args.batch);
+    let dtype = plan.train.precision.name();
+    let title = format!("step of {name}, batch {}, {dtype}", args.batch);
     let header = [
         "kind",
         "k",
@@ -88,10 +146,12 @@ impl StepArgs {
     }
 
     fn case(&self, kind: &str) -> anyhow::Result<StepCase> {
+        let plan = self.document(kind)?.plan_without_data()?;
         Ok(StepCase {
             kind: kind.to_owned(),
-            config: model_config(&self.document(kind)?.plan_without_data()?.model, None)?,
+            config: model_config(&plan.model, None)?,
             batch: self.batch,
+            precision: plan.train.precision,
         })
     }
 }

@@ -50,6 +50,22 @@ fn impossible_values_are_all_reported() {
     "#);
 }
 
+/// Generated images are counted before they are made.
+#[test]
+fn a_subset_is_not_larger_than_the_generated_images() {
+    let few = [
+        "data.shapes.classes=3",
+        "data.shapes.train_per_class=10",
+        "data.subset=30",
+    ];
+    assert_eq!(plan_of(SMALL, &few).unwrap().data.subset, 30);
+    let more = [few[0], few[1], "data.subset=31"];
+    assert_snapshot!(error_of(SMALL, &more), @"--set data.subset=31: invalid value `31` for `data.subset`: expected at most 30, the training images of `[data.shapes]`");
+    // Of another kind of data nobody knows yet.
+    let folder = ["data.kind=folder", "data.path=d", "data.subset=50001"];
+    assert!(plan_of(SMALL, &[&few[..2], &folder[..]].concat()).is_ok());
+}
+
 #[test]
 fn every_number_has_a_range() {
     let refused = [

@@ -10,6 +10,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     let plan = plan_of(SMALL, &[]).unwrap();
     assert_snapshot!(resolved_toml(&plan).unwrap(), @r#"
     seed = 0
+    task = "classify"
 
     [model]
     name = "deit_tiny_patch16_224"
@@ -104,6 +105,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     warmup_epochs = 5.0
     warmup_lr = 0.000001
     warmup_prefix = false
+    warmup_closed = false
     min_lr = 0.00001
     cooldown_epochs = 0
     step_epochs = 30.0
@@ -125,6 +127,32 @@ fn defaults_are_those_of_the_deit_recipe() {
     temperature = 1.0
     divisor = "batch"
 
+    [dino]
+    out_dim = 65536
+    head_layers = 3
+    hidden_dim = 2048
+    bottleneck_dim = 256
+    norm_last_layer = true
+    freeze_last_layer = 1
+    student_temp = 0.1
+    teacher_temp = 0.04
+    warmup_teacher_temp = 0.04
+    warmup_teacher_temp_epochs = 0
+    momentum_teacher = 0.996
+    center_momentum = 0.9
+    global_scale = [0.4, 1.0]
+    local_views = 8
+    local_size = 96
+    local_scale = [0.05, 0.4]
+    color_jitter = 0.8
+    grayscale = 0.2
+    blur = [1.0, 0.1, 0.5]
+    blur_radius = [0.1, 2.0]
+    solarize = 0.2
+    eval_bank = 10000
+    eval_images = 2000
+    eval_neighbors = 20
+
     [ema]
     decay = 0.0
     warmup = false
@@ -135,6 +163,8 @@ fn defaults_are_those_of_the_deit_recipe() {
     batch_size = 64
     accumulate = 1
     device = "auto"
+    sync_batch_norm = true
+    precision = "f32"
     eval_every = 1
 
     [eval]
@@ -342,12 +372,16 @@ fn keys_of_another_kind_of_attention_are_refused_by_name() {
       |
     7 | neighbors = 3
       |             ^
+      help: leave it out, or choose a kind that has it: knn
     "#);
     let set = [
         "model.attention.kind=dense",
         "model.attention.selection=euclidean",
     ];
-    assert_snapshot!(error_of(SMALL, &set), @r#"--set model.attention.selection=euclidean: `selection` does not apply to `kind = "dense"`: its keys are `temperature`"#);
+    assert_snapshot!(error_of(SMALL, &set), @r#"
+    --set model.attention.selection=euclidean: `selection` does not apply to `kind = "dense"`: its keys are `temperature`
+      help: leave it out, or choose a kind that has it: knn
+    "#);
     // The kind is wrong: what belongs to it nobody knows.
     let wrong = error_of(
         SMALL,
@@ -409,8 +443,12 @@ fn overrides_for_several_documents_may_be_for_other_kinds() {
     let file = format!("{text}neighbors = 3\n");
     assert!(document(&file, &set).shared().plan().is_ok());
     assert!(document(&file, &[]).shared().plan().is_err());
-    // Without a kind it is still unclear what is meant.
-    assert!(document(SMALL, &set).shared().plan().is_err());
+    // Dense attention need not be named, as in `configs/quickstart/dense.toml`.
+    assert_eq!(
+        document(SMALL, &set).shared().plan().unwrap(),
+        document(SMALL, &[]).plan().unwrap()
+    );
+    assert!(document(SMALL, &set).plan().is_err());
 }
 
 #[test]

@@ -136,7 +136,7 @@ impl<T> LoaderConfig<T> {
             Picture::Part(part) => return first.apply_part(&part, key, first_view.image_mut(n)),
         };
         for (number, (transform, view)) in (1..).zip(all) {
-            let key = key.named("view").child(number);
+            let key = view_key(key, number);
             transform.apply(image.clone(), key, view.image_mut(n))?;
         }
         // Last, so that a single view needs no copy of the image.
@@ -146,6 +146,14 @@ impl<T> LoaderConfig<T> {
     fn at(&self, place: usize) -> Option<(u32, &Sample)> {
         let index = *self.order.get(place)?;
         Some((index, self.source.samples.get(index as usize)?))
+    }
+}
+
+/// The key of a view, counted from 0, of an image with this key.
+pub fn view_key(image: Key, view: usize) -> Key {
+    match view {
+        0 => image,
+        view => image.named("view").child(view as u64),
     }
 }
 

@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use self::make::image_key;
 use self::make::{Made, too_many};
+pub use self::make::{image_key, view_key};
 use crate::augment::Transform;
 use crate::data::ordered::Ordered;
 use crate::data::{Batch, DataError, ImageLimits, OnError, Sample, Source, batch_count};
@@ -47,6 +47,8 @@ pub struct LoaderConfig<T = u32> {
     pub purpose: Purpose,
     /// The first batch to deliver, to go on in the middle of an epoch.
     pub first_batch: usize,
+    /// Batches from one that is delivered to the next: 1 delivers all of them, more those of one of several processes.
+    pub every: usize,
     /// Threads; 0 decodes on the calling thread.
     pub workers: usize,
     /// Finished batches that may wait, beside the one that each worker makes.
@@ -106,12 +108,14 @@ impl<T: Send + 'static> Loader<T> {
         let drop_last = config.purpose == Purpose::Train { drop_last: true };
         let end = batch_count(config.order.len(), config.batch_size, drop_last);
         let first = config.first_batch.min(end);
+        let every = config.every.max(1);
+        let count = (end - first).div_ceil(every);
         let (workers, prefetch) = (config.workers, config.prefetch);
         let max_skipped = config.max_skipped;
         let source = (config.source.root.clone(), config.order.len());
         let purpose = config.purpose;
-        let batches = Ordered::start(first..end, workers, prefetch, move |number, stop| {
-            config.make(number, stop)
+        let batches = Ordered::start(0..count, workers, prefetch, move |number, stop| {
+            config.make(first + number * every, stop)
         })?;
         Ok(Self {
             batches,
@@ -120,7 +124,7 @@ impl<T: Send + 'static> Loader<T> {
             max_skipped,
             skipped: Vec::new(),
             known: HashSet::new(),
-            remaining: end - first,
+            remaining: count,
             failed: false,
         })
     }

@@ -38,6 +38,7 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
         batch_size: 4,
         purpose: Purpose::Train { drop_last: true },
         first_batch: 0,
+        every: 1,
         workers: 2,
         prefetch: 2,
         epoch: 3,
@@ -55,6 +56,33 @@ fn batches(config: &LoaderConfig) -> Vec<Batch> {
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap()
+}
+
+/// Two processes, from the second batch on: each has every other one.
+#[test]
+fn processes_take_turns() {
+    let (_dir, config) = config(&[]);
+    let all = batches(&config);
+    assert_eq!(all.len(), 5);
+    for (rank, expected) in [(0, vec![1, 3]), (1, vec![2, 4])] {
+        let own = LoaderConfig {
+            first_batch: 1 + rank,
+            every: 2,
+            ..config.clone()
+        };
+        let expected: Vec<Batch> = expected
+            .into_iter()
+            .map(|n: usize| all[n].clone())
+            .collect();
+        assert_eq!(Loader::start(own.clone()).unwrap().remaining(), 2);
+        assert_eq!(batches(&own), expected);
+    }
+    let behind = LoaderConfig {
+        first_batch: 6,
+        every: 2,
+        ..config
+    };
+    assert!(batches(&behind).is_empty());
 }
 
 #[test]
@@ -391,6 +419,7 @@ fn targets_are_of_any_kind() {
         batch_size: labels.batch_size,
         purpose: labels.purpose,
         first_batch: labels.first_batch,
+        every: 1,
         workers: labels.workers,
         prefetch: labels.prefetch,
         epoch: labels.epoch,

@@ -1,9 +1,11 @@
 //! From a validated plan to a trained run: folder, data, device, network, optimizer, loop.
 
+mod job;
 mod resume;
 mod start;
 mod state;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kvt_models::ModelConfig;
@@ -12,17 +14,19 @@ use self::start::{compare_with_started, environment, open_splits, record_start};
 use self::state::initial_state;
 use super::checkpoint::Checkpointer;
 use super::progress::Progress;
-use super::{End, Recorder, TrainError, TrainState, Trainer};
+use super::{End, Processes, Recorder, TrainError, TrainState, Trainer};
 use crate::config::{self, Plan};
 use crate::data::Splits;
 use crate::device::{self, ResolvedDevice};
 use crate::recipe::{Schedule, scaled_lr};
 use crate::run::{Event, Listener, Metric, Note, RunDir, Topic, Warning, Which};
 use crate::task::{Task, Weights, model_config};
+use crate::world::{World, alone};
 
 /// A run of a task that is ready to train.
 pub struct Session<T: Task> {
     plan: Plan,
+    world: Arc<dyn World>,
     run: RunDir,
     splits: Splits,
     model: ModelConfig,
@@ -78,8 +82,19 @@ impl<T: Task> Session<T> {
         start: Start<'_>,
         generating: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, TrainError> {
+        Self::prepare_alone(alone(), plan, start, generating)
+    }
+
+    /// [`prepare`](Self::prepare) in the first process of a world, or its only one.
+    fn prepare_alone(
+        world: Arc<dyn World>,
+        plan: Plan,
+        start: Start<'_>,
+        generating: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self, TrainError> {
         // Check everything that can fail before creating the run folder.
-        let device = device::resolve(&plan.train.device)?;
+        let device = device::resolve_local(&plan.train.device, world.local())?;
+        let slow = device.check_precision(plan.train.precision)?;
         let config = model_config(&plan.model, None)?;
         let size = (config.img_size(), config.img_size());
         let mut notes = Vec::new();
@@ -98,7 +113,10 @@ impl<T: Task> Session<T> {
         let images = Some(splits.train.samples.len());
         // A run that goes on has said them at its start.
         let of_plan = (!resume).then(|| config::warnings(&plan, &config, images));
-        let warnings = warnings.chain(of_plan.into_iter().flatten());
+        let of_device = slow.filter(|_| !resume);
+        let warnings = warnings
+            .chain(of_plan.into_iter().flatten())
+            .chain(of_device);
         notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
         let autodiff = device.device.clone().autodiff();
         let weights = match resume {
@@ -115,15 +133,10 @@ impl<T: Task> Session<T> {
             record_start(&run, &plan, &splits, &environment, &mut notes)?;
         }
 
-        let images = plan.train.batch_size * plan.train.accumulate;
         let mut session = Self {
-            schedule: Schedule::new(
-                plan.schedule.clone(),
-                scaled_lr(plan.optim.lr, plan.optim.lr_batch, images),
-                steps_per_epoch(&plan, &splits),
-                plan.train.epochs,
-            ),
+            schedule: schedule(&plan, &splits),
             plan,
+            world,
             run,
             splits,
             model: config,
@@ -177,6 +190,11 @@ impl<T: Task> Session<T> {
         &self.plan
     }
 
+    /// The processes that train together.
+    pub fn world(&self) -> &dyn World {
+        &*self.world
+    }
+
     /// The device it runs on.
     pub fn device(&self) -> &ResolvedDevice {
         &self.device
@@ -190,7 +208,7 @@ impl<T: Task> Session<T> {
     /// How much work there is.
     pub fn workload(&self) -> Workload {
         let plan = &self.plan.train;
-        let steps_per_epoch = steps_per_epoch(&self.plan, &self.splits);
+        let steps_per_epoch = self.splits.updates_per_epoch(&self.plan);
         let epochs = self.plan.epochs();
         let steps = steps_per_epoch * u64::from(epochs);
         Workload {
@@ -210,13 +228,16 @@ impl<T: Task> Session<T> {
     /// If data, device, disk or arithmetic fail. What was saved before stays.
     pub fn train(self, listener: &mut dyn Listener, stop: &AtomicBool) -> Result<End, TrainError> {
         let checkpoints = self.checkpointer();
-        let (mut recorder, warnings) = Recorder::open(
-            &self.run,
-            self.resumed,
-            self.plan.log.tensorboard,
-            T::METRICS,
-            listener,
-        )?;
+        let (mut recorder, warnings) = match self.world.is_first() {
+            true => Recorder::open(
+                &self.run,
+                self.resumed,
+                self.plan.log.tensorboard,
+                T::METRICS,
+                listener,
+            )?,
+            false => (Recorder::without_files(listener), Vec::new()),
+        };
         let step = self.progress.position.step;
         let warnings = warnings
             .iter()
@@ -234,6 +255,8 @@ impl<T: Task> Session<T> {
             checkpoints,
             // A run that starts over has resumed nothing.
             saved: self.resumed.is_some_and(|(offset, _)| offset > 0),
+            processes: Processes::new(self.world, self.plan.train.sync_batch_norm),
+            skipped: Vec::new(),
             recorder: &mut recorder,
             stop,
         };
@@ -246,8 +269,13 @@ impl<T: Task> Session<T> {
     }
 }
 
-/// Updates of an epoch; the last one may have fewer micro-batches.
-fn steps_per_epoch(plan: &Plan, splits: &Splits) -> u64 {
-    let batches = splits.train_batch_count(plan);
-    batches.div_ceil(plan.train.accumulate) as u64
+/// The learning rates of a plan.
+fn schedule(plan: &Plan, splits: &Splits) -> Schedule {
+    let images = plan.train.batch_size * plan.train.accumulate;
+    Schedule::new(
+        plan.schedule.clone(),
+        scaled_lr(plan.optim.lr, plan.optim.lr_batch, images),
+        splits.updates_per_epoch(plan),
+        plan.train.epochs,
+    )
 }

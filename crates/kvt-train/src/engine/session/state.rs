@@ -6,7 +6,7 @@ use kvt_models::ModelConfig;
 use crate::config::Plan;
 use crate::data::Splits;
 use crate::engine::{TrainError, TrainState};
-use crate::recipe::{Ema, Network, Optimizer};
+use crate::recipe::{Ema, LossScale, Network, Optimizer};
 use crate::run::Note;
 use crate::task::{Task, Weights};
 
@@ -25,5 +25,6 @@ pub(super) fn initial_state<T: Task>(
         ema: (plan.ema.decay > 0.0).then(|| Ema::new(&network).leaving(network.frozen())),
         task,
         network,
+        loss_scale: LossScale::of(plan.train.precision),
     })
 }

@@ -3,20 +3,29 @@
 use burn::module::Module;
 
 use super::Trainer;
+use crate::engine::share::shared;
 use crate::engine::{Best, TrainError};
 use crate::recipe::EmaReport;
 use crate::run::EvalRecord;
 use crate::task::{EvalData, Measured, Task};
+use crate::world::agree;
 
 impl<T: Task> Trainer<'_, '_, T> {
     /// Evaluates the network, and the average of its weights; whether those that `ema.report` names are the best so far.
     /// `None` if it was asked to stop within.
     pub(super) fn evaluate(&mut self) -> Result<Option<bool>, TrainError> {
         let position = self.progress.position;
-        let mut data = EvalData::new(self.plan, self.splits, self.stop);
+        self.share_weights()?;
+        let processes = self.processes.clone();
+        let mut data = EvalData::new(self.plan, self.splits, self.stop).of(processes.world());
         let measured = self.measure(&self.state.network.valid(), &mut data);
-        for skipped in data.skipped() {
-            self.report_skipped(skipped, 0)?;
+        if processes.world().is_alone() {
+            for skipped in data.skipped() {
+                self.report_skipped(skipped, 0)?;
+            }
+        } else {
+            let skipped: Vec<_> = data.skipped().flatten().cloned().collect();
+            self.pass_over_in_evaluation(&skipped)?;
         }
         let Some(measured) = measured? else {
             return Ok(None);
@@ -25,7 +34,8 @@ impl<T: Task> Trainer<'_, '_, T> {
         let average = match &self.state.ema {
             Some(ema) => {
                 // The unreadable images are those of the pass before, where they were reported.
-                let mut data = EvalData::new(self.plan, self.splits, self.stop);
+                let mut data =
+                    EvalData::new(self.plan, self.splits, self.stop).of(processes.world());
                 match self.measure(ema.network(), &mut data)? {
                     Some(average) => Some(average),
                     None => return Ok(None),
@@ -62,6 +72,20 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(Some(true))
     }
 
+    /// Has all processes evaluate the weights of the first one: what no gradient reaches, such as the running statistics of a
+    /// batch norm, may differ where the last update had no micro-batch for each of them, and rounding on a device may.
+    fn share_weights(&mut self) -> Result<(), TrainError> {
+        let world = self.processes.world();
+        if world.is_alone() {
+            return Ok(());
+        }
+        self.state.network = shared(self.state.network.clone(), world)?;
+        if let Some(ema) = self.state.ema.take() {
+            self.state.ema = Some(ema.restore(|network| shared(network, world))?);
+        }
+        Ok(())
+    }
+
     /// Refuses an evaluation by which nothing can be compared.
     fn check_finite(&self, measured: &Measured) -> Result<(), TrainError> {
         let not_finite = |&(_, value): &(&str, f64)| !value.is_finite();
@@ -82,9 +106,9 @@ impl<T: Task> Trainer<'_, '_, T> {
         data: &mut EvalData<'_>,
     ) -> Result<Option<Measured>, TrainError> {
         let measured = self.state.task.evaluate(network, data, &self.device);
-        if self.is_stopped() {
+        if self.is_stopped()? {
             return Ok(None);
         }
-        measured.map(Some)
+        agree(self.processes.world(), measured).map(Some)
     }
 }

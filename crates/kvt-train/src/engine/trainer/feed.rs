@@ -146,6 +146,7 @@ mod tests {
             batch_size: 2,
             purpose: Purpose::Train { drop_last: true },
             first_batch: 0,
+            every: 1,
             workers: 0,
             prefetch: 0,
             epoch: 0,

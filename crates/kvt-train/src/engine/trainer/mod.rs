@@ -3,6 +3,7 @@
 
 mod evaluation;
 mod feed;
+mod job;
 mod reports;
 mod saving;
 
@@ -12,11 +13,12 @@ use std::time::Instant;
 use burn::tensor::Device;
 
 use self::feed::Feed;
+use self::reports::Times;
 use super::checkpoint::Checkpointer;
 use super::progress::{EpochSums, Progress};
-use super::{Recorder, TrainError, TrainState, Update, UpdateError, UpdateSettings};
+use super::{Processes, Recorder, TrainError, TrainState, Update, UpdateError, UpdateSettings};
 use crate::config::Plan;
-use crate::data::{Loader, Splits};
+use crate::data::{Skipped, Splits};
 use crate::recipe::{Rates, Schedule};
 use crate::run::{Stage, Topic};
 use crate::task::Task;
@@ -48,6 +50,10 @@ pub struct Trainer<'a, 'r, T: Task> {
     pub checkpoints: Checkpointer,
     /// Whether the state that is in memory is also the last checkpoint's.
     pub saved: bool,
+    /// The processes of the job.
+    pub processes: Processes,
+    /// The unreadable images of the epoch that the processes have told each other of.
+    pub skipped: Vec<Skipped>,
     /// Who hears of steps and evaluations.
     pub recorder: &'a mut Recorder<'r>,
     /// Set from outside to stop after the current step.
@@ -91,13 +97,14 @@ impl<T: Task> Trainer<'_, '_, T> {
 
     /// The updates of one epoch, or what is left of them. `false` if it was asked to stop within.
     fn train_epoch(&mut self) -> Result<bool, TrainError> {
-        let mut feed = Feed::new(self.batches()?, self.device.clone());
+        let mut feed = Feed::new(self.own_batches()?, self.device.clone());
+        self.skipped.clear();
         while !self.out_of_steps() {
-            if self.is_stopped() {
+            if self.is_stopped()? {
                 return Ok(false);
             }
             let start = Instant::now();
-            if feed.is_at_end() {
+            if self.is_at_end(&mut feed) {
                 break;
             }
             let position = self.progress.position;
@@ -111,14 +118,21 @@ impl<T: Task> Trainer<'_, '_, T> {
             let position = &mut self.progress.position;
             position.step += 1;
             position.batch += count;
-            let seconds = start.elapsed().as_secs_f64();
+            let times = Times {
+                seconds: start.elapsed().as_secs_f64(),
+                data_wait,
+                communication: self.processes.waited(),
+            };
             let sums = &mut self.progress.sums;
             sums.loss += update.loss * update.images as f64;
             sums.images += update.images as u64;
-            sums.seconds += seconds;
-            sums.data_wait += data_wait;
+            sums.seconds += times.seconds;
+            sums.data_wait += times.data_wait;
+            sums.communication += times.communication;
             sums.lr = lr;
-            self.report_step(&update, lr, seconds, data_wait)?;
+            self.report_step(&update, lr, times)?;
+            self.report_unmade(&update)?;
+            self.refuse_skipped()?;
             let position = self.progress.position;
             if due(position.step, self.plan.checkpoint.every_steps) {
                 let count = self.splits.train_batch_count(self.plan);
@@ -169,14 +183,6 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(true)
     }
 
-    /// The batches of the running epoch, from the present one on.
-    fn batches(&self) -> Result<Loader<T::Target>, TrainError> {
-        let position = self.progress.position;
-        let (epoch, batch) = (position.epoch, position.batch);
-        let target = T::target;
-        Ok(self.splits.train_batches(self.plan, target, epoch, batch)?)
-    }
-
     /// One update of the weights, and the number of its micro-batches.
     fn update(
         &mut self,
@@ -191,10 +197,14 @@ impl<T: Task> Trainer<'_, '_, T> {
             ema_decay: self.plan.ema.decay_after(at.step),
         };
         let known = feed.skipped().len();
-        let mut window = feed.window(self.plan.train.accumulate, !self.is_last(at.step + 1));
-        let update = self.state.update(window.by_ref(), at, settings);
-        let count = window.taken;
-        self.report_skipped(feed.skipped(), known)?;
+        let own = self.plan.train.accumulate / self.processes.world().size();
+        let mut window = feed.window(own, !self.is_last(at.step + 1));
+        let processes = &self.processes;
+        let update = self
+            .state
+            .update_with(processes, window.by_ref(), at, settings);
+        let count = self.micro_batches(at, window.taken);
+        self.pass_over(feed.skipped(), known)?;
         match update {
             Ok(update) => {
                 self.saved = false;
@@ -204,11 +214,14 @@ impl<T: Task> Trainer<'_, '_, T> {
             Err(UpdateError::NotFinite(update)) => Err(self.not_finite(&update, count)),
             Err(UpdateError::Execution(reason)) => Err(TrainError::Execution(reason)),
             Err(UpdateError::NoGradient) => Err(TrainError::NoGradient),
+            Err(UpdateError::Job(failure)) => Err(TrainError::Job(failure)),
+            Err(UpdateError::World(error)) => Err(error.into()),
         }
     }
 
-    fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+    /// Whether somebody asked any process to stop.
+    fn is_stopped(&self) -> Result<bool, TrainError> {
+        Ok(self.processes.any(self.stop.load(Ordering::Relaxed))?)
     }
 
     fn out_of_steps(&self) -> bool {

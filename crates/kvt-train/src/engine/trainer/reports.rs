@@ -3,8 +3,19 @@
 use super::{Trainer, due};
 use crate::data::{Skipped, Workers};
 use crate::engine::{EpochSums, LogSums, TrainError, Update};
-use crate::run::{EpochRecord, EvalRecord, Event, Listener, Note, StepRecord, Topic};
-use crate::task::{Measured, Task};
+use crate::run::{EpochRecord, EvalRecord, Event, Listener, Metrics, Note, StepRecord, Topic};
+use crate::task::{Measured, Signals, Task};
+
+/// Where the time of an update went.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// Of the whole update.
+    pub(super) seconds: f64,
+    /// For data.
+    pub(super) data_wait: f64,
+    /// For the other processes.
+    pub(super) communication: f64,
+}
 
 impl<T: Task> Trainer<'_, '_, T> {
     /// Tells of an update, and logs it with those before it if a line is due.
@@ -12,34 +23,66 @@ impl<T: Task> Trainer<'_, '_, T> {
         &mut self,
         update: &Update,
         lr: f64,
-        seconds: f64,
-        data_wait: f64,
+        times: Times,
     ) -> Result<(), TrainError> {
         let position = self.progress.position;
+        let is_alone = self.processes.world().is_alone();
         let record = |sums: LogSums| StepRecord {
             step: position.step,
             epoch: position.epoch,
             loss: sums.loss / sums.updates as f64,
             lr,
-            grad_norm: sums.grad_norm / sums.updates as f64,
+            // Of those that were made; of none there is no finite one.
+            grad_norm: match sums.updates - sums.unmade {
+                0 => update.grad_norm,
+                made => sums.grad_norm / made as f64,
+            },
             images_per_second: sums.images as f64 / sums.seconds,
             data_wait: sums.data_wait / sums.updates as f64,
+            metrics: Metrics::default(),
+            communication: (!is_alone).then(|| sums.communication / sums.updates as f64),
         };
         let one = LogSums {
             updates: 1,
+            unmade: u64::from(!update.made),
             loss: update.loss,
-            grad_norm: update.grad_norm,
+            grad_norm: if update.made { update.grad_norm } else { 0.0 },
             images: update.images as u64,
-            seconds,
-            data_wait,
+            seconds: times.seconds,
+            data_wait: times.data_wait,
+            communication: times.communication,
         };
         self.recorder.progress(&record(one));
         self.progress.log.add(one);
         if due(position.step, self.plan.log.every_steps) {
             let sums = std::mem::take(&mut self.progress.log);
-            self.recorder.event(&Event::Step(record(sums)))?;
+            let Signals { metrics, warning } = self.state.task.signals(position)?;
+            let line = StepRecord {
+                metrics,
+                ..record(sums)
+            };
+            self.recorder.event(&Event::Step(line))?;
+            if let Some(words) = warning
+                && !self.progress.told_collapse
+            {
+                self.progress.told_collapse = true;
+                self.note(Topic::Warning, words)?;
+            }
         }
         Ok(())
+    }
+
+    /// Logs an update that was not made, and the loss scale after it.
+    pub(super) fn report_unmade(&mut self, update: &Update) -> Result<(), TrainError> {
+        let scale = self.state.loss_scale.filter(|_| !update.made);
+        let Some(scale) = scale else {
+            return Ok(());
+        };
+        let (norm, scale) = (update.grad_norm, scale.factor());
+        self.note(
+            Topic::Scale,
+            format!("update left out, gradient norm {norm}: the loss scale is halved to {scale}"),
+        )
     }
 
     /// Logs an evaluation; `split` is what was evaluated.
@@ -70,6 +113,8 @@ impl<T: Task> Trainer<'_, '_, T> {
             seconds: sums.seconds,
             images_per_second: sums.images as f64 / sums.seconds,
             data_wait_share: sums.data_wait / sums.seconds,
+            communication_share: (!self.processes.world().is_alone())
+                .then(|| sums.communication / sums.seconds),
         }))?;
         if !self.progress.told_input_bound
             && let Some(words) = input_bound(&sums, self.plan.data.workers)

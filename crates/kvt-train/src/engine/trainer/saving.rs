@@ -9,6 +9,11 @@ use crate::task::Task;
 impl<T: Task> Trainer<'_, '_, T> {
     /// Writes a checkpoint.
     pub(super) fn save(&mut self, stage: Stage, best: bool) -> Result<(), TrainError> {
+        // All processes have the same state.
+        if !self.processes.world().is_first() {
+            self.saved = true;
+            return Ok(());
+        }
         self.recorder.sync()?;
         let warnings =
             self.checkpoints
@@ -48,10 +53,13 @@ impl<T: Task> Trainer<'_, '_, T> {
     pub(super) fn not_finite(&self, update: &Update, count: usize) -> TrainError {
         let position = self.progress.position;
         let step = position.step + 1;
-        let dumped = self.batches().and_then(|batches| {
-            let (run, network) = (self.checkpoints.run(), &self.state.network);
-            let source = &self.splits.train;
-            dump(run, step, network, source, batches.take(count))
+        let keep = self.processes.world().is_first();
+        let dumped = keep.then(|| {
+            self.batches().and_then(|batches| {
+                let (run, network) = (self.checkpoints.run(), &self.state.network);
+                let source = &self.splits.train;
+                dump(run, step, network, source, batches.take(count))
+            })
         });
         TrainError::NotFinite {
             step,
@@ -59,11 +67,12 @@ impl<T: Task> Trainer<'_, '_, T> {
             loss: update.loss,
             grad_norm: update.grad_norm,
             dump: match dumped {
-                Ok(folder) => format!(
+                None => "the first process keeps the batch".to_owned(),
+                Some(Ok(folder)) => format!(
                     "the batch and the weights before it are in `{}`",
                     folder.display()
                 ),
-                Err(error) => {
+                Some(Err(error)) => {
                     format!("the batch and the weights before it could not be kept: {error}")
                 }
             },

@@ -96,6 +96,24 @@ impl<N: Module> Ema<N> {
         }
     }
 
+    /// As [`update`](Self::update), in place.
+    pub fn follow(&mut self, network: &N, decay: f64) {
+        let before = Self {
+            network: self.network.clone(),
+            frozen: std::mem::take(&mut self.frozen),
+        };
+        *self = before.update(network, decay);
+    }
+
+    /// As [`restore`](Self::restore), in place.
+    ///
+    /// # Errors
+    /// What `load` returns.
+    pub fn reload<E>(&mut self, load: impl FnOnce(N) -> Result<N, E>) -> Result<(), E> {
+        self.network = load(self.network.clone())?;
+        Ok(())
+    }
+
     /// The averaged network, without autodiff.
     pub fn network(&self) -> &N {
         &self.network

@@ -16,6 +16,8 @@ section! {
         pub warmup_lr: f64 = 1e-6, "x-range" = "[0, 1e30]";
         /// Whether the curve begins after the warm-up, and not under it.
         pub warmup_prefix: bool = false;
+        /// Whether the last step of the warm-up has the full learning rate already, as with DINO, and not the first one after it.
+        pub warmup_closed: bool = false;
         /// Learning rate at the end of `cosine`, `linear` and `poly`, not scaled by the batch.
         pub min_lr: f64 = 1e-5, "x-range" = "[0, 1e30]";
         /// Epochs at the end of the curve, after `train.epochs`.

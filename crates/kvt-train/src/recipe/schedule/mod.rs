@@ -10,6 +10,7 @@ pub use config::{ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer};
 ///
 /// ```text
 /// f(t) = warmup_lr + t (lr - warmup_lr) / w                       t < w
+/// f(t) = warmup_lr + t (lr - warmup_lr) / (w - 1)                 t < w, with warmup_closed
 /// f(t) = min_lr + (lr - min_lr) / 2 (1 + cos(pi t / total))       cosine
 /// f(t) = min_lr + (lr - min_lr) (1 - t / total)^power             poly; linear has the power 1
 /// f(t) = lr * step_rate^floor(t / step)                           step
@@ -49,7 +50,11 @@ impl Schedule {
         ]
         .map(|x| x * self.unit());
         if t < warmup {
-            return config.warmup_lr + t * (self.lr - config.warmup_lr) / warmup;
+            // In this order of operations: another one would change the last bit of old runs' rates.
+            return match config.warmup_closed {
+                false => config.warmup_lr + t * (self.lr - config.warmup_lr) / warmup,
+                true => linspace(config.warmup_lr, self.lr, t, warmup),
+            };
         }
         let (t, total) = match config.warmup_prefix {
             true => (t - warmup, total - warmup),
@@ -98,6 +103,15 @@ impl Schedule {
             SchedulePer::Epoch => 1.0,
         }
     }
+}
+
+/// Step `t` of the `steps` steps of a line from `from` to `to`, both ends included; one step is `from`: `numpy.linspace`.
+pub fn linspace(from: f64, to: f64, t: f64, steps: f64) -> f64 {
+    let share = match steps > 1.0 {
+        true => (t / (steps - 1.0)).min(1.0),
+        false => 0.0,
+    };
+    from + (to - from) * share
 }
 
 /// Half a cosine from `from` to `to`, at a share of its way: for rates, weight decays and the momentum of a teacher. Below

@@ -10,7 +10,7 @@ use plotters::prelude::SeriesLabelPosition;
 use super::super::{Item, Outcome, ReproduceError, table};
 use super::input;
 use crate::bench::{Timing, time};
-use crate::report::{Axis, Chart, Line};
+use crate::report::{Axis, Chart, Line, Names};
 
 /// Figure 4 of SCRAM.
 pub(in crate::reproduce) struct Fig4 {
@@ -175,7 +175,7 @@ impl Fig4 {
         let line = |(color, times): (usize, &Times)| Line {
             name: times.name.clone(),
             color,
-            dashed: false,
+            dash: None,
             points: times
                 .by_tokens
                 .iter()
@@ -195,7 +195,7 @@ impl Fig4 {
                 ticks: Vec::new(),
             },
             lines: all.iter().enumerate().map(line).collect(),
-            legend: SeriesLabelPosition::UpperLeft,
+            names: Names::Within(SeriesLabelPosition::UpperLeft),
         };
         chart.svg()
     }

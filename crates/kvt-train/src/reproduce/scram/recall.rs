@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::super::{Item, Outcome, ReproduceError, table};
 use super::{first, full, input, share};
-use crate::report::{Axis, Chart, Line};
+use crate::report::{Axis, Chart, Line, Names};
 
 /// Recall and attention mass of SCRAM.
 pub(in crate::reproduce) struct Recall {
@@ -176,7 +176,7 @@ impl Recall {
             lines.push(Line {
                 name: format!("{}: recall", features.name()),
                 color,
-                dashed: false,
+                dash: None,
                 points: shown()
                     .map(|record| (record.tokens as f64, record.recall))
                     .collect(),
@@ -184,7 +184,7 @@ impl Recall {
             lines.push(Line {
                 name: format!("{}: mass", features.name()),
                 color,
-                dashed: true,
+                dash: Some((6, 4)),
                 points: shown()
                     .map(|record| (record.tokens as f64, record.mass[0] / record.mass[1]))
                     .collect(),
@@ -204,7 +204,7 @@ impl Recall {
                 ticks: Vec::new(),
             },
             lines,
-            legend: SeriesLabelPosition::LowerLeft,
+            names: Names::Within(SeriesLabelPosition::LowerLeft),
         };
         chart.svg()
     }

@@ -70,6 +70,14 @@ impl RunDir {
         })
     }
 
+    /// The folder that another process of the job writes; whether it is there does not matter here.
+    pub(crate) fn of_another(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            _locks: Vec::new(),
+        }
+    }
+
     /// The folder itself.
     pub fn path(&self) -> &Path {
         &self.path

@@ -76,16 +76,16 @@ fn latest(folder: &Path) -> Result<Option<u64>, RunError> {
 impl Listener for TensorBoard {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
         match event {
-            Event::Step(step) => self.scalars(
-                step.step,
-                "train",
-                &[
+            Event::Step(step) => {
+                let own = [
                     ("loss", step.loss),
                     ("lr", step.lr),
                     ("grad_norm", step.grad_norm),
                     ("images_per_second", step.images_per_second),
-                ],
-            ),
+                ];
+                let all: Vec<_> = own.into_iter().chain(step.metrics.iter()).collect();
+                self.scalars(step.step, "train", &all)
+            }
             Event::Eval(eval) => self.scalars(
                 eval.step,
                 &eval.split,

@@ -29,6 +29,8 @@ fn step(step: u64) -> Event {
         grad_norm: 1.0,
         images_per_second: 10.0,
         data_wait: 0.0,
+        metrics: Metrics::default(),
+        communication: None,
     })
 }
 

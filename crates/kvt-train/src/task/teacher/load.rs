@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use kvt_models::ModelConfig;
 use kvt_models::checkpoint::LoadOptions;
 use kvt_models::weights::{self, StateDict};
+use kvt_models::{ModelConfig, Precision};
 use kvt_ops::Key;
 
 use super::{Fingerprint, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork};
@@ -41,6 +41,7 @@ pub(in crate::task) fn teacher(
             let loading = Loading {
                 student: Normalization::from(&plan.augment),
                 classes: splits.classes(),
+                precision: plan.train.precision,
                 device,
             };
             let (teacher, words) = match teacher_model {
@@ -80,6 +81,8 @@ pub(in crate::task) fn teacher(
 struct Loading<'a> {
     student: Normalization,
     classes: &'a [String],
+    /// The student's: the device may lack the one in which the teacher learned.
+    precision: Precision,
     device: &'a Device,
 }
 
@@ -140,6 +143,7 @@ impl Loading<'_> {
             config.img_size(),
             path.display()
         );
+        let model = model.with_precision(self.precision);
         let network = TeacherNetwork::new(model, own, self.student).map_err(refused(path))?;
         let teacher = Teacher {
             kind: TeacherKind::Network(Box::new(network)),

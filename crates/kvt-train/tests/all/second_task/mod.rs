@@ -210,6 +210,7 @@ fn the_state_of_another_task_is_refused() {
     let other = TrainState {
         optimizer: Optimizer::new(&plan.optim, &network),
         ema: None,
+        loss_scale: None,
         task,
         network,
     };

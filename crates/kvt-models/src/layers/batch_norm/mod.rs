@@ -3,7 +3,9 @@
 use burn::module::{Module, Param, RunningState};
 use burn::tensor::Tensor;
 use burn::tensor::module::{batch_norm, batch_norm_train};
-use kvt_ops::Phase;
+use kvt_ops::{Phase, current_group, in_type, widened};
+
+mod shared;
 
 /// How a batch norm computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,8 +26,8 @@ impl Default for BatchNormSettings {
     }
 }
 
-/// Normalises each channel: in training by the statistics of the batch, in evaluation by the running
-/// mean of those statistics. The running statistics are saved with the weights, but not trained. A clone
+/// Normalises each channel: in training by the statistics of the batch (over all processes of a joint
+/// [`Group`](kvt_ops::Group)), in evaluation by the running mean of those statistics. The running statistics are saved with the weights, but not trained. A clone
 /// shares them, as Burn's running states do.
 #[derive(Module, Debug)]
 pub struct BatchNorm {
@@ -67,10 +69,17 @@ impl BatchNorm {
         self.forward(samples, phase).reshape(shape)
     }
 
+    /// The output has the type of the input: between the convolutions of a stem nothing is f32 but what is computed here.
+    ///
     /// # Shapes
     ///
     /// `[batch, channels, height, width]` to the same.
     pub fn forward(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
+        let dtype = x.dtype();
+        in_type(self.normalise(widened(x), phase), dtype)
+    }
+
+    fn normalise(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
         let BatchNormSettings { epsilon, momentum } = self.settings;
         let (weight, bias) = (self.weight.val(), self.bias.val());
         if phase == Phase::Eval {
@@ -79,15 +88,28 @@ impl BatchNorm {
         }
         let [batch, _, height, width] = x.dims();
         let samples = (batch * height * width) as f64;
-        let result = batch_norm_train(x, weight, bias, epsilon);
-        // A single value has no variance to remember; PyTorch refuses it.
-        if samples < 2.0 {
-            return result.output;
+        let group = current_group();
+        if let Some(group) = group.as_ref().filter(|group| group.is_joint()) {
+            let joint = shared::normalise(x, samples, [weight, bias], epsilon, group);
+            keep(&self.running_mean, joint.mean, momentum);
+            keep(&self.running_var, joint.unbiased, momentum);
+            return joint.output;
         }
-        // The batch is normalised by the biased variance; PyTorch keeps the unbiased one.
-        let unbiased = result.variance.detach() * (samples / (samples - 1.0));
-        keep(&self.running_mean, result.mean.detach(), momentum);
-        keep(&self.running_var, unbiased, momentum);
+        let result = batch_norm_train(x, weight, bias, epsilon);
+        // The batch is normalised by the biased variance; PyTorch keeps the unbiased one. A single value has none to
+        // remember; PyTorch refuses it.
+        let own = (samples >= 2.0).then(|| {
+            let unbiased = result.variance.detach() * (samples / (samples - 1.0));
+            [result.mean.detach(), unbiased]
+        });
+        let of_each = match (group, own) {
+            (None, own) => own.into_iter().collect(),
+            (Some(group), own) => shared::of_each(own, &self.running_mean.value(), &group),
+        };
+        for [mean, unbiased] in of_each {
+            keep(&self.running_mean, mean, momentum);
+            keep(&self.running_var, unbiased, momentum);
+        }
         result.output
     }
 }

@@ -1,0 +1,51 @@
+//! Mixed precision: the type in which a model multiplies.
+//!
+//! Weights, the residual stream, norms, the head and the loss are f32. What enters a branch of products is
+//! [lowered](Precision::lower), and from there the type of the activations decides: layers cast their weights to it. Where a
+//! branch joins the stream it is f32 again.
+
+use burn::tensor::{DType, Tensor};
+use kvt_ops::in_type;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The type of the operands of matrix products, convolutions and attention.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// 32 bits, like everything else.
+    #[default]
+    F32,
+    /// 16 bits with the range of f32, and 8 bits of accuracy.
+    Bf16,
+    /// 16 bits with 11 bits of accuracy, up to 65,504: small gradients vanish unless the loss is scaled.
+    F16,
+}
+
+impl Precision {
+    /// The name in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
+
+    /// The type of the operands.
+    pub fn dtype(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::Bf16 => DType::BF16,
+            Self::F16 => DType::F16,
+        }
+    }
+
+    /// Activations on their way into a branch of products. The gradient comes back in the type of `x`.
+    pub fn lower<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
+        match self {
+            Self::F32 => x,
+            half => in_type(x, half.dtype()),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A training step in all processes of a job beside one in a single process.
+
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use serde::{Deserialize, Serialize};
+
+use super::step::Running;
+use super::timing::{Rounds, Timing, time};
+use super::{BenchError, StepCase};
+use crate::engine::Processes;
+use crate::world::World;
+
+/// What was measured. Times in milliseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ScalingMeasurement {
+    /// `dense` or `knn`.
+    pub kind: String,
+    /// The model's name.
+    pub model: String,
+    /// Images of a process in a step.
+    pub batch: usize,
+    /// Processes.
+    pub processes: usize,
+    /// A step of the first process, while the others wait.
+    pub alone: Timing,
+    /// A step of all processes with one micro-batch each.
+    pub together: Timing,
+    /// What of that the first process spent on sums over the processes and on waiting for the others.
+    pub communication: Timing,
+    /// Images per second of all processes.
+    pub images_per_second: f64,
+    /// Of what as many processes would do that need not wait for each other: `alone / together`.
+    pub efficiency: f64,
+}
+
+/// Times the cases in turn, round by round: first the first process by itself, then all of them. `progress` hears the number
+/// of rounds done. All processes must call it.
+///
+/// # Errors
+/// If a model cannot be built, the device fails, or a process is lost.
+pub fn scaling(
+    cases: &[StepCase],
+    device: &Device,
+    world: &Arc<dyn World>,
+    rounds: Rounds,
+    mut progress: impl FnMut(usize),
+) -> Result<Vec<ScalingMeasurement>, BenchError> {
+    let mut running = cases
+        .iter()
+        .map(|case| Running::new(case, device))
+        .collect::<Result<Vec<_>, _>>()?;
+    // Weights of its own: those of the steps together stay the same in all processes.
+    let mut apart = match world.is_first() {
+        true => cases
+            .iter()
+            .map(|case| Running::new(case, device))
+            .collect::<Result<Vec<_>, _>>()?,
+        false => Vec::new(),
+    };
+    let (single, all) = (Processes::alone(), Processes::new(Arc::clone(world), true));
+    let mut times = vec![[const { Vec::new() }; 3]; cases.len()];
+    for round in 0..rounds.warmup + rounds.timed {
+        let cases = running.iter_mut().zip(&mut times).enumerate();
+        for (number, (running, [alone, together, communication])) in cases {
+            // Nobody begins before all are there.
+            world.gather(0.0)?;
+            let own = match apart.get_mut(number) {
+                Some(running) => time(device, || running.step_with(&single))?,
+                None => 0.0,
+            };
+            world.gather(0.0)?;
+            all.waited();
+            let both = time(device, || running.step_with(&all))?;
+            if round >= rounds.warmup {
+                alone.push(own);
+                together.push(both);
+                communication.push(1e3 * all.waited());
+            }
+        }
+        progress(round + 1);
+    }
+    let records = cases.iter().zip(times);
+    Ok(records
+        .map(|(case, times)| record(case, world.size(), times.map(Timing::of)))
+        .collect())
+}
+
+fn record(
+    case: &StepCase,
+    processes: usize,
+    [alone, together, communication]: [Timing; 3],
+) -> ScalingMeasurement {
+    let images = (case.batch * processes) as f64;
+    ScalingMeasurement {
+        kind: case.kind.clone(),
+        model: case.config.name(),
+        batch: case.batch,
+        processes,
+        images_per_second: 1e3 * images / together.median,
+        efficiency: alone.median / together.median,
+        alone,
+        together,
+        communication,
+    }
+}

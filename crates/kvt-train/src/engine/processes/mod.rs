@@ -1,0 +1,356 @@
+//! The processes of a job at an update: whose micro-batches there are, and the sums over them.
+
+mod places;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use burn::module::Module;
+use burn::tensor::{Tensor, TensorData};
+use kvt_ops::{Collective, Group, with_group};
+
+use self::places::Places;
+use super::UpdateError;
+use super::share::share_untrained;
+use crate::data::{DataError, DeviceBatch};
+use crate::error::TrainError;
+use crate::recipe::Gradients;
+use crate::world::{World, WorldError, agree, alone};
+
+/// The processes of a job, and the time that this one spends on them.
+#[derive(Clone, Debug)]
+pub struct Processes {
+    world: Arc<dyn World>,
+    /// Whether batch norms normalise by the images of all processes: `train.sync_batch_norm`.
+    joint: bool,
+    waited: Arc<AtomicU64>,
+}
+
+/// The micro-batches that the processes work at together, one each.
+pub(super) struct Round<T> {
+    /// The one of this process, if there was one left for it.
+    pub(super) batch: Option<DeviceBatch<T>>,
+    /// The images of each process, in their order; those without a micro-batch are the last ones.
+    counts: Vec<usize>,
+    shared: Option<Shared>,
+}
+
+/// The group of a round, and whether a layer took a sum in it.
+struct Shared {
+    group: Group,
+    used: Arc<AtomicBool>,
+}
+
+impl<T> Round<T> {
+    /// Micro-batches of the round.
+    pub(super) fn micro_batches(&self) -> usize {
+        self.counts.iter().filter(|count| **count > 0).count()
+    }
+
+    /// Images of the round.
+    pub(super) fn images(&self) -> usize {
+        self.counts.iter().sum()
+    }
+
+    /// Whether a process has no micro-batch. The first one has one.
+    pub(super) fn is_uneven(&self) -> bool {
+        self.counts.contains(&0)
+    }
+
+    /// Does the forward or the backward pass of this process's micro-batch.
+    pub(super) fn within<R>(&self, work: impl FnOnce() -> R) -> R {
+        match &self.shared {
+            Some(shared) => with_group(Some(shared.group.clone()), work),
+            None => work(),
+        }
+    }
+
+    /// The loss by which the gradients are taken, and as how many images they count, of a micro-batch of `count` images.
+    ///
+    /// Where batch norms hand gradients from process to process, all of them must count the same. So if the micro-batches
+    /// differ in size, all count as the largest one, and the losses are scaled by their share of it.
+    pub(super) fn weighed(&self, loss: Tensor<1>, count: usize) -> (Tensor<1>, usize) {
+        let largest = self.counts.iter().copied().max().unwrap_or(count);
+        // Running statistics are summed as well, but have no gradients.
+        let hands_over =
+            |shared: &Shared| shared.group.is_joint() && shared.used.load(Ordering::Relaxed);
+        match self.shared.as_ref().is_some_and(hands_over) && count != largest {
+            true => (loss * (count as f64 / largest as f64), largest),
+            false => (loss, count),
+        }
+    }
+}
+
+impl Processes {
+    /// A single process.
+    pub fn alone() -> Self {
+        Self::new(alone(), false)
+    }
+
+    /// The processes of a world. With `joint`, batch norms normalise by the images of all of them.
+    pub fn new(world: Arc<dyn World>, joint: bool) -> Self {
+        Self {
+            world,
+            joint,
+            waited: Arc::default(),
+        }
+    }
+
+    /// Who they are.
+    pub fn world(&self) -> &dyn World {
+        &*self.world
+    }
+
+    /// The seconds that this process spent on sums and waited for the others since the last call.
+    pub fn waited(&self) -> f64 {
+        Duration::from_nanos(self.waited.swap(0, Ordering::Relaxed)).as_secs_f64()
+    }
+
+    /// The next micro-batches, this process's own being `next`; `None` if nobody has one left.
+    pub(super) fn round<T>(
+        &self,
+        next: Option<Result<DeviceBatch<T>, DataError>>,
+    ) -> Result<Option<Round<T>>, UpdateError> {
+        let own = next.transpose();
+        if self.world.is_alone() {
+            let batch = own.map_err(UpdateError::Data)?;
+            return Ok(batch.map(|batch| Round {
+                counts: vec![batch.len()],
+                batch: Some(batch),
+                shared: None,
+            }));
+        }
+        let count = match &own {
+            Ok(batch) => batch.as_ref().map_or(0, DeviceBatch::len) as f64,
+            Err(_) => -1.0,
+        };
+        let counts = self.timed(|| self.world.gather(count))?;
+        if counts.iter().any(|count| *count < 0.0) {
+            let error = own.err().map_or(Ok(()), |error| Err(error.into()));
+            agree(&*self.world, error).map_err(told)?;
+            return Ok(None);
+        }
+        let counts: Vec<usize> = counts.into_iter().map(|count| count as usize).collect();
+        let taking_part = counts.iter().filter(|count| **count > 0).count();
+        if taking_part == 0 {
+            return Ok(None);
+        }
+        // Asked for in all processes, also in those that are not among them.
+        let members = match taking_part == self.world.size() {
+            true => Some(Arc::clone(&self.world)),
+            false => self.timed(|| self.world.first(taking_part))?,
+        };
+        let members = members.filter(|members| !members.is_alone());
+        Ok(Some(Round {
+            batch: own.map_err(UpdateError::Data)?,
+            counts,
+            shared: members.map(|members| self.shared(members)),
+        }))
+    }
+
+    fn shared(&self, world: Arc<dyn World>) -> Shared {
+        let used = Arc::new(AtomicBool::new(false));
+        let sums = Sums {
+            world,
+            used: Arc::clone(&used),
+            waited: Arc::clone(&self.waited),
+        };
+        Shared {
+            group: Group::new(Arc::new(sums), self.joint),
+            used,
+        }
+    }
+
+    /// The mean of the processes' gradients over `images`, of which this process's are the mean over `own_images`. `None`
+    /// if nobody has any.
+    ///
+    /// Parameters are told apart by their place in the network, since their ids are drawn anew in every process. They are
+    /// summed in f32, from the last layer to the first, in buckets that are on their way while the next one is read.
+    pub(super) fn reduce(
+        &self,
+        own: Option<Gradients>,
+        (own_images, images): (usize, usize),
+        network: &impl Module,
+    ) -> Result<Option<Gradients>, WorldError> {
+        if self.world.is_alone() {
+            return Ok(own);
+        }
+        let places = Places::of(network);
+        let own = own.map(Gradients::into_tensors).unwrap_or_default();
+        let mut own: Vec<Option<Tensor<1>>> = places.sort(own);
+        // A parameter that got a gradient in any process has one.
+        let mut present: Vec<f64> = own
+            .iter()
+            .map(|own| f64::from(u8::from(own.is_some())))
+            .collect();
+        self.timed(|| self.world.sum(&mut present))?;
+        let taken = (0..own.len())
+            .rev()
+            .filter(|place| present.get(*place).is_some_and(|n| *n > 0.0));
+        let buckets = places.buckets(taken);
+
+        // As the accumulator weighs micro-batches, so that the sums are its own to the bit.
+        let share = own_images as f64 / images as f64;
+        let lengths: Vec<usize> = buckets.iter().map(|bucket| places.length(bucket)).collect();
+        let mut reading = Duration::ZERO;
+        let start = Instant::now();
+        let sums = self.world.sum_buckets(&lengths, &mut |number, bucket| {
+            let start = Instant::now();
+            let mut rest = bucket;
+            for place in buckets.get(number).into_iter().flatten() {
+                let (own_part, after) =
+                    std::mem::take(&mut rest).split_at_mut(places.lengths[*place]);
+                rest = after;
+                if let Some(gradient) = own[*place].take() {
+                    read(gradient * share, own_part);
+                }
+            }
+            reading += start.elapsed();
+        })?;
+        self.note(start.elapsed().saturating_sub(reading));
+
+        let mut tensors: Vec<Option<Tensor<1>>> = vec![None; places.ids.len()];
+        let devices = network.devices();
+        let Some(device) = devices.into_iter().next().map(|device| device.inner()) else {
+            return Ok(None);
+        };
+        for (sum, bucket) in sums.into_iter().zip(&buckets) {
+            let mut rest = sum.as_slice();
+            for place in bucket {
+                let (own_part, after) = rest.split_at(places.lengths[*place]);
+                rest = after;
+                tensors[*place] = Some(Tensor::from_data(own_part, &device));
+            }
+        }
+        let tensors = places.ids.iter().zip(tensors);
+        let tensors: Vec<_> = tensors
+            .filter_map(|(id, tensor)| Some((*id, tensor?)))
+            .collect();
+        Ok((!tensors.is_empty()).then(|| Gradients::of_tensors(tensors)))
+    }
+
+    /// The losses of all `count` micro-batches of an update, in their order, and behind them the gradient norm, as the first
+    /// process has it: what all decide by is the same number. `own` are those of this process, of the micro-batches at
+    /// `places`, and the norm; or why they cannot be read.
+    pub(super) fn losses(
+        &self,
+        own: Result<Vec<f64>, UpdateError>,
+        places: &[usize],
+        count: usize,
+    ) -> Result<Vec<f64>, UpdateError> {
+        if self.world.is_alone() {
+            return own;
+        }
+        let own = own.map_err(|error| TrainError::Execution(error.to_string()));
+        let own = self.timed(|| agree(&*self.world, own)).map_err(told)?;
+        let mut all = vec![0.0; count + 1];
+        for (place, loss) in places.iter().zip(&own) {
+            all[*place] = *loss;
+        }
+        if let (true, Some(norm)) = (self.world.is_first(), own.last()) {
+            all[count] = *norm;
+        }
+        self.timed(|| self.world.sum(&mut all))?;
+        Ok(all)
+    }
+
+    /// The sum of the processes' tensors of the same length, and of their rows.
+    pub(super) fn total(
+        &self,
+        own: Tensor<1>,
+        rows: usize,
+    ) -> Result<(Tensor<1>, usize), WorldError> {
+        if self.world.is_alone() {
+            return Ok((own, rows));
+        }
+        let device = own.device();
+        let (mut sums, mut rows) = (vec![0.0; own.dims()[0]], [rows as f64]);
+        read(own, &mut sums);
+        self.timed(|| {
+            self.world.sum_f32(&mut sums)?;
+            self.world.sum(&mut rows)
+        })?;
+        let [rows] = rows;
+        Ok((Tensor::from_data(sums.as_slice(), &device), rows as usize))
+    }
+
+    /// Gives all processes what the first one's network remembers without being trained, in place.
+    pub(super) fn share_untrained(&self, network: &impl Module) -> Result<(), UpdateError> {
+        self.timed(|| share_untrained(network, &*self.world))
+            .map_err(told)
+    }
+
+    /// Whether something holds in any process.
+    pub(super) fn any(&self, own: bool) -> Result<bool, WorldError> {
+        if self.world.is_alone() {
+            return Ok(own);
+        }
+        let all = self.timed(|| self.world.gather(f64::from(u8::from(own))))?;
+        Ok(all.iter().any(|of_one| *of_one > 0.0))
+    }
+
+    fn timed<R>(&self, work: impl FnOnce() -> R) -> R {
+        let start = Instant::now();
+        let result = work();
+        self.note(start.elapsed());
+        result
+    }
+
+    fn note(&self, time: Duration) {
+        note(&self.waited, time);
+    }
+}
+
+fn note(waited: &AtomicU64, time: Duration) {
+    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    waited.fetch_add(nanos, Ordering::Relaxed);
+}
+
+/// An error of all processes, as that of an update.
+fn told(error: TrainError) -> UpdateError {
+    match error {
+        TrainError::Job(failure) => UpdateError::Job(failure),
+        TrainError::World(error) => UpdateError::World(error),
+        other => UpdateError::Execution(other.to_string()),
+    }
+}
+
+/// Copies a tensor to the host: NaN if it cannot be read, by which all processes get to know.
+fn read(tensor: Tensor<1>, into: &mut [f32]) {
+    let data = tensor.try_into_data().map(TensorData::convert::<f32>);
+    match data.as_ref().map(|data| data.as_slice::<f32>()) {
+        Ok(Ok(values)) if values.len() == into.len() => into.copy_from_slice(values),
+        _ => into.fill(f32::NAN),
+    }
+}
+
+/// The sums that layers ask for.
+#[derive(Debug)]
+struct Sums {
+    world: Arc<dyn World>,
+    used: Arc<AtomicBool>,
+    waited: Arc<AtomicU64>,
+}
+
+impl Collective for Sums {
+    fn rank(&self) -> usize {
+        self.world.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.world.size()
+    }
+
+    fn sum(&self, values: &mut [f32]) {
+        self.used.store(true, Ordering::Relaxed);
+        let start = Instant::now();
+        if self.world.sum_f32(values).is_err() {
+            values.fill(f32::NAN);
+        }
+        note(&self.waited, start.elapsed());
+    }
+}
+
+#[cfg(test)]
+mod tests;

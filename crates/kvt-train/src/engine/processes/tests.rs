@@ -1,0 +1,111 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use burn::module::{Param, ParamId};
+use burn::tensor::Device;
+
+use super::places::BUCKET;
+use super::*;
+use crate::world::threads;
+
+/// Parameters of some lengths, with ids of this process's own.
+fn network(lengths: &[usize]) -> Vec<Param<Tensor<1>>> {
+    let zeros = |length: &usize| {
+        let zeros = Tensor::zeros([*length], &Device::flex());
+        Param::initialized(ParamId::new(), zeros)
+    };
+    lengths.iter().map(zeros).collect()
+}
+
+/// The first bucket is full after a parameter that is larger than it. What only one process has is its share, what nobody has
+/// is left out, and nothing is exchanged for anything else.
+#[test]
+fn gradients_of_two_processes_by_hand() {
+    let lengths = [3, BUCKET + 1, 5, 2];
+    let found = threads(2, |world| {
+        let network = network(&lengths);
+        let has: &[(usize, f32)] = match world.rank() {
+            0 => &[(1, 4.0), (3, 8.0)],
+            _ => &[(0, -4.0), (1, 8.0)],
+        };
+        let gradient = |&(place, value): &(usize, f32)| {
+            let tensor = Tensor::full([lengths[place]], value, &Device::flex());
+            (network[place].id, tensor)
+        };
+        let own = Gradients::of_tensors(has.iter().map(gradient).collect());
+        let images = [6, 2][world.rank()];
+        let processes = Processes::new(world, true);
+        let mean = processes.reduce(Some(own), (images, 8), &network).unwrap();
+        let mut mean = mean.unwrap();
+        let values = network.iter().map(|param| {
+            let (tensor, factor) = mean.remove(param.id)?;
+            assert!((factor - 1.0).abs() < f64::EPSILON);
+            let values = tensor.into_data().try_to_vec::<f32>().unwrap();
+            assert!(values.iter().all(|value| *value == values[0]));
+            Some((values.len(), values[0]))
+        });
+        values.collect::<Vec<_>>()
+    });
+    let expected = [
+        Some((3, -1.0)),
+        Some((BUCKET + 1, 5.0)),
+        None,
+        Some((2, 6.0)),
+    ];
+    for found in found {
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn nobody_may_have_a_gradient() {
+    let found = threads(2, |world| {
+        let processes = Processes::new(world, true);
+        let mean = processes.reduce(None, (0, 4), &network(&[3])).unwrap();
+        mean.is_none()
+    });
+    assert_eq!(found, [true, true]);
+}
+
+#[test]
+fn buckets_are_filled_in_order() {
+    let places = Places::of(&network(&[BUCKET, 5, 7, BUCKET + 1, 3]));
+    assert_eq!(places.buckets((0..5).rev()), [vec![4, 3], vec![2, 1, 0]]);
+    assert_eq!(places.length(&[2, 1, 0]), BUCKET + 12);
+    assert!(places.buckets(std::iter::empty()).is_empty());
+}
+
+/// The losses of micro-batches 0, 2 and 1, and the first process's norm.
+#[test]
+fn losses_are_in_the_order_of_the_micro_batches() {
+    let found = threads(2, |world| {
+        let (own, places) = match world.rank() {
+            0 => (vec![1.0, 3.0, 7.0], vec![0, 2]),
+            _ => (vec![2.0, 7.5], vec![1]),
+        };
+        Processes::new(world, true)
+            .losses(Ok(own), &places, 3)
+            .unwrap()
+    });
+    for found in found {
+        assert_eq!(found, [1.0, 2.0, 3.0, 7.0]);
+    }
+}
+
+#[test]
+fn a_device_that_fails_is_told_to_all() {
+    let found = threads(2, |world| {
+        let own = match world.rank() {
+            0 => Ok(vec![1.0, 7.0]),
+            _ => Err(UpdateError::Execution("lost".to_owned())),
+        };
+        let own_place = [world.rank()];
+        let error = Processes::new(world, true).losses(own, &own_place, 2);
+        error.unwrap_err().to_string()
+    });
+    for text in found {
+        assert!(
+            text.starts_with("process 1 of 2: ") && text.contains("lost"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! A session in several processes: the first one prepares it, the others follow.
+
+use std::sync::Arc;
+
+use super::state::initial_state;
+use super::{Session, Start, schedule};
+use crate::config::{Plan, resolved_toml};
+use crate::data::Splits;
+use crate::device;
+use crate::engine::TrainError;
+use crate::engine::progress::Progress;
+use crate::engine::share::share_state;
+use crate::run::RunDir;
+use crate::task::{Task, Weights, model_config};
+use crate::world::{World, WorldError, agree};
+
+impl<T: Task> Session<T> {
+    /// [`prepare`](Self::prepare) in all processes of a world. The first one opens the run's folder, makes data that is
+    /// generated, and reads the checkpoint; then the others open their images and get its state, so that they need the
+    /// data, but neither the folder nor weights to start from.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare), in all processes; also if the processes cannot share an update, or have other data or
+    /// settings than the first one.
+    pub fn prepare_in(
+        world: Arc<dyn World>,
+        plan: Plan,
+        start: Start<'_>,
+        generating: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self, TrainError> {
+        if world.is_alone() {
+            return Self::prepare_alone(world, plan, start, generating);
+        }
+        let (accumulate, size) = (plan.train.accumulate, world.size());
+        if !accumulate.is_multiple_of(size) {
+            return Err(WorldError::Accumulate { accumulate, size }.into());
+        }
+        let first = match world.is_first() {
+            true => {
+                Self::prepare_alone(Arc::clone(&world), plan.clone(), start, generating).map(Some)
+            }
+            false => Ok(None),
+        };
+        let first = agree(&*world, first)?;
+        let own = match first {
+            Some(first) => Ok(first),
+            None => Self::follow(Arc::clone(&world), plan),
+        };
+        let mut session = agree(&*world, own)?;
+        session.compare()?;
+        session.state = share_state(&*world, session.state, &mut session.progress)?;
+        Ok(session)
+    }
+
+    /// The session of a process that is not the first, before it gets the first one's state.
+    fn follow(world: Arc<dyn World>, plan: Plan) -> Result<Self, TrainError> {
+        let device = device::resolve_local(&plan.train.device, world.local())?;
+        device.check_precision(plan.train.precision)?;
+        let config = model_config(&plan.model, None)?;
+        let size = (config.img_size(), config.img_size());
+        let views = T::views(&plan, size)?;
+        let splits = Splits::open(&plan, size, None, &mut |_, _| {})?.with_train_views(views);
+        let model = T::model(&plan, &splits)?;
+        let autodiff = device.device.clone().autodiff();
+        let weights = Weights::OfCheckpoint;
+        let state = initial_state(&plan, &model, &splits, weights, &autodiff, &mut Vec::new())?;
+        Ok(Self {
+            schedule: schedule(&plan, &splits),
+            run: RunDir::of_another(&plan.run.dir),
+            plan,
+            world,
+            splits,
+            model,
+            device,
+            state,
+            progress: Progress::default(),
+            resumed: None,
+            notes: Vec::new(),
+        })
+    }
+
+    /// Refuses processes that would train something else than the first one.
+    fn compare(&self) -> Result<(), TrainError> {
+        let settings = resolved_toml(&self.plan).map_err(Box::new)?;
+        // Sizes are not asked of every process: a slow disk would be read by all of them.
+        let state = self.splits.state();
+        let images = (state.train, state.val, state.listing, self.splits.classes());
+        let images = serde_json::to_vec(&images).unwrap_or_default();
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let known = [
+            ("the version of kvt", version.into_bytes()),
+            ("the configuration", settings.into_bytes()),
+            ("the images", images),
+        ];
+        let mut differs = Ok(());
+        for (what, own) in known {
+            let hash = |bytes: &[u8]| blake3::hash(bytes).as_bytes().to_vec();
+            let of_first = self.world.share(0, hash(&own))?;
+            if of_first != hash(&own) && differs.is_ok() {
+                let rank = self.world.rank();
+                differs = Err(WorldError::Differs { what, rank }.into());
+            }
+        }
+        agree(&*self.world, differs)
+    }
+}

@@ -1,0 +1,141 @@
+//! The loop as one of several processes.
+
+use std::collections::HashSet;
+
+use super::Trainer;
+use super::feed::Feed;
+use crate::data::{DataError, Loader, Skipped};
+use crate::engine::TrainError;
+use crate::recipe::Position;
+use crate::task::Task;
+use crate::world::Failure;
+
+impl<T: Task> Trainer<'_, '_, T> {
+    /// The batches of the running epoch, from the present one on.
+    pub(super) fn batches(&self) -> Result<Loader<T::Target>, TrainError> {
+        let position = self.progress.position;
+        let (epoch, batch) = (position.epoch, position.batch);
+        let target = T::target;
+        Ok(self.splits.train_batches(self.plan, target, epoch, batch)?)
+    }
+
+    /// Those of them that are this process's: every n-th of n processes.
+    pub(super) fn own_batches(&self) -> Result<Loader<T::Target>, TrainError> {
+        let world = self.processes.world();
+        if world.is_alone() {
+            return self.batches();
+        }
+        let position = self.progress.position;
+        let (epoch, batch) = (position.epoch, position.batch);
+        let mut loading = self
+            .splits
+            .train_loading(self.plan, T::target, epoch, batch);
+        loading.first_batch += world.rank();
+        loading.every = world.size();
+        Ok(Loader::start(loading)?)
+    }
+
+    /// Whether the epoch has no more micro-batches. With several processes it is their number that tells: one of them may
+    /// have none left before the others.
+    pub(super) fn is_at_end(&self, feed: &mut Feed<T::Target>) -> bool {
+        match self.processes.world().is_alone() {
+            true => feed.is_at_end(),
+            false => self.progress.position.batch >= self.splits.train_batch_count(self.plan),
+        }
+    }
+
+    /// The micro-batches of all processes in the update at a place, of which this one had `own`.
+    pub(super) fn micro_batches(&self, at: Position, own: usize) -> usize {
+        match self.processes.world().is_alone() {
+            true => own,
+            false => {
+                let left = self
+                    .splits
+                    .train_batch_count(self.plan)
+                    .saturating_sub(at.batch);
+                self.plan.train.accumulate.min(left)
+            }
+        }
+    }
+
+    /// Logs the unreadable images of an epoch after the first `known` of this process, and those that the other processes
+    /// met meanwhile.
+    pub(super) fn pass_over(
+        &mut self,
+        skipped: &[Skipped],
+        known: usize,
+    ) -> Result<(), TrainError> {
+        if self.processes.world().is_alone() {
+            return self.report_skipped(skipped, known);
+        }
+        let known_by_all = self.skipped.len();
+        let mut new = self.tell_skipped(skipped.get(known..).unwrap_or_default())?;
+        let told = self.skipped.iter().map(|image| image.path.clone());
+        let mut told: HashSet<_> = told.collect();
+        // With `data.repeats` several processes may meet the same image at once.
+        new.retain(|image| told.insert(image.path.clone()));
+        self.skipped.extend(new);
+        let all = std::mem::take(&mut self.skipped);
+        let reported = self.report_skipped(&all, known_by_all);
+        self.skipped = all;
+        reported
+    }
+
+    /// An error in all processes if they passed over too many images together. It is asked after the update that met the last of
+    /// them was counted: weights and position are then saved as they belong together.
+    pub(super) fn refuse_skipped(&self) -> Result<(), TrainError> {
+        match self.processes.world().is_alone() {
+            // A loader counts its own ones.
+            true => Ok(()),
+            false => self.refuse_more(&self.skipped),
+        }
+    }
+
+    /// The unreadable images of an evaluation, as [`pass_over`](Self::pass_over).
+    pub(super) fn pass_over_in_evaluation(
+        &mut self,
+        skipped: &[Skipped],
+    ) -> Result<(), TrainError> {
+        let mut seen = HashSet::new();
+        let mut all = self.tell_skipped(skipped)?;
+        // A task may have each process look at all images.
+        all.retain(|image| seen.insert(image.path.clone()));
+        self.report_skipped(&all, 0)?;
+        self.refuse_more(&all)
+    }
+
+    /// The unreadable images of all processes.
+    fn tell_skipped(&self, own: &[Skipped]) -> Result<Vec<Skipped>, TrainError> {
+        let lines = own.iter().map(|image| {
+            let path = image.path.display();
+            format!("{path}\0{}", image.reason)
+        });
+        let lines: Vec<String> = lines.collect();
+        let all = self.processes.world().collect(&lines)?;
+        let image = |line: String| {
+            let (path, reason) = line.split_once('\0')?;
+            Some(Skipped {
+                path: path.into(),
+                reason: reason.to_owned(),
+            })
+        };
+        Ok(all.into_iter().filter_map(image).collect())
+    }
+
+    /// What a loader says of its own images, of those of all processes.
+    fn refuse_more(&self, all: &[Skipped]) -> Result<(), TrainError> {
+        let max = self.plan.data.max_skipped;
+        match all.last() {
+            Some(last) if all.len() > max => {
+                let error = TrainError::from(DataError::TooManySkipped {
+                    count: all.len(),
+                    max,
+                    path: last.path.clone(),
+                    reason: last.reason.clone(),
+                });
+                Err(TrainError::Job(Failure::common(&error)))
+            }
+            _ => Ok(()),
+        }
+    }
+}

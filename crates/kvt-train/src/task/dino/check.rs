@@ -1,0 +1,145 @@
+//! What a plan for DINO must not say: looked at before anything is made.
+
+use kvt_attention::{AttentionConfig, Neighbors};
+use kvt_models::{ModelConfig, Summary};
+
+use crate::config::Plan;
+use crate::recipe::DistillKind;
+use crate::task::{Freeze, model_config};
+
+/// A key that does not fit the task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    /// The key.
+    pub(crate) key: &'static str,
+    /// What is wrong.
+    pub(crate) message: String,
+    /// What to do.
+    pub(crate) help: String,
+}
+
+impl Misfit {
+    fn new(key: &'static str, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self {
+            key,
+            message: message.into(),
+            help: help.into(),
+        }
+    }
+}
+
+/// All that does not fit.
+pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
+    let mixed = [
+        ("mix.mixup", plan.mix.mixup),
+        ("mix.cutmix", plan.mix.cutmix),
+        ("mix.mix_token", plan.mix.mix_token),
+    ];
+    let mixed = mixed.into_iter().find(|(_, value)| *value > 0.0);
+    let keys = [
+        (
+            plan.mix.is_on(),
+            mixed.map_or("mix.cutmix_minmax", |(key, _)| key),
+            "`[mix]` mixes images with their labels, which `task = \"dino\"` does not use",
+            "set `mix.mixup`, `mix.cutmix` and `mix.mix_token` to 0, and leave out `mix.cutmix_minmax`",
+        ),
+        (
+            plan.distill.kind != DistillKind::None,
+            "distill.kind",
+            "`task = \"dino\"` has a teacher already: the average of the student",
+            "set `distill.kind = \"none\"`",
+        ),
+        (
+            plan.ema.decay > 0.0,
+            "ema.decay",
+            "`task = \"dino\"` keeps an average already: the teacher",
+            "set `ema.decay = 0.0`; `dino.momentum_teacher` says how fast the teacher follows",
+        ),
+        (
+            plan.init.freeze != Freeze::None,
+            "init.freeze",
+            "`task = \"dino\"` trains the backbone, which is frozen",
+            "set `init.freeze = \"none\"`",
+        ),
+    ];
+    let keys = keys.into_iter().filter(|(is_wrong, ..)| *is_wrong);
+    let mut found: Vec<Misfit> = keys
+        .map(|(_, key, message, help)| Misfit::new(key, message, help))
+        .collect();
+    if plan.dino.local_views > 0 {
+        found.extend(local_size(plan));
+    }
+    found
+}
+
+/// What of a model does not work with local views.
+fn local_size(plan: &Plan) -> Option<Misfit> {
+    // What is wrong with the model itself is said elsewhere.
+    let model = model_config(&plan.model, None).ok()?;
+    let side = plan.dino.local_size;
+    if side == model.img_size() {
+        return None;
+    }
+    let help = "take another `dino.local_size`, another model, or `dino.local_views = 0`";
+    let local = match at(plan, side) {
+        Ok(local) => local,
+        Err(reason) => {
+            let message = format!(
+                "`{}` cannot see local views of {side} pixels: {reason}",
+                model.name()
+            );
+            return Some(Misfit::new("dino.local_size", message, help));
+        }
+    };
+    if let Some(stage) = bound_to_a_size(&model.summary()) {
+        let message = format!(
+            "`{}` cannot see local views of {side} pixels: the attention in `{stage}` has weights for the number of tokens",
+            model.name()
+        );
+        return Some(Misfit::new("dino.local_size", message, help));
+    }
+    // A model that is made for small images has smaller windows, but one that sees them keeps its windows and fills them up.
+    if matches!(model, ModelConfig::Swin(_)) {
+        return None;
+    }
+    too_many_neighbors(plan, &local.summary())
+}
+
+/// The model at another image size.
+fn at(plan: &Plan, side: usize) -> Result<ModelConfig, String> {
+    let mut section = plan.model.clone();
+    section.overrides.img_size = Some(side);
+    model_config(&section, None).map_err(|error| error.to_string())
+}
+
+/// The first stage whose attention has other parameters for images of another size, as
+/// [`Model::check_size`](kvt_models::Model::check_size) finds it.
+fn bound_to_a_size(model: &Summary) -> Option<String> {
+    let mut stages = model.stages.iter();
+    let fixed = stages.find(|stage| {
+        stage
+            .attention
+            .is_some_and(|attention| attention.fixes_keys)
+    })?;
+    Some(fixed.name.clone())
+}
+
+/// A count of neighbours that the small views do not have.
+fn too_many_neighbors(plan: &Plan, local: &Summary) -> Option<Misfit> {
+    let Some(AttentionConfig::Knn(knn)) = &plan.model.overrides.attention else {
+        return None;
+    };
+    let counts = knn.neighbors.values();
+    let mut stages = local.attending().enumerate();
+    stages.find_map(|(at, stage)| match counts.get(at).or(counts.first())? {
+        Neighbors::Count(count) if count.get() > stage.keys => {
+            let message = format!(
+                "`model.attention.neighbors` = {count} keys of the {} that local views of {} pixels have in `{}`",
+                stage.keys, plan.dino.local_size, stage.name
+            );
+            let help = "give a share of the keys, such as `neighbors = 0.5`, which suits both sizes of views";
+            Some(Misfit::new("model.attention.neighbors", message, help))
+        }
+        _ => None,
+    })
+}

@@ -1,0 +1,286 @@
+//! Self-supervised training: a student learns what its own average, the teacher, says of other views of the same image.
+//!
+//! - Paper: Caron et al., *Emerging Properties in Self-Supervised Vision Transformers*, ICCV 2021,
+//!   <https://arxiv.org/abs/2104.14294>
+//! - Code: <https://github.com/facebookresearch/dino>
+//!
+//! The teacher sees the two global views, the student all of them. What the teacher says is centred and sharpened, so that it can
+//! become neither the same for every image nor nothing at all. Two things are other than in the code: the centre moves once for
+//! each update, after all of its micro-batches, so that accumulating gradients changes nothing; and the teacher works as in
+//! evaluation, which matters for backbones with batch norms.
+
+mod check;
+mod config;
+mod head;
+mod loss;
+mod network;
+mod signals;
+
+use std::sync::Arc;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use kvt_models::weights::{Outcome, StateDict};
+use kvt_models::{Ask, Backbone, ModelConfig};
+use kvt_ops::{Key, Phase};
+
+use self::signals::{Numbers, Seen, feature_std};
+use super::{
+    EvalData, HeadReset, InitConfig, Measured, ResetHead, Signals, Task, Weights, build_model,
+    model_config, start_from,
+};
+use crate::augment::Transform;
+use crate::config::Plan;
+use crate::data::{DataError, DeviceBatch, Sample, Split, Splits};
+use crate::error::TrainError;
+use crate::probe::{KnnVote, Rows, collect};
+use crate::recipe::{Ema, Gradients, Network, Position};
+use crate::run::{Metric, Metrics, Note, Topic};
+
+pub(crate) use check::check;
+pub use config::DinoConfig;
+pub use head::DinoHead;
+pub use loss::{GLOBAL_VIEWS, dino_loss, teacher_probabilities};
+pub use network::{DinoNetwork, DinoOutput, backbone_weights, load_backbone};
+
+/// The files of a checkpoint that hold the teacher and the centre of its outputs.
+pub const TEACHER: &str = "teacher";
+const CENTRE: &str = "centre";
+
+/// Student and teacher learn from views of images, without labels; judged by the k-NN classifier on the teacher's features.
+pub struct Dino {
+    config: DinoConfig,
+    teacher: Ema<DinoNetwork>,
+    /// The average of the teacher's outputs, `[out_dim]`, without autodiff.
+    centre: Tensor<1>,
+    /// Sums of the teacher's outputs in the running update, and how many rows they are of.
+    running: Vec<(Tensor<1>, usize)>,
+    /// The last micro-batch.
+    seen: Option<Seen>,
+    /// Updates of the run.
+    updates: u64,
+}
+
+impl Dino {
+    /// A task whose teacher is as the student, for a run of so many updates.
+    pub fn new(config: DinoConfig, student: &DinoNetwork, device: &Device, updates: u64) -> Self {
+        Self {
+            teacher: Ema::new(student).leaving(student.frozen()),
+            centre: Tensor::zeros([config.out_dim], &device.clone().inner()),
+            running: Vec::new(),
+            seen: None,
+            updates,
+            config,
+        }
+    }
+
+    /// The teacher.
+    pub fn teacher(&self) -> &DinoNetwork {
+        self.teacher.network()
+    }
+
+    /// The centre of the teacher's outputs, `[out_dim]`.
+    pub fn centre(&self) -> &Tensor<1> {
+        &self.centre
+    }
+}
+
+impl Task for Dino {
+    type Network = DinoNetwork;
+    type Target = ();
+
+    const METRICS: &'static [Metric] = &[Metric::KNN, Metric::FEATURE_STD];
+    const BEST: Metric = Metric::KNN;
+
+    fn views(plan: &Plan, size: (usize, usize)) -> Result<Vec<Arc<Transform>>, DataError> {
+        let views = plan.dino.crops(size).views(&plan.augment)?;
+        Ok(views.into_iter().map(Arc::new).collect())
+    }
+
+    /// The classification head, which is not used, has one output.
+    fn model(plan: &Plan, _: &Splits) -> Result<ModelConfig, TrainError> {
+        let mut section = plan.model.clone();
+        section.overrides.num_classes = Some(1);
+        let config = model_config(&section, None)?;
+        match config.in_chans() {
+            3 => Ok(config),
+            channels => Err(TrainError::Channels(channels)),
+        }
+    }
+
+    fn start(
+        plan: &Plan,
+        config: &ModelConfig,
+        splits: &Splits,
+        weights: Weights,
+        device: &Device,
+        notes: &mut Vec<Note>,
+    ) -> Result<(Self, DinoNetwork), TrainError> {
+        let mut model = build_model(plan, config, device)?;
+        if plan.dino.local_views > 0 {
+            model.backbone.check_size([plan.dino.local_size; 2])?;
+        }
+        if weights == Weights::OfPlan {
+            // A classification head would not be used.
+            let init = InitConfig {
+                reset_head: ResetHead::Always,
+                ..plan.init.clone()
+            };
+            let (started, report) = start_from(&init, HeadReset::AsPlanned, model)?;
+            model = started;
+            if let (Some(path), Some(report)) = (&init.weights, report) {
+                let topic = match report.names(Outcome::Unused).next() {
+                    Some(_) => Topic::Warning,
+                    None => Topic::Start,
+                };
+                let message = format!("weights of `{}`: {}", path.display(), report.summary());
+                notes.push(Note::new(0, topic, message));
+            }
+            if splits.classes().len() < 2 {
+                let message = "the data has one class, so that the k-NN classifier is always right: its accuracy says nothing";
+                notes.push(Note::new(0, Topic::Warning, message));
+            }
+        }
+        let key = Key::new(plan.seed).named("init").named("dino");
+        let student = DinoNetwork::new(model, &plan.dino, device, key);
+        let updates = splits.updates_per_epoch(plan) * u64::from(plan.epochs());
+        let task = Self::new(plan.dino.clone(), &student, device, updates);
+        Ok((task, student))
+    }
+
+    fn target(_: &Sample) {}
+
+    fn loss(
+        &mut self,
+        student: &DinoNetwork,
+        batch: DeviceBatch<()>,
+        at: Position,
+        phase: Phase,
+    ) -> Tensor<1> {
+        let globals = batch.views.iter().take(GLOBAL_VIEWS);
+        let globals: Vec<_> = globals.map(|view| view.clone().inner()).collect();
+        let said = self.teacher.network().forward(&globals, Phase::Eval);
+        let temperature = self.config.teacher_temp_in(at.epoch);
+        let centre = self.centre.clone();
+        let probabilities = teacher_probabilities(said.outputs.clone(), centre, temperature);
+        let rows = said.outputs.dims()[0];
+        self.running
+            .push((said.outputs.sum_dim(0).squeeze_dim(0), rows));
+        let learned = student.forward(&batch.views, phase);
+        self.seen = Some(Seen {
+            probabilities: probabilities.clone(),
+            features: said.features,
+        });
+        let (targets, temperature) = (probabilities.autodiff(), self.config.student_temp);
+        dino_loss(&targets, learned.outputs, temperature)
+    }
+
+    fn begin(&mut self) {
+        self.running.clear();
+    }
+
+    fn undo(&mut self) {
+        self.running.clear();
+    }
+
+    fn before_clip(&self, gradients: &mut Gradients, student: &DinoNetwork, at: Position) {
+        if at.epoch < self.config.freeze_last_layer {
+            let last = student.head.last_layer();
+            gradients.retain(|id| !last.contains(&id));
+        }
+    }
+
+    fn sums(&self) -> Option<(Tensor<1>, usize)> {
+        let rows = self.running.iter().map(|(_, rows)| rows).sum();
+        let sums = self.running.iter().map(|(sum, _)| sum.clone());
+        let none = || Tensor::zeros([self.config.out_dim], &self.centre.device());
+        Some((sums.reduce(|a, b| a + b).unwrap_or_else(none), rows))
+    }
+
+    fn take_sums(&mut self, sum: Tensor<1>, rows: usize) {
+        self.running = vec![(sum, rows)];
+    }
+
+    fn after_update(&mut self, student: &DinoNetwork, at: Position) {
+        let rows: usize = self.running.iter().map(|(_, rows)| rows).sum();
+        let sums = self.running.drain(..).map(|(sum, _)| sum);
+        if let Some(sum) = sums.reduce(|a, b| a + b) {
+            let stays = self.config.center_momentum;
+            self.centre = self.centre.clone() * stays + sum * ((1.0 - stays) / rows as f64);
+        }
+        let momentum = self.config.momentum(at.step, self.updates);
+        self.teacher.follow(student, momentum);
+    }
+
+    /// A collapse is looked for after the first epoch: at the beginning the teacher says nothing yet.
+    fn signals(&self, at: Position) -> Result<Signals, TrainError> {
+        let Some(seen) = &self.seen else {
+            return Ok(Signals::default());
+        };
+        let numbers = Numbers::of(seen, &self.centre)?;
+        let is_early = at.epoch < self.config.freeze_last_layer.max(1);
+        let collapse = numbers.collapse(&self.config).filter(|_| !is_early);
+        Ok(numbers.signals(collapse))
+    }
+
+    fn state(&self) -> Result<Vec<(&'static str, StateDict)>, TrainError> {
+        let centre = [(CENTRE.to_owned(), self.centre.to_data())];
+        Ok(vec![
+            (TEACHER, self.teacher().state_dict()?),
+            (CENTRE, centre.into_iter().collect()),
+        ])
+    }
+
+    fn load_state(
+        &mut self,
+        read: &dyn Fn(&str) -> Result<StateDict, TrainError>,
+    ) -> Result<(), TrainError> {
+        let state = read(TEACHER)?;
+        self.teacher
+            .reload(|teacher| teacher.load_state_dict(&state).map(|(teacher, _)| teacher))?;
+        let centre = read(CENTRE)?.get(CENTRE).cloned();
+        let expected = self.config.out_dim;
+        let centre: Option<TensorData> = centre.filter(|data| *data.shape().to_vec() == [expected]);
+        let centre = centre.ok_or(TrainError::Centre { expected })?;
+        self.centre = Tensor::from_data(centre, &self.centre.device());
+        Ok(())
+    }
+
+    /// The k-NN classifier on the features of the teacher, whatever the network.
+    fn evaluate(
+        &self,
+        _: &DinoNetwork,
+        data: &mut EvalData<'_>,
+        device: &Device,
+    ) -> Result<Measured, TrainError> {
+        let classes = data.classes().len();
+        let model = &self.teacher().backbone;
+        let config = &self.config;
+        let ask = Ask {
+            precision: model.precision(),
+            ..Ask::default()
+        };
+        let features =
+            |images: Tensor<4>| model.backbone.features(images, &ask, Phase::Eval).pooled();
+        let bank = collect(data.some(Split::Train, config.eval_bank)?, device, features)?;
+        let queries = collect(data.some(Split::Val, config.eval_images)?, device, features)?;
+        let vote = KnnVote {
+            neighbors: vec![config.eval_neighbors],
+            temperature: KnnVote::TEMPERATURE,
+            classes,
+        };
+        let found = vote.classify(&bank, &queries, device)?;
+        let std = feature_std(queries.tensor(&device.clone().inner()));
+        let std = std
+            .try_into_data()
+            .map_err(|error| TrainError::Execution(error.to_string()))?;
+        let std = std.iter::<f64>().next().unwrap_or(f64::NAN);
+        let top1 = found.first().map_or(f64::NAN, |found| found.top1_percent());
+        Ok(Measured {
+            metrics: Metrics::from([(Metric::KNN.name, top1), (Metric::FEATURE_STD.name, std)]),
+            images: Rows::len(&queries),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! Student and teacher: a backbone with the head of DINO.
+
+use burn::module::{Module, ParamId};
+use burn::tensor::{Device, Tensor};
+use kvt_models::checkpoint::LoadOptions;
+use kvt_models::weights::{LoadReport, Misfit, Outcome, StateDict, WeightsError};
+use kvt_models::{Ask, Backbone, Model, ModelConfig, Parameter, Positions};
+use kvt_ops::{Key, Phase};
+
+use super::{DinoConfig, DinoHead};
+use crate::recipe::Network;
+
+/// How the names of both parts begin in files: the original's names.
+const BACKBONE: &str = "backbone.";
+const HEAD: &str = "head.";
+
+/// A backbone and a head. Student and teacher are of this type.
+#[derive(Module, Debug)]
+pub struct DinoNetwork {
+    /// The model whose backbone is trained. Its classification head is not used, not trained and not saved.
+    pub backbone: Model,
+    /// The head.
+    pub head: DinoHead,
+}
+
+/// What a network makes of some views.
+#[derive(Clone, Debug)]
+pub struct DinoOutput {
+    /// One vector of the backbone for each image of each view, `[views * batch, features]`, view by view.
+    pub features: Tensor<2>,
+    /// The outputs of the head, `[views * batch, out_dim]`.
+    pub outputs: Tensor<2>,
+}
+
+impl DinoNetwork {
+    /// A model with a new head.
+    pub fn new(model: Model, config: &DinoConfig, device: &Device, key: Key) -> Self {
+        let features = features(&model.config(), &model, device);
+        Self {
+            head: DinoHead::new(config, features, device, key),
+            backbone: model,
+        }
+    }
+
+    /// What comes of views, `[batch, 3, height, width]` each. Those of one size that follow each other go through the backbone
+    /// together, all of them through the head.
+    pub fn forward(&self, views: &[Tensor<4>], phase: Phase) -> DinoOutput {
+        let size = |view: &Tensor<4>| view.dims();
+        let groups = views.chunk_by(|a, b| size(a) == size(b)).enumerate();
+        let features = groups.map(|(group, views)| {
+            let images = Tensor::cat(views.to_vec(), 0);
+            embed(&self.backbone, images, phase.child(group as u64))
+        });
+        let features = Tensor::cat(features.collect(), 0);
+        DinoOutput {
+            outputs: self.head.forward(features.clone()),
+            features,
+        }
+    }
+
+    /// The parameters of the backbone.
+    fn of_backbone(&self) -> impl Iterator<Item = Parameter> {
+        let all = self.backbone.parameters().into_iter();
+        all.filter(|parameter| !self.backbone.is_of_head(&parameter.name))
+    }
+}
+
+/// One vector for each image, of the size of crops or of the model's, `[batch, features]`.
+fn embed(model: &Model, images: Tensor<4>, phase: Phase) -> Tensor<2> {
+    let ask = Ask {
+        positions: Positions::Dino,
+        precision: model.precision(),
+        ..Ask::default()
+    };
+    model.backbone.features(images, &ask, phase).pooled()
+}
+
+/// The channels of the features, which the backbone alone knows: it is asked with one image of zeros.
+fn features(config: &ModelConfig, model: &Model, device: &Device) -> usize {
+    let side = config.img_size();
+    let image = Tensor::zeros([1, config.in_chans(), side, side], &device.clone().inner());
+    let model = model.valid();
+    embed(&model, image, Phase::Eval).dims()[1]
+}
+
+impl Network for DinoNetwork {
+    fn parameters(&self) -> Vec<Parameter> {
+        let named = |prefix: &'static str| {
+            move |parameter: Parameter| Parameter {
+                name: format!("{prefix}{}", parameter.name),
+                ..parameter
+            }
+        };
+        let head = self.head.parameters().into_iter().map(named(HEAD));
+        self.of_backbone()
+            .map(named(BACKBONE))
+            .chain(head)
+            .collect()
+    }
+
+    /// As in the original: whatever has more than one dimension and is no bias, so position embeddings and class tokens as
+    /// well.
+    fn decays(&self, parameter: &Parameter) -> bool {
+        parameter.shape.len() > 1 && !parameter.name.ends_with(".bias")
+    }
+
+    fn layer(&self, parameter: &Parameter) -> usize {
+        match parameter.name.strip_prefix(BACKBONE) {
+            Some(name) => self.backbone.layer(&Parameter {
+                name: name.to_owned(),
+                ..parameter.clone()
+            }),
+            None => self.layers().saturating_sub(1),
+        }
+    }
+
+    fn layers(&self) -> usize {
+        self.backbone.layers()
+    }
+
+    /// The classification head, and the lengths of the last layer where they stay.
+    fn frozen(&self) -> Vec<ParamId> {
+        let unused = self.backbone.parameters().into_iter();
+        let unused = unused.filter(|parameter| self.backbone.is_of_head(&parameter.name));
+        unused
+            .map(|parameter| parameter.id)
+            .chain(self.head.frozen())
+            .collect()
+    }
+
+    fn state_dict(&self) -> Result<StateDict, WeightsError> {
+        let backbone = StateDict::from_model(&self.backbone)?.into_iter();
+        let backbone = backbone
+            .filter(|(name, _)| !self.backbone.is_of_head(name))
+            .map(|(name, data)| (format!("{BACKBONE}{name}"), data));
+        let head = self.head.state_dict().into_iter();
+        let head = head.map(|(name, data)| (format!("{HEAD}{name}"), data));
+        Ok(backbone.chain(head).collect())
+    }
+
+    fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
+        let (backbone, report) = load_backbone(self.backbone, state)?;
+        let (head, rows) = self.head.load(&part(state, HEAD));
+        let rows = rows.into_iter().map(|row| kvt_models::weights::LoadRow {
+            name: format!("{HEAD}{}", row.name),
+            ..row
+        });
+        let of_head = LoadReport {
+            rows: rows.collect(),
+        };
+        if !of_head.fits() {
+            return Err(WeightsError::Incompatible {
+                report: of_head,
+                misfit: Misfit::Others,
+            });
+        }
+        let backbone_unused = report.names(Outcome::Unused);
+        let mut unused: Vec<String> = backbone_unused
+            .map(|name| format!("{BACKBONE}{name}"))
+            .collect();
+        let known: Vec<&str> = of_head.names(Outcome::Matched).collect();
+        let others = state.iter().map(|(name, _)| name);
+        let others = others.filter(|name| !name.starts_with(BACKBONE) && !known.contains(name));
+        unused.extend(others.map(str::to_owned));
+        Ok((Self { backbone, head }, unused))
+    }
+}
+
+/// The weights behind a prefix, without it.
+fn part(state: &StateDict, prefix: &str) -> StateDict {
+    let part = state.iter().filter_map(|(name, data)| {
+        let name = name.strip_prefix(prefix)?;
+        Some((name.to_owned(), data.clone()))
+    });
+    part.collect()
+}
+
+/// The weights of the backbone where they are of a student or teacher, whose files hold a head as well; others as they are.
+pub fn backbone_weights(state: StateDict) -> StateDict {
+    let is_part = state.iter().any(|(name, _)| name.starts_with(BACKBONE));
+    match is_part {
+        true => part(&state, BACKBONE),
+        false => state,
+    }
+}
+
+/// A model with the backbone of a student or teacher, its classification head as it was.
+///
+/// # Errors
+/// If a weight is missing or has another shape.
+pub fn load_backbone(model: Model, state: &StateDict) -> Result<(Model, LoadReport), WeightsError> {
+    let options = LoadOptions {
+        reset_head: true,
+        new_head: true,
+        ..LoadOptions::default()
+    };
+    model.load(&part(state, BACKBONE), options)
+}

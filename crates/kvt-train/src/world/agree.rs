@@ -1,0 +1,120 @@
+//! What goes wrong in one process ends the job in all of them, with one message.
+
+use super::World;
+use crate::error::{TrainError, chain};
+
+/// An error that all processes of a job know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What the first process that failed says of it.
+    pub message: String,
+    /// Whether weights, moments and position are those after the last update.
+    pub(crate) whole: bool,
+}
+
+impl Failure {
+    /// An error that all processes come to by the same numbers.
+    pub(crate) fn common(error: &TrainError) -> Self {
+        Self {
+            message: chain(error),
+            whole: error.leaves_the_state_whole(),
+        }
+    }
+}
+
+/// A result that is good only if it is good in all processes: the error of the first process that has one becomes the error
+/// of all. All of them must call it.
+///
+/// # Errors
+/// [`TrainError::Job`] if a process failed, unless its error is known to all already; in a single process its error.
+pub fn agree<T>(world: &dyn World, own: Result<T, TrainError>) -> Result<T, TrainError> {
+    if world.is_alone() {
+        return own;
+    }
+    let failed = world.gather(f64::from(u8::from(own.is_err())))?;
+    let Some(first) = failed.iter().position(|failed| *failed > 0.0) else {
+        return own;
+    };
+    let bytes = match &own {
+        Err(error) if world.rank() == first => encode(first, world.size(), error),
+        _ => Vec::new(),
+    };
+    let failure = decode(&world.share(first, bytes)?);
+    match own {
+        Err(error) if error.is_known_to_all() => Err(error),
+        _ => Err(TrainError::Job(failure)),
+    }
+}
+
+fn encode(rank: usize, size: usize, error: &TrainError) -> Vec<u8> {
+    let message = match error {
+        // Told before.
+        TrainError::Job(failure) => failure.message.clone(),
+        // As it would be for one process: the first one speaks of itself.
+        _ if rank == 0 => chain(error),
+        _ => format!("process {rank} of {size}: {}", chain(error)),
+    };
+    let mut bytes = vec![u8::from(error.leaves_the_state_whole())];
+    bytes.extend(message.into_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Failure {
+    let (whole, message) = bytes.split_first().unwrap_or((&0, &[]));
+    Failure {
+        message: String::from_utf8_lossy(message).into_owned(),
+        whole: *whole == 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::world::threads;
+
+    #[test]
+    fn the_first_that_fails_speaks_for_all() {
+        let results = threads(4, |world| {
+            let own = match world.rank() {
+                2 => Err(TrainError::NothingEvaluated),
+                3 => Err(TrainError::Execution("lost".to_owned())),
+                _ => Ok(()),
+            };
+            agree(&*world, own)
+        });
+        for result in results {
+            let TrainError::Job(failure) = result.unwrap_err() else {
+                unreachable!("nobody knows of it before");
+            };
+            let expected = format!("process 2 of 4: {}", TrainError::NothingEvaluated);
+            assert_eq!(failure.message, expected);
+            assert!(failure.whole);
+        }
+    }
+
+    #[test]
+    fn what_is_good_everywhere_is_kept() {
+        let results = threads(3, |world| agree(&*world, Ok(world.rank())));
+        let results: Vec<usize> = results.into_iter().map(Result::unwrap).collect();
+        assert_eq!(results, [0, 1, 2]);
+    }
+
+    /// An error that was agreed on stays what it is, however often it is agreed on.
+    #[test]
+    fn an_error_is_agreed_on_once() {
+        let results = threads(2, |world| {
+            let own = match world.rank() {
+                1 => Err(TrainError::Execution("lost".to_owned())),
+                _ => Ok(()),
+            };
+            let once = agree(&*world, own);
+            agree(&*world, once)
+        });
+        for result in results {
+            let text = result.unwrap_err().to_string();
+            assert_eq!(text.matches("process 1 of 2").count(), 1, "{text}");
+        }
+    }
+}

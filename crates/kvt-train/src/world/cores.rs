@@ -1,0 +1,159 @@
+//! The cores of a process among those of its host.
+
+use std::sync::OnceLock;
+
+use sysinfo::{CpuRefreshKind, RefreshKind, System};
+
+use super::{World, WorldError};
+
+/// What [`share_cores`] found for this process.
+static SHARED: OnceLock<Cores> = OnceLock::new();
+
+/// The cores that a process should use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cores {
+    /// For its threads.
+    pub own: usize,
+    /// Cores of the host.
+    pub host: usize,
+    /// Processes of the host.
+    pub processes: usize,
+    /// Cores that it is bound to; all of the host if it is not bound.
+    bound: usize,
+}
+
+impl Cores {
+    /// `allowed` cores may be used by `sharing` processes, this one among them.
+    fn new(allowed: usize, sharing: usize, [bound, host, processes]: [usize; 3]) -> Self {
+        Self {
+            own: (allowed / sharing.max(1)).max(1),
+            host,
+            processes,
+            bound,
+        }
+    }
+
+    /// Whether the launcher has left this process a single core, although there are several for each. `mpirun` binds two
+    /// processes or fewer to a core each.
+    pub fn is_bound_to_one(&self) -> bool {
+        self.bound == 1 && self.host >= 2 * self.processes
+    }
+}
+
+/// The cores that a thread pool of this process may use: its share of them, where [`share_cores`] has found other processes.
+pub fn own_cores() -> usize {
+    SHARED.get().map_or_else(allowed, |cores| cores.own)
+}
+
+/// Divides cores among the processes that may use the same ones, for [`own_cores`]. All processes must call it, once.
+///
+/// # Errors
+/// If a process is lost.
+pub fn share_cores(world: &dyn World) -> Result<Cores, WorldError> {
+    let found = found(world)?;
+    Ok(*SHARED.get_or_init(|| found))
+}
+
+/// Those that a launcher has bound to the same cores, or none to any, share them: of a host, of one of its NUMA nodes, or of a
+/// container.
+fn found(world: &dyn World) -> Result<Cores, WorldError> {
+    let list = allowed_list();
+    // Exact as an f64, and different for what is different.
+    let hash = blake3::hash(format!("{}\n{}", host(), list.as_deref().unwrap_or("")).as_bytes());
+    let number = hash
+        .as_bytes()
+        .iter()
+        .take(6)
+        .fold(0.0f64, |number, byte| number * 256.0 + f64::from(*byte));
+    let all = world.gather(number)?;
+    let sharing = all
+        .iter()
+        .filter(|other| other.to_bits() == number.to_bits())
+        .count();
+
+    let cpus = RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing());
+    let host = System::new_with_specifics(cpus).cpus().len().max(allowed());
+    let bound = list.as_deref().and_then(count).unwrap_or(host);
+    Ok(Cores::new(
+        allowed(),
+        sharing,
+        [bound, host, world.local().size],
+    ))
+}
+
+/// The cores that this process may use: what it is bound to, and the quota of a container.
+fn allowed() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What tells hosts apart, and containers within one.
+fn host() -> String {
+    let boot = fs_err::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let name = System::host_name().unwrap_or_default();
+    format!("{boot}{name}")
+}
+
+/// The cores that this process is bound to, such as `0-3,8`; `None` where the system does not say it.
+fn allowed_list() -> Option<String> {
+    let status = fs_err::read_to_string("/proc/self/status").ok()?;
+    let mut lines = status.lines();
+    let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    Some(list.trim().to_owned())
+}
+
+/// How many cores a list names.
+fn count(list: &str) -> Option<usize> {
+    let parts = list.split(',').map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        Some((last + 1).saturating_sub(first))
+    });
+    parts.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::world::threads;
+
+    #[test]
+    fn those_that_may_use_the_same_cores_divide_them() {
+        let of = |allowed, sharing, others| {
+            let cores = Cores::new(allowed, sharing, others);
+            (cores.own, cores.is_bound_to_one())
+        };
+        assert_eq!(of(16, 1, [16, 16, 1]), (16, false));
+        assert_eq!(of(16, 4, [16, 16, 4]), (4, false));
+        // `--bind-to core`, and `--map-by slot:PE=4`.
+        assert_eq!(of(1, 1, [1, 16, 2]), (1, true));
+        assert_eq!(of(4, 1, [4, 16, 4]), (4, false));
+        // `--bind-to numa`: four processes on each of two nodes.
+        assert_eq!(of(32, 4, [32, 64, 8]), (8, false));
+        // A container with a quota, and one that has a single core of many.
+        assert_eq!(of(8, 4, [64, 64, 4]), (2, false));
+        assert_eq!(of(1, 1, [64, 64, 1]), (1, false));
+        // More processes than cores, or as many.
+        assert_eq!(of(2, 4, [2, 2, 4]), (1, false));
+        assert_eq!(of(1, 1, [1, 2, 2]), (1, false));
+    }
+
+    #[test]
+    fn a_list_of_cores() {
+        assert_eq!(count("0"), Some(1));
+        assert_eq!(count("0-3,8,10-11"), Some(7));
+        assert_eq!(count(""), None);
+    }
+
+    /// Threads of one program are bound to the same cores.
+    #[test]
+    fn processes_of_a_host_find_each_other() {
+        for size in [1, 3] {
+            for cores in threads(size, |world| found(&*world).unwrap()) {
+                assert_eq!(cores.own, (allowed() / size).max(1));
+                assert_eq!(cores.processes, size);
+            }
+        }
+    }
+}

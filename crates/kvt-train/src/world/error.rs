@@ -1,0 +1,88 @@
+//! What can go wrong between processes.
+
+/// An error between the processes of a job.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorldError {
+    /// Another process ended without a word.
+    #[error("another process of the job is gone: resume the run with `--resume`")]
+    Lost,
+    /// A launcher has started several processes, and this build cannot connect them.
+    #[error(
+        "{size} processes were started, but this build of kvt has no MPI: build with `--features mpi`, \
+         or start one process without a launcher"
+    )]
+    NotBuilt {
+        /// The number of processes.
+        size: usize,
+    },
+    /// The launcher and MPI do not know each other.
+    #[error(
+        "the launcher started {size} processes, but MPI connects {found}: use the launcher of the MPI that kvt was built with \
+         (`srun --mpi=list` names Slurm's)"
+    )]
+    Launcher {
+        /// The processes that were started.
+        size: usize,
+        /// Those that MPI knows of.
+        found: usize,
+    },
+    /// MPI does not start.
+    #[error("MPI does not start: {0}")]
+    Start(String),
+    /// The processes of a job cannot share an update.
+    #[error(
+        "`train.accumulate` = {accumulate} micro-batches cannot be dealt to {size} processes: {}set it to a multiple of {size}, such as \
+         `--set train.accumulate={}` (an update has `train.batch_size` x `train.accumulate` images, whatever the number of \
+         processes)",
+        fewer(*.accumulate, *.size), next(*.accumulate, *.size)
+    )]
+    Accumulate {
+        /// `train.accumulate`
+        accumulate: usize,
+        /// The number of processes.
+        size: usize,
+    },
+    /// Processes that were started with different things.
+    #[error(
+        "{what} of process {rank} {is} not the first one's: give every process of a job the same files, command and version of kvt",
+        is = if *.what == "the images" { "are" } else { "is" }
+    )]
+    Differs {
+        /// What differs.
+        what: &'static str,
+        /// The process.
+        rank: usize,
+    },
+}
+
+/// The numbers of processes that could share an update.
+fn fewer(accumulate: usize, size: usize) -> String {
+    let fits = (2..size)
+        .rev()
+        .find(|count| accumulate.is_multiple_of(*count));
+    match fits {
+        Some(count) => format!("start {count}, or "),
+        None => String::new(),
+    }
+}
+
+/// The least number of micro-batches, not below `accumulate`, that the processes can share.
+fn next(accumulate: usize, size: usize) -> usize {
+    accumulate.div_ceil(size).max(1).saturating_mul(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_out_is_named() {
+        let text = |accumulate, size| WorldError::Accumulate { accumulate, size }.to_string();
+        let found = text(1, 8);
+        assert!(found.contains("--set train.accumulate=8`"), "{found}");
+        assert!(!found.contains("start"), "{found}");
+        let found = text(6, 4);
+        assert!(found.contains("start 3, or set it"), "{found}");
+        assert!(found.contains("--set train.accumulate=8`"), "{found}");
+    }
+}

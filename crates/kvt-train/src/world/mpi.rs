@@ -1,0 +1,220 @@
+//! Processes over MPI.
+//!
+//! Every call of the library is made under one lock: MPI is started for calls from any thread, one at a time
+//! (`MPI_THREAD_SERIALIZED`). A failure within MPI ends the job, as MPI's own error handler does it.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mpi::Threading;
+use mpi::collective::{CommunicatorCollectives, Root, SystemOperation};
+use mpi::environment::Universe;
+use mpi::topology::{Color, Communicator, SimpleCommunicator};
+
+use super::{Local, World, WorldError};
+
+static CALLS: Mutex<()> = Mutex::new(());
+
+fn calling() -> MutexGuard<'static, ()> {
+    CALLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A communicator, which for MPI is a pointer.
+struct Shared(SimpleCommunicator);
+
+// SAFETY: the pointer is only handed to MPI, in calls that take `CALLS` first.
+#[expect(unsafe_code, reason = "a handle of a C library")]
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+#[expect(unsafe_code, reason = "a handle of a C library")]
+unsafe impl Sync for Shared {}
+
+/// The processes of a communicator.
+pub(super) struct Mpi {
+    communicator: Shared,
+    rank: usize,
+    size: usize,
+    local: Local,
+    /// What ends MPI when it is dropped; in the world of all processes alone.
+    universe: Mutex<Option<Universe>>,
+    /// The worlds of the first processes, by their number.
+    smaller: Mutex<BTreeMap<usize, Option<Arc<dyn World>>>>,
+    /// Whether this is the world of all processes.
+    whole: bool,
+}
+
+impl fmt::Debug for Mpi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} of {}", self.rank, self.size)
+    }
+}
+
+/// Starts MPI.
+pub(super) fn connect() -> Result<Arc<dyn World>, WorldError> {
+    let _calling = calling();
+    let started = mpi::initialize_with_threading(Threading::Serialized);
+    let (universe, level) =
+        started.ok_or_else(|| WorldError::Start("it was started before".to_owned()))?;
+    let world = universe.world();
+    if level < Threading::Serialized {
+        return Err(WorldError::Start(format!(
+            "this MPI takes calls from one thread only ({level:?}): use one that was built with threads"
+        )));
+    }
+    let host = world.split_shared(world.rank());
+    let local = Local {
+        rank: number(host.rank()),
+        size: number(host.size()),
+    };
+    Ok(Arc::new(Mpi {
+        rank: number(world.rank()),
+        size: number(world.size()),
+        local,
+        communicator: Shared(world),
+        universe: Mutex::new(Some(universe)),
+        smaller: Mutex::default(),
+        whole: true,
+    }))
+}
+
+/// MPI's numbers are C integers, never negative here.
+fn number(value: i32) -> usize {
+    usize::try_from(value).unwrap_or_default()
+}
+
+fn rank(value: usize) -> i32 {
+    i32::try_from(value).unwrap_or(i32::MAX)
+}
+
+impl Mpi {
+    fn communicator(&self) -> &SimpleCommunicator {
+        &self.communicator.0
+    }
+}
+
+impl World for Mpi {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn local(&self) -> Local {
+        self.local
+    }
+
+    fn sum(&self, values: &mut [f64]) -> Result<(), WorldError> {
+        let own = values.to_vec();
+        let _calling = calling();
+        let sum = SystemOperation::sum();
+        self.communicator().all_reduce_into(&own[..], values, sum);
+        Ok(())
+    }
+
+    fn sum_f32(&self, values: &mut [f32]) -> Result<(), WorldError> {
+        let own = values.to_vec();
+        let _calling = calling();
+        let sum = SystemOperation::sum();
+        self.communicator().all_reduce_into(&own[..], values, sum);
+        Ok(())
+    }
+
+    fn sum_buckets(
+        &self,
+        lengths: &[usize],
+        fill: &mut dyn FnMut(usize, &mut [f32]),
+    ) -> Result<Vec<Vec<f32>>, WorldError> {
+        let zeros = |&length: &usize| vec![0.0; length];
+        let mut sums: Vec<Vec<f32>> = lengths.iter().map(zeros).collect();
+        let own: Vec<OnceCell<Vec<f32>>> = lengths.iter().map(|_| OnceCell::new()).collect();
+        mpi::request::scope(|scope| {
+            let mut requests = Vec::new();
+            for (number, ((sum, own), length)) in sums.iter_mut().zip(&own).zip(lengths).enumerate()
+            {
+                let mut bucket = zeros(length);
+                fill(number, &mut bucket);
+                let bucket = own.get_or_init(|| bucket);
+                let _calling = calling();
+                requests.push(self.communicator().immediate_all_reduce_into(
+                    scope,
+                    &bucket[..],
+                    &mut sum[..],
+                    SystemOperation::sum(),
+                ));
+            }
+            for request in requests {
+                let _calling = calling();
+                request.wait();
+            }
+        });
+        Ok(sums)
+    }
+
+    fn broadcast(&self, from: usize, bytes: &mut [u8]) -> Result<(), WorldError> {
+        let _calling = calling();
+        let root = self.communicator().process_at_rank(rank(from));
+        root.broadcast_into(bytes);
+        Ok(())
+    }
+
+    fn first(&self, count: usize) -> Result<Option<Arc<dyn World>>, WorldError> {
+        let mut smaller = self.smaller.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = smaller.entry(count).or_insert_with(|| {
+            let _calling = calling();
+            let color = match self.rank < count {
+                true => Color::with_value(0),
+                false => Color::undefined(),
+            };
+            let communicator = self.communicator().split_by_color(color)?;
+            let world: Arc<dyn World> = Arc::new(Self {
+                rank: self.rank,
+                size: count,
+                local: self.local,
+                communicator: Shared(communicator),
+                universe: Mutex::new(None),
+                smaller: Mutex::default(),
+                whole: false,
+            });
+            Some(world)
+        });
+        Ok(made.clone())
+    }
+
+    fn finish(&self) {
+        let smaller =
+            std::mem::take(&mut *self.smaller.lock().unwrap_or_else(PoisonError::into_inner));
+        // In the order of their sizes, the same everywhere.
+        for (_, world) in smaller {
+            let _calling = calling();
+            drop(world);
+        }
+        let universe = self
+            .universe
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let _calling = calling();
+        drop(universe);
+    }
+
+    fn abort(&self, code: u8) {
+        self.communicator().abort(code.into());
+    }
+}
+
+impl Drop for Mpi {
+    /// A process that leaves without [`finish`](World::finish), as by a panic, must not wait for the others: they wait for it.
+    fn drop(&mut self) {
+        let universe = self
+            .universe
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        if self.whole && universe.is_some() {
+            self.communicator.0.abort(101);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Processes as threads of one program: for tests, and independent of any MPI.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Local, World, WorldError};
+
+/// A thread that stands for a process. Numbers go to the first one and back over channels, so that a thread that ends is
+/// noticed by those that wait for it.
+#[derive(Debug)]
+pub struct Threads {
+    rank: usize,
+    size: usize,
+    ends: Mutex<Ends>,
+    /// The ends of the smaller worlds, the one of the first two processes first.
+    smaller: Mutex<Vec<Option<Arc<Threads>>>>,
+}
+
+/// From and to another thread.
+type Line = (Receiver<Vec<u8>>, Sender<Vec<u8>>);
+
+/// The ends of the channels that a thread has.
+#[derive(Debug)]
+enum Ends {
+    /// The first one: from and to each other one.
+    First(Vec<Line>),
+    /// To and from the first one.
+    Other(Sender<Vec<u8>>, Receiver<Vec<u8>>),
+}
+
+/// What each of `size` processes makes of its world, in their order.
+///
+/// # Panics
+/// If one of them does.
+pub fn threads<R: Send>(size: usize, work: impl Fn(Arc<dyn World>) -> R + Sync) -> Vec<R> {
+    let worlds = connected(size);
+    let work = &work;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = worlds
+            .into_iter()
+            .map(|world| scope.spawn(move || work(world)))
+            .collect();
+        let results = threads.into_iter().map(|thread| thread.join());
+        let unwound = |result: std::thread::Result<R>| match result {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        results.map(unwound).collect()
+    })
+}
+
+/// All processes of a world, and of the smaller ones in it.
+fn connected(size: usize) -> Vec<Arc<Threads>> {
+    let mut smaller: Vec<Vec<Option<Arc<Threads>>>> = (0..size).map(|_| Vec::new()).collect();
+    for count in 2..size {
+        let mut worlds = connected(count).into_iter();
+        smaller.iter_mut().for_each(|own| own.push(worlds.next()));
+    }
+    let mut of_first = Vec::new();
+    let mut others = Vec::new();
+    for _ in 1..size {
+        let (up, from) = channel();
+        let (to, down) = channel();
+        of_first.push((from, to));
+        others.push(Ends::Other(up, down));
+    }
+    let ends = std::iter::once(Ends::First(of_first)).chain(others);
+    ends.zip(smaller)
+        .enumerate()
+        .map(|(rank, (ends, smaller))| {
+            Arc::new(Threads {
+                rank,
+                size,
+                ends: Mutex::new(ends),
+                smaller: Mutex::new(smaller),
+            })
+        })
+        .collect()
+}
+
+impl Threads {
+    /// Everybody's bytes go to the first process, which makes of them what all get.
+    fn through_first(
+        &self,
+        own: Vec<u8>,
+        join: impl FnOnce(Vec<Vec<u8>>) -> Vec<u8>,
+    ) -> Result<Vec<u8>, WorldError> {
+        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*ends {
+            Ends::First(others) => {
+                let mut all = vec![own];
+                for (from, _) in others {
+                    all.push(from.recv().map_err(|_| WorldError::Lost)?);
+                }
+                let joined = join(all);
+                for (_, to) in others {
+                    to.send(joined.clone()).map_err(|_| WorldError::Lost)?;
+                }
+                Ok(joined)
+            }
+            Ends::Other(to, from) => {
+                to.send(own).map_err(|_| WorldError::Lost)?;
+                from.recv().map_err(|_| WorldError::Lost)
+            }
+        }
+    }
+
+    /// Sums in the order of the processes, of numbers of `N` bytes.
+    fn sum_of<const N: usize, T: Copy + std::ops::Add<Output = T>>(
+        &self,
+        values: &mut [T],
+        to_bytes: fn(T) -> [u8; N],
+        from_bytes: fn([u8; N]) -> T,
+    ) -> Result<(), WorldError> {
+        let own = values.iter().flat_map(|value| to_bytes(*value)).collect();
+        let read = move |bytes: &[u8]| -> Vec<T> {
+            let (numbers, _) = bytes.as_chunks::<N>();
+            numbers.iter().map(|number| from_bytes(*number)).collect()
+        };
+        let sums = self.through_first(own, |all| {
+            let mut sums: Option<Vec<T>> = None;
+            for bytes in all {
+                let own = read(&bytes);
+                sums = Some(match sums {
+                    None => own,
+                    Some(sums) => sums.iter().zip(own).map(|(sum, x)| *sum + x).collect(),
+                });
+            }
+            let sums = sums.unwrap_or_default();
+            sums.into_iter().flat_map(to_bytes).collect()
+        })?;
+        let sums = read(&sums);
+        if sums.len() != values.len() {
+            return Err(WorldError::Lost);
+        }
+        values.copy_from_slice(&sums);
+        Ok(())
+    }
+}
+
+impl World for Threads {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn local(&self) -> Local {
+        Local {
+            rank: self.rank,
+            size: self.size,
+        }
+    }
+
+    fn sum(&self, values: &mut [f64]) -> Result<(), WorldError> {
+        self.sum_of(values, f64::to_le_bytes, f64::from_le_bytes)
+    }
+
+    fn sum_f32(&self, values: &mut [f32]) -> Result<(), WorldError> {
+        self.sum_of(values, f32::to_le_bytes, f32::from_le_bytes)
+    }
+
+    fn sum_buckets(
+        &self,
+        lengths: &[usize],
+        fill: &mut dyn FnMut(usize, &mut [f32]),
+    ) -> Result<Vec<Vec<f32>>, WorldError> {
+        let mut bucket = |(number, &length): (usize, &usize)| {
+            let mut bucket = vec![0.0; length];
+            fill(number, &mut bucket);
+            self.sum_f32(&mut bucket)?;
+            Ok(bucket)
+        };
+        lengths.iter().enumerate().map(&mut bucket).collect()
+    }
+
+    fn broadcast(&self, from: usize, bytes: &mut [u8]) -> Result<(), WorldError> {
+        let pick = |mut all: Vec<Vec<u8>>| match from < all.len() {
+            true => all.swap_remove(from),
+            false => Vec::new(),
+        };
+        let of_one = self.through_first(bytes.to_vec(), pick)?;
+        if of_one.len() != bytes.len() {
+            return Err(WorldError::Lost);
+        }
+        bytes.copy_from_slice(&of_one);
+        Ok(())
+    }
+
+    fn first(&self, count: usize) -> Result<Option<Arc<dyn World>>, WorldError> {
+        if self.rank >= count {
+            return Ok(None);
+        }
+        if count == 1 {
+            return Ok(Some(super::alone()));
+        }
+        let smaller = self.smaller.lock().unwrap_or_else(PoisonError::into_inner);
+        match smaller.get(count - 2) {
+            Some(Some(world)) => Ok(Some(Arc::clone(world) as Arc<dyn World>)),
+            _ => Err(WorldError::Lost),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn sums_of_all_kinds() {
+        let found = threads(3, |world| {
+            let own = world.rank() as f64 + 1.0;
+            let mut doubles = [own, 10.0 * own];
+            world.sum(&mut doubles).unwrap();
+            let mut floats = [own as f32];
+            world.sum_f32(&mut floats).unwrap();
+            let buckets = world.sum_buckets(&[2, 0, 1], &mut |number, bucket| {
+                bucket.fill(number as f32 + own as f32);
+            });
+            (
+                doubles,
+                floats,
+                buckets.unwrap(),
+                world.gather(own).unwrap(),
+            )
+        });
+        for (doubles, floats, buckets, gathered) in found {
+            assert_eq!((doubles, floats), ([6.0, 60.0], [6.0]));
+            assert_eq!(buckets, [vec![6.0, 6.0], vec![], vec![12.0]]);
+            assert_eq!(gathered, [1.0, 2.0, 3.0]);
+        }
+    }
+
+    #[test]
+    fn one_tells_all_and_all_tell_all() {
+        let found = threads(3, |world| {
+            let own = vec![world.rank() as u8; world.rank() + 2];
+            let lines: Vec<String> = (0..world.rank()).map(|line| format!("{line}")).collect();
+            (world.share(1, own).unwrap(), world.collect(&lines).unwrap())
+        });
+        for (shared, lines) in found {
+            assert_eq!(shared, [1, 1, 1]);
+            assert_eq!(lines, ["0", "0", "1"]);
+        }
+    }
+
+    #[test]
+    fn the_first_ones_are_a_world() {
+        let found = threads(4, |world| {
+            (1..=3)
+                .map(|count| {
+                    let first = world.first(count).unwrap()?;
+                    let mut sum = [1.0];
+                    first.sum(&mut sum).unwrap();
+                    Some((first.size(), sum[0]))
+                })
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(found[0], [Some((1, 1.0)), Some((2, 2.0)), Some((3, 3.0))]);
+        assert_eq!(found[2], [None, None, Some((3, 3.0))]);
+        assert_eq!(found[3], [None, None, None]);
+    }
+
+    /// Nobody waits for ever.
+    #[test]
+    fn a_thread_that_ends_is_noticed() {
+        let found = threads(2, |world| match world.rank() {
+            0 => world.gather(1.0).map(|_| ()),
+            _ => Ok(()),
+        });
+        assert_eq!(found[0], Err(WorldError::Lost));
+    }
+}
