@@ -90,14 +90,14 @@ unsafe fn tile<const STEP: usize>(
 ) {
     // In registers: 24 sums of the 32, and with them two columns and a row.
     let mut sums = [[_mm512_setzero_ps(); VECTORS]; HEIGHT];
-    for (pair, columns) in columns.iter().enumerate() {
-        let columns = columns.each_ref().map(|column| load(column));
-        for (sums, row) in sums.iter_mut().zip(rows) {
+    for (pair, [left, right]) in columns.iter().enumerate() {
+        // No `array::map` here: it is not compiled for these instructions, and then it is a call.
+        let (left, right) = (load(left), load(right));
+        for ([left_sum, right_sum], row) in sums.iter_mut().zip(&rows) {
             // SAFETY: the caller answers for so many pairs. Rows in place may lie at odd addresses.
             let row = broadcast(unsafe { row.add(pair * STEP).read_unaligned() });
-            for (sum, column) in sums.iter_mut().zip(columns) {
-                *sum = _mm512_dpbf16_ps(*sum, row, column);
-            }
+            *left_sum = _mm512_dpbf16_ps(*left_sum, row, left);
+            *right_sum = _mm512_dpbf16_ps(*right_sum, row, right);
         }
     }
     for (out, sums) in out.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {

@@ -209,7 +209,9 @@ fn finish<T: Number>(out: &mut [T], sums: &[f32], added: Added<'_, T>) {
         if let Some((residual, _)) = residual {
             add(&mut sums, &residual[index]);
         }
-        *out = sums.map(T::rounded);
+        for (out, sum) in out.iter_mut().zip(&sums) {
+            *out = T::rounded(*sum);
+        }
     }
     for (index, (out, sum)) in out_rest.iter_mut().zip(sums_rest).enumerate() {
         let bias = bias.map_or(0.0, |(_, rest)| rest[index]);

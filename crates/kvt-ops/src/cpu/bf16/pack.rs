@@ -57,11 +57,13 @@ pub(super) fn pack<T: Number, const W: usize>(
         let row = |index: usize| &matrix.values()[(start + index) * down..][..numbers];
         let whole = count - count % TOGETHER;
         for first in (0..whole).step_by(TOGETHER) {
-            let mut index = first;
-            let together = buffers.each_mut().map(|buffer| {
-                index += 1;
-                T::bits_of(row(index - 1), buffer)
-            });
+            let [a, b, c, d] = &mut *buffers;
+            let together = [
+                T::bits_of(row(first), a),
+                T::bits_of(row(first + 1), b),
+                T::bits_of(row(first + 2), c),
+                T::bits_of(row(first + 3), d),
+            ];
             pack_together(panel, together, first);
         }
         for index in whole..count {
@@ -85,26 +87,25 @@ pub(super) fn pack<T: Number, const W: usize>(
 /// Rows side by side into a panel, from the place `first` on.
 #[inline(always)]
 fn pack_together<const W: usize>(panel: &mut [[u32; W]], rows: [&[u16]; TOGETHER], first: usize) {
-    let [(a, a_rest), (b, b_rest), (c, c_rest), (d, d_rest)] = rows.map(|row| row.as_chunks::<2>());
+    let [a, b, c, d] = rows;
+    let (a, a_rest) = a.as_chunks::<2>();
+    let (b, b_rest) = b.as_chunks::<2>();
+    let (c, c_rest) = c.as_chunks::<2>();
+    let (d, d_rest) = d.as_chunks::<2>();
     let pairs = a.iter().zip(b).zip(c.iter().zip(d));
-    let [main @ .., last] = panel else {
-        return;
-    };
-    let put = |to: &mut [u32; W], pairs: [u32; TOGETHER]| {
+    for (to, ((a, b), (c, d))) in panel.iter_mut().zip(pairs) {
+        let pairs = [
+            pair(a[0], a[1]),
+            pair(b[0], b[1]),
+            pair(c[0], c[1]),
+            pair(d[0], d[1]),
+        ];
         to[first..first + TOGETHER].copy_from_slice(&pairs);
-    };
-    let odd = [a_rest, b_rest, c_rest, d_rest].map(|rest| rest.first().copied());
-    for (to, ((a, b), (c, d))) in main.iter_mut().zip(pairs) {
-        put(to, [a, b, c, d].map(|x| bytemuck::cast(*x)));
     }
-    match (odd, [a, b, c, d].map(|row| row.last().copied())) {
-        ([Some(a), Some(b), Some(c), Some(d)], _) => {
-            put(last, [a, b, c, d].map(|x| pair(x, 0)));
-        }
-        (_, [Some(a), Some(b), Some(c), Some(d)]) => {
-            put(last, [a, b, c, d].map(bytemuck::cast));
-        }
-        _ => {}
+    // An odd number ends a row with half a pair.
+    if let ([a], [b], [c], [d], Some(to)) = (a_rest, b_rest, c_rest, d_rest, panel.last_mut()) {
+        let pairs = [pair(*a, 0), pair(*b, 0), pair(*c, 0), pair(*d, 0)];
+        to[first..first + TOGETHER].copy_from_slice(&pairs);
     }
 }
 
