@@ -61,6 +61,7 @@ pub use collective::{Collective, Group, current_group, rank_sum, with_group};
 pub use contiguous::contiguous_gradient;
 pub use conv::conv2d;
 pub use convert::in_type;
+pub use cpu::bf16::cpu_multiplies_bf16;
 pub use depthwise::depthwise_conv2d;
 pub use gelu::gelu;
 pub use knn_softmax::knn_softmax;

@@ -35,6 +35,11 @@ const ROWS: usize = 8 * HEIGHT;
 const PART: usize = 512;
 const PARTS: usize = 16;
 
+/// Whether this CPU multiplies bf16 numbers in instructions for them, which makes products of bf16 faster than those of f32.
+pub fn cpu_multiplies_bf16() -> bool {
+    Kernel::detect().is_some()
+}
+
 /// What is added to a product `[rows, columns]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Added<'a, T> {
