@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use burn::tensor::{Device, DeviceType};
 use kvt_models::Precision;
+use kvt_ops::cpu_multiplies_bf16;
 
 use crate::world::Local;
 
@@ -204,11 +205,16 @@ impl ResolvedDevice {
                 ways: ways.join(" or "),
             });
         }
-        let is_slow = precision != Precision::F32 && self.device == Device::flex();
+        let is_fast = match precision {
+            Precision::F32 => true,
+            Precision::Bf16 => cpu_multiplies_bf16(),
+            Precision::F16 => false,
+        };
+        let is_slow = self.device == Device::flex() && !is_fast;
         Ok(is_slow.then(|| {
             format!(
-                "`train.precision` = \"{}\" is slower than \"f32\" on the CPU, which rounds numbers to 16 bits and multiplies \
-                 them in 32: it is for GPUs",
+                "`train.precision` = \"{}\" is slower than \"f32\" on this CPU, which rounds numbers to 16 bits and \
+                 multiplies them in 32: it is for GPUs",
                 precision.name()
             )
         }))
@@ -414,13 +420,13 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_has_all_precisions_and_warns_of_two() {
+    fn the_cpu_has_all_precisions_and_warns_of_slow_ones() {
         let Ok(cpu) = resolve("cpu") else {
             unreachable!("there is a CPU");
         };
         for (precision, warns) in [
             (Precision::F32, false),
-            (Precision::Bf16, true),
+            (Precision::Bf16, !cpu_multiplies_bf16()),
             (Precision::F16, true),
         ] {
             let warning = cpu.check_precision(precision);
