@@ -94,9 +94,11 @@ struct Bucket {
 
 /// One of the processes that have joined.
 struct Nccl {
-    /// The communicator; null once it is given up. NCCL writes to this place from a thread of its own while the processes
-    /// join, so that it is never freed.
+    /// The communicator. NCCL writes to this place from a thread of its own while the processes join, so that it is never
+    /// freed.
     communicator: &'static AtomicPtr<sys::ncclComm>,
+    /// Whether the communicator was aborted, and is gone.
+    is_aborted: bool,
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
     /// Behind the last sum that was started.
@@ -129,6 +131,7 @@ impl Nccl {
             Box::leak(Box::new(AtomicPtr::new(ptr::null_mut())));
         let joining = Self {
             communicator,
+            is_aborted: false,
             context,
             stream,
             done,
@@ -160,7 +163,7 @@ impl Nccl {
     /// The communicator, while there is one.
     fn communicator(&self) -> Result<sys::ncclComm_t, EngineError> {
         let communicator = self.communicator.load(Ordering::Acquire);
-        match communicator.is_null() {
+        match self.is_aborted || communicator.is_null() {
             true => Err(failed("it was given up before".to_owned())),
             false => Ok(communicator),
         }
@@ -231,8 +234,9 @@ impl Engine for Nccl {
             let Some(bucket) = self.waiting.pop_front() else {
                 break;
             };
-            self.launch(&bucket)?;
+            let begun = self.launch(&bucket);
             self.started.push(bucket);
+            begun?;
             self.is_starting = true;
         }
         let is_done = self.done.try_is_complete().map_err(of_cuda)?;
@@ -243,15 +247,15 @@ impl Engine for Nccl {
     }
 
     fn abort(&mut self) {
-        let communicator = self.communicator.swap(ptr::null_mut(), Ordering::AcqRel);
-        if communicator.is_null() {
+        let Ok(communicator) = self.communicator() else {
             return;
-        }
-        // SAFETY: the communicator was made by NCCL, and nobody can have it any more. NCCL ends its kernels and threads
+        };
+        self.is_aborted = true;
+        // SAFETY: the communicator was made by NCCL, and is handed to it for the last time. NCCL ends its kernels and threads
         // before it returns, so that the memory of the buckets may be let go.
-        // There is nothing to be done about a failure of it: the job ends for another one, or has ended.
         #[expect(unsafe_code, reason = "hands an address to NCCL")]
         let _failure = unsafe { sys::ncclCommAbort(communicator) };
+        // There is nothing to be done about a failure of the abort: the job ends for another one, or has ended.
         self.waiting.clear();
         self.started.clear();
     }
