@@ -189,6 +189,19 @@ pub struct ResolvedDevice {
 }
 
 impl ResolvedDevice {
+    /// Its kind.
+    pub fn kind(&self) -> Option<Kind> {
+        let name = self.name.split(':').next()?;
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The PCI address of the card, where it is known.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn card(&self) -> Option<String> {
+        let card = self.device.identity()?.physical?;
+        card.pci_address.map(|address| address.to_string())
+    }
+
     /// Refuses a precision that the device does not have; a warning where it is slower than f32.
     ///
     /// # Errors
@@ -285,7 +298,7 @@ pub fn resolve_local(text: &str, local: Local) -> Result<ResolvedDevice, DeviceE
     let first = resolve(text)?;
     let kind = match wanted {
         Wanted::Exactly(kind, _) => kind,
-        Wanted::Auto => kind_of(&first).unwrap_or(Kind::Cpu),
+        Wanted::Auto => first.kind().unwrap_or(Kind::Cpu),
     };
     if kind == Kind::Cpu {
         return Ok(first);
@@ -299,12 +312,6 @@ pub fn resolve_local(text: &str, local: Local) -> Result<ResolvedDevice, DeviceE
         count,
         processes: local.size,
     })
-}
-
-/// The kind of a device that was found.
-fn kind_of(found: &ResolvedDevice) -> Option<Kind> {
-    let name = found.name.split(':').next()?;
-    Kind::ALL.into_iter().find(|kind| kind.name() == name)
 }
 
 /// The device that `auto` stands for, out of a [`list`]: the first that is no software adapter, which
