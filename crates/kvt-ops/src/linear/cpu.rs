@@ -92,12 +92,12 @@ impl LinearOps for Flex {
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
         let sum = sum_of_rows(values_of(&grad), outputs);
-        let finished =
-            |values, shape| cast::<Self>(from_f32::<Self>(tensor(values, shape), dtype), own);
+        let in_dtype = |values, shape| from_f32::<Self>(tensor(values, shape), dtype);
+        let of_weight = in_dtype(product_over_rows(x, grads), Shape::new([inputs, outputs]));
         (
-            finished(product(grads, w.t()), shape),
-            finished(product_over_rows(x, grads), Shape::new([inputs, outputs])),
-            finished(sum, Shape::new([outputs])),
+            in_dtype(product(grads, w.t()), shape),
+            cast::<Self>(of_weight, own),
+            cast::<Self>(in_dtype(sum, Shape::new([outputs])), own),
         )
     }
 }
