@@ -197,7 +197,7 @@ fn added_up(vectors: Vec<Vec<f32>>, len: usize) -> Vec<f32> {
     total
 }
 
-/// Writes sums, and what is added to them.
+/// Writes sums with a bias. Where there is a residual they are rounded before it is added, as where both are operations of their own.
 #[inline(always)]
 fn finish<T: Number>(out: &mut [T], sums: &[f32], added: Added<'_, T>) {
     let (bias, residual) = (
@@ -212,6 +212,9 @@ fn finish<T: Number>(out: &mut [T], sums: &[f32], added: Added<'_, T>) {
             add(&mut sums, &bias[index]);
         }
         if let Some((residual, _)) = residual {
+            for sum in &mut sums {
+                *sum = bf16::rounded(*sum).widened();
+            }
             add(&mut sums, &residual[index]);
         }
         for (out, sum) in out.iter_mut().zip(&sums) {
@@ -219,9 +222,11 @@ fn finish<T: Number>(out: &mut [T], sums: &[f32], added: Added<'_, T>) {
         }
     }
     for (index, (out, sum)) in out_rest.iter_mut().zip(sums_rest).enumerate() {
-        let bias = bias.map_or(0.0, |(_, rest)| rest[index]);
-        let residual = residual.map_or(0.0, |(_, rest)| rest[index].widened());
-        *out = T::rounded(sum + bias + residual);
+        let sum = sum + bias.map_or(0.0, |(_, rest)| rest[index]);
+        *out = T::rounded(match residual {
+            Some((_, rest)) => bf16::rounded(sum).widened() + rest[index].widened(),
+            None => sum,
+        });
     }
 }
 

@@ -134,40 +134,38 @@ fn sums_over_many_rows_match_the_definition() {
 }
 
 #[test]
-fn a_bias_and_a_residual_are_added_before_rounding() {
+fn a_bias_is_added_before_rounding_and_a_residual_behind_it() {
     // Columns that fill registers, and some that do not.
     for [m, k, n] in [[99, 6, 40], [1, 3, 5], [13, 32, 32]] {
         let (a, b) = (values(m * k, 1), values(k * n, 2));
         let (bias, residual32) = (values(n, 3), values(m * n, 4));
         let residual16 = halves(&residual32);
         let (a, b) = (Matrix::new(&a, [m, k], k), Matrix::new(&b, [k, n], n));
-        let expected = |residual: &dyn Fn(usize) -> f32| -> Vec<[f64; 2]> {
-            let sums = naive(a, b).into_iter().enumerate();
-            let add = |(i, [sum, size]): (usize, [f64; 2])| {
-                let [bias, residual] = [bias[i % n], residual(i)].map(f64::from);
-                [sum + bias + residual, size + bias.abs() + residual.abs()]
-            };
-            sums.map(add).collect()
-        };
+        let sums = naive(a, b).into_iter().enumerate();
+        let expected: Vec<[f64; 2]> = sums
+            .map(|(i, [sum, size])| {
+                let bias = f64::from(bias[i % n]);
+                [sum + bias, size + bias.abs()]
+            })
+            .collect();
         for kernel in kernels() {
             let bias = Some(bias.as_slice());
+            let residual = None;
+            let out: Vec<f32> = product(kernel, a, b, Added { bias, residual });
+            assert_near("bias", &out, &expected, 0.0);
+            let residual = None;
+            let branch: Vec<bf16> = product(kernel, a, b, Added { bias, residual });
+            assert_near("bias, in bf16", &branch, &expected, HALF_UNIT);
             let residual = Some(residual32.as_slice());
             let out = product(kernel, a, b, Added { bias, residual });
-            assert_near("f32", &out, &expected(&|i| residual32[i]), 0.0);
+            let pairs = branch.iter().zip(&residual32);
+            let added: Vec<f32> = pairs.map(|(x, r)| x.to_f32() + r).collect();
+            assert_eq!(out, added, "a residual in f32");
             let residual = Some(residual16.as_slice());
             let out = product(kernel, a, b, Added { bias, residual });
-            let expected_sums = expected(&|i| residual16[i].to_f32());
-            assert_near("bf16", &out, &expected_sums, HALF_UNIT);
-            let out: Vec<f32> = product(
-                kernel,
-                a,
-                b,
-                Added {
-                    bias,
-                    residual: None,
-                },
-            );
-            assert_near("bias", &out, &expected(&|_| 0.0), 0.0);
+            let pairs = branch.iter().zip(&residual16);
+            let sums = pairs.map(|(x, r)| bf16::from_f32(x.to_f32() + r.to_f32()));
+            assert_eq!(out, sums.collect::<Vec<_>>(), "a residual in bf16");
         }
     }
 }
