@@ -39,12 +39,17 @@ impl StageSize {
 
     /// Where attention stands in the blocks.
     pub(super) fn place(&self) -> Place {
-        let keys = self.projection(self.kv_stride).output_size(self.grid);
-        let tokens = self.prefix + self.grid.pow(2);
+        self.place_on(self.grid)
+    }
+
+    /// Where it would stand on a map of another side, for a larger image.
+    pub(super) fn place_on(&self, grid: usize) -> Place {
+        let keys = self.projection(self.kv_stride).output_size(grid);
+        let tokens = self.prefix + grid.pow(2);
         Place {
             keys: self.prefix + keys.pow(2),
             prefix: self.prefix,
-            grid: Some([self.grid; 2]),
+            grid: Some([grid; 2]),
             dropout: self.attn_drop,
             ..Place::new(tokens, self.block.dim, self.config.num_heads)
         }

@@ -171,6 +171,24 @@ fn every_kind_runs_and_learns_in_its_families() {
     }
 }
 
+/// Where a stage has one token there is one key at any stride, but a larger image has fewer keys than queries.
+#[test]
+fn a_stage_of_one_token_is_judged_as_in_a_larger_image() {
+    let kind = others().find(|attention| attention.kind() == "low-rank-band");
+    let attention = fitted(&kind.unwrap());
+    let config = |kv_stride| {
+        let overrides = ModelOverrides {
+            img_size: Some(3),
+            kv_stride: Some(kv_stride),
+            ..ModelOverrides::default()
+        };
+        with("cvt_13", &attention, overrides)
+    };
+    config(1).unwrap();
+    let error = config(2).unwrap_err().to_string();
+    assert!(error.starts_with("in `stage0`"), "{error}");
+}
+
 /// The class token of VOLO is a lone query.
 #[test]
 fn a_lone_query_takes_softmax_attention_alone() {

@@ -24,7 +24,7 @@ pub(super) fn clustered(
 }
 
 /// As [`clustered`], but a query gives the `kept` best keys of its cluster exact weights, which share the weight that
-/// they have in the cluster.
+/// they have in the cluster. `kept` is at most the number of keys.
 pub(super) fn improved(
     q: Tensor<4>,
     k: Tensor<4>,
@@ -36,9 +36,6 @@ pub(super) fn improved(
     let dtype = q.dtype();
     let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
     let keys = k.dims()[2];
-    if kept >= keys {
-        return weighing.attend(q, k, v).cast(dtype);
-    }
     let members = groups.clone().float();
     let scores = means(q.clone(), members.clone())
         .mul_scalar(weighing.scale / weighing.softmax.temperature)

@@ -128,6 +128,11 @@ fn improved_with_all_keys_is_dense_attention() {
     };
     assert_close("all", &run(Some(33)), &expected, 2e-6);
     assert_close("more", &run(Some(40)), &expected, 2e-6);
+    // The selection itself, which a mechanism with all keys does not run.
+    let [all_q, all_k, all_v] = [&q, &k, &v].map(Clone::clone);
+    let weighing = made(1, None).weighing(&context());
+    let selected = improved(all_q, all_k, all_v, marks(6, group), 33, &weighing);
+    assert_close("selected", &values(selected), &expected, 2e-6);
     let distance = |out: Vec<f32>| {
         let pairs = out.iter().zip(&expected);
         pairs

@@ -133,10 +133,14 @@ impl FamilyConfig for CvtConfig {
             }
             validate::tokens(stage.grid)?;
             let (dim, config) = (stage.block.dim, &stage.config);
-            let valid =
+            // Where one token is the whole map, there are as many keys as queries, whatever the stride. In a larger image
+            // there are not.
+            let larger = (stage.grid == 1).then(|| stage.place_on(2));
+            for place in [stage.place()].into_iter().chain(larger) {
                 self.common
-                    .validate_stage(dim, config.depth, &config.attention, &stage.place());
-            valid.map_err(|error| error.in_stage(format!("stage{i}")))?;
+                    .validate_stage(dim, config.depth, &config.attention, &place)
+                    .map_err(|error| error.in_stage(format!("stage{i}")))?;
+            }
         }
         Ok(())
     }
