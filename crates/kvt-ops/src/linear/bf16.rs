@@ -39,7 +39,7 @@ fn forward(
     residual: Option<FloatTensor<Flex>>,
 ) -> FloatTensor<Flex> {
     let [x, weight] = [x, weight].map(|tensor| tensor.to_contiguous());
-    let bias = to_f32(bias).to_contiguous();
+    let bias = to_f32(to_bf16(bias)).to_contiguous();
     let [inputs, outputs] = weight.shape().dims();
     let mut shape = x.shape();
     let rows = shape.num_elements() / inputs;

@@ -1,4 +1,5 @@
-//! Linear layers on the CPU. Half types are widened: products of their numbers are summed in f32, and rounded once.
+//! Linear layers on the CPU. Products of half types are summed in f32: those of bf16 in instructions for them where the CPU
+//! has these, others widened.
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};

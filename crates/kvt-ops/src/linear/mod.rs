@@ -1,14 +1,14 @@
 //! A linear layer with a bias, `x W + b`, alone or added to a residual, `r + x W + b`.
 //!
 //! On the CPU Burn adds the bias, and sums its gradient, on one thread. Here both use all threads, as does the
-//! sum over the rows in the gradient of the weight, and the product is accumulated onto the residual.
+//! sum over the rows in the gradient of the weight; in f32 the product is accumulated onto the residual.
 //! GPUs use Burn's linear layer.
 //!
 //! [`linear`] and [`linear_add`] are where activations meet weights, so the type of a product is chosen here: that of `x`.
 //! Weight and bias may have another type: they are rounded to that of `x`, and their gradients come back in their own. Both
-//! operands are always of one type, since not every backend refuses a product of two. On the CPU, products of bf16 numbers take the
-//! instructions for them where it has those. Every product of half types goes through `affine`, with a bias of zeros where the layer has
-//! none.
+//! operands are always of one type, since not every backend refuses a product of two. On the CPU, products of bf16 numbers
+//! take the instructions for them where it has those. Every product of half types goes through `affine`, with a bias of zeros
+//! where the layer has none.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{

@@ -197,7 +197,7 @@ fn added_up(vectors: Vec<Vec<f32>>, len: usize) -> Vec<f32> {
     total
 }
 
-/// Writes sums with a bias. Where there is a residual they are rounded before it is added, as where both are operations of their own.
+/// Writes sums with a bias. Where there is a residual they are rounded before it is added, as by two operations.
 #[inline(always)]
 fn finish<T: Number>(out: &mut [T], sums: &[f32], added: Added<'_, T>) {
     let (bias, residual) = (

@@ -70,6 +70,9 @@ const HALF_UNIT: f64 = 1.0 / 256.0;
 fn products_match_the_definition() {
     // No size, one, and sizes on both sides of those of panels, tiles and blocks; even and odd.
     for [m, k, n] in [
+        [3, 0, 5],
+        [0, 4, 5],
+        [3, 4, 0],
         [1, 1, 1],
         [1, 64, 33],
         [3, 17, 3],
