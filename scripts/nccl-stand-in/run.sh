@@ -5,7 +5,7 @@
 #
 #     scripts/nccl-stand-in/run.sh
 #
-# Needs a C compiler. By hand, after a change to that file.
+# Needs a C compiler and the Rust toolchain.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -16,7 +16,9 @@ cc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -shared -fPIC -o "$libraries/lib
 ln -sf libnccl.so "$libraries/libcuda.so"
 cargo build --quiet
 
+count=0
 run() {
+    count=$((count + 1))
     echo "--- $1"
     timeout 60 target/debug/nccl-stand-in "$1"
 }
@@ -25,7 +27,9 @@ run missing
 export LD_LIBRARY_PATH=$PWD/$libraries
 STAND_IN=old run old
 run sums
+run only_prepared
 run one_never_joins_in
 run given_up_while_joining
 STAND_IN=refused run refused
 STAND_IN=lost run lost
+echo "=== $count of $count passed"
