@@ -32,6 +32,9 @@ pub fn connect(world: &Arc<dyn World>, device: &ResolvedDevice) -> Result<Way, W
 
 #[cfg(feature = "nccl")]
 fn of_cuda(device: &ResolvedDevice) -> Offer {
+    if let Some(reason) = super::environment::refusal(&|name| std::env::var(name).ok()) {
+        return Offer::Unable(reason);
+    }
     match super::nccl::version() {
         Ok(engine) => Offer::Gpu {
             host: crate::world::cores::host(),

@@ -7,6 +7,8 @@
 mod choice;
 mod connect;
 mod engine;
+#[cfg(any(feature = "nccl", test))]
+mod environment;
 #[cfg(feature = "nccl")]
 mod memory;
 #[cfg(feature = "nccl")]
