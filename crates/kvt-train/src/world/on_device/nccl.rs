@@ -167,7 +167,7 @@ impl Nccl {
                 count(size),
                 id,
                 count(rank),
-                &raw mut config,
+                (&raw mut config).cast(),
             )
         };
         begun_by("ncclCommInitRankConfig", begun)?;
@@ -296,31 +296,27 @@ impl Drop for Nccl {
     }
 }
 
-/// Settings of a communicator that does not block; all else is NCCL's choice. It says to be of the version that brought
-/// them, so that later ones ignore what they have added.
-fn config() -> sys::ncclConfig_t {
+/// The first fields of `ncclConfig_t`, which are those of the version that brought it. NCCL reads as many bytes as `size`
+/// says, and takes its own choice for all later fields. Not cudarc's type, which gets fields with every version.
+#[repr(C)]
+struct Config {
+    size: usize,
+    magic: u32,
+    version: u32,
+    blocking: i32,
+    /// Padding in the first version. A later one has a field here, and reads a number that is not set.
+    later: i32,
+}
+
+/// Settings of a communicator that does not block.
+fn config() -> Config {
     const UNDEFINED: i32 = i32::MIN;
-    sys::ncclConfig_t {
-        size: size_of::<sys::ncclConfig_t>(),
+    Config {
+        size: size_of::<Config>(),
         magic: 0xcafe_beef,
         version: FIRST.cast_unsigned(),
         blocking: 0,
-        cgaClusterSize: UNDEFINED,
-        minCTAs: UNDEFINED,
-        maxCTAs: UNDEFINED,
-        netName: ptr::null(),
-        splitShare: UNDEFINED,
-        trafficClass: UNDEFINED,
-        commName: ptr::null(),
-        collnetEnable: UNDEFINED,
-        CTAPolicy: UNDEFINED,
-        shrinkShare: UNDEFINED,
-        nvlsCTAs: UNDEFINED,
-        nChannelsPerNetPeer: UNDEFINED,
-        nvlinkCentricSched: UNDEFINED,
-        graphUsageMode: UNDEFINED,
-        numRmaCtx: UNDEFINED,
-        maxP2pPeers: UNDEFINED,
+        later: UNDEFINED,
     }
 }
 
