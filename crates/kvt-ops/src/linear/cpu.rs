@@ -5,8 +5,8 @@ use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 
-use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward, cast};
-use crate::cast::{from_f32, to_f32};
+use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward};
+use crate::cast::{cast, to_f32};
 use crate::cpu::bf16::{Kernel, Number};
 use crate::cpu::buffer::{nothing, par_map_copy, tensor, values_of};
 use crate::cpu::gemm::{Matrix, add_product, product, product_over_rows};
@@ -42,7 +42,7 @@ impl LinearOps for Flex {
         out.par_chunks_mut(block_len(outputs)).for_each(|rows| {
             add_to_rows(rows, values_of(&bias));
         });
-        from_f32::<Self>(tensor(out, shape), dtype)
+        cast::<Self>(tensor(out, shape), dtype)
     }
 
     fn affine_add(
@@ -70,7 +70,7 @@ impl LinearOps for Flex {
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
         add_product(&mut out, x, weight);
-        from_f32::<Self>(tensor(out, shape), dtype)
+        cast::<Self>(tensor(out, shape), dtype)
     }
 
     fn affine_backward(
@@ -93,7 +93,7 @@ impl LinearOps for Flex {
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
         let sum = sum_of_rows(values_of(&grad), outputs);
-        let in_dtype = |values, shape| from_f32::<Self>(tensor(values, shape), dtype);
+        let in_dtype = |values, shape| cast::<Self>(tensor(values, shape), dtype);
         let of_weight = in_dtype(product_over_rows(x, grads), Shape::new([inputs, outputs]));
         (
             in_dtype(product(grads, w.t()), shape),
@@ -111,7 +111,7 @@ fn is_bf16<const N: usize>(x: &FloatTensor<Flex>, others: [&FloatTensor<Flex>; N
 }
 
 /// Rounded to a type, then as f32, with its values one after another.
-fn prepared(tensor: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
+pub(super) fn prepared(tensor: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
     to_f32::<Flex>(cast::<Flex>(tensor, dtype)).to_contiguous()
 }
 

@@ -11,24 +11,22 @@
 //! where the layer has none.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::{
-    Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
-};
+use burn::backend::{Autodiff, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
 use burn::module::Param;
 use burn::nn::Linear;
+use burn::tensor::Tensor;
 use burn::tensor::module::linear as burn_linear;
-use burn::tensor::{DType, Tensor};
 
 use crate::autodiff::{record, split};
-use crate::cast::is_half;
-use crate::convert::in_type;
+use crate::cast::{cast, is_half};
+use crate::convert::{ConvertOps, in_type};
 
 mod bf16;
 mod cpu;
 
 /// Linear layers on a backend; the defaults are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
-pub(crate) trait LinearOps: Backend {
+pub(crate) trait LinearOps: ConvertOps {
     /// `x W + b` in the type of x, of x `[.., input]`, W `[input, output]` and b `[output]`.
     #[fusion(default)]
     fn affine(
@@ -93,7 +91,7 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
 }
 
 /// `x W + b` by Burn's own linear layer, whose operands have one type.
-fn burn_forward<B: Backend>(
+fn burn_forward<B: ConvertOps>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
     bias: FloatTensor<B>,
@@ -104,13 +102,13 @@ fn burn_forward<B: Backend>(
 }
 
 /// A branch, in whatever type, added to the residual.
-fn add_branch<B: Backend>(residual: FloatTensor<B>, branch: FloatTensor<B>) -> FloatTensor<B> {
+fn add_branch<B: ConvertOps>(residual: FloatTensor<B>, branch: FloatTensor<B>) -> FloatTensor<B> {
     let branch = cast::<B>(branch, residual.dtype());
     B::float_add(residual, branch)
 }
 
 /// The gradients of x, W and b by Burn's own linear layer.
-fn burn_backward<B: Backend>(
+fn burn_backward<B: ConvertOps>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
     grad: FloatTensor<B>,
@@ -122,13 +120,6 @@ fn burn_backward<B: Backend>(
         cast::<B>(B::linear_weight_backward(x, grad.clone()), own),
         cast::<B>(B::linear_bias_backward(grad), own),
     )
-}
-
-fn cast<B: Backend>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
-    if x.dtype() == dtype {
-        return x;
-    }
-    B::float_cast(x, dtype.into())
 }
 
 /// A linear layer on any device, in the type of `x`. In f32, Burn's own runs where the layer has no bias.

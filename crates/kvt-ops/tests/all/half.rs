@@ -196,3 +196,27 @@ fn gelu_of_half_types_is_rounded_once() {
         }
     }
 }
+
+/// Burn's casts, on all threads: of a view, and of more numbers than a thread takes at a time. The gradient is cast back.
+#[test]
+fn casts_are_those_of_burn() {
+    let device = Device::flex().autodiff();
+    for (dtype, _) in HALF {
+        let x = input([130, 257], 1, &device).require_grad();
+        let half = in_type(x.clone().swap_dims(0, 1), dtype);
+        assert_eq!(half.dtype(), dtype);
+        let expected = x.clone().detach().swap_dims(0, 1).cast(dtype);
+        assert_eq!(
+            half.clone().detach().into_data().as_bytes(),
+            expected.clone().into_data().as_bytes()
+        );
+        let wide = in_type(half.swap_dims(0, 1), DType::F32);
+        let expected = values(expected.swap_dims(0, 1).cast(DType::F32));
+        assert_eq!(values(wide.clone()), expected);
+        let probe = input([130, 257], 2, &device);
+        let grads = (wide * probe.clone()).sum().backward();
+        let grad = x.grad(&grads).unwrap();
+        assert_eq!(grad.dtype(), DType::F32);
+        assert_eq!(values(grad), values(rounded(probe, dtype)));
+    }
+}
