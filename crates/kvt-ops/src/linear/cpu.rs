@@ -54,12 +54,13 @@ impl LinearOps for Flex {
         if is_bf16(&x, [&weight, &residual]) {
             return bf16::affine(Kernel::detect(), [x, weight, bias], Some(residual));
         }
-        let dtype = x.dtype();
-        if dtype != residual.dtype() || dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
+        // A product in a half type is rounded before it is added, as on other devices.
+        let in_f32 = [&x, &residual].map(TensorMetadata::dtype) == [DType::F32; 2];
+        if !in_f32 || is_empty(&x) || is_empty(&weight) {
             return add_branch::<Self>(residual, Self::affine(x, weight, bias));
         }
         let [x, weight, bias, residual] =
-            [x, weight, bias, residual].map(|tensor| prepared(tensor, dtype));
+            [x, weight, bias, residual].map(|tensor| prepared(tensor, DType::F32));
         let [inputs, outputs] = weight.shape().dims();
         let shape = residual.shape();
         let rows = shape.num_elements() / outputs;
@@ -70,7 +71,7 @@ impl LinearOps for Flex {
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
         add_product(&mut out, x, weight);
-        cast::<Self>(tensor(out, shape), dtype)
+        tensor(out, shape)
     }
 
     fn affine_backward(

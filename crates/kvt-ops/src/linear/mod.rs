@@ -175,8 +175,8 @@ fn fits<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>) -> bool {
     D >= 2 && x.dims()[D - 1] == weight.dims()[0]
 }
 
-/// [`linear`] added to a residual: `residual + x W + b`, in the type of the residual. Where that of `x` is another, the product
-/// is rounded to it before it is added.
+/// [`linear`] added to a residual: `residual + x W + b`, in the type of the residual. A product in a half type, that of `x`, is
+/// rounded to it before it is added.
 ///
 /// # Shapes
 /// - `x`: `[.., input]`

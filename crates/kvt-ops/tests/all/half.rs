@@ -93,10 +93,12 @@ fn a_stream_keeps_its_type() {
             assert_eq!(out.dtype(), DType::F32);
             let expected = stream.clone() + linear(&layer, x.clone()).cast(DType::F32);
             assert_eq!(values(out), values(expected));
-            // A stream of the type of the product, in one step.
+            // A stream of the type of the product: that is rounded before, and their sum once more.
             let stream = stream.cast(dtype);
-            let out = linear_add(&layer, x, stream);
+            let out = linear_add(&layer, x.clone(), stream.clone());
             assert_eq!(out.dtype(), dtype);
+            let expected = stream + linear(&layer, x);
+            assert_eq!(values(widened(out)), values(widened(expected)));
         }
     }
 }
