@@ -103,6 +103,7 @@ mod tests {
     use super::*;
 
     use crate::cast::to_f32;
+    use crate::cpu::bf16::testing::kernels;
 
     type Round = fn(FloatTensor<Flex>) -> FloatTensor<Flex>;
 
@@ -141,7 +142,7 @@ mod tests {
         let (f32, bf16) = (DType::F32, DType::BF16);
         assert_eq!(types, [f32, bf16, bf16, f32, f32]);
         assert_eq!(run(None, to_bf16).1, [f32, bf16, bf16, bf16, bf16]);
-        for kernel in [Kernel::detect(), None] {
+        for kernel in kernels() {
             for round in [same, to_bf16 as Round] {
                 let (actual, _) = run(kernel, round);
                 for (number, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
@@ -160,7 +161,7 @@ mod tests {
     fn a_bias_is_rounded_before_it_is_added() {
         let tensor = |value: f32, shape: Shape| tensor_of(vec![value], shape);
         let x = to_bf16(tensor(256.0, Shape::new([1, 1])));
-        for kernel in [Kernel::detect(), None] {
+        for kernel in kernels() {
             let weight = tensor(1.0, Shape::new([1, 1]));
             let bias = tensor(1.003, Shape::new([1]));
             let out = to_f32::<Flex>(affine(kernel, [x.clone(), weight, bias], None));

@@ -21,8 +21,6 @@ use tiles::{Panels, in_place, tiles};
 mod kernel;
 mod number;
 mod pack;
-#[cfg(test)]
-mod tests;
 mod tiles;
 
 pub(crate) use kernel::Kernel;
@@ -244,3 +242,8 @@ fn widened<T: Number>(matrix: Matrix<'_, T>) -> Vec<f32> {
         .map(|x| bf16::from_bits(x.bits()).widened())
         .collect()
 }
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
