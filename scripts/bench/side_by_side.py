@@ -14,7 +14,8 @@ PyTorch variants of the attention: `sdpa` (dense, `scaled_dot_product_attention`
 matmul), `algorithm1` (the paper's: topk, scatter, where, softmax). A step is forward, label-smoothed cross-entropy,
 backward, clipping, AdamW, on timm's model or the authors' (as `cross_check.py` takes them): `dense`, with the attention
 that the model has (timm's by sdpa where it can), or `algorithm1`. `--k` is a count, or a share of the keys.
-`--dtype bf16` gives the attention bf16 inputs, and runs a step of PyTorch under autocast beside kvt's in bf16 and in f32;
+`--dtype bf16` runs a step of PyTorch under autocast beside kvt's in bf16 and in f32. It gives PyTorch's attention bf16 inputs;
+`kvt bench attention` has f32 alone, and its lines say so;
 `--compile` adds compiled variants.
 Memory is what the process's resident set grew by at most, in a process of its own.
 """
@@ -192,12 +193,13 @@ def memory(args, name):
 
 
 def kvt(args):
-    """Name -> record of one short `kvt bench`, of one for each precision of a step."""
+    """Name -> record of one short `kvt bench`, of one for each precision of a step. The dense one is the first."""
+    f32 = "" if args.dtype == "f32" else " f32"
+    found = {f"kvt {record['kind']}{f32}": record for record in kvt_bench(args, [])}
     if args.what == "attention" or args.dtype == "f32":
-        return {f"kvt {record['kind']}": record for record in kvt_bench(args, [])}
+        return found
     bf16 = kvt_bench(args, ["--set", "train.precision=bf16"])
-    found = {f"kvt {record['kind']}": record for record in bf16}
-    return found | {f"kvt {record['kind']} f32": record for record in kvt_bench(args, [])}
+    return {f"kvt {record['kind']}": record for record in bf16} | found
 
 
 def kvt_bench(args, more):
@@ -261,13 +263,14 @@ def main():
     ]
     what = args.shape if args.what == "attention" else f"{args.model} {' '.join(args.set)} batch {args.batch}"
     reference = {r["name"]: r[whole] for r in records}
+    base = records[0]["name"]
     print(f"\n{args.what} {what}, k = {args.k}, {args.dtype}, {args.device}, {THREADS} threads, torch {torch.__version__}\n")
     unit = "forward + backward ms" if args.what == "attention" else "step ms"
-    print(f"| | forward ms | {unit} | lowest - highest round | x kvt dense | x torch algorithm1 | peak MiB |")
+    print(f"| | forward ms | {unit} | lowest - highest round | x {base} | x torch algorithm1 | peak MiB |")
     print("|---|---|---|---|---|---|---|")
     for r in records:
         peak = "-" if r["peak_bytes"] is None else f"{r['peak_bytes'] / 2**20:.0f}"
-        dense, paper = r[whole] / reference["kvt dense"], r[whole] / reference["torch algorithm1"]
+        dense, paper = r[whole] / reference[base], r[whole] / reference["torch algorithm1"]
         print(
             f"| {r['name']} | {r['forward_ms']:.2f} | {r[whole]:.2f} | {r['low']:.2f} - {r['high']:.2f} "
             f"| {dense:.2f} | {paper:.2f} | {peak} |"

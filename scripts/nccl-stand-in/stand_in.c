@@ -91,6 +91,8 @@ typedef struct {
 typedef struct {
     Group *group;
     int state, sums, is_aborted;
+    /* Sums that were asked for, and those that are done. */
+    int asked, done;
 } Communicator;
 
 typedef struct { Communicator **place, *joining; } Join;
@@ -104,6 +106,17 @@ typedef struct {
 } Sum;
 
 static Group *groups[GROUPS];
+
+/* The communicator by which this thread has summed last. */
+static _Thread_local Communicator *mine;
+
+/* Whether no sum of this thread is on its way, for which a use of the device might wait. */
+int stand_in_is_idle(void) {
+    pthread_mutex_lock(&lock);
+    int is_idle = !mine || mine->is_aborted || mine->asked == mine->done;
+    pthread_mutex_unlock(&lock);
+    return is_idle;
+}
 
 int ncclGetVersion(int *version) { *version = is("old") ? 2708 : 22705; return SUCCESS; }
 int ncclGetUniqueId(Id *id) { memset(id, 0x85, sizeof *id); return SUCCESS; }
@@ -138,7 +151,7 @@ int ncclCommInitRankConfig(Communicator **place, int size, Id id, int rank, Conf
     if (!groups[number]) groups[number] = calloc(1, sizeof(Group));
     groups[number]->size = size;
     Communicator *made = calloc(1, sizeof *made);
-    *made = (Communicator){ groups[number], IN_PROGRESS, 0, 0 };
+    *made = (Communicator){ groups[number], IN_PROGRESS, 0, 0, 0, 0 };
     *place = made;
     pthread_mutex_unlock(&lock);
     Join *joining = malloc(sizeof *joining);
@@ -175,6 +188,7 @@ static void *add(void *of) {
         if (!is_done && group->started[number] == group->size && sum->stream->done == number) {
             memcpy(sum->sum, group->sums[number], sum->count * sizeof(float));
             sum->stream->done++;
+            communicator->done++;
             is_done = 1;
         }
         pthread_mutex_unlock(&lock);
@@ -188,6 +202,8 @@ int ncclAllReduce(const float *own, float *sum, size_t count, int type, int oper
     pthread_mutex_lock(&lock);
     require(!communicator->is_aborted && communicator->state == SUCCESS, "a sum while another call is in progress");
     communicator->state = IN_PROGRESS;
+    communicator->asked++;
+    mine = communicator;
     pthread_mutex_unlock(&lock);
     Sum *starting = malloc(sizeof *starting);
     *starting = (Sum){ communicator, own, sum, count, stream };

@@ -1,9 +1,9 @@
 //! Casts around operations that compute in f32 whatever the type of their inputs.
 
-use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
-use burn::tensor::{DType, FloatDType, Tensor};
+use burn::backend::{TensorMetadata, tensor::FloatTensor};
+use burn::tensor::{DType, Tensor};
 
-use crate::convert::in_type;
+use crate::convert::{ConvertOps, in_type};
 
 /// Whether a type has 16 bits.
 pub(crate) fn is_half(dtype: DType) -> bool {
@@ -18,26 +18,23 @@ pub fn widened<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     }
 }
 
+/// In a float type; the same tensor if it has that type already.
+pub(crate) fn cast<B: ConvertOps>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
+    match x.dtype() == dtype {
+        true => x,
+        false => B::converted(x, dtype.into()),
+    }
+}
+
+/// As f32.
+pub(crate) fn to_f32<B: ConvertOps>(x: FloatTensor<B>) -> FloatTensor<B> {
+    cast::<B>(x, DType::F32)
+}
+
 /// A half type as f32, and every other type as it is.
-pub(crate) fn widened_primitive<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
+pub(crate) fn widened_primitive<B: ConvertOps>(x: FloatTensor<B>) -> FloatTensor<B> {
     match is_half(x.dtype()) {
-        true => B::float_cast(x, FloatDType::F32),
+        true => to_f32::<B>(x),
         false => x,
-    }
-}
-
-/// As f32, without a copy if it is f32 already.
-pub(crate) fn to_f32<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
-    match x.dtype() {
-        DType::F32 => x,
-        _ => B::float_cast(x, FloatDType::F32),
-    }
-}
-
-/// From f32 back to the type of the caller's tensors.
-pub(crate) fn from_f32<B: Backend>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
-    match dtype {
-        DType::F32 => x,
-        dtype => B::float_cast(x, dtype.into()),
     }
 }

@@ -218,6 +218,7 @@ impl ResolvedDevice {
                 ways: ways.join(" or "),
             });
         }
+        // Measured with DeiT, whose time goes into linear layers. Convolutions and scores are computed in f32 between casts.
         let is_fast = match precision {
             Precision::F32 => true,
             Precision::Bf16 => cpu_multiplies_bf16(),

@@ -6,7 +6,7 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::{AdamWOps, AdamWStep};
-use crate::cast::{from_f32, to_f32};
+use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::{par_map_copy, tensor, values_of};
 use crate::cpu::simd::dot;
 
@@ -24,7 +24,7 @@ impl AdamWOps for Flex {
             .collect();
         // Few numbers of similar size: their sum is nearly exact in f64.
         let sum = sums.into_iter().map(f64::from).sum::<f64>() as f32;
-        from_f32::<Self>(tensor(vec![sum], Shape::new([1])), dtype)
+        cast::<Self>(tensor(vec![sum], Shape::new([1])), dtype)
     }
 
     fn adamw(
@@ -50,11 +50,11 @@ impl AdamWOps for Flex {
                 arch.dispatch(|| update(weight, grad, exp_avg, exp_avg_sq, step));
             },
         );
-        let weight = from_f32::<Self>(tensor(weight, shape), dtype);
+        let weight = cast::<Self>(tensor(weight, shape), dtype);
         (
             weight,
-            from_f32::<Self>(exp_avg, dtype),
-            from_f32::<Self>(exp_avg_sq, dtype),
+            cast::<Self>(exp_avg, dtype),
+            cast::<Self>(exp_avg_sq, dtype),
         )
     }
 }

@@ -1,7 +1,7 @@
-//! Casts between f32 and bf16, on all threads. Burn casts on one.
+//! Rounding to bf16 and back to f32, on all threads. Burn casts on one.
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
-use burn::tensor::{DType, FloatDType, bf16};
+use burn::tensor::Element;
 use pulp::Arch;
 use rayon::prelude::*;
 
@@ -10,33 +10,6 @@ use super::buffer::{par_build_of, tensor_of, values_in};
 
 /// Values of a block.
 const BLOCK: usize = 16 * 1024;
-
-/// As f32, without a copy if it is f32 already.
-pub(crate) fn to_f32(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
-    match x.dtype() {
-        DType::F32 => x,
-        DType::BF16 => convert::<bf16, f32>(&x.to_contiguous()),
-        _ => cast(x, FloatDType::F32),
-    }
-}
-
-/// As bf16, without a copy if it is bf16 already.
-pub(crate) fn to_bf16(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
-    match x.dtype() {
-        DType::BF16 => x,
-        DType::F32 => convert::<f32, bf16>(&x.to_contiguous()),
-        _ => cast(x, FloatDType::BF16),
-    }
-}
-
-/// From f32 back to the type of the caller's tensors.
-pub(crate) fn from_f32(x: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
-    match dtype {
-        DType::F32 => x,
-        DType::BF16 => to_bf16(x),
-        dtype => cast(x, dtype.into()),
-    }
-}
 
 /// Rounds or widens the values of a block, in instructions of this CPU.
 pub(crate) fn copy<A: Number, B: Number>(from: &[A], to: &mut [B]) {
@@ -50,10 +23,11 @@ pub(crate) fn copy<A: Number, B: Number>(from: &[A], to: &mut [B]) {
     );
 }
 
-fn convert<A, B>(x: &FloatTensor<Flex>) -> FloatTensor<Flex>
+/// A contiguous tensor of one type in the other one.
+pub(crate) fn convert<A, B>(x: &FloatTensor<Flex>) -> FloatTensor<Flex>
 where
-    A: Number + burn::tensor::Element,
-    B: Number + burn::tensor::Element,
+    A: Number + Element,
+    B: Number + Element,
 {
     let values: &[A] = values_in(x);
     let blocks = values.par_chunks(BLOCK);
@@ -67,9 +41,4 @@ where
         },
     );
     tensor_of(out, x.shape())
-}
-
-fn cast(x: FloatTensor<Flex>, dtype: FloatDType) -> FloatTensor<Flex> {
-    use burn::backend::ops::FloatTensorOps;
-    Flex::float_cast(x, dtype)
 }

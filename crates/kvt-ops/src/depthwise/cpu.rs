@@ -7,7 +7,7 @@ use pulp::Arch;
 use rayon::prelude::*;
 
 use super::{DepthwiseOps, burn_backward, burn_forward};
-use crate::cast::{from_f32, to_f32};
+use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::{par_build, tensor, values_of};
 use crate::cpu::windows::Windows;
 
@@ -52,7 +52,7 @@ impl DepthwiseOps for Flex {
             geometry.windows.rows,
             geometry.windows.columns,
         ];
-        from_f32::<Self>(tensor(out, Shape::new(shape)), dtype)
+        cast::<Self>(tensor(out, Shape::new(shape)), dtype)
     }
 
     fn depthwise_backward(
@@ -72,8 +72,8 @@ impl DepthwiseOps for Flex {
         let of_images = geometry.image_gradient(values_of(&weight), grads);
         let of_kernels = geometry.kernel_gradient(images, grads);
         (
-            from_f32::<Self>(tensor(of_images, x.shape()), dtype),
-            from_f32::<Self>(tensor(of_kernels, weight.shape()), dtype),
+            cast::<Self>(tensor(of_images, x.shape()), dtype),
+            cast::<Self>(tensor(of_kernels, weight.shape()), dtype),
         )
     }
 }

@@ -6,7 +6,7 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::GeluOps;
-use crate::cast::{from_f32, to_f32};
+use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::{
     nothing, par_build_of, par_map_copy, tensor, tensor_of, values_in, values_of,
 };
@@ -28,7 +28,7 @@ impl GeluOps for Flex {
         let out = par_map_copy(x, BLOCK, nothing(x.len(), BLOCK), |block, ()| {
             arch.dispatch(Forward(block));
         });
-        from_f32::<Self>(tensor(out, shape), dtype)
+        cast::<Self>(tensor(out, shape), dtype)
     }
 
     fn exact_gelu_backward(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -42,7 +42,7 @@ impl GeluOps for Flex {
         let out = par_map_copy(values_of(&grad), BLOCK, x, |grad, x| {
             arch.dispatch(Backward { grad, x });
         });
-        from_f32::<Self>(tensor(out, shape), dtype)
+        cast::<Self>(tensor(out, shape), dtype)
     }
 }
 

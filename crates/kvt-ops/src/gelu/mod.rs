@@ -12,13 +12,14 @@ use burn::backend::{
 use burn::tensor::{DType, Tensor};
 
 use crate::autodiff::{record, split};
-use crate::cast::{from_f32, is_half, widened_primitive};
+use crate::cast::{cast, is_half, widened_primitive};
+use crate::convert::ConvertOps;
 
 mod cpu;
 
 /// GELU on a backend; the defaults are composed of Burn's operations.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
-pub(crate) trait GeluOps: Backend {
+pub(crate) trait GeluOps: ConvertOps {
     /// `x Phi(x)` with the normal distribution function `Phi`; half types in f32, since `1 + erf(x)` cancels.
     #[fusion(default)]
     fn exact_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -54,9 +55,9 @@ impl<B: GeluOps, C: CheckpointStrategy> GeluOps for Autodiff<B, C> {
 }
 
 /// Back in a half type, from f32; as it is otherwise.
-fn narrowed<B: Backend>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
+fn narrowed<B: ConvertOps>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
     match is_half(dtype) {
-        true => from_f32::<B>(x, dtype),
+        true => cast::<B>(x, dtype),
         false => x,
     }
 }

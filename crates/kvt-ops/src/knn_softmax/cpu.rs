@@ -5,7 +5,7 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::KnnSoftmaxOps;
-use crate::cast::{from_f32, to_f32};
+use crate::cast::{cast, to_f32};
 use crate::cpu::softmax_row::{scale, softmax_gradient, softmax_row};
 
 /// Scores of a block of rows, about.
@@ -34,7 +34,7 @@ impl KnnSoftmaxOps for Flex {
                     scratch,
                 });
             });
-        from_f32::<Self>(scores, dtype)
+        cast::<Self>(scores, dtype)
     }
 
     fn knn_softmax_backward(
@@ -62,7 +62,7 @@ impl KnnSoftmaxOps for Flex {
                     keys,
                 });
             });
-        from_f32::<Self>(grad, dtype)
+        cast::<Self>(grad, dtype)
     }
 }
 

@@ -6,12 +6,11 @@
 //! but -inf, becomes NaN.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::{
-    Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
-};
+use burn::backend::{Autodiff, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
 use burn::tensor::Tensor;
 
 use crate::autodiff::{record, split};
+use crate::convert::ConvertOps;
 
 mod cpu;
 #[cfg(feature = "cube")]
@@ -21,7 +20,7 @@ mod kernel;
 
 /// k-NN softmax on a backend.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
-pub(crate) trait KnnSoftmaxOps: Backend {
+pub(crate) trait KnnSoftmaxOps: ConvertOps {
     /// Softmax over the `k` largest scores of each row (last dimension), zero elsewhere; `k` is at least 1.
     #[fusion(dtype = scores, shape = scores)]
     fn knn_softmax(scores: FloatTensor<Self>, k: usize) -> FloatTensor<Self>;

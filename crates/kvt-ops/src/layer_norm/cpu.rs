@@ -6,7 +6,7 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::{LayerNormOps, one_per_row};
-use crate::cast::{from_f32, to_f32};
+use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::{par_map_copy, tensor, values_of};
 use crate::cpu::simd::{dot, sum};
 
@@ -43,7 +43,7 @@ impl LayerNormOps for Flex {
                 });
             },
         );
-        (from_f32::<Self>(tensor(out, shape), dtype), mean, rstd)
+        (cast::<Self>(tensor(out, shape), dtype), mean, rstd)
     }
 
     fn fused_layer_norm_backward(
@@ -86,8 +86,8 @@ impl LayerNormOps for Flex {
                 }
             }
         }
-        let [gamma_grad, beta_grad] = totals.map(|total| from_f32::<Self>(total, dtype));
-        let x_grad = from_f32::<Self>(tensor(out, shape), dtype);
+        let [gamma_grad, beta_grad] = totals.map(|total| cast::<Self>(total, dtype));
+        let x_grad = cast::<Self>(tensor(out, shape), dtype);
         (x_grad, gamma_grad, beta_grad)
     }
 }

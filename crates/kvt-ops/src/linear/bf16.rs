@@ -4,11 +4,11 @@
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape, bf16};
 
-use super::cpu::sum_of_rows;
+use super::cpu::{prepared, sum_of_rows};
+use crate::cast::cast;
 use crate::cpu::bf16::{Added, Kernel, product, product_over_rows};
 use crate::cpu::buffer::{tensor_of, values_in};
 use crate::cpu::gemm::Matrix;
-use crate::cpu::round::{to_bf16, to_f32};
 
 /// Runs `$body` with the values of a contiguous tensor in their type, bf16 or f32.
 macro_rules! in_its_type {
@@ -39,7 +39,7 @@ fn forward(
     residual: Option<FloatTensor<Flex>>,
 ) -> FloatTensor<Flex> {
     let [x, weight] = [x, weight].map(|tensor| tensor.to_contiguous());
-    let bias = to_f32(bias).to_contiguous();
+    let bias = prepared(bias, DType::BF16);
     let [inputs, outputs] = weight.shape().dims();
     let mut shape = x.shape();
     let rows = shape.num_elements() / inputs;
@@ -89,28 +89,27 @@ fn gradients(
             product(kernel, grads, weight.t(), Added::nothing())
         });
         let of_weight = product_over_rows(kernel, x, grads);
+        let in_dtype = |grad: Vec<f32>, shape| cast::<Flex>(tensor_of(grad, shape), dtype);
         [
             tensor_of(of_x, shape),
-            parameter(of_weight, Shape::new([inputs, outputs]), dtype),
-            parameter(sum_of_rows(grad, outputs), Shape::new([outputs]), dtype),
+            in_dtype(of_weight, Shape::new([inputs, outputs])),
+            in_dtype(sum_of_rows(grad, outputs), Shape::new([outputs])),
         ]
     })
-}
-
-/// The gradient of a parameter, in the type of the parameter.
-fn parameter(grad: Vec<f32>, shape: Shape, dtype: DType) -> FloatTensor<Flex> {
-    let grad = tensor_of(grad, shape);
-    match dtype {
-        DType::BF16 => to_bf16(grad),
-        _ => grad,
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    use crate::cast::to_f32;
+    use crate::cpu::bf16::testing::kernels;
+
     type Round = fn(FloatTensor<Flex>) -> FloatTensor<Flex>;
+
+    fn to_bf16(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
+        cast::<Flex>(x, DType::BF16)
+    }
 
     fn numbers(shape: [usize; 2], seed: usize) -> FloatTensor<Flex> {
         let len = shape[0] * shape[1];
@@ -134,7 +133,7 @@ mod tests {
             let given = [x.clone(), round(weight.clone()), round(grad.clone())];
             let [of_x, of_weight, of_bias] = backward(kernel, given);
             let types = [&out, &plain, &of_x, &of_weight, &of_bias].map(TensorMetadata::dtype);
-            let all = [out, plain, of_x, of_weight, of_bias].map(to_f32);
+            let all = [out, plain, of_x, of_weight, of_bias].map(to_f32::<Flex>);
             let all = all.map(|x| values_in::<f32>(&x).to_vec());
             (all, types)
         };
@@ -143,7 +142,7 @@ mod tests {
         let (f32, bf16) = (DType::F32, DType::BF16);
         assert_eq!(types, [f32, bf16, bf16, f32, f32]);
         assert_eq!(run(None, to_bf16).1, [f32, bf16, bf16, bf16, bf16]);
-        for kernel in [Kernel::detect(), None] {
+        for kernel in kernels() {
             for round in [same, to_bf16 as Round] {
                 let (actual, _) = run(kernel, round);
                 for (number, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
@@ -154,6 +153,19 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// 256 and 1.003, which is 1 in bf16, are 257: halfway between two numbers, of which 256 is the even one.
+    #[test]
+    fn a_bias_is_rounded_before_it_is_added() {
+        let tensor = |value: f32, shape: Shape| tensor_of(vec![value], shape);
+        let x = to_bf16(tensor(256.0, Shape::new([1, 1])));
+        for kernel in kernels() {
+            let weight = tensor(1.0, Shape::new([1, 1]));
+            let bias = tensor(1.003, Shape::new([1]));
+            let out = to_f32::<Flex>(affine(kernel, [x.clone(), weight, bias], None));
+            assert_eq!(values_in::<f32>(&out), [256.0], "{kernel:?}");
         }
     }
 }

@@ -1,11 +1,12 @@
-//! Linear layers on the CPU. Half types are widened: products of their numbers are summed in f32, and rounded once.
+//! Linear layers on the CPU. Products of half types are summed in f32: those of bf16 in instructions for them where the CPU
+//! has these, others widened.
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 
-use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward, cast};
-use crate::cast::{from_f32, to_f32};
+use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward};
+use crate::cast::{cast, to_f32};
 use crate::cpu::bf16::{Kernel, Number};
 use crate::cpu::buffer::{nothing, par_map_copy, tensor, values_of};
 use crate::cpu::gemm::{Matrix, add_product, product, product_over_rows};
@@ -41,7 +42,7 @@ impl LinearOps for Flex {
         out.par_chunks_mut(block_len(outputs)).for_each(|rows| {
             add_to_rows(rows, values_of(&bias));
         });
-        from_f32::<Self>(tensor(out, shape), dtype)
+        cast::<Self>(tensor(out, shape), dtype)
     }
 
     fn affine_add(
@@ -53,12 +54,13 @@ impl LinearOps for Flex {
         if is_bf16(&x, [&weight, &residual]) {
             return bf16::affine(Kernel::detect(), [x, weight, bias], Some(residual));
         }
-        let dtype = x.dtype();
-        if dtype != residual.dtype() || dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
+        // A product in a half type is rounded before it is added, as on other devices.
+        let in_f32 = [&x, &residual].map(TensorMetadata::dtype) == [DType::F32; 2];
+        if !in_f32 || is_empty(&x) || is_empty(&weight) {
             return add_branch::<Self>(residual, Self::affine(x, weight, bias));
         }
         let [x, weight, bias, residual] =
-            [x, weight, bias, residual].map(|tensor| prepared(tensor, dtype));
+            [x, weight, bias, residual].map(|tensor| prepared(tensor, DType::F32));
         let [inputs, outputs] = weight.shape().dims();
         let shape = residual.shape();
         let rows = shape.num_elements() / outputs;
@@ -69,7 +71,7 @@ impl LinearOps for Flex {
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
         add_product(&mut out, x, weight);
-        from_f32::<Self>(tensor(out, shape), dtype)
+        tensor(out, shape)
     }
 
     fn affine_backward(
@@ -92,7 +94,7 @@ impl LinearOps for Flex {
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
         let sum = sum_of_rows(values_of(&grad), outputs);
-        let in_dtype = |values, shape| from_f32::<Self>(tensor(values, shape), dtype);
+        let in_dtype = |values, shape| cast::<Self>(tensor(values, shape), dtype);
         let of_weight = in_dtype(product_over_rows(x, grads), Shape::new([inputs, outputs]));
         (
             in_dtype(product(grads, w.t()), shape),
@@ -110,7 +112,7 @@ fn is_bf16<const N: usize>(x: &FloatTensor<Flex>, others: [&FloatTensor<Flex>; N
 }
 
 /// Rounded to a type, then as f32, with its values one after another.
-fn prepared(tensor: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
+pub(super) fn prepared(tensor: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
     to_f32::<Flex>(cast::<Flex>(tensor, dtype)).to_contiguous()
 }
 

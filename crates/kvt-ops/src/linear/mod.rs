@@ -1,34 +1,32 @@
 //! A linear layer with a bias, `x W + b`, alone or added to a residual, `r + x W + b`.
 //!
 //! On the CPU Burn adds the bias, and sums its gradient, on one thread. Here both use all threads, as does the
-//! sum over the rows in the gradient of the weight, and the product is accumulated onto the residual.
+//! sum over the rows in the gradient of the weight; in f32 the product is accumulated onto the residual.
 //! GPUs use Burn's linear layer.
 //!
 //! [`linear`] and [`linear_add`] are where activations meet weights, so the type of a product is chosen here: that of `x`.
 //! Weight and bias may have another type: they are rounded to that of `x`, and their gradients come back in their own. Both
-//! operands are always of one type, since not every backend refuses a product of two. On the CPU, products of bf16 numbers take the
-//! instructions for them where it has those. Every product of half types goes through `affine`, with a bias of zeros where the layer has
-//! none.
+//! operands are always of one type, since not every backend refuses a product of two. On the CPU, products of bf16 numbers
+//! take the instructions for them where it has those. Every product of half types goes through `affine`, with a bias of zeros
+//! where the layer has none.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::{
-    Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
-};
+use burn::backend::{Autodiff, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
 use burn::module::Param;
 use burn::nn::Linear;
+use burn::tensor::Tensor;
 use burn::tensor::module::linear as burn_linear;
-use burn::tensor::{DType, Tensor};
 
 use crate::autodiff::{record, split};
-use crate::cast::is_half;
-use crate::convert::in_type;
+use crate::cast::{cast, is_half};
+use crate::convert::{ConvertOps, in_type};
 
 mod bf16;
 mod cpu;
 
 /// Linear layers on a backend; the defaults are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
-pub(crate) trait LinearOps: Backend {
+pub(crate) trait LinearOps: ConvertOps {
     /// `x W + b` in the type of x, of x `[.., input]`, W `[input, output]` and b `[output]`.
     #[fusion(default)]
     fn affine(
@@ -93,7 +91,7 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
 }
 
 /// `x W + b` by Burn's own linear layer, whose operands have one type.
-fn burn_forward<B: Backend>(
+fn burn_forward<B: ConvertOps>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
     bias: FloatTensor<B>,
@@ -104,13 +102,13 @@ fn burn_forward<B: Backend>(
 }
 
 /// A branch, in whatever type, added to the residual.
-fn add_branch<B: Backend>(residual: FloatTensor<B>, branch: FloatTensor<B>) -> FloatTensor<B> {
+fn add_branch<B: ConvertOps>(residual: FloatTensor<B>, branch: FloatTensor<B>) -> FloatTensor<B> {
     let branch = cast::<B>(branch, residual.dtype());
     B::float_add(residual, branch)
 }
 
 /// The gradients of x, W and b by Burn's own linear layer.
-fn burn_backward<B: Backend>(
+fn burn_backward<B: ConvertOps>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
     grad: FloatTensor<B>,
@@ -122,13 +120,6 @@ fn burn_backward<B: Backend>(
         cast::<B>(B::linear_weight_backward(x, grad.clone()), own),
         cast::<B>(B::linear_bias_backward(grad), own),
     )
-}
-
-fn cast<B: Backend>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
-    if x.dtype() == dtype {
-        return x;
-    }
-    B::float_cast(x, dtype.into())
 }
 
 /// A linear layer on any device, in the type of `x`. In f32, Burn's own runs where the layer has no bias.
@@ -184,8 +175,8 @@ fn fits<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>) -> bool {
     D >= 2 && x.dims()[D - 1] == weight.dims()[0]
 }
 
-/// [`linear`] added to a residual: `residual + x W + b`, in the type of the residual. Where that of `x` is another, the product
-/// is rounded to it before it is added.
+/// [`linear`] added to a residual: `residual + x W + b`, in the type of the residual. A product in a half type, that of `x`, is
+/// rounded to it before it is added.
 ///
 /// # Shapes
 /// - `x`: `[.., input]`

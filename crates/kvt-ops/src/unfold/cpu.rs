@@ -4,7 +4,7 @@ use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use rayon::prelude::*;
 
 use super::{Unfold, UnfoldOps};
-use crate::cast::{from_f32, to_f32};
+use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::{par_build, tensor, values_of};
 use crate::cpu::windows::Windows;
 
@@ -19,7 +19,7 @@ impl UnfoldOps for Flex {
         let out = par_build(shape.num_elements(), part, channels, |out, image| {
             windows.unfold(&(0..windows.rows), image, out, windows.positions());
         });
-        from_f32::<Self>(tensor(out, shape), dtype)
+        cast::<Self>(tensor(out, shape), dtype)
     }
 
     fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Unfold) -> FloatTensor<Self> {
@@ -31,7 +31,7 @@ impl UnfoldOps for Flex {
         let out = par_build(len, windows.pixels(), columns, |image, columns| {
             windows.fold(&(0..windows.rows), columns, windows.positions(), image);
         });
-        from_f32::<Self>(tensor(out, shape), dtype)
+        cast::<Self>(tensor(out, shape), dtype)
     }
 }
 

@@ -93,10 +93,12 @@ fn a_stream_keeps_its_type() {
             assert_eq!(out.dtype(), DType::F32);
             let expected = stream.clone() + linear(&layer, x.clone()).cast(DType::F32);
             assert_eq!(values(out), values(expected));
-            // A stream of the type of the product, in one step.
+            // A stream of the type of the product: that is rounded before, and their sum once more.
             let stream = stream.cast(dtype);
-            let out = linear_add(&layer, x, stream);
+            let out = linear_add(&layer, x.clone(), stream.clone());
             assert_eq!(out.dtype(), dtype);
+            let expected = stream + linear(&layer, x);
+            assert_eq!(values(widened(out)), values(widened(expected)));
         }
     }
 }
@@ -194,5 +196,29 @@ fn gelu_of_half_types_is_rounded_once() {
             let error = (found - expected).abs() / expected.abs();
             assert!(error < unit, "{dtype:?}: {found}, not {expected}");
         }
+    }
+}
+
+/// Burn's casts, on all threads: of a view, and of more numbers than a thread takes at a time. The gradient is cast back.
+#[test]
+fn casts_are_those_of_burn() {
+    let device = Device::flex().autodiff();
+    for (dtype, _) in HALF {
+        let x = input([130, 257], 1, &device).require_grad();
+        let half = in_type(x.clone().swap_dims(0, 1), dtype);
+        assert_eq!(half.dtype(), dtype);
+        let expected = x.clone().detach().swap_dims(0, 1).cast(dtype);
+        assert_eq!(
+            half.clone().detach().into_data().as_bytes(),
+            expected.clone().into_data().as_bytes()
+        );
+        let wide = in_type(half.swap_dims(0, 1), DType::F32);
+        let expected = values(expected.swap_dims(0, 1).cast(DType::F32));
+        assert_eq!(values(wide.clone()), expected);
+        let probe = input([130, 257], 2, &device);
+        let grads = (wide * probe.clone()).sum().backward();
+        let grad = x.grad(&grads).unwrap();
+        assert_eq!(grad.dtype(), DType::F32);
+        assert_eq!(values(grad), values(rounded(probe, dtype)));
     }
 }

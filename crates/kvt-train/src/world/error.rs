@@ -45,7 +45,7 @@ pub enum WorldError {
     /// A sum on the devices of the processes failed.
     #[error(
         "process {rank} of {size}: the gradients could not be summed on the devices ({reason}): resume the run with `--resume`; \
-         `NCCL_DEBUG=WARN` in the environment tells more, and a build without the feature `nccl` sums in host memory"
+         `NCCL_DEBUG=WARN` in the environment tells more, and `KVT_NCCL=0` sums in host memory"
     )]
     Sums {
         /// The first process that failed.

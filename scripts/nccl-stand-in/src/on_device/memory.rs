@@ -1,6 +1,7 @@
 use burn::tensor::Tensor;
 
 use super::EngineError;
+use crate::tensor::use_device;
 
 /// The numbers of a tensor, which stay where they are as long as this lives.
 #[derive(Debug)]
@@ -8,6 +9,7 @@ pub struct CudaMemory(Tensor<1>);
 
 impl CudaMemory {
     pub fn of(tensor: Tensor<1>) -> Result<Self, EngineError> {
+        use_device();
         Ok(Self(tensor))
     }
 
@@ -24,6 +26,7 @@ impl CudaMemory {
     }
 
     pub fn wait(&self) -> Result<(), EngineError> {
+        use_device();
         Ok(())
     }
 }

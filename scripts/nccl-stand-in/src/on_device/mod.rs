@@ -1,23 +1,10 @@
-//! As in `kvt-train`.
+//! As in `kvt-train`: the trait and the code that calls NCCL are its files.
 
-mod connect;
+#[path = "../../../../crates/kvt-train/src/world/on_device/engine.rs"]
+mod engine;
 mod memory;
 #[path = "../../../../crates/kvt-train/src/world/on_device/nccl.rs"]
 mod nccl;
 pub mod scenarios;
 
-use std::fmt::Debug;
-
-use burn::tensor::Tensor;
-
-#[derive(Debug)]
-pub struct EngineError {
-    pub library: &'static str,
-    pub reason: String,
-}
-
-pub trait Engine: Debug + Send {
-    fn start(&mut self, bucket: Tensor<1>) -> Result<Tensor<1>, EngineError>;
-    fn poll(&mut self) -> Result<bool, EngineError>;
-    fn abort(&mut self);
-}
+pub use engine::{Engine, EngineError};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use burn::tensor::{Device, Tensor};
 
-use super::connect::Library as _;
+use super::engine::Library as _;
 use super::nccl::{Library, version};
 use super::{Engine, EngineError};
 
@@ -15,6 +15,7 @@ pub fn run(scenario: &str) {
         "missing" => refused(version().map(|_| ()), "no `libnccl.so`"),
         "old" => refused(version().map(|_| ()), "2708 is too old"),
         "sums" => sums(),
+        "only_prepared" => only_prepared(),
         "one_never_joins_in" => one_never_joins_in(),
         "given_up_while_joining" => given_up_while_joining(),
         "refused" => refused(
@@ -50,7 +51,9 @@ fn wait(engine: &mut dyn Engine) -> usize {
 /// Two updates of three processes with four buckets each.
 fn sums() {
     assert_eq!(version().expect("is there"), "NCCL 2.27.5");
-    let id = Library::new(Device).id().expect("is there");
+    let library = Library::new(Device);
+    assert!(version().is_ok_and(|version| version.starts_with(library.name())));
+    let id = library.id().expect("is there");
     assert_eq!(id, [0x85; 128]);
     const SIZE: usize = 3;
     scope(|scope| {
@@ -65,10 +68,11 @@ fn sums() {
                     let own = |bucket: usize| {
                         Tensor::full([10 * bucket], (rank + bucket + update) as f32)
                     };
-                    let sums: Vec<_> = (1..=4)
-                        .map(|bucket| engine.start(own(bucket)).expect("starts"))
-                        .collect();
+                    engine.prepare(&mut (1..=4).map(own)).expect("prepares");
+                    engine.start().expect("starts");
                     wait(&mut *engine);
+                    let sums = engine.take();
+                    assert_eq!(sums.len(), 4);
                     for (bucket, sum) in (1..).zip(sums) {
                         let expected = (3 + SIZE * (bucket + update)) as f32;
                         assert_eq!(sum.values(), vec![expected; 10 * bucket]);
@@ -78,6 +82,23 @@ fn sums() {
         }
     });
     println!("right");
+}
+
+/// Another process may fail before it has its part, so that nothing may be on its way to it.
+fn only_prepared() {
+    let mut engine = join(&[5; 128], 0, 1).expect("joins");
+    wait(&mut *engine);
+    engine
+        .prepare(&mut [4, 2].into_iter().map(|length| Tensor::full([length], 1.0)))
+        .expect("prepares");
+    for _ in 0..10 {
+        assert!(engine.poll().expect("goes on"), "something was started");
+        sleep(Duration::from_millis(2));
+    }
+    engine.abort();
+    assert!(engine.take().is_empty());
+    engine.start().expect_err("is gone");
+    println!("nothing started");
 }
 
 /// The others are never done, and give up.
@@ -91,7 +112,9 @@ fn one_never_joins_in() {
                 if rank == 1 {
                     return;
                 }
-                engine.start(Tensor::full([5], 1.0)).expect("starts");
+                let mut buckets = std::iter::once(Tensor::full([5], 1.0));
+                engine.prepare(&mut buckets).expect("prepares");
+                engine.start().expect("starts");
                 for _ in 0..50 {
                     assert!(!engine.poll().expect("goes on"));
                     sleep(Duration::from_millis(2));

@@ -12,7 +12,7 @@ use super::{AddedAttentionOps, Given};
 use crate::attention::AttentionSettings;
 use crate::attention::fused::blocks::{HeadLayout, Heads, Problem, Term, Terms};
 use crate::attention::fused::cpu::{forward, layout, prepare, problem, states};
-use crate::cast::{from_f32, to_f32};
+use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::tensor;
 
 impl AddedAttentionOps for Flex {
@@ -33,7 +33,7 @@ impl AddedAttentionOps for Flex {
         let (out, saved) = forward(&problem);
         let [batch, heads, queries, _] = q.shape().dims();
         let out = out.reshape(Shape::new([batch, heads, queries, problem.v.layout.dim]));
-        (from_f32::<Flex>(out, dtype), saved)
+        (cast::<Flex>(out, dtype), saved)
     }
 
     fn added_attention_backward(
@@ -79,7 +79,7 @@ impl AddedAttentionOps for Flex {
             Some(term) => {
                 let (out, sums) = problem.backward_with_bias(term, grad, states, size, layouts);
                 let sums = tensor(sums, bias.shape());
-                (out, from_f32::<Flex>(sums, bias_dtype))
+                (out, cast::<Flex>(sums, bias_dtype))
             }
             // A placeholder has no gradient; nobody asks for it.
             None => (problem.backward(grad, states, size, layouts), bias.clone()),
@@ -88,7 +88,7 @@ impl AddedAttentionOps for Flex {
         let part = |x: &FloatTensor<Flex>, layout: HeadLayout| {
             let [_, _, tokens, dim] = x.shape().dims();
             let part = out.narrow(1, layout.offset, tokens * dim);
-            from_f32::<Flex>(part.reshape(x.shape()), dtype)
+            cast::<Flex>(part.reshape(x.shape()), dtype)
         };
         let [of_q, of_k, of_v] = layouts;
         (part(&q, of_q), part(&k, of_k), part(&v, of_v), bias_grad)

@@ -1,15 +1,16 @@
 //! Bias and mask in the composed attention.
 
 use burn::backend::{
-    Backend, Scalar, TensorMetadata,
+    Scalar, TensorMetadata,
     tensor::{BoolTensor, FloatTensor},
 };
 use burn::tensor::{Shape, Slice};
 
 use super::{Added, Given};
-use crate::cast::{from_f32, to_f32};
+use crate::cast::{cast, to_f32};
+use crate::convert::ConvertOps;
 
-impl<B: Backend> Added<B> {
+impl<B: ConvertOps> Added<B> {
     /// Nothing.
     pub(in crate::attention) fn nothing() -> Self {
         Self {
@@ -105,7 +106,7 @@ impl<B: Backend> Added<B> {
         } else {
             parts.into_iter().reduce(B::float_add)?
         };
-        Some(from_f32::<B>(whole, bias.dtype()))
+        Some(cast::<B>(whole, bias.dtype()))
     }
 }
 

@@ -11,7 +11,7 @@ use burn::tensor::Slice;
 
 use super::AttentionSettings;
 use super::added::Added;
-use crate::cast::{from_f32, to_f32};
+use crate::cast::{cast, to_f32};
 use crate::knn_softmax::KnnSoftmaxOps;
 
 /// Scores in memory at a time, at most: 128 MiB in f32.
@@ -32,7 +32,7 @@ pub(super) fn forward<B: KnnSoftmaxOps>(
     let Some(block) = block::<B>(&q, &k, limit) else {
         let probabilities = probabilities::<B>(q, k, added, settings);
         let out = B::float_matmul(probabilities.clone(), v);
-        return (from_f32::<B>(out, dtype), probabilities);
+        return (cast::<B>(out, dtype), probabilities);
     };
     let blocks = blocks::<B>(&q, block);
     // Placeholder: this path recomputes everything in backward.
@@ -43,7 +43,7 @@ pub(super) fn forward<B: KnnSoftmaxOps>(
         let probabilities = probabilities::<B>(q, k.clone(), &added, settings);
         B::float_matmul(probabilities, v.clone())
     });
-    (from_f32::<B>(B::float_cat(out.collect(), 2), dtype), saved)
+    (cast::<B>(B::float_cat(out.collect(), 2), dtype), saved)
 }
 
 /// The gradients. `saved` comes from [`forward`] with the same `added`, `settings` and `limit`.
@@ -58,7 +58,7 @@ pub(super) fn backward<B: KnnSoftmaxOps>(
     let dtype = inputs[0].dtype();
     let inputs = inputs.map(to_f32::<B>);
     let (grads, bias) = backward_f32::<B>(inputs, added, saved, to_f32::<B>(grad), settings, limit);
-    (grads.map(|x| from_f32::<B>(x, dtype)), bias)
+    (grads.map(|x| cast::<B>(x, dtype)), bias)
 }
 
 /// [`backward`] in f32.

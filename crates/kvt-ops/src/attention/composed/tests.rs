@@ -112,7 +112,7 @@ fn half_types_keep_the_keys_of_exact_scores() {
             let inputs = [(&q, queries, dim), (&k, keys, dim), (&eye, keys, keys)];
             let inputs = inputs.map(|(x, tokens, dim)| {
                 let x = tensor(x.clone(), Shape::new([1, 1, tokens, dim]));
-                from_f32::<Flex>(x, dtype)
+                cast::<Flex>(x, dtype)
             });
             let settings = settings(f64::from(2.0f32.powi(-12)), kept);
             let (out, saved) = forward::<Flex>(inputs.clone(), &nothing, settings, limit);

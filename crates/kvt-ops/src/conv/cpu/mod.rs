@@ -6,7 +6,7 @@ use burn::tensor::DType;
 use rayon::prelude::*;
 
 use super::{ConvOps, Settings};
-use crate::cast::{from_f32, to_f32};
+use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::{par_build, par_build_with, tensor, values_of};
 use crate::cpu::gemm::{Matrix, Threads, Write, multiply_on};
 
@@ -31,7 +31,7 @@ impl ConvOps for Flex {
         let [x, weight] = [x, weight].map(|x| to_f32::<Self>(x).to_contiguous());
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
         let out = geometry.forward(values_of(&x), values_of(&weight));
-        from_f32::<Self>(tensor(out, geometry.output_shape()), dtype)
+        cast::<Self>(tensor(out, geometry.output_shape()), dtype)
     }
 
     fn convolve_image_gradient(
@@ -47,7 +47,7 @@ impl ConvOps for Flex {
         let [weight, grad] = [weight, grad].map(|x| to_f32::<Self>(x).to_contiguous());
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
         let out = geometry.image_gradient(values_of(&weight), values_of(&grad));
-        from_f32::<Self>(tensor(out, x.shape()), dtype)
+        cast::<Self>(tensor(out, x.shape()), dtype)
     }
 
     fn convolve_weight_gradient(
@@ -63,7 +63,7 @@ impl ConvOps for Flex {
         let [x, grad] = [x, grad].map(|x| to_f32::<Self>(x).to_contiguous());
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
         let out = geometry.weight_gradient(values_of(&x), values_of(&grad));
-        from_f32::<Self>(tensor(out, weight.shape()), dtype)
+        cast::<Self>(tensor(out, weight.shape()), dtype)
     }
 }
 

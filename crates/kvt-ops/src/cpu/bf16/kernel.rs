@@ -13,7 +13,15 @@ use super::pack::{HEIGHT, LANES, Rows, VECTORS};
 
 /// Proof that this CPU has the instructions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kernel(());
+pub(crate) struct Kernel(Means);
+
+#[derive(Clone, Copy, Debug)]
+enum Means {
+    Instructions,
+    /// None of them, in tests.
+    #[cfg(test)]
+    Scalar,
+}
 
 impl Kernel {
     /// Asks the CPU; the standard library remembers its answer.
@@ -22,7 +30,12 @@ impl Kernel {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512bf16");
-        found.then_some(Self(()))
+        found.then_some(Self(Means::Instructions))
+    }
+
+    #[cfg(test)]
+    pub(super) fn scalar() -> Self {
+        Self(Means::Scalar)
     }
 
     /// Runs a task that is compiled for this CPU as far as it is inlined.
@@ -33,8 +46,12 @@ impl Kernel {
         fn with_features<T>(task: impl FnOnce() -> T) -> T {
             task()
         }
-        // SAFETY: `detect` found the instructions.
-        unsafe { with_features(task) }
+        match self.0 {
+            // SAFETY: `detect` found the instructions.
+            Means::Instructions => unsafe { with_features(task) },
+            #[cfg(test)]
+            Means::Scalar => task(),
+        }
     }
 
     /// The sums of products of some rows and of a panel of columns, `[pair, column]`.
@@ -46,6 +63,10 @@ impl Kernel {
         columns: &[[[u32; LANES]; VECTORS]],
         sums: &mut [[[f32; LANES]; VECTORS]; HEIGHT],
     ) {
+        #[cfg(test)]
+        if matches!(self.0, Means::Scalar) {
+            return super::testing::tile(rows, columns, sums);
+        }
         // From the place of the first pair of each row, the next one is so many pairs away.
         let (rows, step) = match rows {
             Rows::Packed(panel) => {

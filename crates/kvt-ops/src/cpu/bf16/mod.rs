@@ -21,15 +21,16 @@ use tiles::{Panels, in_place, tiles};
 mod kernel;
 mod number;
 mod pack;
-#[cfg(test)]
-mod tests;
 mod tiles;
 
 pub(crate) use kernel::Kernel;
 pub(crate) use number::Number;
 
-/// Rows of the output that a thread computes at a time: their panels stay in the cache. A multiple of [`HEIGHT`].
+/// Rows of the output that a thread computes at a time, at most: their panels stay in the cache. A multiple of [`HEIGHT`].
 const ROWS: usize = 8 * HEIGHT;
+
+/// Rows of the output for which both matrices of a sum over the rows are packed, at least.
+const BAND: usize = 4 * HEIGHT;
 
 /// Rows of a part of a sum over the rows, at least, and parts, at most.
 const PART: usize = 512;
@@ -90,8 +91,11 @@ pub(crate) fn product<A: Number, B: Number, T: Number>(
             "a residual that does not fit"
         );
     }
-    let block = ROWS * columns;
-    let numbers = (0..rows.div_ceil(ROWS)).into_par_iter();
+    // Few rows are dealt to all threads, which changes no sum.
+    let share = rows.div_ceil(rayon::current_num_threads());
+    let height = share.next_multiple_of(HEIGHT).clamp(HEIGHT, ROWS);
+    let block = height * columns;
+    let numbers = (0..rows.div_ceil(height)).into_par_iter();
     let Some(kernel) = kernel else {
         let sums = gemm::product(a.with(&widened(a)), b.with(&widened(b)));
         let parts = sums.par_chunks(block.max(1)).enumerate();
@@ -103,7 +107,7 @@ pub(crate) fn product<A: Number, B: Number, T: Number>(
             |(), out, (number, sums)| {
                 let rows = out.chunks_mut(columns).zip(sums.chunks(columns));
                 for (index, (out, sums)) in rows.enumerate() {
-                    let start = (number * ROWS + index) * columns;
+                    let start = (number * height + index) * columns;
                     finish(out, sums, added.at(start, 0..columns));
                 }
             },
@@ -117,8 +121,8 @@ pub(crate) fn product<A: Number, B: Number, T: Number>(
         numbers,
         scratch,
         |(left, buffers), out, number| {
-            let start = number * ROWS;
-            let a = a.rows(start..rows.min(start + ROWS));
+            let start = number * height;
+            let a = a.rows(start..rows.min(start + height));
             if in_place(a, 0).is_none() {
                 left.fill(kernel, a, buffers);
             }
@@ -155,17 +159,25 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
     // A power of two: few threads get equally many.
     let parts = 1 << (rows / PART).clamp(1, PARTS).ilog2();
     let part = rows.div_ceil(parts).max(1);
+    let parts = rows.div_ceil(part);
+    // Where the threads are more than the parts, they share the rows of the output, which changes no sum.
+    let bands = rayon::current_num_threads().div_ceil(parts.max(1));
+    let band = a_columns.div_ceil(bands).next_multiple_of(HEIGHT).max(BAND);
+    let bands = a_columns.div_ceil(band);
     let scratch = || (Panels::default(), Panels::default(), Buffers::default());
-    let sums = (0..rows.div_ceil(part)).into_par_iter();
+    let sums = (0..bands * parts).into_par_iter();
     let sums = sums.map_init(scratch, |(left, right, buffers), number| {
-        let range = number * part..rows.min((number + 1) * part);
-        left.fill(kernel, a.rows(range.clone()).t(), buffers);
+        let (start, range) = (number / parts * band, number % parts * part);
+        let range = range..rows.min(range + part);
+        let a = a.rows(range.clone()).t();
+        let a = a.rows(start..a_columns.min(start + band));
+        left.fill(kernel, a, buffers);
         right.fill(kernel, b.rows(range).t(), buffers);
-        let mut out = vec![0.0; a_columns * columns];
+        let mut out = vec![0.0; a.shape()[0] * columns];
         kernel.run(|| {
             tiles(
                 kernel,
-                (a_columns, |number| left.rows(number)),
+                (a.shape()[0], |number| left.rows(number)),
                 right,
                 |row, range, sums| {
                     let place = row * columns;
@@ -175,29 +187,33 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
         });
         out
     });
-    added_up(sums.collect(), a_columns * columns)
+    let sums: Vec<Vec<f32>> = sums.collect();
+    let mut total = vec![0.0; a_columns * columns];
+    let of_bands = sums.chunks(parts.max(1));
+    for (total, sums) in total.chunks_mut((band * columns).max(1)).zip(of_bands) {
+        add_up(total, sums);
+    }
+    total
 }
 
 /// The sum of vectors in their order.
-fn added_up(vectors: Vec<Vec<f32>>, len: usize) -> Vec<f32> {
+fn add_up(total: &mut [f32], vectors: &[Vec<f32>]) {
     const BLOCK: usize = 16 * 1024;
-    let mut vectors = vectors.into_iter();
-    let mut total = vectors.next().unwrap_or_else(|| vec![0.0; len]);
-    let others: Vec<Vec<f32>> = vectors.collect();
-    total
-        .par_chunks_mut(BLOCK)
-        .enumerate()
-        .for_each(|(number, total)| {
-            for other in &others {
-                for (sum, x) in total.iter_mut().zip(&other[number * BLOCK..]) {
-                    *sum += x;
-                }
+    let Some((first, others)) = vectors.split_first() else {
+        return;
+    };
+    let blocks = total.par_chunks_mut(BLOCK).zip(first.par_chunks(BLOCK));
+    blocks.enumerate().for_each(|(number, (total, first))| {
+        total.copy_from_slice(first);
+        for other in others {
+            for (sum, x) in total.iter_mut().zip(&other[number * BLOCK..]) {
+                *sum += x;
             }
-        });
-    total
+        }
+    });
 }
 
-/// Writes sums with a bias. Where there is a residual they are rounded before it is added, as where both are operations of their own.
+/// Writes sums with a bias. Where there is a residual they are rounded before it is added, as by two operations.
 #[inline(always)]
 fn finish<T: Number>(out: &mut [T], sums: &[f32], added: Added<'_, T>) {
     let (bias, residual) = (
@@ -244,3 +260,8 @@ fn widened<T: Number>(matrix: Matrix<'_, T>) -> Vec<f32> {
         .map(|x| bf16::from_bits(x.bits()).widened())
         .collect()
 }
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

@@ -4,23 +4,38 @@ use super::pack::{HEIGHT, LANES, Rows, VECTORS};
 
 /// No CPU has the instructions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kernel {}
+pub(crate) enum Kernel {
+    /// None of them, in tests.
+    #[cfg(test)]
+    Scalar,
+}
 
 impl Kernel {
     pub(crate) fn detect() -> Option<Self> {
         None
     }
 
-    pub(crate) fn run<T>(self, _: impl FnOnce() -> T) -> T {
-        match self {}
+    #[cfg(test)]
+    pub(super) fn scalar() -> Self {
+        Self::Scalar
+    }
+
+    pub(crate) fn run<T>(self, _task: impl FnOnce() -> T) -> T {
+        match self {
+            #[cfg(test)]
+            Self::Scalar => _task(),
+        }
     }
 
     pub(super) fn tile(
         self,
-        _: Rows<'_>,
-        _: &[[[u32; LANES]; VECTORS]],
-        _: &mut [[[f32; LANES]; VECTORS]; HEIGHT],
+        _rows: Rows<'_>,
+        _columns: &[[[u32; LANES]; VECTORS]],
+        _sums: &mut [[[f32; LANES]; VECTORS]; HEIGHT],
     ) {
-        match self {}
+        match self {
+            #[cfg(test)]
+            Self::Scalar => super::testing::tile(_rows, _columns, _sums),
+        }
     }
 }

@@ -20,6 +20,10 @@ pub(super) const WIDTH: usize = VECTORS * LANES;
 
 /// The rows of a tile.
 #[derive(Clone, Copy)]
+#[cfg_attr(
+    not(any(test, target_arch = "x86_64")),
+    expect(dead_code, reason = "there is no kernel that reads them")
+)]
 pub(super) enum Rows<'a> {
     /// A panel, `[pair, row]`.
     Packed(&'a [[u32; HEIGHT]]),

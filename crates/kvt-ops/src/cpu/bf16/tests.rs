@@ -1,9 +1,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::iter::once;
-
 use rayon::ThreadPoolBuilder;
 
+use super::testing::kernels;
 use super::*;
 
 /// Numbers that bf16 cannot hold, of several sizes.
@@ -18,11 +17,6 @@ fn values(len: usize, seed: usize) -> Vec<f32> {
 
 fn halves(values: &[f32]) -> Vec<bf16> {
     values.iter().map(|x| bf16::from_f32(*x)).collect()
-}
-
-/// Without a kernel, and with it where the CPU has the instructions.
-fn kernels() -> Vec<Option<Kernel>> {
-    once(None).chain(Kernel::detect().map(Some)).collect()
 }
 
 /// The product of the rounded numbers in f64, and the sum of the sizes of its terms. `bf16::from_f32` rounds.
@@ -70,6 +64,9 @@ const HALF_UNIT: f64 = 1.0 / 256.0;
 fn products_match_the_definition() {
     // No size, one, and sizes on both sides of those of panels, tiles and blocks; even and odd.
     for [m, k, n] in [
+        [3, 0, 5],
+        [0, 4, 5],
+        [3, 4, 0],
         [1, 1, 1],
         [1, 64, 33],
         [3, 17, 3],
@@ -85,7 +82,7 @@ fn products_match_the_definition() {
         let (a, b) = (values(m * k, 1), values(k * n, 2));
         let (a16, b16) = (halves(&a), halves(&b));
         for kernel in kernels() {
-            let what = |how| format!("{m} {k} {n} {how}, kernel {}", kernel.is_some());
+            let what = |how| format!("{m} {k} {n} {how}, {kernel:?}");
             let (wide_a, wide_b) = (Matrix::new(&a, [m, k], k), Matrix::new(&b, [k, n], n));
             let (a, b) = (Matrix::new(&a16, [m, k], k), Matrix::new(&b16, [k, n], n));
             let expected = naive(a, b);
@@ -172,10 +169,14 @@ fn a_bias_is_added_before_rounding_and_a_residual_behind_it() {
 
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
-    let (m, k, n) = (1100, 50, 70);
-    let (a, b) = (halves(&values(m * k, 1)), values(k * n, 2));
-    let grad = halves(&values(m * n, 3));
-    for kernel in kernels() {
+    let (k, n) = (130, 70);
+    let b = values(k * n, 2);
+    // Rows of the output that are shared by threads or not, in sums of one part or of two.
+    for (m, kernel) in [30, 300, 1100]
+        .into_iter()
+        .flat_map(|m| kernels().into_iter().map(move |kernel| (m, kernel)))
+    {
+        let (a, grad) = (halves(&values(m * k, 1)), halves(&values(m * n, 3)));
         let run = |threads| {
             let pool = ThreadPoolBuilder::new().num_threads(threads).build();
             pool.unwrap().install(|| {

@@ -72,7 +72,8 @@ impl Panels<HEIGHT> {
     }
 }
 
-/// All tiles of a product, from the number of rows on the left and the rows of each tile. `write` gets a row, the columns of the tile, and as many sums.
+/// All tiles of a product, from the number of rows on the left and the rows of each tile. `write` gets a row, the columns of
+/// the tile, and as many sums.
 #[inline(always)]
 pub(super) fn tiles<'a>(
     kernel: Kernel,
@@ -97,7 +98,7 @@ pub(super) fn tiles<'a>(
 #[inline(always)]
 pub(super) fn in_place<T: Number>(matrix: Matrix<'_, T>, number: usize) -> Option<Rows<'_>> {
     let ([rows, numbers], [down, along]) = (matrix.shape(), matrix.strides());
-    if along != 1 {
+    if along != 1 || numbers == 0 {
         return None;
     }
     let row = |index: usize| {

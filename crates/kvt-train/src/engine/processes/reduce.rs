@@ -1,7 +1,8 @@
 //! The gradients of all processes.
 //!
 //! Parameters are told apart by their place in the network, since their ids are drawn anew in every process. Gradients are
-//! summed in f32, from the last layer to the first, in buckets that are on their way while the next one is packed.
+//! summed in f32, from the last layer to the first, in buckets. In host memory a bucket is on its way while the next one is
+//! packed; on devices all are packed first.
 
 use std::time::{Duration, Instant};
 
@@ -118,18 +119,16 @@ impl Processes {
         device: &Device,
     ) -> Result<Vec<Tensor<1>>, WorldError> {
         let lengths = &own.places.lengths;
-        let mut exchange = sums.begin();
-        for bucket in own.buckets {
-            exchange.start(|| {
-                let parts = bucket
-                    .iter()
-                    .map(|place| match own.gradients[*place].take() {
-                        Some(gradient) => in_type(gradient * own.share, DType::F32),
-                        None => Tensor::zeros([lengths[*place]], (device, DType::F32)),
-                    });
-                Tensor::cat(parts.collect(), 0)
-            });
-        }
+        let packed = own.buckets.iter().map(|bucket| {
+            let parts = bucket
+                .iter()
+                .map(|place| match own.gradients[*place].take() {
+                    Some(gradient) => in_type(gradient * own.share, DType::F32),
+                    None => Tensor::zeros([lengths[*place]], (device, DType::F32)),
+                });
+            Tensor::cat(parts.collect(), 0)
+        });
+        let exchange = sums.prepare(packed);
         let sums = self.timed(|| exchange.finish())?;
 
         let mut tensors = Vec::new();

@@ -59,7 +59,7 @@ fn of_two_processes(on_devices: bool) -> Vec<(Found, Option<Vec<usize>>)> {
         };
         let own = Gradients::of_tensors(has.iter().map(gradient).collect());
         let images = [6, 2][rank];
-        let (fake, log) = Fake::new(ranks[rank].clone(), Does::Sums(Duration::ZERO));
+        let (fake, log) = Fake::new(ranks[rank].clone(), Does::Sums(0));
         let way = match on_devices {
             true => {
                 let name = "fake 1".to_owned();

@@ -55,7 +55,7 @@ pub(super) fn decide(offers: &[Offer]) -> Decision {
             |other: usize| card.is_some() && gpus[other].0 == *host && gpus[other].1 == *card;
         if let (Some(other), Some(card)) = ((0..rank).find(|other| same_card(*other)), card) {
             return Decision::Instead(format!(
-                "processes {other} and {rank} share one GPU (`{card}`), which NCCL refuses: start as many processes on a host \
+                "processes {other} and {rank} share one GPU (`{card}`), which {engine} refuses: start as many processes on a host \
                  as it has GPUs, with a `train.device` that names no index"
             ));
         }
@@ -118,7 +118,7 @@ mod tests {
         ];
         let reason = instead(&all);
         assert!(
-            reason.starts_with("processes 0 and 2 share one GPU (`07`), which NCCL refuses"),
+            reason.starts_with("processes 0 and 2 share one GPU (`07`), which NCCL 2.27.5 refuses"),
             "{reason}"
         );
         assert!(

@@ -1,23 +1,16 @@
 //! From the devices of a job to what sums on them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::choice::{Decision, Offer, decide};
-use super::settle::{Failed, settle};
-use super::{DeviceSums, Engine, EngineError, Way};
+use super::engine::Library;
+use super::settle::{Failed, LIMIT, settle};
+use super::{DeviceSums, EngineError, Way};
 use crate::device::{Kind, ResolvedDevice};
 use crate::world::{World, WorldError};
-
-/// A library that sums on devices, before the processes have joined.
-pub(super) trait Library {
-    /// What the first process makes for all to join by.
-    fn id(&self) -> Result<Vec<u8>, EngineError>;
-
-    /// Begins to join, without waiting for the others: that is done when the engine's [`poll`](Engine::poll) says so.
-    fn join(&self, id: &[u8], rank: usize, size: usize) -> Result<Box<dyn Engine>, EngineError>;
-}
 
 /// Finds out whether the devices of all processes can add up by themselves, and joins them. All processes must call it.
 ///
@@ -33,11 +26,15 @@ pub fn connect(world: &Arc<dyn World>, device: &ResolvedDevice) -> Result<Way, W
         Some(Kind::Cuda) => of_cuda(device),
         _ => Offer::Host,
     };
-    connect_by(world, &device.device, &own, &library(&device.device))
+    let library = library(&device.device);
+    connect_by(world, &device.device, &own, &library, LIMIT)
 }
 
 #[cfg(feature = "nccl")]
 fn of_cuda(device: &ResolvedDevice) -> Offer {
+    if let Some(reason) = super::environment::refusal(&|name| std::env::var(name).ok()) {
+        return Offer::Unable(reason);
+    }
     match super::nccl::version() {
         Ok(engine) => Offer::Gpu {
             host: crate::world::cores::host(),
@@ -64,13 +61,22 @@ fn library(_device: &Device) -> impl Library {
     struct NoLibrary;
 
     impl Library for NoLibrary {
+        fn name(&self) -> &'static str {
+            "no library"
+        }
+
         fn id(&self) -> Result<Vec<u8>, EngineError> {
             Ok(Vec::new())
         }
 
-        fn join(&self, _: &[u8], _: usize, _: usize) -> Result<Box<dyn Engine>, EngineError> {
+        fn join(
+            &self,
+            _: &[u8],
+            _: usize,
+            _: usize,
+        ) -> Result<Box<dyn super::Engine>, EngineError> {
             Err(EngineError {
-                library: "NCCL",
+                library: self.name(),
                 reason: "not in this build".to_owned(),
             })
         }
@@ -79,12 +85,13 @@ fn library(_device: &Device) -> impl Library {
     NoLibrary
 }
 
-/// [`connect`] with what this process has, and the library that it would join by.
+/// [`connect`] with what this process has, the library that it would join by, and how long that, and later each sum, may take.
 pub(super) fn connect_by(
     world: &Arc<dyn World>,
     device: &Device,
     own: &Offer,
     library: &dyn Library,
+    limit: Duration,
 ) -> Result<Way, WorldError> {
     let name = match decide(&offers(&**world, own)?) {
         Decision::Host => return Ok(Way::Host),
@@ -101,7 +108,7 @@ pub(super) fn connect_by(
         false => Ok(Vec::new()),
     };
     let made = id.as_ref().map(|_| true).map_err(Clone::clone);
-    if let Err(failed) = settle(&**world, made, &mut || Ok(true))? {
+    if let Err(failed) = settle(&**world, made, &mut || Ok(true), limit)? {
         return instead(failed);
     }
     let id = world.share(0, id.unwrap_or_default())?;
@@ -110,10 +117,11 @@ pub(super) fn connect_by(
         Ok(engine) => (Some(engine), Ok(false)),
         Err(error) => (None, Err(error)),
     };
-    let joined = settle(&**world, own, &mut || match &mut engine {
+    let mut poll = || match &mut engine {
         Some(engine) => engine.poll(),
         None => Ok(true),
-    })?;
+    };
+    let joined = settle(&**world, own, &mut poll, limit)?;
     if let (Err(_), Some(engine)) = (&joined, &mut engine) {
         engine.abort();
     }
@@ -123,8 +131,8 @@ pub(super) fn connect_by(
         // Settled without an engine: it would have said that it failed.
         (Ok(()), None) => return Err(WorldError::Lost),
     };
-    let sums = DeviceSums::new(Arc::clone(world), engine, name);
-    match try_out(&sums, device)? {
+    let sums = DeviceSums::new(Arc::clone(world), engine, name).within(limit);
+    match try_out(&sums, device, library.name())? {
         Ok(()) => Ok(Way::Device(Arc::new(sums))),
         Err(failed) => instead(failed),
     }
@@ -149,46 +157,50 @@ fn offers(world: &dyn World, own: &Offer) -> Result<Vec<Offer>, WorldError> {
     Ok(all)
 }
 
-/// Sums some numbers whose sum is known, before weights depend on it: addresses of device memory are handed to a library
-/// that knows nothing of their owner.
-fn try_out(sums: &DeviceSums, device: &Device) -> Result<Result<(), Failed>, WorldError> {
-    /// Small enough for every sum to be exact.
-    const NUMBERS: usize = 1000;
+/// Sums two buckets of numbers whose sums are known, before weights depend on it: addresses of device memory are handed to a
+/// library that knows nothing of their owner, and the second bucket follows the first one.
+fn try_out(
+    sums: &DeviceSums,
+    device: &Device,
+    library: &'static str,
+) -> Result<Result<(), Failed>, WorldError> {
+    /// Few enough for every sum to be exact.
+    const LENGTHS: [usize; 2] = [1000, 24];
 
     let (rank, size) = (sums.world.rank(), sums.world.size());
-    let own: Vec<f32> = (0..NUMBERS).map(|place| (rank + place) as f32).collect();
+    let bucket = |of: &dyn Fn(usize) -> usize, number: usize, length: usize| -> Vec<f32> {
+        (0..length).map(|place| of(number + place) as f32).collect()
+    };
+    let numbers = |of: &dyn Fn(usize) -> usize| -> Vec<Vec<f32>> {
+        let lengths = LENGTHS.into_iter().enumerate();
+        lengths
+            .map(|(number, length)| bucket(of, number, length))
+            .collect()
+    };
     let ranks = size * (size - 1) / 2;
-    let expected: Vec<f32> = (0..NUMBERS)
-        .map(|place| (ranks + size * place) as f32)
-        .collect();
+    let own = numbers(&|number| rank + number).into_iter();
+    let expected = numbers(&|number| ranks + size * number);
 
-    let mut exchange = sums.begin();
-    exchange.start(|| Tensor::from_data(own.as_slice(), device));
+    let exchange = sums.prepare(own.map(|own| Tensor::from_data(own.as_slice(), device)));
     let found = match exchange.finish() {
         Ok(found) => found,
         Err(WorldError::Sums { rank, reason, .. }) => return Ok(Err(Failed { rank, reason })),
         Err(error) => return Err(error),
     };
-    let found = found
-        .into_iter()
-        .next()
-        .and_then(|found| found.try_into_data().ok())
-        .map(TensorData::convert::<f32>);
-    let is_right = found.is_some_and(|found| {
-        found
-            .as_slice::<f32>()
-            .is_ok_and(|found| *found == expected)
+    let found = found.into_iter().map(|found| {
+        let found = found.try_into_data().ok().map(TensorData::convert::<f32>);
+        found.and_then(|found| found.try_into_vec::<f32>().ok())
     });
-    let own = match is_right {
+    let own = match found.eq(expected.into_iter().map(Some)) {
         true => Ok(true),
         false => Err(EngineError {
-            library: "NCCL",
+            library,
             reason: "a sum whose result is known came out wrong".to_owned(),
         }),
     };
-    let settled = settle(&*sums.world, own, &mut || Ok(true))?;
+    let settled = settle(&*sums.world, own, &mut || Ok(true), sums.limit)?;
     if settled.is_err() {
-        sums.begin().engine.abort();
+        sums.abort();
     }
     Ok(settled)
 }

@@ -6,6 +6,9 @@
 
 mod choice;
 mod connect;
+mod engine;
+#[cfg(any(feature = "nccl", test))]
+mod environment;
 #[cfg(feature = "nccl")]
 mod memory;
 #[cfg(feature = "nccl")]
@@ -14,41 +17,14 @@ mod settle;
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use burn::tensor::Tensor;
 
 pub use self::connect::connect;
-use self::settle::settle;
+pub use self::engine::{Engine, EngineError};
+use self::settle::{Failed, LIMIT, settle};
 use super::{World, WorldError};
-
-/// A failure of a library that sums on devices.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{library}: {reason}")]
-pub struct EngineError {
-    /// The library.
-    pub library: &'static str,
-    /// What it says.
-    pub reason: String,
-}
-
-/// What adds up tensors on the devices of the processes, as one of them sees it.
-pub trait Engine: Debug + Send {
-    /// Starts the sum of a bucket over the processes, behind those that were started before. The tensor that comes back
-    /// holds it as soon as [`poll`](Self::poll) says that all is done, and must not be read before.
-    ///
-    /// # Errors
-    /// If the device or the library fails.
-    fn start(&mut self, bucket: Tensor<1>) -> Result<Tensor<1>, EngineError>;
-
-    /// Whether all that was started is done. It does not wait for other processes.
-    ///
-    /// # Errors
-    /// If the device or the library has failed.
-    fn poll(&mut self) -> Result<bool, EngineError>;
-
-    /// Gives up what was started, also where other processes never join in. Nothing is started afterwards.
-    fn abort(&mut self);
-}
 
 /// Sums over the processes of a world, on their devices.
 #[derive(Debug)]
@@ -56,16 +32,25 @@ pub struct DeviceSums {
     world: Arc<dyn World>,
     engine: Mutex<Box<dyn Engine>>,
     name: String,
+    limit: Duration,
 }
 
 impl DeviceSums {
-    /// By an engine that all processes of a world have joined; `name` is its library and version.
+    /// By an engine that all processes of a world have joined; `name` is its library and version. Sums that take longer than
+    /// ten minutes are given up.
     pub fn new(world: Arc<dyn World>, engine: Box<dyn Engine>, name: String) -> Self {
         Self {
             world,
             engine: Mutex::new(engine),
             name,
+            limit: LIMIT,
         }
+    }
+
+    /// The same with another limit.
+    #[must_use]
+    pub fn within(self, limit: Duration) -> Self {
+        Self { limit, ..self }
     }
 
     /// The library that sums, and its version.
@@ -73,61 +58,60 @@ impl DeviceSums {
         &self.name
     }
 
-    /// Begins with the buckets of an update. All processes must start as many, of the same lengths, and finish.
-    pub(crate) fn begin(&self) -> Exchange<'_> {
+    /// Takes the buckets of an update, one after the other, and waits for the device of this process. All processes must
+    /// hand over as many, of the same lengths, and finish. After a failure no more are asked for;
+    /// [`finish`](Exchange::finish) tells the others.
+    pub(crate) fn prepare(&self, mut buckets: impl Iterator<Item = Tensor<1>>) -> Exchange<'_> {
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let prepared = engine.prepare(&mut buckets);
         Exchange {
             world: &*self.world,
-            engine: self.engine.lock().unwrap_or_else(PoisonError::into_inner),
-            sums: Vec::new(),
-            failed: None,
+            limit: self.limit,
+            engine,
+            prepared,
         }
+    }
+
+    /// Gives up everything, as after a wrong sum.
+    fn abort(&self) {
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        engine.abort();
     }
 }
 
-/// Buckets on their way.
+/// Buckets of which this process has its part.
 pub(crate) struct Exchange<'a> {
     world: &'a dyn World,
+    limit: Duration,
     engine: MutexGuard<'a, Box<dyn Engine>>,
-    sums: Vec<Tensor<1>>,
-    failed: Option<EngineError>,
+    prepared: Result<(), EngineError>,
 }
 
 impl Exchange<'_> {
-    /// Starts the next bucket, which is on its way while the one after it is packed. After a failure nothing is packed any
-    /// more; [`finish`](Self::finish) tells the others.
-    pub(crate) fn start(&mut self, pack: impl FnOnce() -> Tensor<1>) {
-        if self.failed.is_none() {
-            match self.engine.start(pack()) {
-                Ok(sum) => self.sums.push(sum),
-                Err(error) => self.failed = Some(error),
-            }
-        }
-    }
-
-    /// Waits for the sums of all buckets.
+    /// The sums of all buckets, which are started as soon as every process has its part.
     ///
     /// # Errors
     /// [`WorldError::Sums`] in all processes if one of them failed.
-    pub(crate) fn finish(self) -> Result<Vec<Tensor<1>>, WorldError> {
-        let Self {
-            world,
-            mut engine,
-            sums,
-            failed,
-        } = self;
-        let own = failed.map_or(Ok(false), Err);
-        let settled = settle(world, own, &mut || engine.poll());
-        if !matches!(settled, Ok(Ok(()))) {
-            engine.abort();
+    pub(crate) fn finish(mut self) -> Result<Vec<Tensor<1>>, WorldError> {
+        let size = self.world.size();
+        let summed = self.sum();
+        if !matches!(summed, Ok(Ok(()))) {
+            self.engine.abort();
         }
-        match settled? {
-            Ok(()) => Ok(sums),
-            Err(failed) => Err(WorldError::Sums {
-                rank: failed.rank,
-                size: world.size(),
-                reason: failed.reason,
-            }),
+        match summed? {
+            Ok(()) => Ok(self.engine.take()),
+            Err(Failed { rank, reason }) => Err(WorldError::Sums { rank, size, reason }),
         }
+    }
+
+    fn sum(&mut self) -> Result<Result<(), Failed>, WorldError> {
+        let (world, engine, limit) = (self.world, &mut *self.engine, self.limit);
+        let prepared = self.prepared.clone().map(|()| true);
+        if let Err(failed) = settle(world, prepared, &mut || Ok(true), limit)? {
+            return Ok(Err(failed));
+        }
+        let started = engine.start().map(|()| false);
+        settle(world, started, &mut || engine.poll(), limit)
     }
 }
 
@@ -149,7 +133,7 @@ impl Way {
         match self {
             Self::Host => None,
             Self::HostInstead(reason) => Some(format!(
-                "gradients go by way of host memory, which is slower than NCCL between GPUs: {reason}"
+                "gradients go by way of host memory, which is slower than sums on the GPUs: {reason}"
             )),
             Self::Device(sums) => Some(format!(
                 "gradients are summed on the GPUs by {}",

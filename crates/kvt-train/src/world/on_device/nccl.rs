@@ -5,7 +5,8 @@
 //! So nothing here waits for another process, and a process whose partner has failed can still abort.
 //!
 //! The sums run on a stream of their own, since CubeCL does not show the one that it computes on. So the host waits for
-//! CubeCL before a bucket is started, and for NCCL before the sums are read: one is packed while those before it are summed.
+//! CubeCL before the sums are started, and for NCCL before they are read. In between CubeCL is left alone: what it allocates
+//! may wait for all streams of the device, and so for the sums of NCCL, which wait for other processes.
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -19,8 +20,11 @@ use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError};
 use cudarc::nccl::{result, sys};
 use sys::ncclResult_t;
 
+use super::engine::{self, Engine, EngineError};
 use super::memory::CudaMemory;
-use super::{Engine, EngineError, connect};
+
+/// What the library is called in messages.
+const NAME: &str = "NCCL";
 
 /// The first version with communicators that do not block, as NCCL counts.
 const FIRST: i32 = 21_400;
@@ -64,7 +68,11 @@ impl Library {
     }
 }
 
-impl connect::Library for Library {
+impl engine::Library for Library {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
     fn id(&self) -> Result<Vec<u8>, EngineError> {
         let id = result::get_uniqueid().map_err(|error| of_call("ncclGetUniqueId", error.0))?;
         Ok(id
@@ -103,6 +111,10 @@ struct Nccl {
     stream: Arc<CudaStream>,
     /// Behind the last sum that was started.
     done: CudaEvent,
+    /// Not to be started yet.
+    prepared: Vec<Bucket>,
+    /// Where the sums of all buckets are.
+    sums: Vec<Tensor<1>>,
     /// To be started, in this order.
     waiting: VecDeque<Bucket>,
     /// Started, and perhaps not done.
@@ -135,6 +147,8 @@ impl Nccl {
             context,
             stream,
             done,
+            prepared: Vec::new(),
+            sums: Vec::new(),
             waiting: VecDeque::new(),
             started: Vec::new(),
             is_starting: false,
@@ -153,7 +167,7 @@ impl Nccl {
                 count(size),
                 id,
                 count(rank),
-                &raw mut config,
+                (&raw mut config).cast(),
             )
         };
         begun_by("ncclCommInitRankConfig", begun)?;
@@ -163,9 +177,10 @@ impl Nccl {
     /// The communicator, while there is one.
     fn communicator(&self) -> Result<sys::ncclComm_t, EngineError> {
         let communicator = self.communicator.load(Ordering::Acquire);
-        match self.is_aborted || communicator.is_null() {
-            true => Err(failed("it was given up before".to_owned())),
-            false => Ok(communicator),
+        match (self.is_aborted, communicator.is_null()) {
+            (true, _) => Err(failed("it was given up before".to_owned())),
+            (false, true) => Err(failed("it has made no communicator".to_owned())),
+            (false, false) => Ok(communicator),
         }
     }
 
@@ -207,18 +222,25 @@ impl Nccl {
 }
 
 impl Engine for Nccl {
-    fn start(&mut self, bucket: Tensor<1>) -> Result<Tensor<1>, EngineError> {
-        // Never in place: a tensor may share its memory with another one.
-        let sum = Tensor::empty(bucket.dims(), &bucket.device());
-        let bucket = Bucket {
-            own: CudaMemory::of(bucket)?,
-            sum: CudaMemory::of(sum.clone())?,
-        };
-        // Whatever writes the one, and whatever used the memory of the other before.
-        bucket.own.wait()?;
-        self.waiting.push_back(bucket);
-        self.poll()?;
-        Ok(sum)
+    fn prepare(&mut self, buckets: &mut dyn Iterator<Item = Tensor<1>>) -> Result<(), EngineError> {
+        for bucket in buckets {
+            // Never in place: a tensor may share its memory with another one.
+            let sum = Tensor::empty(bucket.dims(), &bucket.device());
+            self.prepared.push(Bucket {
+                own: CudaMemory::of(bucket)?,
+                sum: CudaMemory::of(sum.clone())?,
+            });
+            self.sums.push(sum);
+        }
+        // Whatever writes the buckets, and whatever used the memory of the sums before.
+        self.prepared
+            .last()
+            .map_or(Ok(()), |bucket| bucket.own.wait())
+    }
+
+    fn start(&mut self) -> Result<(), EngineError> {
+        self.waiting.extend(self.prepared.drain(..));
+        self.poll().map(|_| ())
     }
 
     fn poll(&mut self) -> Result<bool, EngineError> {
@@ -246,6 +268,10 @@ impl Engine for Nccl {
         Ok(is_done)
     }
 
+    fn take(&mut self) -> Vec<Tensor<1>> {
+        std::mem::take(&mut self.sums)
+    }
+
     fn abort(&mut self) {
         let Ok(communicator) = self.communicator() else {
             return;
@@ -256,8 +282,10 @@ impl Engine for Nccl {
         #[expect(unsafe_code, reason = "hands an address to NCCL")]
         let _failure = unsafe { sys::ncclCommAbort(communicator) };
         // There is nothing to be done about a failure of the abort: the job ends for another one, or has ended.
+        self.prepared.clear();
         self.waiting.clear();
         self.started.clear();
+        self.sums.clear();
     }
 }
 
@@ -268,37 +296,33 @@ impl Drop for Nccl {
     }
 }
 
-/// Settings of a communicator that does not block; all else is NCCL's choice. It says to be of the version that brought
-/// them, so that later ones ignore what they have added.
-fn config() -> sys::ncclConfig_t {
+/// The first fields of `ncclConfig_t`, which are those of the version that brought it. NCCL reads as many bytes as `size`
+/// says, and takes its own choice for all later fields. Not cudarc's type, which gets fields with every version.
+#[repr(C)]
+struct Config {
+    size: usize,
+    magic: u32,
+    version: u32,
+    blocking: i32,
+    /// Padding in the first version. A later one has a field here, and reads a number that is not set.
+    later: i32,
+}
+
+/// Settings of a communicator that does not block.
+fn config() -> Config {
     const UNDEFINED: i32 = i32::MIN;
-    sys::ncclConfig_t {
-        size: size_of::<sys::ncclConfig_t>(),
+    Config {
+        size: size_of::<Config>(),
         magic: 0xcafe_beef,
         version: FIRST.cast_unsigned(),
         blocking: 0,
-        cgaClusterSize: UNDEFINED,
-        minCTAs: UNDEFINED,
-        maxCTAs: UNDEFINED,
-        netName: ptr::null(),
-        splitShare: UNDEFINED,
-        trafficClass: UNDEFINED,
-        commName: ptr::null(),
-        collnetEnable: UNDEFINED,
-        CTAPolicy: UNDEFINED,
-        shrinkShare: UNDEFINED,
-        nvlsCTAs: UNDEFINED,
-        nChannelsPerNetPeer: UNDEFINED,
-        nvlinkCentricSched: UNDEFINED,
-        graphUsageMode: UNDEFINED,
-        numRmaCtx: UNDEFINED,
-        maxP2pPeers: UNDEFINED,
+        later: UNDEFINED,
     }
 }
 
 fn failed(reason: String) -> EngineError {
     EngineError {
-        library: "NCCL",
+        library: NAME,
         reason,
     }
 }

@@ -5,9 +5,16 @@ use std::time::{Duration, Instant};
 use super::EngineError;
 use crate::world::{World, WorldError};
 
+/// How long processes wait for their devices once all of them wait. Gradients are summed in milliseconds; NCCL may take minutes
+/// to join thousands of processes.
+pub(super) const LIMIT: Duration = Duration::from_mins(10);
+
 /// How long a process looks at its own device before it asks what the others have seen. Where all is well they are done at
 /// about the same time, and ask once.
 const ROUND: Duration = Duration::from_millis(50);
+
+/// The pause between two looks.
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// Why the processes are not done: what the first process that failed says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,24 +25,30 @@ pub(super) struct Failed {
     pub(super) reason: String,
 }
 
-/// Waits until all processes are done, or one has failed. `own` is whether this one is done already, and `poll` whether it
-/// is by now; it must not wait for other processes. All processes must call this.
+/// Waits until all processes are done, one has failed, or the first process has waited for longer than `limit`, of which all
+/// hear together. `own` is whether this one is done already, and `poll` whether it is by now; it must not wait for other
+/// processes. All processes must call this.
 ///
 /// Nobody waits for a device alone: a sum that another process never joins would not end.
 pub(super) fn settle(
     world: &dyn World,
     mut own: Result<bool, EngineError>,
     poll: &mut dyn FnMut() -> Result<bool, EngineError>,
+    limit: Duration,
 ) -> Result<Result<(), Failed>, WorldError> {
+    // When all processes had come here.
+    let mut since = None;
     loop {
         if own == Ok(false) {
             own = look(poll);
         }
-        let states = world.gather(match &own {
+        let state = match &own {
             Ok(true) => 1.0,
             Ok(false) => 0.0,
             Err(_) => -1.0,
-        })?;
+        };
+        let is_over = since.is_some_and(|since: Instant| since.elapsed() > limit);
+        let (states, is_over) = gather(world, state, is_over)?;
         if let Some(rank) = states.iter().position(|state| *state < 0.0) {
             let told = own
                 .err()
@@ -44,10 +57,31 @@ pub(super) fn settle(
             let reason = String::from_utf8_lossy(&reason).into_owned();
             return Ok(Err(Failed { rank, reason }));
         }
-        if states.iter().all(|state| *state > 0.0) {
+        let Some(rank) = states.iter().position(|state| *state == 0.0) else {
             return Ok(Ok(()));
+        };
+        if is_over {
+            let seconds = limit.as_secs_f64();
+            let reason = format!(
+                "its device is not done after {seconds} s: a process, a device or the network between them hangs"
+            );
+            return Ok(Err(Failed { rank, reason }));
         }
+        since = since.or_else(|| Some(Instant::now()));
     }
+}
+
+/// The states of all processes, and whether time is over by the clock of the first one, so that all are of one opinion.
+fn gather(world: &dyn World, state: f64, is_over: bool) -> Result<(Vec<f64>, bool), WorldError> {
+    let (rank, size) = (world.rank(), world.size());
+    let mut told = vec![0.0; size + 1];
+    told[rank] = state;
+    if is_over && world.is_first() {
+        told[size] = 1.0;
+    }
+    world.sum(&mut told)?;
+    let is_over = told.pop().is_some_and(|told| told > 0.0);
+    Ok((told, is_over))
 }
 
 /// Whether this process is done within a round.
@@ -60,6 +94,6 @@ fn look(poll: &mut dyn FnMut() -> Result<bool, EngineError>) -> Result<bool, Eng
         if start.elapsed() > ROUND {
             return Ok(false);
         }
-        std::thread::yield_now();
+        std::thread::sleep(PAUSE);
     }
 }

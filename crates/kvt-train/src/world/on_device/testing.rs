@@ -1,7 +1,6 @@
 //! An engine in host memory for tests, which does as it is told.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use burn::tensor::Tensor;
 use kvt_testing::ranks::Rank;
@@ -11,11 +10,11 @@ use super::{Engine, EngineError};
 /// What an engine does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Does {
-    /// Sums, and says that it is done so much later.
-    Sums(Duration),
-    /// The same, with results that are not the sums.
+    /// Sums, and says that it is done after it was asked so many times.
+    Sums(usize),
+    /// The same at once, with a last bucket that is not the sum.
     SumsWrong,
-    /// Starts this many buckets and fails at the next.
+    /// Takes this many buckets and fails at the next.
     FailsAfter(usize),
     /// Fails when it is asked whether it is done.
     FailsLater,
@@ -28,6 +27,10 @@ pub(crate) enum Does {
 pub(crate) struct Asked {
     /// The lengths of the buckets, in their order.
     pub(crate) buckets: Vec<usize>,
+    /// How often sums were started.
+    pub(crate) starts: usize,
+    /// How often it was asked whether it is done.
+    pub(crate) polls: usize,
     /// Whether it was to give up.
     pub(crate) aborted: bool,
 }
@@ -38,7 +41,7 @@ pub(crate) struct Fake {
     rank: Rank,
     does: Does,
     asked: Arc<Mutex<Asked>>,
-    last: Instant,
+    prepared: Vec<Tensor<1>>,
 }
 
 impl Fake {
@@ -48,7 +51,7 @@ impl Fake {
             rank,
             does,
             asked: Arc::clone(&asked),
-            last: Instant::now(),
+            prepared: Vec::new(),
         };
         (fake, asked)
     }
@@ -66,40 +69,69 @@ fn broken<T>() -> Result<T, EngineError> {
     })
 }
 
+impl Fake {
+    fn log(&self, note: impl FnOnce(&mut Asked)) -> Asked {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        note(&mut asked);
+        asked.clone()
+    }
+
+    /// The sum of a bucket over the processes, which must all come here.
+    fn sum(&self, bucket: Tensor<1>) -> Vec<f32> {
+        let mut values = bucket.into_data().try_to_vec::<f32>().unwrap_or_default();
+        self.rank.sum(&mut values);
+        values
+    }
+}
+
 impl Engine for Fake {
-    fn start(&mut self, bucket: Tensor<1>) -> Result<Tensor<1>, EngineError> {
-        let number = {
-            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-            asked.buckets.push(bucket.dims()[0]);
-            asked.buckets.len()
-        };
-        self.last = Instant::now();
-        match self.does {
-            Does::FailsAfter(count) if number > count => broken(),
-            Does::Sums(_) | Does::SumsWrong => {
-                let device = bucket.device();
-                let mut values = bucket.into_data().try_to_vec::<f32>().unwrap_or_default();
-                self.rank.sum(&mut values);
-                if let (Does::SumsWrong, Some(value)) = (&self.does, values.last_mut()) {
-                    *value += 1.0;
-                }
-                Ok(Tensor::from_data(values.as_slice(), &device))
+    fn prepare(&mut self, buckets: &mut dyn Iterator<Item = Tensor<1>>) -> Result<(), EngineError> {
+        for (number, bucket) in buckets.enumerate() {
+            self.log(|asked| asked.buckets.push(bucket.dims()[0]));
+            if self.does == Does::FailsAfter(number) {
+                return broken();
             }
-            _ => Ok(bucket),
+            self.prepared.push(bucket);
         }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), EngineError> {
+        self.log(|asked| asked.starts += 1);
+        if !matches!(self.does, Does::Sums(_) | Does::SumsWrong) {
+            return Ok(());
+        }
+        let prepared = std::mem::take(&mut self.prepared);
+        let count = prepared.len();
+        for (number, bucket) in (1..).zip(prepared) {
+            let device = bucket.device();
+            let mut values = self.sum(bucket);
+            if let (Does::SumsWrong, true, Some(value)) =
+                (&self.does, number == count, values.last_mut())
+            {
+                *value += 1.0;
+            }
+            let sum = Tensor::from_data(values.as_slice(), &device);
+            self.prepared.push(sum);
+        }
+        Ok(())
     }
 
     fn poll(&mut self) -> Result<bool, EngineError> {
+        let asked = self.log(|asked| asked.polls += 1);
         match self.does {
-            Does::Sums(after) => Ok(self.last.elapsed() >= after),
+            Does::Sums(after) => Ok(asked.polls >= after),
             Does::SumsWrong => Ok(true),
             Does::FailsLater => broken(),
             Does::FailsAfter(_) | Does::Hangs => Ok(false),
         }
     }
 
+    fn take(&mut self) -> Vec<Tensor<1>> {
+        std::mem::take(&mut self.prepared)
+    }
+
     fn abort(&mut self) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.aborted = true;
+        self.log(|asked| asked.aborted = true);
     }
 }

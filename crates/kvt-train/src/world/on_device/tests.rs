@@ -1,18 +1,22 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use burn::tensor::Device;
 use kvt_testing::ranks::{Rank, ranks};
 
 use super::choice::Offer;
-use super::connect::{Library, connect_by};
+use super::connect::connect_by;
+use super::engine::Library;
 use super::testing::{Asked, Does, Fake, asked};
 use super::*;
 use crate::device;
 use crate::world::threads;
 
-const AT_ONCE: Duration = Duration::ZERO;
+const AT_ONCE: usize = 0;
+
+/// A limit that only those meet who are never done.
+const SHORT: Duration = Duration::from_millis(1);
 
 /// The numbers of all buckets.
 type Sums = Result<Vec<Vec<f32>>, WorldError>;
@@ -20,15 +24,17 @@ type Sums = Result<Vec<Vec<f32>>, WorldError>;
 /// What the processes come to with three buckets of 1, 2 and 3 numbers, each process's own number in all of them, and what
 /// their engines were asked.
 fn exchange(does: &[Does]) -> Vec<(Sums, Asked)> {
+    exchange_within(does, LIMIT)
+}
+
+fn exchange_within(does: &[Does], limit: Duration) -> Vec<(Sums, Asked)> {
     let ranks = ranks(does.len());
     threads(does.len(), |world| {
         let rank = world.rank();
         let (fake, log) = Fake::new(ranks[rank].clone(), does[rank].clone());
-        let sums = DeviceSums::new(world, Box::new(fake), "fake 1".to_owned());
-        let mut exchange = sums.begin();
-        for length in 1..=3 {
-            exchange.start(|| Tensor::full([length], rank as f32 + 1.0, &Device::flex()));
-        }
+        let sums = DeviceSums::new(world, Box::new(fake), "fake 1".to_owned()).within(limit);
+        let bucket = |length| Tensor::full([length], rank as f32 + 1.0, &Device::flex());
+        let exchange = sums.prepare((1..=3).map(bucket));
         let found = exchange.finish().map(|sums| {
             let values = |sum: Tensor<1>| sum.into_data().try_to_vec::<f32>().unwrap();
             sums.into_iter().map(values).collect()
@@ -46,45 +52,69 @@ fn sums_come_in_the_order_of_the_buckets() {
     }
 }
 
-/// Longer than a round: the process that is done asks the other one again.
+/// Longer than a round, since there is a pause before each of its looks: the process that is done asks the other one again.
 #[test]
 fn the_slowest_is_waited_for() {
-    let slow = Duration::from_millis(130);
-    let start = Instant::now();
-    for (found, asked) in exchange(&[Does::Sums(AT_ONCE), Does::Sums(slow)]) {
+    const LOOKS: usize = 1100;
+    let found = exchange(&[Does::Sums(AT_ONCE), Does::Sums(LOOKS)]);
+    let looks: Vec<usize> = found.iter().map(|(_, asked)| asked.polls).collect();
+    assert_eq!(looks, [1, LOOKS]);
+    for (found, asked) in found {
         assert_eq!(found.unwrap().len(), 3);
         assert!(!asked.aborted);
     }
-    assert!(start.elapsed() >= slow);
 }
 
-/// The others would wait for ever for a sum that one process never joins.
+/// The others would wait for ever for a sum that one process never joins. Where one has no part to add, nobody starts: the
+/// devices of the others would be busy, and whatever waits for them would hang.
 #[test]
 fn a_failure_of_one_ends_all_of_them() {
-    for (does, packed) in [(Does::FailsAfter(1), 2), (Does::FailsLater, 3)] {
+    for (does, buckets, starts) in [(Does::FailsAfter(1), 2, 0), (Does::FailsLater, 3, 1)] {
         let found = exchange(&[Does::Hangs, does, Does::Hangs]);
-        assert_eq!(found[1].1.buckets.len(), packed);
+        assert_eq!(found[1].1.buckets.len(), buckets);
         for (found, asked) in found {
             let error = found.unwrap_err();
             let (rank, size) = (1, 3);
             let reason = "fake: a cable is loose".to_owned();
             assert_eq!(error, WorldError::Sums { rank, size, reason });
-            assert!(asked.aborted);
+            assert_eq!((asked.starts, asked.aborted), (starts, true));
         }
     }
+}
+
+/// The network hangs, of which no process hears anything.
+#[test]
+fn sums_that_never_end_are_given_up() {
+    for (found, asked) in exchange_within(&[Does::Hangs, Does::Hangs], SHORT) {
+        let error = found.unwrap_err().to_string();
+        assert!(
+            error.contains("process 0 of 2") && error.contains("not done after 0.001 s"),
+            "{error}"
+        );
+        assert!(asked.aborted);
+    }
+    // The first that is not done is named, by those too that are.
+    let found = threads(3, |world| {
+        let is_done = world.rank() != 1;
+        settle(&*world, Ok(is_done), &mut || Ok(false), SHORT).unwrap()
+    });
+    assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
+    assert_eq!(found[0].as_ref().unwrap_err().rank, 1);
 }
 
 /// If several fail, the first of them speaks.
 #[test]
 fn all_may_fail() {
-    for (found, asked) in exchange(&[Does::FailsLater, Does::FailsAfter(0)]) {
-        let error = found.unwrap_err().to_string();
-        assert!(error.starts_with("process 0 of 2: "), "{error}");
-        assert!(
-            error.contains("--resume") && error.contains("NCCL_DEBUG"),
-            "{error}"
-        );
-        assert!(asked.aborted);
+    for does in [Does::FailsLater, Does::FailsAfter(0)] {
+        for (found, asked) in exchange(&[does.clone(), does]) {
+            let error = found.unwrap_err().to_string();
+            assert!(error.starts_with("process 0 of 2: "), "{error}");
+            assert!(
+                error.contains("--resume") && error.contains("NCCL_DEBUG"),
+                "{error}"
+            );
+            assert!(asked.aborted);
+        }
     }
 }
 
@@ -98,6 +128,10 @@ struct Fakes {
 }
 
 impl Library for Fakes {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
     fn id(&self) -> Result<Vec<u8>, EngineError> {
         match self.fails.0 {
             true => Err(no("no id")),
@@ -137,6 +171,13 @@ fn gpu(card: usize) -> Offer {
 /// By which way the processes sum, in words, and what their engines were asked, where they had joined. Each has what it offers,
 /// what its engine does, and where it fails.
 fn connected(all: &[(Offer, Does, (bool, bool))]) -> Vec<(String, Option<Asked>)> {
+    connected_within(all, LIMIT)
+}
+
+fn connected_within(
+    all: &[(Offer, Does, (bool, bool))],
+    limit: Duration,
+) -> Vec<(String, Option<Asked>)> {
     let ranks = ranks(all.len());
     threads(all.len(), |world| {
         let rank = world.rank();
@@ -147,7 +188,7 @@ fn connected(all: &[(Offer, Does, (bool, bool))]) -> Vec<(String, Option<Asked>)
             fails,
             log: Mutex::default(),
         };
-        let way = connect_by(&world, &Device::flex(), &own, &library).unwrap();
+        let way = connect_by(&world, &Device::flex(), &own, &library, limit).unwrap();
         let log = library.log.lock().unwrap().take();
         let words = match &way {
             Way::Host => "host".to_owned(),
@@ -172,7 +213,7 @@ fn a_gpu_each_is_joined_and_tried_out() {
     for (words, asked) in connected(&all) {
         assert_eq!(words, "fake 1");
         let asked = asked.unwrap();
-        assert_eq!((asked.buckets.len(), asked.aborted), (1, false));
+        assert_eq!((asked.buckets.len(), asked.aborted), (2, false));
     }
 }
 
@@ -214,6 +255,19 @@ fn those_that_began_to_join_give_up() {
     }
 }
 
+/// None has failed, but they never find each other.
+#[test]
+fn those_that_never_join_go_by_way_of_the_host() {
+    let hangs = |card| (gpu(card), Does::Hangs, WELL);
+    for (words, asked) in connected_within(&[hangs(1), hangs(2)], SHORT) {
+        assert!(
+            words.starts_with("process 0: its device is not done after 0.001 s"),
+            "{words}"
+        );
+        assert!(asked.unwrap().aborted);
+    }
+}
+
 /// Addresses that are not what they should be would train on wrong gradients.
 #[test]
 fn a_wrong_sum_is_noticed_before_training() {
@@ -224,7 +278,7 @@ fn a_wrong_sum_is_noticed_before_training() {
     for (words, asked) in connected(&all) {
         assert_eq!(
             words,
-            "process 1: NCCL: a sum whose result is known came out wrong"
+            "process 1: fake: a sum whose result is known came out wrong"
         );
         assert!(asked.unwrap().aborted);
     }

@@ -1,0 +1,46 @@
+//! A kernel in plain Rust, with which every CPU tests how matrices are packed and tiled.
+
+use super::Kernel;
+use super::pack::{HEIGHT, LANES, Rows, VECTORS};
+
+/// No kernel, the one of this CPU where it has one, and the one in plain Rust.
+pub(crate) fn kernels() -> Vec<Option<Kernel>> {
+    let found = Kernel::detect();
+    if found.is_none() {
+        kvt_testing::skipped("the CPU has no AVX512-BF16");
+    }
+    let mut kernels = vec![None, Some(Kernel::scalar())];
+    kernels.extend(found.map(Some));
+    kernels
+}
+
+/// What a kernel's tile is by its definition.
+pub(super) fn tile(
+    rows: Rows<'_>,
+    columns: &[[[u32; LANES]; VECTORS]],
+    sums: &mut [[[f32; LANES]; VECTORS]; HEIGHT],
+) {
+    for (row, sums) in sums.iter_mut().enumerate() {
+        let sums = sums.as_flattened_mut();
+        sums.fill(0.0);
+        for (pair, columns) in columns.iter().enumerate() {
+            let [low, high] = match rows {
+                Rows::Packed(panel) => numbers(panel[pair][row]),
+                Rows::InPlace(rows) => rows[row][pair].map(|bits| widened(bits.into())),
+            };
+            for (sum, column) in sums.iter_mut().zip(columns.as_flattened()) {
+                let column = numbers(*column);
+                *sum += low * column[0] + high * column[1];
+            }
+        }
+    }
+}
+
+/// The two numbers of a pair.
+fn numbers(pair: u32) -> [f32; 2] {
+    [pair & 0xffff, pair >> 16].map(widened)
+}
+
+fn widened(bits: u32) -> f32 {
+    f32::from_bits(bits << 16)
+}

@@ -1,0 +1,51 @@
+//! What the environment says about NCCL.
+
+/// Why NCCL is not used although this build has it; `variable` reads the environment.
+pub(super) fn refusal(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let set = |name: &str| variable(name).map(|value| value.trim().to_owned());
+    let value = set("KVT_NCCL").unwrap_or_default();
+    if !matches!(value.as_str(), "" | "1") {
+        return Some(format!(
+            "`KVT_NCCL={value}` in the environment turns NCCL off: unset it, or set it to 1, to use NCCL"
+        ));
+    }
+    // It wins over the settings of a communicator.
+    let value = set("NCCL_COMM_BLOCKING").unwrap_or_default();
+    if !matches!(value.as_str(), "" | "0") {
+        return Some(format!(
+            "`NCCL_COMM_BLOCKING={value}` in the environment makes a process wait for the others within NCCL, even if one of them \
+             has failed: unset it"
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nccl_can_be_turned_off_and_must_not_block() {
+        let refused = |name: &str, value: &str| {
+            refusal(&|asked| (asked == name).then(|| value.to_owned())).unwrap_or_default()
+        };
+        assert_eq!(refusal(&|_| None), None);
+        for value in ["", "1", " 1 "] {
+            assert_eq!(refused("KVT_NCCL", value), "");
+        }
+        for value in ["0", "off"] {
+            let reason = refused("KVT_NCCL", value);
+            assert!(
+                reason.starts_with(&format!("`KVT_NCCL={value}` in")),
+                "{reason}"
+            );
+        }
+        for value in ["", "0"] {
+            assert_eq!(refused("NCCL_COMM_BLOCKING", value), "");
+        }
+        for value in ["1", " 1", "0x1"] {
+            let reason = refused("NCCL_COMM_BLOCKING", value);
+            assert!(reason.ends_with("unset it"), "{reason}");
+        }
+    }
+}
