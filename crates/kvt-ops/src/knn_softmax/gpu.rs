@@ -19,12 +19,13 @@ impl KnnSoftmaxOps for CubeBackend {
     fn knn_softmax_backward(
         probabilities: FloatTensor<Self>,
         grad: FloatTensor<Self>,
+        scale: f64,
     ) -> FloatTensor<Self> {
         if probabilities.shape().num_elements() == 0 {
             return probabilities;
         }
         let launch = Launch::new(&probabilities);
-        backward(probabilities, grad, launch)
+        backward(probabilities, grad, scale, launch)
     }
 }
 
@@ -49,7 +50,7 @@ fn forward(scores: CubeTensor, k: usize, launch: Launch) -> CubeTensor {
     output
 }
 
-fn backward(probabilities: CubeTensor, grad: CubeTensor, launch: Launch) -> CubeTensor {
+fn backward(probabilities: CubeTensor, grad: CubeTensor, scale: f64, launch: Launch) -> CubeTensor {
     let probabilities = into_contiguous(probabilities);
     let grad = into_contiguous(grad);
     let output = empty(&probabilities, probabilities.shape(), probabilities.dtype);
@@ -64,6 +65,7 @@ fn backward(probabilities: CubeTensor, grad: CubeTensor, launch: Launch) -> Cube
         output.clone().into_tensor_arg(),
         launch.rows,
         launch.width,
+        scale as f32,
         launch.strategy,
         launch.chunk,
         dtype_to_storage_type(dtype),
@@ -140,7 +142,7 @@ mod tests {
         }
     }
 
-    /// `P (dP - sum(P dP))` of rows that keep half of their keys.
+    /// `0.3 P (dP - sum(P dP))` of rows that keep half of their keys.
     #[test]
     fn every_row_strategy_has_the_same_gradient() {
         let Some(device) = device() else { return };
@@ -153,7 +155,9 @@ mod tests {
             let row = |(p, g): (&[f32], &[f32])| -> Vec<f32> {
                 let pairs = || p.iter().zip(g).map(|(p, g)| (f64::from(*p), f64::from(*g)));
                 let mean: f64 = pairs().map(|(p, g)| p * g).sum();
-                pairs().map(|(p, g)| (p * (g - mean)) as f32).collect()
+                pairs()
+                    .map(|(p, g)| (0.3 * p * (g - mean)) as f32)
+                    .collect()
             };
             let expected: Vec<f32> = p
                 .chunks(width)
@@ -163,8 +167,8 @@ mod tests {
             for kind in strategies(&device) {
                 let p = device.tensor(&p, [rows, width]);
                 let launch = folded(Launch::with(&p, kind));
-                let actual =
-                    device.values(backward(p, device.tensor(&grad, [rows, width]), launch));
+                let grad = device.tensor(&grad, [rows, width]);
+                let actual = device.values(backward(p, grad, 0.3, launch));
                 // P multiplies a difference of numbers up to 5.
                 assert_close(
                     &actual,

@@ -91,7 +91,7 @@ pub(super) fn knn_softmax_kernel<F: Float>(
     }
 }
 
-/// The gradient of the scores: `P (dP - sum(P dP))`.
+/// The gradient of the scores times `scale`: `scale P (dP - sum(P dP))`.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn knn_softmax_backward_kernel<F: Float>(
     probabilities: &Tensor<F>,
@@ -99,6 +99,7 @@ pub(super) fn knn_softmax_backward_kernel<F: Float>(
     output: &mut Tensor<F>,
     rows: u32,
     keys: u32,
+    scale: f32,
     #[comptime] strategy: RowStrategy,
     #[comptime] chunk: usize,
     #[define(F)] _dtype: ElemType,
@@ -126,7 +127,7 @@ pub(super) fn knn_softmax_backward_kernel<F: Float>(
                 let at = part.base + i + j * part.step;
                 let p = f32::cast_from(probabilities[at]);
                 let g = f32::cast_from(grad[at]);
-                output[at] = F::cast_from(p * (g - dot));
+                output[at] = F::cast_from(p * (g - dot) * scale);
             }
         }
         i += part.step * chunk;

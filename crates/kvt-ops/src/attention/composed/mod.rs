@@ -137,13 +137,27 @@ fn gradients<B: KnnSoftmaxOps>(
     let transposed = |x| B::float_swap_dims(x, 2, 3);
     let v_grad = B::float_matmul(transposed(probabilities.clone()), grad.clone());
     let weights = B::float_matmul(grad, transposed(v));
-    let scores = B::knn_softmax_backward(probabilities, weights);
+    // A bias has the gradient of the scores as they are. Without one, the scale costs no pass over them.
+    let within = if added.has_bias() { 1.0 } else { scale };
+    let scores = B::knn_softmax_backward(probabilities, weights, within);
     // A hidden score has no gradient, also in a row that is spoilt.
     let scores = added.hide(scores, 0.0);
     let bias_grad = added.bias_gradient(&scores);
-    let scores = B::float_mul_scalar(scores, Scalar::from(scale));
+    let scaled = |x| B::float_mul_scalar(x, Scalar::from(scale));
+    let ([_, _, queries, dim], keys) = (q.shape().dims(), k.shape()[2]);
+    // Whatever is smaller: the scores, or both gradients.
+    let late = added.has_bias() && queries * keys > (queries + keys) * dim;
+    let scores = match added.has_bias() && !late {
+        true => scaled(scores),
+        false => scores,
+    };
     let k_grad = B::float_matmul(transposed(scores.clone()), q);
-    ([B::float_matmul(scores, k), k_grad, v_grad], bias_grad)
+    let mut grads = [B::float_matmul(scores, k), k_grad];
+    if late {
+        grads = grads.map(scaled);
+    }
+    let [q_grad, k_grad] = grads;
+    ([q_grad, k_grad, v_grad], bias_grad)
 }
 
 /// Queries per block; `None` if the scores are few enough for one block.
