@@ -14,6 +14,9 @@ use super::row_group::RowStrategy;
 /// 65,535 iterations in total, and a selection reads its row up to seventy times.
 const ITERATIONS: usize = 512;
 
+/// Numbers of a row that a unit keeps in registers, at most: 1,024 keys by subgroups of 32.
+const HELD: usize = 32;
+
 /// Threads per workgroup, unless rows are split by subgroup.
 const UNITS: u32 = 64;
 
@@ -24,6 +27,8 @@ pub(crate) struct Launch {
     pub strategy: RowStrategy,
     /// Numbers that a unit reads in one iteration.
     pub chunk: usize,
+    /// Numbers of a row that a unit reads at all, if it can keep so many in registers; else 0.
+    pub held: usize,
     pub count: CubeCount,
     pub dim: CubeDim,
 }
@@ -90,6 +95,10 @@ impl Launch {
             rows,
             width: width as u32,
             strategy,
+            held: match width.div_ceil(step) {
+                numbers if numbers <= HELD => numbers,
+                _ => 0,
+            },
             chunk: width.div_ceil(step * ITERATIONS).next_power_of_two().max(8),
             count: CubeCount::Static(x, cubes.div_ceil(x), 1),
             dim,

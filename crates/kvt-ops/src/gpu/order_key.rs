@@ -44,3 +44,14 @@ pub(crate) fn survivor_exp<F: Float>(
     }
     weight
 }
+
+/// [`survivor_exp`] of the score that has a key.
+#[cube]
+pub(crate) fn survivor_key_exp(key: u32, index: u32, max: f32, threshold: u32, bound: u32) -> f32 {
+    let kept = key > threshold || (key == threshold && index < bound);
+    let mut weight = 0.0f32;
+    if kept && key > NEGATIVE_INFINITY {
+        weight = (key_value(key) - max).exp();
+    }
+    weight
+}

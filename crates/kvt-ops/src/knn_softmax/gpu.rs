@@ -45,6 +45,7 @@ fn forward(scores: CubeTensor, k: usize, launch: Launch) -> CubeTensor {
         k.min(launch.width as usize) as u32,
         launch.strategy,
         launch.chunk,
+        launch.held,
         dtype_to_storage_type(dtype),
     );
     output
