@@ -57,6 +57,42 @@ impl AdamWOps for Flex {
             from_f32::<Self>(exp_avg_sq, dtype),
         )
     }
+
+    /// The factor is rounded once, as [`AdamWStep::grad_scale`] is.
+    fn guard(
+        numbers: FloatTensor<Self>,
+        before: FloatTensor<Self>,
+        max_norm: f64,
+    ) -> FloatTensor<Self> {
+        let [numbers, before] = [numbers, before].map(|x| x.to_contiguous());
+        let numbers = values_of(&numbers);
+        let norm = numbers.last().copied().unwrap_or(f32::NAN);
+        let finite = numbers.iter().all(|number| number.is_finite());
+        let made = match values_of(&before) {
+            [_, before] if finite => *before,
+            _ => 0.0,
+        };
+        let factor = (max_norm / (f64::from(norm) + 1e-6)).min(1.0);
+        tensor(vec![factor as f32, made], Shape::new([2]))
+    }
+
+    fn guarded_adamw(
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        exp_avg: FloatTensor<Self>,
+        exp_avg_sq: FloatTensor<Self>,
+        guard: FloatTensor<Self>,
+        step: AdamWStep,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        match values_of(&guard.to_contiguous()) {
+            [factor, made] if *made > 0.0 => {
+                let grad_scale = step.grad_scale * f64::from(*factor);
+                let step = AdamWStep { grad_scale, ..step };
+                Self::adamw(weight, grad, exp_avg, exp_avg_sq, step)
+            }
+            _ => (weight, exp_avg, exp_avg_sq),
+        }
+    }
 }
 
 /// The sum of the squares of a block.

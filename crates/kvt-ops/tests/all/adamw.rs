@@ -1,7 +1,7 @@
 //! AdamW against its definition (Loshchilov & Hutter, 2019, algorithm 2) in f64.
 
 use burn::tensor::Tensor;
-use kvt_ops::{AdamWStep, adamw, square_sum};
+use kvt_ops::{AdamWStep, Guard, adamw, guarded_adamw, square_sum};
 
 use kvt_testing::devices::{assert_close, devices, tensor, values};
 
@@ -98,5 +98,97 @@ fn the_sum_of_squares_matches_the_definition() {
             );
             assert_eq!(actual, sum(), "{name} {length}: to the bit");
         }
+    }
+}
+
+/// By hand, of a norm of 4: two of it, all of it, and a norm that PyTorch's 1e-6 halves. A loss or a norm that is not finite
+/// leaves all as it is, to the bit, and so does every update after it.
+#[test]
+fn a_guard_clips_and_refuses() {
+    const STEP: AdamWStep = AdamWStep {
+        grad_scale: 0.5,
+        weight_scale: 0.999,
+        betas: BETAS,
+        eps: EPS,
+        step_size: 0.1,
+        inv_sqrt_bias_correction2: 2.0,
+    };
+    for (name, device) in devices() {
+        let draw = |seed| -> Tensor<1> { tensor(&numbers(seed, 1000), [1000], &device) };
+        let squares = || draw(4).square();
+        let numbers = |loss: f32, norm: f32| -> Tensor<1> { tensor(&[loss, norm], [2], &device) };
+        for (norm, max, factor) in [
+            (4.0, Some(2.0), 2.0 / (4.0 + 1e-6)),
+            (4.0, Some(5.0), 1.0),
+            (4.0, None, 1.0),
+            (1e-6, Some(1e-6), 0.5),
+        ] {
+            let guard = Guard::new(numbers(0.5, norm), None, max);
+            let moments = [draw(3), squares()];
+            let (weight, [exp_avg, exp_avg_sq]) =
+                guarded_adamw(draw(1), draw(2), moments, &guard, STEP);
+            let step = AdamWStep {
+                grad_scale: STEP.grad_scale * factor,
+                ..STEP
+            };
+            let (expected, [first, second]) = adamw(draw(1), draw(2), [draw(3), squares()], step);
+            for (actual, expected) in [(weight, expected), (exp_avg, first), (exp_avg_sq, second)] {
+                let what = format!("{name}: norm {norm}, at most {max:?}");
+                assert_close(&what, &values(actual), &values(expected), 1e-6);
+            }
+        }
+        let spoilt = [
+            (f32::NAN, 1.0),
+            (f32::INFINITY, 1.0),
+            (1.0, f32::NAN),
+            (1.0, f32::INFINITY),
+            (f32::NEG_INFINITY, 1.0),
+        ];
+        for (loss, norm) in spoilt {
+            let refused = Guard::new(numbers(loss, norm), None, Some(1.0));
+            let later = Guard::new(numbers(1.0, 1.0), Some(&refused), Some(1.0));
+            let gradient = draw(2) * f32::NAN;
+            for (guard, gradient) in [(refused, gradient), (later, draw(2))] {
+                let moments = [draw(3), squares()];
+                let (weight, [exp_avg, exp_avg_sq]) =
+                    guarded_adamw(draw(1), gradient, moments, &guard, STEP);
+                let pairs = [
+                    (weight, draw(1)),
+                    (exp_avg, draw(3)),
+                    (exp_avg_sq, squares()),
+                ];
+                for (actual, before) in pairs {
+                    assert_eq!(values(actual), values(before), "{name}: {loss}, {norm}");
+                }
+            }
+        }
+        // One that is made after one that was.
+        let made = Guard::new(numbers(1.0, 1.0), None, None);
+        let made = Guard::new(numbers(1.0, 1.0), Some(&made), None);
+        let (weight, _) = guarded_adamw(draw(1), draw(2), [draw(3), squares()], &made, STEP);
+        assert_ne!(values(weight), values(draw(1)), "{name}");
+    }
+}
+
+/// On the CPU a guard's factor is the one that the host would give, to the bit.
+#[test]
+fn a_guard_on_the_cpu_rounds_as_the_host() {
+    let device = burn::tensor::Device::flex();
+    for (norm, max) in [(3.7f32, 1.0), (0.3, 0.1), (17.1, 0.02)] {
+        let draw = |seed| -> Tensor<1> { tensor(&numbers(seed, 1000), [1000], &device) };
+        let moments = || [draw(3), draw(4).square()];
+        let scale = (max / (f64::from(norm) + 1e-6)).min(1.0);
+        let step = |grad_scale| AdamWStep {
+            grad_scale,
+            weight_scale: 0.999,
+            betas: BETAS,
+            eps: EPS,
+            step_size: 0.1,
+            inv_sqrt_bias_correction2: 2.0,
+        };
+        let guard = Guard::new(tensor(&[norm], [1], &device), None, Some(max));
+        let (guarded, _) = guarded_adamw(draw(1), draw(2), moments(), &guard, step(1.0));
+        let (host, _) = adamw(draw(1), draw(2), moments(), step(scale));
+        assert_eq!(values(guarded), values(host));
     }
 }
