@@ -2,9 +2,12 @@
 
 #![expect(clippy::print_stderr, reason = "says what was tested")]
 
-use kvt_train::device;
+use std::path::PathBuf;
 
-use crate::support::assert_each_close;
+use kvt_train::device;
+use kvt_train::engine::TrainError;
+
+use crate::support::{Workspace, assert_each_close, set, train};
 use crate::trajectory::{expected, golden, retrace};
 
 #[test]
@@ -27,4 +30,38 @@ fn the_first_steps_on_wgpu_are_pytorchs() {
         let expected = expected(&golden).losses;
         assert_each_close(kind, &found.losses, &expected[..2], 1e-3);
     }
+}
+
+/// The third step is on its way when the host hears of the second one.
+#[test]
+fn what_is_not_finite_on_wgpu_leaves_the_weights() {
+    if device::resolve("wgpu").is_err() {
+        return kvt_testing::no_gpu();
+    }
+    let workspace = Workspace::with_data(6, 1);
+    let trained = |run: &str, more: &str| {
+        let mut overrides = vec![
+            set("data.path", &workspace.path("data")),
+            set("run.dir", &workspace.path(run)),
+        ];
+        let others = [
+            "train.device=wgpu",
+            "eval.batch_size=6",
+            "optim.lr=1e30",
+            "optim.clip_norm=1.0",
+            "schedule.warmup_epochs=0",
+            more,
+        ];
+        overrides.extend(others.map(str::to_owned));
+        train(&workspace.path("tiny.toml"), &overrides)
+    };
+    trained("one", "train.max_steps=1").unwrap();
+    let error = trained("all", "train.epochs=1").unwrap_err();
+    assert!(
+        matches!(error, TrainError::NotFinite { step: 2, .. }),
+        "{error}"
+    );
+    let weights = |folder: PathBuf| fs_err::read(folder.join("model.safetensors")).unwrap();
+    let dumped = weights(workspace.path("all/nonfinite-step-2"));
+    assert!(dumped == weights(workspace.last_checkpoint("one")));
 }

@@ -14,7 +14,7 @@ use self::start::{compare_with_started, environment, open_splits, record_start};
 use self::state::initial_state;
 use super::checkpoint::Checkpointer;
 use super::progress::Progress;
-use super::{End, Processes, Recorder, TrainError, TrainState, Trainer};
+use super::{End, Late, Processes, Reader, Recorder, TrainError, TrainState, Trainer};
 use crate::config::{self, Plan};
 use crate::data::Splits;
 use crate::device::{self, ResolvedDevice};
@@ -256,6 +256,7 @@ impl<T: Task> Session<T> {
             // A run that starts over has resumed nothing.
             saved: self.resumed.is_some_and(|(offset, _)| offset > 0),
             processes: Processes::new(self.world, self.plan.train.sync_batch_norm),
+            late: Late::by(Reader::of(&self.device.device)),
             skipped: Vec::new(),
             recorder: &mut recorder,
             stop,

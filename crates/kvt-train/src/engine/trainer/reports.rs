@@ -1,8 +1,9 @@
 //! What the loop tells of itself: updates, evaluations, epochs, unreadable images.
 
-use super::{Trainer, due};
+use super::Trainer;
 use crate::data::{Skipped, Workers};
 use crate::engine::{EpochSums, LogSums, TrainError, Update};
+use crate::recipe::Position;
 use crate::run::{EpochRecord, EvalRecord, Event, Listener, Metrics, Note, StepRecord, Topic};
 use crate::task::{Measured, Signals, Task};
 
@@ -18,14 +19,16 @@ pub(super) struct Times {
 }
 
 impl<T: Task> Trainer<'_, '_, T> {
-    /// Tells of an update, and logs it with those before it if a line is due.
+    /// Tells of an update, and logs it with those before it if a line is due: then there are signals. `position` is the place
+    /// after it.
     pub(super) fn report_step(
         &mut self,
         update: &Update,
+        position: Position,
         lr: f64,
         times: Times,
+        signals: Option<Signals>,
     ) -> Result<(), TrainError> {
-        let position = self.progress.position;
         let is_alone = self.processes.world().is_alone();
         let record = |sums: LogSums| StepRecord {
             step: position.step,
@@ -54,9 +57,8 @@ impl<T: Task> Trainer<'_, '_, T> {
         };
         self.recorder.progress(&record(one));
         self.progress.log.add(one);
-        if due(position.step, self.plan.log.every_steps) {
+        if let Some(Signals { metrics, warning }) = signals {
             let sums = std::mem::take(&mut self.progress.log);
-            let Signals { metrics, warning } = self.state.task.signals(position)?;
             let line = StepRecord {
                 metrics,
                 ..record(sums)

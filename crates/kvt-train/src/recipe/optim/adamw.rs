@@ -1,7 +1,7 @@
 //! AdamW (Loshchilov & Hutter, Decoupled Weight Decay Regularization, 2019) in PyTorch's order of operations.
 
 use burn::tensor::Tensor;
-use kvt_ops::{AdamWStep, adamw};
+use kvt_ops::{AdamWStep, adamw, guarded_adamw};
 
 use super::rule::{Buffers, Gradient, MOMENTS, Rule, UpdateNumber};
 
@@ -17,6 +17,10 @@ pub(super) struct AdamW {
 impl Rule for AdamW {
     fn buffers(&self) -> &'static [&'static str] {
         &MOMENTS
+    }
+
+    fn heeds_guards(&self) -> bool {
+        true
     }
 
     fn update(
@@ -35,7 +39,11 @@ impl Rule for AdamW {
             step_size: number.lr / number.bias_correction(self.betas.0),
             inv_sqrt_bias_correction2: 1.0 / number.bias_correction(self.betas.1).sqrt(),
         };
-        let (weight, moments) = adamw(weight, gradient.values, moments, step);
+        let Gradient { values, guard, .. } = gradient;
+        let (weight, moments) = match guard {
+            Some(guard) => guarded_adamw(weight, values, moments, &guard, step),
+            None => adamw(weight, values, moments, step),
+        };
         buffers.put_moments(moments);
         weight
     }

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, HashMap};
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::Parameter;
+use kvt_ops::Guard;
 
 use self::adamw::AdamW;
 use self::lamb::Lamb;
@@ -71,6 +72,15 @@ pub struct Optimizer {
     groups: HashMap<ParamId, Group>,
     states: HashMap<ParamId, State>,
     updates: u32,
+    /// What the device decided about the last update, where it did.
+    guard: Option<Guard>,
+}
+
+/// How many updates an optimizer has made, of each parameter too.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    updates: u32,
+    steps: HashMap<ParamId, u32>,
 }
 
 /// What is decided for a parameter once and for all.
@@ -135,18 +145,72 @@ impl Optimizer {
             parameters,
             states: HashMap::new(),
             updates: 0,
+            guard: None,
         }
     }
 
     /// One update: the network with new weights. A parameter without a gradient stays as it is, and so does its state.
     pub fn step<N: Module>(&mut self, network: N, gradients: Gradients, rates: Rates) -> N {
+        self.step_with(network, gradients, rates, None)
+    }
+
+    /// Whether the device can decide about its updates: [`guarded_step`](Self::guarded_step).
+    pub(crate) fn heeds_guards(&self) -> bool {
+        self.rule.heeds_guards()
+    }
+
+    /// As [`step`](Self::step), if all `numbers`, the last of which is the norm of the gradients, are finite, and if all were
+    /// in the guarded steps before; else weights and moments stay as they are. Gradients of a norm above `max_norm` are
+    /// scaled to it. The device decides, so that the host need not wait for it. The host counts the update, and takes
+    /// that back by [`recount`](Self::recount).
+    pub(crate) fn guarded_step<N: Module>(
+        &mut self,
+        network: N,
+        gradients: Gradients,
+        rates: Rates,
+        numbers: Tensor<1>,
+        max_norm: Option<f64>,
+    ) -> N {
+        let guard = Guard::new(numbers, self.guard.as_ref(), max_norm);
+        self.guard = Some(guard.clone());
+        self.step_with(network, gradients, rates, Some(guard))
+    }
+
+    fn step_with<N: Module>(
+        &mut self,
+        network: N,
+        gradients: Gradients,
+        rates: Rates,
+        guard: Option<Guard>,
+    ) -> N {
         self.updates += 1;
         let mut step = StepMapper {
             rates,
             optimizer: self,
             gradients,
+            guard,
         };
         network.map(&mut step)
+    }
+
+    /// The updates so far.
+    pub(crate) fn counts(&self) -> Counts {
+        let steps = self.states.iter().map(|(id, state)| (*id, state.step));
+        Counts {
+            updates: self.updates,
+            steps: steps.collect(),
+        }
+    }
+
+    /// Puts back [`counts`](Self::counts) of before guarded steps that the device did not make.
+    pub(crate) fn recount(&mut self, counts: &Counts) {
+        self.guard = None;
+        self.updates = counts.updates;
+        self.states.retain(|id, state| {
+            let step = counts.steps.get(id);
+            state.step = step.copied().unwrap_or(0);
+            step.is_some()
+        });
     }
 
     /// State by name, such as `exp_avg.<parameter>` and `exp_avg_sq.<parameter>` of AdamW, and the number of updates. A
@@ -257,6 +321,7 @@ struct StepMapper<'a> {
     rates: Rates,
     optimizer: &'a mut Optimizer,
     gradients: Gradients,
+    guard: Option<Guard>,
 }
 
 impl ModuleMapper for StepMapper<'_> {
@@ -264,7 +329,13 @@ impl ModuleMapper for StepMapper<'_> {
         let Some((values, scale)) = self.gradients.remove(param.id) else {
             return param;
         };
-        let (id, gradient) = (param.id, Gradient { values, scale });
+        let guard = self.guard.clone();
+        let id = param.id;
+        let gradient = Gradient {
+            values,
+            scale,
+            guard,
+        };
         param.map(|weight| {
             let trained = weight.is_require_grad();
             let weight = self

@@ -4,11 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use burn::tensor::Tensor;
+use kvt_ops::Guard;
 
 /// How an optimizer updates a parameter. All tensors are flat and without autodiff.
 pub(super) trait Rule: Debug + Send + Sync {
     /// PyTorch's names of what it keeps from update to update.
     fn buffers(&self) -> &'static [&'static str];
+
+    /// Whether [`update`](Self::update) heeds the guard of a gradient.
+    fn heeds_guards(&self) -> bool {
+        false
+    }
 
     /// The new weight. `buffers` has what [`Self::buffers`] names, and nothing at the first update.
     fn update(
@@ -24,6 +30,8 @@ pub(super) trait Rule: Debug + Send + Sync {
 pub(super) struct Gradient {
     pub(super) values: Tensor<1>,
     pub(super) scale: f64,
+    /// What the device decides about the update: another factor, and whether it is made.
+    pub(super) guard: Option<Guard>,
 }
 
 impl Gradient {
