@@ -83,12 +83,12 @@ impl Gradients {
 
     /// The L2 norm over all parameters together, as a tensor `[1]` on the device.
     pub fn norm(&self) -> Option<Tensor<1>> {
-        let gradients = self.by_parameter.iter();
-        // All of them before the first addition: Burn fuses additions that stand side by side.
-        let sums: Vec<_> = gradients
+        let norm = self
+            .by_parameter
+            .iter()
             .map(|(_, gradient)| square_sum(gradient.clone()))
-            .collect();
-        let norm = sums.into_iter().reduce(|a, b| a + b).map(Tensor::sqrt);
+            .reduce(|a, b| a + b)
+            .map(Tensor::sqrt);
         norm.map(|norm| times(norm, self.grad_scale))
     }
 
