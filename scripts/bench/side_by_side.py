@@ -14,8 +14,8 @@ PyTorch variants of the attention: `sdpa` (dense, `scaled_dot_product_attention`
 matmul), `algorithm1` (the paper's: topk, scatter, where, softmax). A step is forward, label-smoothed cross-entropy,
 backward, clipping, AdamW, on timm's model or the authors' (as `cross_check.py` takes them): `dense`, with the attention
 that the model has (timm's by sdpa where it can), or `algorithm1`. `--k` is a count, or a share of the keys.
-`--dtype bf16` gives the attention bf16 inputs and runs a step of PyTorch under autocast; `--compile` adds compiled
-variants.
+`--dtype bf16` gives the attention bf16 inputs, and runs a step of PyTorch under autocast beside kvt's in bf16 and in f32;
+`--compile` adds compiled variants.
 Memory is what the process's resident set grew by at most, in a process of its own.
 """
 
@@ -192,6 +192,15 @@ def memory(args, name):
 
 
 def kvt(args):
+    """Name -> record of one short `kvt bench`, of one for each precision of a step."""
+    if args.what == "attention" or args.dtype == "f32":
+        return {f"kvt {record['kind']}": record for record in kvt_bench(args, [])}
+    bf16 = kvt_bench(args, ["--set", "train.precision=bf16"])
+    found = {f"kvt {record['kind']}": record for record in bf16}
+    return found | {f"kvt {record['kind']} f32": record for record in kvt_bench(args, [])}
+
+
+def kvt_bench(args, more):
     """The records of one short `kvt bench`."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
@@ -204,7 +213,7 @@ def kvt(args):
             command += ["--set", f"model.attention.neighbors={args.k}"]
             for pair in args.set:
                 command += ["--set", f"model.{pair}"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command + more, check=True, stdout=subprocess.DEVNULL)
         return json.loads(report.read_text())["records"]
 
 
@@ -230,9 +239,9 @@ def main():
 
     made = variants(args)
     for number in range(args.rounds):
-        for record in kvt(args):
-            add(f"kvt {record['kind']}", record["forward_ms"], record[whole])
-            peaks[f"kvt {record['kind']}"] = record["peak_bytes"]
+        for name, record in kvt(args).items():
+            add(name, record["forward_ms"], record[whole])
+            peaks[name] = record["peak_bytes"]
         for name, (forward, both) in made.items():
             add(f"torch {name}", timed(args, forward), timed(args, both))
         print(f"round {number + 1} of {args.rounds}", file=sys.stderr)

@@ -27,14 +27,7 @@ pub use mechanism::{
     Context, Mechanism, MechanismConfig, Place, Score, SoftmaxOnly, UNDECAYED, merge_heads,
     split_heads,
 };
-pub use mechanisms::{
-    AttentionConfig, ClusteredConfig, ClusteredImprovedConfig, DenseConfig, DpfpConfig,
-    FavorConfig, InducedAttention, InducingConfig, InformerConfig, KnnConfig, LinearConfig,
-    Linformer, LinformerConfig, LowRankBandConfig, LunaConfig, MemoryCompressed,
-    MemoryCompressedConfig, Mixer, Nystrom, NystromConfig, PerformerConfig, PerformerReluConfig,
-    PoolingformerConfig, Redraw, RfaConfig, ScramConfig, ScramSearch, attend_features, half_square,
-    scram,
-};
+pub use mechanisms::*;
 pub use multi_head::{MultiHeadAttention, MultiHeadAttentionConfig};
 pub use neighbors::{Neighbors, NeighborsError};
 pub use per_stage::PerStage;

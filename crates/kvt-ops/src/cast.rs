@@ -1,8 +1,9 @@
-//! Casts: around operations that compute in f32 whatever the type of their inputs, and of the operands of a product to
-//! one type.
+//! Casts around operations that compute in f32 whatever the type of their inputs.
 
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, FloatDType, Tensor};
+
+use crate::convert::in_type;
 
 /// Whether a type has 16 bits.
 pub(crate) fn is_half(dtype: DType) -> bool {
@@ -12,16 +13,8 @@ pub(crate) fn is_half(dtype: DType) -> bool {
 /// A half type as f32, and every other type as it is. The gradient comes back in the type of `x`.
 pub fn widened<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     match is_half(x.dtype()) {
-        true => x.cast(FloatDType::F32),
+        true => in_type(x, DType::F32),
         false => x,
-    }
-}
-
-/// In a float type; the same tensor if it has that type already. The gradient comes back in the type of `x`.
-pub fn in_type<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
-    match x.dtype() == dtype {
-        true => x,
-        false => x.cast(dtype),
     }
 }
 

@@ -38,6 +38,7 @@ mod cast;
 mod collective;
 mod contiguous;
 mod conv;
+mod convert;
 mod cpu;
 mod depthwise;
 mod gelu;
@@ -55,10 +56,12 @@ pub use attention::{
     AttentionSettings, attention, attention_with, flash_attention, flash_self_attention,
     self_attention,
 };
-pub use cast::{in_type, widened};
+pub use cast::widened;
 pub use collective::{Collective, Group, current_group, rank_sum, with_group};
 pub use contiguous::contiguous_gradient;
 pub use conv::conv2d;
+pub use convert::in_type;
+pub use cpu::bf16::cpu_multiplies_bf16;
 pub use depthwise::depthwise_conv2d;
 pub use gelu::gelu;
 pub use knn_softmax::knn_softmax;

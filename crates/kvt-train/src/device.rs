@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use burn::tensor::{Device, DeviceType};
 use kvt_models::Precision;
+use kvt_ops::cpu_multiplies_bf16;
 
 use crate::world::Local;
 
@@ -188,6 +189,19 @@ pub struct ResolvedDevice {
 }
 
 impl ResolvedDevice {
+    /// Its kind.
+    pub fn kind(&self) -> Option<Kind> {
+        let name = self.name.split(':').next()?;
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The PCI address of the card, where it is known.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn card(&self) -> Option<String> {
+        let card = self.device.identity()?.physical?;
+        card.pci_address.map(|address| address.to_string())
+    }
+
     /// Refuses a precision that the device does not have; a warning where it is slower than f32.
     ///
     /// # Errors
@@ -204,11 +218,16 @@ impl ResolvedDevice {
                 ways: ways.join(" or "),
             });
         }
-        let is_slow = precision != Precision::F32 && self.device == Device::flex();
+        let is_fast = match precision {
+            Precision::F32 => true,
+            Precision::Bf16 => cpu_multiplies_bf16(),
+            Precision::F16 => false,
+        };
+        let is_slow = self.device == Device::flex() && !is_fast;
         Ok(is_slow.then(|| {
             format!(
-                "`train.precision` = \"{}\" is slower than \"f32\" on the CPU, which rounds numbers to 16 bits and multiplies \
-                 them in 32: it is for GPUs",
+                "`train.precision` = \"{}\" is slower than \"f32\" on this CPU, which rounds numbers to 16 bits and \
+                 multiplies them in 32: it is for GPUs",
                 precision.name()
             )
         }))
@@ -279,7 +298,7 @@ pub fn resolve_local(text: &str, local: Local) -> Result<ResolvedDevice, DeviceE
     let first = resolve(text)?;
     let kind = match wanted {
         Wanted::Exactly(kind, _) => kind,
-        Wanted::Auto => kind_of(&first).unwrap_or(Kind::Cpu),
+        Wanted::Auto => first.kind().unwrap_or(Kind::Cpu),
     };
     if kind == Kind::Cpu {
         return Ok(first);
@@ -293,12 +312,6 @@ pub fn resolve_local(text: &str, local: Local) -> Result<ResolvedDevice, DeviceE
         count,
         processes: local.size,
     })
-}
-
-/// The kind of a device that was found.
-fn kind_of(found: &ResolvedDevice) -> Option<Kind> {
-    let name = found.name.split(':').next()?;
-    Kind::ALL.into_iter().find(|kind| kind.name() == name)
 }
 
 /// The device that `auto` stands for, out of a [`list`]: the first that is no software adapter, which
@@ -414,13 +427,13 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_has_all_precisions_and_warns_of_two() {
+    fn the_cpu_has_all_precisions_and_warns_of_slow_ones() {
         let Ok(cpu) = resolve("cpu") else {
             unreachable!("there is a CPU");
         };
         for (precision, warns) in [
             (Precision::F32, false),
-            (Precision::Bf16, true),
+            (Precision::Bf16, !cpu_multiplies_bf16()),
             (Precision::F16, true),
         ] {
             let warning = cpu.check_precision(precision);

@@ -266,7 +266,7 @@ impl TrainError {
             | Self::NoGradient
             | Self::NoMetric { .. }
             | Self::Diverged { .. }
-            | Self::World(WorldError::Accumulate { .. }) => true,
+            | Self::World(WorldError::Accumulate { .. } | WorldError::Sums { .. }) => true,
             _ => false,
         }
     }

@@ -34,19 +34,28 @@ impl fmt::Debug for Rank {
     }
 }
 
+/// The ranks of `size` threads that are started by somebody else.
+pub fn ranks(size: usize) -> Vec<Rank> {
+    let place = Arc::new((Barrier::new(size), Mutex::new(vec![Vec::new(); size])));
+    (0..size)
+        .map(|rank| Rank {
+            rank,
+            size,
+            place: Arc::clone(&place),
+        })
+        .collect()
+}
+
 /// What each of `size` threads makes of its rank, in their order.
 ///
 /// # Panics
 /// If one of them panics. The others must not wait for it by then.
 pub fn in_threads<R: Send>(size: usize, work: impl Fn(Rank) -> R + Sync) -> Vec<R> {
-    let place = Arc::new((Barrier::new(size), Mutex::new(vec![Vec::new(); size])));
     let work = &work;
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..size)
-            .map(|rank| {
-                let place = Arc::clone(&place);
-                scope.spawn(move || work(Rank { rank, size, place }))
-            })
+        let threads: Vec<_> = ranks(size)
+            .into_iter()
+            .map(|rank| scope.spawn(move || work(rank)))
             .collect();
         let joined = threads.into_iter().map(|thread| thread.join());
         joined

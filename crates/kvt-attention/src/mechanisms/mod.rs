@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     AttentionError, Context, Cost, Mechanism, MechanismConfig, Neighbors, ParamInit, Place,
-    SoftmaxAttention, SoftmaxOnly,
+    SoftmaxOnly,
 };
 
 mod band;
@@ -36,33 +36,23 @@ mod schema;
 pub mod scram;
 mod weighing;
 
-pub use clustered::{ClusteredConfig, ClusteredImprovedConfig};
-pub use dense::DenseConfig;
-pub use dpfp::DpfpConfig;
 pub use draws::Redraw;
-pub use favor::FavorConfig;
 pub use features::{attend_features, half_square};
-pub use inducing::{InducedAttention, InducingConfig};
-pub use informer::InformerConfig;
-pub use knn::KnnConfig;
-pub use linear::LinearConfig;
-pub use linformer::{Linformer, LinformerConfig};
-pub use low_rank_band::LowRankBandConfig;
-pub use luna::LunaConfig;
-pub use memory_compressed::{MemoryCompressed, MemoryCompressedConfig};
-pub use nystrom::{Nystrom, NystromConfig};
-pub use performer::PerformerConfig;
-pub use performer_relu::PerformerReluConfig;
-pub use poolingformer::PoolingformerConfig;
-pub use rfa::RfaConfig;
-pub use scram::{ScramConfig, ScramSearch};
+pub use inducing::InducedAttention;
+pub use linformer::Linformer;
+pub use memory_compressed::MemoryCompressed;
+pub use nystrom::Nystrom;
+pub use scram::ScramSearch;
 
-use scram::Scram;
-
-/// Makes of lines `Variant: Settings => Module` the enums of settings and of modules, and the
-/// dispatch of what their traits provide.
+/// Makes of lines `Variant: module::Settings` the enums of settings and of modules, and the dispatch of what their
+/// traits provide, and hands the settings out.
 macro_rules! mechanisms {
-    ($($(#[$cfg:meta])* $kind:ident: $config:ty => $module:ty;)+) => {
+    ($($(#[$cfg:meta])* $kind:ident: $file:ident::$config:ident;)+) => {
+        $(
+            $(#[$cfg])*
+            pub use $file::$config;
+        )+
+
         /// Which attention a model has, and its settings: the table `[model.attention]`, whose keys stand
         /// beside `kind`. Keys of other kinds are ignored, and without `kind` attention is dense.
         ///
@@ -85,7 +75,7 @@ macro_rules! mechanisms {
             $(
                 $(#[$cfg])*
                 #[doc = concat!("Made from a [`", stringify!($config), "`].")]
-                $kind($module),
+                $kind(<$config as MechanismConfig>::Mechanism),
             )+
         }
 
@@ -232,27 +222,27 @@ macro_rules! mechanisms {
 }
 
 mechanisms! {
-    Dense: DenseConfig => SoftmaxAttention;
-    Knn: KnnConfig => SoftmaxAttention;
-    Linear: LinearConfig => linear::LinearAttention;
-    Favor: FavorConfig => favor::Favor;
-    Performer: PerformerConfig => performer::Performer;
-    PerformerRelu: PerformerReluConfig => performer_relu::PerformerRelu;
-    Rfa: RfaConfig => rfa::Rfa;
-    Dpfp: DpfpConfig => dpfp::Dpfp;
-    Clustered: ClusteredConfig => clustered::Clustered;
-    ClusteredImproved: ClusteredImprovedConfig => clustered::Clustered;
-    Informer: InformerConfig => informer::Informer;
-    MemoryCompressed: MemoryCompressedConfig => MemoryCompressed;
-    Inducing: InducingConfig => InducedAttention;
-    Luna: LunaConfig => InducedAttention;
-    Linformer: LinformerConfig => Linformer;
-    Poolingformer: PoolingformerConfig => poolingformer::Poolingformer;
-    LowRankBand: LowRankBandConfig => low_rank_band::LowRankBand;
-    Nystrom: NystromConfig => Nystrom;
-    Scram: ScramConfig => Scram;
+    Dense: dense::DenseConfig;
+    Knn: knn::KnnConfig;
+    Linear: linear::LinearConfig;
+    Favor: favor::FavorConfig;
+    Performer: performer::PerformerConfig;
+    PerformerRelu: performer_relu::PerformerReluConfig;
+    Rfa: rfa::RfaConfig;
+    Dpfp: dpfp::DpfpConfig;
+    Clustered: clustered::ClusteredConfig;
+    ClusteredImproved: clustered::ClusteredImprovedConfig;
+    Informer: informer::InformerConfig;
+    MemoryCompressed: memory_compressed::MemoryCompressedConfig;
+    Inducing: inducing::InducingConfig;
+    Luna: luna::LunaConfig;
+    Linformer: linformer::LinformerConfig;
+    Poolingformer: poolingformer::PoolingformerConfig;
+    LowRankBand: low_rank_band::LowRankBandConfig;
+    Nystrom: nystrom::NystromConfig;
+    Scram: scram::ScramConfig;
     #[cfg(test)]
-    Mean: mean::MeanConfig => mean::Mean;
+    Mean: mean::MeanConfig;
 }
 
 impl AttentionConfig {

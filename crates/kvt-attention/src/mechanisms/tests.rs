@@ -10,7 +10,8 @@ use serde_json::json;
 use super::mean::MeanConfig;
 use super::*;
 use crate::{
-    BurnInit, Implementation, Macs, MultiHeadAttentionConfig, PerStage, Score, Selection, attend,
+    BurnInit, Implementation, Macs, MultiHeadAttentionConfig, PerStage, Score, Selection,
+    SoftmaxAttention, attend,
 };
 
 /// One of each kind, with other settings than the defaults.

@@ -2,7 +2,7 @@
 //! as writing the result.
 
 use burn::backend::{Flex, tensor::FloatTensor};
-use burn::tensor::{Shape, TensorData};
+use burn::tensor::{Element, Shape, TensorData};
 use rayon::prelude::*;
 
 /// A copy of `values`, changed block by block while the block is in the cache. `change` gets the values of a block
@@ -58,6 +58,17 @@ pub(crate) fn par_build_with<S, T: Send>(
     scratch: impl Fn() -> S + Sync + Send,
     build: impl Fn(&mut S, &mut [f32], T) + Sync + Send,
 ) -> Vec<f32> {
+    par_build_of(len, part, others, scratch, build)
+}
+
+/// As [`par_build_with`], of values of any type, whose default is zero.
+pub(crate) fn par_build_of<V: Copy + Default + Send, S, T: Send>(
+    len: usize,
+    part: usize,
+    others: impl IndexedParallelIterator<Item = T>,
+    scratch: impl Fn() -> S + Sync + Send,
+    build: impl Fn(&mut S, &mut [V], T) + Sync + Send,
+) -> Vec<V> {
     let part = part.max(1);
     let mut values = Vec::with_capacity(len);
     let spare = &mut values.spare_capacity_mut()[..len];
@@ -67,7 +78,7 @@ pub(crate) fn par_build_with<S, T: Send>(
         .zip(others)
         .for_each_init(scratch, |scratch, (spare, other)| {
             for value in spare.iter_mut() {
-                value.write(0.0);
+                value.write(V::default());
             }
             #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
             // SAFETY: every value of the part has just been written.
@@ -91,9 +102,19 @@ pub(crate) fn values_of(tensor: &FloatTensor<Flex>) -> &[f32] {
     tensor.as_slice().unwrap_or(&[])
 }
 
+/// The values of a contiguous tensor, in its type.
+pub(crate) fn values_in<T: Element + bytemuck::Pod>(tensor: &FloatTensor<Flex>) -> &[T] {
+    tensor.as_slice().unwrap_or(&[])
+}
+
+/// As [`tensor`], of values of any type.
+pub(crate) fn tensor_of<T: Element>(values: Vec<T>, shape: Shape) -> FloatTensor<Flex> {
+    FloatTensor::<Flex>::from_data(TensorData::new(values, shape))
+}
+
 /// A tensor that takes over the values.
 pub(crate) fn tensor(values: Vec<f32>, shape: Shape) -> FloatTensor<Flex> {
-    FloatTensor::<Flex>::from_data(TensorData::new(values, shape))
+    tensor_of(values, shape)
 }
 
 #[cfg(test)]

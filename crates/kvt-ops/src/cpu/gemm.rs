@@ -7,18 +7,18 @@ use rayon::prelude::*;
 
 /// A matrix in a slice: element `(i, j)` is at `i * strides[0] + j * strides[1]`.
 #[derive(Clone, Copy)]
-pub(crate) struct Matrix<'a> {
-    data: &'a [f32],
+pub(crate) struct Matrix<'a, T = f32> {
+    data: &'a [T],
     shape: [usize; 2],
     strides: [usize; 2],
 }
 
-impl<'a> Matrix<'a> {
+impl<'a, T: Copy> Matrix<'a, T> {
     /// Rows of adjacent values, whose starts are `stride` apart.
     ///
     /// # Panics
     /// If the matrix does not lie within the slice.
-    pub(crate) fn new(data: &'a [f32], shape: [usize; 2], stride: usize) -> Self {
+    pub(crate) fn new(data: &'a [T], shape: [usize; 2], stride: usize) -> Self {
         assert_fits(data.len(), shape, stride);
         Self {
             data,
@@ -40,6 +40,29 @@ impl<'a> Matrix<'a> {
     /// Rows and columns.
     pub(crate) fn shape(self) -> [usize; 2] {
         self.shape
+    }
+
+    /// The slice, from the first element on.
+    pub(crate) fn values(self) -> &'a [T] {
+        self.data
+    }
+
+    /// How far rows and columns are apart.
+    pub(crate) fn strides(self) -> [usize; 2] {
+        self.strides
+    }
+
+    /// The same matrix in another slice.
+    ///
+    /// # Panics
+    /// If that is shorter.
+    pub(crate) fn with<U>(self, data: &[U]) -> Matrix<'_, U> {
+        assert!(data.len() >= self.data.len(), "a slice that is too short");
+        Matrix {
+            data,
+            shape: self.shape,
+            strides: self.strides,
+        }
     }
 
     /// A range of rows, as a view.

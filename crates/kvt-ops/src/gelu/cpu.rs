@@ -1,12 +1,16 @@
 //! GELU on the CPU: SIMD on all threads.
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::{DType, bf16};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::GeluOps;
 use crate::cast::{from_f32, to_f32};
-use crate::cpu::buffer::{nothing, par_map_copy, tensor, values_of};
+use crate::cpu::buffer::{
+    nothing, par_build_of, par_map_copy, tensor, tensor_of, values_in, values_of,
+};
+use crate::cpu::round::copy;
 use crate::cpu::simd::exp;
 
 /// Values of a block.
@@ -14,6 +18,9 @@ const BLOCK: usize = 16 * 1024;
 
 impl GeluOps for Flex {
     fn exact_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        if x.dtype() == DType::BF16 {
+            return bf16_gelu(&x.to_contiguous());
+        }
         let (dtype, shape) = (x.dtype(), x.shape());
         let x = to_f32::<Self>(x).to_contiguous();
         let x = values_of(&x);
@@ -25,6 +32,9 @@ impl GeluOps for Flex {
     }
 
     fn exact_gelu_backward(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        if [x.dtype(), grad.dtype()] == [DType::BF16; 2] {
+            return bf16_gelu_backward(&x.to_contiguous(), &grad.to_contiguous());
+        }
         let (dtype, shape) = (x.dtype(), x.shape());
         let [x, grad] = [x, grad].map(|x| to_f32::<Self>(x).to_contiguous());
         let arch = Arch::new();
@@ -34,6 +44,44 @@ impl GeluOps for Flex {
         });
         from_f32::<Self>(tensor(out, shape), dtype)
     }
+}
+
+/// A block is widened in the cache, and rounded on its way out.
+fn bf16_gelu(x: &FloatTensor<Flex>) -> FloatTensor<Flex> {
+    let values: &[bf16] = values_in(x);
+    let blocks = values.par_chunks(BLOCK);
+    let scratch = || vec![0.0; BLOCK];
+    let out = par_build_of(values.len(), BLOCK, blocks, scratch, |block, out, x| {
+        let block = &mut block[..x.len()];
+        copy(x, block);
+        Arch::new().dispatch(Forward(block));
+        copy::<f32, bf16>(block, out);
+    });
+    tensor_of(out, x.shape())
+}
+
+/// As [`bf16_gelu`].
+fn bf16_gelu_backward(x: &FloatTensor<Flex>, grad: &FloatTensor<Flex>) -> FloatTensor<Flex> {
+    let [values, grads]: [&[bf16]; 2] = [x, grad].map(values_in);
+    let blocks = values.par_chunks(BLOCK).zip(grads.par_chunks(BLOCK));
+    let scratch = || [vec![0.0; BLOCK], vec![0.0; BLOCK]];
+    let out = par_build_of(
+        values.len(),
+        BLOCK,
+        blocks,
+        scratch,
+        |blocks, out, (x, grad)| {
+            let [x_block, grad_block] = blocks.each_mut().map(|block| &mut block[..x.len()]);
+            copy(x, x_block);
+            copy(grad, grad_block);
+            Arch::new().dispatch(Backward {
+                grad: grad_block,
+                x: x_block,
+            });
+            copy::<f32, bf16>(grad_block, out);
+        },
+    );
+    tensor_of(out, x.shape())
 }
 
 /// `x <- x Phi(x)`

@@ -1,12 +1,12 @@
 //! Linear layers on the CPU. Half types are widened: products of their numbers are summed in f32, and rounded once.
 
-use burn::backend::ops::{FloatTensorOps, ModuleOps};
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 
-use super::{LinearOps, burn_backward};
+use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward, cast};
 use crate::cast::{from_f32, to_f32};
+use crate::cpu::bf16::{Kernel, Number};
 use crate::cpu::buffer::{nothing, par_map_copy, tensor, values_of};
 use crate::cpu::gemm::{Matrix, add_product, product, product_over_rows};
 
@@ -22,11 +22,14 @@ impl LinearOps for Flex {
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
+        if is_bf16(&x, [&weight]) {
+            return bf16::affine(Kernel::detect(), [x, weight, bias], None);
+        }
         let dtype = x.dtype();
         if dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
-            return Self::linear(x, weight, Some(bias));
+            return burn_forward::<Self>(x, weight, bias);
         }
-        let [x, weight, bias] = [x, weight, bias].map(prepared);
+        let [x, weight, bias] = [x, weight, bias].map(|tensor| prepared(tensor, dtype));
         let [inputs, outputs] = weight.shape().dims();
         let mut shape = x.shape();
         let rows = shape.num_elements() / inputs;
@@ -47,11 +50,15 @@ impl LinearOps for Flex {
         bias: FloatTensor<Self>,
         residual: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        let dtype = x.dtype();
-        if dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
-            return Self::float_add(residual, Self::affine(x, weight, bias));
+        if is_bf16(&x, [&weight, &residual]) {
+            return bf16::affine(Kernel::detect(), [x, weight, bias], Some(residual));
         }
-        let [x, weight, bias, residual] = [x, weight, bias, residual].map(prepared);
+        let dtype = x.dtype();
+        if dtype != residual.dtype() || dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
+            return add_branch::<Self>(residual, Self::affine(x, weight, bias));
+        }
+        let [x, weight, bias, residual] =
+            [x, weight, bias, residual].map(|tensor| prepared(tensor, dtype));
         let [inputs, outputs] = weight.shape().dims();
         let shape = residual.shape();
         let rows = shape.num_elements() / outputs;
@@ -70,30 +77,41 @@ impl LinearOps for Flex {
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        let dtype = x.dtype();
+        if is_bf16(&x, [&weight, &grad]) {
+            return bf16::backward(Kernel::detect(), [x, weight, grad]).into();
+        }
+        let (dtype, own) = (x.dtype(), weight.dtype());
         if dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
             return burn_backward::<Self>(x, weight, grad);
         }
         let shape = x.shape();
-        let [x, weight, grad] = [x, weight, grad].map(prepared);
+        let [x, weight, grad] = [x, weight, grad].map(|tensor| prepared(tensor, dtype));
         let [inputs, outputs] = weight.shape().dims();
         let rows = shape.num_elements() / inputs;
         let grads = Matrix::new(values_of(&grad), [rows, outputs], outputs);
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
         let sum = sum_of_rows(values_of(&grad), outputs);
-        let finished = |values, shape| from_f32::<Self>(tensor(values, shape), dtype);
+        let in_dtype = |values, shape| from_f32::<Self>(tensor(values, shape), dtype);
+        let of_weight = in_dtype(product_over_rows(x, grads), Shape::new([inputs, outputs]));
         (
-            finished(product(grads, w.t()), shape),
-            finished(product_over_rows(x, grads), Shape::new([inputs, outputs])),
-            finished(sum, Shape::new([outputs])),
+            in_dtype(product(grads, w.t()), shape),
+            cast::<Self>(of_weight, own),
+            cast::<Self>(in_dtype(sum, Shape::new([outputs])), own),
         )
     }
 }
 
-/// As f32, with its values one after another.
-fn prepared(tensor: FloatTensor<Flex>) -> FloatTensor<Flex> {
-    to_f32::<Flex>(tensor).to_contiguous()
+/// Whether `x` is bf16, and the others may be read into a product with it; none is empty.
+fn is_bf16<const N: usize>(x: &FloatTensor<Flex>, others: [&FloatTensor<Flex>; N]) -> bool {
+    let read = |x: &FloatTensor<Flex>| matches!(x.dtype(), DType::F32 | DType::BF16);
+    let fit = |x: &FloatTensor<Flex>| read(x) && !is_empty(x);
+    x.dtype() == DType::BF16 && !is_empty(x) && others.into_iter().all(fit)
+}
+
+/// Rounded to a type, then as f32, with its values one after another.
+fn prepared(tensor: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
+    to_f32::<Flex>(cast::<Flex>(tensor, dtype)).to_contiguous()
 }
 
 fn is_empty(tensor: &FloatTensor<Flex>) -> bool {
@@ -112,7 +130,7 @@ fn add_to_rows(rows: &mut [f32], bias: &[f32]) {
 }
 
 /// The sum over the rows, `[width]`.
-fn sum_of_rows(values: &[f32], width: usize) -> Vec<f32> {
+pub(super) fn sum_of_rows<T: Number>(values: &[T], width: usize) -> Vec<f32> {
     let rows = values.len() / width;
     let part = rows.div_ceil(PARTS).max(1) * width;
     let sums: Vec<Vec<f32>> = values
@@ -132,8 +150,8 @@ fn sum_of_rows(values: &[f32], width: usize) -> Vec<f32> {
     total
 }
 
-fn add(sum: &mut [f32], row: &[f32]) {
+fn add<T: Number>(sum: &mut [f32], row: &[T]) {
     for (sum, x) in sum.iter_mut().zip(row) {
-        *sum += x;
+        *sum += x.widened();
     }
 }

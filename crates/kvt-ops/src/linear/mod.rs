@@ -4,37 +4,42 @@
 //! sum over the rows in the gradient of the weight, and the product is accumulated onto the residual.
 //! GPUs use Burn's linear layer.
 //!
-//! Here activations meet weights, so here the type of a product is chosen: weight and bias are cast to the type of `x`, and
-//! their gradients come back in their own. Both operands are always cast, since not every backend refuses a product of two
-//! types. Every product of half types goes through `affine`, with a bias of zeros where the layer has none: one place for a
-//! kernel to stand.
+//! [`linear`] and [`linear_add`] are where activations meet weights, so the type of a product is chosen here: that of `x`.
+//! Weight and bias may have another type: they are rounded to that of `x`, and their gradients come back in their own. Both
+//! operands are always of one type, since not every backend refuses a product of two. On the CPU, products of bf16 numbers take the
+//! instructions for them where it has those. Every product of half types goes through `affine`, with a bias of zeros where the layer has
+//! none.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
+use burn::backend::{
+    Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
+};
 use burn::module::Param;
 use burn::nn::Linear;
-use burn::tensor::Tensor;
 use burn::tensor::module::linear as burn_linear;
+use burn::tensor::{DType, Tensor};
 
 use crate::autodiff::{record, split};
-use crate::cast::{in_type, is_half};
+use crate::cast::is_half;
+use crate::convert::in_type;
 
+mod bf16;
 mod cpu;
 
 /// Linear layers on a backend; the defaults are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait LinearOps: Backend {
-    /// `x W + b` of x `[.., input]`, W `[input, output]` and b `[output]`.
+    /// `x W + b` in the type of x, of x `[.., input]`, W `[input, output]` and b `[output]`.
     #[fusion(default)]
     fn affine(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        Self::linear(x, weight, Some(bias))
+        burn_forward::<Self>(x, weight, bias)
     }
 
-    /// `r + x W + b`, with r `[.., output]`.
+    /// `r + x W + b` in the type of r, with r `[.., output]`.
     #[fusion(default)]
     fn affine_add(
         x: FloatTensor<Self>,
@@ -42,10 +47,10 @@ pub(crate) trait LinearOps: Backend {
         bias: FloatTensor<Self>,
         residual: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        Self::float_add(residual, Self::affine(x, weight, bias))
+        add_branch::<Self>(residual, Self::affine(x, weight, bias))
     }
 
-    /// The gradients of x, W and b.
+    /// The gradients of x, W and b, the latter two in the type of W.
     #[fusion(default)]
     fn affine_backward(
         x: FloatTensor<Self>,
@@ -87,17 +92,43 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
     }
 }
 
+/// `x W + b` by Burn's own linear layer, whose operands have one type.
+fn burn_forward<B: Backend>(
+    x: FloatTensor<B>,
+    weight: FloatTensor<B>,
+    bias: FloatTensor<B>,
+) -> FloatTensor<B> {
+    let dtype = x.dtype();
+    let [weight, bias] = [weight, bias].map(|x| cast::<B>(x, dtype));
+    B::linear(x, weight, Some(bias))
+}
+
+/// A branch, in whatever type, added to the residual.
+fn add_branch<B: Backend>(residual: FloatTensor<B>, branch: FloatTensor<B>) -> FloatTensor<B> {
+    let branch = cast::<B>(branch, residual.dtype());
+    B::float_add(residual, branch)
+}
+
 /// The gradients of x, W and b by Burn's own linear layer.
 fn burn_backward<B: Backend>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
     grad: FloatTensor<B>,
 ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    let (dtype, own) = (x.dtype(), weight.dtype());
+    let [weight, grad] = [weight, grad].map(|x| cast::<B>(x, dtype));
     (
         B::linear_x_backward(weight, grad.clone()),
-        B::linear_weight_backward(x, grad.clone()),
-        B::linear_bias_backward(grad),
+        cast::<B>(B::linear_weight_backward(x, grad.clone()), own),
+        cast::<B>(B::linear_bias_backward(grad), own),
     )
+}
+
+fn cast<B: Backend>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
+    if x.dtype() == dtype {
+        return x;
+    }
+    B::float_cast(x, dtype.into())
 }
 
 /// A linear layer on any device, in the type of `x`. In f32, Burn's own runs where the layer has no bias.
@@ -110,9 +141,7 @@ fn burn_backward<B: Backend>(
 pub fn linear<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
     let weight = layer.weight.val();
     match &layer.bias {
-        Some(bias) if weight.dtype() == x.dtype() && fits(&x, &weight) => {
-            affine(x, weight, bias.val())
-        }
+        Some(bias) if fits(&x, &weight) => affine(x, weight, bias.val()),
         bias => linear_with(x, weight, bias.as_ref().map(Param::val)),
     }
 }
@@ -134,18 +163,17 @@ pub fn linear_with<const D: usize>(
     bias: Option<Tensor<1>>,
 ) -> Tensor<D> {
     let dtype = x.dtype();
-    let weight = in_type(weight, dtype);
-    let bias = bias.map(|bias| in_type(bias, dtype));
     // Burn reports a shape that does not fit.
     if !is_half(dtype) || !fits(&x, &weight) {
-        return burn_linear(x, weight, bias);
+        let bias = bias.map(|bias| in_type(bias, dtype));
+        return burn_linear(x, in_type(weight, dtype), bias);
     }
     let nothing = || Tensor::zeros([weight.dims()[1]], (&x.device(), dtype));
     let bias = bias.unwrap_or_else(nothing);
     affine(x, weight, bias)
 }
 
-/// `x W + b` of tensors of one type.
+/// `x W + b`, in the type of x.
 fn affine<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Tensor<1>) -> Tensor<D> {
     let (weight, bias) = (weight.into_dispatch(), bias.into_dispatch());
     Tensor::from_dispatch(Dispatch::affine(x.into_dispatch(), weight, bias))
@@ -163,17 +191,15 @@ fn fits<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>) -> bool {
 /// - `x`: `[.., input]`
 /// - `residual` and output: `[.., output]`; a residual of another shape is broadcast
 pub fn linear_add<const D: usize>(layer: &Linear, x: Tensor<D>, residual: Tensor<D>) -> Tensor<D> {
-    let dtype = x.dtype();
     let weight = layer.weight.val();
     let is_one_step = |bias: &Tensor<1>| {
         let mut shape = x.dims();
         shape[D - 1] = bias.dims()[0];
-        residual.dtype() == dtype && fits(&x, &weight) && shape == residual.dims()
+        fits(&x, &weight) && shape == residual.dims()
     };
     match layer.bias.as_ref().map(Param::val).filter(is_one_step) {
         Some(bias) => {
-            let weight = in_type(weight, dtype).into_dispatch();
-            let bias = in_type(bias, dtype).into_dispatch();
+            let (weight, bias) = (weight.into_dispatch(), bias.into_dispatch());
             let (x, residual) = (x.into_dispatch(), residual.into_dispatch());
             Tensor::from_dispatch(Dispatch::affine_add(x, weight, bias, residual))
         }

@@ -12,5 +12,6 @@ mod depthwise;
 mod gelu;
 mod half;
 mod layers;
+mod mixed;
 mod semantics;
 mod unfold;

@@ -1,7 +1,5 @@
 //! A training step in all processes of a job beside one in a single process.
 
-use std::sync::Arc;
-
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +7,6 @@ use super::step::Running;
 use super::timing::{Rounds, Timing, time};
 use super::{BenchError, StepCase};
 use crate::engine::Processes;
-use crate::world::World;
 
 /// What was measured. Times in milliseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,17 +32,18 @@ pub struct ScalingMeasurement {
 }
 
 /// Times the cases in turn, round by round: first the first process by itself, then all of them. `progress` hears the number
-/// of rounds done. All processes must call it.
+/// of rounds done. All processes must call it, with the same `all` of them.
 ///
 /// # Errors
 /// If a model cannot be built, the device fails, or a process is lost.
 pub fn scaling(
     cases: &[StepCase],
     device: &Device,
-    world: &Arc<dyn World>,
+    all: &Processes,
     rounds: Rounds,
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<ScalingMeasurement>, BenchError> {
+    let world = all.world();
     let mut running = cases
         .iter()
         .map(|case| Running::new(case, device))
@@ -58,7 +56,7 @@ pub fn scaling(
             .collect::<Result<Vec<_>, _>>()?,
         false => Vec::new(),
     };
-    let (single, all) = (Processes::alone(), Processes::new(Arc::clone(world), true));
+    let single = Processes::alone();
     let mut times = vec![[const { Vec::new() }; 3]; cases.len()];
     for round in 0..rounds.warmup + rounds.timed {
         let cases = running.iter_mut().zip(&mut times).enumerate();
@@ -71,7 +69,7 @@ pub fn scaling(
             };
             world.gather(0.0)?;
             all.waited();
-            let both = time(device, || running.step_with(&all))?;
+            let both = time(device, || running.step_with(all))?;
             if round >= rounds.warmup {
                 alone.push(own);
                 together.push(both);

@@ -87,7 +87,7 @@ fn allowed() -> usize {
 }
 
 /// What tells hosts apart, and containers within one.
-fn host() -> String {
+pub(super) fn host() -> String {
     let boot = fs_err::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let name = System::host_name().unwrap_or_default();
     format!("{boot}{name}")

@@ -42,6 +42,19 @@ pub enum WorldError {
         /// The number of processes.
         size: usize,
     },
+    /// A sum on the devices of the processes failed.
+    #[error(
+        "process {rank} of {size}: the gradients could not be summed on the devices ({reason}): resume the run with `--resume`; \
+         `NCCL_DEBUG=WARN` in the environment tells more, and a build without the feature `nccl` sums in host memory"
+    )]
+    Sums {
+        /// The first process that failed.
+        rank: usize,
+        /// The number of processes.
+        size: usize,
+        /// What it says.
+        reason: String,
+    },
     /// Processes that were started with different things.
     #[error(
         "{what} of process {rank} {is} not the first one's: give every process of a job the same files, command and version of kvt",

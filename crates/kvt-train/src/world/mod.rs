@@ -5,6 +5,8 @@
 //!
 //! Every process must call the same methods in the same order. What may go wrong in one of them alone is therefore
 //! [agreed](agree()) on before anybody goes on.
+//!
+//! A world sums numbers in host memory. Tensors are summed where they lie by [`on_device`].
 
 mod agree;
 mod alone;
@@ -13,6 +15,7 @@ mod error;
 mod launcher;
 #[cfg(feature = "mpi")]
 mod mpi;
+pub mod on_device;
 mod state;
 mod threads;
 

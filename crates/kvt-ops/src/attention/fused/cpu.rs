@@ -5,8 +5,8 @@ use burn::tensor::{DType, Shape};
 
 use super::blocks::{HeadLayout, Heads, Problem, Terms};
 use super::{AttentionSettings, FusedAttentionOps};
-use crate::cast::{from_f32, to_f32};
 use crate::cpu::buffer::tensor;
+use crate::cpu::round::{from_f32, to_f32};
 use crate::cpu::softmax_row::RowState;
 
 /// Numbers of a [`RowState`].
@@ -25,7 +25,7 @@ impl FusedAttentionOps for Flex {
         let problem = problem(&q, &k, &v, settings);
         let (out, saved) = forward(&problem);
         // [batch, query, heads, value_dim] to [batch, heads, query, value_dim], as a view.
-        (from_f32::<Flex>(out.permute(&[0, 2, 1, 3]), dtype), saved)
+        (from_f32(out.permute(&[0, 2, 1, 3]), dtype), saved)
     }
 
     fn fused_attention_backward(
@@ -69,7 +69,7 @@ impl FusedAttentionOps for Flex {
             let heads = layout.token / layout.dim.max(1);
             let part = out.narrow(1, layout.offset, tokens * layout.token);
             let part = part.reshape(Shape::new([problem.images, tokens, heads, layout.dim]));
-            from_f32::<Flex>(part.permute(&[0, 2, 1, 3]), dtype)
+            from_f32(part.permute(&[0, 2, 1, 3]), dtype)
         });
         (q, k, v)
     }
@@ -80,7 +80,7 @@ impl FusedAttentionOps for Flex {
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = qkv.dtype();
-        let qkv = to_f32::<Flex>(qkv).to_contiguous();
+        let qkv = to_f32(qkv).to_contiguous();
         let problem = packed(&qkv, heads, settings);
         let (out, saved) = forward(&problem);
         let out = out.reshape(Shape::new([
@@ -88,7 +88,7 @@ impl FusedAttentionOps for Flex {
             problem.queries,
             heads * problem.v.layout.dim,
         ]));
-        (from_f32::<Flex>(out, dtype), saved)
+        (from_f32(out, dtype), saved)
     }
 
     fn fused_self_attention_backward(
@@ -99,9 +99,9 @@ impl FusedAttentionOps for Flex {
         settings: AttentionSettings,
     ) -> FloatTensor<Self> {
         let dtype = qkv.dtype();
-        let qkv = to_f32::<Flex>(qkv).to_contiguous();
+        let qkv = to_f32(qkv).to_contiguous();
         let problem = packed(&qkv, heads, settings);
-        let grad = to_f32::<Flex>(grad).to_contiguous();
+        let grad = to_f32(grad).to_contiguous();
         let [_, tokens, width] = grad.shape().dims();
         let grad_layout = HeadLayout {
             offset: grad.layout().start_offset(),
@@ -119,7 +119,7 @@ impl FusedAttentionOps for Flex {
         };
         let size = 3 * tokens * width;
         let out = problem.backward(grad, states(&saved), size, layouts);
-        from_f32::<Flex>(tensor(out, qkv.shape()), dtype)
+        from_f32(tensor(out, qkv.shape()), dtype)
     }
 }
 
@@ -198,7 +198,7 @@ fn packed(qkv: &FloatTensor<Flex>, heads: usize, settings: AttentionSettings) ->
 
 /// As f32, with the channels of a token adjacent.
 pub(in crate::attention) fn prepare(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
-    let x = to_f32::<Flex>(x);
+    let x = to_f32(x);
     let [_, _, tokens, dim] = x.shape().dims();
     let fits = match *x.layout().strides() {
         // Neither broadcast nor flipped: positive strides, tokens that do not overlap.

@@ -15,8 +15,9 @@ use crate::cli::output;
 use crate::cli::table::table;
 use crate::config::Document;
 use crate::device;
+use crate::engine::Processes;
 use crate::task::model_config;
-use crate::world::World;
+use crate::world::{World, on_device};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StepArgs {
@@ -56,8 +57,16 @@ fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
         Ok((cases, device))
     };
     let (cases, device) = job::agree(world, ready())?;
+    let way = on_device::connect(world, &device)?;
+    if let Some(message) = way.message() {
+        match way.is_second_best() {
+            true => output::warning(&message),
+            false => output::status(&message),
+        }
+    }
+    let processes = Processes::new(Arc::clone(world), true).with_way(way);
     let records = args.common.timed(|rounds, progress| {
-        bench::scaling(&cases, &device.device, world, rounds, progress)
+        bench::scaling(&cases, &device.device, &processes, rounds, progress)
     })?;
     if !world.is_first() {
         return Ok(());

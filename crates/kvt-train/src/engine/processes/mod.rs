@@ -1,6 +1,7 @@
 //! The processes of a job at an update: whose micro-batches there are, and the sums over them.
 
 mod places;
+mod reduce;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,12 +11,11 @@ use burn::module::Module;
 use burn::tensor::{Tensor, TensorData};
 use kvt_ops::{Collective, Group, with_group};
 
-use self::places::Places;
 use super::UpdateError;
 use super::share::share_untrained;
 use crate::data::{DataError, DeviceBatch};
 use crate::error::TrainError;
-use crate::recipe::Gradients;
+use crate::world::on_device::Way;
 use crate::world::{World, WorldError, agree, alone};
 
 /// The processes of a job, and the time that this one spends on them.
@@ -24,6 +24,8 @@ pub struct Processes {
     world: Arc<dyn World>,
     /// Whether batch norms normalise by the images of all processes: `train.sync_batch_norm`.
     joint: bool,
+    /// How gradients are summed.
+    way: Way,
     waited: Arc<AtomicU64>,
 }
 
@@ -93,8 +95,15 @@ impl Processes {
         Self {
             world,
             joint,
+            way: Way::Host,
             waited: Arc::default(),
         }
+    }
+
+    /// These, with gradients that are summed in another way.
+    #[must_use]
+    pub fn with_way(self, way: Way) -> Self {
+        Self { way, ..self }
     }
 
     /// Who they are.
@@ -160,74 +169,6 @@ impl Processes {
             group: Group::new(Arc::new(sums), self.joint),
             used,
         }
-    }
-
-    /// The mean of the processes' gradients over `images`, of which this process's are the mean over `own_images`. `None`
-    /// if nobody has any.
-    ///
-    /// Parameters are told apart by their place in the network, since their ids are drawn anew in every process. They are
-    /// summed in f32, from the last layer to the first, in buckets that are on their way while the next one is read.
-    pub(super) fn reduce(
-        &self,
-        own: Option<Gradients>,
-        (own_images, images): (usize, usize),
-        network: &impl Module,
-    ) -> Result<Option<Gradients>, WorldError> {
-        if self.world.is_alone() {
-            return Ok(own);
-        }
-        let places = Places::of(network);
-        let own = own.map(Gradients::into_tensors).unwrap_or_default();
-        let mut own: Vec<Option<Tensor<1>>> = places.sort(own);
-        // A parameter that got a gradient in any process has one.
-        let mut present: Vec<f64> = own
-            .iter()
-            .map(|own| f64::from(u8::from(own.is_some())))
-            .collect();
-        self.timed(|| self.world.sum(&mut present))?;
-        let taken = (0..own.len())
-            .rev()
-            .filter(|place| present.get(*place).is_some_and(|n| *n > 0.0));
-        let buckets = places.buckets(taken);
-
-        // As the accumulator weighs micro-batches, so that the sums are its own to the bit.
-        let share = own_images as f64 / images as f64;
-        let lengths: Vec<usize> = buckets.iter().map(|bucket| places.length(bucket)).collect();
-        let mut reading = Duration::ZERO;
-        let start = Instant::now();
-        let sums = self.world.sum_buckets(&lengths, &mut |number, bucket| {
-            let start = Instant::now();
-            let mut rest = bucket;
-            for place in buckets.get(number).into_iter().flatten() {
-                let (own_part, after) =
-                    std::mem::take(&mut rest).split_at_mut(places.lengths[*place]);
-                rest = after;
-                if let Some(gradient) = own[*place].take() {
-                    read(gradient * share, own_part);
-                }
-            }
-            reading += start.elapsed();
-        })?;
-        self.note(start.elapsed().saturating_sub(reading));
-
-        let mut tensors: Vec<Option<Tensor<1>>> = vec![None; places.ids.len()];
-        let devices = network.devices();
-        let Some(device) = devices.into_iter().next().map(|device| device.inner()) else {
-            return Ok(None);
-        };
-        for (sum, bucket) in sums.into_iter().zip(&buckets) {
-            let mut rest = sum.as_slice();
-            for place in bucket {
-                let (own_part, after) = rest.split_at(places.lengths[*place]);
-                rest = after;
-                tensors[*place] = Some(Tensor::from_data(own_part, &device));
-            }
-        }
-        let tensors = places.ids.iter().zip(tensors);
-        let tensors: Vec<_> = tensors
-            .filter_map(|(id, tensor)| Some((*id, tensor?)))
-            .collect();
-        Ok((!tensors.is_empty()).then(|| Gradients::of_tensors(tensors)))
     }
 
     /// The losses of all `count` micro-batches of an update, in their order, and behind them the gradient norm, as the first

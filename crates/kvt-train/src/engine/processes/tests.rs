@@ -2,9 +2,13 @@
 
 use burn::module::{Param, ParamId};
 use burn::tensor::Device;
+use kvt_testing::ranks::ranks;
 
-use super::places::BUCKET;
+use super::places::{BUCKET, Places};
 use super::*;
+use crate::recipe::Gradients;
+use crate::world::on_device::testing::{Does, Fake, asked};
+use crate::world::on_device::{DeviceSums, Way};
 use crate::world::threads;
 
 /// Parameters of some lengths, with ids of this process's own.
@@ -17,13 +21,35 @@ fn network(lengths: &[usize]) -> Vec<Param<Tensor<1>>> {
 }
 
 /// The first bucket is full after a parameter that is larger than it. What only one process has is its share, what nobody has
-/// is left out, and nothing is exchanged for anything else.
+/// is left out, and nothing is exchanged for anything else: by way of the host, and on the devices.
 #[test]
 fn gradients_of_two_processes_by_hand() {
+    for on_devices in [false, true] {
+        for (found, buckets) in of_two_processes(on_devices) {
+            let expected = [
+                Some((3, -1.0)),
+                Some((BUCKET + 1, 5.0)),
+                None,
+                Some((2, 6.0)),
+            ];
+            assert_eq!(found, expected);
+            // The last layer first, and nothing for the third.
+            let expected = on_devices.then(|| vec![2 + BUCKET + 1, 3]);
+            assert_eq!(buckets, expected);
+        }
+    }
+}
+
+type Found = Vec<Option<(usize, f32)>>;
+
+/// The length and the value of each parameter's mean gradient, and the buckets that a device has summed.
+fn of_two_processes(on_devices: bool) -> Vec<(Found, Option<Vec<usize>>)> {
     let lengths = [3, BUCKET + 1, 5, 2];
-    let found = threads(2, |world| {
+    let ranks = ranks(2);
+    threads(2, |world| {
+        let rank = world.rank();
         let network = network(&lengths);
-        let has: &[(usize, f32)] = match world.rank() {
+        let has: &[(usize, f32)] = match rank {
             0 => &[(1, 4.0), (3, 8.0)],
             _ => &[(0, -4.0), (1, 8.0)],
         };
@@ -32,8 +58,17 @@ fn gradients_of_two_processes_by_hand() {
             (network[place].id, tensor)
         };
         let own = Gradients::of_tensors(has.iter().map(gradient).collect());
-        let images = [6, 2][world.rank()];
-        let processes = Processes::new(world, true);
+        let images = [6, 2][rank];
+        let (fake, log) = Fake::new(ranks[rank].clone(), Does::Sums(Duration::ZERO));
+        let way = match on_devices {
+            true => {
+                let name = "fake 1".to_owned();
+                let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), name);
+                Way::Device(Arc::new(sums))
+            }
+            false => Way::Host,
+        };
+        let processes = Processes::new(world, true).with_way(way);
         let mean = processes.reduce(Some(own), (images, 8), &network).unwrap();
         let mut mean = mean.unwrap();
         let values = network.iter().map(|param| {
@@ -43,16 +78,39 @@ fn gradients_of_two_processes_by_hand() {
             assert!(values.iter().all(|value| *value == values[0]));
             Some((values.len(), values[0]))
         });
-        values.collect::<Vec<_>>()
+        let values = values.collect();
+        (values, on_devices.then(|| asked(&log).buckets))
+    })
+}
+
+/// One cannot sum: no gradients anywhere, and the same error.
+#[test]
+fn a_device_that_cannot_sum_is_an_error_of_all() {
+    let ranks = ranks(2);
+    let found = threads(2, |world| {
+        let rank = world.rank();
+        let does = [Does::Hangs, Does::FailsAfter(0)][rank].clone();
+        let (fake, _) = Fake::new(ranks[rank].clone(), does);
+        let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), "fake 1".to_owned());
+        let processes = Processes::new(world, true).with_way(Way::Device(Arc::new(sums)));
+        let network = network(&[3]);
+        let gradient = Tensor::ones([3], &Device::flex());
+        let own = Gradients::of_tensors(vec![(network[0].id, gradient)]);
+        processes.reduce(Some(own), (1, 2), &network).unwrap_err()
     });
-    let expected = [
-        Some((3, -1.0)),
-        Some((BUCKET + 1, 5.0)),
-        None,
-        Some((2, 6.0)),
-    ];
-    for found in found {
-        assert_eq!(found, expected);
+    for error in found {
+        assert!(
+            matches!(
+                error,
+                WorldError::Sums {
+                    rank: 1,
+                    size: 2,
+                    ..
+                }
+            ),
+            "{error:?}"
+        );
+        assert!(TrainError::from(error).is_known_to_all());
     }
 }
 

@@ -10,8 +10,9 @@ use crate::device;
 use crate::engine::TrainError;
 use crate::engine::progress::Progress;
 use crate::engine::share::share_state;
-use crate::run::RunDir;
+use crate::run::{Note, RunDir, Topic};
 use crate::task::{Task, Weights, model_config};
+use crate::world::on_device::{self, Way};
 use crate::world::{World, WorldError, agree};
 
 impl<T: Task> Session<T> {
@@ -49,7 +50,21 @@ impl<T: Task> Session<T> {
         let mut session = agree(&*world, own)?;
         session.compare()?;
         session.state = share_state(&*world, session.state, &mut session.progress)?;
+        session.way = on_device::connect(&world, &session.device)?;
+        session.tell_way();
         Ok(session)
+    }
+
+    /// Has the log say how gradients are summed, where there was a choice.
+    fn tell_way(&mut self) {
+        let topic = match self.way.is_second_best() {
+            true => Topic::Warning,
+            false => Topic::Start,
+        };
+        if let (true, Some(message)) = (self.world.is_first(), self.way.message()) {
+            let step = self.progress.position.step;
+            self.notes.push(Note::new(step, topic, message));
+        }
     }
 
     /// The session of a process that is not the first, before it gets the first one's state.
@@ -72,6 +87,7 @@ impl<T: Task> Session<T> {
             splits,
             model,
             device,
+            way: Way::Host,
             state,
             progress: Progress::default(),
             resumed: None,

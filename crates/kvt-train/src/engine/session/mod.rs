@@ -21,6 +21,7 @@ use crate::device::{self, ResolvedDevice};
 use crate::recipe::{Schedule, scaled_lr};
 use crate::run::{Event, Listener, Metric, Note, RunDir, Topic, Warning, Which};
 use crate::task::{Task, Weights, model_config};
+use crate::world::on_device::Way;
 use crate::world::{World, alone};
 
 /// A run of a task that is ready to train.
@@ -31,6 +32,8 @@ pub struct Session<T: Task> {
     splits: Splits,
     model: ModelConfig,
     device: ResolvedDevice,
+    /// How gradients are summed over the processes.
+    way: Way,
     state: TrainState<T>,
     schedule: Schedule,
     progress: Progress,
@@ -141,6 +144,7 @@ impl<T: Task> Session<T> {
             splits,
             model: config,
             device,
+            way: Way::Host,
             state,
             progress: Progress::default(),
             resumed: None,
@@ -255,7 +259,8 @@ impl<T: Task> Session<T> {
             checkpoints,
             // A run that starts over has resumed nothing.
             saved: self.resumed.is_some_and(|(offset, _)| offset > 0),
-            processes: Processes::new(self.world, self.plan.train.sync_batch_norm),
+            processes: Processes::new(self.world, self.plan.train.sync_batch_norm)
+                .with_way(self.way),
             late: Late::by(Reader::of(&self.device.device)),
             skipped: Vec::new(),
             recorder: &mut recorder,

@@ -1,0 +1,42 @@
+//! Casts between float types. On the CPU, between f32 and bf16 they run on all threads; elsewhere, and between other types,
+//! Burn casts.
+
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::{
+    Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
+};
+use burn::tensor::{DType, FloatDType, Tensor};
+
+use crate::autodiff::{record, split};
+
+mod cpu;
+
+/// Casts on a backend; the default is Burn's.
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+pub(crate) trait ConvertOps: Backend {
+    /// In another float type.
+    #[fusion(default)]
+    fn converted(x: FloatTensor<Self>, dtype: FloatDType) -> FloatTensor<Self> {
+        Self::float_cast(x, dtype)
+    }
+}
+
+#[cfg(feature = "cube")]
+impl ConvertOps for burn_cubecl::CubeBackend {}
+
+impl<B: ConvertOps, C: CheckpointStrategy> ConvertOps for Autodiff<B, C> {
+    fn converted(x: FloatTensor<Self>, dtype: FloatDType) -> FloatTensor<Self> {
+        let (node, [x]) = split([x]);
+        let own = FloatDType::from(x.dtype());
+        let out = B::converted(x, dtype);
+        record::<B, C, _, _>(node, out, own, |own, grad| [B::converted(grad, own)])
+    }
+}
+
+/// A tensor in a float type; the same tensor if it has that type already. The gradient comes back in the type of `x`.
+pub fn in_type<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
+    if x.dtype() == dtype {
+        return x;
+    }
+    Tensor::from_dispatch(Dispatch::converted(x.into_dispatch(), dtype.into()))
+}

@@ -1,0 +1,130 @@
+//! The product of two panels in AVX512-BF16 instructions.
+//!
+//! `vdpbf16ps` multiplies 16 pairs of bf16 numbers by 16 others, and adds both products of each to a sum in f32: twice the
+//! products of a fused multiply-add of f32, on half the bytes. Stable Rust reaches it through `std::arch` alone, whose loads
+//! and stores take pointers, and functions with such instructions may be called only where the CPU has them: hence `unsafe`.
+
+use std::arch::x86_64::{
+    __m512bh, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_ps,
+    _mm512_storeu_ps,
+};
+
+use super::pack::{HEIGHT, LANES, Rows, VECTORS};
+
+/// Proof that this CPU has the instructions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kernel(());
+
+impl Kernel {
+    /// Asks the CPU; the standard library remembers its answer.
+    pub(crate) fn detect() -> Option<Self> {
+        let found = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512bf16");
+        found.then_some(Self(()))
+    }
+
+    /// Runs a task that is compiled for this CPU as far as it is inlined.
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "instructions that not every CPU has")]
+    pub(crate) fn run<T>(self, task: impl FnOnce() -> T) -> T {
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+        fn with_features<T>(task: impl FnOnce() -> T) -> T {
+            task()
+        }
+        // SAFETY: `detect` found the instructions.
+        unsafe { with_features(task) }
+    }
+
+    /// The sums of products of some rows and of a panel of columns, `[pair, column]`.
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "instructions that not every CPU has")]
+    pub(super) fn tile(
+        self,
+        rows: Rows<'_>,
+        columns: &[[[u32; LANES]; VECTORS]],
+        sums: &mut [[[f32; LANES]; VECTORS]; HEIGHT],
+    ) {
+        // From the place of the first pair of each row, the next one is so many pairs away.
+        let (rows, step) = match rows {
+            Rows::Packed(panel) => {
+                assert!(panel.len() >= columns.len(), "a panel that is too short");
+                let mut rows = [panel.as_ptr().cast::<u32>(); HEIGHT];
+                for (index, row) in rows.iter_mut().enumerate() {
+                    *row = row.wrapping_add(index);
+                }
+                (rows, HEIGHT)
+            }
+            Rows::InPlace(slices) => {
+                let mut rows = [std::ptr::null(); HEIGHT];
+                for (row, slice) in rows.iter_mut().zip(slices) {
+                    assert!(slice.len() >= columns.len(), "a row that is too short");
+                    *row = slice.as_ptr().cast::<u32>();
+                }
+                (rows, 1)
+            }
+        };
+        // SAFETY: `detect` found the instructions; every row has as many pairs as there are in the columns, `step`
+        // apart.
+        unsafe {
+            match step {
+                1 => tile::<1>(rows, columns, sums),
+                _ => tile::<HEIGHT>(rows, columns, sums),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The CPU has the instructions, and from every pointer on there are as many pairs as in the columns, `STEP` apart.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+#[expect(
+    unsafe_code,
+    reason = "checks in the innermost loop would cost more than its products"
+)]
+unsafe fn tile<const STEP: usize>(
+    rows: [*const u32; HEIGHT],
+    columns: &[[[u32; LANES]; VECTORS]],
+    out: &mut [[[f32; LANES]; VECTORS]; HEIGHT],
+) {
+    // In registers: 24 sums of the 32, and with them two columns and a row.
+    let mut sums = [[_mm512_setzero_ps(); VECTORS]; HEIGHT];
+    for (pair, [left, right]) in columns.iter().enumerate() {
+        // No `array::map` here: it is not compiled for these instructions, and then it is a call.
+        let (left, right) = (load(left), load(right));
+        for ([left_sum, right_sum], row) in sums.iter_mut().zip(&rows) {
+            // SAFETY: the caller answers for so many pairs. Rows in place may lie at odd addresses.
+            let row = broadcast(unsafe { row.add(pair * STEP).read_unaligned() });
+            *left_sum = _mm512_dpbf16_ps(*left_sum, row, left);
+            *right_sum = _mm512_dpbf16_ps(*right_sum, row, right);
+        }
+    }
+    for (out, sums) in out.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+        #[expect(unsafe_code, reason = "a store takes a pointer")]
+        // SAFETY: the array has 16 places.
+        unsafe {
+            _mm512_storeu_ps(out.as_mut_ptr(), *sums);
+        }
+    }
+}
+
+/// A pair in all lanes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+#[expect(
+    unsafe_code,
+    reason = "the types of registers convert by transmutation alone"
+)]
+fn broadcast(pair: u32) -> __m512bh {
+    // SAFETY: both types are 64 bytes without invalid values.
+    unsafe { std::mem::transmute(_mm512_set1_epi32(pair.cast_signed())) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+#[expect(unsafe_code, reason = "a load takes a pointer")]
+fn load(pairs: &[u32; LANES]) -> __m512bh {
+    // SAFETY: the array has 64 bytes; both types are 64 bytes without invalid values.
+    unsafe { std::mem::transmute(_mm512_loadu_si512(pairs.as_ptr().cast())) }
+}

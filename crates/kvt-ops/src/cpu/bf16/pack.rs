@@ -1,0 +1,133 @@
+//! Matrices in panels, in the order in which the kernel reads them.
+//!
+//! A panel holds some rows of a matrix: the first two numbers of each of them, then the next two, and so on. The two are
+//! adjacent numbers of the sum of a product, which the kernel adds in one instruction. Missing rows and numbers are zeros.
+
+use super::Number;
+use crate::cpu::gemm::Matrix;
+
+/// Numbers of a register.
+pub(super) const LANES: usize = 16;
+
+/// Rows of a panel of the left matrix.
+pub(super) const HEIGHT: usize = 12;
+
+/// Registers of a row of a tile.
+pub(super) const VECTORS: usize = 2;
+
+/// Columns of a panel of the right matrix.
+pub(super) const WIDTH: usize = VECTORS * LANES;
+
+/// The rows of a tile.
+#[derive(Clone, Copy)]
+pub(super) enum Rows<'a> {
+    /// A panel, `[pair, row]`.
+    Packed(&'a [[u32; HEIGHT]]),
+    /// Where they are.
+    InPlace([&'a [[u16; 2]]; HEIGHT]),
+}
+
+/// Rows that are packed together.
+const TOGETHER: usize = 4;
+
+/// Rows in bf16, of a matrix in another type; reused.
+pub(super) type Buffers = [Vec<u16>; TOGETHER];
+
+/// Two numbers, the first in the lower bits.
+#[inline(always)]
+fn pair(low: u16, high: u16) -> u32 {
+    u32::from(low) | u32::from(high) << 16
+}
+
+/// Fills a panel, `[pair, row]`, with the rows of a matrix from `start` on.
+#[inline(always)]
+pub(super) fn pack<T: Number, const W: usize>(
+    panel: &mut [[u32; W]],
+    matrix: Matrix<'_, T>,
+    start: usize,
+    buffers: &mut Buffers,
+) {
+    let [rows, numbers] = matrix.shape();
+    let [down, along] = matrix.strides();
+    let count = W.min(rows - start);
+    if along == 1 {
+        if count < W || numbers == 0 {
+            panel.fill([0; W]);
+        }
+        let row = |index: usize| &matrix.values()[(start + index) * down..][..numbers];
+        let whole = count - count % TOGETHER;
+        for first in (0..whole).step_by(TOGETHER) {
+            let [a, b, c, d] = &mut *buffers;
+            let together = [
+                T::bits_of(row(first), a),
+                T::bits_of(row(first + 1), b),
+                T::bits_of(row(first + 2), c),
+                T::bits_of(row(first + 3), d),
+            ];
+            pack_together(panel, together, first);
+        }
+        for index in whole..count {
+            let bits = T::bits_of(row(index), &mut buffers[0]);
+            for (to, pairs) in panel.iter_mut().zip(bits.chunks(2)) {
+                to[index] = pair(pairs[0], pairs.get(1).copied().unwrap_or(0));
+            }
+        }
+    } else {
+        // Adjacent numbers belong to different rows.
+        for (number, to) in panel.iter_mut().enumerate() {
+            let of = |number: usize| {
+                let inside = number < numbers;
+                inside.then(|| &matrix.values()[number * along + start..][..count])
+            };
+            interleave(to, of(2 * number), of(2 * number + 1));
+        }
+    }
+}
+
+/// Rows side by side into a panel, from the place `first` on.
+#[inline(always)]
+fn pack_together<const W: usize>(panel: &mut [[u32; W]], rows: [&[u16]; TOGETHER], first: usize) {
+    let [a, b, c, d] = rows;
+    let (a, a_rest) = a.as_chunks::<2>();
+    let (b, b_rest) = b.as_chunks::<2>();
+    let (c, c_rest) = c.as_chunks::<2>();
+    let (d, d_rest) = d.as_chunks::<2>();
+    let pairs = a.iter().zip(b).zip(c.iter().zip(d));
+    for (to, ((a, b), (c, d))) in panel.iter_mut().zip(pairs) {
+        let pairs = [
+            pair(a[0], a[1]),
+            pair(b[0], b[1]),
+            pair(c[0], c[1]),
+            pair(d[0], d[1]),
+        ];
+        to[first..first + TOGETHER].copy_from_slice(&pairs);
+    }
+    // An odd number ends a row with half a pair.
+    if let ([a], [b], [c], [d], Some(to)) = (a_rest, b_rest, c_rest, d_rest, panel.last_mut()) {
+        let pairs = [pair(*a, 0), pair(*b, 0), pair(*c, 0), pair(*d, 0)];
+        to[first..first + TOGETHER].copy_from_slice(&pairs);
+    }
+}
+
+/// Pairs of the numbers of two columns of a matrix; there may be fewer than places.
+#[inline(always)]
+fn interleave<T: Number, const W: usize>(to: &mut [u32; W], low: Option<&[T]>, high: Option<&[T]>) {
+    let (low, high): ([T; W], [T; W]) = (filled(low), filled(high));
+    for ((to, low), high) in to.iter_mut().zip(low).zip(high) {
+        *to = pair(low.bits(), high.bits());
+    }
+}
+
+/// As many numbers as there are places; zeros for those that are missing.
+#[inline(always)]
+fn filled<T: Number, const W: usize>(numbers: Option<&[T]>) -> [T; W] {
+    let numbers = numbers.unwrap_or(&[]);
+    match numbers.first_chunk::<W>() {
+        Some(numbers) => *numbers,
+        None => {
+            let mut places = [T::default(); W];
+            places[..numbers.len()].copy_from_slice(numbers);
+            places
+        }
+    }
+}

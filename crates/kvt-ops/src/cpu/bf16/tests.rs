@@ -1,0 +1,222 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::iter::once;
+
+use rayon::ThreadPoolBuilder;
+
+use super::*;
+
+/// Numbers that bf16 cannot hold, of several sizes.
+fn values(len: usize, seed: usize) -> Vec<f32> {
+    (0..len)
+        .map(|i| {
+            let whole = ((i * 7919 + seed * 104_729) % 2003) as f32 - 1001.0;
+            whole / 700.0 * [1.0, 1e-3, 30.0][i % 3]
+        })
+        .collect()
+}
+
+fn halves(values: &[f32]) -> Vec<bf16> {
+    values.iter().map(|x| bf16::from_f32(*x)).collect()
+}
+
+/// Without a kernel, and with it where the CPU has the instructions.
+fn kernels() -> Vec<Option<Kernel>> {
+    once(None).chain(Kernel::detect().map(Some)).collect()
+}
+
+/// The product of the rounded numbers in f64, and the sum of the sizes of its terms. `bf16::from_f32` rounds.
+fn naive<A: Number, B: Number>(a: Matrix<'_, A>, b: Matrix<'_, B>) -> Vec<[f64; 2]> {
+    let ([rows, inner], [_, columns]) = (a.shape(), b.shape());
+    let at = |place: usize, strides: [usize; 2], [i, j]: [usize; 2]| {
+        place + i * strides[0] + j * strides[1]
+    };
+    let rounded = |x: f32| f64::from(bf16::from_f32(x).to_f32());
+    let mut out = Vec::new();
+    for i in 0..rows {
+        for j in 0..columns {
+            let mut sums = [0.0; 2];
+            for p in 0..inner {
+                let a = a.values()[at(0, a.strides(), [i, p])].widened();
+                let b = b.values()[at(0, b.strides(), [p, j])].widened();
+                let product = rounded(a) * rounded(b);
+                sums[0] += product;
+                sums[1] += product.abs();
+            }
+            out.push(sums);
+        }
+    }
+    out
+}
+
+/// `error` is that of the output's type.
+fn assert_near<T: Number>(what: &str, actual: &[T], expected: &[[f64; 2]], error: f64) {
+    assert_eq!(actual.len(), expected.len(), "{what}");
+    for (index, (actual, [expected, size])) in actual.iter().zip(expected).enumerate() {
+        let actual = f64::from(actual.widened());
+        // The instruction flushes subnormals, and f32 rounds every sum.
+        let tolerance = 1e-6 * size + error * expected.abs() + 1e-37;
+        assert!(
+            (actual - expected).abs() <= tolerance,
+            "{what}, number {index}: {actual} is not {expected}"
+        );
+    }
+}
+
+/// Half of a unit of bf16.
+const HALF_UNIT: f64 = 1.0 / 256.0;
+
+#[test]
+fn products_match_the_definition() {
+    // No size, one, and sizes on both sides of those of panels, tiles and blocks; even and odd.
+    for [m, k, n] in [
+        [1, 1, 1],
+        [1, 64, 33],
+        [3, 17, 3],
+        [12, 2, 32],
+        [13, 3, 31],
+        [11, 64, 65],
+        [97, 5, 17],
+        [192, 197, 64],
+        [197, 64, 197],
+        [197, 192, 577],
+        [200, 577, 7],
+    ] {
+        let (a, b) = (values(m * k, 1), values(k * n, 2));
+        let (a16, b16) = (halves(&a), halves(&b));
+        for kernel in kernels() {
+            let what = |how| format!("{m} {k} {n} {how}, kernel {}", kernel.is_some());
+            let (wide_a, wide_b) = (Matrix::new(&a, [m, k], k), Matrix::new(&b, [k, n], n));
+            let (a, b) = (Matrix::new(&a16, [m, k], k), Matrix::new(&b16, [k, n], n));
+            let expected = naive(a, b);
+            let out: Vec<f32> = product(kernel, a, b, Added::nothing());
+            assert_near(&what("a b"), &out, &expected, 0.0);
+            // Numbers in f32 are rounded first.
+            let mixed: Vec<f32> = product(kernel, a, wide_b, Added::nothing());
+            assert_eq!(mixed, out, "{}", what("mixed"));
+            let mixed: Vec<f32> = product(kernel, wide_a, b, Added::nothing());
+            assert_eq!(mixed, out, "{}", what("mixed"));
+            let rounded: Vec<bf16> = product(kernel, a, b, Added::nothing());
+            assert_near(&what("in bf16"), &rounded, &expected, HALF_UNIT);
+            // Transposes: the same numbers lie as columns.
+            let (at, bt) = (transposed(&a16, [m, k]), transposed(&b16, [k, n]));
+            let (at, bt) = (Matrix::new(&at, [k, m], m), Matrix::new(&bt, [n, k], k));
+            for (a, b) in [(at.t(), b), (a, bt.t()), (at.t(), bt.t())] {
+                let again: Vec<f32> = product(kernel, a, b, Added::nothing());
+                assert_near(&what("transposed"), &again, &expected, 0.0);
+            }
+            let over_rows = product_over_rows(kernel, at, b);
+            assert_near(&what("over rows"), &over_rows, &expected, 0.0);
+        }
+    }
+}
+
+fn transposed(values: &[bf16], [rows, columns]: [usize; 2]) -> Vec<bf16> {
+    (0..values.len())
+        .map(|i| values[i % rows * columns + i / rows])
+        .collect()
+}
+
+#[test]
+fn sums_over_many_rows_match_the_definition() {
+    for rows in [1, 511, 1025, 1500, 2049] {
+        let (a, b) = (values(rows * 13, 1), values(rows * 35, 2));
+        let a16 = halves(&a);
+        let (a, b) = (
+            Matrix::new(&a16, [rows, 13], 13),
+            Matrix::new(&b, [rows, 35], 35),
+        );
+        for kernel in kernels() {
+            let out = product_over_rows(kernel, a, b);
+            assert_near("over rows", &out, &naive(a.t(), b), 0.0);
+        }
+    }
+}
+
+#[test]
+fn a_bias_is_added_before_rounding_and_a_residual_behind_it() {
+    // Columns that fill registers, and some that do not.
+    for [m, k, n] in [[99, 6, 40], [1, 3, 5], [13, 32, 32]] {
+        let (a, b) = (values(m * k, 1), values(k * n, 2));
+        let (bias, residual32) = (values(n, 3), values(m * n, 4));
+        let residual16 = halves(&residual32);
+        let (a, b) = (Matrix::new(&a, [m, k], k), Matrix::new(&b, [k, n], n));
+        let sums = naive(a, b).into_iter().enumerate();
+        let expected: Vec<[f64; 2]> = sums
+            .map(|(i, [sum, size])| {
+                let bias = f64::from(bias[i % n]);
+                [sum + bias, size + bias.abs()]
+            })
+            .collect();
+        for kernel in kernels() {
+            let bias = Some(bias.as_slice());
+            let residual = None;
+            let out: Vec<f32> = product(kernel, a, b, Added { bias, residual });
+            assert_near("bias", &out, &expected, 0.0);
+            let residual = None;
+            let branch: Vec<bf16> = product(kernel, a, b, Added { bias, residual });
+            assert_near("bias, in bf16", &branch, &expected, HALF_UNIT);
+            let residual = Some(residual32.as_slice());
+            let out = product(kernel, a, b, Added { bias, residual });
+            let pairs = branch.iter().zip(&residual32);
+            let added: Vec<f32> = pairs.map(|(x, r)| x.to_f32() + r).collect();
+            assert_eq!(out, added, "a residual in f32");
+            let residual = Some(residual16.as_slice());
+            let out = product(kernel, a, b, Added { bias, residual });
+            let pairs = branch.iter().zip(&residual16);
+            let sums = pairs.map(|(x, r)| bf16::from_f32(x.to_f32() + r.to_f32()));
+            assert_eq!(out, sums.collect::<Vec<_>>(), "a residual in bf16");
+        }
+    }
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let (m, k, n) = (1100, 50, 70);
+    let (a, b) = (halves(&values(m * k, 1)), values(k * n, 2));
+    let grad = halves(&values(m * n, 3));
+    for kernel in kernels() {
+        let run = |threads| {
+            let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+            pool.unwrap().install(|| {
+                let a = Matrix::new(&a, [m, k], k);
+                let out: Vec<f32> =
+                    product(kernel, a, Matrix::new(&b, [k, n], n), Added::nothing());
+                let sums = product_over_rows(kernel, a, Matrix::new(&grad, [m, n], n));
+                (out, sums)
+            })
+        };
+        assert_eq!(run(1), run(5));
+    }
+}
+
+#[test]
+fn infinities_and_nans_stay_in_their_rows() {
+    for kernel in kernels() {
+        let mut a = vec![1.0; 15 * 3];
+        (a[0], a[4 * 3 + 2]) = (f32::NAN, f32::INFINITY);
+        let b = [1.0; 3 * 2];
+        let (a, b) = (Matrix::new(&a, [15, 3], 3), Matrix::new(&b, [3, 2], 2));
+        let out: Vec<f32> = product(kernel, a, b, Added::nothing());
+        for (row, sums) in out.chunks(2).enumerate() {
+            match row {
+                0 => assert!(sums.iter().all(|x| x.is_nan())),
+                4 => assert_eq!(sums, [f32::INFINITY; 2]),
+                _ => assert_eq!(sums, [3.0; 2]),
+            }
+        }
+    }
+}
+
+/// Against the crate that Burn rounds with: halfway cases, the largest numbers, infinities, subnormals and NaNs.
+#[test]
+fn numbers_round_to_the_nearest() {
+    let cases = (0..=u32::MAX / 4099).map(|i| i * 4099);
+    let halfway = (0..=u32::from(u16::MAX)).map(|high| high << 16 | 0x8000);
+    for bits in cases.chain(halfway) {
+        let x = f32::from_bits(bits);
+        let (actual, expected) = (<bf16 as Number>::rounded(x), bf16::from_f32(x));
+        assert_eq!(actual.is_nan(), x.is_nan(), "{x}");
+        assert!(x.is_nan() || actual.to_bits() == expected.to_bits(), "{x}");
+    }
+}

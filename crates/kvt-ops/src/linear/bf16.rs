@@ -1,0 +1,159 @@
+//! Linear layers of bf16 activations on the CPU. Weights, residuals and gradients are bf16 or f32, and rounded to bf16 on
+//! their way into a product; sums are f32.
+
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::{DType, Shape, bf16};
+
+use super::cpu::sum_of_rows;
+use crate::cpu::bf16::{Added, Kernel, product, product_over_rows};
+use crate::cpu::buffer::{tensor_of, values_in};
+use crate::cpu::gemm::Matrix;
+use crate::cpu::round::{to_bf16, to_f32};
+
+/// Runs `$body` with the values of a contiguous tensor in their type, bf16 or f32.
+macro_rules! in_its_type {
+    ($tensor:expr, $values:ident => $body:expr) => {
+        if $tensor.dtype() == DType::BF16 {
+            let $values: &[bf16] = values_in($tensor);
+            $body
+        } else {
+            let $values: &[f32] = values_in($tensor);
+            $body
+        }
+    };
+}
+
+/// `x W + b` in bf16, or `r + x W + b` in the type of r.
+pub(super) fn affine(
+    kernel: Option<Kernel>,
+    inputs: [FloatTensor<Flex>; 3],
+    residual: Option<FloatTensor<Flex>>,
+) -> FloatTensor<Flex> {
+    // The caller waits for the thread pool once, and not for every loop.
+    rayon::scope(|_| forward(kernel, inputs, residual))
+}
+
+fn forward(
+    kernel: Option<Kernel>,
+    [x, weight, bias]: [FloatTensor<Flex>; 3],
+    residual: Option<FloatTensor<Flex>>,
+) -> FloatTensor<Flex> {
+    let [x, weight] = [x, weight].map(|tensor| tensor.to_contiguous());
+    let bias = to_f32(bias).to_contiguous();
+    let [inputs, outputs] = weight.shape().dims();
+    let mut shape = x.shape();
+    let rows = shape.num_elements() / inputs;
+    let last = shape.num_dims() - 1;
+    shape[last] = outputs;
+    let x = Matrix::new(values_in::<bf16>(&x), [rows, inputs], inputs);
+    let bias = Some(values_in(&bias));
+    in_its_type!(&weight, weight => {
+        let weight = Matrix::new(weight, [inputs, outputs], outputs);
+        match residual {
+            None => {
+                let added = Added { bias, residual: None };
+                tensor_of::<bf16>(product(kernel, x, weight, added), shape)
+            }
+            Some(residual) => {
+                let residual = residual.to_contiguous();
+                in_its_type!(&residual, residual => {
+                    let residual = Some(residual);
+                    tensor_of(product(kernel, x, weight, Added { bias, residual }), shape)
+                })
+            }
+        }
+    })
+}
+
+/// The gradient of x in bf16, and those of W and b in the type of W.
+pub(super) fn backward(
+    kernel: Option<Kernel>,
+    inputs: [FloatTensor<Flex>; 3],
+) -> [FloatTensor<Flex>; 3] {
+    rayon::scope(|_| gradients(kernel, inputs))
+}
+
+fn gradients(
+    kernel: Option<Kernel>,
+    [x, weight, grad]: [FloatTensor<Flex>; 3],
+) -> [FloatTensor<Flex>; 3] {
+    let (shape, dtype) = (x.shape(), weight.dtype());
+    let [x, weight, grad] = [x, weight, grad].map(|tensor| tensor.to_contiguous());
+    let [inputs, outputs] = weight.shape().dims();
+    let rows = shape.num_elements() / inputs;
+    let x = Matrix::new(values_in::<bf16>(&x), [rows, inputs], inputs);
+    in_its_type!(&grad, grad => {
+        let grads = Matrix::new(grad, [rows, outputs], outputs);
+        let of_x: Vec<bf16> = in_its_type!(&weight, weight => {
+            let weight = Matrix::new(weight, [inputs, outputs], outputs);
+            product(kernel, grads, weight.t(), Added::nothing())
+        });
+        let of_weight = product_over_rows(kernel, x, grads);
+        [
+            tensor_of(of_x, shape),
+            parameter(of_weight, Shape::new([inputs, outputs]), dtype),
+            parameter(sum_of_rows(grad, outputs), Shape::new([outputs]), dtype),
+        ]
+    })
+}
+
+/// The gradient of a parameter, in the type of the parameter.
+fn parameter(grad: Vec<f32>, shape: Shape, dtype: DType) -> FloatTensor<Flex> {
+    let grad = tensor_of(grad, shape);
+    match dtype {
+        DType::BF16 => to_bf16(grad),
+        _ => grad,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Round = fn(FloatTensor<Flex>) -> FloatTensor<Flex>;
+
+    fn numbers(shape: [usize; 2], seed: usize) -> FloatTensor<Flex> {
+        let len = shape[0] * shape[1];
+        let values = (0..len).map(|i| ((i * 7919 + seed) % 2003) as f32 / 500.0 - 2.0);
+        tensor_of(values.collect(), Shape::new(shape))
+    }
+
+    /// What a layer computes on a CPU with the instructions, and on one without, differs by rounding alone. In f32 of the
+    /// rounded numbers it is the same.
+    #[test]
+    fn all_cpus_agree() {
+        let (rows, inputs, outputs) = (37, 21, 19);
+        let x = to_bf16(numbers([rows, inputs], 1));
+        let weight = numbers([inputs, outputs], 2);
+        let bias = numbers([1, outputs], 3).reshape(Shape::new([outputs]));
+        let [residual, grad] = [4, 5].map(|seed| numbers([rows, outputs], seed));
+        let run = |kernel, round: Round| {
+            let given = [x.clone(), round(weight.clone()), bias.clone()];
+            let out = affine(kernel, given.clone(), Some(residual.clone()));
+            let plain = affine(kernel, given, None);
+            let given = [x.clone(), round(weight.clone()), round(grad.clone())];
+            let [of_x, of_weight, of_bias] = backward(kernel, given);
+            let types = [&out, &plain, &of_x, &of_weight, &of_bias].map(TensorMetadata::dtype);
+            let all = [out, plain, of_x, of_weight, of_bias].map(to_f32);
+            let all = all.map(|x| values_in::<f32>(&x).to_vec());
+            (all, types)
+        };
+        let same: Round = |x| x;
+        let (expected, types) = run(None, same);
+        let (f32, bf16) = (DType::F32, DType::BF16);
+        assert_eq!(types, [f32, bf16, bf16, f32, f32]);
+        assert_eq!(run(None, to_bf16).1, [f32, bf16, bf16, bf16, bf16]);
+        for kernel in [Kernel::detect(), None] {
+            for round in [same, to_bf16 as Round] {
+                let (actual, _) = run(kernel, round);
+                for (number, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
+                    let size = expected.iter().fold(0.0f32, |size, x| size.max(x.abs()));
+                    for (a, e) in actual.iter().zip(expected) {
+                        let near = (a - e).abs() <= 5e-3 * size;
+                        assert!(near, "result {number}: {a} is not {e}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Operations of half types: types of outputs and gradients, and numbers against the same operations in f32, of the rounded
+//! inputs.
+
+use burn::module::Param;
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::{DType, Device, Tensor};
+use kvt_ops::{AttentionSettings, gelu, in_type, linear, linear_add, self_attention};
+use kvt_testing::devices::{assert_close, devices, tensor, values};
+use kvt_testing::naive::draw;
+
+/// Devices and half types that go together, with the error of the type.
+fn cases() -> Vec<(&'static str, Device, DType, f32)> {
+    let mut cases = Vec::new();
+    for (name, device) in devices() {
+        for (dtype, error) in [(DType::BF16, 8e-3), (DType::F16, 1e-3)] {
+            // WGSL has no bf16.
+            if name == "wgpu" && dtype == DType::BF16 {
+                kvt_testing::skipped("the GPU adapter has no BF16");
+                continue;
+            }
+            cases.push((name, device.clone().autodiff(), dtype, error));
+        }
+    }
+    cases
+}
+
+fn numbers<const D: usize>(seed: u64, shape: [usize; D], device: &Device) -> Tensor<D> {
+    let data = draw(seed, shape.iter().product(), 1001, 0.002);
+    tensor(&data, shape, device)
+}
+
+/// The numbers that a half type can hold, in f32.
+fn rounded<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
+    x.cast(dtype).cast(DType::F32)
+}
+
+#[test]
+fn a_cast_rounds_and_its_gradient_has_the_type_of_the_input() {
+    for (name, device, dtype, _) in cases() {
+        let x = numbers(1, [3, 7000], &device).require_grad();
+        let half = in_type(x.clone().transpose(), dtype);
+        assert_eq!(half.dtype(), dtype);
+        assert_eq!(
+            values(half.clone()),
+            values(rounded(x.clone().transpose(), dtype))
+        );
+        let wide = in_type(half, DType::F32);
+        assert_eq!(wide.dtype(), DType::F32);
+        let grads = (wide * numbers(2, [7000, 3], &device)).sum().backward();
+        let grad = x.grad(&grads).unwrap();
+        assert_eq!(grad.dtype(), DType::F32, "{name}");
+        let expected = rounded(numbers(2, [7000, 3], &device), dtype).transpose();
+        assert_eq!(values(grad), values(expected), "{name} {dtype:?}");
+    }
+}
+
+/// Output, and gradients of x, weight and bias; `x` goes into the layer in the given type.
+fn run(layer: &Linear, x: &Tensor<3>, dtype: DType, residual: Option<&Tensor<3>>) -> [Vec<f32>; 4] {
+    let x = x.clone().detach().require_grad();
+    let input = in_type(x.clone(), dtype);
+    let out = match residual {
+        Some(residual) => linear_add(layer, input, residual.clone()),
+        None => linear(layer, input),
+    };
+    let own = residual.map_or(dtype, Tensor::dtype);
+    assert_eq!(out.dtype(), own, "the output");
+    let probe = numbers(3, out.dims(), &out.device());
+    let grads = (in_type(out.clone(), DType::F32) * probe).sum().backward();
+    let weight = layer.weight.val().grad(&grads).unwrap();
+    let bias = layer.bias.as_ref().unwrap().val().grad(&grads).unwrap();
+    assert_eq!([weight.dtype(), bias.dtype()], [DType::F32; 2]);
+    [
+        values(out),
+        values(x.grad(&grads).unwrap()),
+        values(weight),
+        values(bias),
+    ]
+}
+
+/// A layer with weights in f32, alone and added to a residual in f32.
+#[test]
+fn a_linear_layer_takes_half_types_and_keeps_the_type_of_its_weights() {
+    let [batch, tokens, inputs, outputs] = [2, 61, 33, 47];
+    for (name, device, dtype, error) in cases() {
+        let layer = LinearConfig::new(inputs, outputs).init(&device);
+        let weight = rounded(layer.weight.val(), dtype).detach().require_grad();
+        let exact = Linear {
+            weight: Param::from_tensor(weight),
+            bias: layer.bias.clone(),
+        };
+        let x = rounded(numbers(1, [batch, tokens, inputs], &device), dtype);
+        let residual = numbers(2, [batch, tokens, outputs], &device);
+        for residual in [None, Some(&residual)] {
+            let actual = run(&layer, &x, dtype, residual);
+            let expected = run(&exact, &x, DType::F32, residual);
+            for (number, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
+                let what = format!("{name} {dtype:?}, result {number}");
+                assert_close(&what, actual, expected, error);
+            }
+        }
+    }
+}
+
+#[test]
+fn gelu_of_half_types_is_that_of_f32_rounded() {
+    for (name, device, dtype, error) in cases() {
+        let x = rounded(numbers(1, [5, 7001], &device) * 3.0, dtype);
+        let run = |dtype| {
+            let x = x.clone().detach().require_grad();
+            let out = gelu(in_type(x.clone().transpose(), dtype));
+            assert_eq!(out.dtype(), dtype);
+            let probe = numbers(2, [7001, 5], &device);
+            let grads = (in_type(out.clone(), DType::F32) * probe).sum().backward();
+            [values(out), values(x.grad(&grads).unwrap())]
+        };
+        let (actual, expected) = (run(dtype), run(DType::F32));
+        for (actual, expected) in actual.iter().zip(&expected) {
+            assert_close(&format!("{name} {dtype:?}"), actual, expected, error);
+        }
+    }
+}
+
+/// Dense, and of the largest scores: the products of bf16 numbers are exact in f32 as well, so both select the same keys.
+#[test]
+fn attention_of_half_types_is_near_that_of_f32() {
+    for (name, device, dtype, error) in cases() {
+        for kept in [70, 20] {
+            let settings = AttentionSettings { scale: 0.4, kept };
+            let qkv = rounded(numbers(1, [2, 70, 3 * 48], &device), dtype);
+            let run = |dtype| {
+                let qkv = qkv.clone().detach().require_grad();
+                let out = self_attention(in_type(qkv.clone(), dtype), 3, settings);
+                assert_eq!(out.dtype(), dtype);
+                let probe = numbers(2, [2, 70, 48], &device);
+                let grads = (in_type(out.clone(), DType::F32) * probe).sum().backward();
+                [values(out), values(qkv.grad(&grads).unwrap())]
+            };
+            let (actual, expected) = (run(dtype), run(DType::F32));
+            for (actual, expected) in actual.iter().zip(&expected) {
+                assert_close(
+                    &format!("{name} {dtype:?} {kept}"),
+                    actual,
+                    expected,
+                    2.0 * error,
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The gradients of all processes.
+//!
+//! Parameters are told apart by their place in the network, since their ids are drawn anew in every process. Gradients are
+//! summed in f32, from the last layer to the first, in buckets that are on their way while the next one is packed.
+
+use std::time::{Duration, Instant};
+
+use burn::module::Module;
+use burn::tensor::{DType, Device, Tensor};
+use kvt_ops::in_type;
+
+use super::places::Places;
+use super::{Processes, read};
+use crate::recipe::Gradients;
+use crate::world::WorldError;
+use crate::world::on_device::{DeviceSums, Way};
+
+/// What this process adds.
+struct Own<'a> {
+    places: &'a Places,
+    /// The places of each bucket.
+    buckets: &'a [Vec<usize>],
+    gradients: Vec<Option<Tensor<1>>>,
+    /// What they are multiplied with.
+    share: f64,
+}
+
+impl Processes {
+    /// The mean of the processes' gradients over `images`, of which this process's are the mean over `own_images`. `None`
+    /// if nobody has any.
+    pub(in crate::engine) fn reduce(
+        &self,
+        own: Option<Gradients>,
+        (own_images, images): (usize, usize),
+        network: &impl Module,
+    ) -> Result<Option<Gradients>, WorldError> {
+        if self.world.is_alone() {
+            return Ok(own);
+        }
+        let places = Places::of(network);
+        let own = own.map(Gradients::into_tensors).unwrap_or_default();
+        let own: Vec<Option<Tensor<1>>> = places.sort(own);
+        // A parameter that got a gradient in any process has one.
+        let mut present: Vec<f64> = own
+            .iter()
+            .map(|own| f64::from(u8::from(own.is_some())))
+            .collect();
+        self.timed(|| self.world.sum(&mut present))?;
+        let taken = (0..own.len())
+            .rev()
+            .filter(|place| present.get(*place).is_some_and(|n| *n > 0.0));
+        let buckets = places.buckets(taken);
+
+        let devices = network.devices();
+        let Some(device) = devices.into_iter().next().map(|device| device.inner()) else {
+            return Ok(None);
+        };
+        let own = Own {
+            places: &places,
+            buckets: &buckets,
+            gradients: own,
+            // As the accumulator weighs micro-batches, so that the sums are its own to the bit.
+            share: own_images as f64 / images as f64,
+        };
+        let sums = match &self.way {
+            Way::Device(sums) => self.on_device(sums, own, &device)?,
+            Way::Host | Way::HostInstead(_) => self.on_host(own, &device)?,
+        };
+        let mut tensors: Vec<Option<Tensor<1>>> = vec![None; places.ids.len()];
+        for (place, sum) in buckets.into_iter().flatten().zip(sums) {
+            tensors[place] = Some(sum);
+        }
+        let tensors = places.ids.iter().zip(tensors);
+        let tensors: Vec<_> = tensors
+            .filter_map(|(id, tensor)| Some((*id, tensor?)))
+            .collect();
+        Ok((!tensors.is_empty()).then(|| Gradients::of_tensors(tensors)))
+    }
+
+    /// The sums at the places of all buckets, in their order, by way of host memory.
+    fn on_host(&self, mut own: Own<'_>, device: &Device) -> Result<Vec<Tensor<1>>, WorldError> {
+        let (places, buckets) = (own.places, own.buckets);
+        let lengths: Vec<usize> = buckets.iter().map(|bucket| places.length(bucket)).collect();
+        let mut reading = Duration::ZERO;
+        let start = Instant::now();
+        let sums = self.world.sum_buckets(&lengths, &mut |number, bucket| {
+            let start = Instant::now();
+            let mut rest = bucket;
+            for place in buckets.get(number).into_iter().flatten() {
+                let (own_part, after) =
+                    std::mem::take(&mut rest).split_at_mut(places.lengths[*place]);
+                rest = after;
+                if let Some(gradient) = own.gradients[*place].take() {
+                    read(gradient * own.share, own_part);
+                }
+            }
+            reading += start.elapsed();
+        })?;
+        self.note(start.elapsed().saturating_sub(reading));
+
+        let mut tensors = Vec::new();
+        for (sum, bucket) in sums.into_iter().zip(buckets) {
+            let mut rest = sum.as_slice();
+            for place in bucket {
+                let (own_part, after) = rest.split_at(places.lengths[*place]);
+                rest = after;
+                tensors.push(Tensor::from_data(own_part, device));
+            }
+        }
+        Ok(tensors)
+    }
+
+    /// The same on the devices. What counts as communication is the wait after the last bucket was packed.
+    fn on_device(
+        &self,
+        sums: &DeviceSums,
+        mut own: Own<'_>,
+        device: &Device,
+    ) -> Result<Vec<Tensor<1>>, WorldError> {
+        let lengths = &own.places.lengths;
+        let mut exchange = sums.begin();
+        for bucket in own.buckets {
+            exchange.start(|| {
+                let parts = bucket
+                    .iter()
+                    .map(|place| match own.gradients[*place].take() {
+                        Some(gradient) => in_type(gradient * own.share, DType::F32),
+                        None => Tensor::zeros([lengths[*place]], (device, DType::F32)),
+                    });
+                Tensor::cat(parts.collect(), 0)
+            });
+        }
+        let sums = self.timed(|| exchange.finish())?;
+
+        let mut tensors = Vec::new();
+        for (sum, bucket) in sums.into_iter().zip(own.buckets) {
+            let mut from = 0;
+            for place in bucket {
+                let to = from + lengths[*place];
+                tensors.push(sum.clone().slice(from..to));
+                from = to;
+            }
+        }
+        Ok(tensors)
+    }
+}

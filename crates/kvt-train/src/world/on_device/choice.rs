@@ -1,0 +1,147 @@
+//! Whether the devices of a job can add up by themselves, from what each process says of its own one.
+
+use serde::{Deserialize, Serialize};
+
+/// What a process has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Offer {
+    /// A device whose gradients are summed in host memory, as that of every device that is no CUDA GPU.
+    Host,
+    /// A CUDA GPU without a library that sums on it, and why.
+    Unable(String),
+    /// A CUDA GPU with one.
+    Gpu {
+        /// What tells hosts apart.
+        host: String,
+        /// The PCI address of the card, where it is known.
+        card: Option<String>,
+        /// The library and its version.
+        engine: String,
+    },
+}
+
+/// What follows from all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// Nobody has a CUDA GPU.
+    Host,
+    /// Somebody has one, but they cannot add up, and why.
+    Instead(String),
+    /// They join under this library.
+    Join(String),
+}
+
+/// By the offers of all processes, in their order: the same in each of them.
+pub(super) fn decide(offers: &[Offer]) -> Decision {
+    if offers.iter().all(|offer| *offer == Offer::Host) {
+        return Decision::Host;
+    }
+    let mut gpus = Vec::new();
+    for (rank, offer) in offers.iter().enumerate() {
+        match offer {
+            Offer::Gpu { host, card, engine } => gpus.push((host, card, engine)),
+            Offer::Unable(reason) => {
+                return Decision::Instead(format!("process {rank}: {reason}"));
+            }
+            Offer::Host => {
+                return Decision::Instead(format!(
+                    "process {rank} does not train on `cuda`, as others do: give all processes such a device"
+                ));
+            }
+        }
+    }
+    for (rank, (host, card, engine)) in gpus.iter().enumerate() {
+        let same_card =
+            |other: usize| card.is_some() && gpus[other].0 == *host && gpus[other].1 == *card;
+        if let (Some(other), Some(card)) = ((0..rank).find(|other| same_card(*other)), card) {
+            return Decision::Instead(format!(
+                "processes {other} and {rank} share one GPU (`{card}`), which NCCL refuses: start as many processes on a host \
+                 as it has GPUs, with a `train.device` that names no index"
+            ));
+        }
+        let of_first = gpus[0].2;
+        if *engine != of_first {
+            return Decision::Instead(format!(
+                "process 0 has {of_first} and process {rank} has {engine}: give all hosts the same"
+            ));
+        }
+    }
+    match gpus.first() {
+        Some((_, _, engine)) => Decision::Join((*engine).clone()),
+        None => Decision::Host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpu(host: &str, card: &str, version: &str) -> Offer {
+        Offer::Gpu {
+            host: host.to_owned(),
+            card: (!card.is_empty()).then(|| card.to_owned()),
+            engine: format!("NCCL {version}"),
+        }
+    }
+
+    fn instead(offers: &[Offer]) -> String {
+        match decide(offers) {
+            Decision::Instead(reason) => reason,
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_gpu_for_each_process_joins() {
+        let all = [
+            gpu("a", "07", "2.27.5"),
+            gpu("a", "08", "2.27.5"),
+            gpu("b", "07", "2.27.5"),
+        ];
+        assert_eq!(decide(&all), Decision::Join("NCCL 2.27.5".to_owned()));
+        // Cards that cannot be told apart are left to NCCL.
+        let unknown = [gpu("a", "", "2.27.5"), gpu("a", "", "2.27.5")];
+        assert_eq!(decide(&unknown), Decision::Join("NCCL 2.27.5".to_owned()));
+    }
+
+    #[test]
+    fn other_devices_need_no_reason() {
+        assert_eq!(decide(&[Offer::Host, Offer::Host]), Decision::Host);
+    }
+
+    #[test]
+    fn a_shared_gpu_is_named_with_a_way_out() {
+        let all = [
+            gpu("a", "07", "2.27.5"),
+            gpu("a", "08", "2.27.5"),
+            gpu("a", "07", "2.27.5"),
+        ];
+        let reason = instead(&all);
+        assert!(
+            reason.starts_with("processes 0 and 2 share one GPU (`07`), which NCCL refuses"),
+            "{reason}"
+        );
+        assert!(
+            reason.contains("as many processes on a host as it has GPUs"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn the_first_that_cannot_says_why() {
+        let gone = || Offer::Unable("no library".to_owned());
+        assert_eq!(
+            instead(&[gpu("a", "07", "2"), gone(), Offer::Host]),
+            "process 1: no library"
+        );
+        assert!(
+            instead(&[gpu("a", "07", "2"), Offer::Host, gone()])
+                .starts_with("process 1 does not train on `cuda`")
+        );
+        let reason = instead(&[gpu("a", "07", "2.27.5"), gpu("b", "07", "2.20.1")]);
+        assert!(
+            reason.starts_with("process 0 has NCCL 2.27.5 and process 1 has NCCL 2.20.1"),
+            "{reason}"
+        );
+    }
+}

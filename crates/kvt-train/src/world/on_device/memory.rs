@@ -1,0 +1,99 @@
+//! The memory of a tensor on a CUDA device, for a library that takes addresses.
+
+use std::fmt;
+
+use burn::tensor::{DType, Tensor};
+use burn_cubecl::tensor::CubeTensor;
+use burn_cubecl::{Cube, CubeBackend, CubeDevice};
+use cubecl::cuda::CudaRuntime;
+use cubecl::future::block_on;
+use cubecl_runtime::runtime::Runtime;
+
+use super::EngineError;
+
+/// What CubeCL keeps the memory of CUDA devices with.
+type Server = <CudaRuntime as Runtime>::Server;
+
+/// The numbers of a tensor in the memory of a CUDA device. They stay where they are as long as this lives.
+pub(super) struct CudaMemory {
+    /// As long as it is held, no operation writes into the memory in place of a tensor that shares it.
+    tensor: CubeTensor,
+    device: usize,
+    address: u64,
+    numbers: usize,
+    /// CubeCL's hold on the allocation: it is neither freed, given to another tensor nor moved.
+    _held: Box<dyn Send>,
+}
+
+impl fmt::Debug for CudaMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (numbers, device) = (self.numbers, self.device);
+        write!(f, "{numbers} numbers on CUDA device {device}")
+    }
+}
+
+impl CudaMemory {
+    /// The memory of an f32 tensor without gaps. What writes it has been handed to the device, but may not have run: see
+    /// [`wait`](Self::wait).
+    ///
+    /// # Errors
+    /// If the tensor is none of a CUDA device, of another type or with gaps, or what should have written it failed.
+    pub(super) fn of(tensor: Tensor<1>) -> Result<Self, EngineError> {
+        let tensor = tensor
+            .try_into_primitive::<Cube>()
+            .map_err(|error| failed(format!("{error:?}")))?;
+        let fusion = tensor.client.clone();
+        let tensor = fusion.resolve_tensor_float::<CubeBackend>(tensor);
+        let CubeDevice::Cuda(device) = &tensor.device else {
+            return Err(failed(format!("{:?} is no CUDA device", tensor.device)));
+        };
+        let numbers = tensor.meta.shape().num_elements();
+        if tensor.dtype != DType::F32 || !tensor.is_contiguous() {
+            return Err(failed(format!("{tensor:?} is not f32 without gaps")));
+        }
+        // Makes this thread's stream wait for the one that writes the tensor, where it is another.
+        let resource = tensor
+            .client
+            .get_resource::<Server>(tensor.handle.clone())
+            .map_err(|error| failed(error.to_string()))?;
+        let (address, bytes) = (resource.resource().ptr, resource.resource().size);
+        if bytes < (numbers * size_of::<f32>()) as u64 {
+            return Err(failed(format!("{bytes} bytes for {numbers} numbers")));
+        }
+        Ok(Self {
+            device: device.index,
+            tensor,
+            address,
+            numbers,
+            _held: Box::new(resource),
+        })
+    }
+
+    /// The device's number among those that CUDA reports.
+    pub(super) fn device(&self) -> usize {
+        self.device
+    }
+
+    /// Where the numbers begin.
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// How many there are.
+    pub(super) fn numbers(&self) -> usize {
+        self.numbers
+    }
+
+    /// Waits until the device has done all that it was handed by this thread so far. CubeCL does not show its stream, so
+    /// that another one cannot wait for it.
+    pub(super) fn wait(&self) -> Result<(), EngineError> {
+        block_on(self.tensor.client.sync()).map_err(|error| failed(error.to_string()))
+    }
+}
+
+fn failed(reason: String) -> EngineError {
+    EngineError {
+        library: "CubeCL",
+        reason,
+    }
+}

@@ -1,0 +1,260 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::time::{Duration, Instant};
+
+use burn::tensor::Device;
+use kvt_testing::ranks::{Rank, ranks};
+
+use super::choice::Offer;
+use super::connect::{Library, connect_by};
+use super::testing::{Asked, Does, Fake, asked};
+use super::*;
+use crate::device;
+use crate::world::threads;
+
+const AT_ONCE: Duration = Duration::ZERO;
+
+/// The numbers of all buckets.
+type Sums = Result<Vec<Vec<f32>>, WorldError>;
+
+/// What the processes come to with three buckets of 1, 2 and 3 numbers, each process's own number in all of them, and what
+/// their engines were asked.
+fn exchange(does: &[Does]) -> Vec<(Sums, Asked)> {
+    let ranks = ranks(does.len());
+    threads(does.len(), |world| {
+        let rank = world.rank();
+        let (fake, log) = Fake::new(ranks[rank].clone(), does[rank].clone());
+        let sums = DeviceSums::new(world, Box::new(fake), "fake 1".to_owned());
+        let mut exchange = sums.begin();
+        for length in 1..=3 {
+            exchange.start(|| Tensor::full([length], rank as f32 + 1.0, &Device::flex()));
+        }
+        let found = exchange.finish().map(|sums| {
+            let values = |sum: Tensor<1>| sum.into_data().try_to_vec::<f32>().unwrap();
+            sums.into_iter().map(values).collect()
+        });
+        (found, asked(&log))
+    })
+}
+
+#[test]
+fn sums_come_in_the_order_of_the_buckets() {
+    for (found, asked) in exchange(&[Does::Sums(AT_ONCE), Does::Sums(AT_ONCE)]) {
+        assert_eq!(found.unwrap(), [vec![3.0], vec![3.0; 2], vec![3.0; 3]]);
+        assert_eq!(asked.buckets, [1, 2, 3]);
+        assert!(!asked.aborted);
+    }
+}
+
+/// Longer than a round: the process that is done asks the other one again.
+#[test]
+fn the_slowest_is_waited_for() {
+    let slow = Duration::from_millis(130);
+    let start = Instant::now();
+    for (found, asked) in exchange(&[Does::Sums(AT_ONCE), Does::Sums(slow)]) {
+        assert_eq!(found.unwrap().len(), 3);
+        assert!(!asked.aborted);
+    }
+    assert!(start.elapsed() >= slow);
+}
+
+/// The others would wait for ever for a sum that one process never joins.
+#[test]
+fn a_failure_of_one_ends_all_of_them() {
+    for (does, packed) in [(Does::FailsAfter(1), 2), (Does::FailsLater, 3)] {
+        let found = exchange(&[Does::Hangs, does, Does::Hangs]);
+        assert_eq!(found[1].1.buckets.len(), packed);
+        for (found, asked) in found {
+            let error = found.unwrap_err();
+            let (rank, size) = (1, 3);
+            let reason = "fake: a cable is loose".to_owned();
+            assert_eq!(error, WorldError::Sums { rank, size, reason });
+            assert!(asked.aborted);
+        }
+    }
+}
+
+/// If several fail, the first of them speaks.
+#[test]
+fn all_may_fail() {
+    for (found, asked) in exchange(&[Does::FailsLater, Does::FailsAfter(0)]) {
+        let error = found.unwrap_err().to_string();
+        assert!(error.starts_with("process 0 of 2: "), "{error}");
+        assert!(
+            error.contains("--resume") && error.contains("NCCL_DEBUG"),
+            "{error}"
+        );
+        assert!(asked.aborted);
+    }
+}
+
+/// A library whose engines are fakes.
+struct Fakes {
+    rank: Rank,
+    does: Does,
+    /// Whether this process cannot make what all join by, and whether it cannot join.
+    fails: (bool, bool),
+    log: Mutex<Option<Arc<Mutex<Asked>>>>,
+}
+
+impl Library for Fakes {
+    fn id(&self) -> Result<Vec<u8>, EngineError> {
+        match self.fails.0 {
+            true => Err(no("no id")),
+            false => Ok(vec![7; 128]),
+        }
+    }
+
+    fn join(&self, id: &[u8], rank: usize, size: usize) -> Result<Box<dyn Engine>, EngineError> {
+        assert_eq!(
+            (id, rank, size),
+            (&[7; 128][..], self.rank.rank, self.rank.size)
+        );
+        if self.fails.1 {
+            return Err(no("no room"));
+        }
+        let (fake, log) = Fake::new(self.rank.clone(), self.does.clone());
+        *self.log.lock().unwrap() = Some(log);
+        Ok(Box::new(fake))
+    }
+}
+
+fn no(reason: &str) -> EngineError {
+    EngineError {
+        library: "fake",
+        reason: reason.to_owned(),
+    }
+}
+
+fn gpu(card: usize) -> Offer {
+    Offer::Gpu {
+        host: "a".to_owned(),
+        card: Some(format!("0000:0{card}:00.0")),
+        engine: "fake 1".to_owned(),
+    }
+}
+
+/// By which way the processes sum, in words, and what their engines were asked, where they had joined. Each has what it offers,
+/// what its engine does, and where it fails.
+fn connected(all: &[(Offer, Does, (bool, bool))]) -> Vec<(String, Option<Asked>)> {
+    let ranks = ranks(all.len());
+    threads(all.len(), |world| {
+        let rank = world.rank();
+        let (own, does, fails) = all[rank].clone();
+        let library = Fakes {
+            rank: ranks[rank].clone(),
+            does,
+            fails,
+            log: Mutex::default(),
+        };
+        let way = connect_by(&world, &Device::flex(), &own, &library).unwrap();
+        let log = library.log.lock().unwrap().take();
+        let words = match &way {
+            Way::Host => "host".to_owned(),
+            Way::HostInstead(reason) => reason.clone(),
+            Way::Device(sums) => sums.name().to_owned(),
+        };
+        (words, log.map(|log| asked(&log)))
+    })
+}
+
+const WELL: (bool, bool) = (false, false);
+
+/// They have summed some numbers once before they are trusted.
+#[test]
+fn a_gpu_each_is_joined_and_tried_out() {
+    let sums = || Does::Sums(AT_ONCE);
+    let all = [
+        (gpu(1), sums(), WELL),
+        (gpu(2), sums(), WELL),
+        (gpu(3), sums(), WELL),
+    ];
+    for (words, asked) in connected(&all) {
+        assert_eq!(words, "fake 1");
+        let asked = asked.unwrap();
+        assert_eq!((asked.buckets.len(), asked.aborted), (1, false));
+    }
+}
+
+#[test]
+fn what_cannot_join_goes_by_way_of_the_host() {
+    let sums = || Does::Sums(AT_ONCE);
+    let missing = || Offer::Unable("NCCL: it cannot be loaded".to_owned());
+    // Nobody is asked to join.
+    for (second, expected) in [
+        (missing(), "process 1: NCCL: it cannot be loaded"),
+        (gpu(1), "processes 0 and 1 share one GPU (`0000:01:00.0`)"),
+        (Offer::Host, "process 1 does not train on `cuda`"),
+    ] {
+        let all = [(gpu(1), sums(), WELL), (second, sums(), WELL)];
+        for (words, asked) in connected(&all) {
+            assert!(words.starts_with(expected), "{words}");
+            assert_eq!(asked, None);
+        }
+    }
+    // No id: nobody joins.
+    let all = [(gpu(1), sums(), (true, false)), (gpu(2), sums(), WELL)];
+    for (words, asked) in connected(&all) {
+        assert_eq!((words.as_str(), asked), ("process 0: fake: no id", None));
+    }
+}
+
+/// One cannot join, and the others would wait for it.
+#[test]
+fn those_that_began_to_join_give_up() {
+    let all = [
+        (gpu(1), Does::Hangs, WELL),
+        (gpu(2), Does::Hangs, (false, true)),
+    ];
+    let found = connected(&all);
+    assert_eq!(found[0].1.as_ref().map(|asked| asked.aborted), Some(true));
+    assert_eq!(found[1].1, None);
+    for (words, _) in found {
+        assert_eq!(words, "process 1: fake: no room");
+    }
+}
+
+/// Addresses that are not what they should be would train on wrong gradients.
+#[test]
+fn a_wrong_sum_is_noticed_before_training() {
+    let all = [
+        (gpu(1), Does::Sums(AT_ONCE), WELL),
+        (gpu(2), Does::SumsWrong, WELL),
+    ];
+    for (words, asked) in connected(&all) {
+        assert_eq!(
+            words,
+            "process 1: NCCL: a sum whose result is known came out wrong"
+        );
+        assert!(asked.unwrap().aborted);
+    }
+}
+
+#[test]
+fn the_cpu_has_nothing_to_choose() {
+    let cpu = device::resolve("cpu").unwrap();
+    for way in threads(2, |world| connect(&world, &cpu).unwrap()) {
+        assert!(matches!(way, Way::Host), "{way:?}");
+        assert_eq!(way.message(), None);
+    }
+}
+
+#[test]
+fn the_log_hears_of_it() {
+    let instead = Way::HostInstead("no library".to_owned());
+    assert!(instead.is_second_best());
+    let message = instead.message().unwrap();
+    assert!(
+        message.contains("host memory") && message.ends_with(": no library"),
+        "{message}"
+    );
+
+    let (fake, _) = Fake::new(ranks(1).remove(0), Does::Hangs);
+    let sums = DeviceSums::new(crate::world::alone(), Box::new(fake), "fake 1".to_owned());
+    let device = Way::Device(Arc::new(sums));
+    assert!(!device.is_second_best());
+    assert_eq!(
+        device.message().unwrap(),
+        "gradients are summed on the GPUs by fake 1"
+    );
+}
