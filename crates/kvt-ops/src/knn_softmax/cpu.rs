@@ -111,7 +111,9 @@ impl WithSimd for Gradient<'_> {
         let rows = self.grad.chunks_exact_mut(self.keys);
         for (grad, p) in rows.zip(self.probabilities.chunks_exact(self.keys)) {
             softmax_gradient(simd, grad, p);
-            scale(grad, self.scale);
+            if self.scale != 1.0 {
+                scale(grad, self.scale);
+            }
         }
     }
 }

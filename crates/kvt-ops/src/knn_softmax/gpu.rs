@@ -76,6 +76,9 @@ fn backward(probabilities: CubeTensor, grad: CubeTensor, scale: f64, launch: Lau
 
 #[cfg(all(test, feature = "wgpu"))]
 mod tests {
+    use burn::backend::ops::FloatTensorOps;
+    use burn::tensor::FloatDType;
+
     use super::*;
     use crate::gpu::testing::{device, folded, strategies};
 
@@ -140,6 +143,53 @@ mod tests {
                     assert_close(&actual, &expected, 1e-3, &what);
                 }
             }
+        }
+    }
+
+    /// Rows around the longest that units hold in registers, of `HELD` numbers each: by one unit, by a plane, by a group of a cube. In
+    /// half types the scores are read as f32.
+    #[test]
+    fn the_longest_rows_in_registers_keep_the_best() {
+        let Some(device) = device() else { return };
+        let halves = device.halves();
+        for kind in strategies(&device) {
+            let mut lengths = 2..4096usize;
+            let held = |width: &usize| {
+                let row = device.tensor(&vec![0.0; *width], [1, *width]);
+                Launch::with(&row, kind).held
+            };
+            // The first length that is not held; the one before it is the longest.
+            let first = lengths.find(|width| held(width) == 0).unwrap();
+            assert!(first > 32, "{kind:?}: {first}");
+            for width in [first - 2, first - 1, first] {
+                let data = scores(7, width);
+                for k in [1, width / 2, width] {
+                    let expected = sorted(&data, width, k);
+                    let scores = device.tensor(&data, [7, width]);
+                    let launch = folded(Launch::with(&scores, kind));
+                    let what = format!("{kind:?}, {width} keys, k = {k}");
+                    let actual = device.values(forward(scores.clone(), k, launch));
+                    assert_close(&actual, &expected, 1e-3, &what);
+                    for dtype in &halves {
+                        // The levels of the scores are exact in half types.
+                        let scores = CubeBackend::float_cast(scores.clone(), (*dtype).into());
+                        let launch = folded(Launch::with(&scores, kind));
+                        let actual = forward(scores, k, launch);
+                        let actual = CubeBackend::float_cast(actual, FloatDType::F32);
+                        assert_half(&device.values(actual), &expected, &what);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Probabilities that were rounded to 16 bits.
+    #[track_caller]
+    fn assert_half(actual: &[f32], expected: &[f32], what: &str) {
+        assert_eq!(actual.len(), expected.len(), "{what}");
+        for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
+            let same = (a.is_nan() && e.is_nan()) || (a - e).abs() <= 4e-3 * e.abs() + 1e-6;
+            assert!(same, "{what}: {i} is {a}, not {e}");
         }
     }
 

@@ -153,13 +153,15 @@ fn saved_memory_does_not_grow_with_the_scores() {
     assert_eq!(saved(1000), 2 * 3 * 8);
 }
 
-/// By hand: 128 MiB of 8 GiB, 2.2 GB of the 141 GB of an H200, and what one tensor may hold.
+/// By hand: 128 MiB of up to 32 GiB, 0.55 GB of the 141 GB of an H200, and what one tensor may hold.
 #[test]
 fn many_scores_are_more_on_larger_devices() {
     let gib = 1 << 30;
-    assert_eq!(limit_of(Some(8 * gib), 2 * gib), 1 << 25);
-    assert_eq!(limit_of(Some(141_000_000_000), 35_250_000_000), 550_781_250);
-    assert_eq!(limit_of(Some(64 * gib), gib / 8), 1 << 25);
+    assert_eq!(limit_of(Some(4 * gib), 2 * gib), 1 << 25);
+    assert_eq!(limit_of(Some(32 * gib), 2 * gib), 1 << 25);
+    assert_eq!(limit_of(Some(64 * gib), 2 * gib), 1 << 26);
+    assert_eq!(limit_of(Some(141_000_000_000), 35_250_000_000), 137_695_312);
+    assert_eq!(limit_of(Some(64 * gib), gib / 16), 1 << 24);
     assert_eq!(limit_of(None, gib), SCORES);
     assert_eq!(limit_of(None, gib / 16), 1 << 24);
 }
@@ -178,6 +180,9 @@ fn the_memory_of_a_gpu_is_asked_for() {
     assert!(is_asked::<burn_cubecl::CubeBackend>(&x.device));
     // The default methods run on this one.
     assert!(is_asked::<burn::backend::Cube>(&x.device));
+    let told = x.client.properties().memory.clone();
+    let expected = limit_of(told.max_memory(), told.max_page_size);
+    assert_eq!(limit::<burn_cubecl::CubeBackend>(&x), expected);
 }
 
 #[test]

@@ -74,9 +74,6 @@ pub(crate) trait FusedAttentionOps: KnnSoftmaxOps {
     }
 }
 
-// Composed as on other backends. Burn 0.22 has no backward pass of its fused attention on GPUs; 0.23 has one, without a bias, a
-// mask or a selection. Dense attention (`kept` of all keys or more) can go there from here: its two methods would save the
-// statistics of the rows that it asks for, as `flash` does, and need `fusion(meta = ...)` for their shapes.
 #[cfg(feature = "cube")]
 impl FusedAttentionOps for burn_cubecl::CubeBackend {}
 
