@@ -21,69 +21,54 @@ pub(super) struct Step {
     pub inv_sqrt_bias_correction2: f32,
 }
 
-/// [`super::adamw`], one number per unit.
+/// [`super::AdamWOps::adamw`] of some parameters: a unit has one number of each, of those that are so long.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn adamw_kernel<F: Float>(
-    weight: &Tensor<F>,
-    grad: &Tensor<F>,
-    exp_avg: &Tensor<F>,
-    exp_avg_sq: &Tensor<F>,
-    new_weight: &mut Tensor<F>,
-    new_exp_avg: &mut Tensor<F>,
-    new_exp_avg_sq: &mut Tensor<F>,
-    step: Step,
-    count: u32,
-    #[define(F)] _dtype: ElemType,
-) {
-    let i = ABSOLUTE_POS;
-    if i >= count as usize {
-        terminate!();
-    }
-    let grad = f32::cast_from(grad[i]) * step.grad_scale;
-    let (weight, exp_avg, exp_avg_sq) =
-        updated::<F>(weight[i], grad, exp_avg[i], exp_avg_sq[i], step);
-    new_weight[i] = weight;
-    new_exp_avg[i] = exp_avg;
-    new_exp_avg_sq[i] = exp_avg_sq;
-}
-
-/// [`super::guarded_adamw`], one number per unit.
-#[cube(launch, address_type = "dynamic")]
-pub(super) fn guarded_adamw_kernel<F: Float>(
-    weight: &Tensor<F>,
-    grad: &Tensor<F>,
-    exp_avg: &Tensor<F>,
-    exp_avg_sq: &Tensor<F>,
+    weights: &Sequence<OwnedTensor<F>>,
+    grads: &Sequence<OwnedTensor<F>>,
+    exp_avgs: &Sequence<OwnedTensor<F>>,
+    exp_avg_sqs: &Sequence<OwnedTensor<F>>,
     guard: &Tensor<f32>,
-    new_weight: &mut Tensor<F>,
-    new_exp_avg: &mut Tensor<F>,
-    new_exp_avg_sq: &mut Tensor<F>,
-    step: Step,
-    count: u32,
+    new_weights: &mut Sequence<OwnedTensor<F>>,
+    new_exp_avgs: &mut Sequence<OwnedTensor<F>>,
+    new_exp_avg_sqs: &mut Sequence<OwnedTensor<F>>,
+    steps: &Sequence<Step>,
+    counts: &Sequence<u32>,
+    #[comptime] parameters: usize,
     #[define(F)] _dtype: ElemType,
 ) {
     let i = ABSOLUTE_POS;
-    if i >= count as usize {
-        terminate!();
-    }
-    // All units take one way.
-    if guard[1] > 0.0f32 {
-        let grad = f32::cast_from(grad[i]) * (step.grad_scale * guard[0]);
-        let (weight, exp_avg, exp_avg_sq) =
-            updated::<F>(weight[i], grad, exp_avg[i], exp_avg_sq[i], step);
-        new_weight[i] = weight;
-        new_exp_avg[i] = exp_avg;
-        new_exp_avg_sq[i] = exp_avg_sq;
-    } else {
-        new_weight[i] = weight[i];
-        new_exp_avg[i] = exp_avg[i];
-        new_exp_avg_sq[i] = exp_avg_sq[i];
+    let factor = guard[0];
+    let made = guard[1] > 0.0f32;
+    #[unroll]
+    for j in 0..parameters {
+        let count = *counts.index(j);
+        if i < count as usize {
+            let mut weight = weights.index(j)[i];
+            let mut exp_avg = exp_avgs.index(j)[i];
+            let mut exp_avg_sq = exp_avg_sqs.index(j)[i];
+            // All units take one way.
+            if made {
+                let step = steps.index(j);
+                let grad = f32::cast_from(grads.index(j)[i]) * (step.grad_scale * factor);
+                let (new, first, second) = updated::<F>(weight, grad, exp_avg, exp_avg_sq, step);
+                weight = new;
+                exp_avg = first;
+                exp_avg_sq = second;
+            }
+            let output = new_weights.index_mut(j);
+            output[i] = weight;
+            let output = new_exp_avgs.index_mut(j);
+            output[i] = exp_avg;
+            let output = new_exp_avg_sqs.index_mut(j);
+            output[i] = exp_avg_sq;
+        }
     }
 }
 
 /// New weight and moments from a gradient with all its factors.
 #[cube]
-fn updated<F: Float>(weight: F, grad: f32, exp_avg: F, exp_avg_sq: F, step: Step) -> (F, F, F) {
+fn updated<F: Float>(weight: F, grad: f32, exp_avg: F, exp_avg_sq: F, step: &Step) -> (F, F, F) {
     let exp_avg = f32::cast_from(exp_avg) * step.beta1 + grad * step.rest1;
     let exp_avg_sq = f32::cast_from(exp_avg_sq) * step.beta2 + grad * grad * step.rest2;
     let denominator = exp_avg_sq.sqrt() * step.inv_sqrt_bias_correction2 + step.eps;
@@ -164,5 +149,35 @@ pub(super) fn sums_kernel<F: Float, O: Float>(
     let sum = group.sum(sum);
     if UNIT_POS == 0 {
         output[CUBE_POS] = O::cast_from(sum);
+    }
+}
+
+/// Parts of a sum with the squares of some tensors added to them: a part per cube, whose units are one row group. Each adds every
+/// `cubes * units`-th number of each tensor.
+#[cube(launch, address_type = "dynamic")]
+pub(super) fn add_square_sums_kernel(
+    parts: &Tensor<f32>,
+    tensors: &Sequence<OwnedTensor<f32>>,
+    output: &mut Tensor<f32>,
+    counts: &Sequence<u32>,
+    #[comptime] number: usize,
+    #[comptime] strategy: RowStrategy,
+) {
+    let mut group = RowGroup::new(strategy);
+    let units = CUBE_COUNT * CUBE_DIM as usize;
+    let mut sum = 0.0f32;
+    #[unroll]
+    for j in 0..number {
+        let count = *counts.index(j);
+        let mut i = ABSOLUTE_POS;
+        while i < count as usize {
+            let value = tensors.index(j)[i];
+            sum += value * value;
+            i += units;
+        }
+    }
+    let sum = group.sum(sum);
+    if UNIT_POS == 0 {
+        output[CUBE_POS] = parts[CUBE_POS] + sum;
     }
 }

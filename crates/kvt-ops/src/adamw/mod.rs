@@ -1,18 +1,20 @@
 //! What an optimizer does to every parameter: AdamW's update, and the sum of squares for clipping.
 //!
 //! Composed of Burn's operations, an update is a dozen passes over all parameters: on the CPU on one thread, on a
-//! GPU as several kernels per parameter. Here it is one.
+//! GPU as several kernels per parameter. Here it is one pass, and a GPU takes [eight](Eight) parameters in one launch.
 //!
 //! A [`Guard`] lets the device decide about an update, which the host then need not wait for.
 
 #[cfg(feature = "cube")]
 use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 
-use crate::cast::in_type;
+use self::eight::{Eight, GROUP, unzip, zip};
+use crate::convert::in_type;
 
 mod cpu;
+mod eight;
 #[cfg(feature = "cube")]
 mod gpu;
 #[cfg(feature = "cube")]
@@ -35,6 +37,19 @@ pub struct AdamWStep {
     pub inv_sqrt_bias_correction2: f64,
 }
 
+/// What an update of AdamW takes of a parameter: flat tensors of one length and type, without autodiff.
+#[derive(Clone, Debug)]
+pub struct AdamWInput {
+    /// The weight.
+    pub weight: Tensor<1>,
+    /// Its gradient.
+    pub grad: Tensor<1>,
+    /// First and second moment.
+    pub moments: [Tensor<1>; 2],
+    /// The numbers.
+    pub step: AdamWStep,
+}
+
 /// AdamW on a backend, for flat tensors without autodiff.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Fusion: cfg(feature = "cube"))]
 pub(crate) trait AdamWOps: Backend {
@@ -42,15 +57,16 @@ pub(crate) trait AdamWOps: Backend {
     #[fusion(meta = scalar)]
     fn square_sum(x: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// The new weight, first moment and second moment.
-    #[fusion(meta = |weight, _grad, exp_avg, exp_avg_sq, _step| (weight.clone(), exp_avg.clone(), exp_avg_sq.clone()))]
-    fn adamw(
-        weight: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
-        exp_avg: FloatTensor<Self>,
-        exp_avg_sq: FloatTensor<Self>,
-        step: AdamWStep,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+    /// [`PARTS`] numbers with the squares of eight tensors added to them; all in f32. The order depends on the lengths alone.
+    #[fusion(meta = |parts, _tensors| parts.clone())]
+    fn add_square_sums(
+        parts: FloatTensor<Self>,
+        #[extension_type] tensors: Eight<Self>,
+    ) -> FloatTensor<Self>;
+
+    /// The sum of such parts, `[1]`.
+    #[fusion(meta = scalar)]
+    fn sum_of_parts(parts: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// The content of a [`Guard`], from the one of the update before; all in f32.
     #[fusion(meta = decision)]
@@ -60,9 +76,10 @@ pub(crate) trait AdamWOps: Backend {
         max_norm: f64,
     ) -> FloatTensor<Self>;
 
-    /// [`Self::adamw`] with the factor of a [`Guard`], if it lets the update be made; else the inputs.
+    /// The new weight, first moment and second moment with the factor of a [`Guard`], if it lets the update be made; else the
+    /// inputs.
     #[fusion(meta = |weight, _grad, exp_avg, exp_avg_sq, _guard, _step| (weight.clone(), exp_avg.clone(), exp_avg_sq.clone()))]
-    fn guarded_adamw(
+    fn adamw(
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
         exp_avg: FloatTensor<Self>,
@@ -70,6 +87,17 @@ pub(crate) trait AdamWOps: Backend {
         guard: FloatTensor<Self>,
         step: AdamWStep,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+
+    /// [`Self::adamw`] of eight parameters of one type, none of which is empty.
+    #[fusion(meta = |weights, _grads, exp_avgs, exp_avg_sqs, _guard, _steps| (weights.clone(), exp_avgs.clone(), exp_avg_sqs.clone()))]
+    fn adamw_of_eight(
+        #[extension_type] weights: Eight<Self>,
+        #[extension_type] grads: Eight<Self>,
+        #[extension_type] exp_avgs: Eight<Self>,
+        #[extension_type] exp_avg_sqs: Eight<Self>,
+        guard: FloatTensor<Self>,
+        steps: [AdamWStep; GROUP],
+    ) -> (Eight<Self>, Eight<Self>, Eight<Self>);
 }
 
 /// One number of the same type.
@@ -106,7 +134,7 @@ impl Guard {
         let numbers = in_type(numbers, DType::F32);
         let before = match before {
             Some(before) => before.0.clone(),
-            None => Tensor::ones([2], (&numbers.device(), DType::F32)),
+            None => Self::open(&numbers.device()).0,
         };
         // A norm above that is not finite.
         let max_norm = max_norm.unwrap_or(f64::from(f32::MAX));
@@ -115,14 +143,49 @@ impl Guard {
             numbers, before, max_norm,
         )))
     }
+
+    /// Lets every update be made, with a factor of 1.
+    fn open(device: &Device) -> Self {
+        Self(Tensor::ones([2], (device, DType::F32)))
+    }
+
+    /// What is decided, `[2]` in f32: the factor; and 1 if the update is made, else 0.
+    pub fn content(&self) -> Tensor<1> {
+        self.0.clone()
+    }
 }
+
+/// Numbers that the sum over many tensors has on its way: one for each cube of a launch.
+const PARTS: usize = 1024;
 
 /// The sum of the squares of a tensor without autodiff, `[1]`.
 pub fn square_sum(x: Tensor<1>) -> Tensor<1> {
     Tensor::from_dispatch(Dispatch::square_sum(x.into_dispatch()))
 }
 
-/// One update of AdamW: the new weight, and the new first and second moment.
+/// The sum of the squares of all numbers of flat tensors of one type without autodiff, `[1]`, in an order that depends on the
+/// lengths alone; `None` of no tensor.
+///
+/// On the CPU it is [`square_sum`] of each, added up from the first to the last.
+pub fn square_sums(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
+    let first = tensors.first()?;
+    let (groups, rest) = match first.dtype() {
+        DType::F32 => tensors.as_chunks::<GROUP>(),
+        _ => (&[][..], tensors),
+    };
+    let sum = (!groups.is_empty()).then(|| {
+        let parts = Tensor::<1>::zeros([PARTS], (&first.device(), DType::F32));
+        let parts = groups.iter().fold(parts.into_dispatch(), |parts, group| {
+            let group = group.clone().map(Tensor::into_dispatch);
+            Dispatch::add_square_sums(parts, Eight::new(group))
+        });
+        Tensor::from_dispatch(Dispatch::sum_of_parts(parts))
+    });
+    let rest = rest.iter().map(|x| square_sum(x.clone()));
+    sum.into_iter().chain(rest).reduce(|a, b| a + b)
+}
+
+/// One update of AdamW of each parameter: the new weights, with the new first and second moments.
 ///
 /// With `g = grad_scale * grad`:
 ///
@@ -132,51 +195,90 @@ pub fn square_sum(x: Tensor<1>) -> Tensor<1> {
 /// weight     <- weight_scale weight - step_size exp_avg / (sqrt(exp_avg_sq) inv_sqrt_bias_correction2 + eps)
 /// ```
 ///
-/// Computed in f32, also for half types and f64.
+/// Computed in f32, also for half types and f64. As a guard decides: weight and moments stay as they are where the update is not made,
+/// whatever the gradient, which is also multiplied with the guard's factor.
 ///
 /// # Panics
-/// If the tensors, which are flat and without autodiff, differ in length or type.
-pub fn adamw(
-    weight: Tensor<1>,
-    grad: Tensor<1>,
-    [exp_avg, exp_avg_sq]: [Tensor<1>; 2],
-    step: AdamWStep,
-) -> (Tensor<1>, [Tensor<1>; 2]) {
-    assert_alike(&weight, [&grad, &exp_avg, &exp_avg_sq]);
-    let (weight, grad) = (weight.into_dispatch(), grad.into_dispatch());
-    let (exp_avg, exp_avg_sq) = (exp_avg.into_dispatch(), exp_avg_sq.into_dispatch());
-    let (weight, exp_avg, exp_avg_sq) = Dispatch::adamw(weight, grad, exp_avg, exp_avg_sq, step);
-    let tensor = Tensor::from_dispatch;
-    (tensor(weight), [tensor(exp_avg), tensor(exp_avg_sq)])
+/// If the tensors of a parameter differ in length or type.
+pub fn adamw(inputs: Vec<AdamWInput>, guard: Option<&Guard>) -> Vec<(Tensor<1>, [Tensor<1>; 2])> {
+    let Some(first) = inputs.first() else {
+        return Vec::new();
+    };
+    let guard = match guard {
+        Some(guard) => guard.clone(),
+        None => Guard::open(&first.weight.device()),
+    };
+    let mut outputs = Vec::with_capacity(inputs.len());
+    let mut inputs = inputs.into_iter().inspect(assert_alike).peekable();
+    while inputs.peek().is_some() {
+        let group: Vec<_> = inputs.by_ref().take(GROUP).collect();
+        match <[AdamWInput; GROUP]>::try_from(group) {
+            Ok(group) if are_alike(&group) => outputs.extend(update_eight(group, &guard)),
+            Ok(group) => outputs.extend(group.map(|input| update(input, &guard))),
+            Err(few) => outputs.extend(few.into_iter().map(|input| update(input, &guard))),
+        }
+    }
+    outputs
 }
 
-/// [`adamw`] as a guard decides: weight and moments stay as they are where the update is not made, whatever the gradient, which is
-/// also multiplied with the guard's factor.
-///
-/// # Panics
-/// As [`adamw`].
-pub fn guarded_adamw(
-    weight: Tensor<1>,
-    grad: Tensor<1>,
-    [exp_avg, exp_avg_sq]: [Tensor<1>; 2],
-    guard: &Guard,
-    step: AdamWStep,
-) -> (Tensor<1>, [Tensor<1>; 2]) {
-    assert_alike(&weight, [&grad, &exp_avg, &exp_avg_sq]);
+/// Of one parameter.
+fn update(input: AdamWInput, guard: &Guard) -> (Tensor<1>, [Tensor<1>; 2]) {
+    let AdamWInput {
+        weight,
+        grad,
+        moments: [exp_avg, exp_avg_sq],
+        step,
+    } = input;
     let (weight, grad) = (weight.into_dispatch(), grad.into_dispatch());
     let (exp_avg, exp_avg_sq) = (exp_avg.into_dispatch(), exp_avg_sq.into_dispatch());
     let guard = guard.0.clone().into_dispatch();
     let (weight, exp_avg, exp_avg_sq) =
-        Dispatch::guarded_adamw(weight, grad, exp_avg, exp_avg_sq, guard, step);
+        Dispatch::adamw(weight, grad, exp_avg, exp_avg_sq, guard, step);
     let tensor = Tensor::from_dispatch;
     (tensor(weight), [tensor(exp_avg), tensor(exp_avg_sq)])
 }
 
-fn assert_alike(weight: &Tensor<1>, others: [&Tensor<1>; 3]) {
+/// Of eight.
+fn update_eight(
+    inputs: [AdamWInput; GROUP],
+    guard: &Guard,
+) -> impl Iterator<Item = (Tensor<1>, [Tensor<1>; 2])> {
+    let inputs = inputs.map(|input| {
+        let AdamWInput { weight, grad, .. } = input;
+        let moments = <(_, _)>::from(input.moments.map(Tensor::into_dispatch));
+        let tensors = (weight.into_dispatch(), grad.into_dispatch());
+        ((tensors, moments), input.step)
+    });
+    let (inputs, steps) = unzip(inputs);
+    let (tensors, moments) = unzip(inputs);
+    let ((weights, grads), (exp_avgs, exp_avg_sqs)) = (unzip(tensors), unzip(moments));
+    let guard = guard.0.clone().into_dispatch();
+    let [weights, grads, exp_avgs, exp_avg_sqs] =
+        [weights, grads, exp_avgs, exp_avg_sqs].map(Eight::new);
+    let (weights, exp_avgs, exp_avg_sqs) =
+        Dispatch::adamw_of_eight(weights, grads, exp_avgs, exp_avg_sqs, guard, steps);
+    let moments = zip(exp_avgs.into_array(), exp_avg_sqs.into_array());
+    let outputs = zip(weights.into_array(), moments).into_iter();
+    outputs.map(|(weight, moments)| {
+        let moments = <[_; 2]>::from(moments).map(Tensor::from_dispatch);
+        (Tensor::from_dispatch(weight), moments)
+    })
+}
+
+/// Whether all parameters can go in one launch.
+fn are_alike(inputs: &[AdamWInput; GROUP]) -> bool {
+    let [first, ..] = inputs;
+    let dtype = first.weight.dtype();
+    let is_like = |input: &AdamWInput| input.weight.dtype() == dtype && input.weight.dims() != [0];
+    inputs.iter().all(is_like)
+}
+
+fn assert_alike(input: &AdamWInput) {
     let kind = |x: &Tensor<1>| (x.dims(), x.dtype());
+    let [exp_avg, exp_avg_sq] = &input.moments;
     assert_eq!(
-        others.map(kind),
-        [kind(weight); 3],
+        [&input.grad, exp_avg, exp_avg_sq].map(kind),
+        [kind(&input.weight); 3],
         "adamw: tensors of one length and type"
     );
 }

@@ -2,7 +2,8 @@
 //! `loss -> gradients -> (sum over processes) -> norm -> clip -> optimizer -> ema`; in f16 with a scaled loss.
 //!
 //! The host reads loss and norm before it goes on, and decides about the update: [`TrainState::update_with`]. Or, with a
-//! [`Reader`], the device decides, and the host reads while the device works at the next update: [`TrainState::start`].
+//! [`Reader`], the device decides, and the host reads while the device works at the next update: [`TrainState::start`], then
+//! [`TrainState::finish`].
 
 use burn::tensor::Tensor;
 use kvt_ops::Phase;
@@ -60,6 +61,7 @@ pub struct Update {
 
 /// An update that was handed to the device.
 #[derive(Debug)]
+#[must_use = "an update on its way may have been refused, which `TrainState::finish` tells"]
 pub enum Started {
     /// The host knows what came of it.
     Done(Update),
@@ -69,14 +71,17 @@ pub enum Started {
 
 /// An update whose numbers are on their way to the host.
 #[derive(Debug)]
+#[must_use = "the update may have been refused, which `TrainState::finish` tells"]
 pub struct Pending {
+    /// The losses, the norm, and what the device decided.
     reading: Reading,
     images: usize,
     before: Untrained,
     counts: Counts,
 }
 
-/// An update that was not made. Weights, moments and average are as before.
+/// An update that was not made. Weights, moments and counts are as before, and so are, unless the device refused it, the average and
+/// what network and task remember: then see [`TrainState::finish`].
 #[derive(Debug, thiserror::Error)]
 pub enum UpdateError {
     /// A micro-batch that cannot be had. The state is as before, also what the micro-batches ahead of it changed.
@@ -85,6 +90,9 @@ pub enum UpdateError {
     /// The loss or the gradient is not a finite number.
     #[error("loss {}, gradient norm {}: not finite", .0.loss, .0.grad_norm)]
     NotFinite(Update),
+    /// The device refused an update that is finite, because one before it was not: that one was not finished first.
+    #[error("the device made no update after one that was not finite")]
+    Refused(Update),
     /// The loss does not depend on any parameter, or all of them were left out.
     #[error("no parameter got a gradient")]
     NoGradient,
@@ -108,7 +116,8 @@ impl<T: Task> TrainState<T> {
     ///
     /// # Errors
     /// If a micro-batch cannot be had, the loss is not finite, the gradient is not finite with a loss that is not scaled (or
-    /// no longer: a factor of 1), or the device fails.
+    /// no longer: a factor of 1), or the device fails. What the network and the task remember is put back, except if the device or
+    /// another process failed.
     pub fn update(
         &mut self,
         micro_batches: impl IntoIterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
@@ -200,18 +209,19 @@ impl<T: Task> TrainState<T> {
         losses.push(gradients.norm().ok_or(UpdateError::NoGradient)?);
         let numbers = Tensor::cat(losses, 0);
         if let Some(reader) = reader.filter(|_| self.may_be_late(processes)) {
+            let (gradients, max_norm) = settings.clip.apply_but_norm(gradients, &self.network);
+            let counts = self.optimizer.counts();
+            let decision = self.optimizer.decide(numbers.clone(), max_norm);
             let pending = Pending {
                 // Ahead of the work on the weights.
-                reading: reader.read(numbers.clone())?,
+                reading: reader.read(Tensor::cat(vec![numbers, decision], 0))?,
                 images,
                 before,
-                counts: self.optimizer.counts(),
+                counts,
             };
-            let (gradients, max_norm) = settings.clip.apply_but_norm(gradients, &self.network);
             let network = self.network.clone();
             let optimizer = &mut self.optimizer;
-            self.network =
-                optimizer.guarded_step(network, gradients, settings.rates, numbers, max_norm);
+            self.network = optimizer.guarded_step(network, gradients, settings.rates);
             self.follow(processes, at, settings)?;
             return Ok(Started::OnItsWay(pending));
         }
@@ -219,13 +229,13 @@ impl<T: Task> TrainState<T> {
         let values = processes.losses(read(numbers), &places, done)?;
         let update = Update::of(&values, images);
         if !update.is_finite() {
+            before.put_back(&self.network);
+            self.task.undo();
             // A smaller scale does not mend a loss that is not finite.
             let smaller = self.loss_scale.filter(|_| update.loss.is_finite());
             let Some(smaller) = smaller.and_then(LossScale::after_overflow) else {
                 return Err(UpdateError::NotFinite(update));
             };
-            before.put_back(&self.network);
-            self.task.undo();
             self.loss_scale = Some(smaller);
             return Ok(Started::Done(Update {
                 made: false,
@@ -249,17 +259,26 @@ impl<T: Task> TrainState<T> {
     /// Waits for an update that was on its way.
     ///
     /// # Errors
-    /// If its loss or its gradient was not finite, or the device fails. Weights, moments, the optimizer's counts and what the
-    /// network remembers are then as before it, whatever was started since; the average and what the task remembers
-    /// are not.
+    /// If its loss or its gradient was not finite, if the device refused it because an update before it was not finite, or if the
+    /// device fails. Weights, moments, the optimizer's counts and what the network remembers are then as before it, whatever was
+    /// started since; the average and what the task remembers are not. An update before it that nobody finished stays counted.
     pub fn finish(&mut self, pending: Pending) -> Result<Update, UpdateError> {
-        let update = Update::of(&pending.reading.wait()?, pending.images);
-        if update.is_finite() {
+        let mut numbers = pending.reading.wait()?;
+        // Behind loss and norm: the factor, and whether the update was made.
+        let is_made = numbers.pop().is_some_and(|made| made > 0.0);
+        numbers.pop();
+        let update = Update::of(&numbers, pending.images);
+        if is_made && update.is_finite() {
             return Ok(update);
         }
-        pending.before.put_back(&self.network);
-        self.optimizer.recount(&pending.counts);
-        Err(UpdateError::NotFinite(update))
+        // What was put back for an update before this one was before this one too.
+        if self.optimizer.recount(&pending.counts) {
+            pending.before.put_back(&self.network);
+        }
+        Err(match update.is_finite() {
+            true => UpdateError::Refused(update),
+            false => UpdateError::NotFinite(update),
+        })
     }
 
     /// Whether the next update may begin before the host knows what came of this one.

@@ -196,12 +196,6 @@ pub(crate) fn train(config: &Path, overrides: &[String]) -> Result<Vec<Event>, T
 #[derive(Default)]
 pub(crate) struct Heard(Vec<Event>);
 
-impl Heard {
-    pub(crate) fn into_events(self) -> Vec<Event> {
-        self.0
-    }
-}
-
 impl Listener for Heard {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
         self.0.push(event.clone());

@@ -1,5 +1,5 @@
 //! The loop: `batch -> loss -> gradients -> clip -> optimizer -> ema -> event`, epoch by epoch. What is trained and how it
-//! is judged is the [`Task`]'s; one update is [`TrainState::update`].
+//! is judged is the [`Task`]'s; one update is [`TrainState::start`], of which the loop may hear one update late ([`Late`]).
 
 mod evaluation;
 mod feed;
@@ -9,15 +9,13 @@ mod reports;
 mod saving;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use burn::tensor::Device;
 
 use self::feed::Feed;
-use self::reports::Times;
+use self::late::Step;
 
 pub use self::late::Late;
-use self::late::Step;
 use super::checkpoint::Checkpointer;
 use super::progress::{EpochSums, Progress};
 use super::{Processes, Recorder, Started, TrainError, TrainState, UpdateError, UpdateSettings};
@@ -107,12 +105,12 @@ impl<T: Task> Trainer<'_, '_, T> {
     fn train_epoch(&mut self) -> Result<bool, TrainError> {
         let mut feed = Feed::new(self.own_batches()?, self.device.clone());
         self.skipped.clear();
+        self.late.restart_clock();
         while !self.out_of_steps() {
             if self.is_stopped()? {
                 self.settle()?;
                 return Ok(false);
             }
-            let start = Instant::now();
             if self.is_at_end(&mut feed) {
                 break;
             }
@@ -122,25 +120,19 @@ impl<T: Task> Trainer<'_, '_, T> {
             let weight_decay = plan.optim.weight_decay;
             let weight_decay = self.schedule.weight_decay(weight_decay, step, epoch);
             let (started, count) = self.update(&mut feed, Rates { lr, weight_decay })?;
-            let data_wait = feed.waited();
             self.progress.position.step += 1;
             self.progress.position.batch += count;
-            // The one before, while the device works at this one.
-            self.settle()?;
-            let times = Times {
-                seconds: start.elapsed().as_secs_f64(),
-                data_wait,
-                communication: self.processes.waited(),
-            };
             let is_known = matches!(started, Started::Done(_));
+            let signals = self.signals(is_known)?;
             self.late.step = Some(Step {
                 started,
                 before: position,
                 after: self.progress.position,
                 count,
                 lr,
-                times,
-                signals: self.signals()?,
+                data_wait: feed.waited(),
+                communication: self.processes.waited(),
+                signals,
             });
             if is_known {
                 self.settle()?;
@@ -152,6 +144,7 @@ impl<T: Task> Trainer<'_, '_, T> {
                 let count = self.splits.train_batch_count(self.plan);
                 self.progress.concluding = self.out_of_steps() || position.batch >= count;
                 self.save(self.stage(), false)?;
+                self.late.restart_clock();
             }
         }
         self.settle()?;
@@ -198,7 +191,8 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(true)
     }
 
-    /// One update of the weights, and the number of its micro-batches.
+    /// One update of the weights, and the number of its micro-batches. The one before it is settled once the device works at
+    /// this one.
     fn update(
         &mut self,
         feed: &mut Feed<T::Target>,
@@ -220,6 +214,7 @@ impl<T: Task> Trainer<'_, '_, T> {
             .state
             .start(processes, window.by_ref(), at, settings, reader);
         let count = self.micro_batches(at, window.taken);
+        self.settle()?;
         self.pass_over(feed.skipped(), known)?;
         match started {
             Ok(started) => {
@@ -235,6 +230,8 @@ impl<T: Task> Trainer<'_, '_, T> {
         match error {
             UpdateError::Data(error) => error.into(),
             UpdateError::NotFinite(update) => self.not_finite(&update, count),
+            // Each update is settled before the next one.
+            UpdateError::Refused(_) => TrainError::Execution(error.to_string()),
             UpdateError::Execution(reason) => TrainError::Execution(reason),
             UpdateError::NoGradient => TrainError::NoGradient,
             UpdateError::Job(failure) => TrainError::Job(failure),

@@ -68,20 +68,25 @@ impl<T: Task> Trainer<'_, '_, T> {
                 && !self.progress.told_collapse
             {
                 self.progress.told_collapse = true;
-                self.note(Topic::Warning, words)?;
+                self.note_at(position, Topic::Warning, words)?;
             }
         }
         Ok(())
     }
 
-    /// Logs an update that was not made, and the loss scale after it.
-    pub(super) fn report_unmade(&mut self, update: &Update) -> Result<(), TrainError> {
+    /// Logs an update that was not made, and the loss scale after it. `position` is the place after it.
+    pub(super) fn report_unmade(
+        &mut self,
+        update: &Update,
+        position: Position,
+    ) -> Result<(), TrainError> {
         let scale = self.state.loss_scale.filter(|_| !update.made);
         let Some(scale) = scale else {
             return Ok(());
         };
         let (norm, scale) = (update.grad_norm, scale.factor());
-        self.note(
+        self.note_at(
+            position,
             Topic::Scale,
             format!("update left out, gradient norm {norm}: the loss scale is halved to {scale}"),
         )
@@ -152,7 +157,17 @@ impl<T: Task> Trainer<'_, '_, T> {
         topic: Topic,
         message: impl Into<String>,
     ) -> Result<(), TrainError> {
-        let note = Note::new(self.progress.position.step, topic, message);
+        self.note_at(self.progress.position, topic, message)
+    }
+
+    /// Logs a line for people that belongs to a place.
+    fn note_at(
+        &mut self,
+        position: Position,
+        topic: Topic,
+        message: impl Into<String>,
+    ) -> Result<(), TrainError> {
+        let note = Note::new(position.step, topic, message);
         Ok(self.recorder.event(&Event::Note(note))?)
     }
 }

@@ -61,7 +61,9 @@ impl Clip {
         match self {
             Self::Norm(max) => (gradients, Some(max)),
             // They do without it.
-            _ => (self.apply(gradients, f64::NAN, network), None),
+            Self::Off | Self::Value(_) | Self::Parameter(_) | Self::Adaptive(_) => {
+                (self.apply(gradients, f64::NAN, network), None)
+            }
         }
     }
 }

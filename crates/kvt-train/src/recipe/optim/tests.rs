@@ -42,7 +42,6 @@ fn ten_steps_of_adamw_match_pytorch() {
             let gradient = Gradient {
                 values: tensor(&grads[step * size..][..size]),
                 scale: 1.0,
-                guard: None,
             };
             let number = UpdateNumber {
                 lr: 0.01,

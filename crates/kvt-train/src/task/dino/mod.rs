@@ -25,7 +25,7 @@ use kvt_ops::{Key, Phase};
 
 use self::signals::{Numbers, Seen, feature_std};
 use super::{
-    EvalData, HeadReset, InitConfig, Measured, ResetHead, Signals, Task, Weights, build_model,
+    EvalData, HeadReset, InitConfig, Measured, ResetHead, Task, Unread, Weights, build_model,
     model_config, start_from,
 };
 use crate::augment::Transform;
@@ -212,14 +212,18 @@ impl Task for Dino {
     }
 
     /// A collapse is looked for after the first epoch: at the beginning the teacher says nothing yet.
-    fn signals(&self, at: Position) -> Result<Signals, TrainError> {
-        let Some(seen) = &self.seen else {
-            return Ok(Signals::default());
-        };
-        let numbers = Numbers::of(seen, &self.centre)?;
-        let is_early = at.epoch < self.config.freeze_last_layer.max(1);
-        let collapse = numbers.collapse(&self.config).filter(|_| !is_early);
-        Ok(numbers.signals(collapse))
+    fn signals(&self, at: Position) -> Option<Unread> {
+        let seen = self.seen.as_ref()?;
+        let (images, config) = (seen.images(), self.config.clone());
+        Some(Unread {
+            numbers: seen.numbers(&self.centre),
+            tell: Box::new(move |numbers| {
+                let numbers = Numbers::new(images, numbers);
+                let is_early = at.epoch < config.freeze_last_layer.max(1);
+                let collapse = numbers.collapse(&config).filter(|_| !is_early);
+                numbers.signals(collapse)
+            }),
+        })
     }
 
     fn state(&self) -> Result<Vec<(&'static str, StateDict)>, TrainError> {
