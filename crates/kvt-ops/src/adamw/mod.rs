@@ -57,7 +57,7 @@ pub(crate) trait AdamWOps: Backend {
     #[fusion(meta = scalar)]
     fn square_sum(x: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// [`PARTS`] numbers with the squares of eight tensors added to them; all in f32. The order depends on the lengths alone.
+    /// Some numbers with the squares of eight tensors added to them; all in f32. The order depends on the lengths alone.
     #[fusion(meta = |parts, _tensors| parts.clone())]
     fn add_square_sums(
         parts: FloatTensor<Self>,
@@ -155,8 +155,11 @@ impl Guard {
     }
 }
 
-/// Numbers that the sum over many tensors has on its way: one for each cube of a launch.
+/// Numbers that the sum over many tensors has on its way, at most: one for each cube of a launch.
 const PARTS: usize = 1024;
+
+/// Numbers of the longest tensor for each of them, at least.
+const NUMBERS_OF_A_PART: usize = 1024;
 
 /// The sum of the squares of a tensor without autodiff, `[1]`.
 pub fn square_sum(x: Tensor<1>) -> Tensor<1> {
@@ -173,8 +176,10 @@ pub fn square_sums(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
         DType::F32 => tensors.as_chunks::<GROUP>(),
         _ => (&[][..], tensors),
     };
-    let sum = (!groups.is_empty()).then(|| {
-        let parts = Tensor::<1>::zeros([PARTS], (&first.device(), DType::F32));
+    let longest = groups.as_flattened().iter().map(|x| x.dims()[0]).max();
+    let sum = longest.map(|longest| {
+        let parts = longest.div_ceil(NUMBERS_OF_A_PART).clamp(1, PARTS);
+        let parts = Tensor::<1>::zeros([parts], (&first.device(), DType::F32));
         let parts = groups.iter().fold(parts.into_dispatch(), |parts, group| {
             let group = group.clone().map(Tensor::into_dispatch);
             Dispatch::add_square_sums(parts, Eight::new(group))

@@ -195,7 +195,7 @@ fn a_guarded_update_by_hand() {
     for (name, device) in devices() {
         let number = |x: f32| -> Tensor<1> { tensor(&[x], [1], &device) };
         let guard = Guard::new(tensor(&[0.3, 4.0], [2], &device), None, Some(2.0));
-        assert_close(&name, &values(guard.content()), &[0.5, 1.0], 1e-6);
+        assert_close(name, &values(guard.content()), &[0.5, 1.0], 1e-6);
         let step = AdamWStep {
             grad_scale: 0.5,
             weight_scale: 0.9,
@@ -208,7 +208,7 @@ fn a_guarded_update_by_hand() {
         let (weight, [exp_avg, exp_avg_sq]) =
             update(number(2.0), number(4.0), moments, Some(&guard), step);
         let found = [weight, exp_avg, exp_avg_sq].map(|x| values(x)[0]);
-        assert_close(&name, &found, &[1.694_579_7, 0.75, 0.4375], 1e-6);
+        assert_close(name, &found, &[1.694_579_7, 0.75, 0.4375], 1e-6);
     }
 }
 

@@ -6,7 +6,6 @@ use burn_cubecl::{kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::prelude::*;
 
 use super::arg;
-use crate::adamw::PARTS;
 use crate::adamw::kernel::{add_square_sums_kernel, sums_kernel};
 use crate::gpu::launch::{address, empty};
 use crate::gpu::row_group::RowStrategy;
@@ -50,7 +49,7 @@ pub(super) fn add(parts: CubeTensor, tensors: &[CubeTensor], bindings: u32) -> C
         let (units, strategy) = cube(&parts);
         add_square_sums_kernel::launch(
             &parts.client,
-            CubeCount::Static(PARTS as u32, 1, 1),
+            CubeCount::Static(parts.shape().num_elements() as u32, 1, 1),
             units,
             address(&all),
             arg(&parts),
