@@ -275,9 +275,9 @@ impl Task for Dino {
         let found = vote.classify(&bank, &queries, device)?;
         let std = feature_std(queries.tensor(&device.clone().inner()));
         let std = std
-            .try_into_data()
+            .try_into_vec_as::<f64>()
             .map_err(|error| TrainError::Execution(error.to_string()))?;
-        let std = std.iter::<f64>().next().unwrap_or(f64::NAN);
+        let std = std.first().copied().unwrap_or(f64::NAN);
         let top1 = found.first().map_or(f64::NAN, |found| found.top1_percent());
         Ok(Measured {
             metrics: Metrics::from([(Metric::KNN.name, top1), (Metric::FEATURE_STD.name, std)]),
