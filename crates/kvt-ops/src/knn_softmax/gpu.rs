@@ -76,6 +76,8 @@ fn backward(probabilities: CubeTensor, grad: CubeTensor, scale: f64, launch: Lau
 
 #[cfg(all(test, feature = "wgpu"))]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use burn::backend::ops::FloatTensorOps;
     use burn::tensor::FloatDType;
 
