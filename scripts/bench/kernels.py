@@ -21,7 +21,7 @@ KINDS = [
     ("matrix products", r"Matmul|Gemm|Gemv|Vecmat"),
     ("kvt: attention", r"KnnSoftmax|Flash"),
     ("kvt: layer norm", r"Normalize|ColumnSums|BlockSums"),
-    ("kvt: AdamW, norm of the gradients", r"Adamw|^SumsKernel"),
+    ("kvt: AdamW, norm of the gradients", r"Adamw|^SumsKernel|AddSquareSums|Guard|^Chosen"),
     ("sums, means", r"Reduce|SharedSum"),
     ("element by element, fused", r"ElemwiseFuse"),
     ("element by element, one by one", r"Binop|Unary|Cast|MaskFill|MaskWhere"),

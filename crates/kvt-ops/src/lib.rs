@@ -16,7 +16,7 @@
 //! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
 //! | [`contiguous_gradient()`] | works around a Burn bug with convolution gradients on GPUs |
 //! | [`widened()`], [`in_type()`] | casts between half types and f32 |
-//! | [`adamw()`], [`square_sum()`] | an optimizer's update, and the norm for clipping |
+//! | [`adamw()`], [`Guard`], [`square_sum()`], [`square_sums()`] | an optimizer's update, also as the device decides, and the norm for clipping |
 //! | [`rank_sum()`] | a sum over the processes that train together |
 //! | [`Key`], [`Phase`] | keyed randomness: a seed gives one result |
 //!
@@ -51,7 +51,7 @@ pub mod portable;
 mod random;
 mod unfold;
 
-pub use adamw::{AdamWStep, adamw, square_sum};
+pub use adamw::{AdamWInput, AdamWStep, Guard, adamw, square_sum, square_sums};
 pub use attention::{
     AttentionSettings, attention, attention_with, flash_attention, flash_self_attention,
     self_attention,

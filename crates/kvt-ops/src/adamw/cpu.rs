@@ -5,6 +5,7 @@ use burn::tensor::Shape;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
+use super::eight::{Eight, GROUP, unzip, zip};
 use super::{AdamWOps, AdamWStep};
 use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::{par_map_copy, tensor, values_of};
@@ -27,13 +28,56 @@ impl AdamWOps for Flex {
         cast::<Self>(tensor(vec![sum], Shape::new([1])), dtype)
     }
 
+    /// One tensor after the other, into the first of the parts.
+    fn add_square_sums(parts: FloatTensor<Self>, tensors: Eight<Self>) -> FloatTensor<Self> {
+        let mut parts = parts.to_contiguous();
+        for x in tensors.into_array() {
+            let sum = Self::square_sum(x);
+            if let ([part, ..], [sum]) = (parts.storage_mut::<f32>(), values_of(&sum)) {
+                *part += *sum;
+            }
+        }
+        parts
+    }
+
+    fn sum_of_parts(parts: FloatTensor<Self>) -> FloatTensor<Self> {
+        let sum = values_of(&parts.to_contiguous()).first().copied();
+        tensor(vec![sum.unwrap_or(0.0)], Shape::new([1]))
+    }
+
+    /// The factor is rounded once, as [`AdamWStep::grad_scale`] is.
+    fn guard(
+        numbers: FloatTensor<Self>,
+        before: FloatTensor<Self>,
+        max_norm: f64,
+    ) -> FloatTensor<Self> {
+        let [numbers, before] = [numbers, before].map(|x| x.to_contiguous());
+        let numbers = values_of(&numbers);
+        let norm = numbers.last().copied().unwrap_or(f32::NAN);
+        let finite = numbers.iter().all(|number| number.is_finite());
+        let made = match values_of(&before) {
+            [_, before] if finite => *before,
+            _ => 0.0,
+        };
+        let factor = (max_norm / (f64::from(norm) + 1e-6)).min(1.0);
+        tensor(vec![factor as f32, made], Shape::new([2]))
+    }
+
     fn adamw(
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
         exp_avg: FloatTensor<Self>,
         exp_avg_sq: FloatTensor<Self>,
+        guard: FloatTensor<Self>,
         step: AdamWStep,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let step = match values_of(&guard.to_contiguous()) {
+            [factor, made] if *made > 0.0 => {
+                let grad_scale = step.grad_scale * f64::from(*factor);
+                AdamWStep { grad_scale, ..step }
+            }
+            _ => return (weight, exp_avg, exp_avg_sq),
+        };
         let (dtype, shape) = (weight.dtype(), weight.shape());
         let [weight, grad, mut exp_avg, mut exp_avg_sq] =
             [weight, grad, exp_avg, exp_avg_sq].map(|x| to_f32::<Self>(x).to_contiguous());
@@ -55,6 +99,30 @@ impl AdamWOps for Flex {
             weight,
             cast::<Self>(exp_avg, dtype),
             cast::<Self>(exp_avg_sq, dtype),
+        )
+    }
+
+    fn adamw_of_eight(
+        weights: Eight<Self>,
+        grads: Eight<Self>,
+        exp_avgs: Eight<Self>,
+        exp_avg_sqs: Eight<Self>,
+        guard: FloatTensor<Self>,
+        steps: [AdamWStep; GROUP],
+    ) -> (Eight<Self>, Eight<Self>, Eight<Self>) {
+        let moments = zip(exp_avgs.into_array(), exp_avg_sqs.into_array());
+        let inputs = zip(zip(weights.into_array(), grads.into_array()), moments);
+        let outputs = zip(inputs, steps).map(|(((weight, grad), (exp_avg, exp_avg_sq)), step)| {
+            let (weight, exp_avg, exp_avg_sq) =
+                Self::adamw(weight, grad, exp_avg, exp_avg_sq, guard.clone(), step);
+            (weight, (exp_avg, exp_avg_sq))
+        });
+        let (weights, moments) = unzip(outputs);
+        let (exp_avgs, exp_avg_sqs) = unzip(moments);
+        (
+            Eight::new(weights),
+            Eight::new(exp_avgs),
+            Eight::new(exp_avg_sqs),
         )
     }
 }

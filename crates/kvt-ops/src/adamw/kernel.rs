@@ -21,17 +21,73 @@ pub(super) struct Step {
     pub inv_sqrt_bias_correction2: f32,
 }
 
-/// [`super::adamw`], one number per unit.
+/// [`super::AdamWOps::adamw`] of some parameters: a unit has one number of each, of those that are so long.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn adamw_kernel<F: Float>(
-    weight: &Tensor<F>,
-    grad: &Tensor<F>,
-    exp_avg: &Tensor<F>,
-    exp_avg_sq: &Tensor<F>,
-    new_weight: &mut Tensor<F>,
-    new_exp_avg: &mut Tensor<F>,
-    new_exp_avg_sq: &mut Tensor<F>,
-    step: Step,
+    weights: &Sequence<OwnedTensor<F>>,
+    grads: &Sequence<OwnedTensor<F>>,
+    exp_avgs: &Sequence<OwnedTensor<F>>,
+    exp_avg_sqs: &Sequence<OwnedTensor<F>>,
+    guard: &Tensor<f32>,
+    new_weights: &mut Sequence<OwnedTensor<F>>,
+    new_exp_avgs: &mut Sequence<OwnedTensor<F>>,
+    new_exp_avg_sqs: &mut Sequence<OwnedTensor<F>>,
+    steps: &Sequence<Step>,
+    counts: &Sequence<u32>,
+    #[comptime] parameters: usize,
+    #[define(F)] _dtype: ElemType,
+) {
+    let i = ABSOLUTE_POS;
+    let factor = guard[0];
+    let made = guard[1] > 0.0f32;
+    #[unroll]
+    for j in 0..parameters {
+        let count = *counts.index(j);
+        if i < count as usize {
+            let mut weight = weights.index(j)[i];
+            let mut exp_avg = exp_avgs.index(j)[i];
+            let mut exp_avg_sq = exp_avg_sqs.index(j)[i];
+            // All units take one way.
+            if made {
+                let step = steps.index(j);
+                let grad = f32::cast_from(grads.index(j)[i]) * (step.grad_scale * factor);
+                let (new, first, second) = updated::<F>(weight, grad, exp_avg, exp_avg_sq, step);
+                weight = new;
+                exp_avg = first;
+                exp_avg_sq = second;
+            }
+            let output = new_weights.index_mut(j);
+            output[i] = weight;
+            let output = new_exp_avgs.index_mut(j);
+            output[i] = exp_avg;
+            let output = new_exp_avg_sqs.index_mut(j);
+            output[i] = exp_avg_sq;
+        }
+    }
+}
+
+/// New weight and moments from a gradient with all its factors.
+#[cube]
+fn updated<F: Float>(weight: F, grad: f32, exp_avg: F, exp_avg_sq: F, step: &Step) -> (F, F, F) {
+    let exp_avg = f32::cast_from(exp_avg) * step.beta1 + grad * step.rest1;
+    let exp_avg_sq = f32::cast_from(exp_avg_sq) * step.beta2 + grad * grad * step.rest2;
+    let denominator = exp_avg_sq.sqrt() * step.inv_sqrt_bias_correction2 + step.eps;
+    let weight =
+        f32::cast_from(weight) * step.weight_scale - exp_avg / denominator * step.step_size;
+    (
+        F::cast_from(weight),
+        F::cast_from(exp_avg),
+        F::cast_from(exp_avg_sq),
+    )
+}
+
+/// The new numbers where a guard lets an update be made, else the old ones.
+#[cube(launch, address_type = "dynamic")]
+pub(super) fn chosen_kernel<F: Float>(
+    guard: &Tensor<f32>,
+    old: &Tensor<F>,
+    new: &Tensor<F>,
+    output: &mut Tensor<F>,
     count: u32,
     #[define(F)] _dtype: ElemType,
 ) {
@@ -39,15 +95,31 @@ pub(super) fn adamw_kernel<F: Float>(
     if i >= count as usize {
         terminate!();
     }
-    let grad = f32::cast_from(grad[i]) * step.grad_scale;
-    let exp_avg = f32::cast_from(exp_avg[i]) * step.beta1 + grad * step.rest1;
-    let exp_avg_sq = f32::cast_from(exp_avg_sq[i]) * step.beta2 + grad * grad * step.rest2;
-    let denominator = exp_avg_sq.sqrt() * step.inv_sqrt_bias_correction2 + step.eps;
-    let weight =
-        f32::cast_from(weight[i]) * step.weight_scale - exp_avg / denominator * step.step_size;
-    new_weight[i] = F::cast_from(weight);
-    new_exp_avg[i] = F::cast_from(exp_avg);
-    new_exp_avg_sq[i] = F::cast_from(exp_avg_sq);
+    output[i] = select(guard[1] > 0.0f32, new[i], old[i]);
+}
+
+/// The content of a [`super::Guard`], by one unit. Numbers that are not finite are found by their bits, since shader
+/// compilers may assume that there are none.
+#[cube(launch, address_type = "dynamic")]
+pub(super) fn guard_kernel(
+    numbers: &Tensor<f32>,
+    before: &Tensor<f32>,
+    output: &mut Tensor<f32>,
+    count: u32,
+    max_norm: f32,
+) {
+    if ABSOLUTE_POS == 0 {
+        let mut made = before[1];
+        let mut i = 0usize;
+        while i < count as usize {
+            let exponent = u32::reinterpret(numbers[i]) & 0x7f80_0000u32;
+            made = select(exponent == 0x7f80_0000u32, 0.0f32, made);
+            i += 1usize;
+        }
+        let norm = numbers[count as usize - 1usize] + 1e-6f32;
+        output[0] = select(norm > max_norm, max_norm / norm, 1.0f32);
+        output[1] = made;
+    }
 }
 
 /// One sum per cube, whose units are one row group: each adds every `cubes * units`-th number.
@@ -77,5 +149,35 @@ pub(super) fn sums_kernel<F: Float, O: Float>(
     let sum = group.sum(sum);
     if UNIT_POS == 0 {
         output[CUBE_POS] = O::cast_from(sum);
+    }
+}
+
+/// Parts of a sum with the squares of some tensors added to them: a part per cube, whose units are one row group. Each adds every
+/// `cubes * units`-th number of each tensor.
+#[cube(launch, address_type = "dynamic")]
+pub(super) fn add_square_sums_kernel(
+    parts: &Tensor<f32>,
+    tensors: &Sequence<OwnedTensor<f32>>,
+    output: &mut Tensor<f32>,
+    counts: &Sequence<u32>,
+    #[comptime] number: usize,
+    #[comptime] strategy: RowStrategy,
+) {
+    let mut group = RowGroup::new(strategy);
+    let units = CUBE_COUNT * CUBE_DIM as usize;
+    let mut sum = 0.0f32;
+    #[unroll]
+    for j in 0..number {
+        let count = *counts.index(j);
+        let mut i = ABSOLUTE_POS;
+        while i < count as usize {
+            let value = tensors.index(j)[i];
+            sum += value * value;
+            i += units;
+        }
+    }
+    let sum = group.sum(sum);
+    if UNIT_POS == 0 {
+        output[CUBE_POS] = parts[CUBE_POS] + sum;
     }
 }

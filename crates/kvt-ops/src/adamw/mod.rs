@@ -1,14 +1,20 @@
 //! What an optimizer does to every parameter: AdamW's update, and the sum of squares for clipping.
 //!
 //! Composed of Burn's operations, an update is a dozen passes over all parameters: on the CPU on one thread, on a
-//! GPU as several kernels per parameter. Here it is one.
+//! GPU as several kernels per parameter. Here it is one pass, and a GPU takes [eight](Eight) parameters in one launch.
+//!
+//! A [`Guard`] lets the device decide about an update, which the host then need not wait for.
 
 #[cfg(feature = "cube")]
 use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Device, Tensor};
+
+use self::eight::{Eight, GROUP, unzip, zip};
+use crate::convert::in_type;
 
 mod cpu;
+mod eight;
 #[cfg(feature = "cube")]
 mod gpu;
 #[cfg(feature = "cube")]
@@ -31,6 +37,19 @@ pub struct AdamWStep {
     pub inv_sqrt_bias_correction2: f64,
 }
 
+/// What an update of AdamW takes of a parameter: flat tensors of one length and type, without autodiff.
+#[derive(Clone, Debug)]
+pub struct AdamWInput {
+    /// The weight.
+    pub weight: Tensor<1>,
+    /// Its gradient.
+    pub grad: Tensor<1>,
+    /// First and second moment.
+    pub moments: [Tensor<1>; 2],
+    /// The numbers.
+    pub step: AdamWStep,
+}
+
 /// AdamW on a backend, for flat tensors without autodiff.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Fusion: cfg(feature = "cube"))]
 pub(crate) trait AdamWOps: Backend {
@@ -38,15 +57,47 @@ pub(crate) trait AdamWOps: Backend {
     #[fusion(meta = scalar)]
     fn square_sum(x: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// The new weight, first moment and second moment.
-    #[fusion(meta = |weight, _grad, exp_avg, exp_avg_sq, _step| (weight.clone(), exp_avg.clone(), exp_avg_sq.clone()))]
+    /// Some numbers with the squares of eight tensors added to them; all in f32. The order depends on the lengths alone.
+    #[fusion(meta = |parts, _tensors| parts.clone())]
+    fn add_square_sums(
+        parts: FloatTensor<Self>,
+        #[extension_type] tensors: Eight<Self>,
+    ) -> FloatTensor<Self>;
+
+    /// The sum of such parts, `[1]`.
+    #[fusion(meta = scalar)]
+    fn sum_of_parts(parts: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// The content of a [`Guard`], from the one of the update before; all in f32.
+    #[fusion(meta = decision)]
+    fn guard(
+        numbers: FloatTensor<Self>,
+        before: FloatTensor<Self>,
+        max_norm: f64,
+    ) -> FloatTensor<Self>;
+
+    /// The new weight, first moment and second moment with the factor of a [`Guard`], if it lets the update be made; else the
+    /// inputs.
+    #[fusion(meta = |weight, _grad, exp_avg, exp_avg_sq, _guard, _step| (weight.clone(), exp_avg.clone(), exp_avg_sq.clone()))]
     fn adamw(
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
         exp_avg: FloatTensor<Self>,
         exp_avg_sq: FloatTensor<Self>,
+        guard: FloatTensor<Self>,
         step: AdamWStep,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+
+    /// [`Self::adamw`] of eight parameters of one type, none of which is empty.
+    #[fusion(meta = |weights, _grads, exp_avgs, exp_avg_sqs, _guard, _steps| (weights.clone(), exp_avgs.clone(), exp_avg_sqs.clone()))]
+    fn adamw_of_eight(
+        #[extension_type] weights: Eight<Self>,
+        #[extension_type] grads: Eight<Self>,
+        #[extension_type] exp_avgs: Eight<Self>,
+        #[extension_type] exp_avg_sqs: Eight<Self>,
+        guard: FloatTensor<Self>,
+        steps: [AdamWStep; GROUP],
+    ) -> (Eight<Self>, Eight<Self>, Eight<Self>);
 }
 
 /// One number of the same type.
@@ -55,12 +106,91 @@ fn scalar(x: &TensorSpec) -> TensorSpec {
     TensorSpec::new(burn::tensor::Shape::new([1]), x.dtype)
 }
 
+/// The tensor of a guard.
+#[cfg(feature = "cube")]
+fn decision(_numbers: &TensorSpec, before: &TensorSpec, _max_norm: &f64) -> TensorSpec {
+    before.clone()
+}
+
+/// What the device decides about an update: whether it is made, and by what its gradients are multiplied.
+///
+/// `[2]` in f32: the factor; and 1 if the update is made, else 0.
+#[derive(Clone, Debug)]
+pub struct Guard(Tensor<1>);
+
+impl Guard {
+    /// The decision about an update on which these numbers tell, the last of them the norm of its gradients.
+    ///
+    /// It is made if all of them are finite, and if the one that was `before` it was made. The factor is
+    /// `min(1, max_norm / (norm + 1e-6))`, as of PyTorch's `clip_grad_norm_`, or 1 without a largest norm.
+    ///
+    /// # Panics
+    /// If there are no numbers.
+    pub fn new(numbers: Tensor<1>, before: Option<&Self>, max_norm: Option<f64>) -> Self {
+        assert!(
+            numbers.dims() != [0],
+            "guard: it takes the norm of the gradients"
+        );
+        let numbers = in_type(numbers, DType::F32);
+        let before = match before {
+            Some(before) => before.0.clone(),
+            None => Self::open(&numbers.device()).0,
+        };
+        // A norm above that is not finite.
+        let max_norm = max_norm.unwrap_or(f64::from(f32::MAX));
+        let (numbers, before) = (numbers.into_dispatch(), before.into_dispatch());
+        Self(Tensor::from_dispatch(Dispatch::guard(
+            numbers, before, max_norm,
+        )))
+    }
+
+    /// Lets every update be made, with a factor of 1.
+    fn open(device: &Device) -> Self {
+        Self(Tensor::ones([2], (device, DType::F32)))
+    }
+
+    /// What is decided, `[2]` in f32: the factor; and 1 if the update is made, else 0.
+    pub fn content(&self) -> Tensor<1> {
+        self.0.clone()
+    }
+}
+
+/// Numbers that the sum over many tensors has on its way, at most: one for each cube of a launch.
+const PARTS: usize = 1024;
+
+/// Numbers of the longest tensor for each of them, at least.
+const NUMBERS_OF_A_PART: usize = 1024;
+
 /// The sum of the squares of a tensor without autodiff, `[1]`.
 pub fn square_sum(x: Tensor<1>) -> Tensor<1> {
     Tensor::from_dispatch(Dispatch::square_sum(x.into_dispatch()))
 }
 
-/// One update of AdamW: the new weight, and the new first and second moment.
+/// The sum of the squares of all numbers of flat tensors of one type without autodiff, `[1]`, in an order that depends on the
+/// lengths alone; `None` of no tensor.
+///
+/// On the CPU it is [`square_sum`] of each, added up from the first to the last.
+pub fn square_sums(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
+    let first = tensors.first()?;
+    let (groups, rest) = match first.dtype() {
+        DType::F32 => tensors.as_chunks::<GROUP>(),
+        _ => (&[][..], tensors),
+    };
+    let longest = groups.as_flattened().iter().map(|x| x.dims()[0]).max();
+    let sum = longest.map(|longest| {
+        let parts = longest.div_ceil(NUMBERS_OF_A_PART).clamp(1, PARTS);
+        let parts = Tensor::<1>::zeros([parts], (&first.device(), DType::F32));
+        let parts = groups.iter().fold(parts.into_dispatch(), |parts, group| {
+            let group = group.clone().map(Tensor::into_dispatch);
+            Dispatch::add_square_sums(parts, Eight::new(group))
+        });
+        Tensor::from_dispatch(Dispatch::sum_of_parts(parts))
+    });
+    let rest = rest.iter().map(|x| square_sum(x.clone()));
+    sum.into_iter().chain(rest).reduce(|a, b| a + b)
+}
+
+/// One update of AdamW of each parameter: the new weights, with the new first and second moments.
 ///
 /// With `g = grad_scale * grad`:
 ///
@@ -70,26 +200,90 @@ pub fn square_sum(x: Tensor<1>) -> Tensor<1> {
 /// weight     <- weight_scale weight - step_size exp_avg / (sqrt(exp_avg_sq) inv_sqrt_bias_correction2 + eps)
 /// ```
 ///
-/// Computed in f32, also for half types and f64.
+/// Computed in f32, also for half types and f64. As a guard decides: weight and moments stay as they are where the update is not made,
+/// whatever the gradient, which is also multiplied with the guard's factor.
 ///
 /// # Panics
-/// If the tensors, which are flat and without autodiff, differ in length or type.
-pub fn adamw(
-    weight: Tensor<1>,
-    grad: Tensor<1>,
-    [exp_avg, exp_avg_sq]: [Tensor<1>; 2],
-    step: AdamWStep,
-) -> (Tensor<1>, [Tensor<1>; 2]) {
-    let kind = |x: &Tensor<1>| (x.dims(), x.dtype());
-    let others = [&grad, &exp_avg, &exp_avg_sq].map(kind);
-    assert_eq!(
-        others,
-        [kind(&weight); 3],
-        "adamw: tensors of one length and type"
-    );
+/// If the tensors of a parameter differ in length or type.
+pub fn adamw(inputs: Vec<AdamWInput>, guard: Option<&Guard>) -> Vec<(Tensor<1>, [Tensor<1>; 2])> {
+    let Some(first) = inputs.first() else {
+        return Vec::new();
+    };
+    let guard = match guard {
+        Some(guard) => guard.clone(),
+        None => Guard::open(&first.weight.device()),
+    };
+    let mut outputs = Vec::with_capacity(inputs.len());
+    let mut inputs = inputs.into_iter().inspect(assert_alike).peekable();
+    while inputs.peek().is_some() {
+        let group: Vec<_> = inputs.by_ref().take(GROUP).collect();
+        match <[AdamWInput; GROUP]>::try_from(group) {
+            Ok(group) if are_alike(&group) => outputs.extend(update_eight(group, &guard)),
+            Ok(group) => outputs.extend(group.map(|input| update(input, &guard))),
+            Err(few) => outputs.extend(few.into_iter().map(|input| update(input, &guard))),
+        }
+    }
+    outputs
+}
+
+/// Of one parameter.
+fn update(input: AdamWInput, guard: &Guard) -> (Tensor<1>, [Tensor<1>; 2]) {
+    let AdamWInput {
+        weight,
+        grad,
+        moments: [exp_avg, exp_avg_sq],
+        step,
+    } = input;
     let (weight, grad) = (weight.into_dispatch(), grad.into_dispatch());
     let (exp_avg, exp_avg_sq) = (exp_avg.into_dispatch(), exp_avg_sq.into_dispatch());
-    let (weight, exp_avg, exp_avg_sq) = Dispatch::adamw(weight, grad, exp_avg, exp_avg_sq, step);
+    let guard = guard.0.clone().into_dispatch();
+    let (weight, exp_avg, exp_avg_sq) =
+        Dispatch::adamw(weight, grad, exp_avg, exp_avg_sq, guard, step);
     let tensor = Tensor::from_dispatch;
     (tensor(weight), [tensor(exp_avg), tensor(exp_avg_sq)])
+}
+
+/// Of eight.
+fn update_eight(
+    inputs: [AdamWInput; GROUP],
+    guard: &Guard,
+) -> impl Iterator<Item = (Tensor<1>, [Tensor<1>; 2])> {
+    let inputs = inputs.map(|input| {
+        let AdamWInput { weight, grad, .. } = input;
+        let moments = <(_, _)>::from(input.moments.map(Tensor::into_dispatch));
+        let tensors = (weight.into_dispatch(), grad.into_dispatch());
+        ((tensors, moments), input.step)
+    });
+    let (inputs, steps) = unzip(inputs);
+    let (tensors, moments) = unzip(inputs);
+    let ((weights, grads), (exp_avgs, exp_avg_sqs)) = (unzip(tensors), unzip(moments));
+    let guard = guard.0.clone().into_dispatch();
+    let [weights, grads, exp_avgs, exp_avg_sqs] =
+        [weights, grads, exp_avgs, exp_avg_sqs].map(Eight::new);
+    let (weights, exp_avgs, exp_avg_sqs) =
+        Dispatch::adamw_of_eight(weights, grads, exp_avgs, exp_avg_sqs, guard, steps);
+    let moments = zip(exp_avgs.into_array(), exp_avg_sqs.into_array());
+    let outputs = zip(weights.into_array(), moments).into_iter();
+    outputs.map(|(weight, moments)| {
+        let moments = <[_; 2]>::from(moments).map(Tensor::from_dispatch);
+        (Tensor::from_dispatch(weight), moments)
+    })
+}
+
+/// Whether all parameters can go in one launch.
+fn are_alike(inputs: &[AdamWInput; GROUP]) -> bool {
+    let [first, ..] = inputs;
+    let dtype = first.weight.dtype();
+    let is_like = |input: &AdamWInput| input.weight.dtype() == dtype && input.weight.dims() != [0];
+    inputs.iter().all(is_like)
+}
+
+fn assert_alike(input: &AdamWInput) {
+    let kind = |x: &Tensor<1>| (x.dims(), x.dtype());
+    let [exp_avg, exp_avg_sq] = &input.moments;
+    assert_eq!(
+        [&input.grad, exp_avg, exp_avg_sq].map(kind),
+        [kind(&input.weight); 3],
+        "adamw: tensors of one length and type"
+    );
 }

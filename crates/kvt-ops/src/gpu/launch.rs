@@ -14,6 +14,10 @@ use super::row_group::RowStrategy;
 /// 65,535 iterations in total, and a selection reads its row up to seventy times.
 const ITERATIONS: usize = 512;
 
+/// Numbers of a row that a unit keeps in registers: as many as it reads or a few more, so that rows of many lengths share few kernels.
+/// The most are 1,024 keys by subgroups of 32.
+const HELD: [usize; 5] = [4, 8, 16, 24, 32];
+
 /// Threads per workgroup, unless rows are split by subgroup.
 const UNITS: u32 = 64;
 
@@ -24,6 +28,8 @@ pub(crate) struct Launch {
     pub strategy: RowStrategy,
     /// Numbers that a unit reads in one iteration.
     pub chunk: usize,
+    /// Numbers of a row that a unit keeps in registers, if it can keep all that it reads; else 0.
+    pub held: usize,
     pub count: CubeCount,
     pub dim: CubeDim,
 }
@@ -90,11 +96,18 @@ impl Launch {
             rows,
             width: width as u32,
             strategy,
+            held: held(width.div_ceil(step)),
             chunk: width.div_ceil(step * ITERATIONS).next_power_of_two().max(8),
             count: CubeCount::Static(x, cubes.div_ceil(x), 1),
             dim,
         }
     }
+}
+
+/// Registers for so many numbers; 0 if they are too many.
+fn held(numbers: usize) -> usize {
+    let fits = HELD.into_iter().find(|held| numbers <= *held);
+    fits.unwrap_or(0)
 }
 
 /// Units of a row group in shared memory. Each reads some numbers of the row, and the result of every other

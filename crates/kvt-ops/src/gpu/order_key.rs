@@ -26,8 +26,7 @@ pub(crate) fn key_value(key: u32) -> f32 {
     f32::reinterpret(key ^ mask)
 }
 
-/// `exp(score - max)` of a survivor, else 0. A key survives above the threshold, or equal to it at an index
-/// below the bound.
+/// [`survivor_key_exp`] of a score.
 #[cube]
 pub(crate) fn survivor_exp<F: Float>(
     score: F,
@@ -36,11 +35,17 @@ pub(crate) fn survivor_exp<F: Float>(
     threshold: u32,
     bound: u32,
 ) -> f32 {
-    let key = ordered_key::<F>(score);
+    survivor_key_exp(ordered_key::<F>(score), index, max, threshold, bound)
+}
+
+/// `exp(score - max)` of the survivor that has a key, else 0. A key survives above the threshold, or equal to it at an index
+/// below the bound.
+#[cube]
+pub(crate) fn survivor_key_exp(key: u32, index: u32, max: f32, threshold: u32, bound: u32) -> f32 {
     let kept = key > threshold || (key == threshold && index < bound);
     let mut weight = 0.0f32;
     if kept && key > NEGATIVE_INFINITY {
-        weight = (f32::cast_from(score) - max).exp();
+        weight = (key_value(key) - max).exp();
     }
     weight
 }

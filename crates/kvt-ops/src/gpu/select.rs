@@ -9,6 +9,38 @@ use super::row_group::{Part, RowGroup};
 /// always ends.
 const ROUNDS: u32 = 24;
 
+/// The order keys of the numbers that a unit reads, in registers: as many as `count`, or none where that is 0.
+#[derive(CubeType)]
+pub(crate) struct Held {
+    keys: Array<u32>,
+    #[cube(comptime)]
+    count: usize,
+}
+
+#[cube]
+impl Held {
+    /// Reads the part of a unit, which has at most `count` numbers.
+    pub(crate) fn read<F: Float>(scores: &[F], part: &Part, #[comptime] count: usize) -> Held {
+        let mut keys = Array::<u32>::new(comptime!(count.max(1)));
+        #[unroll]
+        for j in 0..count {
+            let at = part.first + j * part.step;
+            // Below every key, and so below every threshold.
+            let mut key = 0u32;
+            if at < part.width {
+                key = ordered_key::<F>(scores[part.base + at]);
+            }
+            keys[j] = key;
+        }
+        Held { keys, count }
+    }
+
+    /// The key of the `j`-th number of the part; 0 past its end.
+    pub(crate) fn key(&self, j: usize) -> u32 {
+        self.keys[j]
+    }
+}
+
 /// The next level of the search by value, where `many` keys are at least `low` and `few` at least `high`:
 /// interpolation and bisection in turn.
 #[cube]
@@ -28,9 +60,12 @@ fn level_between(low: u32, high: u32, many: u32, few: u32, kept: u32, round: u32
 /// The search goes by value, then by bits, then by the index of the ties, with one count per turn. Rows that
 /// meet at barriers take turns together until all are done, so all units of the cube call this function, even
 /// for a row that is not `wanted`.
+///
+/// Keys that are `held` are not read again.
 #[cube]
 pub(crate) fn select_keys<F: Float>(
     scores: &[F],
+    held: &Held,
     part: &Part,
     group: &mut RowGroup,
     kept: u32,
@@ -69,18 +104,29 @@ pub(crate) fn select_keys<F: Float>(
 
         let mut count = 0u32;
         if searching {
-            let mut i = part.first;
-            while i < part.width {
+            if comptime!(held.count > 0) {
+                let numbers = comptime!(held.count);
                 #[unroll]
-                for j in 0..chunk {
-                    let at = i + j * part.step;
-                    if at < part.width {
-                        let key = ordered_key::<F>(scores[part.base + at]);
-                        let survives = key > above || (key == above && (at as u32) < before);
-                        count += select(survives, 1u32, 0u32);
-                    }
+                for j in 0..numbers {
+                    let key = held.key(j);
+                    let at = part.first + j * part.step;
+                    let survives = key > above || (key == above && (at as u32) < before);
+                    count += select(survives, 1u32, 0u32);
                 }
-                i += part.step * chunk;
+            } else {
+                let mut i = part.first;
+                while i < part.width {
+                    #[unroll]
+                    for j in 0..chunk {
+                        let at = i + j * part.step;
+                        if at < part.width {
+                            let key = ordered_key::<F>(scores[part.base + at]);
+                            let survives = key > above || (key == above && (at as u32) < before);
+                            count += select(survives, 1u32, 0u32);
+                        }
+                    }
+                    i += part.step * chunk;
+                }
             }
         }
         let (count, any) = group.count(count, searching);

@@ -1,8 +1,9 @@
 //! A GPU for the tests of the kernels.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use burn::backend::Backend;
 use burn::backend::ops::FloatTensorOps;
-use burn::tensor::TensorData;
+use burn::tensor::{DType, TensorData};
 use burn_cubecl::{CubeBackend, CubeDevice, tensor::CubeTensor};
 use cubecl::features::Plane;
 use cubecl::prelude::CubeCount;
@@ -55,6 +56,13 @@ pub(crate) fn folded(mut launch: Launch) -> Launch {
 impl Gpu {
     pub(crate) fn tensor<const D: usize>(&self, data: &[f32], shape: [usize; D]) -> CubeTensor {
         CubeBackend::float_from_data(TensorData::new(data.to_vec(), shape), &self.0)
+    }
+
+    /// The half types that it computes with.
+    pub(crate) fn halves(&self) -> Vec<DType> {
+        let types = [DType::F16, DType::BF16];
+        let has = |dtype: &DType| CubeBackend::supports_dtype(&self.0, *dtype);
+        types.into_iter().filter(has).collect()
     }
 
     pub(crate) fn values(&self, tensor: CubeTensor) -> Vec<f32> {

@@ -40,6 +40,7 @@ impl KnnSoftmaxOps for Flex {
     fn knn_softmax_backward(
         probabilities: FloatTensor<Self>,
         grad: FloatTensor<Self>,
+        scale: f64,
     ) -> FloatTensor<Self> {
         let shape = probabilities.shape();
         if shape.num_elements() == 0 {
@@ -60,6 +61,7 @@ impl KnnSoftmaxOps for Flex {
                     grad,
                     probabilities,
                     keys,
+                    scale: scale as f32,
                 });
             });
         cast::<Self>(grad, dtype)
@@ -98,6 +100,7 @@ struct Gradient<'a> {
     grad: &'a mut [f32],
     probabilities: &'a [f32],
     keys: usize,
+    scale: f32,
 }
 
 impl WithSimd for Gradient<'_> {
@@ -108,6 +111,9 @@ impl WithSimd for Gradient<'_> {
         let rows = self.grad.chunks_exact_mut(self.keys);
         for (grad, p) in rows.zip(self.probabilities.chunks_exact(self.keys)) {
             softmax_gradient(simd, grad, p);
+            if self.scale != 1.0 {
+                scale(grad, self.scale);
+            }
         }
     }
 }

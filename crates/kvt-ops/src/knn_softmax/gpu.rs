@@ -19,12 +19,13 @@ impl KnnSoftmaxOps for CubeBackend {
     fn knn_softmax_backward(
         probabilities: FloatTensor<Self>,
         grad: FloatTensor<Self>,
+        scale: f64,
     ) -> FloatTensor<Self> {
         if probabilities.shape().num_elements() == 0 {
             return probabilities;
         }
         let launch = Launch::new(&probabilities);
-        backward(probabilities, grad, launch)
+        backward(probabilities, grad, scale, launch)
     }
 }
 
@@ -44,12 +45,13 @@ fn forward(scores: CubeTensor, k: usize, launch: Launch) -> CubeTensor {
         k.min(launch.width as usize) as u32,
         launch.strategy,
         launch.chunk,
+        launch.held,
         dtype_to_storage_type(dtype),
     );
     output
 }
 
-fn backward(probabilities: CubeTensor, grad: CubeTensor, launch: Launch) -> CubeTensor {
+fn backward(probabilities: CubeTensor, grad: CubeTensor, scale: f64, launch: Launch) -> CubeTensor {
     let probabilities = into_contiguous(probabilities);
     let grad = into_contiguous(grad);
     let output = empty(&probabilities, probabilities.shape(), probabilities.dtype);
@@ -64,6 +66,7 @@ fn backward(probabilities: CubeTensor, grad: CubeTensor, launch: Launch) -> Cube
         output.clone().into_tensor_arg(),
         launch.rows,
         launch.width,
+        scale as f32,
         launch.strategy,
         launch.chunk,
         dtype_to_storage_type(dtype),
@@ -73,6 +76,11 @@ fn backward(probabilities: CubeTensor, grad: CubeTensor, launch: Launch) -> Cube
 
 #[cfg(all(test, feature = "wgpu"))]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use burn::backend::ops::FloatTensorOps;
+    use burn::tensor::FloatDType;
+
     use super::*;
     use crate::gpu::testing::{device, folded, strategies};
 
@@ -140,7 +148,54 @@ mod tests {
         }
     }
 
-    /// `P (dP - sum(P dP))` of rows that keep half of their keys.
+    /// Rows around the longest that units hold in registers, of `HELD` numbers each: by one unit, by a plane, by a group of a cube. In
+    /// half types the scores are read as f32.
+    #[test]
+    fn the_longest_rows_in_registers_keep_the_best() {
+        let Some(device) = device() else { return };
+        let halves = device.halves();
+        for kind in strategies(&device) {
+            let mut lengths = 2..4096usize;
+            let held = |width: &usize| {
+                let row = device.tensor(&vec![0.0; *width], [1, *width]);
+                Launch::with(&row, kind).held
+            };
+            // The first length that is not held; the one before it is the longest.
+            let first = lengths.find(|width| held(width) == 0).unwrap();
+            assert!(first > 32, "{kind:?}: {first}");
+            for width in [first - 2, first - 1, first] {
+                let data = scores(7, width);
+                for k in [1, width / 2, width] {
+                    let expected = sorted(&data, width, k);
+                    let scores = device.tensor(&data, [7, width]);
+                    let launch = folded(Launch::with(&scores, kind));
+                    let what = format!("{kind:?}, {width} keys, k = {k}");
+                    let actual = device.values(forward(scores.clone(), k, launch));
+                    assert_close(&actual, &expected, 1e-3, &what);
+                    for dtype in &halves {
+                        // The levels of the scores are exact in half types.
+                        let scores = CubeBackend::float_cast(scores.clone(), (*dtype).into());
+                        let launch = folded(Launch::with(&scores, kind));
+                        let actual = forward(scores, k, launch);
+                        let actual = CubeBackend::float_cast(actual, FloatDType::F32);
+                        assert_half(&device.values(actual), &expected, &what);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Probabilities that were rounded to 16 bits.
+    #[track_caller]
+    fn assert_half(actual: &[f32], expected: &[f32], what: &str) {
+        assert_eq!(actual.len(), expected.len(), "{what}");
+        for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
+            let same = (a.is_nan() && e.is_nan()) || (a - e).abs() <= 4e-3 * e.abs() + 1e-6;
+            assert!(same, "{what}: {i} is {a}, not {e}");
+        }
+    }
+
+    /// `0.3 P (dP - sum(P dP))` of rows that keep half of their keys.
     #[test]
     fn every_row_strategy_has_the_same_gradient() {
         let Some(device) = device() else { return };
@@ -153,7 +208,9 @@ mod tests {
             let row = |(p, g): (&[f32], &[f32])| -> Vec<f32> {
                 let pairs = || p.iter().zip(g).map(|(p, g)| (f64::from(*p), f64::from(*g)));
                 let mean: f64 = pairs().map(|(p, g)| p * g).sum();
-                pairs().map(|(p, g)| (p * (g - mean)) as f32).collect()
+                pairs()
+                    .map(|(p, g)| (0.3 * p * (g - mean)) as f32)
+                    .collect()
             };
             let expected: Vec<f32> = p
                 .chunks(width)
@@ -163,8 +220,8 @@ mod tests {
             for kind in strategies(&device) {
                 let p = device.tensor(&p, [rows, width]);
                 let launch = folded(Launch::with(&p, kind));
-                let actual =
-                    device.values(backward(p, device.tensor(&grad, [rows, width]), launch));
+                let grad = device.tensor(&grad, [rows, width]);
+                let actual = device.values(backward(p, grad, 0.3, launch));
                 // P multiplies a difference of numbers up to 5.
                 assert_close(
                     &actual,

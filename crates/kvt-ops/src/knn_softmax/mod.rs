@@ -25,19 +25,21 @@ pub(crate) trait KnnSoftmaxOps: ConvertOps {
     #[fusion(dtype = scores, shape = scores)]
     fn knn_softmax(scores: FloatTensor<Self>, k: usize) -> FloatTensor<Self>;
 
-    /// The gradient of the scores: `P (dP - sum(P dP))` per row. A dropped score has `P = 0` and so gets
-    /// exactly zero: neither a mask nor the scores are needed.
+    /// The gradient of the scores times `scale`: `scale P (dP - sum(P dP))` per row. A dropped score has `P = 0` and so
+    /// gets exactly zero: neither a mask nor the scores are needed.
     ///
     /// The default body is for `Autodiff`, which must have one, although Burn takes no second derivatives.
     #[fusion(dtype = probabilities, shape = probabilities)]
     fn knn_softmax_backward(
         probabilities: FloatTensor<Self>,
         grad: FloatTensor<Self>,
+        scale: f64,
     ) -> FloatTensor<Self> {
         let last = probabilities.rank() - 1;
         let weighted = Self::float_mul(probabilities.clone(), grad.clone());
         let sum = Self::float_sum_dim(weighted, last);
-        Self::float_mul(probabilities, Self::float_sub(grad, sum))
+        let grad = Self::float_mul(probabilities, Self::float_sub(grad, sum));
+        Self::float_mul_scalar(grad, scale.into())
     }
 }
 
@@ -47,7 +49,7 @@ impl<B: KnnSoftmaxOps, C: CheckpointStrategy> KnnSoftmaxOps for Autodiff<B, C> {
         let probabilities = B::knn_softmax(scores, k);
         let state = probabilities.clone();
         record::<B, C, _, _>(node, probabilities, state, |probabilities, grad| {
-            [B::knn_softmax_backward(probabilities, grad)]
+            [B::knn_softmax_backward(probabilities, grad, 1.0)]
         })
     }
 }

@@ -11,7 +11,7 @@ use super::timing::{Rounds, Timing, time};
 use super::{BenchError, peak_of};
 use crate::config::Plan;
 use crate::data::DeviceBatch;
-use crate::engine::{Processes, TrainState, Update, UpdateSettings};
+use crate::engine::{Processes, Reader, Started, TrainState, Update, UpdateSettings};
 use crate::recipe::{Clip, LossScale, OptimConfig, Optimizer, Position, Rates};
 use crate::task::Classify;
 
@@ -78,6 +78,7 @@ pub(super) struct Running {
     state: TrainState<Classify>,
     images: Tensor<4>,
     batch: DeviceBatch,
+    reader: Option<Reader>,
 }
 
 impl Running {
@@ -96,6 +97,7 @@ impl Running {
                 indices: (0..u32::MAX).take(case.batch).collect(),
             },
             images,
+            reader: Reader::of(&device),
             state: TrainState {
                 optimizer: Optimizer::new(&OptimConfig::default(), &model),
                 network: model,
@@ -122,10 +124,15 @@ impl Running {
 
     fn update(&mut self, processes: &Processes) -> Result<Update, BenchError> {
         let (batch, start) = (self.batch.clone(), Position::default());
-        let update = self
+        let reader = self.reader.as_ref();
+        let started = self
             .state
-            .update_with(processes, [Ok(batch)], start, SETTINGS)?;
-        Ok(update)
+            .start(processes, [Ok(batch)], start, SETTINGS, reader)?;
+        // As in training, but for the wait: a step is measured by itself.
+        Ok(match started {
+            Started::Done(update) => update,
+            Started::OnItsWay(pending) => self.state.finish(pending)?,
+        })
     }
 }
 

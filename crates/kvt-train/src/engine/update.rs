@@ -1,16 +1,19 @@
 //! One update of the weights, for training and for `kvt bench step`:
 //! `loss -> gradients -> (sum over processes) -> norm -> clip -> optimizer -> ema`; in f16 with a scaled loss.
+//!
+//! The host reads loss and norm before it goes on, and decides about the update: [`TrainState::update_with`]. Or, with a
+//! [`Reader`], the device decides, and the host reads while the device works at the next update: [`TrainState::start`], then
+//! [`TrainState::finish`].
 
-use std::collections::HashMap;
-
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use kvt_ops::Phase;
 
 use super::Processes;
+use super::reader::{Reader, Reading, read};
+use super::untrained::Untrained;
 use crate::data::{DataError, DeviceBatch};
 use crate::recipe::{
-    Accumulator, Clip, Ema, Gradients, LossScale, Optimizer, Position, Rates, flat,
+    Accumulator, Clip, Counts, Ema, Gradients, LossScale, Optimizer, Position, Rates,
 };
 use crate::task::Task;
 use crate::world::{Failure, WorldError};
@@ -56,7 +59,29 @@ pub struct Update {
     pub made: bool,
 }
 
-/// An update that was not made. Weights, moments and average are as before.
+/// An update that was handed to the device.
+#[derive(Debug)]
+#[must_use = "an update on its way may have been refused, which `TrainState::finish` tells"]
+pub enum Started {
+    /// The host knows what came of it.
+    Done(Update),
+    /// The device decides; what came of it is read by [`TrainState::finish`].
+    OnItsWay(Pending),
+}
+
+/// An update whose numbers are on their way to the host.
+#[derive(Debug)]
+#[must_use = "the update may have been refused, which `TrainState::finish` tells"]
+pub struct Pending {
+    /// The losses, the norm, and what the device decided.
+    reading: Reading,
+    images: usize,
+    before: Untrained,
+    counts: Counts,
+}
+
+/// An update that was not made. Weights, moments and counts are as before, and so are, unless the device refused it, the average and
+/// what network and task remember: then see [`TrainState::finish`].
 #[derive(Debug, thiserror::Error)]
 pub enum UpdateError {
     /// A micro-batch that cannot be had. The state is as before, also what the micro-batches ahead of it changed.
@@ -65,6 +90,9 @@ pub enum UpdateError {
     /// The loss or the gradient is not a finite number.
     #[error("loss {}, gradient norm {}: not finite", .0.loss, .0.grad_norm)]
     NotFinite(Update),
+    /// The device refused an update that is finite, because one before it was not: that one was not finished first.
+    #[error("the device made no update after one that was not finite")]
+    Refused(Update),
     /// The loss does not depend on any parameter, or all of them were left out.
     #[error("no parameter got a gradient")]
     NoGradient,
@@ -88,7 +116,8 @@ impl<T: Task> TrainState<T> {
     ///
     /// # Errors
     /// If a micro-batch cannot be had, the loss is not finite, the gradient is not finite with a loss that is not scaled (or
-    /// no longer: a factor of 1), or the device fails.
+    /// no longer: a factor of 1), or the device fails. What the network and the task remember is put back, except if the device or
+    /// another process failed.
     pub fn update(
         &mut self,
         micro_batches: impl IntoIterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
@@ -111,6 +140,27 @@ impl<T: Task> TrainState<T> {
         at: Position,
         settings: UpdateSettings,
     ) -> Result<Update, UpdateError> {
+        match self.start(processes, micro_batches, at, settings, None)? {
+            Started::Done(update) => Ok(update),
+            Started::OnItsWay(pending) => self.finish(pending),
+        }
+    }
+
+    /// As [`update_with`](Self::update_with). With a reader the host does not wait for the device, if it need not know
+    /// of this update before the next one: alone, with an optimizer that heeds a decision of the device (AdamW), and
+    /// without a loss scale. The device makes the update if loss and gradients are finite. If they are not it makes neither
+    /// this one nor those that follow, until [`finish`](Self::finish) says so.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub fn start(
+        &mut self,
+        processes: &Processes,
+        micro_batches: impl IntoIterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
+        at: Position,
+        settings: UpdateSettings,
+        reader: Option<&Reader>,
+    ) -> Result<Started, UpdateError> {
         let mut micro_batches = micro_batches.into_iter();
         let mut accumulator = Accumulator::default();
         let (mut losses, mut places) = (Vec::new(), Vec::new());
@@ -157,39 +207,93 @@ impl<T: Task> TrainState<T> {
         let mut gradients = gradients.unscaled(self.loss_scale.map_or(1.0, LossScale::factor));
         self.task.before_clip(&mut gradients, &self.network, at);
         losses.push(gradients.norm().ok_or(UpdateError::NoGradient)?);
+        let numbers = Tensor::cat(losses, 0);
+        if let Some(reader) = reader.filter(|_| self.may_be_late(processes)) {
+            let (gradients, max_norm) = settings.clip.apply_but_norm(gradients, &self.network);
+            let counts = self.optimizer.counts();
+            let decision = self.optimizer.decide(numbers.clone(), max_norm);
+            let pending = Pending {
+                // Ahead of the work on the weights.
+                reading: reader.read(Tensor::cat(vec![numbers, decision], 0))?,
+                images,
+                before,
+                counts,
+            };
+            let network = self.network.clone();
+            let optimizer = &mut self.optimizer;
+            self.network = optimizer.guarded_step(network, gradients, settings.rates);
+            self.follow(processes, at, settings)?;
+            return Ok(Started::OnItsWay(pending));
+        }
         // The one place where the host waits for the device.
-        let values = processes.losses(read(Tensor::cat(losses, 0)), &places, done)?;
-        let (grad_norm, losses) = match values.split_last() {
-            Some((norm, losses)) => (*norm, losses),
-            None => (f64::NAN, &[][..]),
-        };
-        let update = Update {
-            loss: losses.iter().sum(),
-            grad_norm,
-            images,
-            made: true,
-        };
-        if !(update.loss.is_finite() && grad_norm.is_finite()) {
+        let values = processes.losses(read(numbers), &places, done)?;
+        let update = Update::of(&values, images);
+        if !update.is_finite() {
+            before.put_back(&self.network);
+            self.task.undo();
             // A smaller scale does not mend a loss that is not finite.
             let smaller = self.loss_scale.filter(|_| update.loss.is_finite());
             let Some(smaller) = smaller.and_then(LossScale::after_overflow) else {
                 return Err(UpdateError::NotFinite(update));
             };
-            before.put_back(&self.network);
-            self.task.undo();
             self.loss_scale = Some(smaller);
-            return Ok(Update {
+            return Ok(Started::Done(Update {
                 made: false,
                 ..update
-            });
+            }));
         }
         if is_uneven {
             // What forward passes changed in the first process; averages and teachers take it from the network.
             processes.share_untrained(&self.network)?;
         }
-        let gradients = settings.clip.apply(gradients, grad_norm, &self.network);
+        let gradients = settings
+            .clip
+            .apply(gradients, update.grad_norm, &self.network);
         let network = self.network.clone();
         self.network = self.optimizer.step(network, gradients, settings.rates);
+        self.follow(processes, at, settings)?;
+        self.loss_scale = self.loss_scale.map(LossScale::after_update);
+        Ok(Started::Done(update))
+    }
+
+    /// Waits for an update that was on its way.
+    ///
+    /// # Errors
+    /// If its loss or its gradient was not finite, if the device refused it because an update before it was not finite, or if the
+    /// device fails. Weights, moments, the optimizer's counts and what the network remembers are then as before it, whatever was
+    /// started since; the average and what the task remembers are not. An update before it that nobody finished stays counted.
+    pub fn finish(&mut self, pending: Pending) -> Result<Update, UpdateError> {
+        let mut numbers = pending.reading.wait()?;
+        // Behind loss and norm: the factor, and whether the update was made.
+        let is_made = numbers.pop().is_some_and(|made| made > 0.0);
+        numbers.pop();
+        let update = Update::of(&numbers, pending.images);
+        if is_made && update.is_finite() {
+            return Ok(update);
+        }
+        // What was put back for an update before this one was before this one too.
+        if self.optimizer.recount(&pending.counts) {
+            pending.before.put_back(&self.network);
+        }
+        Err(match update.is_finite() {
+            true => UpdateError::Refused(update),
+            false => UpdateError::NotFinite(update),
+        })
+    }
+
+    /// Whether the next update may begin before the host knows what came of this one.
+    fn may_be_late(&self, processes: &Processes) -> bool {
+        // The next loss is scaled by what came of this one, and other processes must agree on it.
+        self.loss_scale.is_none() && processes.world().is_alone() && self.optimizer.heeds_guards()
+    }
+
+    /// What follows new weights: their average, and the task's own state.
+    fn follow(
+        &mut self,
+        processes: &Processes,
+        at: Position,
+        settings: UpdateSettings,
+    ) -> Result<(), UpdateError> {
         let ema = self.ema.take();
         self.ema = ema.map(|ema| ema.update(&self.network, settings.ema_decay));
         if let Some((sum, rows)) = self.task.sums() {
@@ -197,51 +301,26 @@ impl<T: Task> TrainState<T> {
             self.task.take_sums(sum, rows);
         }
         self.task.after_update(&self.network, at);
-        self.loss_scale = self.loss_scale.map(LossScale::after_update);
-        Ok(update)
+        Ok(())
     }
 }
 
-/// What a network remembers without being trained, such as the running statistics of batch norms: its forward pass changes
-/// them, and a clone shares them.
-struct Untrained(HashMap<ParamId, Tensor<1>>);
-
-impl Untrained {
-    fn of(network: &impl Module) -> Self {
-        let mut found = Self(HashMap::new());
-        network.visit(&mut found);
-        found
-    }
-
-    /// Gives the network, and all that share with it, what was found before.
-    fn put_back<M: Module>(mut self, network: &M) {
-        let _shared = network.clone().map(&mut self);
-    }
-}
-
-impl ModuleVisitor for Untrained {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let value = param.val();
-        if !value.is_require_grad() {
-            self.0.insert(param.id, flat(value));
+impl Update {
+    /// An update of so many images from its losses, of which each counts as its share, and the norm behind them.
+    fn of(numbers: &[f64], images: usize) -> Self {
+        let (grad_norm, losses) = match numbers.split_last() {
+            Some((norm, losses)) => (*norm, losses),
+            None => (f64::NAN, &[][..]),
+        };
+        Self {
+            loss: losses.iter().sum(),
+            grad_norm,
+            images,
+            made: true,
         }
     }
-}
 
-impl ModuleMapper for Untrained {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        match self.0.remove(&param.id) {
-            Some(before) => param.map(|now| before.reshape(now.shape())),
-            None => param,
-        }
+    fn is_finite(&self) -> bool {
+        self.loss.is_finite() && self.grad_norm.is_finite()
     }
-}
-
-fn read(values: Tensor<1>) -> Result<Vec<f64>, UpdateError> {
-    let data = values
-        .try_into_data()
-        .map_err(|e| UpdateError::Execution(e.to_string()))?;
-    data.convert::<f64>()
-        .try_to_vec()
-        .map_err(|e| UpdateError::Execution(format!("{e:?}")))
 }

@@ -77,10 +77,6 @@ pub fn collect(
 
 /// The numbers of a tensor on the host.
 pub(super) fn read<const D: usize>(values: Tensor<D>) -> Result<Vec<f32>, TrainError> {
-    let data = values
-        .try_into_data()
-        .map_err(|error| TrainError::Execution(error.to_string()))?;
-    data.convert::<f32>()
-        .try_to_vec()
-        .map_err(|error| TrainError::Execution(format!("{error:?}")))
+    let values = values.try_into_vec_as::<f32>();
+    values.map_err(|error| TrainError::Execution(error.to_string()))
 }

@@ -2,7 +2,7 @@
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{self, Tensor};
-use kvt_ops::square_sum;
+use kvt_ops::square_sums;
 
 /// One flat gradient per parameter, without autodiff.
 #[derive(Clone, Debug)]
@@ -83,12 +83,9 @@ impl Gradients {
 
     /// The L2 norm over all parameters together, as a tensor `[1]` on the device.
     pub fn norm(&self) -> Option<Tensor<1>> {
-        let norm = self
-            .by_parameter
-            .iter()
-            .map(|(_, gradient)| square_sum(gradient.clone()))
-            .reduce(|a, b| a + b)
-            .map(Tensor::sqrt);
+        let gradients = self.by_parameter.iter();
+        let gradients: Vec<_> = gradients.map(|(_, gradient)| gradient.clone()).collect();
+        let norm = square_sums(&gradients).map(Tensor::sqrt);
         norm.map(|norm| times(norm, self.grad_scale))
     }
 

@@ -139,13 +139,8 @@ pub fn predict(
     model.check_input(images.dims())?;
     let logits = model.forward(images, Phase::Eval);
     let classes = logits.dims()[1];
-    let data = logits
-        .try_into_data()
-        .map_err(|e| TrainError::Execution(e.to_string()))?;
-    let logits = data
-        .convert::<f32>()
-        .try_to_vec()
-        .map_err(|e| TrainError::Execution(format!("{e:?}")))?;
+    let logits = logits.try_into_vec_as::<f32>();
+    let logits = logits.map_err(|error| TrainError::Execution(error.to_string()))?;
     Ok((logits, classes))
 }
 

@@ -108,8 +108,8 @@ pub trait Task: Sized {
     ///
     /// `phase` carries the key of all that is drawn for this micro-batch. What mixes images (mixup, CutMix) belongs at the
     /// beginning: the batch is on the device, and its targets may become soft ones. The task's own state may change: a
-    /// centre, a queue. It is kept even if the update then fails, which ends the run without saving; only where a later
-    /// micro-batch cannot be read, [`undo`](Self::undo) puts it back.
+    /// centre, a queue. [`undo`](Self::undo) puts it back where the host learns that the update is not made before it goes on. Where
+    /// it learns that one update late, the change is kept: such an update ends the run without saving.
     fn loss(
         &mut self,
         network: &Self::Network,
@@ -121,7 +121,8 @@ pub trait Task: Sized {
     /// Notes what [`loss`](Self::loss) changes of the task's own state, before the first micro-batch of an update.
     fn begin(&mut self) {}
 
-    /// Puts back what [`begin`](Self::begin) noted: an image cannot be read, so that the update is not made.
+    /// Puts back what [`begin`](Self::begin) noted: the update is not made, since an image cannot be read or its loss or gradient is
+    /// not finite.
     fn undo(&mut self) {}
 
     /// Changes the complete gradients of an update before their norm is taken and they are clipped, such as leaving out a
@@ -142,12 +143,9 @@ pub trait Task: Sized {
     fn after_update(&mut self, _network: &Self::Network, _at: Position) {}
 
     /// What the task tells of the update before, for the log; `at` is the place after it. It is asked only where a line is
-    /// due, and may read the device.
-    ///
-    /// # Errors
-    /// If the device fails.
-    fn signals(&self, _at: Position) -> Result<Signals, TrainError> {
-        Ok(Signals::default())
+    /// due, and does not read the device itself: the host does, on a GPU while the device works at the next update.
+    fn signals(&self, _at: Position) -> Option<Unread> {
+        None
     }
 
     /// The task's own state, as files of a checkpoint: a name without ending, and its tensors.
@@ -188,6 +186,17 @@ pub struct Signals {
     pub metrics: Metrics,
     /// What has gone wrong, and what to change. It is said once.
     pub warning: Option<String>,
+}
+
+/// What a task makes of the numbers of [`Unread`].
+pub type Tell = Box<dyn FnOnce(&[f64]) -> Signals>;
+
+/// What a task will tell of an update.
+pub struct Unread {
+    /// Numbers on the device, `[n]`.
+    pub numbers: Tensor<1>,
+    /// What they say. It knows of the task as it was after the update, since others may have been made when they are read.
+    pub tell: Tell,
 }
 
 /// Where the weights of a network come from.

@@ -9,7 +9,7 @@ use kvt_train::config::load_plan;
 use kvt_train::data::Splits;
 use kvt_train::device;
 use kvt_train::engine::{
-    Checkpointer, End, Processes, Progress, Recorder, Session, Start, TrainState, Trainer,
+    Checkpointer, End, Late, Processes, Progress, Recorder, Session, Start, TrainState, Trainer,
 };
 use kvt_train::recipe::{Ema, Optimizer, Schedule};
 use kvt_train::run::{EvalRecord, Event, Metric};
@@ -64,6 +64,7 @@ fn what_is_read_back_is_what_was_in_memory() {
         checkpoints: Checkpointer::new(&run, splits.state(), 1),
         saved: false,
         processes: Processes::alone(),
+        late: Late::default(),
         skipped: Vec::new(),
         recorder: &mut recorder,
         stop: &AtomicBool::new(false),

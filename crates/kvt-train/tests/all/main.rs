@@ -20,6 +20,7 @@ mod families;
 mod finetune;
 mod foreign;
 mod kinds;
+mod late;
 mod mixing;
 mod optimizers;
 mod precision;

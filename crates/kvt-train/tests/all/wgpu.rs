@@ -2,9 +2,12 @@
 
 #![expect(clippy::print_stderr, reason = "says what was tested")]
 
-use kvt_train::device;
+use std::path::PathBuf;
 
-use crate::support::assert_each_close;
+use kvt_train::device;
+use kvt_train::engine::TrainError;
+
+use crate::support::{Workspace, assert_each_close, set, train};
 use crate::trajectory::{expected, golden, retrace};
 
 #[test]
@@ -27,4 +30,47 @@ fn the_first_steps_on_wgpu_are_pytorchs() {
         let expected = expected(&golden).losses;
         assert_each_close(kind, &found.losses, &expected[..2], 1e-3);
     }
+}
+
+/// The third step is on its way when the host hears of the second one.
+///
+/// Only where `KVT_GPU_CASES` asks for all cases, or for `late`: a software driver tunes the products of another model for
+/// minutes. The CPU decides in the same way, in `late.rs`.
+#[test]
+fn what_is_not_finite_on_wgpu_leaves_the_weights() {
+    let asked = std::env::var("KVT_GPU_CASES");
+    if !asked.is_ok_and(|asked| asked == "all" || "late".starts_with(&asked)) {
+        return kvt_testing::skipped("on a GPU, which `KVT_GPU_CASES` does not ask for");
+    }
+    if device::resolve("wgpu").is_err() {
+        return kvt_testing::no_gpu();
+    }
+    let workspace = Workspace::with_data(6, 1);
+    let trained = |run: &str, more: &str| {
+        let mut overrides = vec![
+            set("data.path", &workspace.path("data")),
+            set("run.dir", &workspace.path(run)),
+        ];
+        let others = [
+            "train.device=wgpu",
+            "eval.batch_size=6",
+            "optim.lr=1e30",
+            "optim.clip_norm=1.0",
+            "schedule.warmup_epochs=0",
+            more,
+        ];
+        overrides.extend(others.map(str::to_owned));
+        train(&workspace.path("tiny.toml"), &overrides)
+    };
+    // Saved before its evaluation, which finds no number.
+    let error = trained("one", "train.max_steps=1").unwrap_err();
+    assert!(matches!(error, TrainError::Diverged { step: 1, .. }));
+    let error = trained("all", "train.epochs=1").unwrap_err();
+    assert!(
+        matches!(error, TrainError::NotFinite { step: 2, .. }),
+        "{error}"
+    );
+    let weights = |folder: PathBuf| fs_err::read(folder.join("model.safetensors")).unwrap();
+    let dumped = weights(workspace.path("all/nonfinite-step-2"));
+    assert!(dumped == weights(workspace.last_checkpoint("one")));
 }

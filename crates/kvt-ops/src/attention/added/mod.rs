@@ -56,7 +56,8 @@ pub(crate) trait AddedAttentionOps: KnnSoftmaxOps {
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let added = Added::<Self>::new(bias, mask, given);
-        composed::forward::<Self>([q, k, v], &added, settings, composed::SCORES)
+        let limit = composed::limit::<Self>(&q);
+        composed::forward::<Self>([q, k, v], &added, settings, limit)
     }
 
     /// The gradients of q, k, v and the bias from `[saved, grad]`, of which the latter is the gradient of the output.
@@ -78,7 +79,7 @@ pub(crate) trait AddedAttentionOps: KnnSoftmaxOps {
         FloatTensor<Self>,
     ) {
         let added = Added::<Self>::new(bias.clone(), mask, given);
-        let limit = composed::SCORES;
+        let limit = composed::limit::<Self>(&q);
         let ([q, k, v], bias_grad) =
             composed::backward::<Self>([q, k, v], &added, saved, grad, settings, limit);
         // A placeholder has no gradient; nobody asks for it.

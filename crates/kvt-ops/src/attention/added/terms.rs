@@ -27,6 +27,11 @@ impl<B: ConvertOps> Added<B> {
         }
     }
 
+    /// Whether there is a bias.
+    pub(in crate::attention) fn has_bias(&self) -> bool {
+        self.bias.is_some()
+    }
+
     /// The part for a range of queries.
     pub(in crate::attention) fn rows(&self, start: usize, end: usize) -> Self {
         let part = |shape: Shape| {

@@ -2,7 +2,7 @@
 //!
 //! Few scores: the probabilities are computed once and saved for the gradient. Many scores: they are computed
 //! in blocks of queries, and again for the gradient, so that only one block is in memory at a time, however
-//! long the rows.
+//! long the rows. How many are few, the memory of the device decides.
 //!
 //! Half types are cast to f32 first: rounded scores would tie, and other keys would be kept.
 
@@ -14,8 +14,16 @@ use super::added::Added;
 use crate::cast::{cast, to_f32};
 use crate::knn_softmax::KnnSoftmaxOps;
 
-/// Scores in memory at a time, at most: 128 MiB in f32.
-pub(super) const SCORES: usize = 1 << 25;
+/// Scores in memory at a time, at most, on a device that does not tell its memory or has less than 32 GiB: 128 MiB in f32.
+const SCORES: usize = 1 << 25;
+
+/// On a larger device the scores of one operation take this part of its memory at most. The operations save them for the gradient:
+/// the 36 blocks of the deepest VOLO, a seventh of the memory together.
+#[cfg(any(test, feature = "cube"))]
+const SHARE: u64 = 256;
+
+/// A block of queries is a multiple of this where memory allows: what matrix products are tiled by.
+const TILE: usize = 64;
 
 /// The gradients of q, k and v, and of a bias.
 pub(super) type Gradients<B> = ([FloatTensor<B>; 3], Option<FloatTensor<B>>);
@@ -103,7 +111,8 @@ pub(super) fn backward_from_inputs<B: KnnSoftmaxOps>(
     settings: AttentionSettings,
 ) -> [FloatTensor<B>; 3] {
     let added = Added::nothing();
-    let saved = match block::<B>(&q, &k, SCORES) {
+    let limit = limit::<B>(&q);
+    let saved = match block::<B>(&q, &k, limit) {
         None => {
             let [q, k] = [&q, &k].map(|x| to_f32::<B>(x.clone()));
             probabilities::<B>(q, k, &added, settings)
@@ -111,7 +120,7 @@ pub(super) fn backward_from_inputs<B: KnnSoftmaxOps>(
         // Placeholder: blocks are recomputed.
         Some(_) => rows::<B>(&q, 0, 1),
     };
-    backward::<B>([q, k, v], &added, saved, grad, settings, SCORES).0
+    backward::<B>([q, k, v], &added, saved, grad, settings, limit).0
 }
 
 /// `softmax(top_k(scale q k^T + bias))` of the visible keys.
@@ -137,20 +146,67 @@ fn gradients<B: KnnSoftmaxOps>(
     let transposed = |x| B::float_swap_dims(x, 2, 3);
     let v_grad = B::float_matmul(transposed(probabilities.clone()), grad.clone());
     let weights = B::float_matmul(grad, transposed(v));
-    let scores = B::knn_softmax_backward(probabilities, weights);
+    // A bias has the gradient of the scores as they are. Without one, the scale costs no pass over them.
+    let within = if added.has_bias() { 1.0 } else { scale };
+    let scores = B::knn_softmax_backward(probabilities, weights, within);
     // A hidden score has no gradient, also in a row that is spoilt.
     let scores = added.hide(scores, 0.0);
     let bias_grad = added.bias_gradient(&scores);
-    let scores = B::float_mul_scalar(scores, Scalar::from(scale));
+    let scaled = |x| B::float_mul_scalar(x, Scalar::from(scale));
+    let ([_, _, queries, dim], keys) = (q.shape().dims(), k.shape()[2]);
+    // Whatever is smaller: the scores, or both gradients.
+    let late = added.has_bias() && queries * keys > (queries + keys) * dim;
+    let scores = match added.has_bias() && !late {
+        true => scaled(scores),
+        false => scores,
+    };
     let k_grad = B::float_matmul(transposed(scores.clone()), q);
-    ([B::float_matmul(scores, k), k_grad, v_grad], bias_grad)
+    let mut grads = [B::float_matmul(scores, k), k_grad];
+    if late {
+        grads = grads.map(scaled);
+    }
+    let [q_grad, k_grad] = grads;
+    ([q_grad, k_grad, v_grad], bias_grad)
+}
+
+/// Scores in memory at a time, at most, on the device of a tensor.
+pub(super) fn limit<B: Backend>(x: &FloatTensor<B>) -> usize {
+    #[cfg(feature = "cube")]
+    if let Some(memory) = memory(&x.device()) {
+        return limit_of(memory.max_memory(), memory.max_page_size);
+    }
+    #[cfg(not(feature = "cube"))]
+    let _ = x;
+    SCORES
+}
+
+/// The memory of a device of CubeCL: that of its backend, with fusion and without.
+#[cfg(feature = "cube")]
+fn memory(device: &dyn std::any::Any) -> Option<cubecl::ir::MemoryDeviceProperties> {
+    let device = device.downcast_ref::<burn_cubecl::CubeDevice>()?;
+    Some(device.client().properties().memory.clone())
+}
+
+/// [`limit`] of a device with so many bytes, if it tells, of which one tensor may have `tensor`.
+#[cfg(any(test, feature = "cube"))]
+fn limit_of(bytes: Option<u64>, tensor: u64) -> usize {
+    let number = size_of::<f32>() as u64;
+    let scores = bytes.unwrap_or(0) / SHARE / number;
+    let scores = scores.max(SCORES as u64).min(tensor / number);
+    usize::try_from(scores).unwrap_or(usize::MAX)
 }
 
 /// Queries per block; `None` if the scores are few enough for one block.
 fn block<B: Backend>(q: &FloatTensor<B>, k: &FloatTensor<B>, limit: usize) -> Option<usize> {
     let [batch, heads, queries, _] = q.shape().dims();
     let of_a_query = batch * heads * k.shape()[2];
-    (of_a_query * queries > limit).then(|| (limit / of_a_query.max(1)).max(1))
+    (of_a_query * queries > limit).then(|| {
+        let most = (limit / of_a_query.max(1)).max(1);
+        match most / TILE {
+            0 => most,
+            tiles => tiles * TILE,
+        }
+    })
 }
 
 /// First query and end of each block.

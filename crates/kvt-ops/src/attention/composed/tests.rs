@@ -152,3 +152,60 @@ fn saved_memory_does_not_grow_with_the_scores() {
     assert_eq!(saved(usize::MAX), 2 * 3 * 64 * 64);
     assert_eq!(saved(1000), 2 * 3 * 8);
 }
+
+/// By hand: 128 MiB of up to 32 GiB, 0.55 GB of the 141 GB of an H200, and what one tensor may hold.
+#[test]
+fn many_scores_are_more_on_larger_devices() {
+    let gib = 1 << 30;
+    assert_eq!(limit_of(Some(4 * gib), 2 * gib), 1 << 25);
+    assert_eq!(limit_of(Some(32 * gib), 2 * gib), 1 << 25);
+    assert_eq!(limit_of(Some(64 * gib), 2 * gib), 1 << 26);
+    assert_eq!(limit_of(Some(141_000_000_000), 35_250_000_000), 137_695_312);
+    assert_eq!(limit_of(Some(64 * gib), gib / 16), 1 << 24);
+    assert_eq!(limit_of(None, gib), SCORES);
+    assert_eq!(limit_of(None, gib / 16), 1 << 24);
+}
+
+/// The device is found through fusion too: the same type of device.
+#[cfg(feature = "wgpu")]
+#[test]
+fn the_memory_of_a_gpu_is_asked_for() {
+    let Some(device) = crate::gpu::testing::device() else {
+        return;
+    };
+    let x = device.tensor(&[0.0], [1]);
+    fn is_asked<B: Backend>(device: &B::Device) -> bool {
+        memory(device).is_some()
+    }
+    assert!(is_asked::<burn_cubecl::CubeBackend>(&x.device));
+    // The default methods run on this one.
+    assert!(is_asked::<burn::backend::Cube>(&x.device));
+    let told = x.client.properties().memory.clone();
+    let expected = limit_of(told.max_memory(), told.max_page_size);
+    assert_eq!(limit::<burn_cubecl::CubeBackend>(&x), expected);
+}
+
+#[test]
+fn blocks_are_tiles_where_memory_allows() {
+    let (inputs, _) = tensors(&Inputs::new(
+        Sizes {
+            queries: 197,
+            ..SIZES
+        },
+        1,
+    ));
+    let [q, k, _] = inputs;
+    let of_a_query = SIZES.images * SIZES.heads * SIZES.keys;
+    let block = |queries: usize| block::<Flex>(&q, &k, of_a_query * queries);
+    let found = [197, 196, 128, 127, 64, 63, 1].map(block);
+    let expected = [
+        None,
+        Some(192),
+        Some(128),
+        Some(64),
+        Some(64),
+        Some(63),
+        Some(1),
+    ];
+    assert_eq!(found, expected);
+}

@@ -24,7 +24,8 @@ pub(crate) trait FusedAttentionOps: KnnSoftmaxOps {
         v: FloatTensor<Self>,
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        composed::forward::<Self>([q, k, v], &Added::nothing(), settings, composed::SCORES)
+        let limit = composed::limit::<Self>(&q);
+        composed::forward::<Self>([q, k, v], &Added::nothing(), settings, limit)
     }
 
     /// The gradients of q, k and v from the gradient of the output.
@@ -37,7 +38,8 @@ pub(crate) trait FusedAttentionOps: KnnSoftmaxOps {
         grad: FloatTensor<Self>,
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        let (inputs, limit) = ([q, k, v], composed::SCORES);
+        let limit = composed::limit::<Self>(&q);
+        let inputs = [q, k, v];
         let added = Added::nothing();
         let (grads, _) = composed::backward::<Self>(inputs, &added, saved, grad, settings, limit);
         grads.into()

@@ -93,12 +93,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut logits = Vec::new();
     for start in (0..shape[0]).step_by(BATCH) {
         let batch = images.clone().narrow(0, start, BATCH.min(shape[0] - start));
-        let data = model.forward(batch, Phase::Eval).try_into_data()?;
-        let values: Vec<f32> = data
-            .convert::<f32>()
-            .try_to_vec()
-            .map_err(|e| anyhow::anyhow!("could not read the logits: {e:?}"))?;
-        logits.extend(values);
+        let values = model.forward(batch, Phase::Eval);
+        let values = values.try_into_vec_as::<f32>();
+        logits.extend(values.context("could not read the logits")?);
     }
     let broken = broken(&logits, config.num_classes());
     if broken > 0 {

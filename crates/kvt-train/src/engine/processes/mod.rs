@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use burn::module::Module;
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::Tensor;
 use kvt_ops::{Collective, Group, with_group};
 
 use super::UpdateError;
@@ -259,9 +259,8 @@ fn told(error: TrainError) -> UpdateError {
 
 /// Copies a tensor to the host: NaN if it cannot be read, by which all processes get to know.
 fn read(tensor: Tensor<1>, into: &mut [f32]) {
-    let data = tensor.try_into_data().map(TensorData::convert::<f32>);
-    match data.as_ref().map(|data| data.as_slice::<f32>()) {
-        Ok(Ok(values)) if values.len() == into.len() => into.copy_from_slice(values),
+    match tensor.try_into_vec_as::<f32>() {
+        Ok(values) if values.len() == into.len() => into.copy_from_slice(&values),
         _ => into.fill(f32::NAN),
     }
 }

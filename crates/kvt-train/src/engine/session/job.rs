@@ -80,6 +80,8 @@ impl<T: Task> Session<T> {
         let weights = Weights::OfCheckpoint;
         let state = initial_state(&plan, &model, &splits, weights, &autodiff, &mut Vec::new())?;
         Ok(Self {
+            // Several processes wait for each update.
+            reader: None,
             schedule: schedule(&plan, &splits),
             run: RunDir::of_another(&plan.run.dir),
             plan,

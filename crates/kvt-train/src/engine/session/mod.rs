@@ -14,7 +14,7 @@ use self::start::{compare_with_started, environment, open_splits, record_start};
 use self::state::initial_state;
 use super::checkpoint::Checkpointer;
 use super::progress::Progress;
-use super::{End, Processes, Recorder, TrainError, TrainState, Trainer};
+use super::{End, Late, Processes, Reader, Recorder, TrainError, TrainState, Trainer};
 use crate::config::{self, Plan};
 use crate::data::Splits;
 use crate::device::{self, ResolvedDevice};
@@ -34,6 +34,8 @@ pub struct Session<T: Task> {
     device: ResolvedDevice,
     /// How gradients are summed over the processes.
     way: Way,
+    /// What lets the device work while the host reads, where it does.
+    reader: Option<Reader>,
     state: TrainState<T>,
     schedule: Schedule,
     progress: Progress,
@@ -143,6 +145,7 @@ impl<T: Task> Session<T> {
             run,
             splits,
             model: config,
+            reader: Reader::of(&device.device),
             device,
             way: Way::Host,
             state,
@@ -187,6 +190,13 @@ impl<T: Task> Session<T> {
         let step = self.progress.position.step;
         let note = Note::new(step, Topic::Warning, warning.to_string());
         self.notes.push(note);
+    }
+
+    /// Reads what comes of an update with this reader, one update late, or at once without one. By default a GPU's run has one and a
+    /// CPU's has none; the run is the same.
+    #[must_use]
+    pub fn with_reader(self, reader: Option<Reader>) -> Self {
+        Self { reader, ..self }
     }
 
     /// The plan, as it will be carried out.
@@ -261,6 +271,7 @@ impl<T: Task> Session<T> {
             saved: self.resumed.is_some_and(|(offset, _)| offset > 0),
             processes: Processes::new(self.world, self.plan.train.sync_batch_norm)
                 .with_way(self.way),
+            late: Late::by(self.reader),
             skipped: Vec::new(),
             recorder: &mut recorder,
             stop,

@@ -1,22 +1,24 @@
 //! The loop: `batch -> loss -> gradients -> clip -> optimizer -> ema -> event`, epoch by epoch. What is trained and how it
-//! is judged is the [`Task`]'s; one update is [`TrainState::update`].
+//! is judged is the [`Task`]'s; one update is [`TrainState::start`], of which the loop may hear one update late ([`Late`]).
 
 mod evaluation;
 mod feed;
 mod job;
+mod late;
 mod reports;
 mod saving;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use burn::tensor::Device;
 
 use self::feed::Feed;
-use self::reports::Times;
+use self::late::Step;
+
+pub use self::late::Late;
 use super::checkpoint::Checkpointer;
 use super::progress::{EpochSums, Progress};
-use super::{Processes, Recorder, TrainError, TrainState, Update, UpdateError, UpdateSettings};
+use super::{Processes, Recorder, Started, TrainError, TrainState, UpdateError, UpdateSettings};
 use crate::config::Plan;
 use crate::data::{Skipped, Splits};
 use crate::recipe::{Rates, Schedule};
@@ -52,6 +54,8 @@ pub struct Trainer<'a, 'r, T: Task> {
     pub saved: bool,
     /// The processes of the job.
     pub processes: Processes,
+    /// What lets the device work at an update while the host reads what came of the one before.
+    pub late: Late,
     /// The unreadable images of the epoch that the processes have told each other of.
     pub skipped: Vec<Skipped>,
     /// Who hears of steps and evaluations.
@@ -67,7 +71,9 @@ impl<T: Task> Trainer<'_, '_, T> {
     /// # Errors
     /// If data, device, disk or arithmetic fail. What was saved before stays.
     pub fn run(&mut self) -> Result<End, TrainError> {
-        match self.train() {
+        let end = self.train();
+        // An update on its way went wrong before whatever ended the training.
+        match self.settle().and(end) {
             Err(error) if error.leaves_the_state_whole() => Err(self.save_before(error)),
             end => end,
         }
@@ -99,11 +105,12 @@ impl<T: Task> Trainer<'_, '_, T> {
     fn train_epoch(&mut self) -> Result<bool, TrainError> {
         let mut feed = Feed::new(self.own_batches()?, self.device.clone());
         self.skipped.clear();
+        self.late.restart_clock();
         while !self.out_of_steps() {
             if self.is_stopped()? {
+                self.settle()?;
                 return Ok(false);
             }
-            let start = Instant::now();
             if self.is_at_end(&mut feed) {
                 break;
             }
@@ -112,34 +119,35 @@ impl<T: Task> Trainer<'_, '_, T> {
             let lr = self.schedule.lr(step, epoch);
             let weight_decay = plan.optim.weight_decay;
             let weight_decay = self.schedule.weight_decay(weight_decay, step, epoch);
-            let (update, count) = self.update(&mut feed, Rates { lr, weight_decay })?;
-            let data_wait = feed.waited();
-
-            let position = &mut self.progress.position;
-            position.step += 1;
-            position.batch += count;
-            let times = Times {
-                seconds: start.elapsed().as_secs_f64(),
-                data_wait,
+            let (started, count) = self.update(&mut feed, Rates { lr, weight_decay })?;
+            self.progress.position.step += 1;
+            self.progress.position.batch += count;
+            let is_known = matches!(started, Started::Done(_));
+            let signals = self.signals(is_known)?;
+            self.late.step = Some(Step {
+                started,
+                before: position,
+                after: self.progress.position,
+                count,
+                lr,
+                data_wait: feed.waited(),
                 communication: self.processes.waited(),
-            };
-            let sums = &mut self.progress.sums;
-            sums.loss += update.loss * update.images as f64;
-            sums.images += update.images as u64;
-            sums.seconds += times.seconds;
-            sums.data_wait += times.data_wait;
-            sums.communication += times.communication;
-            sums.lr = lr;
-            self.report_step(&update, lr, times)?;
-            self.report_unmade(&update)?;
+                signals,
+            });
+            if is_known {
+                self.settle()?;
+            }
             self.refuse_skipped()?;
             let position = self.progress.position;
             if due(position.step, self.plan.checkpoint.every_steps) {
+                self.settle()?;
                 let count = self.splits.train_batch_count(self.plan);
                 self.progress.concluding = self.out_of_steps() || position.batch >= count;
                 self.save(self.stage(), false)?;
+                self.late.restart_clock();
             }
         }
+        self.settle()?;
         self.progress.concluding = true;
         Ok(true)
     }
@@ -183,12 +191,13 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(true)
     }
 
-    /// One update of the weights, and the number of its micro-batches.
+    /// One update of the weights, and the number of its micro-batches. The one before it is settled once the device works at
+    /// this one.
     fn update(
         &mut self,
         feed: &mut Feed<T::Target>,
         rates: Rates,
-    ) -> Result<(Update, usize), TrainError> {
+    ) -> Result<(Started, usize), TrainError> {
         let at = self.progress.position;
         let settings = UpdateSettings {
             seed: self.plan.seed,
@@ -200,22 +209,33 @@ impl<T: Task> Trainer<'_, '_, T> {
         let own = self.plan.train.accumulate / self.processes.world().size();
         let mut window = feed.window(own, !self.is_last(at.step + 1));
         let processes = &self.processes;
-        let update = self
+        let reader = self.late.reader.as_ref();
+        let started = self
             .state
-            .update_with(processes, window.by_ref(), at, settings);
+            .start(processes, window.by_ref(), at, settings, reader);
         let count = self.micro_batches(at, window.taken);
+        self.settle()?;
         self.pass_over(feed.skipped(), known)?;
-        match update {
-            Ok(update) => {
+        match started {
+            Ok(started) => {
                 self.saved = false;
-                Ok((update, count))
+                Ok((started, count))
             }
-            Err(UpdateError::Data(error)) => Err(error.into()),
-            Err(UpdateError::NotFinite(update)) => Err(self.not_finite(&update, count)),
-            Err(UpdateError::Execution(reason)) => Err(TrainError::Execution(reason)),
-            Err(UpdateError::NoGradient) => Err(TrainError::NoGradient),
-            Err(UpdateError::Job(failure)) => Err(TrainError::Job(failure)),
-            Err(UpdateError::World(error)) => Err(error.into()),
+            Err(error) => Err(self.failed(error, count)),
+        }
+    }
+
+    /// The error of an update of `count` micro-batches from the present place on.
+    fn failed(&self, error: UpdateError, count: usize) -> TrainError {
+        match error {
+            UpdateError::Data(error) => error.into(),
+            UpdateError::NotFinite(update) => self.not_finite(&update, count),
+            // Each update is settled before the next one.
+            UpdateError::Refused(_) => TrainError::Execution(error.to_string()),
+            UpdateError::Execution(reason) => TrainError::Execution(reason),
+            UpdateError::NoGradient => TrainError::NoGradient,
+            UpdateError::Job(failure) => TrainError::Job(failure),
+            UpdateError::World(error) => error.into(),
         }
     }
 

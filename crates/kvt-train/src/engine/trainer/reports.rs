@@ -1,8 +1,9 @@
 //! What the loop tells of itself: updates, evaluations, epochs, unreadable images.
 
-use super::{Trainer, due};
+use super::Trainer;
 use crate::data::{Skipped, Workers};
 use crate::engine::{EpochSums, LogSums, TrainError, Update};
+use crate::recipe::Position;
 use crate::run::{EpochRecord, EvalRecord, Event, Listener, Metrics, Note, StepRecord, Topic};
 use crate::task::{Measured, Signals, Task};
 
@@ -18,14 +19,16 @@ pub(super) struct Times {
 }
 
 impl<T: Task> Trainer<'_, '_, T> {
-    /// Tells of an update, and logs it with those before it if a line is due.
+    /// Tells of an update, and logs it with those before it if a line is due: then there are signals. `position` is the place
+    /// after it.
     pub(super) fn report_step(
         &mut self,
         update: &Update,
+        position: Position,
         lr: f64,
         times: Times,
+        signals: Option<Signals>,
     ) -> Result<(), TrainError> {
-        let position = self.progress.position;
         let is_alone = self.processes.world().is_alone();
         let record = |sums: LogSums| StepRecord {
             step: position.step,
@@ -54,9 +57,8 @@ impl<T: Task> Trainer<'_, '_, T> {
         };
         self.recorder.progress(&record(one));
         self.progress.log.add(one);
-        if due(position.step, self.plan.log.every_steps) {
+        if let Some(Signals { metrics, warning }) = signals {
             let sums = std::mem::take(&mut self.progress.log);
-            let Signals { metrics, warning } = self.state.task.signals(position)?;
             let line = StepRecord {
                 metrics,
                 ..record(sums)
@@ -66,20 +68,25 @@ impl<T: Task> Trainer<'_, '_, T> {
                 && !self.progress.told_collapse
             {
                 self.progress.told_collapse = true;
-                self.note(Topic::Warning, words)?;
+                self.note_at(position, Topic::Warning, words)?;
             }
         }
         Ok(())
     }
 
-    /// Logs an update that was not made, and the loss scale after it.
-    pub(super) fn report_unmade(&mut self, update: &Update) -> Result<(), TrainError> {
+    /// Logs an update that was not made, and the loss scale after it. `position` is the place after it.
+    pub(super) fn report_unmade(
+        &mut self,
+        update: &Update,
+        position: Position,
+    ) -> Result<(), TrainError> {
         let scale = self.state.loss_scale.filter(|_| !update.made);
         let Some(scale) = scale else {
             return Ok(());
         };
         let (norm, scale) = (update.grad_norm, scale.factor());
-        self.note(
+        self.note_at(
+            position,
             Topic::Scale,
             format!("update left out, gradient norm {norm}: the loss scale is halved to {scale}"),
         )
@@ -150,7 +157,17 @@ impl<T: Task> Trainer<'_, '_, T> {
         topic: Topic,
         message: impl Into<String>,
     ) -> Result<(), TrainError> {
-        let note = Note::new(self.progress.position.step, topic, message);
+        self.note_at(self.progress.position, topic, message)
+    }
+
+    /// Logs a line for people that belongs to a place.
+    fn note_at(
+        &mut self,
+        position: Position,
+        topic: Topic,
+        message: impl Into<String>,
+    ) -> Result<(), TrainError> {
+        let note = Note::new(position.step, topic, message);
         Ok(self.recorder.event(&Event::Note(note))?)
     }
 }

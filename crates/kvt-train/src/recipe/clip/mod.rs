@@ -1,6 +1,7 @@
 //! Clipping: how large gradients may be.
 //!
-//! Only the global norm is read by the host, which logs it anyway. The others stay on the device.
+//! Only the global norm is read by the host, which logs it anyway, and not always before the update. The others stay on the
+//! device.
 
 use std::collections::HashMap;
 
@@ -48,6 +49,22 @@ impl Clip {
             }
         }
         gradients
+    }
+
+    /// As [`apply`](Self::apply), but what the global norm decides, which only the device knows: the largest one it may be, where
+    /// there is one.
+    pub(crate) fn apply_but_norm(
+        self,
+        gradients: Gradients,
+        network: &impl Network,
+    ) -> (Gradients, Option<f64>) {
+        match self {
+            Self::Norm(max) => (gradients, Some(max)),
+            // They do without it.
+            Self::Off | Self::Value(_) | Self::Parameter(_) | Self::Adaptive(_) => {
+                (self.apply(gradients, f64::NAN, network), None)
+            }
+        }
     }
 }
 

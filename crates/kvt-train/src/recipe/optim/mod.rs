@@ -16,9 +16,10 @@ mod sgd;
 
 use std::collections::{BTreeMap, HashMap};
 
-use burn::module::{Module, ModuleMapper, Param, ParamId};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::Parameter;
+use kvt_ops::Guard;
 
 use self::adamw::AdamW;
 use self::lamb::Lamb;
@@ -71,6 +72,18 @@ pub struct Optimizer {
     groups: HashMap<ParamId, Group>,
     states: HashMap<ParamId, State>,
     updates: u32,
+    /// What the device decided about the last update, where it did.
+    guard: Option<Guard>,
+    /// How often its decisions began anew.
+    beginnings: u64,
+}
+
+/// How many updates an optimizer has made, of each parameter too.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    updates: u32,
+    steps: HashMap<ParamId, u32>,
+    beginnings: u64,
 }
 
 /// What is decided for a parameter once and for all.
@@ -135,18 +148,94 @@ impl Optimizer {
             parameters,
             states: HashMap::new(),
             updates: 0,
+            guard: None,
+            beginnings: 0,
         }
     }
 
     /// One update: the network with new weights. A parameter without a gradient stays as it is, and so does its state.
     pub fn step<N: Module>(&mut self, network: N, gradients: Gradients, rates: Rates) -> N {
+        self.step_with(network, gradients, rates, None)
+    }
+
+    /// Whether the device can decide about its updates: [`guarded_step`](Self::guarded_step).
+    pub(crate) fn heeds_guards(&self) -> bool {
+        self.rule.heeds_guards()
+    }
+
+    /// Lets the device decide about the next [`guarded_step`](Self::guarded_step): it is made if all `numbers`, the last of which is
+    /// the norm of the gradients, are finite, and if all were in the decisions before. Gradients of a norm above `max_norm` are
+    /// scaled to it. Returns [`Guard::content`].
+    pub(crate) fn decide(&mut self, numbers: Tensor<1>, max_norm: Option<f64>) -> Tensor<1> {
+        debug_assert!(
+            self.heeds_guards(),
+            "optimizer: the device decides about AdamW alone"
+        );
+        let guard = Guard::new(numbers, self.guard.as_ref(), max_norm);
+        let content = guard.content();
+        self.guard = Some(guard);
+        content
+    }
+
+    /// As [`step`](Self::step), if the device has [decided](Self::decide) so; else weights and moments stay as they are. The host
+    /// need not wait for it: it counts the update, and takes that back by [`recount`](Self::recount).
+    pub(crate) fn guarded_step<N: Module>(
+        &mut self,
+        network: N,
+        gradients: Gradients,
+        rates: Rates,
+    ) -> N {
+        let guard = self.guard.clone();
+        self.step_with(network, gradients, rates, guard.as_ref())
+    }
+
+    fn step_with<N: Module>(
+        &mut self,
+        network: N,
+        gradients: Gradients,
+        rates: Rates,
+        guard: Option<&Guard>,
+    ) -> N {
         self.updates += 1;
-        let mut step = StepMapper {
-            rates,
-            optimizer: self,
+        let mut found = Trained {
             gradients,
+            parameters: Vec::new(),
         };
-        network.map(&mut step)
+        network.visit(&mut found);
+        let mut new = NewWeights(self.update(found.parameters, rates, guard));
+        network.map(&mut new)
+    }
+
+    /// The updates so far.
+    pub(crate) fn counts(&self) -> Counts {
+        let steps = self.states.iter().map(|(id, state)| (*id, state.step));
+        Counts {
+            updates: self.updates,
+            steps: steps.collect(),
+            beginnings: self.beginnings,
+        }
+    }
+
+    /// Puts back [`counts`](Self::counts) of before guarded steps that the device did not make, and lets it make others. `false` if
+    /// that was done since they were taken, for a step before.
+    pub(crate) fn recount(&mut self, counts: &Counts) -> bool {
+        if counts.beginnings != self.beginnings {
+            return false;
+        }
+        self.begin_anew();
+        self.updates = counts.updates;
+        self.states.retain(|id, state| {
+            let step = counts.steps.get(id);
+            state.step = step.copied().unwrap_or(0);
+            step.is_some()
+        });
+        true
+    }
+
+    /// Forgets what the device decided about updates before.
+    fn begin_anew(&mut self) {
+        self.guard = None;
+        self.beginnings += 1;
     }
 
     /// State by name, such as `exp_avg.<parameter>` and `exp_avg_sq.<parameter>` of AdamW, and the number of updates. A
@@ -178,6 +267,7 @@ impl Optimizer {
         network: &impl Module,
     ) -> Result<(), OptimizerError> {
         self.updates = updates;
+        self.begin_anew();
         self.states.clear();
         let Some(device) = network.devices().into_iter().next().map(Device::inner) else {
             return Ok(());
@@ -210,38 +300,71 @@ impl Optimizer {
 
     /// The rule of a parameter.
     fn rule(&self, id: ParamId) -> &dyn Rule {
-        match self.groups.get(&id) {
-            Some(group) if group.is_rest => &self.rest,
-            _ => self.rule.as_ref(),
+        match self.is_rest(id) {
+            true => &self.rest,
+            false => self.rule.as_ref(),
         }
     }
 
-    fn update<const D: usize>(
+    fn is_rest(&self, id: ParamId) -> bool {
+        self.groups.get(&id).is_some_and(|group| group.is_rest)
+    }
+
+    /// The new weights of parameters, flat.
+    fn update(
         &mut self,
-        id: ParamId,
-        weight: Tensor<D>,
-        gradient: Gradient,
+        parameters: Vec<Weight>,
         rates: Rates,
-    ) -> Tensor<D> {
-        let shape = weight.shape();
-        let mut state = self.states.remove(&id).unwrap_or_default();
-        state.step += 1;
-        let group = self.groups.get(&id);
-        let number = UpdateNumber {
-            lr: rates.lr * group.map_or(1.0, |group| group.lr_scale),
-            weight_decay: match group {
-                Some(group) if group.decays => rates.weight_decay,
-                _ => 0.0,
-            },
-            step: state.step,
-            shape: &weight.dims(),
-        };
-        let buffers = &mut state.buffers;
-        let weight = self
-            .rule(id)
-            .update(flat(weight), gradient, buffers, number);
-        self.states.insert(id, state);
-        weight.reshape(shape)
+        guard: Option<&Guard>,
+    ) -> HashMap<ParamId, Tensor<1>> {
+        let (ids, shapes): (Vec<_>, Vec<_>) = parameters
+            .iter()
+            .map(|parameter| (parameter.id, parameter.shape.clone()))
+            .unzip();
+        // The parameters of each rule, in the order of the modules.
+        let (mut of_rule, mut of_rest) = (Vec::new(), Vec::new());
+        for (parameter, shape) in parameters.into_iter().zip(&shapes) {
+            let Weight {
+                id,
+                weight,
+                gradient,
+                ..
+            } = parameter;
+            let state = self.states.entry(id).or_default();
+            state.step += 1;
+            let group = self.groups.get(&id);
+            let number = UpdateNumber {
+                lr: rates.lr * group.map_or(1.0, |group| group.lr_scale),
+                weight_decay: match group {
+                    Some(group) if group.decays => rates.weight_decay,
+                    _ => 0.0,
+                },
+                step: state.step,
+                shape,
+            };
+            let parameter = rule::Parameter {
+                weight,
+                gradient,
+                // It is changed in place where it has no other owner.
+                buffers: std::mem::take(&mut state.buffers),
+                number,
+            };
+            match self.is_rest(id) {
+                true => of_rest.push(parameter),
+                false => of_rule.push(parameter),
+            }
+        }
+        let (rest, of_rule_ids): (Vec<_>, Vec<_>) =
+            ids.into_iter().partition(|id| self.is_rest(*id));
+        let updated = self.rule.update_all(of_rule, guard).into_iter();
+        let updated = of_rule_ids.into_iter().zip(updated);
+        let of_rest = self.rest.update_all(of_rest, guard).into_iter();
+        let mut weights = HashMap::new();
+        for (id, (weight, buffers)) in updated.chain(rest.into_iter().zip(of_rest)) {
+            self.states.entry(id).or_default().buffers = buffers;
+            weights.insert(id, weight);
+        }
+        weights
     }
 }
 
@@ -253,24 +376,47 @@ fn count(data: &TensorData) -> Option<u32> {
     }
 }
 
-struct StepMapper<'a> {
-    rates: Rates,
-    optimizer: &'a mut Optimizer,
-    gradients: Gradients,
+/// A parameter that has a gradient.
+struct Weight {
+    id: ParamId,
+    /// Flat.
+    weight: Tensor<1>,
+    shape: Vec<usize>,
+    gradient: Gradient,
 }
 
-impl ModuleMapper for StepMapper<'_> {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+/// Collects the parameters that have a gradient, in the order of the modules.
+struct Trained {
+    gradients: Gradients,
+    parameters: Vec<Weight>,
+}
+
+impl ModuleVisitor for Trained {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let Some((values, scale)) = self.gradients.remove(param.id) else {
+            return;
+        };
+        let weight = param.val().inner();
+        self.parameters.push(Weight {
+            id: param.id,
+            shape: weight.dims().to_vec(),
+            weight: flat(weight),
+            gradient: Gradient { values, scale },
+        });
+    }
+}
+
+/// Gives parameters their new weights.
+struct NewWeights(HashMap<ParamId, Tensor<1>>);
+
+impl ModuleMapper for NewWeights {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some(new) = self.0.remove(&param.id) else {
             return param;
         };
-        let (id, gradient) = (param.id, Gradient { values, scale });
         param.map(|weight| {
-            let trained = weight.is_require_grad();
-            let weight = self
-                .optimizer
-                .update(id, weight.inner(), gradient, self.rates);
-            weight.autodiff().set_require_grad(trained)
+            let new = new.reshape(weight.shape()).autodiff();
+            new.set_require_grad(weight.is_require_grad())
         })
     }
 }

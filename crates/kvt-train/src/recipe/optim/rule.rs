@@ -1,14 +1,20 @@
-//! One update of one parameter.
+//! One update of one parameter, or of many.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use burn::tensor::Tensor;
+use kvt_ops::Guard;
 
 /// How an optimizer updates a parameter. All tensors are flat and without autodiff.
 pub(super) trait Rule: Debug + Send + Sync {
     /// PyTorch's names of what it keeps from update to update.
     fn buffers(&self) -> &'static [&'static str];
+
+    /// Whether [`update_all`](Self::update_all) heeds a guard.
+    fn heeds_guards(&self) -> bool {
+        false
+    }
 
     /// The new weight. `buffers` has what [`Self::buffers`] names, and nothing at the first update.
     fn update(
@@ -18,6 +24,34 @@ pub(super) trait Rule: Debug + Send + Sync {
         buffers: &mut Buffers,
         number: UpdateNumber<'_>,
     ) -> Tensor<1>;
+
+    /// [`update`](Self::update) of many parameters: the new weights and buffers. If it heeds guards, one decides whether the update
+    /// is made, and is another factor of the gradients.
+    fn update_all(
+        &self,
+        parameters: Vec<Parameter<'_>>,
+        _guard: Option<&Guard>,
+    ) -> Vec<(Tensor<1>, Buffers)> {
+        let update = |parameter: Parameter<'_>| {
+            let Parameter {
+                weight,
+                gradient,
+                mut buffers,
+                number,
+            } = parameter;
+            let weight = self.update(weight, gradient, &mut buffers, number);
+            (weight, buffers)
+        };
+        parameters.into_iter().map(update).collect()
+    }
+}
+
+/// What an update takes of a parameter.
+pub(super) struct Parameter<'a> {
+    pub(super) weight: Tensor<1>,
+    pub(super) gradient: Gradient,
+    pub(super) buffers: Buffers,
+    pub(super) number: UpdateNumber<'a>,
 }
 
 /// A gradient, and what it is still to be multiplied with.

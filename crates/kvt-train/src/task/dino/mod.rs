@@ -25,7 +25,7 @@ use kvt_ops::{Key, Phase};
 
 use self::signals::{Numbers, Seen, feature_std};
 use super::{
-    EvalData, HeadReset, InitConfig, Measured, ResetHead, Signals, Task, Weights, build_model,
+    EvalData, HeadReset, InitConfig, Measured, ResetHead, Task, Unread, Weights, build_model,
     model_config, start_from,
 };
 use crate::augment::Transform;
@@ -212,14 +212,18 @@ impl Task for Dino {
     }
 
     /// A collapse is looked for after the first epoch: at the beginning the teacher says nothing yet.
-    fn signals(&self, at: Position) -> Result<Signals, TrainError> {
-        let Some(seen) = &self.seen else {
-            return Ok(Signals::default());
-        };
-        let numbers = Numbers::of(seen, &self.centre)?;
-        let is_early = at.epoch < self.config.freeze_last_layer.max(1);
-        let collapse = numbers.collapse(&self.config).filter(|_| !is_early);
-        Ok(numbers.signals(collapse))
+    fn signals(&self, at: Position) -> Option<Unread> {
+        let seen = self.seen.as_ref()?;
+        let (images, config) = (seen.images(), self.config.clone());
+        Some(Unread {
+            numbers: seen.numbers(&self.centre),
+            tell: Box::new(move |numbers| {
+                let numbers = Numbers::new(images, numbers);
+                let is_early = at.epoch < config.freeze_last_layer.max(1);
+                let collapse = numbers.collapse(&config).filter(|_| !is_early);
+                numbers.signals(collapse)
+            }),
+        })
     }
 
     fn state(&self) -> Result<Vec<(&'static str, StateDict)>, TrainError> {
@@ -271,9 +275,9 @@ impl Task for Dino {
         let found = vote.classify(&bank, &queries, device)?;
         let std = feature_std(queries.tensor(&device.clone().inner()));
         let std = std
-            .try_into_data()
+            .try_into_vec_as::<f64>()
             .map_err(|error| TrainError::Execution(error.to_string()))?;
-        let std = std.iter::<f64>().next().unwrap_or(f64::NAN);
+        let std = std.first().copied().unwrap_or(f64::NAN);
         let top1 = found.first().map_or(f64::NAN, |found| found.top1_percent());
         Ok(Measured {
             metrics: Metrics::from([(Metric::KNN.name, top1), (Metric::FEATURE_STD.name, std)]),

@@ -4,7 +4,6 @@ use burn::tensor::Tensor;
 
 use super::head::normalized;
 use super::{DinoConfig, GLOBAL_VIEWS};
-use crate::error::TrainError;
 use crate::run::Metrics;
 use crate::task::Signals;
 
@@ -15,6 +14,33 @@ pub(super) struct Seen {
     pub(super) probabilities: Tensor<2>,
     /// The teacher's features, `[2 * batch, features]`.
     pub(super) features: Tensor<2>,
+}
+
+impl Seen {
+    /// The images of the micro-batch.
+    pub(super) fn images(&self) -> usize {
+        self.features.dims()[0] / GLOBAL_VIEWS
+    }
+
+    /// What [`Numbers::new`] takes, on the device.
+    pub(super) fn numbers(&self, centre: &Tensor<1>) -> Tensor<1> {
+        let entropy = |p: Tensor<2>| {
+            let log = p.clone().clamp_min(f64::from(f32::MIN_POSITIVE)).log();
+            (p * log).sum_dim(1).mean().neg()
+        };
+        let p = &self.probabilities;
+        // One view: two views of an image differ by their crops as well.
+        let view = self.features.clone().narrow(0, 0, self.images().max(1));
+        Tensor::cat(
+            vec![
+                entropy(p.clone()),
+                entropy(p.clone().mean_dim(0)),
+                centre.clone().var_bias(0).mean().sqrt(),
+                feature_std(view),
+            ],
+            0,
+        )
+    }
 }
 
 /// Images of a micro-batch below which nothing is said of a collapse: one image is like itself.
@@ -37,40 +63,16 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Read from the device.
-    pub(super) fn of(seen: &Seen, centre: &Tensor<1>) -> Result<Self, TrainError> {
-        let entropy = |p: Tensor<2>| {
-            let log = p.clone().clamp_min(f64::from(f32::MIN_POSITIVE)).log();
-            (p * log).sum_dim(1).mean().neg()
-        };
-        let p = &seen.probabilities;
-        let images = seen.features.dims()[0] / GLOBAL_VIEWS;
-        // One view: two views of an image differ by their crops as well.
-        let view = seen.features.clone().narrow(0, 0, images.max(1));
-        let all = Tensor::cat(
-            vec![
-                entropy(p.clone()),
-                entropy(p.clone().mean_dim(0)),
-                centre.clone().var_bias(0).mean().sqrt(),
-                feature_std(view),
-            ],
-            0,
-        );
-        let data = all
-            .try_into_data()
-            .map_err(|error| TrainError::Execution(error.to_string()))?;
-        let numbers: Vec<f64> = data
-            .convert::<f64>()
-            .try_to_vec()
-            .map_err(|error| TrainError::Execution(format!("{error:?}")))?;
+    /// Of so many images, from what [`Seen::numbers`] gave.
+    pub(super) fn new(images: usize, numbers: &[f64]) -> Self {
         let at = |place: usize| numbers.get(place).copied().unwrap_or(f64::NAN);
-        Ok(Self {
+        Self {
             images,
             entropy: at(0),
             entropy_of_mean: at(1),
             centre_std: at(2),
             feature_std: at(3),
-        })
+        }
     }
 
     /// What has become useless, and what to change; of a single image nothing can be said.

@@ -109,7 +109,7 @@ fn a_collapse_is_named() {
             probabilities: Tensor::cat(vec![matrix(row), matrix(row)], 0),
             features: Tensor::cat(vec![features.clone(), features.clone()], 0),
         };
-        Numbers::of(&seen, &centre).unwrap()
+        read(&seen, &centre)
     };
     let fine = [[0.9, 0.1], [0.1, 0.9], [0.9, 0.1], [0.1, 0.9]];
     let found = of(fine, &corners);
@@ -150,10 +150,15 @@ fn one_image_has_not_collapsed() {
             probabilities: rows([1.0, 0.0]),
             features: rows([0.6, 0.8]),
         };
-        Numbers::of(&seen, &centre).unwrap().collapse(&config)
+        read(&seen, &centre).collapse(&config)
     };
     assert_eq!(told(1), None);
     assert!(told(2).is_some());
+}
+
+fn read(seen: &Seen, centre: &Tensor<1>) -> Numbers {
+    let numbers = seen.numbers(centre).try_into_vec_as::<f64>();
+    Numbers::new(seen.images(), &numbers.unwrap())
 }
 
 /// Mean, standard deviation and largest magnitude of the numbers of a weight.

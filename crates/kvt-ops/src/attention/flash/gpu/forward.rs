@@ -8,7 +8,7 @@ use super::row::saved_words;
 use super::tile::{Block, Lane, accumulate, clear, load, merge, products};
 use crate::gpu::order_key::{INFINITY, NEGATIVE_INFINITY, key_value, ordered_key, survivor_exp};
 use crate::gpu::row_group::{Part, RowGroup};
-use crate::gpu::select::select_keys;
+use crate::gpu::select::{Held, select_keys};
 
 /// `softmax(top_k(scale Q K^T)) V`, with the row statistics of [`super::saved`].
 #[cube(launch, address_type = "dynamic")]
@@ -93,8 +93,9 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     let mut bound = 0u32;
     if comptime!(plan.select) {
         let wanted = !broken && row < present;
+        let held = Held::read::<f32>(&scores, &part, 0usize);
         let (found, places) = select_keys::<f32>(
-            &scores, &part, &mut group, kept, min_key, max_key, wanted, 1usize,
+            &scores, &held, &part, &mut group, kept, min_key, max_key, wanted, 1usize,
         );
         threshold = found;
         bound = places;

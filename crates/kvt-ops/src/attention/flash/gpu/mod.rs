@@ -36,7 +36,8 @@ impl FlashAttentionOps for CubeBackend {
         let inputs = [q, k, v];
         let out = forward(&inputs, &saved, settings).unwrap_or_else(|| {
             let added = Added::nothing();
-            composed::forward::<Self>(inputs, &added, settings, composed::SCORES).0
+            let limit = composed::limit::<Self>(&inputs[0]);
+            composed::forward::<Self>(inputs, &added, settings, limit).0
         });
         (out, saved)
     }

@@ -1,0 +1,159 @@
+//! Numbers that the host reads while the device goes on.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use burn::tensor::{Device, Tensor, TensorData};
+
+use super::UpdateError;
+
+/// Reads tensors on a thread beside the one that hands work to the device.
+///
+/// On a GPU a tensor is copied behind all that was handed to the device when somebody first looks at it. This thread looks
+/// at once, and waits; who asked does not.
+#[derive(Debug)]
+pub struct Reader {
+    /// `None` while it is dropped.
+    ask: Option<Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A tensor, and who wants its numbers.
+type Request = (TensorData, Sender<Result<Vec<f64>, UpdateError>>);
+
+/// Numbers on their way.
+#[derive(Debug)]
+pub(super) struct Reading(Receiver<Result<Vec<f64>, UpdateError>>);
+
+impl Reader {
+    /// A reader for a device that works beside the host. On the CPU there is nothing to wait for, and `None`.
+    pub fn of(device: &Device) -> Option<Self> {
+        match *device == Device::flex() {
+            true => None,
+            false => Self::start(),
+        }
+    }
+
+    /// A reader; `None` if the system has no thread left.
+    pub fn start() -> Option<Self> {
+        let (ask, asked) = channel::<Request>();
+        let thread = thread::Builder::new().name("reader".to_owned());
+        let started = thread.spawn(move || {
+            for (data, answer) in asked {
+                // Whoever asked may have gone.
+                let _ = answer.send(numbers(data));
+            }
+        });
+        started.ok().map(|thread| Self {
+            ask: Some(ask),
+            thread: Some(thread),
+        })
+    }
+
+    /// Begins to read a tensor.
+    pub(super) fn read(&self, tensor: Tensor<1>) -> Result<Reading, UpdateError> {
+        let data = data_of(tensor)?;
+        let (answer, answered) = channel();
+        let ask = self.ask.as_ref().ok_or_else(lost)?;
+        ask.send((data, answer)).map_err(|_| lost())?;
+        Ok(Reading(answered))
+    }
+}
+
+impl Drop for Reader {
+    /// Reads what was asked for to the end, so that the thread does not outlive the device.
+    fn drop(&mut self) {
+        self.ask = None;
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, whoever waits for its numbers hears of it.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Reading {
+    /// Waits for the numbers.
+    pub(super) fn wait(self) -> Result<Vec<f64>, UpdateError> {
+        self.0.recv().map_err(|_| lost())?
+    }
+}
+
+/// The numbers of a tensor, on the host.
+pub(super) fn read(tensor: Tensor<1>) -> Result<Vec<f64>, UpdateError> {
+    numbers(data_of(tensor)?)
+}
+
+fn data_of(tensor: Tensor<1>) -> Result<TensorData, UpdateError> {
+    let data = tensor.try_into_data();
+    data.map_err(|error| UpdateError::Execution(error.to_string()))
+}
+
+/// The device is read here at the latest, which may fail.
+fn numbers(data: TensorData) -> Result<Vec<f64>, UpdateError> {
+    let numbers = data.try_into_vec_as::<f64>();
+    numbers.map_err(|error| UpdateError::Execution(error.to_string()))
+}
+
+/// A driver that panics while the device is read ends the thread.
+fn lost() -> UpdateError {
+    UpdateError::Execution("its numbers cannot be read".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use burn::tensor::{BoolStore, DType};
+
+    use super::*;
+
+    #[test]
+    fn readings_come_in_any_order() {
+        let reader = Reader::start().unwrap();
+        let tensor = |x: f32| Tensor::from_data([x, 2.0 * x], &Device::flex());
+        let [first, second] = [1.0, 3.0].map(|x| reader.read(tensor(x)).unwrap());
+        assert_eq!(second.wait().unwrap(), [3.0, 6.0]);
+        drop(reader);
+        assert_eq!(first.wait().unwrap(), [1.0, 2.0]);
+    }
+
+    /// 7 is no truth value.
+    #[test]
+    fn a_read_that_fails_is_an_error() {
+        let bool = DType::Bool(BoolStore::Native);
+        let data = TensorData::from_bytes_vec(vec![7], [1], bool);
+        let error = numbers(data.clone()).unwrap_err();
+        assert!(matches!(error, UpdateError::Execution(_)), "{error}");
+        // The thread goes on.
+        let reader = Reader::start().unwrap();
+        let (answer, answered) = channel();
+        reader.ask.as_ref().unwrap().send((data, answer)).unwrap();
+        let error = Reading(answered).wait().unwrap_err();
+        assert!(matches!(error, UpdateError::Execution(_)), "{error}");
+        let tensor = Tensor::from_data([4.0f32], &Device::flex());
+        assert_eq!(reader.read(tensor).unwrap().wait().unwrap(), [4.0]);
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_is_an_error() {
+        let tensor = Tensor::from_data([4.0f32], &Device::flex());
+        let (ask, asked) = channel();
+        drop(asked);
+        let reader = Reader {
+            ask: Some(ask),
+            thread: None,
+        };
+        let error = reader.read(tensor).unwrap_err();
+        assert!(error.to_string().contains("cannot be read"), "{error}");
+        let (answer, answered) = channel();
+        drop(answer);
+        let error = Reading(answered).wait().unwrap_err();
+        assert!(error.to_string().contains("cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn the_cpu_needs_none() {
+        assert!(Reader::of(&Device::flex()).is_none());
+        assert!(Reader::of(&Device::flex().autodiff()).is_none());
+    }
+}

@@ -1,0 +1,172 @@
+//! The update that the device works at while the host goes on: its numbers are read one update later.
+//!
+//! Whoever looks at the state of the run settles first: nothing is saved, evaluated or finished with an update on its way. So a
+//! checkpoint is what it would be if the host had waited.
+
+use std::time::Instant;
+
+use super::reports::Times;
+use super::{Trainer, due};
+use crate::engine::reader::{Reading, read};
+use crate::engine::{Reader, Started, TrainError, UpdateError};
+use crate::recipe::Position;
+use crate::task::{Signals, Task, Tell, Unread};
+
+/// The reader of a run, and the update that is on its way.
+#[derive(Debug, Default)]
+pub struct Late {
+    /// Reads the numbers of an update; without one the host waits for each.
+    pub(super) reader: Option<Reader>,
+    /// Reads what a task tells of an update, which the device knows later than the update's loss and norm: so by another thread.
+    signals: Option<Reader>,
+    pub(super) step: Option<Step>,
+    /// The end of the last settlement: an update takes from there to the end of its own, whether the host waits for the device or
+    /// works beside it.
+    since: Option<Instant>,
+}
+
+/// An update that was started, and all that is told of it.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) started: Started,
+    /// Its place, and the one of the next.
+    pub(super) before: Position,
+    pub(super) after: Position,
+    /// Its micro-batches.
+    pub(super) count: usize,
+    pub(super) lr: f64,
+    /// Seconds for data, and for the other processes.
+    pub(super) data_wait: f64,
+    pub(super) communication: f64,
+    /// What the task tells of it, where a line of the log is due.
+    pub(super) signals: Option<Told>,
+}
+
+/// What a task tells of an update.
+pub(super) enum Told {
+    Known(Signals),
+    OnItsWay(Reading, Tell),
+}
+
+impl std::fmt::Debug for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Known(signals) => signals.fmt(f),
+            Self::OnItsWay(reading, _) => reading.fmt(f),
+        }
+    }
+}
+
+impl Late {
+    /// By this reader, if there is one.
+    pub fn by(reader: Option<Reader>) -> Self {
+        Self {
+            reader,
+            ..Self::default()
+        }
+    }
+
+    /// What follows is the time of the next update; what was before belongs to none.
+    pub(super) fn restart_clock(&mut self) {
+        self.since = Some(Instant::now());
+    }
+
+    /// The seconds since the last settlement, which ends here.
+    fn lap(&mut self) -> f64 {
+        let now = Instant::now();
+        let since = self.since.replace(now).unwrap_or(now);
+        (now - since).as_secs_f64()
+    }
+}
+
+impl<T: Task> Trainer<'_, '_, T> {
+    /// What the task tells of the update that was just started, if a line of the log is due. It is read here where the update
+    /// `is_known`.
+    pub(super) fn signals(&mut self, is_known: bool) -> Result<Option<Told>, TrainError> {
+        let position = self.progress.position;
+        if !due(position.step, self.plan.log.every_steps) {
+            return Ok(None);
+        }
+        let Some(Unread { numbers, tell }) = self.state.task.signals(position) else {
+            return Ok(Some(Told::Known(Signals::default())));
+        };
+        if !is_known && self.late.signals.is_none() {
+            self.late.signals = Reader::start();
+        }
+        let told = match self.late.signals.as_ref().filter(|_| !is_known) {
+            Some(reader) => reader
+                .read(numbers)
+                .map(|numbers| Told::OnItsWay(numbers, tell)),
+            None => read(numbers).map(|numbers| Told::Known(tell(&numbers))),
+        };
+        told.map(Some).map_err(|error| self.failed(error, 0))
+    }
+
+    /// Waits for the update that is on its way, if there is one, adds it up and tells of it.
+    ///
+    /// If it was not finite, the position is its own again, as the weights are.
+    pub(super) fn settle(&mut self) -> Result<(), TrainError> {
+        let Some(step) = self.late.step.take() else {
+            return Ok(());
+        };
+        let finished = match step.started {
+            Started::Done(update) => Ok(update),
+            Started::OnItsWay(pending) => self.state.finish(pending),
+        };
+        let told = |told| match told {
+            Told::Known(signals) => Ok(signals),
+            Told::OnItsWay(numbers, tell) => Ok(tell(&numbers.wait()?)),
+        };
+        let settled = finished.and_then(|update| {
+            let signals: Option<Result<Signals, UpdateError>> = step.signals.map(told);
+            Ok((update, signals.transpose()?))
+        });
+        let (update, signals) = match settled {
+            Ok(settled) => settled,
+            Err(error) => {
+                self.progress.position = step.before;
+                return Err(self.failed(error, step.count));
+            }
+        };
+        let times = Times {
+            seconds: self.late.lap(),
+            data_wait: step.data_wait,
+            communication: step.communication,
+        };
+        let sums = &mut self.progress.sums;
+        sums.loss += update.loss * update.images as f64;
+        sums.images += update.images as u64;
+        sums.seconds += times.seconds;
+        sums.data_wait += times.data_wait;
+        sums.communication += times.communication;
+        sums.lr = step.lr;
+        self.report_step(&update, step.after, step.lr, times, signals)?;
+        self.report_unmade(&update, step.after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// An update takes from the end of the one before it to its own.
+    #[test]
+    fn a_lap_begins_where_the_last_one_ended() {
+        let mut late = Late::default();
+        late.restart_clock();
+        let start = Instant::now();
+        std::thread::sleep(Duration::from_millis(20));
+        let first = late.lap();
+        assert!(first >= 0.02, "{first}");
+        std::thread::sleep(Duration::from_millis(20));
+        let second = late.lap();
+        assert!(second >= 0.02, "{second}");
+        let all = start.elapsed().as_secs_f64();
+        assert!(
+            first + second <= all + 1e-3,
+            "{first} and {second} of {all}"
+        );
+    }
+}
