@@ -22,6 +22,7 @@ mod foreign;
 mod kinds;
 mod mixing;
 mod optimizers;
+mod pages;
 mod precision;
 mod predict_logits;
 mod preview;
