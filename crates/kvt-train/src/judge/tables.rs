@@ -92,7 +92,7 @@ impl Judgement {
             .filter(|pair| pair.label != pair.predicted && pair.images > 0)
             .collect();
         // Stable: equal ones stay in label order.
-        pairs.sort_by(|a, b| b.images.cmp(&a.images));
+        pairs.sort_by_key(|pair| std::cmp::Reverse(pair.images));
         pairs.truncate(most);
         pairs
     }
