@@ -275,6 +275,21 @@ mod tests {
         }
     }
 
+    /// Nobody may make a file there, not even who may write everywhere.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_that_takes_no_file_is_told_without_the_temporary_one() {
+        let path = Path::new("/proc/a.txt");
+        let errors = [check_writable(path), write_text(path, "")];
+        for error in errors.map(|result| result.unwrap_err().to_string()) {
+            assert!(
+                error.starts_with("could not write `/proc/a.txt`: "),
+                "{error}"
+            );
+            assert!(!error.contains(TEMPORARY_PREFIX), "{error}");
+        }
+    }
+
     #[cfg(unix)]
     #[test]
     fn others_may_read_what_the_umask_lets_them() {
