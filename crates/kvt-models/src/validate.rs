@@ -74,7 +74,7 @@ pub(crate) fn whole_strides(img_size: usize, product: usize) -> Result<(), Model
 fn whole_image(img_size: usize, divisor: usize, called: String) -> Result<(), ModelError> {
     let steps = img_size / divisor;
     let [lower, upper] = [steps.max(1), (steps + 1).max(2)].map(|n| n.saturating_mul(divisor));
-    let nearest = format!("the nearest sizes that are, are {lower} and {upper}");
+    let nearest = format!("the nearest multiples are {lower} and {upper}");
     multiple(("img_size", img_size), (divisor, called), nearest)
 }
 

@@ -68,7 +68,8 @@ fn stage(
         // The default of temporary files is private to the user; the umask still applies to this mode.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    let mut file = builder.tempfile_in(parent(path)).map_err(named)?;
+    let made = builder.tempfile_in(parent(path));
+    let mut file = made.map_err(|error| not_made(path, &error))?;
     // Tells `remove_leftovers` that somebody is at it; a system that cannot lock has nobody who asks.
     let _ = file.as_file().try_lock();
     let mut writer = BufWriter::new(file.as_file_mut());
@@ -87,6 +88,16 @@ fn persist(file: NamedTempFile, path: &Path) -> io::Result<()> {
         .map_err(|error| named(path, &error.error))
 }
 
+/// Why no temporary file could be made, without its name: nobody asked for it.
+fn not_made(path: &Path, error: &io::Error) -> io::Error {
+    let folder = parent(path);
+    let reason = match folder.is_dir() {
+        true => error.kind().to_string(),
+        false => format!("there is no folder `{}`", folder.display()),
+    };
+    named(path, &io::Error::new(error.kind(), reason))
+}
+
 fn named(path: &Path, error: &io::Error) -> io::Error {
     let message = format!("could not write `{}`: {error}", path.display());
     io::Error::new(error.kind(), message)
@@ -97,18 +108,15 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
 /// # Errors
 /// If its folder is missing or may not be written to, or `path` is a folder; the message names it.
 pub fn check_writable(path: &Path) -> io::Result<()> {
-    let refuse = |error: &dyn std::fmt::Display, kind| {
-        let message = format!("could not write `{}`: {error}", path.display());
-        Err(io::Error::new(kind, message))
-    };
     if path.is_dir() {
-        return refuse(&"it is a folder", io::ErrorKind::IsADirectory);
+        let kind = io::ErrorKind::IsADirectory;
+        return Err(named(path, &io::Error::new(kind, "it is a folder")));
     }
     let mut builder = tempfile::Builder::new();
     builder.prefix(TEMPORARY_PREFIX);
     match builder.tempfile_in(parent(path)) {
         Ok(_) => Ok(()),
-        Err(error) => refuse(&error, error.kind()),
+        Err(error) => Err(not_made(path, &error)),
     }
 }
 
@@ -261,8 +269,24 @@ mod tests {
             path.join("a.txt"),
         ] {
             let error = check_writable(&path).unwrap_err().to_string();
+            assert!(!error.contains(TEMPORARY_PREFIX), "{error}");
             assert!(error.contains(&path.display().to_string()), "{error}");
             assert!(write_atomic(&path, |_| Ok(())).is_err());
+        }
+    }
+
+    /// Nobody may make a file there, not even who may write everywhere.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_that_takes_no_file_is_told_without_the_temporary_one() {
+        let path = Path::new("/proc/a.txt");
+        let errors = [check_writable(path), write_text(path, "")];
+        for error in errors.map(|result| result.unwrap_err().to_string()) {
+            assert!(
+                error.starts_with("could not write `/proc/a.txt`: "),
+                "{error}"
+            );
+            assert!(!error.contains(TEMPORARY_PREFIX), "{error}");
         }
     }
 

@@ -15,7 +15,9 @@
 //! - [`probe`]: how much the features of a backbone say of the classes.
 //! - [`engine`]: the loop, one update, checkpoints, resume.
 //! - [`finetune`]: a plan for one's own images, from a folder and weights.
+//! - [`judge`]: how a classifier errs, class by class.
 //! - [`preview`]: a plan's learning rates and augmented images as pictures, before it trains.
+//! - [`average`]: the mean of the weights of several files.
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
 //! - [`reproduce`]: figures and tables of papers, computed anew.
 //! - [`mod@bench`]: how long an attention operation or a training step takes.
@@ -26,6 +28,7 @@
 //! - [`cli`]: the `kvt` binary, the only part that prints.
 
 pub mod augment;
+pub mod average;
 pub mod bench;
 pub mod cli;
 pub mod config;
@@ -35,6 +38,7 @@ pub mod engine;
 pub mod error;
 pub mod finetune;
 pub mod fs;
+pub mod judge;
 pub mod preview;
 pub mod probe;
 pub mod recipe;

@@ -8,29 +8,42 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    keep_memory();
+    prepare_environment();
     kvt_train::cli::main()
 }
 
-/// Has mimalloc keep for good what it would give back after a while; a step is 8 % faster for it. It
-/// reads this setting from the environment, before `main`: so the program starts itself again with
-/// it, in the same process. A value that the user has set is left alone.
+/// Sets what libraries read from the environment before or behind our back, and starts the program again with it, in the
+/// same process: a program that has threads cannot change its environment safely. What the user has set is left alone.
+///
+/// - `MIMALLOC_PURGE_DELAY`: mimalloc keeps for good what it would give back after a while; a step is 8 % faster for it. It
+///   reads this before `main`.
+/// - `XDG_RUNTIME_DIR`: without it, the graphics libraries that look for a GPU write several lines to stderr that look like
+///   errors, because they also look for a desktop. `/dev/null` is an absolute path, which is all that they ask for, and below
+///   it there can be no socket of a desktop, and no file that somebody must delete.
 #[cfg(unix)]
-fn keep_memory() {
+fn prepare_environment() {
     use std::os::unix::process::CommandExt;
-    const SETTING: &str = "MIMALLOC_PURGE_DELAY";
-    let mut arguments = std::env::args_os();
-    if std::env::var_os(SETTING).is_none()
-        && let (Ok(program), Some(name)) = (std::env::current_exe(), arguments.next())
-    {
-        // Returns only if it failed, and then all is well but for the speed.
-        let _ = std::process::Command::new(program)
-            .arg0(name)
-            .args(arguments)
-            .env(SETTING, "-1")
-            .exec();
+    let is_path = |path: std::ffi::OsString| std::path::Path::new(&path).is_absolute();
+    let has_memory = std::env::var_os("MIMALLOC_PURGE_DELAY").is_some();
+    let has_folder = std::env::var_os("XDG_RUNTIME_DIR").is_some_and(is_path);
+    if has_memory && has_folder {
+        return;
     }
+    let mut arguments = std::env::args_os();
+    let (Ok(program), Some(name)) = (std::env::current_exe(), arguments.next()) else {
+        return;
+    };
+    let mut again = std::process::Command::new(program);
+    again.arg0(name).args(arguments);
+    if !has_memory {
+        again.env("MIMALLOC_PURGE_DELAY", "-1");
+    }
+    if !has_folder {
+        again.env("XDG_RUNTIME_DIR", "/dev/null");
+    }
+    // Returns only if it failed, and then all is well but for the speed and the lines.
+    let _ = again.exec();
 }
 
 #[cfg(not(unix))]
-fn keep_memory() {}
+fn prepare_environment() {}

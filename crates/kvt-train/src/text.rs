@@ -17,10 +17,17 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
         let message = format!("failed to read `{}`: {reason}", path.display());
         Err(io::Error::new(io::ErrorKind::InvalidInput, message))
     };
-    // What is not there, and folders, are best told by opening them.
-    let is_special = |kind: std::fs::Metadata| !kind.is_file() && !kind.is_dir();
-    if fs::metadata(path).is_ok_and(is_special) && !is_handed_over(path) {
-        return refuse("it is no regular file, but a pipe or a device".to_owned());
+    match std::fs::metadata(path) {
+        Ok(kind) if kind.is_dir() => return refuse("it is a folder, not a file".to_owned()),
+        Ok(kind) if !kind.is_file() && !is_handed_over(path) => {
+            return refuse("it is no regular file, but a pipe or a device".to_owned());
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let message = format!("no file `{}`", path.display());
+            return Err(io::Error::new(error.kind(), message));
+        }
+        // What else is wrong is best told by opening it.
+        _ => {}
     }
     let mut bytes = Vec::new();
     fs::File::open(path)?
@@ -66,7 +73,9 @@ mod tests {
             "{error}"
         );
         let error = read_text(folder.path(), 9).unwrap_err().to_string();
-        assert!(error.contains("directory"), "{error}");
+        assert!(error.contains("is a folder"), "{error}");
+        let error = read_text(&folder.path().join("b.txt"), 9).unwrap_err();
+        assert!(error.to_string().starts_with("no file `"), "{error}");
     }
 
     /// Neither would ever end.

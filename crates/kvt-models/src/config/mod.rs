@@ -176,7 +176,10 @@ fn suggest(name: &str) -> String {
         quoted.join(", ")
     };
     if near.is_empty() {
-        return format!("the models are {}", list(&mut names().into_iter()));
+        return format!(
+            "`kvt models list` shows the {} that there are",
+            names().len()
+        );
     }
     let nearest = near.into_iter().map(|(_, name)| name).take(SUGGESTIONS);
     format!("did you mean {}?", list(&mut { nearest }))

@@ -73,9 +73,7 @@ fn an_unknown_name_suggests_near_ones() {
     );
     let error = ModelConfig::by_name("resnet50").unwrap_err();
     assert!(
-        error
-            .to_string()
-            .contains("the models are `deit_tiny_patch16_224`"),
+        error.to_string().contains("`kvt models list` shows the"),
         "{error}"
     );
 }
@@ -135,14 +133,14 @@ fn sizes_that_describe_no_model_are_refused() {
                 img_size: Some(225),
                 ..default()
             },
-            "`img_size` 225 is not a multiple of `patch_size` 16: the nearest sizes that are, are 224 and 240",
+            "`img_size` 225 is not a multiple of `patch_size` 16: the nearest multiples are 224 and 240",
         ),
         (
             ModelOverrides {
                 img_size: Some(10),
                 ..default()
             },
-            "`img_size` 10 is not a multiple of `patch_size` 16: the nearest sizes that are, are 16 and 32",
+            "`img_size` 10 is not a multiple of `patch_size` 16: the nearest multiples are 16 and 32",
         ),
         (
             ModelOverrides {

@@ -13,6 +13,12 @@ pub enum WeightsError {
     /// The file cannot be read or written; the source names its path.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    /// There is no such file.
+    #[error("no file `{}`", path.display())]
+    Missing {
+        /// The path.
+        path: PathBuf,
+    },
     /// The file has the ending of no format that is read.
     #[error(
         "`{}` has an unknown ending: weights are read from `.safetensors`, `.pth`, `.pt` and `.bin`",
@@ -127,6 +133,18 @@ pub enum WeightsError {
         report: LoadReport,
         /// Which parts do not fit.
         misfit: Misfit,
+    },
+    /// Weights of another family of models, as their names tell.
+    #[error(
+        "the weights are of a model of the family {found}, but `{model}` is of {family}: name the model that they are for"
+    )]
+    OtherFamily {
+        /// The family that the names tell.
+        found: &'static str,
+        /// The model.
+        model: String,
+        /// Its family.
+        family: &'static str,
     },
     /// Weights of another model, whose names are those of this one.
     #[error(

@@ -19,6 +19,9 @@ use crate::report::encode_png;
 
 /// `kvt attention-map --run RUN --output DIR IMAGE...`
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt attention-map --run runs/photos some.jpg\n  kvt attention-map --run runs/dino --output maps a.jpg b.jpg"
+)]
 pub(super) struct Args {
     #[command(flatten)]
     trained: trained::Args,

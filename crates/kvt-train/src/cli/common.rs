@@ -1,8 +1,9 @@
 //! Arguments and steps that several verbs share.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::bail;
+use clap::ArgGroup;
 use indicatif::{ProgressBar, ProgressStyle};
 use kvt_models::checkpoint::recognise;
 use kvt_models::weights::StateDict;
@@ -12,12 +13,13 @@ use crate::config::{Document, Plan, load_plan};
 
 /// A configuration file with overrides.
 #[derive(Debug, clap::Args)]
+#[command(group(ArgGroup::new("configuration").required(true).args(["file", "config"])))]
 pub(super) struct ConfigArgs {
     /// Configuration file.
-    #[arg(value_name = "CONFIG", required_unless_present = "config")]
+    #[arg(value_name = "CONFIG")]
     file: Option<PathBuf>,
     /// Configuration file, by name.
-    #[arg(long, value_name = "CONFIG", conflicts_with = "file")]
+    #[arg(long, value_name = "CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]
     pub(super) overrides: Overrides,
@@ -25,12 +27,13 @@ pub(super) struct ConfigArgs {
 
 /// A model by name, or that of a configuration.
 #[derive(Debug, clap::Args)]
+#[command(group(ArgGroup::new("model or configuration").required(true).args(["model", "config"])))]
 pub(super) struct ModelArgs {
     /// A model's name, as `kvt models list` has them.
-    #[arg(long, value_name = "NAME", required_unless_present = "config")]
+    #[arg(long, value_name = "NAME")]
     model: Option<String>,
     /// A configuration file; its `[model]` is used.
-    #[arg(long, value_name = "CONFIG", conflicts_with = "model")]
+    #[arg(long, value_name = "CONFIG")]
     config: Option<PathBuf>,
 }
 
@@ -46,7 +49,8 @@ impl ModelArgs {
             (Some(path), _) => Ok(Document::load(path, overrides)?),
             (None, Some(name)) => {
                 let text = format!("[model]\nname = {name:?}\n");
-                Ok(Document::from_text(Path::new("--model"), text, overrides)?)
+                let words = format!("--model {name}");
+                Ok(Document::of_words(&words, text, overrides)?)
             }
             (None, None) => bail!("neither `--model` nor `--config`"),
         }

@@ -11,7 +11,7 @@ use crate::config::{Document, Plan, load_plan};
 use crate::engine::{End, Session, Start};
 use crate::fs::{remove_leftovers, write_text};
 use crate::recipe::EmaReport;
-use crate::report::{Comparison, Curve, read_curve, save_plots};
+use crate::report::{Comparison, Curve, RunFacts, read_curve, save_plots, unlike};
 use crate::run::{Metric, RunDir};
 use crate::task::{Classify, Dino, Task, TaskKind};
 
@@ -20,6 +20,9 @@ use crate::task::{Classify, Dino, Task, TaskKind};
 /// A configuration is trained (a run that is there already is finished, not repeated); a run's folder
 /// is read. With `--seeds N` each configuration is trained with N seeds, in `<run.dir>-seed<seed>`.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt compare runs/dense runs/knn\n  kvt compare configs/quickstart/dense.toml configs/quickstart/knn.toml --seeds 3"
+)]
 pub(super) struct Args {
     /// Configuration files and folders of runs.
     #[arg(value_name = "CONFIG|RUN", required = true)]
@@ -43,10 +46,11 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check(args)?;
     interrupt::listen()?;
-    let mut curves = Vec::new();
+    let (mut curves, mut facts) = (Vec::new(), Vec::new());
     for input in &args.inputs {
         if input.is_dir() {
-            let curve = read(input)?;
+            let (curve, fact) = read(input)?;
+            facts.push(fact);
             if curve.epochs.is_empty() {
                 output::warning(&format!("run `{}` has no finished epoch", input.display()));
             }
@@ -55,7 +59,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         for offset in 0..args.seeds.unwrap_or(1) {
             match train(input, args, offset)? {
-                Some(curve) => curves.push(curve),
+                Some((curve, fact)) => {
+                    curves.push(curve);
+                    facts.push(fact);
+                }
                 None => {
                     output::status("stopped; the same command goes on from here");
                     return Ok(interrupt::exit_code());
@@ -65,6 +72,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if curves.iter().all(|curve| curve.epochs.is_empty()) {
         bail!("none of the runs has finished an epoch: there is nothing to compare");
+    }
+    for difference in unlike(&facts) {
+        output::warning(&difference);
     }
     let metric = args.metric.unwrap_or_else(|| best_metric(&curves));
     let comparison = Comparison::new(&curves, metric);
@@ -115,6 +125,12 @@ fn check(args: &Args) -> anyhow::Result<()> {
             RunDir::open(input)?;
             continue;
         }
+        if !input.exists() {
+            bail!(
+                "no file or folder `{}`: give configuration files and folders of runs",
+                input.display()
+            );
+        }
         let dir = plan(input, args)?.run.dir;
         if let Some((_, other)) = folders.iter().find(|(known, _)| *known == dir) {
             bail!(
@@ -137,7 +153,7 @@ fn plan(config: &Path, args: &Args) -> anyhow::Result<Plan> {
 }
 
 /// Trains one seed of a configuration, or what is left of it. `None` if it was stopped.
-fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve>> {
+fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<(Curve, RunFacts)>> {
     let mut plan = plan(config, args)?;
     plan.seed += offset;
     if args.seeds.is_some() {
@@ -146,6 +162,7 @@ fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve
         plan.run.dir = dir.into();
     }
     let (seed, dir, report) = (plan.seed, plan.run.dir.clone(), plan.ema.report);
+    let mut facts = RunFacts::new(label(config, args), &plan, Vec::new());
     let name = label(config, args);
     output::status(&format!("{name}, seed {seed}:"));
     let start = match RunDir::open(&dir) {
@@ -158,7 +175,11 @@ fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<Curve
     };
     match end.with_context(|| format!("`{}`", config.display()))? {
         End::Stopped => Ok(None),
-        End::Finished => Ok(Some(curve(&RunDir::open(&dir)?, &name, seed, report)?)),
+        End::Finished => {
+            let run = RunDir::open(&dir)?;
+            facts.classes = run.read_classes()?;
+            Ok(Some((curve(&run, &name, seed, report)?, facts)))
+        }
     }
 }
 
@@ -172,7 +193,7 @@ fn carry_out<T: Task>(plan: Plan, start: Start<'_>) -> anyhow::Result<End> {
 }
 
 /// The curve of a run; `NAME-seedN` is a run of `NAME`.
-fn read(path: &Path) -> anyhow::Result<Curve> {
+fn read(path: &Path) -> anyhow::Result<(Curve, RunFacts)> {
     let run = RunDir::open(path)?;
     let plan = load_plan(&run.config(), &[])?;
     let seed = plan.seed;
@@ -181,7 +202,8 @@ fn read(path: &Path) -> anyhow::Result<Curve> {
         |n| n.to_string_lossy().into_owned(),
     );
     let label = name.strip_suffix(&format!("-seed{seed}")).unwrap_or(&name);
-    curve(&run, label, seed, plan.ema.report)
+    let facts = RunFacts::new(name.as_str(), &plan, run.read_classes()?);
+    Ok((curve(&run, label, seed, plan.ema.report)?, facts))
 }
 
 fn curve(run: &RunDir, label: &str, seed: u64, report: EmaReport) -> anyhow::Result<Curve> {

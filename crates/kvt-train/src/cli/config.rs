@@ -3,17 +3,23 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::Subcommand;
 
 use super::common::{ConfigArgs, generating};
 use super::output;
 use super::table::{grouped, table};
 use crate::config::{reference, resolved_toml, schema, warnings};
+use crate::finetune::{Request, propose};
+use crate::fs::{check_writable, write_text};
 use crate::preview::Preview;
 use crate::task::model_config;
 
-/// `kvt config print|check|preview|schema|reference`
+/// `kvt config init|print|check|preview|schema|reference`
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt config init photos > photos.toml\n  kvt config check photos.toml\n  kvt config print photos.toml --set train.epochs=10"
+)]
 pub(super) struct Args {
     #[command(subcommand)]
     what: What,
@@ -21,10 +27,32 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Look at a folder of images, and write a configuration for it, with comments: what `kvt finetune` trains by.
+    #[command(
+        after_help = "Examples:\n  kvt config init photos > photos.toml\n  kvt config init photos --weights deit_small_patch16_224.safetensors --output photos.toml"
+    )]
+    Init {
+        /// The images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`; or tar shards, Parquet files, CIFAR.
+        folder: PathBuf,
+        /// Weights to start from, or the folder of a run; without them the weights are random.
+        #[arg(long, value_name = "FILE")]
+        weights: Option<PathBuf>,
+        /// The model, a name of `kvt models list`; with weights it is needed only if these do not tell.
+        #[arg(long, value_name = "NAME")]
+        model: Option<String>,
+        /// Write this file, which must not exist, instead of printing the configuration.
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    #[command(
+        after_help = "Examples:\n  kvt config print photos.toml\n  kvt config print configs/deit/tiny_knn.toml --set data.path=photos > mine.toml"
+    )]
     /// Print a configuration with all bases, overrides and defaults filled in.
     Print(ConfigArgs),
+    #[command(after_help = "Examples:\n  kvt config check photos.toml")]
     /// Check a configuration; the exit code tells.
     Check(ConfigArgs),
+    #[command(after_help = "Examples:\n  kvt config preview photos.toml --out preview")]
     /// Draw the learning rate over the run, and training images as the model will see them.
     Preview {
         #[command(flatten)]
@@ -33,14 +61,22 @@ enum What {
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
+    #[command(after_help = "Examples:\n  kvt config schema > kvt.schema.json")]
     /// Print the JSON schema of configuration files, for editors.
     Schema,
+    #[command(after_help = "Examples:\n  kvt config reference > reference.md")]
     /// Print the reference of all keys as Markdown.
     Reference,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
+        What::Init {
+            folder,
+            weights,
+            model,
+            output,
+        } => init(folder, weights.as_ref(), model.as_ref(), output.as_deref())?,
         What::Print(config) => output::print(&resolved_toml(&config.plan()?)?)?,
         What::Check(config) => {
             let plan = config.plan()?;
@@ -56,6 +92,39 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Reference => output::print(&reference())?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a configuration for a folder.
+fn init(
+    folder: &Path,
+    weights: Option<&PathBuf>,
+    model: Option<&String>,
+    file: Option<&Path>,
+) -> anyhow::Result<()> {
+    if let Some(file) = file {
+        if file.exists() {
+            bail!("`{}` exists: choose another name", file.display());
+        }
+        check_writable(file)?;
+    }
+    let proposal = propose(&Request {
+        folder: folder.to_owned(),
+        weights: weights.cloned(),
+        model: model.cloned(),
+        ..Request::default()
+    })?;
+    match file {
+        None => output::print(&proposal.text),
+        Some(file) => {
+            for note in &proposal.notes {
+                output::status(note);
+            }
+            write_text(file, &proposal.text)?;
+            let file = file.display();
+            output::status(&format!("wrote `{file}`: train with `kvt train {file}`"));
+            Ok(())
+        }
+    }
 }
 
 /// Draws the pictures of a configuration, and prints their paths and the rates of some epochs.

@@ -22,6 +22,9 @@ const SHOWN: usize = 20;
 
 /// `kvt data generate DIR`, `check DIR`, `split DIR` and `pack DIR OUT`
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt data check photos\n  kvt data split photos --val-fraction 0.2\n  kvt data pack photos shards\n  kvt data generate shapes"
+)]
 pub(super) struct Args {
     #[command(subcommand)]
     what: What,
@@ -32,6 +35,7 @@ enum What {
     /// Write the generated data set of geometric shapes as an image folder.
     Generate(Generate),
     /// List which images of a folder without splits train and which validate, as `data.val_fraction` has it.
+    #[command(after_help = "Examples:\n  kvt data split photos --val-fraction 0.2 > split.txt")]
     Split {
         /// The folder that holds the classes.
         dir: PathBuf,
@@ -40,6 +44,9 @@ enum What {
         val_fraction: f64,
     },
     /// Write an image folder or Parquet files as tar shards (WebDataset), of which each image is read by itself.
+    #[command(
+        after_help = "Examples:\n  kvt data pack photos shards\n  kvt data pack photos shards --val-fraction 0.2"
+    )]
     Pack {
         /// The folder that holds the splits.
         dir: PathBuf,
@@ -62,6 +69,9 @@ enum What {
         shard_size: u64,
     },
     /// Read every image of a data set and report what is wrong with it.
+    #[command(
+        after_help = "Examples:\n  kvt data check photos\n  kvt data check photos --splits train,test"
+    )]
     Check {
         /// The folder that holds the splits.
         dir: PathBuf,
@@ -78,6 +88,7 @@ enum What {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  kvt data generate shapes --image-size 64 --classes 5")]
 struct Generate {
     /// The folder to write.
     dir: PathBuf,
@@ -258,11 +269,18 @@ fn check_folder(
                 .any(|&kind| is_split(kind, dir, split))
     };
     let splits = match splits == DEFAULT_SPLITS && !splits.iter().any(is_there) {
-        true => vec!["."],
+        true => vec![""],
         false => splits,
     };
     let limits = ImageLimits { max_pixels };
-    let found = check(dir, &splits, ClassOrder::Byte, limits, label_column)?;
+    let mut found = check(dir, &splits, ClassOrder::Byte, limits, label_column)?;
+    for split in found
+        .splits
+        .iter_mut()
+        .filter(|split| split.name.is_empty())
+    {
+        split.name = dir.display().to_string();
+    }
     output::print(&describe(&found))?;
     Ok(match found.is_sound() {
         true => ExitCode::SUCCESS,

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 
 use super::common::{Overrides, generating};
 use super::train::{Display, carry_out};
 use super::{interrupt, job, output};
 use crate::config::{Plan, resolved_toml};
-use crate::engine::{End, Session, Start};
+use crate::engine::{End, Session, Start, TrainError};
 use crate::finetune::{Choices, Request, propose, resume, without_tag};
 use crate::task::Classify;
 use crate::world::World;
@@ -20,6 +20,9 @@ use crate::world::World;
 ///
 /// Everything but FOLDER and `--weights` has a default for small data; `--print-config` shows all of it.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt finetune photos --weights deit_small_patch16_224.safetensors\n  kvt finetune photos --weights runs/photos --linear-probe --epochs 10\n  kvt finetune photos --weights w.pth --print-config > photos.toml"
+)]
 pub(super) struct Args {
     /// The images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`; or tar shards, Parquet files, CIFAR.
     #[arg(value_name = "FOLDER", required_unless_present = "resume")]
@@ -82,18 +85,24 @@ fn finetune(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
         output::print(&resolved_toml(&plan)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let dir = plan.run.dir.display().to_string();
     let world = Arc::clone(world);
-    let session = Session::<Classify>::prepare_in(world, plan, start, &mut generating())?;
+    let session = Session::<Classify>::prepare_in(world, plan, start, &mut generating());
+    let session = session.map_err(with_out)?;
     Ok(match carry_out(session, &args.display)? {
-        End::Finished => {
-            output::status(&format!(
-                "classify images with `kvt predict --run {dir} IMAGE...`"
-            ));
-            ExitCode::SUCCESS
-        }
+        End::Finished => ExitCode::SUCCESS,
         End::Stopped => interrupt::exit_code(),
     })
+}
+
+/// What is wrong with the run's folder, which here is called `--out`.
+fn with_out(error: TrainError) -> anyhow::Error {
+    match error {
+        TrainError::Run(error) => {
+            let text = error.to_string();
+            anyhow!(text.replace("another `run.dir`", "another `--out`"))
+        }
+        error => error.into(),
+    }
 }
 
 impl Args {
@@ -116,7 +125,7 @@ impl Args {
         };
         Ok(Request {
             folder: folder.clone(),
-            weights: weights.clone(),
+            weights: Some(weights.clone()),
             model: self.model.clone(),
             probe: self.is_probe(),
             choices: self.choices(),

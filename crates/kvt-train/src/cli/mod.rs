@@ -3,17 +3,22 @@
 use std::io;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
+
+use crate::config::keys_named;
 
 mod attention_map;
 mod bench;
 mod common;
 mod compare;
+mod completions;
 mod config;
 mod data;
 mod devices;
 mod eval;
 mod finetune;
+mod images;
 mod interrupt;
 mod job;
 mod logits;
@@ -32,7 +37,12 @@ mod weights;
 
 /// Train vision transformers with dense and k-NN attention.
 #[derive(Debug, Parser)]
-#[command(name = "kvt", version, propagate_version = true)]
+#[command(
+    name = "kvt",
+    version,
+    propagate_version = true,
+    after_help = "Examples:\n  kvt finetune photos --weights deit_small_patch16_224.safetensors\n  kvt train configs/quickstart/dense.toml\n  kvt eval --run runs/photos\n  kvt predict --run runs/photos some.jpg\n\n`kvt VERB --help` has more of each."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -63,6 +73,7 @@ enum Command {
     /// List the models, or show one in detail.
     Models(models::Args),
     /// List the devices of this machine.
+    #[command(after_help = "Examples:\n  kvt devices")]
     Devices,
     /// Print, check or describe configurations.
     Config(config::Args),
@@ -70,11 +81,19 @@ enum Command {
     Data(data::Args),
     /// Inspect or convert weight files.
     Weights(weights::Args),
+    /// Print the completions of the command line for a shell.
+    Completions(completions::Args),
+    /// Write the manual pages.
+    Man(completions::ManArgs),
 }
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let done = match cli.command {
         Command::Train(args) => train::run(&args),
         Command::Finetune(args) => finetune::run(&args),
         Command::Eval(args) => eval::run(&args),
@@ -90,6 +109,8 @@ pub fn main() -> ExitCode {
         Command::Config(args) => config::run(&args),
         Command::Data(args) => data::run(&args),
         Command::Weights(args) => weights::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => completions::man(&args),
     };
     match done {
         Ok(code) => code,
@@ -99,6 +120,29 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints what clap says of a command line, which may also be a help page. Who is used to another program gives keys of the
+/// configuration as options.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // A closed output is no reason to say more.
+    let _ = error.print();
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+    {
+        let mut keys = keys_named(&option.trim_start_matches('-').replace('-', "_"));
+        // Of several, the one of the training is meant most often.
+        keys.sort_by_key(|key| !key.starts_with("train."));
+        let keys = keys.iter().map(|key| format!("`--set {key}=VALUE`"));
+        let keys: Vec<String> = keys.collect();
+        if !keys.is_empty() {
+            output::status(&format!(
+                "help: `{option}` is a key of the configuration: {}",
+                keys.join(" or ")
+            ));
+        }
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
 }
 
 /// Whether the reader of our output went away, as `| head` does: no reason to complain.

@@ -1,8 +1,8 @@
 //! `kvt models`
 
-use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::{Context, bail};
 use clap::Subcommand;
 use kvt_models::{ModelConfig, StageAttention, Summary};
 
@@ -13,6 +13,9 @@ use crate::task::model_config;
 
 /// `kvt models list` and `kvt models show NAME`
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt models list 'deit*'\n  kvt models show deit_tiny_patch16_224 --set model.attention.kind=knn"
+)]
 pub(super) struct Args {
     #[command(subcommand)]
     what: What,
@@ -20,9 +23,19 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// All models with their size and cost.
-    List,
+    /// All models with their size and cost, or those of some names.
+    #[command(
+        after_help = "Examples:\n  kvt models list\n  kvt models list swin\n  kvt models list '*_384'"
+    )]
+    List {
+        /// Only names that match, with `*` and `?` as in file names; a word without them may stand anywhere in a name.
+        #[arg(value_name = "FILTER")]
+        filter: Option<String>,
+    },
     /// One model, stage by stage.
+    #[command(
+        after_help = "Examples:\n  kvt models show swin_tiny_patch4_window7_224\n  kvt models show deit_tiny_patch16_224 --img-size 384 --set model.attention.kind=knn"
+    )]
     Show {
         /// The model's name.
         name: String,
@@ -37,7 +50,7 @@ enum What {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let text = match &args.what {
-        What::List => list()?,
+        What::List { filter } => list(filter.as_deref())?,
         What::Show {
             name,
             img_size,
@@ -52,9 +65,28 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn list() -> anyhow::Result<String> {
+/// Whether a name is meant by a filter.
+fn matches(filter: &str, name: &str) -> Result<bool, glob::PatternError> {
+    let filter = match filter.contains(['*', '?', '[']) {
+        true => filter.to_owned(),
+        false => format!("*{filter}*"),
+    };
+    Ok(glob::Pattern::new(&filter)?.matches(name))
+}
+
+fn list(filter: Option<&str>) -> anyhow::Result<String> {
+    let matches = |name: &str| match filter {
+        Some(filter) => {
+            let found = matches(filter, name);
+            found.with_context(|| format!("`{filter}` is no pattern of names"))
+        }
+        None => Ok(true),
+    };
     let mut rows = Vec::new();
     for name in kvt_models::names() {
+        if !matches(&name)? {
+            continue;
+        }
         let config = ModelConfig::by_name(&name)?;
         let summary = config.summary();
         let Summary { params, macs, .. } = summary;
@@ -71,9 +103,24 @@ fn list() -> anyhow::Result<String> {
         ]);
     }
     let aliases = kvt_models::aliases().into_iter();
-    let aliases: Vec<String> = aliases.map(|(alias, _)| alias).collect();
+    let mut named = Vec::new();
+    for (alias, _) in aliases {
+        if matches(&alias)? {
+            named.push(alias);
+        }
+    }
+    if let (Some(filter), true, true) = (filter, rows.is_empty(), named.is_empty()) {
+        bail!("no model is called like `{filter}`: `kvt models list` shows all");
+    }
+    let aliases = match named.is_empty() {
+        true => String::new(),
+        false => format!(
+            "\n\ntimm's other names of models with the same modules: {}",
+            named.join(", ")
+        ),
+    };
     Ok(format!(
-        "{}\n\ntimm's other names of models with the same modules: {}",
+        "{}{aliases}",
         table(
             &[
                 "model",
@@ -84,14 +131,13 @@ fn list() -> anyhow::Result<String> {
                 "of attention"
             ],
             rows
-        ),
-        aliases.join(", ")
+        )
     ))
 }
 
 fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
     let text = format!("[model]\nname = {name:?}\n");
-    let plan = Document::from_text(Path::new("NAME"), text, set)?.plan_without_data()?;
+    let plan = Document::of_words("", text, set)?.plan_without_data()?;
     let config = model_config(&plan.model, None)?;
     let summary = config.summary();
     // A stage without keys has none to count.

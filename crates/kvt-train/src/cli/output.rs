@@ -7,9 +7,20 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::ProgressBar;
 
 /// Set in the processes of a job that are not the first: what they have to say, it says.
 static SILENT: AtomicBool = AtomicBool::new(false);
+
+/// The bar of a run, above which everything is printed: also what another thread says, such as the one that hears signals.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// From now on lines are printed above a bar, or without one.
+pub(super) fn above(bar: Option<ProgressBar>) {
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
+}
 
 /// From now on nothing is printed, but by [`error_of_process`].
 pub(super) fn silence() {
@@ -48,7 +59,14 @@ pub(super) fn status(text: &str) {
     if SILENT.load(Ordering::Relaxed) {
         return;
     }
-    let _ = writeln!(io::stderr(), "{}", printable(text));
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let write = || {
+        let _ = writeln!(io::stderr(), "{}", printable(text));
+    };
+    match bar {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
 }
 
 /// Prints an error.

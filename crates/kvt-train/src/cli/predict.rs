@@ -1,15 +1,18 @@
 //! `kvt predict`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::common::Overrides;
+use super::common::{Overrides, bar};
+use super::images::expand;
 use super::{output, table, trained::Trained};
 use crate::augment::Transform;
 use crate::data::{View, decode, eval_transform, image_limits};
+use crate::fs::{check_writable, write_text};
+use crate::report::csv_field;
 use crate::task;
 use crate::text::read_text;
 use kvt_ops::Key;
@@ -19,10 +22,13 @@ const LARGEST_CLASSES: u64 = 1 << 26;
 
 /// `kvt predict --run RUN FILE...`
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt predict --run runs/photos some.jpg other.png\n  kvt predict --run runs/photos photos/new --top 1 --output classes.csv\n  kvt predict --config configs/deit/tiny_dense.toml --weights w.pth --classes names.txt some.jpg"
+)]
 pub(super) struct Args {
     #[command(flatten)]
     trained: super::trained::Args,
-    /// Image files.
+    /// Image files, folders of images, or patterns such as `photos/*.jpg`.
     #[arg(value_name = "IMAGE", required = true)]
     images: Vec<PathBuf>,
     #[command(flatten)]
@@ -36,7 +42,13 @@ pub(super) struct Args {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
+    /// Write the classes to this `.csv` or `.json` file instead of printing them.
+    #[arg(long, value_name = "FILE", value_parser = table_file, conflicts_with = "json")]
+    output: Option<PathBuf>,
 }
+
+/// An image and its most probable classes, best first.
+type Prediction = (PathBuf, Vec<Guess>);
 
 /// A class and its probability.
 struct Guess {
@@ -45,6 +57,13 @@ struct Guess {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (files, are_all) = expand(&args.images);
+    if files.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
+    if let Some(path) = &args.output {
+        check_writable(path)?;
+    }
     let trained = args.trained.load(&args.overrides)?;
     let names: Option<Vec<String>> = match &args.classes {
         Some(path) => Some(
@@ -67,31 +86,36 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let transform = eval_transform(&trained.plan, trained.size)?;
     let mut predictions = Vec::new();
-    for images in args.images.chunks(trained.plan.eval.batch_size) {
+    let progress = bar("classifying", files.len());
+    for images in files.chunks(trained.plan.eval.batch_size) {
         let readable = prepare(&trained, &transform, images);
         if !readable.is_empty() {
             predictions.extend(predict(&trained, readable, names.as_deref(), args.top)?);
         }
+        progress.inc(images.len() as u64);
     }
+    progress.finish_and_clear();
     // As `cat` and `rg` do: the rest is answered, and the exit status tells.
-    let status = if predictions.len() == args.images.len() {
+    let status = if are_all && predictions.len() == files.len() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     };
+    if let Some(path) = &args.output {
+        let text = match is_json(path) {
+            true => format!("{:#}\n", json(&predictions)),
+            false => csv(&predictions),
+        };
+        write_text(path, &text)?;
+        output::status(&format!(
+            "wrote the classes of {} images to `{}`",
+            predictions.len(),
+            path.display()
+        ));
+        return Ok(status);
+    }
     if args.json {
-        let records: Vec<_> = predictions
-            .iter()
-            .map(|(path, guesses)| {
-                let top: Vec<_> = guesses
-                    .iter()
-                    .map(|g| json!({"class": g.class, "probability": g.probability}))
-                    .collect();
-                // A path that is not UTF-8 is no JSON by itself.
-                json!({"image": path.display().to_string(), "top": top})
-            })
-            .collect();
-        output::print(&format!("{:#}", json!(records)))?;
+        output::print(&format!("{:#}", json(&predictions)))?;
         return Ok(status);
     }
     let rows = predictions.iter().flat_map(|(path, guesses)| {
@@ -113,6 +137,45 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         output::print(&table::table(&["image", "class", "probability"], rows))?;
     }
     Ok(status)
+}
+
+/// A file that ends as one of the formats that are written.
+fn table_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("csv" | "json") => Ok(path),
+        _ => Err("expected a file that ends in `.csv` or `.json`".to_owned()),
+    }
+}
+
+fn is_json(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "json")
+}
+
+/// Images with their classes, best first.
+fn json(predictions: &[Prediction]) -> Value {
+    let records = predictions.iter().map(|(path, guesses)| {
+        let top: Vec<_> = guesses
+            .iter()
+            .map(|g| json!({"class": g.class, "probability": g.probability}))
+            .collect();
+        // A path that is not UTF-8 is no JSON by itself.
+        json!({"image": path.display().to_string(), "top": top})
+    });
+    records.collect()
+}
+
+/// A row for each class of each image, the best with rank 1.
+fn csv(predictions: &[Prediction]) -> String {
+    let mut text = "image,rank,class,probability\n".to_owned();
+    for (path, guesses) in predictions {
+        let image = csv_field(&path.display().to_string());
+        for (rank, guess) in (1..).zip(guesses) {
+            let class = csv_field(&guess.class);
+            text += &format!("{image},{rank},{class},{}\n", guess.probability);
+        }
+    }
+    text
 }
 
 /// The images that can be read, with their files; the others are reported.
@@ -146,7 +209,7 @@ fn predict(
     prepared: Vec<(PathBuf, Vec<f32>)>,
     names: Option<&[String]>,
     top: usize,
-) -> anyhow::Result<Vec<(PathBuf, Vec<Guess>)>> {
+) -> anyhow::Result<Vec<Prediction>> {
     let (paths, images): (Vec<PathBuf>, Vec<Vec<f32>>) = prepared.into_iter().unzip();
     let images = View {
         pixels: images.concat(),

@@ -9,6 +9,7 @@ use crate::reproduce::{ITEMS, find, reproduce};
 
 /// `kvt reproduce list`, `kvt reproduce NAME [--out DIR]`
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  kvt reproduce list\n  kvt reproduce scram-fig2 --out figures")]
 pub(super) struct Args {
     /// What is computed, by its name; `list` prints the names.
     #[arg(value_name = "NAME|list")]

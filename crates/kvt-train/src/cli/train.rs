@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::common::{ConfigArgs, generating};
+use super::progress::Tallying;
 use super::{interrupt, job, output, progress};
 use crate::config::Plan;
 use crate::engine::{End, Session, Start, Workload};
@@ -14,6 +15,9 @@ use crate::world::World;
 
 /// `kvt train CONFIG [--set KEY=VALUE]... [--resume | --resume-from CHECKPOINT]`
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt train configs/quickstart/dense.toml\n  kvt train photos.toml --set train.epochs=10 --device cuda\n  kvt train photos.toml --resume"
+)]
 pub(super) struct Args {
     #[command(flatten)]
     config: ConfigArgs,
@@ -77,35 +81,39 @@ fn train_task<T: Task>(
 /// Trains a session to its end, or until somebody interrupts, and says so.
 pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyhow::Result<End> {
     interrupt::listen()?;
-    let dir = session.plan().run.dir.display().to_string();
+    let (dir, task) = (session.plan().run.dir.clone(), session.plan().task);
     output::status(&progress::describe(&session));
 
-    let mut listener = match session.world().is_first() {
-        true => listener(display, session.workload())?,
+    let workload = session.workload();
+    let shown = match session.world().is_first() {
+        true => listener(display, &session.model_config().name(), workload)?,
         false => progress::silent(),
     };
-    let end = session.train(listener.as_mut(), &interrupt::STOP);
-    // Leaves the bar or the dashboard before anything else is printed.
-    drop(listener);
-    let end = end?;
-    output::status(&match end {
-        End::Finished => format!("finished; the run is in `{dir}`"),
-        End::Stopped => format!(
-            "stopped; everything is saved in `{dir}`: add `--resume` to the same command to go on"
-        ),
-    });
+    let mut listener = Tallying::new(workload, shown);
+    // An error leaves the bar or the dashboard, too, before it is printed.
+    let end = session.train(&mut listener, &interrupt::STOP)?;
+    output::status(&listener.summary(end, &dir, task));
     Ok(end)
 }
 
 #[cfg(feature = "tui")]
-fn listener(display: &Display, workload: Workload) -> anyhow::Result<Box<dyn Listener>> {
+fn listener(
+    display: &Display,
+    model: &str,
+    workload: Workload,
+) -> anyhow::Result<Box<dyn Listener>> {
     if display.tui {
-        return Ok(Box::new(super::tui::Dashboard::start(workload)?));
+        let dashboard = super::tui::Dashboard::start(model, workload)?;
+        return Ok(Box::new(dashboard));
     }
     Ok(progress::listener(workload))
 }
 
 #[cfg(not(feature = "tui"))]
-fn listener(_display: &Display, workload: Workload) -> anyhow::Result<Box<dyn Listener>> {
+fn listener(
+    _display: &Display,
+    _model: &str,
+    workload: Workload,
+) -> anyhow::Result<Box<dyn Listener>> {
     Ok(progress::listener(workload))
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use burn::tensor::Device;
+use clap::ArgGroup;
 use kvt_models::Model;
 use kvt_models::checkpoint::LoadOptions;
 use kvt_models::weights::{self, Outcome};
@@ -23,9 +24,10 @@ use crate::task::{
 #[derive(Debug, clap::Args)]
 // Flattened into another `Args`: clap names the group of each after its type, and wants one name once.
 #[group(id = "trained")]
+#[command(group(ArgGroup::new("run or configuration").required(true).args(["run", "config"])))]
 pub(super) struct Args {
     /// A run's folder.
-    #[arg(long, value_name = "RUN", required_unless_present = "config")]
+    #[arg(long, value_name = "RUN")]
     run: Option<PathBuf>,
     /// Which of the run's checkpoints: `best`, `last`, or a checkpoint's folder.
     #[arg(
@@ -43,7 +45,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["config", "ema"])]
     raw: bool,
     /// A configuration file instead of a run.
-    #[arg(long, value_name = "CONFIG", conflicts_with = "run")]
+    #[arg(long, value_name = "CONFIG")]
     config: Option<PathBuf>,
     /// Weights for the configuration, `.safetensors` or `.pth`; short for `--set init.weights=FILE`.
     #[arg(long, value_name = "FILE", requires = "config", conflicts_with = "run")]

@@ -34,7 +34,7 @@ pub(super) struct Dashboard {
 
 impl Dashboard {
     /// Takes over the terminal until it is dropped.
-    pub(super) fn start(workload: Workload) -> anyhow::Result<Self> {
+    pub(super) fn start(model: &str, workload: Workload) -> anyhow::Result<Self> {
         if !std::io::IsTerminal::is_terminal(&std::io::stdout()) {
             bail!("`--tui` needs a terminal: leave it out to get plain lines");
         }
@@ -48,7 +48,10 @@ impl Dashboard {
         ];
         for metric in workload.metrics {
             let unit = metric.percent.then_some("%");
-            for split in [EvalRecord::VAL, EvalRecord::VAL_EMA] {
+            // A metric that nobody measures would be a tab without a curve.
+            let splits = [EvalRecord::VAL, EvalRecord::VAL_EMA];
+            let splits = splits.into_iter().take(1 + usize::from(workload.has_ema));
+            for split in splits.filter(|_| workload.tells(*metric)) {
                 shown.push((title(*metric, split), unit, metric.higher));
             }
         }
@@ -67,7 +70,9 @@ impl Dashboard {
         let per_epoch = workload.steps_per_epoch.max(1);
         let epoch = usize::try_from(workload.done / per_epoch)?;
         // Burn counts epochs from 1.
-        renderer.start(usize::try_from(workload.epochs)?, epoch + 1, None, None);
+        let label = format!("kvt, {model}");
+        let epochs = usize::try_from(workload.epochs)?;
+        renderer.start(epochs, epoch + 1, None, Some(&label));
         renderer.start_split("train", usize::try_from(per_epoch)?);
         Ok(Self {
             renderer,

@@ -1,6 +1,6 @@
 //! `kvt weights`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -13,12 +13,16 @@ use kvt_ops::Key;
 use super::common::{ModelArgs, classes};
 use super::output;
 use super::table::{grouped, table};
+use crate::average::average;
 use crate::device;
 use crate::fs::check_writable;
 use crate::task::model_config;
 
-/// `kvt weights inspect FILE` and `kvt weights convert IN OUT --model NAME`
+/// `kvt weights inspect FILE`, `kvt weights convert IN OUT --model NAME` and `kvt weights average FILE... --output FILE`
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt weights inspect w.pth --model deit_tiny_patch16_224\n  kvt weights convert w.pth w.safetensors --model deit_tiny_patch16_224"
+)]
 pub(super) struct Args {
     #[command(subcommand)]
     what: What,
@@ -30,9 +34,14 @@ enum What {
     Inspect(Inspect),
     /// Write the weights that a model finds in a file as `.safetensors`.
     Convert(Convert),
+    /// Write the mean of the weights of several files, such as the last checkpoints of a run.
+    Average(Average),
 }
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt weights inspect w.pth\n  kvt weights inspect w.pth --model deit_tiny_patch16_224 --all"
+)]
 struct Inspect {
     /// Weights, `.safetensors` or `.pth`.
     file: PathBuf,
@@ -51,6 +60,9 @@ struct Inspect {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt weights convert w.pth w.safetensors --model deit_tiny_patch16_224\n  kvt weights convert runs/photos/checkpoints/step-00000100/model.safetensors w.safetensors --config photos.toml --to official"
+)]
 struct Convert {
     /// Weights, `.safetensors` or `.pth`.
     #[arg(value_name = "IN")]
@@ -71,6 +83,22 @@ struct Convert {
     force: bool,
 }
 
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt weights average runs/photos/checkpoints/step-*/model.safetensors --output mean.safetensors\n  kvt weights average a.pth b.pth --output mean.safetensors"
+)]
+struct Average {
+    /// Weights of one model, `.safetensors` or `.pth`, all under the same names.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The `.safetensors` file to write.
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    force: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Names {
     /// timm's, under which `kvt` saves weights.
@@ -83,6 +111,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Inspect(args) => inspect(args),
         What::Convert(args) => convert(args),
+        What::Average(args) => mean(args),
     }
 }
 
@@ -204,19 +233,7 @@ fn names(layout: Layout) -> &'static str {
 
 fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
     let path = &args.output;
-    if path
-        .extension()
-        .is_none_or(|ending| ending != "safetensors")
-    {
-        bail!(
-            "`{}` has another ending than `.safetensors`, the only format that is written",
-            path.display()
-        );
-    }
-    if path.exists() && !args.force {
-        bail!("`{}` exists: use `--force` or another name", path.display());
-    }
-    check_writable(path)?;
+    check_output(path, args.force)?;
     let weights = weights::read(&args.input)?;
     if let Some(text) = not_finite(&weights) {
         output::warning(&format!("of the numbers {text}"));
@@ -243,6 +260,40 @@ fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
         names(from),
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the mean of the weights of several files.
+fn mean(args: &Average) -> anyhow::Result<ExitCode> {
+    check_output(&args.output, args.force)?;
+    let mean = average(&args.files)?;
+    if let Some(text) = not_finite(&mean) {
+        output::warning(&format!("of the numbers {text}"));
+    }
+    weights::write(&args.output, &mean, &Default::default())?;
+    output::print(&format!(
+        "wrote the mean of {} files, {} tensors, to `{}`",
+        args.files.len(),
+        mean.len(),
+        args.output.display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a file that cannot be written, or that is there.
+fn check_output(path: &Path, force: bool) -> anyhow::Result<()> {
+    if path
+        .extension()
+        .is_none_or(|ending| ending != "safetensors")
+    {
+        bail!(
+            "`{}` has another ending than `.safetensors`, the only format that is written",
+            path.display()
+        );
+    }
+    if path.exists() && !force {
+        bail!("`{}` exists: use `--force` or another name", path.display());
+    }
+    Ok(check_writable(path)?)
 }
 
 /// The model, with as many classes as the weights have where nothing else is said.

@@ -1,8 +1,8 @@
 //! Configuration files and overrides, merged, and their way into a [`Plan`].
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::layers::{LARGEST_FILE, Node, NodeValue, Tree, find, read};
+use super::layers::{LARGEST_FILE, Node, NodeValue, Origin, Tree, find, read};
 use super::problem::{ConfigError, Location, Problem};
 use super::reference::{Section, field, join, section as known_section, sections};
 use super::{Plan, rules};
@@ -12,7 +12,7 @@ use crate::text::read_text;
 /// Configuration files and overrides, merged; [`plan`](Document::plan) checks them and makes them complete.
 #[derive(Debug)]
 pub struct Document {
-    path: PathBuf,
+    origin: Origin,
     root: Tree,
     /// Whether the overrides are for other documents too.
     is_shared: bool,
@@ -33,9 +33,22 @@ impl Document {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn from_text(path: &Path, text: String, overrides: &[String]) -> Result<Self, ConfigError> {
+        Self::new(Origin::File(path.to_path_buf()), text, overrides)
+    }
+
+    /// A configuration that no file holds: a text made from what the user said in `words`, such as `--model NAME`. Messages
+    /// show these words, without a line and a column of a text that nobody wrote; with empty words, nothing.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn of_words(words: &str, text: String, overrides: &[String]) -> Result<Self, ConfigError> {
+        Self::new(Origin::Said(words.to_owned()), text, overrides)
+    }
+
+    fn new(origin: Origin, text: String, overrides: &[String]) -> Result<Self, ConfigError> {
         Ok(Self {
-            path: path.to_path_buf(),
-            root: read(path, text, overrides)?,
+            root: read(&origin, text, overrides)?,
+            origin,
             is_shared: false,
         })
     }
@@ -53,10 +66,14 @@ impl Document {
     /// The name of the configuration: its file name without the ending.
     #[must_use]
     pub fn name(&self) -> String {
-        match self.path.file_stem() {
-            Some(stem) => stem.to_string_lossy().into_owned(),
-            None => "run".to_owned(),
-        }
+        let stem = match &self.origin {
+            Origin::File(path) => path.file_stem(),
+            Origin::Said(_) | Origin::Override => None,
+        };
+        stem.map_or_else(
+            || "run".to_owned(),
+            |stem| stem.to_string_lossy().into_owned(),
+        )
     }
 
     /// The value of a dotted key such as `train.epochs` as it is set, right or wrong; `None` if nothing sets it.
@@ -124,7 +141,7 @@ impl Document {
 
     /// The file as a whole, for what nothing sets.
     pub(super) fn place(&self) -> Location {
-        Location::File(self.path.clone())
+        self.origin.place()
     }
 }
 
@@ -268,7 +285,14 @@ fn unknown_key(section: &str, key: &str, place: Location) -> Problem {
     } else if near.is_none() {
         problem = problem.help(match closest_by(key, all(), |(_, name)| name) {
             Some((other, name)) if !other.is_empty() => {
-                format!("did you mean `{name}` in `[{other}]`?")
+                // Several sections may have it; `[train]` is what most people mean.
+                let mut others: Vec<&str> = all()
+                    .filter(|(_, known)| *known == name)
+                    .map(|(other, _)| other)
+                    .collect();
+                others.sort_by_key(|other| *other != "train");
+                let others: Vec<String> = others.iter().map(|one| format!("`[{one}]`")).collect();
+                format!("did you mean `{name}` in {}?", others.join(" or "))
             }
             _ => {
                 let list: Vec<String> = own().map(|(_, name)| format!("`{name}`")).collect();

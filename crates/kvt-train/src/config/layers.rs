@@ -36,13 +36,43 @@ pub(super) enum NodeValue {
     Leaf(toml::Value),
 }
 
-/// A file, or the argument of a `--set`.
+/// A file, or what a command line says.
 #[derive(Debug)]
 struct Source {
-    file: Option<PathBuf>,
+    origin: Origin,
     text: String,
     /// How far below the last word it stands: the `--set` arguments, the file, its base, the base of that.
     depth: usize,
+}
+
+/// Where a text comes from.
+#[derive(Clone, Debug)]
+pub(super) enum Origin {
+    /// A file.
+    File(PathBuf),
+    /// A text that kvt wrote for what the user said in these words, which messages show instead; empty for nothing to show.
+    Said(String),
+    /// The argument of a `--set`.
+    Override,
+}
+
+impl Origin {
+    /// The text as a whole, for what it lacks.
+    pub(super) fn place(&self) -> Location {
+        match self {
+            Self::File(path) => Location::File(path.clone()),
+            Self::Said(words) => Location::Said(words.clone()),
+            Self::Override => Location::Said(String::new()),
+        }
+    }
+
+    /// What a `base` in it is relative to, and what messages about it name.
+    fn path(&self) -> &Path {
+        match self {
+            Self::File(path) => path,
+            Self::Said(_) | Self::Override => Path::new(""),
+        }
+    }
 }
 
 impl Node {
@@ -64,9 +94,10 @@ impl Node {
 
 impl Source {
     fn place(&self, range: &Range<usize>) -> Location {
-        match &self.file {
-            Some(path) => Location::span(path, &self.text, range),
-            None => Location::Override(self.text.clone()),
+        match &self.origin {
+            Origin::File(path) => Location::span(path, &self.text, range),
+            Origin::Said(words) => Location::Said(words.clone()),
+            Origin::Override => Location::Override(self.text.clone()),
         }
     }
 }
@@ -83,11 +114,15 @@ pub(super) fn find<'a>(tree: &'a Tree, key: &str) -> Option<&'a Node> {
 }
 
 /// Merges `text`, its bases below it and `overrides` above it.
-pub(super) fn read(path: &Path, text: String, overrides: &[String]) -> Result<Tree, ConfigError> {
+pub(super) fn read(
+    origin: &Origin,
+    text: String,
+    overrides: &[String],
+) -> Result<Tree, ConfigError> {
     let one = |problem| ConfigError::invalid(vec![problem]);
     let mut root = Tree::new();
     // The chain runs from the file to its last base; the file has the last word.
-    for table in read_chain(path, text).map_err(one)?.into_iter().rev() {
+    for table in read_chain(origin, text).map_err(one)?.into_iter().rev() {
         merge(&mut root, table, "");
     }
     let mut problems = Vec::new();
@@ -103,7 +138,8 @@ pub(super) fn read(path: &Path, text: String, overrides: &[String]) -> Result<Tr
     }
 }
 
-fn read_chain(path: &Path, text: String) -> Result<Vec<Tree>, Problem> {
+fn read_chain(origin: &Origin, text: String) -> Result<Vec<Tree>, Problem> {
+    let path = origin.path();
     let canonical = |path: &Path| fs_err::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let mut tables = Vec::new();
     // Shown paths for messages, and canonical ones to tell whether two are the same file.
@@ -112,7 +148,10 @@ fn read_chain(path: &Path, text: String) -> Result<Vec<Tree>, Problem> {
     loop {
         let path = chain.last().map_or(path, |(path, _)| path).to_path_buf();
         let source = Arc::new(Source {
-            file: Some(path.clone()),
+            origin: match chain.len() {
+                1 => origin.clone(),
+                _ => Origin::File(path.clone()),
+            },
             text,
             depth: chain.len(),
         });
@@ -154,7 +193,7 @@ fn read_chain(path: &Path, text: String) -> Result<Vec<Tree>, Problem> {
 
 fn read_override(argument: &str) -> Result<Tree, Problem> {
     let source = Arc::new(Source {
-        file: None,
+        origin: Origin::Override,
         text: argument.to_owned(),
         depth: 0,
     });

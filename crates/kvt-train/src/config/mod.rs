@@ -26,6 +26,7 @@ pub use document::Document;
 pub use model::ModelSection;
 pub use plan::{Plan, load_plan, resolved_toml};
 pub use problem::{ConfigError, Location, Problem};
+pub(crate) use reference::{key_meaning, keys_named, reading_order};
 pub use reference::{reference, schema};
 pub use warnings::warnings;
 

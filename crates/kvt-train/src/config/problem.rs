@@ -79,6 +79,8 @@ pub enum Location {
         /// Characters of the line that the span covers, at least 1.
         width: usize,
     },
+    /// What the user said that no file holds, as in `--model NAME`; empty where the message says it.
+    Said(String),
     /// The argument of a `--set`.
     Override(String),
 }
@@ -123,6 +125,8 @@ impl fmt::Display for Problem {
                 write!(f, "{gutter}| {indent}{}", "^".repeat(*width))?;
             }
             Location::File(path) => write!(f, "{}: {}", path.display(), self.message)?,
+            Location::Said(words) if words.is_empty() => write!(f, "{}", self.message)?,
+            Location::Said(words) => write!(f, "{words}: {}", self.message)?,
             Location::Override(argument) => write!(f, "--set {argument}: {}", self.message)?,
         }
         for help in &self.help {

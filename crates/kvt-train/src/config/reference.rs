@@ -49,6 +49,39 @@ pub(super) fn field(path: &str) -> Option<&'static Field> {
     section(name)?.fields.iter().find(|field| field.name == key)
 }
 
+/// What a dotted key such as `train.epochs` means: the first sentence of its description.
+pub(crate) fn key_meaning(path: &str) -> Option<String> {
+    let doc = doc(&field(path)?.schema);
+    let end = doc.find(". ").map_or(doc.len(), |end| end + 1);
+    let sentence = doc.get(..end)?;
+    (!sentence.is_empty()).then(|| sentence.to_owned())
+}
+
+/// The place of a dotted name in the reference, of a section or a key: in this order people read them.
+pub(crate) fn reading_order(path: &str) -> (usize, usize) {
+    let place = |name: &str| sections().iter().position(|section| section.name == name);
+    if let Some(place) = place(path) {
+        return (place, 0);
+    }
+    let (name, key) = path.rsplit_once('.').unwrap_or(("", path));
+    let fields = section(name).map_or(&[][..], |section| &section.fields);
+    let field = fields.iter().position(|field| field.name == key);
+    (
+        place(name).unwrap_or(usize::MAX),
+        field.unwrap_or(usize::MAX),
+    )
+}
+
+/// The dotted keys of a name, in the order of the reference: `epochs` is `train.epochs`.
+pub(crate) fn keys_named(name: &str) -> Vec<String> {
+    let named = |section: &'static Section| {
+        let mut fields = section.fields.iter();
+        fields.any(|field| field.name == name)
+    };
+    let sections = sections().iter().filter(|section| named(section));
+    sections.map(|section| join(&section.name, name)).collect()
+}
+
 /// The JSON schema of a configuration file, for editors that complete and check TOML.
 #[must_use]
 pub fn schema() -> String {

@@ -1,6 +1,6 @@
 //! What can go wrong between a folder and a batch.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::augment::AugmentError;
 use crate::data::DecodeError;
@@ -14,6 +14,20 @@ pub enum DataError {
     /// The folder of a split does not exist.
     #[error("no folder `{}`: expected an image folder `{}/<class>/*.jpg`", .0.display(), .0.display())]
     MissingFolder(PathBuf),
+    /// The folder of a split does not exist, and where it would be there are class folders.
+    #[error(
+        "no folder `{}`, but there are class folders in `{}` itself: set `data.val_fraction`, such as 0.2, to validate on a \
+         share of each class, or move them into `{train}` and `{val}`",
+        path.join(train).display(), path.display()
+    )]
+    NotSplit {
+        /// The folder of the data.
+        path: PathBuf,
+        /// The name of the training images' folder.
+        train: String,
+        /// The name of the validation images' folder.
+        val: String,
+    },
     /// The folder of a split holds no class folder.
     #[error("`{}` has no class folders: expected `<class>/*.jpg` in it", .0.display())]
     NoClasses(PathBuf),
@@ -35,7 +49,7 @@ pub enum DataError {
     #[error("the name of class folder `{}` is not valid UTF-8: rename it", .0.display())]
     ClassName(PathBuf),
     /// The folder's classes are not the expected ones.
-    #[error("the classes of `{}` are not those expected: missing {}, not expected {}", path.display(), list(missing), list(extra))]
+    #[error("the classes of `{}` are not those expected: {}{}", path.display(), differences(missing, extra), nested(path, extra))]
     ClassesDiffer {
         /// The folder.
         path: PathBuf,
@@ -370,6 +384,27 @@ fn instead(others: &OtherFormats) -> String {
     match others.describe() {
         Some(found) => format!(" that is read, only {found}: convert them to JPEG or PNG"),
         None => ": add a .jpg, .jpeg, .png, .webp or .bmp file, or remove the folder".to_owned(),
+    }
+}
+
+/// How the classes of a folder differ from those that are expected.
+fn differences(missing: &[String], extra: &[String]) -> String {
+    let parts = [("it lacks", missing), ("it also has", extra)];
+    let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
+    let parts = parts.map(|(what, names)| format!("{what} {}", list(names)));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// The way out where a folder of splits was given in place of a split.
+fn nested(path: &Path, extra: &[String]) -> String {
+    let splits = ["val", "valid", "validation", "test", "train"];
+    let mut splits = splits.iter();
+    match splits.find(|split| extra.iter().any(|name| name == *split)) {
+        Some(split) => format!(
+            "; give the folder of a split, such as `{}`",
+            path.join(split).display()
+        ),
+        None => String::new(),
     }
 }
 

@@ -132,6 +132,14 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
     }
 }
 
+/// Whether some folder in this one, which is not hidden, holds an image itself: then these folders are classes.
+pub(super) fn holds_classes(root: &Path) -> bool {
+    let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries(root).any(|entry| {
+        !is_hidden(&entry.file_name()) && entries(&entry.path()).any(|file| is_image(&file.path()))
+    })
+}
+
 /// What lies in a class folder and the folders in it.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
@@ -199,6 +207,18 @@ pub(super) fn images(dir: &Path) -> Listing {
     listing.images.sort_by(|a, b| bytes(a).cmp(bytes(b)));
     listing.unlisted.sort_by(|a, b| a.path.cmp(&b.path));
     listing
+}
+
+/// The images in a folder and the folders in it, by name, without hidden ones.
+///
+/// # Errors
+/// For a link that leads nowhere or in a circle, or a folder that cannot be listed.
+pub fn image_files(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let found = images(dir);
+    match found.unlisted.into_iter().next() {
+        Some(first) => Err(DataError::Unlisted(first)),
+        None => Ok(found.images),
+    }
 }
 
 fn bytes(path: &Path) -> &[u8] {

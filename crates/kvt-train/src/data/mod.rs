@@ -27,7 +27,7 @@ pub use config::{DataConfig, DataKind, DecodeMode, OnError, Workers};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes};
 pub use error::{DataError, ParquetFault, ShardFault};
 pub use file::ImageLimits;
-pub use listing::{NotRead, OtherFormats, Unlisted};
+pub use listing::{NotRead, OtherFormats, Unlisted, image_files};
 pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key, view_key};
 pub use pack::{Packed, pack};
 pub use repeats::{EpochOrder, Sampler};

@@ -30,7 +30,7 @@ pub(super) struct Images {
     val_fraction: f64,
     /// `data.subset`.
     subset: usize,
-    classes: usize,
+    pub(super) classes: usize,
     /// Images to train on.
     pub(super) train: usize,
     /// The folder that the user named, without its path.
@@ -69,10 +69,12 @@ impl Images {
             return Err(DataError::MissingFolder(folder.to_owned()).into());
         }
         let (kind, path, splits) = layout(folder);
-        let absolute = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        let name = absolute
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
+        let named = |path: &Path| {
+            let name = path.file_name()?;
+            Some(name.to_string_lossy().into_owned())
+        };
+        // Of a link its own name, which the user knows; `.` and `..` have none.
+        let name = named(folder).or_else(|| named(&folder.canonicalize().ok()?));
         Ok(Self {
             kind,
             path,

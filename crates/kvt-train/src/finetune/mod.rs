@@ -8,6 +8,7 @@ mod error;
 mod images;
 mod recipe;
 mod source;
+mod text;
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,7 @@ use crate::task::{Freeze, model_config};
 use self::images::Images;
 use self::source::Source;
 
-/// What stands for the file in messages about the plan.
+/// What messages about the plan name, since no file holds it.
 const NAME: &str = "kvt finetune";
 
 /// What a user asks for.
@@ -30,8 +31,8 @@ const NAME: &str = "kvt finetune";
 pub struct Request {
     /// The images: `<folder>/<class>/*`, or the same in `train` and `val` below it; or any other kind of data.
     pub folder: PathBuf,
-    /// A file of weights, or the folder of a run.
-    pub weights: PathBuf,
+    /// A file of weights, or the folder of a run; random weights without one.
+    pub weights: Option<PathBuf>,
     /// The model's name, timm's or ours; where it is not given, the weights must tell.
     pub model: Option<String>,
     /// Whether only the head is trained.
@@ -64,6 +65,8 @@ pub struct Proposal {
     pub plan: Plan,
     /// Where its model, its images and its numbers come from, a line each.
     pub notes: Vec<String>,
+    /// The file that says all of this but [`Choices`], with comments: what `kvt config init` writes.
+    pub text: String,
 }
 
 /// The plan of a new run.
@@ -74,14 +77,21 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     let choices = &request.choices;
     let chosen = choices.document()?;
     let images = Images::of(&request.folder, &chosen)?;
-    let source = Source::of(&request.weights, request.model.as_deref(), choices.img_size)?;
+    let model = request.model.as_deref();
+    let source = match &request.weights {
+        Some(weights) => Source::of(weights, model, choices.img_size)?,
+        None => Source::random(model),
+    };
     let params = source.params()?;
     let freeze = if request.probe {
         Freeze::Backbone
     } else {
         Freeze::None
     };
-    let recipe = Recipe::new(images.train, params, freeze);
+    let recipe = match source.file {
+        Some(_) => Recipe::new(images.train, params, freeze),
+        None => Recipe::from_scratch(images.train, params),
+    };
     // What is no number of epochs is refused with the other keys.
     let epochs = chosen.value("train.epochs").and_then(Value::as_integer);
     let recipe = match epochs.and_then(|epochs| u32::try_from(epochs).ok()) {
@@ -94,7 +104,7 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
         ("model", source.model),
         ("augment", source.augment),
         ("data", images.keys()?),
-        ("init", init(&source.file, freeze)?),
+        ("init", init(source.file.as_deref(), freeze)?),
     ]
     .into_iter()
     .chain(recipe.sections())
@@ -106,13 +116,25 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     }
     let dir = Path::new("runs").join("finetune").join(images.name());
     table.insert("run".to_owned(), one("dir", text(&dir)?));
-    let text = toml::to_string(&table).map_err(|error| FinetuneError::Config(error.into()))?;
-    let document = Document::from_text(Path::new(NAME), text, &choices.overrides()?);
+    let head = [
+        "A configuration for `kvt train`, with settings for small data. Keys that are not here have their defaults: \
+         `kvt config print FILE` shows all, `kvt config check FILE` checks them."
+            .to_owned(),
+        images.describe(),
+    ];
+    let head: Vec<String> = head
+        .into_iter()
+        .chain(source.notes.iter().cloned())
+        .collect();
+    let text = text::commented(&table, &head);
+    let document = Document::of_words(NAME, text.clone(), &choices.overrides()?);
     let plan = document.and_then(|document| document.plan())?;
+    // Also what only the model can tell, such as an image size that its patches do not fill.
+    model_config(&plan.model, Some(images.classes))?;
     let mut notes = source.notes;
     notes.push(images.describe());
     notes.push(Recipe::describe(&plan));
-    Ok(Proposal { plan, notes })
+    Ok(Proposal { plan, notes, text })
 }
 
 /// The plan of a run that is there, to be resumed, with what is set now. Its images may have moved to `folder`.
@@ -137,7 +159,10 @@ pub fn resume(folder: Option<&Path>, choices: &Choices) -> Result<Plan, Finetune
     Ok(plan)
 }
 
-fn init(weights: &Path, freeze: Freeze) -> Result<Table, FinetuneError> {
+fn init(weights: Option<&Path>, freeze: Freeze) -> Result<Table, FinetuneError> {
+    let Some(weights) = weights else {
+        return Ok(Table::new());
+    };
     let freeze = Value::try_from(freeze).map_err(|error| FinetuneError::Config(error.into()))?;
     Ok(Table::from_iter([
         ("weights".to_owned(), text(weights)?),
@@ -150,11 +175,7 @@ fn init(weights: &Path, freeze: Freeze) -> Result<Table, FinetuneError> {
 impl Choices {
     /// A configuration of what is chosen, one way or the other, and nothing else.
     fn document(&self) -> Result<Document, FinetuneError> {
-        Ok(Document::from_text(
-            Path::new(NAME),
-            String::new(),
-            &self.overrides()?,
-        )?)
+        Ok(Document::of_words(NAME, String::new(), &self.overrides()?)?)
     }
 
     /// All of them in the form of `--set`, the user's own last.

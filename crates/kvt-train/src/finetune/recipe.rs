@@ -15,6 +15,9 @@ use crate::task::Freeze;
 const IMAGES_SEEN: usize = 20_000;
 /// The fewest and the most epochs.
 const EPOCHS: [usize; 2] = [5, 50];
+/// The same from random weights, which take far longer.
+const SCRATCH_IMAGES_SEEN: usize = 2_000_000;
+const SCRATCH_EPOCHS: [usize; 2] = [30, 300];
 /// The largest batch, and the least number of updates of an epoch that a smaller one is taken for.
 const BATCH: usize = 32;
 const LEAST_STEPS: usize = 4;
@@ -90,6 +93,24 @@ impl Recipe {
         }
     }
 
+    /// For a model with random weights: DeiT's settings (Touvron et al. 2021, table 9) without what mixes images, and more
+    /// epochs the fewer images there are.
+    #[must_use]
+    pub fn from_scratch(images: usize, params: usize) -> Self {
+        let recipe = Self::new(images, params, Freeze::None);
+        let epochs = SCRATCH_IMAGES_SEEN.div_ceil(images.max(1));
+        let epochs = epochs.clamp(SCRATCH_EPOCHS[0], SCRATCH_EPOCHS[1]);
+        let epochs = u32::try_from(epochs).unwrap_or(u32::MAX);
+        Self {
+            epochs,
+            lr: 5e-4,
+            lr_batch: 512,
+            layer_decay: 1.0,
+            warmup_epochs: (f64::from(epochs) / 10.0).min(5.0),
+            ..recipe
+        }
+    }
+
     /// With a number of epochs that was chosen, of which a tenth is warm-up.
     pub(super) fn with_epochs(self, epochs: u32) -> Self {
         Self {
@@ -157,6 +178,7 @@ impl Recipe {
         let images = plan.train.batch_size * plan.train.accumulate;
         let lr = scaled_lr(plan.optim.lr, plan.optim.lr_batch, images);
         let what = match plan.init.freeze {
+            Freeze::None if plan.init.weights.is_none() => "random weights",
             Freeze::None => "all of the model",
             Freeze::Backbone => "the head alone (a linear probe)",
         };
@@ -189,6 +211,19 @@ mod tests {
         ] {
             assert_eq!(numbers(images), expected, "{images}");
         }
+    }
+
+    #[test]
+    fn random_weights_take_longer_and_no_layer_is_spared() {
+        let epochs = |images| Recipe::from_scratch(images, 5_000_000).epochs;
+        assert_eq!(
+            [100, 10_000, 50_000, 1_000_000].map(epochs),
+            [300, 200, 40, 30]
+        );
+        let recipe = Recipe::from_scratch(50_000, 5_000_000);
+        assert_eq!((recipe.layer_decay, recipe.warmup_epochs), (1.0, 4.0));
+        // DeiT's.
+        assert_eq!(Recipe::from_scratch(100, 5_000_000).warmup_epochs, 5.0);
     }
 
     #[test]

@@ -16,6 +16,8 @@ use crate::run::{Checkpoints, RunDir, RunError, Which};
 use crate::task::{CheckpointWeights, TEACHER, TaskKind, task_file};
 use crate::text::read_text;
 
+/// The model where neither the user nor weights name one.
+const SMALL: &str = "deit_tiny_patch16_224";
 /// What timm puts beside published weights.
 const TIMM_CONFIG: &str = "config.json";
 /// Bytes of it: far more than any has.
@@ -30,8 +32,8 @@ const IMAGENET_TAGS: [&str; 3] = ["dino", "mae", "ijepa"];
 /// Weights to start from.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Source {
-    /// The file.
-    pub(super) file: PathBuf,
+    /// The file; random weights without one.
+    pub(super) file: Option<PathBuf>,
     /// The keys of `[model]`.
     pub(super) model: Table,
     /// The keys of `[augment]` that say how the model expects its images.
@@ -41,6 +43,24 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// Random weights of a model, by default the smallest that its paper trains on ImageNet.
+    pub(super) fn random(model: Option<&str>) -> Self {
+        let name = model.map_or(SMALL, without_tag);
+        let how = match model {
+            Some(_) => "as you named it",
+            None => "a small one",
+        };
+        Self {
+            file: None,
+            model: named_model(name),
+            augment: Table::new(),
+            notes: vec![format!(
+                "weights  random: {name} ({how}); they take many thousands of images of each class, trained weights (`--weights`) \
+                 some dozens"
+            )],
+        }
+    }
+
     /// Looks at weights: a file, or the folder of a run. `model` names the model where the user does, and `img_size`
     /// chooses where a model of two sizes has the same weights.
     pub(super) fn of(
@@ -92,17 +112,19 @@ impl Source {
         )];
 
         let (augment, how) = match (&run, timm.augment()) {
-            (Some(plan), _) => (augment_of(plan)?, "as in its run"),
-            (None, Some(augment)) => (augment, "as the weights say"),
-            (None, None) if is_vit(model, &timm, &file) => (half(), "timm's for its `vit_*`"),
+            (Some(plan), _) => (augment_of(plan)?, "of its run"),
+            (None, Some(augment)) => (augment, "of the weights' own description"),
+            (None, None) if is_vit(model, &timm, &file) => {
+                (half(), "that timm has for its `vit_*`")
+            }
             (None, None) => (
                 Table::new(),
-                "ImageNet's, since the weights do not say; others: `--set augment.mean=[...]` and `augment.std`",
+                "of ImageNet, since the weights name none; others: `--set augment.mean=[...]` and `augment.std`",
             ),
         };
-        notes.push(format!("images are normalised by mean and std {how}"));
+        notes.push(format!("images are normalised by the mean and std {how}"));
         Ok(Self {
-            file,
+            file: Some(file),
             model: table,
             augment,
             notes,

@@ -43,15 +43,39 @@ fn images(folder: &Path, count: usize) {
 fn request(folder: &TempDir, weights: &str) -> Request {
     Request {
         folder: folder.path().join("photos"),
-        weights: folder.path().join(weights),
+        weights: Some(folder.path().join(weights)),
         ..Request::default()
     }
+}
+
+/// What `kvt config init` writes is the plan that `kvt finetune` trains by.
+#[test]
+fn the_text_is_the_plan() {
+    let folder = workspace("w.safetensors");
+    let mut request = request(&folder, "w.safetensors");
+    for weights in [request.weights.clone(), None] {
+        request.weights = weights;
+        let proposal = propose(&request).unwrap();
+        let document = Document::from_text(Path::new("photos.toml"), proposal.text.clone(), &[]);
+        assert_eq!(document.unwrap().plan().unwrap(), proposal.plan);
+        let text = &proposal.text;
+        let meaning = "# Times that training goes through the data.\nepochs = ";
+        assert!(text.contains(meaning), "{text}");
+        assert_eq!(
+            text.contains("[init]\n"),
+            request.weights.is_some(),
+            "{text}"
+        );
+    }
+    request.model = Some("resnet18".to_owned());
+    let error = propose(&request).unwrap_err().to_string();
+    assert!(error.contains("resnet18"), "{error}");
 }
 
 #[test]
 fn a_plan_is_complete_and_has_sane_values() {
     let folder = workspace("w.safetensors");
-    let Proposal { plan, notes } = propose(&request(&folder, "w.safetensors")).unwrap();
+    let Proposal { plan, notes, .. } = propose(&request(&folder, "w.safetensors")).unwrap();
     assert_eq!(plan.model.name, "deit_tiny_patch16_224");
     assert_eq!(plan.model.overrides.num_classes, None);
     assert_eq!(plan.init.reset_head, ResetHead::Always);
@@ -65,7 +89,7 @@ fn a_plan_is_complete_and_has_sane_values() {
     for words in [
         "by the shapes of its weights",
         "trained for 2 classes",
-        "ImageNet's",
+        "std of ImageNet",
         "3 classes, 12 images",
     ] {
         assert!(notes.contains(words), "{words}: {notes}");
@@ -342,12 +366,12 @@ fn what_cannot_be_used_says_what_to_do() {
     let right = request(&folder, "w.safetensors");
 
     let gone = Request {
-        weights: "gone.pth".into(),
+        weights: Some("gone.pth".into()),
         ..right.clone()
     };
     assert!(error(&gone).starts_with("no weights `gone.pth`: give a `.safetensors`"));
     let no_run = Request {
-        weights: right.folder.clone(),
+        weights: Some(right.folder.clone()),
         ..right.clone()
     };
     insta::assert_snapshot!(error(&no_run), @"`DIR/photos` holds no run: it has no `config.toml`");
@@ -371,12 +395,12 @@ fn what_cannot_be_used_says_what_to_do() {
         error(&wrong)
     );
 
-    let state = kvt_models::weights::read(&right.weights).unwrap();
+    let state = kvt_models::weights::read(right.weights.as_deref().unwrap()).unwrap();
     let save = |name: &str, state: StateDict| {
         let file = folder.path().join(name);
         write(&file, &state, &Default::default()).unwrap();
         Request {
-            weights: file,
+            weights: Some(file),
             ..right.clone()
         }
     };
@@ -424,7 +448,7 @@ fn labels_may_be_in_another_column() {
     let error = propose(&request).unwrap_err().to_string();
     assert!(error.contains("`data.label_column`; there are"), "{error}");
     request.choices.set = vec!["data.label_column=breed".to_owned()];
-    let Proposal { plan, notes } = propose(&request).unwrap();
+    let Proposal { plan, notes, .. } = propose(&request).unwrap();
     assert_eq!(plan.data.label_column, "breed");
     assert!(
         notes[notes.len() - 2].contains("3 classes, 12 images"),

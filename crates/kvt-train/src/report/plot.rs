@@ -13,13 +13,19 @@ use plotters::prelude::*;
 use plotters::style::FontStyle;
 
 use super::font::{FONT, register_fonts};
-use super::series::{decimals, series, value_range};
+use super::series::{Series, decimals, epoch_range, series, value_range};
 use super::{Curve, ReportError};
 use crate::fs::write_atomic;
 use crate::run::Metric;
 
-/// Size in SVG units.
+/// Size of the axes with all that is about them, in SVG units.
 const SIZE: (u32, u32) = (800, 500);
+/// Where the names below begin, and how far a row of them is from the next.
+const NAMES_LEFT: u32 = 62;
+const ROW: u32 = 24;
+/// Room for a name beside another, and about how many letters fit there.
+const COLUMN: u32 = 365;
+const COLUMN_LETTERS: usize = 42;
 /// A PNG has this many pixels per SVG unit, so that it is sharp on dense screens and in print.
 const PNG_SCALE: u32 = 2;
 /// Up to this many epochs each measurement gets a dot.
@@ -47,14 +53,22 @@ impl Plot {
             Self::Loss => "loss".to_owned(),
         }
     }
+}
 
-    /// Where curves of this kind leave room.
-    fn legend(self) -> SeriesLabelPosition {
-        match self {
-            Self::Metric(metric) if metric.higher => SeriesLabelPosition::LowerRight,
-            Self::Metric(_) | Self::Loss => SeriesLabelPosition::UpperRight,
-        }
+/// How many names of lines stand in a row below the axes, where they hide no line.
+fn names_in_a_row(series: &[Series]) -> usize {
+    let longest = series.iter().map(|line| line.name.chars().count()).max();
+    match longest {
+        Some(letters) if letters > COLUMN_LETTERS => 1,
+        _ => 2,
     }
+}
+
+/// Size of the picture: the axes, and the names below them.
+fn size(series: &[Series]) -> (u32, u32) {
+    let rows = series.len().div_ceil(names_in_a_row(series));
+    let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+    (SIZE.0, SIZE.1.saturating_add(rows.saturating_mul(ROW)))
 }
 
 /// Draws `curves` to `path`, whose extension (`.svg` or `.png`) chooses the format. The file is written whole.
@@ -109,20 +123,23 @@ pub fn save_plots(
 }
 
 fn svg(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
+    let series = series(plot, curves);
     let mut text = String::new();
     {
-        let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-        chart(&root, curves, plot, title, 1).map_err(|error| error.to_string())?;
+        let root = SVGBackend::with_string(&mut text, size(&series)).into_drawing_area();
+        chart(&root, &series, plot, title, 1).map_err(|error| error.to_string())?;
     }
     Ok(text.into_bytes())
 }
 
 fn png(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
-    let (width, height) = (SIZE.0 * PNG_SCALE, SIZE.1 * PNG_SCALE);
+    let series = series(plot, curves);
+    let (width, height) = size(&series);
+    let (width, height) = (width * PNG_SCALE, height * PNG_SCALE);
     let mut pixels = vec![0; (width * height * 3) as usize];
     {
         let root = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
-        chart(&root, curves, plot, title, PNG_SCALE).map_err(|error| error.to_string())?;
+        chart(&root, &series, plot, title, PNG_SCALE).map_err(|error| error.to_string())?;
     }
     encode_png(&pixels, width, height)
 }
@@ -136,27 +153,23 @@ pub(crate) fn encode_png(pixels: &[u8], width: u32, height: u32) -> Result<Vec<u
     Ok(bytes)
 }
 
-/// Draws one chart on an area `scale` times as large as [`SIZE`].
+/// Draws one chart on an area `scale` times as large as its [`size`].
 fn chart<B: DrawingBackend>(
     root: &DrawingArea<B, Shift>,
-    curves: &[Curve],
+    series: &[Series],
     plot: Plot,
     title: &str,
     scale: u32,
 ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-    let series = series(plot, curves);
     let px = |units: u32| units * scale;
     let text = |units: u32| (FONT, px(units)).into_font().color(&INK);
     root.fill(&WHITE)?;
-    let epochs = series
-        .iter()
-        .flat_map(|series| &series.line)
-        .map(|(epoch, _)| *epoch)
-        .max()
-        .unwrap_or(1);
-    let values = value_range(&series);
+    let (area, below) = root.split_vertically(px(SIZE.1));
+    let epochs = epoch_range(series);
+    let is_dotted = epochs.end <= MAX_DOTTED;
+    let values = value_range(series);
     let decimals = decimals(&values);
-    let mut chart = ChartBuilder::on(root)
+    let mut chart = ChartBuilder::on(&area)
         .caption(
             title,
             (FONT, px(20), FontStyle::Bold).into_font().color(&INK),
@@ -165,7 +178,7 @@ fn chart<B: DrawingBackend>(
         .margin_right(px(24))
         .x_label_area_size(px(46))
         .y_label_area_size(px(62))
-        .build_cartesian_2d(0..epochs, values)?;
+        .build_cartesian_2d(epochs, values)?;
     chart
         .configure_mesh()
         .x_desc("epoch")
@@ -179,45 +192,36 @@ fn chart<B: DrawingBackend>(
         .y_labels(8)
         .y_label_formatter(&|value| format!("{value:.decimals$}"))
         .draw()?;
-    for band in &series {
+    for band in series {
         if !band.band.is_empty() {
             let style = band.color.mix(0.15).filled();
             chart.draw_series(std::iter::once(Polygon::new(band.band.clone(), style)))?;
         }
     }
-    for line in &series {
+    let in_a_row = names_in_a_row(series);
+    for (number, line) in series.iter().enumerate() {
         let style = line.color.stroke_width(px(2));
         let color = line.color;
         let points = line.line.iter().copied();
-        // A sample of the line, as wide as the legend leaves room for.
-        let sample = move |(x, y)| vec![(x, y), (x + px(26) as i32, y)];
+        // A piece of the line before its name.
+        let column = px(NAMES_LEFT) + px(COLUMN) * (number % in_a_row) as u32;
+        let row = px(ROW) * (number / in_a_row) as u32 + px(ROW / 2) - px(4);
+        let [x, y] = [column as i32, row as i32];
+        let sample = vec![(x, y), (x + px(26) as i32, y)];
         let (dash, gap) = (px(6), px(4));
         if line.dashed {
-            chart
-                .draw_series(DashedLineSeries::new(points, dash, gap, style))?
-                .label(&line.name)
-                .legend(move |at| DashedPathElement::new(sample(at), dash, gap, style));
+            chart.draw_series(DashedLineSeries::new(points, dash, gap, style))?;
+            below.draw(&DashedPathElement::new(sample, dash, gap, style))?;
         } else {
-            chart
-                .draw_series(LineSeries::new(points, style))?
-                .label(&line.name)
-                .legend(move |at| PathElement::new(sample(at), style));
+            chart.draw_series(LineSeries::new(points, style))?;
+            below.draw(&PathElement::new(sample, style))?;
         }
-        if epochs <= MAX_DOTTED {
+        let at = (x + px(34) as i32, y - px(8) as i32);
+        below.draw(&Text::new(line.name.clone(), at, text(15)))?;
+        if is_dotted {
             let dots = line.line.iter();
             chart.draw_series(dots.map(|dot| Circle::new(*dot, px(3), color.filled())))?;
         }
-    }
-    if !series.is_empty() {
-        chart
-            .configure_series_labels()
-            .position(plot.legend())
-            .legend_area_size(px(34))
-            .margin(px(12))
-            .label_font(text(15))
-            .background_style(WHITE.mix(0.85))
-            .border_style(GRID.stroke_width(scale))
-            .draw()?;
     }
     root.present()
 }
@@ -278,10 +282,14 @@ mod tests {
         for path in paths {
             if path.extension().unwrap() == "png" {
                 let picture = image::open(&path).unwrap().to_rgb8();
-                assert_eq!(
-                    picture.dimensions(),
-                    (SIZE.0 * PNG_SCALE, SIZE.1 * PNG_SCALE)
-                );
+                assert_eq!(picture.dimensions(), (SIZE.0 * PNG_SCALE, picture.height()));
+                // The names are below: a row of them for the metric, one for each label's two losses.
+                let rows = if path.file_stem().unwrap() == "loss" {
+                    2
+                } else {
+                    1
+                };
+                assert_eq!(picture.height(), (SIZE.1 + rows * ROW) * PNG_SCALE);
                 // Both labels' lines are there.
                 for color in PALETTE.iter().take(2) {
                     let color = image::Rgb([color.0, color.1, color.2]);

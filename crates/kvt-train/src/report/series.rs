@@ -20,6 +20,24 @@ pub(crate) const PALETTE: [RGBColor; 7] = [
     RGBColor(0x00, 0x00, 0x00),
 ];
 
+/// The colour of a label: those of the palette, then darker ones, then lighter ones. Only the 22nd is the first again.
+pub(crate) fn color(number: usize) -> RGBColor {
+    let round = number / PALETTE.len() % 3;
+    let RGBColor(red, green, blue) = PALETTE[number % PALETTE.len()];
+    let shade = |channel: u8| {
+        let channel = u16::from(channel);
+        let shade = match (round, (red, green, blue)) {
+            (0, _) => channel,
+            // Nothing is darker than black.
+            (1, (0, 0, 0)) => 0x60,
+            (1, _) => channel * 11 / 20,
+            _ => 255 - (255 - channel) * 9 / 20,
+        };
+        u8::try_from(shade).unwrap_or(u8::MAX)
+    };
+    RGBColor(shade(red), shade(green), shade(blue))
+}
+
 /// One line of a plot.
 pub(super) struct Series {
     pub(super) name: String,
@@ -64,9 +82,10 @@ impl Series {
 /// The lines of a plot.
 pub(super) fn series(plot: Plot, curves: &[Curve]) -> Vec<Series> {
     let mut series = Vec::new();
-    for ((label, runs), color) in by_label(curves).iter().zip(PALETTE.iter().cycle()) {
+    for (number, (label, runs)) in by_label(curves).iter().enumerate() {
+        let color = color(number);
         let mut add = |name: String, dashed, field: &dyn Fn(&EpochPoint) -> Option<f64>| {
-            series.push(Series::new(name, *color, dashed, runs, field));
+            series.push(Series::new(name, color, dashed, runs, field));
         };
         match plot {
             Plot::Metric(metric) => {
@@ -83,6 +102,17 @@ pub(super) fn series(plot: Plot, curves: &[Curve]) -> Vec<Series> {
     }
     series.retain(|series| !series.line.is_empty());
     series
+}
+
+/// The finished epochs from the first to the last, with some length where there is only one.
+pub(super) fn epoch_range(series: &[Series]) -> Range<i32> {
+    let epochs = || series.iter().flat_map(|series| &series.line);
+    let first = epochs().map(|(epoch, _)| *epoch).min().unwrap_or(0);
+    let last = epochs().map(|(epoch, _)| *epoch).max().unwrap_or(1);
+    match first < last {
+        true => first..last,
+        false => first - 1..first.saturating_add(1),
+    }
 }
 
 /// The values with their bands and some air above and below.
@@ -134,6 +164,35 @@ mod tests {
         assert_eq!(range(&[80.0, 80.0]), 76.0..84.0);
         assert!(!range(&[0.0]).is_empty());
         assert_eq!(range(&[]), 0.0..1.0);
+    }
+
+    /// As `kvt compare` counts epochs: from 1. An axis from 0 would leave a gap before the first of them.
+    #[test]
+    fn the_axis_of_epochs_begins_with_the_first() {
+        let range = |epochs: &[i32]| {
+            epoch_range(&[Series {
+                name: String::new(),
+                color: PALETTE[0],
+                dashed: false,
+                line: epochs.iter().map(|epoch| (*epoch, 1.0)).collect(),
+                band: Vec::new(),
+            }])
+        };
+        assert_eq!(range(&[1, 2, 20]), 1..20);
+        assert_eq!(range(&[10, 20]), 10..20);
+        assert_eq!(range(&[1]), 0..2);
+        assert!(!epoch_range(&[]).is_empty());
+    }
+
+    #[test]
+    fn twenty_one_labels_have_colours_of_their_own() {
+        let colors = |count: usize| {
+            let all = (0..count).map(color);
+            let all = all.map(|RGBColor(red, green, blue)| (red, green, blue));
+            all.collect::<std::collections::BTreeSet<_>>().len()
+        };
+        assert_eq!(color(1), PALETTE[1]);
+        assert_eq!((colors(21), colors(22)), (21, 21));
     }
 
     #[test]

@@ -15,6 +15,14 @@ pub enum RunError {
         /// The run's folder.
         path: PathBuf,
     },
+    /// The folder of a new run cannot be made.
+    #[error("could not make the folder `{}`: {reason}; choose another `run.dir`", .path.display())]
+    NotMade {
+        /// The run's folder.
+        path: PathBuf,
+        /// What the file system says.
+        reason: String,
+    },
     /// A run was to be read or resumed where none is.
     #[error("`{}` holds no run: it has no `config.toml`", .path.display())]
     NotARun {
@@ -101,6 +109,18 @@ pub enum RunError {
         path: PathBuf,
         /// The folder of the run's checkpoints.
         folder: PathBuf,
+    },
+    /// There is no checkpoint of that name.
+    #[error(
+        "no checkpoint `{}`: `{}` has {}; or take `last` or `best`", .path.display(), .folder.display(), named(names)
+    )]
+    NoSuchCheckpoint {
+        /// What was asked for.
+        path: PathBuf,
+        /// The folder of the run's checkpoints.
+        folder: PathBuf,
+        /// The names of those that there are, newest first.
+        names: Vec<String>,
     },
     /// A checkpoint is incomplete or altered.
     #[error("checkpoint `{}` is broken: {reason}; restore it from a copy, or name another one", .path.display())]
@@ -195,6 +215,20 @@ pub enum Warning {
         /// The checkpoint's step.
         step: u64,
     },
+}
+
+/// At most five names in back-quotes.
+fn named(names: &[String]) -> String {
+    let shown: Vec<String> = names
+        .iter()
+        .take(5)
+        .map(|name| format!("`{name}`"))
+        .collect();
+    match names.len() {
+        0 => "none".to_owned(),
+        1..=5 => shown.join(", "),
+        more => format!("{} and {} more", shown.join(", "), more - 5),
+    }
 }
 
 impl RunError {

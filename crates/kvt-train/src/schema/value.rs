@@ -137,10 +137,29 @@ fn refusal(schema: &Value, value: &toml::Value) -> Refusal {
             value => value.to_string(),
         },
         expected: match value.as_float() {
-            Some(number) if !number.is_finite() => format!("finite {}", expected(schema)),
-            _ => expected(schema),
+            Some(number) if !number.is_finite() => format!("a finite {}", expected(schema)),
+            _ => with_article(expected(schema)),
         },
     }
+}
+
+/// A description as a sentence has it: with articles before the types in it.
+fn with_article(words: String) -> String {
+    const TYPES: [(&str, &str); 5] = [
+        ("integer", "an"),
+        ("float", "a"),
+        ("string", "a"),
+        ("list", "a"),
+        ("non-empty", "a"),
+    ];
+    let mut text = words;
+    for (name, article) in TYPES {
+        if text.starts_with(name) {
+            text.insert_str(0, &format!("{article} "));
+        }
+        text = text.replace(&format!(" or {name}"), &format!(" or {article} {name}"));
+    }
+    text
 }
 
 fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {

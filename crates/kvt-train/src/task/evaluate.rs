@@ -60,7 +60,35 @@ pub fn evaluate(
     device: &Device,
     progress: impl FnMut(usize),
 ) -> Result<Evaluation, TrainError> {
-    count(model, batches, device, progress)?.0.of_any()
+    count(model, batches, device, progress, |_, _| {})?
+        .0
+        .of_any()
+}
+
+/// The same, where only some classes may be chosen: `among` says of each class whether it is one of them, and the logits of
+/// the others count as negative infinity. `hear` is told of each batch and its logits, `[images, classes]` row by row.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_among(
+    model: &Model,
+    batches: impl Iterator<Item = Result<Batch, DataError>>,
+    device: &Device,
+    among: Option<&[bool]>,
+    progress: impl FnMut(usize),
+    mut hear: impl FnMut(&Batch, &[f32]),
+) -> Result<Evaluation, TrainError> {
+    let each = |batch: &Batch, logits: &mut [f32]| {
+        if let Some(among) = among {
+            for row in logits.chunks_exact_mut(among.len()) {
+                let row = row.iter_mut().zip(among);
+                row.filter(|(_, is_among)| !**is_among)
+                    .for_each(|(logit, _)| *logit = f32::NEG_INFINITY);
+            }
+        }
+        hear(batch, logits);
+    };
+    count(model, batches, device, progress, each)?.0.of_any()
 }
 
 /// The same on the shares of several processes: their counts and losses are summed.
@@ -74,7 +102,7 @@ pub(super) fn evaluate_shares(
 ) -> Result<Evaluation, TrainError> {
     let world = data.world();
     let own = data.val_shard().map_err(TrainError::from);
-    let own = own.and_then(|batches| count(model, batches, device, |_| {}));
+    let own = own.and_then(|batches| count(model, batches, device, |_| {}, |_, _| {}));
     let (own, losses) = agree(world, own)?;
     let mut sums = [own.images, own.top1, own.top5].map(|count| count as f64);
     world.sum(&mut sums)?;
@@ -96,26 +124,30 @@ pub(super) fn evaluate_shares(
     all.of_any()
 }
 
-/// Accuracy and loss of some batches, or none, and the sum of the losses of each.
+/// Accuracy and loss of some batches, or none, and the sum of the losses of each. `each` may change the logits of a batch
+/// before they are counted.
 fn count(
     model: &Model,
     batches: impl Iterator<Item = Result<Batch, DataError>>,
     device: &Device,
     mut progress: impl FnMut(usize),
+    mut each: impl FnMut(&Batch, &mut [f32]),
 ) -> Result<(Evaluation, Vec<f64>), TrainError> {
     let mut total = Evaluation::default();
     let mut losses = Vec::new();
     for batch in batches {
-        let Batch { views, targets, .. } = batch?;
-        for images in views {
-            let (logits, classes) = predict(model, images, device)?;
-            let Correct { top1, top5 } = correct(&logits, &targets, classes);
+        let mut batch = batch?;
+        for images in std::mem::take(&mut batch.views) {
+            let (mut logits, classes) = predict(model, images, device)?;
+            each(&batch, &mut logits);
+            let targets = &batch.targets;
+            let Correct { top1, top5 } = correct(&logits, targets, classes);
             total.top1 += top1;
             total.top5 += top5;
             total.images += targets.len();
             let loss = logits
                 .chunks_exact(classes)
-                .zip(&targets)
+                .zip(targets)
                 .map(|(row, &label)| cross_entropy(row, label))
                 .sum::<f64>();
             losses.push(loss);

@@ -35,7 +35,7 @@ pub use dino::{
     dino_loss, load_backbone, teacher_probabilities,
 };
 pub use eval_data::EvalData;
-pub use evaluate::{Evaluation, evaluate, predict};
+pub use evaluate::{Evaluation, evaluate, evaluate_among, predict};
 pub use model::{
     Freeze, HeadReset, InitConfig, ResetHead, build_model, check_classes, model_config, start_from,
 };

@@ -43,7 +43,7 @@ fn a_wrong_type() {
         "base = \"tiny.toml\"\n\n[train]\nepochs = \"ten\"\n",
     );
     insta::assert_snapshot!(workspace.error(&["train", "ten.toml"]), @r#"
-    error: ten.toml:4:10: invalid value `"ten"` for `train.epochs`: expected integer in [1, 4294967295]
+    error: ten.toml:4:10: invalid value `"ten"` for `train.epochs`: expected an integer in [1, 4294967295]
       |
     4 | epochs = "ten"
       |          ^^^^^
@@ -53,7 +53,7 @@ fn a_wrong_type() {
 #[test]
 fn no_neighbors() {
     let overrides = ["model.attention.kind=knn", "model.attention.neighbors=0"];
-    insta::assert_snapshot!(train(&Workspace::empty(), &overrides), @"error: --set model.attention.neighbors=0: invalid value `0` for `model.attention.neighbors`: expected integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them");
+    insta::assert_snapshot!(train(&Workspace::empty(), &overrides), @"error: --set model.attention.neighbors=0: invalid value `0` for `model.attention.neighbors`: expected an integer >= 1 (a count) or a float in (0, 1] (a share of the keys) or a non-empty list of them");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn an_unknown_model() {
 #[test]
 fn an_image_size_that_the_patches_do_not_fill() {
     let workspace = Workspace::with_data(2, 1);
-    insta::assert_snapshot!(train(&workspace, &["model.img_size=18"]), @"error: `img_size` 18 is not a multiple of `patch_size` 4: the nearest sizes that are, are 16 and 20");
+    insta::assert_snapshot!(train(&workspace, &["model.img_size=18"]), @"error: `img_size` 18 is not a multiple of `patch_size` 4: the nearest multiples are 16 and 20");
     assert!(!workspace.path("run").exists());
 }
 
@@ -128,7 +128,7 @@ fn images_without_class_folders() {
 fn splits_with_different_classes() {
     let workspace = Workspace::with_data(2, 1);
     fs_err::rename(workspace.path("data/val/c"), workspace.path("data/val/d")).unwrap();
-    insta::assert_snapshot!(train(&workspace, &[]), @"error: the classes of `data/val` are not those expected: missing `c`, not expected `d`");
+    insta::assert_snapshot!(train(&workspace, &[]), @"error: the classes of `data/val` are not those expected: it lacks `c`, it also has `d`");
 }
 
 #[test]

@@ -38,12 +38,23 @@ fn eval_repeats_the_number_in_the_log() {
     assert_each_close("loss", &[number(&found, "loss")], &[metric("loss")], 1e-6);
 }
 
-/// A head without weights prefers classes by its bias, whatever the image.
-#[test]
-fn accuracy_and_loss_of_a_known_head() {
+/// Images of the validation split by class, and what the head of [`known_head`] thinks of each class.
+const COUNTS: [usize; 6] = [3, 5, 2, 4, 1, 7];
+const BIAS: [f32; 6] = [0.5, 2.0, -1.0, 0.0, 1.0, 1.5];
+
+/// `kvt eval` of the known head.
+const EVAL: [&str; 5] = [
+    "eval",
+    "--config",
+    "tiny.toml",
+    "--weights",
+    "known.safetensors",
+];
+
+/// A folder with a model whose head has no weights: it prefers classes by its bias, whatever the image.
+fn known_head() -> Workspace {
     let workspace = Workspace::empty();
-    let counts = [3, 5, 2, 4, 1, 7];
-    for (class, count) in ["a", "b", "c", "d", "e", "f"].iter().zip(counts) {
+    for (class, count) in ["a", "b", "c", "d", "e", "f"].iter().zip(COUNTS) {
         workspace.images(&format!("data/train/{class}"), 1);
         workspace.images(&format!("data/val/{class}"), count);
     }
@@ -52,14 +63,13 @@ fn accuracy_and_loss_of_a_known_head() {
         .assert()
         .success();
     let trained = read_weights(&workspace.last_checkpoint("run").join("model.safetensors"));
-    let bias = [0.5f32, 2.0, -1.0, 0.0, 1.0, 1.5];
     let mut known: StateDict = trained
         .iter()
         .map(|(name, data)| (name.to_owned(), data.clone()))
         .collect();
     let zeros = vec![0.0f32; floats(&trained, "head.weight").len()];
     known.insert("head.weight", TensorData::new(zeros, [6, 16]));
-    known.insert("head.bias", TensorData::new(bias.to_vec(), [6]));
+    known.insert("head.bias", TensorData::new(BIAS.to_vec(), [6]));
     write(
         &workspace.path("known.safetensors"),
         &known,
@@ -67,14 +77,14 @@ fn accuracy_and_loss_of_a_known_head() {
     )
     .unwrap();
 
-    let found = workspace.json(&[
-        "eval",
-        "--config",
-        "tiny.toml",
-        "--weights",
-        "known.safetensors",
-        "--json",
-    ]);
+    workspace
+}
+
+#[test]
+fn accuracy_and_loss_of_a_known_head() {
+    let workspace = known_head();
+    let (counts, bias) = (COUNTS, BIAS);
+    let found = workspace.json(&[&EVAL[..], &["--json"]].concat());
     let images: f64 = counts.iter().map(|&count| count as f64).sum();
     let sum: f64 = bias.iter().map(|&b| f64::from(b).exp()).sum();
     let loss: f64 = bias
@@ -88,6 +98,94 @@ fn accuracy_and_loss_of_a_known_head() {
     let top5 = 100.0 * (images - 2.0) / images;
     assert_each_close("top5", &[number(&found, "top5")], &[top5], 1e-12);
     assert_each_close("loss", &[number(&found, "loss")], &[loss / images], 1e-6);
+}
+
+/// All images are taken for `b`, with the same probability.
+#[test]
+fn classes_confusion_and_calibration_of_a_known_head() {
+    let workspace = known_head();
+    let details = ["--json", "--per-class", "--out", "judged"];
+    let found = workspace.json(&[&EVAL[..], &details].concat());
+    let sum: f64 = BIAS.iter().map(|&b| f64::from(b).exp()).sum();
+    let sure = f64::from(BIAS[1]).exp() / sum;
+    assert_each_close("confidence", &[number(&found, "confidence")], &[sure], 1e-6);
+    // One bin: right in 5 of 22.
+    let ece = (5.0 / 22.0 - sure).abs();
+    assert_each_close("ece", &[number(&found, "ece")], &[ece], 1e-6);
+    let balanced = number(&found, "balanced_accuracy");
+    assert_each_close("balanced", &[balanced], &[1.0 / 6.0], 1e-12);
+    let class = &found["classes"][1];
+    assert_eq!((&class["class"], &class["right"]), (&"b".into(), &5.into()));
+    assert_each_close("b", &[number(class, "precision")], &[5.0 / 22.0], 1e-12);
+    assert_eq!(found["classes"][0]["precision"], Value::Null);
+    let worst = &found["confused"][0];
+    assert_eq!(
+        (&worst["class"], &worst["images"]),
+        (&"f".into(), &7.into())
+    );
+
+    let confusion = workspace.read("judged/confusion.csv");
+    assert_eq!(confusion.lines().nth(6), Some("f,0,7,0,0,0,0"));
+    let predictions = workspace.read("judged/predictions.csv");
+    let rows: Vec<&str> = predictions.lines().collect();
+    assert_eq!(rows.len(), 23);
+    assert!(
+        rows[1].starts_with("data/val/a/000.png,a,b,0."),
+        "{}",
+        rows[1]
+    );
+    assert!(
+        rows[4].starts_with("data/val/b/000.png,b,b,0."),
+        "{}",
+        rows[4]
+    );
+    assert!(rows[4].ends_with(",true") && rows[1].ends_with(",false"));
+    assert_eq!(workspace.read("judged/classes.csv").lines().count(), 7);
+    assert!(image::open(workspace.path("judged/confusion.png")).is_ok());
+
+    let mut output = workspace.kvt(&[&EVAL[..], &["--per-class"]].concat());
+    let output = output.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.starts_with("top-1 22.73 %  top-5 90.91 %  loss "),
+        "{text}"
+    );
+    assert!(
+        text.contains("\nmean accuracy of the classes 16.67 %\n"),
+        "{text}"
+    );
+}
+
+/// Among `a`, `c` and `d` the head prefers `a`.
+#[test]
+fn some_of_the_classes() {
+    let workspace = known_head();
+    let only = ["--only", "d,a, c", "--json"];
+    let found = workspace.json(&[&EVAL[..], &only].concat());
+    assert_eq!(number(&found, "images"), 9.0);
+    assert_each_close("top1", &[number(&found, "top1")], &[300.0 / 9.0], 1e-12);
+    let sum: f64 = [0, 2, 3].map(|c| f64::from(BIAS[c]).exp()).iter().sum();
+    let sure = f64::from(BIAS[0]).exp() / sum;
+    assert_each_close("confidence", &[number(&found, "confidence")], &[sure], 1e-6);
+    // The same from a file, and from a folder that has no other classes.
+    workspace.write("some.txt", "a\nc\nd\n");
+    let file = ["--only", "@some.txt", "--json"];
+    assert_eq!(workspace.json(&[&EVAL[..], &file].concat()), found);
+    for class in ["a", "c", "d"] {
+        let from = workspace.path(&format!("data/val/{class}"));
+        fs_err::create_dir_all(workspace.path("some")).unwrap();
+        fs_err::rename(from, workspace.path("some").join(class)).unwrap();
+    }
+    let folder = ["--data", "some", "--only-present", "--json"];
+    let mut present = workspace.json(&[&EVAL[..], &folder].concat());
+    assert_eq!(present["data"], "some");
+    present["data"] = found["data"].clone();
+    assert_eq!(present, found);
+    // Among three there is no top-5 to tell.
+    let mut output = workspace.kvt(&[&EVAL[..], &folder[..3]].concat());
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    assert!(text.starts_with("top-1 33.33 %  loss "), "{text}");
+    assert!(text.ends_with("chosen among 3 of 6 classes\n"), "{text}");
 }
 
 fn number(found: &Value, name: &str) -> f64 {

@@ -23,6 +23,7 @@ mod kinds;
 mod late;
 mod mixing;
 mod optimizers;
+mod pages;
 mod precision;
 mod predict_logits;
 mod preview;

@@ -116,6 +116,36 @@ fn predictions_name_the_classes_of_the_run() {
     }
 }
 
+/// A folder, a pattern that no shell has expanded, and both formats of a file.
+#[test]
+fn folders_and_patterns_are_classified_into_files() {
+    let workspace = Workspace::with_data(6, 2);
+    workspace.kvt(&["train", "tiny.toml"]).assert().success();
+    let predict = ["predict", "--run", "run", "--top", "2"];
+    let images = ["data/val/a/*.png", "data/val/c"];
+    let to = |file| [&predict[..], &images, &["--output", file]].concat();
+    for file in ["out.json", "out.csv"] {
+        let done = workspace.kvt(&to(file)).assert().success();
+        assert_eq!(done.get_output().stdout, b"");
+    }
+    let json: Value = serde_json::from_str(&workspace.read("out.json")).unwrap();
+    let csv = workspace.read("out.csv");
+    let mut rows = csv.lines();
+    assert_eq!(rows.next(), Some("image,rank,class,probability"));
+    let files = ["a/000", "a/001", "c/000", "c/001"];
+    for (file, found) in files.iter().zip(json.as_array().unwrap()) {
+        let file = format!("data/val/{file}.png");
+        assert_eq!(found["image"], file);
+        for rank in 0..2 {
+            let top = &found["top"][rank];
+            let (class, probability) = (top["class"].as_str().unwrap(), &top["probability"]);
+            let row = format!("{file},{},{class},{probability}", rank + 1);
+            assert_eq!(rows.next(), Some(row.as_str()));
+        }
+    }
+    assert_eq!((rows.next(), json.as_array().unwrap().len()), (None, 4));
+}
+
 #[test]
 fn an_unreadable_image_does_not_keep_the_others_from_an_answer() {
     let workspace = Workspace::with_data(6, 1);

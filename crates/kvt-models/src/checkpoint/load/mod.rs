@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use burn::tensor::TensorData;
 use burn_store::{ModuleSnapshot, PyTorchToBurnAdapter, bridge};
 
-use super::Layout;
+use super::{Layout, recognise};
 use crate::model::{Model, Parameter, is_of_mixer};
 use crate::weights::{LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
 
@@ -85,6 +85,17 @@ impl Model {
             },
         }));
         if options.strict && !report.fits() {
+            let family = self.config.family().name;
+            // Where hardly anything is found, the reason says more than a list.
+            let is_strange = 2 * report.names(Outcome::Matched).count() < used.len();
+            let known = recognise(weights).filter(|known| is_strange && known.family != family);
+            if let Some(known) = known {
+                return Err(WeightsError::OtherFamily {
+                    found: known.family,
+                    model: self.config.name(),
+                    family,
+                });
+            }
             let misfit = self.misfit(&report);
             return Err(WeightsError::Incompatible { report, misfit });
         }

@@ -163,7 +163,7 @@ fn sizes_that_describe_no_model_are_refused() {
                 ..default()
             }
         ),
-        "`img_size` 225 is not a multiple of 16, the product of `strides`: the nearest sizes that are, are 224 and 240"
+        "`img_size` 225 is not a multiple of 16, the product of `strides`: the nearest multiples are 224 and 240"
     );
     assert_eq!(
         refuse(

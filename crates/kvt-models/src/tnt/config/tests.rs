@@ -91,7 +91,7 @@ fn sizes_that_describe_no_model_are_refused() {
                 img_size: Some(225),
                 ..default()
             },
-            "`img_size` 225 is not a multiple of `patch_size` 16: the nearest sizes that are, are 224 and 240",
+            "`img_size` 225 is not a multiple of `patch_size` 16: the nearest multiples are 224 and 240",
         ),
         (
             ModelOverrides {

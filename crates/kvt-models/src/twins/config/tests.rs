@@ -151,7 +151,7 @@ fn sizes_that_describe_no_model_are_refused() {
     };
     assert_eq!(
         refuse(&|config| config.common.img_size = 225),
-        "`img_size` 225 is not a multiple of 32, the product of `strides`: the nearest sizes that are, are \
+        "`img_size` 225 is not a multiple of 32, the product of `strides`: the nearest multiples are \
          224 and 256"
     );
     assert!(refuse(&|config| config.common.img_size = 3).contains("are 32 and 64"));

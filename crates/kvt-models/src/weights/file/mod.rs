@@ -91,11 +91,19 @@ pub fn metadata(path: &Path) -> Result<BTreeMap<String, String>, WeightsError> {
 
 /// Opens a regular file and tells its size: a pipe may wait for ever, and a device has no end.
 fn open(path: &Path) -> Result<(File, u64), WeightsError> {
-    // What is not there is best told by opening it.
-    if fs_err::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(WeightsError::NotAFile {
-            path: path.to_owned(),
-        });
+    match fs_err::metadata(path) {
+        Ok(found) if !found.is_file() => {
+            return Err(WeightsError::NotAFile {
+                path: path.to_owned(),
+            });
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(WeightsError::Missing {
+                path: path.to_owned(),
+            });
+        }
+        // What else is wrong is best told by opening it.
+        _ => {}
     }
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();

@@ -19,6 +19,9 @@ const SHAPE: AttentionShape = AttentionShape {
 };
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt bench attention --k 20,100\n  kvt bench attention --kind dense,knn,linear --tokens 197,1024 --out bench"
+)]
 pub(super) struct AttentionArgs {
     /// Device, as for `kvt train`.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]

@@ -150,7 +150,7 @@ fn settings(kind: &str, set: &[String]) -> anyhow::Result<AttentionConfig> {
         .iter()
         .map(|set| format!("model.attention.{set}"))
         .collect();
-    let document = Document::from_text(Path::new("--kind"), text, &set)?.shared();
+    let document = Document::of_words(&format!("--kind {kind}"), text, &set)?.shared();
     let plan = document.plan_without_data()?;
     let attention = plan.model.overrides.attention.unwrap_or_default();
     let set = attention.kind();

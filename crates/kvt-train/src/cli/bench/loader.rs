@@ -14,6 +14,9 @@ use crate::fs::write_text;
 use crate::task::{Classify, Dino, Task, TaskKind, model_config};
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt bench loader photos.toml --workers 4\n  kvt bench loader photos.toml --device-rate 2000"
+)]
 pub(super) struct LoaderArgs {
     #[command(flatten)]
     config: ConfigArgs,

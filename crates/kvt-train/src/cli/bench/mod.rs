@@ -24,6 +24,9 @@ use crate::fs::{check_writable, write_text};
 
 /// `kvt bench attention`, `kvt bench step` and `kvt bench loader`
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt bench step --model deit_tiny_patch16_224\n  kvt bench attention --kind all --tokens 197,1024\n  kvt bench loader photos.toml"
+)]
 pub(super) struct Args {
     #[command(subcommand)]
     what: What,

@@ -20,6 +20,9 @@ use crate::task::model_config;
 use crate::world::{World, on_device};
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt bench step --model deit_tiny_patch16_224 --batch 32\n  kvt bench step --config photos.toml --kind dense,knn --device cuda"
+)]
 pub(super) struct StepArgs {
     #[command(flatten)]
     model: ModelArgs,

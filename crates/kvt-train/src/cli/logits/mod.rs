@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use burn::tensor::{Tensor, TensorData};
+use clap::ArgGroup;
 use kvt_models::checkpoint::LoadOptions;
 use kvt_models::weights::{self, StateDict};
 use kvt_ops::{Key, Phase};
@@ -30,12 +31,16 @@ const BATCH: usize = 16;
 ///
 /// OUT gets `logits` of all images of a split, in their order, and their `labels`: what `distill.logits` reads.
 #[derive(Debug, clap::Args)]
+#[command(group(ArgGroup::new("subject").required(true).args(["model", "config", "run"])))]
+#[command(
+    after_help = "Examples:\n  kvt logits --model deit_tiny_patch16_224 --weights w.pth --input in.safetensors --output out.safetensors\n  kvt logits --run runs/teacher --output logits.safetensors --half"
+)]
 pub(super) struct Args {
     /// A model's name, as `kvt models list` has them.
-    #[arg(long, value_name = "NAME", required_unless_present_any = ["config", "run"])]
+    #[arg(long, value_name = "NAME")]
     model: Option<String>,
     /// A configuration file; its `[model]` is used.
-    #[arg(long, value_name = "CONFIG", conflicts_with = "model")]
+    #[arg(long, value_name = "CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]
     overrides: Overrides,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use burn::tensor::Tensor;
 use kvt_ops::Key;
-use plotters::prelude::SeriesLabelPosition;
 
 use super::{Args, Crops, Probe, Results};
 use crate::augment::{AugmentConfig, Interpolation, Preset};
@@ -164,7 +163,7 @@ fn curves(done: &[LinearEpoch]) -> Result<String, String> {
         x: axis("epoch"),
         y: axis("training loss"),
         lines: vec![line("training loss", 0, &|epoch| epoch.loss)],
-        names: Names::Within(SeriesLabelPosition::UpperRight),
+        names: Names::Beside,
     }
     .svg()
 }

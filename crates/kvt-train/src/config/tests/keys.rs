@@ -64,7 +64,7 @@ fn wrong_types_say_what_is_expected() {
     let text = "seed = -1\neval = 3\n[model.attention]\nkind = \"kn\"\nneighbors = \"half\"\n[augment]\nscale = [1.0]\n[train.epochs]\nx = 1\n";
     let message = error_of(text, &["data.workers=many", "log.tensorboard=yes"]);
     assert_snapshot!(without_kinds(&message), @r#"
-    configs/x.toml:1:8: invalid value `-1` for `seed`: expected integer >= 0
+    configs/x.toml:1:8: invalid value `-1` for `seed`: expected an integer >= 0
       |
     1 | seed = -1
       |        ^^
@@ -81,12 +81,12 @@ fn wrong_types_say_what_is_expected() {
       |        ^^^^
       help: did you mean `"knn"`?
 
-    configs/x.toml:5:13: invalid value `"half"` for `model.attention.neighbors`: expected integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them
+    configs/x.toml:5:13: invalid value `"half"` for `model.attention.neighbors`: expected an integer >= 1 (a count) or a float in (0, 1] (a share of the keys) or a non-empty list of them
       |
     5 | neighbors = "half"
       |             ^^^^^^
 
-    configs/x.toml:7:9: invalid value `[1.0]` for `augment.scale`: expected list of 2 x float in (0, 1]
+    configs/x.toml:7:9: invalid value `[1.0]` for `augment.scale`: expected a list of 2 x float in (0, 1]
       |
     7 | scale = [1.0]
       |         ^^^^^
@@ -96,7 +96,7 @@ fn wrong_types_say_what_is_expected() {
     8 | [train.epochs]
       |        ^^^^^^
 
-    --set data.workers=many: invalid value `"many"` for `data.workers`: expected `"auto"` or integer in [0, 1024]
+    --set data.workers=many: invalid value `"many"` for `data.workers`: expected `"auto"` or an integer in [0, 1024]
 
     --set log.tensorboard=yes: invalid value `"yes"` for `log.tensorboard`: expected `true` or `false`
 
@@ -132,7 +132,7 @@ fn mistakes_of_all_kinds_are_reported_together() {
     9 | ratio = [2, 1]
       |         ^^^^^^
 
-    configs/x.toml:11:10: invalid value `"ten"` for `train.epochs`: expected integer in [1, 4294967295]
+    configs/x.toml:11:10: invalid value `"ten"` for `train.epochs`: expected an integer in [1, 4294967295]
        |
     11 | epochs = "ten"
        |          ^^^^^
@@ -142,7 +142,7 @@ fn mistakes_of_all_kinds_are_reported_together() {
     12 | device = "gpu"
        |          ^^^^^
 
-    --set optim.lr=0: invalid value `0` for `optim.lr`: expected float in (0, 1e30]
+    --set optim.lr=0: invalid value `0` for `optim.lr`: expected a float in (0, 1e30]
 
     7 problems in the configuration
     "#);

@@ -12,27 +12,27 @@ fn impossible_values_are_all_reported() {
       |        ^^^^^^^^^^^^^^^^^^^^^^^
       help: did you mean `deit_tiny_patch16_224`?
 
-    configs/x.toml:3:13: invalid value `1.0` for `model.drop_path`: expected float in [0, 1)
+    configs/x.toml:3:13: invalid value `1.0` for `model.drop_path`: expected a float in [0, 1)
       |
     3 | drop_path = 1.0
       |             ^^^
 
-    configs/x.toml:6:13: invalid value `0` for `model.attention.neighbors`: expected integer >= 1 (a count) or float in (0, 1] (a share of the keys)
+    configs/x.toml:6:13: invalid value `0` for `model.attention.neighbors`: expected an integer >= 1 (a count) or a float in (0, 1] (a share of the keys)
       |
     6 | neighbors = [0, 1.5, 0.5]
       |             ^^^^^^^^^^^^^
 
-    configs/x.toml:6:13: invalid value `1.5` for `model.attention.neighbors`: expected integer >= 1 (a count) or float in (0, 1] (a share of the keys)
+    configs/x.toml:6:13: invalid value `1.5` for `model.attention.neighbors`: expected an integer >= 1 (a count) or a float in (0, 1] (a share of the keys)
       |
     6 | neighbors = [0, 1.5, 0.5]
       |             ^^^^^^^^^^^^^
 
-    configs/x.toml:10:9: invalid value `1.0` for `optim.betas`: expected float in [0, 1)
+    configs/x.toml:10:9: invalid value `1.0` for `optim.betas`: expected a float in [0, 1)
        |
     10 | betas = [0.9, 1.0]
        |         ^^^^^^^^^^
 
-    configs/x.toml:11:6: invalid value `nan` for `optim.lr`: expected finite float in (0, 1e30]
+    configs/x.toml:11:6: invalid value `nan` for `optim.lr`: expected a finite float in (0, 1e30]
        |
     11 | lr = nan
        |      ^^^
@@ -42,9 +42,9 @@ fn impossible_values_are_all_reported() {
     13 | scale = [1.0, 0.5]
        |         ^^^^^^^^^^
 
-    --set data.shapes.classes=11: invalid value `11` for `data.shapes.classes`: expected integer in [2, 10]
+    --set data.shapes.classes=11: invalid value `11` for `data.shapes.classes`: expected an integer in [2, 10]
 
-    --set train.epochs=0: invalid value `0` for `train.epochs`: expected integer in [1, 4294967295]
+    --set train.epochs=0: invalid value `0` for `train.epochs`: expected an integer in [1, 4294967295]
 
     9 problems in the configuration
     "#);

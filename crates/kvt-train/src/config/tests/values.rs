@@ -497,7 +497,7 @@ fn an_override_is_one_value() {
     // What follows a number makes it a word.
     for set in ["train.epochs=3 4", "train.epochs=3, train.batch_size=7"] {
         let message = error_of(SMALL, &[set]);
-        assert!(message.contains("expected integer"), "{set}: {message}");
+        assert!(message.contains("expected an integer"), "{set}: {message}");
     }
 }
 

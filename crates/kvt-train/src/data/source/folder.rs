@@ -238,7 +238,7 @@ mod tests {
         let error = Source::open_with_classes(dir.path(), &list(&["a", "c"])).unwrap_err();
         let message = error.to_string();
         assert!(
-            message.contains("missing `c`, not expected `b`"),
+            message.contains("it lacks `c`, it also has `b`"),
             "{message}"
         );
     }

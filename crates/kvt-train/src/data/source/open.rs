@@ -53,6 +53,7 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
             Ok(share::split(&whole, data.val_fraction))
         }
         DataKind::Folder | DataKind::Shapes => {
+            refuse_whole(data)?;
             let train = folder(&dir(Split::Train), data, classes)?;
             let val = Source::open_with_classes(dir(Split::Val), &train.classes)?;
             Ok([train, val])
@@ -93,6 +94,7 @@ pub fn open_part(
 ) -> Result<Source, DataError> {
     let is_folder = matches!(data.kind, DataKind::Folder | DataKind::Shapes);
     if is_folder && data.val_fraction == 0.0 {
+        refuse_whole(data)?;
         let source = folder(&data.path.join(name(data, part)), data, classes)?;
         return match part {
             Split::Train => subset(data, source),
@@ -191,7 +193,11 @@ fn survey(
     order: ClassOrder,
     label_column: &str,
 ) -> Result<Survey, DataError> {
-    let dir = root.join(split);
+    // Without a name it is all of the folder.
+    let dir = match split {
+        "" => root.to_owned(),
+        split => root.join(split),
+    };
     if shards::is_here(&dir) {
         return Ok(shards::open(&dir, None)?.surveyed());
     }
@@ -245,6 +251,22 @@ fn listed(
             split: split.map(str::to_owned),
         }),
         false => Ok(source),
+    }
+}
+
+/// Refuses class folders in place of the folders of the two splits.
+fn refuse_whole(data: &DataConfig) -> Result<(), DataError> {
+    let root = &data.path;
+    let is_split = [&data.train, &data.val]
+        .into_iter()
+        .any(|split| root.join(split).exists());
+    match !is_split && listing::holds_classes(root) {
+        true => Err(DataError::NotSplit {
+            path: root.clone(),
+            train: data.train.clone(),
+            val: data.val.clone(),
+        }),
+        false => Ok(()),
     }
 }
 

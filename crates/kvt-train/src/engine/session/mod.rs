@@ -18,8 +18,8 @@ use super::{End, Late, Processes, Reader, Recorder, TrainError, TrainState, Trai
 use crate::config::{self, Plan};
 use crate::data::Splits;
 use crate::device::{self, ResolvedDevice};
-use crate::recipe::{Schedule, scaled_lr};
-use crate::run::{Event, Listener, Metric, Note, RunDir, Topic, Warning, Which};
+use crate::recipe::{EmaReport, Schedule, scaled_lr};
+use crate::run::{EvalRecord, Event, Listener, Metric, Note, RunDir, Topic, Warning, Which};
 use crate::task::{Task, Weights, model_config};
 use crate::world::on_device::Way;
 use crate::world::{World, alone};
@@ -59,7 +59,7 @@ impl Start<'_> {
 }
 
 /// How much work a run is, for progress bars.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Workload {
     /// Updates already made.
     pub done: u64,
@@ -71,8 +71,29 @@ pub struct Workload {
     pub epochs: u32,
     /// Images of an update.
     pub images_per_step: usize,
+    /// Images of an evaluation.
+    pub eval_images: usize,
+    /// Epochs from one evaluation to the next; 0 is one at the end.
+    pub eval_every: u32,
+    /// Classes of the images.
+    pub classes: usize,
     /// What evaluations measure.
     pub metrics: &'static [Metric],
+    /// The one of them by which the best checkpoint is chosen.
+    pub best_metric: Metric,
+    /// The best evaluation so far: its epoch, from 0, and its value.
+    pub best: Option<(u32, f64)>,
+    /// The split of the log that the run is judged by: of the weights, or of their average.
+    pub reported: &'static str,
+    /// Whether an average of the weights is evaluated, too.
+    pub has_ema: bool,
+}
+
+impl Workload {
+    /// Whether a metric can tell anything: among the best five of five classes the right one always is.
+    pub fn tells(&self, metric: Metric) -> bool {
+        metric != Metric::TOP5 || self.classes > 5
+    }
 }
 
 impl<T: Task> Session<T> {
@@ -231,7 +252,17 @@ impl<T: Task> Session<T> {
             steps_per_epoch,
             epochs,
             images_per_step: plan.batch_size * plan.accumulate,
+            eval_images: self.splits.val.samples.len(),
+            eval_every: plan.eval_every,
+            classes: self.splits.classes().len(),
             metrics: T::METRICS,
+            best_metric: T::BEST,
+            best: self.progress.best.map(|best| (best.epoch, best.value)),
+            reported: match self.plan.ema.report {
+                EmaReport::Raw => EvalRecord::VAL,
+                EmaReport::Ema => EvalRecord::VAL_EMA,
+            },
+            has_ema: self.state.ema.is_some(),
         }
     }
 

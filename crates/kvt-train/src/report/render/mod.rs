@@ -148,6 +148,10 @@ impl Comparison {
                 ".\n"
             };
         }
+        if most == 1 && self.rows.len() > 1 {
+            caption += "One run of each: with other seeds these numbers may differ by some points, so that smaller differences \
+                        are noise. `kvt compare --seeds 3` shows by how much.\n";
+        }
         let averaged: Vec<String> = self
             .rows
             .iter()
@@ -197,7 +201,8 @@ fn cells<'a>(
     cells.iter().map(Option::as_ref).chain([best, last])
 }
 
-fn csv_field(text: &str) -> String {
+/// A text as a field of CSV, quoted where it must be.
+pub(crate) fn csv_field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

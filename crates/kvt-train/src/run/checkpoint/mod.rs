@@ -152,6 +152,12 @@ impl Checkpoints {
     /// truncated or altered file.
     pub fn load(&self, which: Which<'_>) -> Result<(Checkpoint, Option<Warning>), RunError> {
         match which {
+            // What is no folder was never a checkpoint: the name is wrong.
+            Which::Path(path) if !path.is_dir() => Err(RunError::NoSuchCheckpoint {
+                path: path.to_owned(),
+                folder: self.folder.clone(),
+                names: self.names()?.iter().map(ToString::to_string).collect(),
+            }),
             Which::Path(path) => Checkpoint::load(path).map(|checkpoint| (checkpoint, None)),
             Which::Best => match self.pointer(BEST)? {
                 Some(name) => Checkpoint::load(&self.folder.join(name)).map(|best| (best, None)),

@@ -42,7 +42,10 @@ impl RunDir {
                 path: path.to_owned(),
             });
         }
-        fs::create_dir_all(path)?;
+        std::fs::create_dir_all(path).map_err(|error| RunError::NotMade {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
         let locks = lock(path)?;
         if !resume && holds_run(path) {
             return Err(RunError::Exists {

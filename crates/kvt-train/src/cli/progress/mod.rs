@@ -1,9 +1,15 @@
-//! Progress of a training run: a bar with rate and ETA on a terminal, plain lines elsewhere.
+//! Progress of a training run: a bar with rate and ETA on a terminal, plain lines elsewhere, and a summary at the end.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+mod eta;
+mod summary;
+
+use self::eta::Eta;
+use self::summary::Tally;
+pub(super) use self::summary::Tallying;
 use super::output;
 use super::table::grouped;
 use crate::engine::{Session, Workload};
@@ -46,6 +52,8 @@ pub(super) fn listener(workload: Workload) -> Box<dyn Listener> {
     } else {
         Box::new(Lines {
             workload,
+            start: Instant::now(),
+            eta: Eta::new(workload),
             last: None,
             told: String::new(),
         })
@@ -65,10 +73,13 @@ pub(super) fn silent() -> Box<dyn Listener> {
     Box::new(Silent)
 }
 
-/// A bar, with evaluations and warnings printed above it.
+/// A bar of one width, with evaluations and warnings printed above it.
 struct Bar {
     bar: ProgressBar,
-    metrics: &'static [Metric],
+    start: Instant,
+    eta: Eta,
+    tally: Tally,
+    workload: Workload,
     /// What the task has told last.
     told: String,
 }
@@ -76,18 +87,48 @@ struct Bar {
 impl Bar {
     fn new(workload: Workload) -> Self {
         let bar = ProgressBar::new(workload.steps);
-        if let Ok(style) =
-            ProgressStyle::with_template("{wide_bar} step {pos}/{len}  {msg}  eta {eta}")
-        {
+        // The bar comes first and has a fixed width, so that nothing moves when a number has another length; what does not
+        // fit in the terminal is cut off at the end, where the least important numbers are.
+        if let Ok(style) = ProgressStyle::with_template("{bar:10} {wide_msg}") {
             bar.set_style(style);
         }
         bar.set_position(workload.done);
-        bar.reset_eta();
+        output::above(Some(bar.clone()));
         Self {
             bar,
-            metrics: workload.metrics,
+            start: Instant::now(),
+            eta: Eta::new(workload),
+            tally: Tally::new(workload),
+            workload,
             told: String::new(),
         }
+    }
+
+    fn message(&self, update: &StepRecord) -> String {
+        let Workload {
+            steps,
+            epochs,
+            best_metric,
+            ..
+        } = self.workload;
+        let digits = |number: u64| number.to_string().len();
+        let left = self.eta.left(update.step);
+        let left = left.map_or_else(|| "-".to_owned(), duration);
+        let best = match self.tally.best {
+            Some((_, best)) => format!(" best {}", value(best_metric, best)),
+            None => String::new(),
+        };
+        format!(
+            "{:>width$}/{steps} eta {left:<7} loss {:<6.4}{best} {:>5.0} images/s lr {:<7.1e} epoch {:>epoch_width$}/{epochs}{}",
+            update.step,
+            update.loss,
+            update.images_per_second,
+            update.lr,
+            update.epoch + 1,
+            self.told,
+            width = digits(steps),
+            epoch_width = digits(epochs.into()),
+        )
     }
 }
 
@@ -96,26 +137,26 @@ impl Listener for Bar {
         if let Event::Step(step) = event {
             self.told = told(step);
         }
-        if let Some(line) = line(event, self.metrics) {
-            self.bar.suspend(|| output::status(&line));
+        if let Event::Epoch(_) = event {
+            self.eta.epoch_end(self.start.elapsed().as_secs_f64());
+        }
+        self.tally.hear(event);
+        if let Some(line) = line(event, &self.workload) {
+            output::status(&line);
         }
         Ok(())
     }
 
     fn progress(&mut self, update: &StepRecord) {
+        self.eta.update(self.start.elapsed().as_secs_f64());
         self.bar.set_position(update.step);
-        self.bar.set_message(format!(
-            "epoch {}  loss {:.3}{}  {:.0} images/s",
-            update.epoch + 1,
-            update.loss,
-            self.told,
-            update.images_per_second
-        ));
+        self.bar.set_message(self.message(update));
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
+        output::above(None);
         self.bar.finish_and_clear();
     }
 }
@@ -123,6 +164,8 @@ impl Drop for Bar {
 /// Plain lines: the first step, one now and then, the last; every evaluation, every warning.
 struct Lines {
     workload: Workload,
+    start: Instant,
+    eta: Eta,
     last: Option<Instant>,
     /// What the task has told last.
     told: String,
@@ -133,22 +176,26 @@ impl Listener for Lines {
         if let Event::Step(step) = event {
             self.told = told(step);
         }
-        if let Some(line) = line(event, self.workload.metrics) {
+        if let Event::Epoch(_) = event {
+            self.eta.epoch_end(self.start.elapsed().as_secs_f64());
+        }
+        if let Some(line) = line(event, &self.workload) {
             output::status(&line);
         }
         Ok(())
     }
 
     fn progress(&mut self, update: &StepRecord) {
+        self.eta.update(self.start.elapsed().as_secs_f64());
         let due = self
             .last
             .is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL);
         if due || update.step == self.workload.steps {
             self.last = Some(Instant::now());
-            let left = self.workload.steps.saturating_sub(update.step) as f64;
-            let per_step = self.workload.images_per_step as f64 / update.images_per_second;
+            let left = self.eta.left(update.step);
+            let left = left.map_or_else(String::new, |left| format!("  eta {}", duration(left)));
             output::status(&format!(
-                "step {}/{}  epoch {}  loss {:.4}{}  lr {:.3e}  {:.0} images/s  eta {}",
+                "step {}/{}  epoch {}  loss {:.4}{}  lr {:.3e}  {:.0} images/s{left}",
                 update.step,
                 self.workload.steps,
                 update.epoch + 1,
@@ -156,7 +203,6 @@ impl Listener for Lines {
                 self.told,
                 update.lr,
                 update.images_per_second,
-                duration(left * per_step)
             ));
         }
     }
@@ -169,26 +215,37 @@ fn told(step: &StepRecord) -> String {
     numbers.collect()
 }
 
-/// Metrics in one line.
-fn measured(metrics: &Metrics, known: &[Metric]) -> String {
-    let texts =
-        metrics.iter().map(
-            |(name, value)| match known.iter().find(|metric| metric.name == name) {
-                Some(metric) if metric.percent => format!("{} {value:.2} %", metric.title),
-                _ => format!("{name} {value:.4}"),
-            },
-        );
-    texts.collect::<Vec<_>>().join("  ")
+/// A number of an evaluation, with its unit.
+fn value(metric: Metric, number: f64) -> String {
+    match metric.percent {
+        true => format!("{number:.2} %"),
+        false => format!("{number:.4}"),
+    }
 }
 
-fn line(event: &Event, known: &[Metric]) -> Option<String> {
+/// Metrics in one line.
+fn measured(metrics: &Metrics, workload: &Workload) -> String {
+    let known = |name| workload.metrics.iter().find(|metric| metric.name == name);
+    let shown = metrics.iter().filter_map(|(name, number)| {
+        Some(match known(name) {
+            Some(metric) if !workload.tells(*metric) => return None,
+            Some(metric) if metric.percent => {
+                format!("{} {}", metric.title, value(*metric, number))
+            }
+            _ => format!("{name} {number:.4}"),
+        })
+    });
+    shown.collect::<Vec<_>>().join("  ")
+}
+
+fn line(event: &Event, workload: &Workload) -> Option<String> {
     match event {
         Event::Step(_) => None,
         Event::Eval(eval) => Some(format!(
             "epoch {}  {} {}  ({} images)",
             eval.epoch + 1,
             eval.split,
-            measured(&eval.metrics, known),
+            measured(&eval.metrics, workload),
             eval.images
         )),
         Event::Epoch(epoch) => Some(format!(
@@ -200,7 +257,9 @@ fn line(event: &Event, known: &[Metric]) -> Option<String> {
         )),
         Event::Note(note) => {
             let kind = match note.topic {
-                Topic::Start | Topic::Resume | Topic::Stop | Topic::Scale => "",
+                // The summary says it, with the way to go on.
+                Topic::Stop => return None,
+                Topic::Start | Topic::Resume | Topic::Scale => "",
                 Topic::Skipped => "skipped ",
                 Topic::Warning => "warning: ",
             };

@@ -1,0 +1,256 @@
+//! `kvt eval`
+
+mod details;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+use serde_json::{Map, Value, json};
+
+use super::common::{Overrides, bar, generating};
+use super::output;
+use super::trained::{Trained, open_folder};
+use crate::data::{self, Source, ensure_data, eval_batches, eval_transform, open_part};
+use crate::fs::write_text;
+use crate::judge::{Judgement, RealLabels};
+use crate::report::draw_confusion;
+use crate::task::{Evaluation, check_classes, evaluate_among};
+use crate::text::read_text;
+
+/// Bytes of a file of class names.
+const LARGEST_CLASSES: u64 = 1 << 26;
+
+/// `kvt eval --run RUN`, or `kvt eval --config CONFIG --weights FILE`
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt eval --run runs/photos\n  kvt eval --run runs/photos --data photos/test --per-class --out judged\n  kvt eval --config configs/deit/tiny_dense.toml --weights deit_tiny.pth"
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    trained: super::trained::Args,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Which split.
+    #[arg(long, value_enum, default_value_t = Split::Val)]
+    split: Split,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    json: bool,
+    /// Evaluate another image folder, `DIR/<class>/*`, with the run's classes.
+    #[arg(long, value_name = "DIR", conflicts_with = "split")]
+    data: Option<PathBuf>,
+    /// Also tell accuracy, precision and F1 of each class, and the classes that are confused most.
+    #[arg(long)]
+    per_class: bool,
+    /// Also write `classes.csv`, `confusion.csv`, `confusion.png` and `predictions.csv` into this folder.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Let the model choose among these classes alone, and evaluate their images: names with commas between them, or `@FILE`
+    /// with one name per line.
+    #[arg(long, value_name = "CLASSES")]
+    only: Option<String>,
+    /// The same with the classes that the folder of `--data` has, which may be some of the run's.
+    #[arg(long, requires = "data", conflicts_with = "only")]
+    only_present: bool,
+    /// Also judge by ImageNet's reassessed labels (ReaL), a file `real.json`.
+    #[arg(long, value_name = "FILE")]
+    real: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Split {
+    Val,
+    Train,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let trained = args.trained.load(&args.overrides)?;
+    let (source, among) = args.images(&trained)?;
+    let Trained {
+        plan,
+        model,
+        device,
+        size,
+        ..
+    } = trained;
+    let transform = Arc::new(eval_transform(&plan, size)?);
+    let source = Arc::new(source);
+    check_classes(&model.config(), &source)?;
+    let mut judged = Judgement::new(source.classes.len());
+    if let Some(path) = &args.real {
+        let labels = RealLabels::read(path)?;
+        let numbers = labels.numbers(&source)?;
+        judged = judged.with_real(labels, numbers);
+    }
+    if let Some(out) = &args.out {
+        // Before all images are evaluated.
+        fs_err::create_dir_all(out)?;
+    }
+    let mut batches = eval_batches(&plan, &source, &transform)?;
+    let progress = bar("evaluating", source.samples.len());
+    let evaluation = evaluate_among(
+        &model,
+        &mut batches,
+        &device.device,
+        among.as_deref(),
+        |done| progress.set_position(done as u64),
+        |batch, logits| judged.hear(batch, logits),
+    );
+    progress.finish_and_clear();
+    for skipped in batches.skipped() {
+        output::warning(&format!(
+            "skipped `{}`: {}",
+            skipped.path.display(),
+            skipped.reason
+        ));
+    }
+    let evaluation = evaluation?;
+    // The weights are numbers, but what comes of them may be too large for one.
+    if !evaluation.loss().is_finite() {
+        bail!(
+            "the loss over {} images is {}: the logits are not finite; take other weights",
+            evaluation.images,
+            evaluation.loss()
+        );
+    }
+    if let Some(out) = &args.out {
+        write_text(
+            &out.join("classes.csv"),
+            &judged.classes_csv(&source.classes),
+        )?;
+        let confusion = judged.confusion_csv(&source.classes);
+        write_text(&out.join("confusion.csv"), &confusion)?;
+        write_text(
+            &out.join("predictions.csv"),
+            &judged.predictions_csv(&source),
+        )?;
+        let title = format!(
+            "{}: {:.2} % of {} images right",
+            model.config().name(),
+            evaluation.top1_percent(),
+            evaluation.images
+        );
+        let picture = out.join("confusion.png");
+        draw_confusion(&judged.shares(), &source.classes, &title, &picture)?;
+    }
+    let chosen = among.map_or(source.classes.len(), |among| {
+        among.iter().filter(|is_among| **is_among).count()
+    });
+    if args.json {
+        let json = record(&evaluation, &judged, &source, args.per_class);
+        output::print(&format!("{json:#}"))?;
+    } else {
+        output::print(&text(&evaluation, &judged, &source, chosen))?;
+        if args.per_class {
+            output::print(&format!("\n{}", details::tables(&judged, &source.classes)))?;
+        }
+    }
+    if let Some(out) = &args.out {
+        output::status(&format!("tables and a picture are in `{}`", out.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    /// The images, labelled by the model's classes, and among which of these it may choose, if not all.
+    fn images(&self, trained: &Trained) -> anyhow::Result<(Source, Option<Vec<bool>>)> {
+        let Trained { plan, classes, .. } = trained;
+        if let (Some(dir), true) = (&self.data, self.only_present) {
+            let known = classes
+                .as_deref()
+                .context("`--only-present`: the names of the model's classes are not known")?;
+            let present = Source::open(dir, plan.data.class_order)?;
+            let among = details::among(&present.classes, known)?;
+            return Ok((details::renumbered(present, known), Some(among)));
+        }
+        let mut source = match &self.data {
+            Some(dir) => open_folder(dir, classes.as_deref(), plan)?,
+            None => {
+                ensure_data(plan, &mut generating())?;
+                let part = match self.split {
+                    Split::Val => data::Split::Val,
+                    Split::Train => data::Split::Train,
+                };
+                open_part(&plan.data, part, classes.as_deref())?
+            }
+        };
+        let Some(only) = &self.only else {
+            return Ok((source, None));
+        };
+        let names = match only.strip_prefix('@') {
+            Some(path) => read_text(path.as_ref(), LARGEST_CLASSES)?,
+            None => only.replace(',', "\n"),
+        };
+        let names = names.lines().map(str::trim).filter(|name| !name.is_empty());
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        let among = details::among(&names, &source.classes)?;
+        let is_among = |label: u32| among.get(label as usize).copied().unwrap_or(false);
+        source.samples.retain(|sample| is_among(sample.label));
+        ensure!(
+            !source.samples.is_empty(),
+            "`{}` has no image of the classes of `--only`",
+            source.root.display()
+        );
+        Ok((source, Some(among)))
+    }
+}
+
+/// The numbers in lines.
+fn text(evaluation: &Evaluation, judged: &Judgement, source: &Source, chosen: usize) -> String {
+    // Among five of five classes the right one always is.
+    let top5 = match chosen > 5 {
+        true => format!("  top-5 {:.2} %", evaluation.top5_percent()),
+        false => String::new(),
+    };
+    let calibration = judged.calibration();
+    let mut text = format!(
+        "top-1 {:.2} %{top5}  loss {:.4}  ({} images of `{}`)\n\
+         calibration error (ECE) {:.2} %, with a mean confidence of {:.2} %",
+        evaluation.top1_percent(),
+        evaluation.loss(),
+        evaluation.images,
+        source.root.display(),
+        100.0 * calibration.error(),
+        100.0 * calibration.confidence(),
+    );
+    if chosen < source.classes.len() {
+        text += &format!(
+            "\nchosen among {chosen} of {} classes",
+            source.classes.len()
+        );
+    }
+    if let Some((images, top1, top5)) = judged.real() {
+        text += &format!(
+            "\nreassessed labels (ReaL): top-1 {top1:.2} %  top-5 {top5:.2} %  ({images} images)"
+        );
+    }
+    text
+}
+
+/// The numbers as JSON.
+fn record(evaluation: &Evaluation, judged: &Judgement, source: &Source, per_class: bool) -> Value {
+    let calibration = judged.calibration();
+    let mut record = Map::new();
+    let mut add = |key: &str, value: Value| record.insert(key.to_owned(), value);
+    // A path that is not UTF-8 is no JSON by itself.
+    add("data", json!(source.root.display().to_string()));
+    add("images", json!(evaluation.images));
+    add("loss", json!(evaluation.loss()));
+    add("top1", json!(evaluation.top1_percent()));
+    add("top5", json!(evaluation.top5_percent()));
+    add("ece", json!(calibration.error()));
+    add("confidence", json!(calibration.confidence()));
+    add("balanced_accuracy", json!(judged.balanced_accuracy()));
+    if let Some((images, top1, top5)) = judged.real() {
+        let real = json!({ "images": images, "top1": top1, "top5": top5 });
+        add("real", real);
+    }
+    if per_class {
+        add("classes", details::classes(judged, &source.classes));
+        add("confused", details::confused(judged, &source.classes));
+    }
+    record.into()
+}

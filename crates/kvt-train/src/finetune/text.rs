@@ -1,0 +1,112 @@
+//! A proposed configuration as a file for people: what was chosen, with the meaning of each key above it.
+
+use toml::{Table, Value};
+
+use crate::config::{key_meaning, reading_order};
+
+/// Columns of a comment.
+const WIDTH: usize = 100;
+
+/// The file: a head of comments, then the sections.
+pub(super) fn commented(table: &Table, head: &[String]) -> String {
+    let mut text = String::new();
+    for line in head {
+        text += &comment(line);
+    }
+    section("", table, &mut text);
+    text
+}
+
+/// A section and those in it: keys first, as TOML wants it.
+fn section(name: &str, table: &Table, text: &mut String) {
+    let is_table = |value: &Value| matches!(value, Value::Table(_));
+    let join = |key: &str| match name {
+        "" => key.to_owned(),
+        name => format!("{name}.{key}"),
+    };
+    let mut all: Vec<_> = table.iter().collect();
+    all.sort_by_key(|(key, _)| reading_order(&join(key)));
+    let (inner, keys): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, value)| is_table(value));
+    if !keys.is_empty() {
+        *text += "\n";
+        if !name.is_empty() {
+            *text += &format!("[{name}]\n");
+        }
+    }
+    for (key, value) in keys {
+        if let Some(meaning) = key_meaning(&join(key)) {
+            *text += &comment(&meaning);
+        }
+        *text += &format!("{key} = {value}\n");
+    }
+    for (key, value) in inner {
+        if let Value::Table(inner) = value {
+            section(&join(key), inner, text);
+        }
+    }
+}
+
+/// A text as lines of a comment.
+fn comment(words: &str) -> String {
+    let mut lines = Vec::new();
+    let mut line = String::from("#");
+    for word in words.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > WIDTH && line.len() > 1 {
+            lines.push(std::mem::replace(&mut line, String::from("#")));
+        }
+        line.push(' ');
+        line += word;
+    }
+    lines.push(line);
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_before_the_sections_within() {
+        let table: Table = toml::toml! {
+            seed = 3
+            [model]
+            name = "a"
+            [model.attention]
+            kind = "knn"
+            [train]
+            epochs = 5
+        };
+        let text = commented(&table, &["What it is.".to_owned()]);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            lines,
+            [
+                "",
+                "seed = 3",
+                "",
+                "[model]",
+                "name = \"a\"",
+                "",
+                "[model.attention]",
+                "kind = \"knn\"",
+                "",
+                "[train]",
+                "epochs = 5"
+            ]
+        );
+        assert!(text.starts_with("# What it is.\n"), "{text}");
+        let meaning = "# Times that training goes through the data.\nepochs = 5\n";
+        assert!(text.ends_with(meaning), "{text}");
+        assert_eq!(toml::from_str::<Table>(&text).ok(), Some(table));
+    }
+
+    #[test]
+    fn comments_are_not_wide() {
+        let text = comment(&"some words of a long sentence ".repeat(10));
+        assert!(text.lines().count() > 2);
+        for line in text.lines() {
+            assert!(line.starts_with("# ") && line.len() <= WIDTH, "{line}");
+        }
+        assert_eq!(comment(""), "#\n");
+    }
+}

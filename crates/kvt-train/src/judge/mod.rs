@@ -1,0 +1,163 @@
+//! How a classifier errs: class by class, which classes it confuses, and whether its probabilities are true.
+//!
+//! Everything is counted from the logits of single images, as they come from the one evaluation path
+//! ([`evaluate_among`](crate::task::evaluate_among)).
+
+mod calibration;
+mod real;
+mod tables;
+
+use crate::data::Batch;
+
+pub use self::calibration::{BINS, Calibration};
+pub use self::real::{RealError, RealLabels};
+pub use self::tables::{ClassRow, Confused};
+
+/// What a model said of one image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verdict {
+    /// Its index in [`Source::samples`](crate::data::Source::samples).
+    pub index: u32,
+    /// Its class.
+    pub label: u32,
+    /// The class with the highest logit; of equal ones the first.
+    pub predicted: u32,
+    /// The probability of that class, in [0, 1].
+    pub probability: f64,
+}
+
+/// What a model said of all images of a split.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// Number of classes.
+    classes: usize,
+    /// Image by image, in the order of the split.
+    pub verdicts: Vec<Verdict>,
+    /// Images by true class (rows) and predicted class (columns), row by row: `[classes, classes]`.
+    confusion: Vec<u64>,
+    calibration: Calibration,
+    real: Option<Real>,
+}
+
+/// Accuracy by reassessed labels.
+#[derive(Clone, Debug, PartialEq)]
+struct Real {
+    labels: RealLabels,
+    /// The number of each image in the list of labels, by the index of its sample.
+    numbers: Vec<usize>,
+    images: usize,
+    top1: usize,
+    top5: usize,
+}
+
+impl Judgement {
+    /// Of a model of so many classes, before any image.
+    #[must_use]
+    pub fn new(classes: usize) -> Self {
+        Self {
+            classes,
+            verdicts: Vec::new(),
+            confusion: vec![0; classes * classes],
+            calibration: Calibration::default(),
+            real: None,
+        }
+    }
+
+    /// The same, judged also by ImageNet's reassessed labels; `numbers` has the number of each image in that list.
+    #[must_use]
+    pub fn with_real(mut self, labels: RealLabels, numbers: Vec<usize>) -> Self {
+        self.real = Some(Real {
+            labels,
+            numbers,
+            images: 0,
+            top1: 0,
+            top5: 0,
+        });
+        self
+    }
+
+    /// Hears of a batch and its logits, `[images, classes]` row by row. Classes that may not be chosen have the logit
+    /// negative infinity.
+    pub fn hear(&mut self, batch: &Batch, logits: &[f32]) {
+        let rows = logits.chunks_exact(self.classes.max(1));
+        for ((row, &label), &index) in rows.zip(&batch.targets).zip(&batch.indices) {
+            let ranked = ranked(row);
+            let Some(&predicted) = ranked.first() else {
+                continue;
+            };
+            let verdict = Verdict {
+                index,
+                label,
+                predicted,
+                probability: probability(row, predicted),
+            };
+            let cell = label as usize * self.classes + predicted as usize;
+            if let Some(count) = self.confusion.get_mut(cell) {
+                *count += 1;
+            }
+            let is_right = label == predicted;
+            self.calibration.hear(verdict.probability, is_right);
+            if let Some(real) = &mut self.real {
+                real.hear(index, &ranked);
+            }
+            self.verdicts.push(verdict);
+        }
+    }
+
+    /// Whether probabilities are true.
+    #[must_use]
+    pub fn calibration(&self) -> &Calibration {
+        &self.calibration
+    }
+
+    /// Images with reassessed labels, and how many percent of them have one of these as their best class, and among their best
+    /// five; `None` where nobody asked, or no image has any.
+    #[must_use]
+    pub fn real(&self) -> Option<(usize, f64, f64)> {
+        let real = self.real.as_ref().filter(|real| real.images > 0)?;
+        let percent = |count: usize| 100.0 * count as f64 / real.images as f64;
+        Some((real.images, percent(real.top1), percent(real.top5)))
+    }
+}
+
+impl Real {
+    fn hear(&mut self, index: u32, ranked: &[u32]) {
+        let number = self.numbers.get(index as usize);
+        let labels = number.map_or(&[][..], |number| self.labels.of(*number));
+        // An image that the labellers could not agree on counts for nothing.
+        if labels.is_empty() {
+            return;
+        }
+        let is_among = |most: usize| ranked.iter().take(most).any(|class| labels.contains(class));
+        self.images += 1;
+        self.top1 += usize::from(is_among(1));
+        self.top5 += usize::from(is_among(5));
+    }
+}
+
+/// The best five classes of a row of logits that may be chosen, best first; of equal ones the lower class first. A row with a
+/// NaN has none, as in [`correct`](crate::recipe::correct).
+fn ranked(row: &[f32]) -> Vec<u32> {
+    if row.iter().any(|logit| logit.is_nan()) {
+        return Vec::new();
+    }
+    let mut best: Vec<(u32, f32)> = Vec::with_capacity(6);
+    for (class, &logit) in (0..).zip(row) {
+        let at = best.partition_point(|(_, other)| *other >= logit);
+        if at < 5 && logit > f32::NEG_INFINITY {
+            best.insert(at, (class, logit));
+            best.truncate(5);
+        }
+    }
+    best.into_iter().map(|(class, _)| class).collect()
+}
+
+/// The softmax of a class, in f64.
+fn probability(row: &[f32], class: u32) -> f64 {
+    let own = row.get(class as usize).copied().unwrap_or(f32::NAN);
+    let sum: f64 = row.iter().map(|&x| f64::from(x - own).exp()).sum();
+    sum.recip()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! A confusion matrix as PNG: rows are true classes, columns predicted ones, and each cell the share of its row. What is
+//! right is blue, what is wrong is orange.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use plotters::prelude::*;
+use plotters::style::FontStyle;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::font::{FONT, register_fonts};
+use super::plot::{GRID, INK};
+use super::series::PALETTE;
+use super::{ReportError, encode_png};
+use crate::fs::write_atomic;
+
+/// Up to this many classes cells are wide enough for a number.
+const NUMBERED: usize = 20;
+/// Up to this many classes there is room for their names.
+const NAMED: usize = 60;
+/// Letters of a name that are shown.
+const LETTERS: usize = 24;
+/// Pixels of the matrix, about, and of a side of a cell at least where it has a name, and at most.
+const SIDE: usize = 1000;
+const CELL: [usize; 2] = [20, 72];
+/// Pixels around, of a line of text, and of a letter of a name.
+const GAP: i32 = 24;
+const LINE: i32 = 40;
+const LETTER: i32 = 10;
+
+/// Draws the shares of a confusion matrix, `[classes, classes]` row by row, to a PNG file, which is written whole.
+///
+/// # Errors
+/// Failures of drawing and of the file system.
+pub fn draw_confusion(
+    shares: &[f64],
+    names: &[String],
+    title: &str,
+    path: &Path,
+) -> Result<(), ReportError> {
+    let png = png(shares, names, title).map_err(|reason| ReportError::Draw {
+        path: path.to_owned(),
+        reason,
+    })?;
+    write_atomic(path, |file| file.write_all(&png))?;
+    Ok(())
+}
+
+fn png(shares: &[f64], names: &[String], title: &str) -> Result<Vec<u8>, String> {
+    register_fonts()?;
+    let classes = names.len().max(1);
+    let is_named = classes <= NAMED;
+    let cell = match is_named {
+        true => (SIDE / classes).clamp(CELL[0], CELL[1]),
+        false => (SIDE / classes).max(1),
+    };
+    let names: Vec<String> = names.iter().map(|name| short(name)).collect();
+    let longest = names.iter().map(|name| name.chars().count()).max();
+    let pixels = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let label = match is_named {
+        true => LETTER * pixels(longest.unwrap_or(0)) + GAP / 2,
+        false => 0,
+    };
+    let matrix = pixels(classes * cell);
+    // Left of the matrix an axis title and the names; above it the title of the picture.
+    let (left, top) = (GAP + LINE + label, GAP + LINE);
+    let width = (left + matrix + GAP).max(12 * pixels(title.chars().count()) + 2 * GAP);
+    let height = top + matrix + label + LINE + GAP;
+    let [width, height] = [width, height].map(i32::unsigned_abs);
+    let mut bytes = vec![0; (width * height * 3) as usize];
+    let picture = Matrix {
+        shares,
+        names: is_named.then_some(names.as_slice()),
+        classes,
+        cell: pixels(cell),
+        place: (left, top),
+        label,
+    };
+    {
+        let root = BitMapBackend::with_buffer(&mut bytes, (width, height)).into_drawing_area();
+        picture
+            .draw(&root, title)
+            .map_err(|error| error.to_string())?;
+    }
+    encode_png(&bytes, width, height)
+}
+
+struct Matrix<'a> {
+    shares: &'a [f64],
+    /// Where there is room for them.
+    names: Option<&'a [String]>,
+    classes: usize,
+    cell: i32,
+    /// Its left upper corner.
+    place: (i32, i32),
+    /// Room for the names.
+    label: i32,
+}
+
+impl Matrix<'_> {
+    fn draw<B: DrawingBackend>(
+        &self,
+        root: &DrawingArea<B, plotters::coord::Shift>,
+        title: &str,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        root.fill(&WHITE)?;
+        let (left, top) = self.place;
+        let side = self.cell * i32::try_from(self.classes).unwrap_or(i32::MAX);
+        let text = |size: i32| (FONT, size).into_font().color(&INK);
+        let at = |style: TextStyle<'static>, h, v| style.pos(Pos::new(h, v));
+        let bold = (FONT, 20, FontStyle::Bold).into_font().color(&INK);
+        root.draw(&Text::new(title.to_owned(), (GAP, GAP / 2), bold))?;
+        let corners = [(left - 1, top - 1), (left + side, top + side)];
+        root.draw(&Rectangle::new(corners, GRID.stroke_width(1)))?;
+        for (number, &share) in self.shares.iter().enumerate() {
+            let (row, column) = (number / self.classes, number % self.classes);
+            self.cell(root, [row, column], share)?;
+        }
+        for (number, name) in self.names.unwrap_or_default().iter().enumerate() {
+            let middle = self.cell * i32::try_from(number).unwrap_or(0) + self.cell / 2;
+            let style = at(text(16), HPos::Right, VPos::Center);
+            root.draw(&Text::new(name.clone(), (left - 8, top + middle), style))?;
+            let turned = (FONT, 16).into_font().transform(FontTransform::Rotate270);
+            let style = at(turned.color(&INK), HPos::Right, VPos::Center);
+            root.draw(&Text::new(
+                name.clone(),
+                (left + middle, top + side + 8),
+                style,
+            ))?;
+        }
+        let style = at(text(18), HPos::Center, VPos::Top);
+        let below = (left + side / 2, top + side + self.label + GAP / 2);
+        root.draw(&Text::new("predicted class", below, style))?;
+        let turned = (FONT, 18).into_font().transform(FontTransform::Rotate270);
+        let style = at(turned.color(&INK), HPos::Center, VPos::Top);
+        root.draw(&Text::new("true class", (GAP / 2, top + side / 2), style))
+    }
+
+    fn cell<B: DrawingBackend>(
+        &self,
+        root: &DrawingArea<B, plotters::coord::Shift>,
+        [row, column]: [usize; 2],
+        share: f64,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        if share <= 0.0 {
+            return Ok(());
+        }
+        let place = |start: i32, number: usize| {
+            start + self.cell * i32::try_from(number).unwrap_or(i32::MAX)
+        };
+        let (x, y) = (place(self.place.0, column), place(self.place.1, row));
+        let color = PALETTE[usize::from(row != column)];
+        let corners = [(x, y), (x + self.cell, y + self.cell)];
+        // The root shows small shares: one in a hundred is a tenth as dark as all.
+        let style = color.mix(share.sqrt().clamp(0.05, 1.0)).filled();
+        root.draw(&Rectangle::new(corners, style))?;
+        if self.classes <= NUMBERED {
+            let ink = if share > 0.4 { WHITE } else { INK };
+            let style = (FONT, 15).into_font().color(&ink);
+            let style = style.pos(Pos::new(HPos::Center, VPos::Center));
+            let middle = (x + self.cell / 2, y + self.cell / 2);
+            let percent = format!("{:.0}", 100.0 * share);
+            root.draw(&Text::new(percent, middle, style))?;
+        }
+        Ok(())
+    }
+}
+
+/// A name that is not too long.
+fn short(name: &str) -> String {
+    match name.chars().count() > LETTERS {
+        true => name.chars().take(LETTERS - 1).chain(['…']).collect(),
+        false => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn names(count: usize) -> Vec<String> {
+        (0..count).map(|n| format!("class {n}")).collect()
+    }
+
+    /// Of two classes the first is always right and the second always taken for it: a blue cell above an orange one.
+    #[test]
+    fn what_is_right_is_blue_and_what_is_wrong_is_orange() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("confusion.png");
+        draw_confusion(&[1.0, 0.0, 1.0, 0.0], &names(2), "Title", &path).unwrap();
+        let picture = image::open(&path).unwrap().to_rgb8();
+        let count = |color: RGBColor| {
+            let color = image::Rgb([color.0, color.1, color.2]);
+            let mut found = picture.enumerate_pixels().filter(|(_, _, p)| **p == color);
+            let first = found.next().map(|(x, y, _)| (x, y));
+            (first, found.count())
+        };
+        let (blue, orange) = (count(PALETTE[0]), count(PALETTE[1]));
+        // A cell less its number.
+        let cell = CELL[1] * CELL[1];
+        for (first, pixels) in [blue, orange] {
+            assert!(first.is_some() && pixels > cell * 8 / 10 && pixels <= cell + 4 * CELL[1]);
+        }
+        let (first, second) = (blue.0.unwrap(), orange.0.unwrap());
+        assert_eq!(first.0, second.0);
+        assert!(first.1 < second.1);
+    }
+
+    #[test]
+    fn many_classes_have_no_names_and_long_names_an_end() {
+        for count in [0, 1, 61, 1000] {
+            let png = png(&vec![0.1; count * count], &names(count), "many").unwrap();
+            let picture = image::load_from_memory(&png).unwrap();
+            assert!(picture.width().max(picture.height()) < 1400, "{count}");
+        }
+        assert_eq!(
+            short("a name of more than twenty-four letters"),
+            "a name of more than twe…"
+        );
+        assert_eq!(short("a name"), "a name");
+    }
+}
