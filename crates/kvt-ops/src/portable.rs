@@ -32,12 +32,17 @@ pub fn select<const D: usize>(ranking: Tensor<D>, k: usize) -> Tensor<D, Bool> {
 pub fn indices<const D: usize>(kept: Tensor<D, Bool>, k: usize) -> Tensor<D, Int> {
     let last = D - 1;
     let keys = kept.dims()[last];
-    // Distinct numbers, larger for lower indices: top-k returns them in order, without ties.
     let mut shape = [1; D];
     shape[last] = keys;
+    // Burn's top-k takes fewer than all.
+    if k >= keys {
+        let all = Tensor::<1, Int>::arange(0..keys as i64, &kept.device());
+        return all.reshape(shape).expand(kept.dims());
+    }
+    // Distinct numbers, larger for lower indices: top-k returns them in order, without ties.
     let order = Tensor::<1, Int>::arange(-(keys as i64)..0, &kept.device())
         .mul_scalar(-1)
         .float()
         .reshape(shape);
-    (kept.float() * order).argtopk(k.min(keys), last)
+    (kept.float() * order).argtopk(k, last)
 }
