@@ -92,22 +92,29 @@ fn numbers(file: &Path, name: &str, data: &TensorData) -> Result<Option<Vec<f32>
     })
 }
 
-/// Names and shapes, by name.
-fn shapes(weights: &StateDict) -> Vec<(String, Vec<usize>)> {
-    let shape = |(name, data): (&str, &TensorData)| (name.to_owned(), data.shape().to_vec());
+/// Names and shapes in words, by name, and which are whole numbers.
+fn shapes(weights: &StateDict) -> Vec<(String, String)> {
+    let shape = |(name, data): (&str, &TensorData)| {
+        let whole = match data.dtype().is_float() {
+            true => "",
+            false => " of whole numbers",
+        };
+        let shape = data.shape().to_vec();
+        (name.to_owned(), format!("{shape:?}{whole}"))
+    };
     weights.iter().map(shape).collect()
 }
 
 /// Refuses weights of another model than the first file's.
 fn check(
     first: &Path,
-    expected: &[(String, Vec<usize>)],
+    expected: &[(String, String)],
     other: &Path,
-    found: &[(String, Vec<usize>)],
+    found: &[(String, String)],
 ) -> Result<(), AverageError> {
-    let of = |shapes: &[(String, Vec<usize>)], name: &str| {
+    let of = |shapes: &[(String, String)], name: &str| {
         let shape = shapes.iter().find(|(known, _)| known == name);
-        shape.map_or_else(|| "missing".to_owned(), |(_, shape)| format!("{shape:?}"))
+        shape.map_or_else(|| "missing".to_owned(), |(_, shape)| shape.clone())
     };
     let mut names = expected.iter().chain(found).map(|(name, _)| name);
     match names.find(|name| of(expected, name) != of(found, name)) {
@@ -175,6 +182,16 @@ mod tests {
             &[("a", &[1.0]), ("b", &[1.0]), ("c", &[1.0])],
         ));
         assert!(other.contains("`c` is missing in the first"), "{other}");
+        // Whole numbers and others have no mean.
+        let counter = TensorData::new(vec![1i64], [1]);
+        let tensors = [("a".to_owned(), counter.clone()), ("b".to_owned(), counter)];
+        let path = folder.path().join("five.safetensors");
+        weights::write(&path, &tensors.into_iter().collect(), &Default::default()).unwrap();
+        let other = error(&path);
+        assert!(
+            other.contains("[1] of whole numbers in the other"),
+            "{other}"
+        );
         assert!(matches!(average(&[]), Err(AverageError::Nothing)));
     }
 }

@@ -202,7 +202,9 @@ fn read(path: &Path) -> anyhow::Result<(Curve, RunFacts)> {
         |n| n.to_string_lossy().into_owned(),
     );
     let label = name.strip_suffix(&format!("-seed{seed}")).unwrap_or(&name);
-    let facts = RunFacts::new(name.as_str(), &plan, run.read_classes()?);
+    // They serve a warning alone: a run without them can still be compared.
+    let classes = run.read_classes().unwrap_or_default();
+    let facts = RunFacts::new(name.as_str(), &plan, classes);
     Ok((curve(&run, label, seed, plan.ema.report)?, facts))
 }
 

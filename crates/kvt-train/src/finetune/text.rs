@@ -47,7 +47,10 @@ fn section(name: &str, table: &Table, text: &mut String) {
 }
 
 /// A text as lines of a comment.
+///
+/// TOML has no control characters in comments, and a path may have some.
 fn comment(words: &str) -> String {
+    let words = words.replace(char::is_control, " ");
     let mut lines = Vec::new();
     let mut line = String::from("#");
     for word in words.split_whitespace() {
@@ -108,5 +111,7 @@ mod tests {
             assert!(line.starts_with("# ") && line.len() <= WIDTH, "{line}");
         }
         assert_eq!(comment(""), "#\n");
+        // TOML refuses them in comments.
+        assert_eq!(comment("a\u{1b}b\u{7f} c"), "# a b c\n");
     }
 }

@@ -38,6 +38,12 @@ pub enum RealError {
     /// Another number of classes than ImageNet's.
     #[error("reassessed labels are for the 1000 classes of ImageNet, and the model has {0}")]
     Classes(usize),
+    /// Classes in another order, or by other names.
+    #[error(
+        "reassessed labels number ImageNet's classes by their WordNet names (`n01440764` is 0), and the class `{0}` is no such name, \
+         or is not behind the one before it: name the folders of classes so"
+    )]
+    ClassName(String),
 }
 
 impl RealLabels {
@@ -64,10 +70,7 @@ impl RealLabels {
     /// # Errors
     /// If the model has other classes, or an image another name.
     pub fn numbers(&self, source: &Source) -> Result<Vec<usize>, RealError> {
-        match source.classes.len() {
-            1000 => {}
-            classes => return Err(RealError::Classes(classes)),
-        }
+        check_classes(&source.classes)?;
         let number = |path: &Path| {
             let stem = path.file_stem()?.to_str()?;
             let number: usize = stem.strip_prefix(PREFIX)?.parse().ok()?;
@@ -82,9 +85,47 @@ impl RealLabels {
     }
 }
 
+/// Refuses classes that are not numbered as in `real.json`: ImageNet's, sorted by their WordNet names.
+fn check_classes(classes: &[String]) -> Result<(), RealError> {
+    if classes.len() != 1000 {
+        return Err(RealError::Classes(classes.len()));
+    }
+    let misplaced = |&i: &usize| !is_wordnet(&classes[i]) || i > 0 && classes[i - 1] >= classes[i];
+    match (0..classes.len()).find(misplaced) {
+        None => Ok(()),
+        Some(i) => Err(RealError::ClassName(classes[i].clone())),
+    }
+}
+
+/// `n` and eight digits.
+fn is_wordnet(name: &str) -> bool {
+    let digits = name.strip_prefix('n').unwrap_or_default();
+    digits.len() == 8 && digits.bytes().all(|digit| digit.is_ascii_digit())
+}
+
 #[cfg(test)]
 impl RealLabels {
     pub(super) fn of_lists(lists: &[&[u32]]) -> Self {
         Self(lists.iter().map(|list| list.to_vec()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_imagenets_in_their_order() {
+        let mut classes: Vec<_> = (0..1000).map(|i| format!("n{:08}", 7 * i)).collect();
+        assert!(check_classes(&classes).is_ok());
+        assert!(matches!(
+            check_classes(&classes[1..]),
+            Err(RealError::Classes(999))
+        ));
+        classes.swap(3, 4);
+        let wrong = |classes: &[String], name: &str| matches!(check_classes(classes), Err(RealError::ClassName(found)) if found == name);
+        assert!(wrong(&classes, "n00000021"));
+        classes[0] = "tench".to_owned();
+        assert!(wrong(&classes, "tench"));
     }
 }

@@ -28,6 +28,14 @@ impl RunFacts {
     }
 }
 
+impl RunFacts {
+    /// Whether both runs tell their classes, and other ones.
+    fn differs_in_classes(&self, other: &Self) -> bool {
+        let told = !self.classes.is_empty() && !other.classes.is_empty();
+        told && self.classes != other.classes
+    }
+}
+
 /// The images of a plan in words. The same folder by another path is the same.
 fn data(data: &DataConfig) -> String {
     let path = data.path.canonicalize();
@@ -55,13 +63,13 @@ pub fn unlike(runs: &[RunFacts]) -> Vec<String> {
     let names = |other: &RunFacts| format!("`{}` and `{}`", first.name, other.name);
     if let Some(other) = others.iter().find(|other| other.data != first.data) {
         found.push(format!(
-            "{} have different images ({}; {}): their accuracies cannot be compared",
+            "{} are of different folders ({}; {}): if the images differ, their accuracies cannot be compared",
             names(other),
             first.data,
             other.data
         ));
     }
-    if let Some(other) = others.iter().find(|other| other.classes != first.classes) {
+    if let Some(other) = others.iter().find(|other| other.differs_in_classes(first)) {
         let [one, two] = [first, other].map(|run| run.classes.len());
         let how = match one == two {
             true => format!("{one} each, with other names or in another order"),
@@ -103,6 +111,9 @@ mod tests {
         let same = facts("knn", "`a`", &["x", "y"], 10);
         assert_eq!(unlike(&[]), Vec::<String>::new());
         assert_eq!(unlike(&[first.clone(), same.clone()]), Vec::<String>::new());
+        // Classes that are not known differ from none.
+        let unknown = facts("lost", "`a`", &[], 10);
+        assert_eq!(unlike(&[first.clone(), unknown]), Vec::<String>::new());
         let runs = [
             first.clone(),
             same,
@@ -111,7 +122,7 @@ mod tests {
         ];
         let found = unlike(&runs);
         assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found[0].starts_with("`dense` and `other` have different images (`a`; `b`)"));
+        assert!(found[0].starts_with("`dense` and `other` are of different folders (`a`; `b`)"));
         assert!(
             found[1].contains("different classes (2 and 3)"),
             "{found:?}"
