@@ -9,6 +9,7 @@
 //! | [`knn_softmax()`] | from scores to the probabilities of the kept keys |
 //! | [`portable`] | the same selection, composed of Burn's operations |
 //! | [`linear()`], [`linear_add()`], [`linear_with()`] | a linear layer, alone, added to a residual, or given by its weight |
+//! | [`Residual`] | a branch added to a residual stream, whole or scaled sample by sample |
 //! | [`layer_norm()`] | layer normalisation over the last dimension |
 //! | [`gelu()`] | GELU with the exact error function |
 //! | [`conv2d()`] | a convolution without a bias |
@@ -49,6 +50,7 @@ mod layer_norm;
 mod linear;
 pub mod portable;
 mod random;
+mod residual;
 mod unfold;
 
 pub use adamw::{AdamWInput, AdamWStep, Guard, adamw, square_sum, square_sums};
@@ -68,4 +70,5 @@ pub use knn_softmax::knn_softmax;
 pub use layer_norm::layer_norm;
 pub use linear::{linear, linear_add, linear_with};
 pub use random::{Key, Phase};
+pub use residual::Residual;
 pub use unfold::{Unfold, fold, unfold};

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::{Context, Mechanism, Mixer, Place};
-use kvt_ops::{Phase, linear};
+use kvt_ops::{Phase, Residual, linear};
 
 use super::stage::StageSize;
 use crate::layers::{
@@ -106,7 +106,7 @@ impl SelfAttention<3> for ConvAttention {
             .reshape([batch, tokens, dim])
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {
+    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
         project(&self.proj, mixed, residual)
     }
 }

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::{Tensor, activation};
-use kvt_ops::{gelu, in_type, linear, widened};
+use kvt_ops::{Residual, gelu, in_type, linear, widened};
 
 use super::{Init, project};
 
@@ -60,7 +60,7 @@ impl Mlp {
     pub fn project<const D: usize>(
         &self,
         hidden: Tensor<D>,
-        residual: Option<Tensor<D>>,
+        residual: Option<Residual<D>>,
     ) -> Tensor<D> {
         project(&self.fc2, hidden, residual)
     }

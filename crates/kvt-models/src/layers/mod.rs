@@ -18,7 +18,7 @@ pub(crate) use block::{
     Block, BlockKind, Pass, SelfAttention, add_branch, forward_blocks, forward_blocks_then, project,
 };
 pub use conv::{Conv2d, ConvSettings};
-pub use drop_path::{drop_path, drop_path_rates, drops_paths};
+pub use drop_path::{drop_path, drop_path_rates};
 pub use init::Init;
 pub use mlp::{Activation, Mlp};
 pub(crate) use norm::Norm;

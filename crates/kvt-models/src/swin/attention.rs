@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use kvt_attention::{Context, Mechanism, Mixer, Place, Score};
-use kvt_ops::{linear, widened};
+use kvt_ops::{Residual, linear};
 
 use super::config::StageSize;
 use super::window::Windows;
@@ -133,11 +133,16 @@ impl SelfAttention<4> for WindowAttention {
             .reshape([batch, windows, area, dim])
     }
 
-    fn project(&self, mixed: Tensor<4>, residual: Option<Tensor<4>>, pass: Pass<'_>) -> Tensor<4> {
+    fn project(
+        &self,
+        mixed: Tensor<4>,
+        residual: Option<Residual<4>>,
+        pass: Pass<'_>,
+    ) -> Tensor<4> {
         let windows = self.windows.on(pass.grid);
         let map = windows.join(linear(&self.proj, mixed));
         match residual {
-            Some(residual) => residual + widened(map),
+            Some(residual) => residual.add(map),
             None => map,
         }
     }

@@ -7,7 +7,7 @@ use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
 use kvt_attention::{Dropout, attend_features, half_square};
-use kvt_ops::{Phase, layer_norm, linear, linear_with, widened};
+use kvt_ops::{Phase, Residual, layer_norm, linear, linear_with, widened};
 
 use super::NORM_EPSILON;
 use super::token::TokenSize;
@@ -95,12 +95,12 @@ impl TokenPerformer {
     fn add(
         &self,
         stream: Tensor<3>,
-        branch: impl Fn(Option<Tensor<3>>) -> Tensor<3>,
+        branch: impl Fn(Option<Residual<3>>) -> Tensor<3>,
         phase: Phase,
     ) -> Tensor<3> {
         match Dropout::in_phase(phase, self.drop) {
             Some(dropout) => stream + dropout.apply(widened(branch(None))),
-            None => branch(Some(stream)),
+            None => branch(Some(stream.into())),
         }
     }
 }

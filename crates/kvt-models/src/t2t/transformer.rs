@@ -73,13 +73,13 @@ impl TokenTransformer {
         });
         let mixed = mixer.attend_packed(qkv, place.heads, context);
         watch.tokens(Point::Attention, || linear(&self.attn.proj, mixed.clone()));
-        let x = project(&self.attn.proj, mixed, Some(stream));
+        let x = project(&self.attn.proj, mixed, Some(stream.into()));
 
         watch.tokens(Point::Middle, || x.clone());
         let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
         let hidden = self.mlp.hidden(pass.lower(normed));
         watch.tokens(Point::Mlp, || self.mlp.project(hidden.clone(), None));
-        let x = self.mlp.project(hidden, Some(x));
+        let x = self.mlp.project(hidden, Some(x.into()));
         watch.tokens(Point::Output, || x.clone());
         x
     }

@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::{AttentionConfig, Context, Mechanism, Mixer, Place, split_heads};
-use kvt_ops::linear_with;
+use kvt_ops::{Residual, linear_with};
 
 use crate::layers::{Init, Pass, SelfAttention, project};
 
@@ -61,7 +61,7 @@ impl SelfAttention<3> for Attention {
         self.mixer.attend_packed(qkv, self.place.heads, context)
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {
+    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
         project(&self.proj, mixed, residual)
     }
 }

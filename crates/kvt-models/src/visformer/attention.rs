@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 use kvt_attention::{AttentionConfig, Context, Mechanism, Mixer, Place, split_heads};
-use kvt_ops::widened;
+use kvt_ops::Residual;
 
 use crate::layers::{Conv2d, ConvSettings, Init, Pass, SelfAttention};
 
@@ -44,10 +44,10 @@ impl SelfAttention<3> for Attention {
         self.mixer.attend_packed(qkv, self.place.heads, context)
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {
+    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
         let projected = self.proj.forward_tokens(mixed);
         match residual {
-            Some(residual) => residual + widened(projected),
+            Some(residual) => residual.add(projected),
             None => projected,
         }
     }

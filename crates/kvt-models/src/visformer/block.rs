@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use kvt_ops::{gelu, widened};
+use kvt_ops::{Residual, gelu};
 
 use super::attention::Attention;
 use super::stage::{Kind, StageSize, spatial};
@@ -105,10 +105,10 @@ impl SpatialMlp {
     }
 
     /// The output from [`hidden`](Self::hidden), added to a residual where there is one.
-    fn project(&self, hidden: Tensor<3>, residual: Option<Tensor<3>>) -> Tensor<3> {
+    fn project(&self, hidden: Tensor<3>, residual: Option<Residual<3>>) -> Tensor<3> {
         let projected = self.conv3.forward_tokens(hidden);
         match residual {
-            Some(residual) => residual + widened(projected),
+            Some(residual) => residual.add(projected),
             None => projected,
         }
     }

@@ -60,13 +60,13 @@ impl ClassBlock {
         let mixed = self.attn.mix(pass.lower(normed), attn);
         let project_attn = |residual| project(&self.attn.proj, mixed.clone(), residual);
         watch.tokens(Point::Attention, || project_attn(None));
-        let class = project_attn(Some(class));
+        let class = project_attn(Some(class.into()));
 
         watch.tokens(Point::Middle, || class.clone());
         let normed = layer_norm(&self.norm2, class.clone(), NORM_EPSILON);
         let hidden = self.mlp.hidden(pass.lower(normed));
         watch.tokens(Point::Mlp, || self.mlp.project(hidden.clone(), None));
-        let class = self.mlp.project(hidden, Some(class));
+        let class = self.mlp.project(hidden, Some(class.into()));
         watch.tokens(Point::Output, || class.clone());
         class
     }

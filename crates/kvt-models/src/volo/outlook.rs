@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::Dropout;
-use kvt_ops::{Unfold, fold, in_type, knn_softmax, linear, unfold, widened};
+use kvt_ops::{Residual, Unfold, fold, in_type, knn_softmax, linear, unfold, widened};
 
 use super::stage::OutlookSize;
 use crate::layers::{Init, Pass, SelfAttention, avg_pool_ceil, project};
@@ -87,7 +87,7 @@ impl SelfAttention<4> for OutlookAttention {
         fold(mixed, [rows, columns], WINDOWS).permute([0, 2, 3, 1])
     }
 
-    fn project(&self, mixed: Tensor<4>, residual: Option<Tensor<4>>, _: Pass<'_>) -> Tensor<4> {
+    fn project(&self, mixed: Tensor<4>, residual: Option<Residual<4>>, _: Pass<'_>) -> Tensor<4> {
         project(&self.proj, mixed, residual)
     }
 }

@@ -1,8 +1,9 @@
-//! A linear layer with a bias, `x W + b`, alone or added to a residual, `r + x W + b`.
+//! A linear layer with a bias, `x W + b`, alone or added to a residual, `r + x W + b`, or `r + s (x W + b)` with a number for each
+//! sample.
 //!
 //! On the CPU Burn adds the bias, and sums its gradient, on one thread. Here both use all threads, as does the
 //! sum over the rows in the gradient of the weight; in f32 the product is accumulated onto the residual.
-//! GPUs use Burn's linear layer.
+//! GPUs use Burn's product, and one kernel for bias, scale, residual and their types.
 //!
 //! [`linear`] and [`linear_add`] are where activations meet weights, so the type of a product is chosen here: that of `x`.
 //! Weight and bias may have another type: they are rounded to that of `x`, and their gradients come back in their own. Both
@@ -17,16 +18,19 @@ use burn::nn::Linear;
 use burn::tensor::Tensor;
 use burn::tensor::module::linear as burn_linear;
 
-use crate::autodiff::{record, split};
+use crate::autodiff::{record, record_asked, split};
 use crate::cast::{cast, is_half};
 use crate::convert::{ConvertOps, in_type};
+use crate::residual::{Residual, ResidualOps};
 
 mod bf16;
 mod cpu;
+#[cfg(feature = "cube")]
+mod gpu;
 
 /// Linear layers on a backend; the defaults are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
-pub(crate) trait LinearOps: ConvertOps {
+pub(crate) trait LinearOps: ResidualOps {
     /// `x W + b` in the type of x, of x `[.., input]`, W `[input, output]` and b `[output]`.
     #[fusion(default)]
     fn affine(
@@ -48,6 +52,18 @@ pub(crate) trait LinearOps: ConvertOps {
         add_branch::<Self>(residual, Self::affine(x, weight, bias))
     }
 
+    /// `r + s (x W + b)` in the type of r, with r `[batch, .., output]` and s `[batch]`.
+    #[fusion(default)]
+    fn affine_add_scaled(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        residual: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        Self::add_scaled(residual, Self::affine(x, weight, bias), scale)
+    }
+
     /// The gradients of x, W and b, the latter two in the type of W.
     #[fusion(default)]
     fn affine_backward(
@@ -58,9 +74,6 @@ pub(crate) trait LinearOps: ConvertOps {
         burn_backward::<Self>(x, weight, grad)
     }
 }
-
-#[cfg(feature = "cube")]
-impl LinearOps for burn_cubecl::CubeBackend {}
 
 impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
     fn affine(
@@ -86,6 +99,24 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
         record::<B, C, _, _>(nodes, out, [x, weight], |[x, weight], grad| {
             let (x, weight, bias) = B::affine_backward(x, weight, grad.clone());
             [x, weight, bias, grad]
+        })
+    }
+
+    fn affine_add_scaled(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        residual: FloatTensor<Self>,
+        scale: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let (nodes, [x, weight, bias, residual, scale]) = split([x, weight, bias, residual, scale]);
+        let out = B::affine_add_scaled(x.clone(), weight.clone(), bias, residual, scale.clone());
+        let state = [x, weight, scale];
+        // The scale is drawn, not learned.
+        record_asked::<B, C, _, _>(nodes, out, state, |[x, weight, scale], grad, _| {
+            let of_branch = B::scaled(grad.clone(), scale, x.dtype().into());
+            let (x, weight, bias) = B::affine_backward(x, weight, of_branch);
+            [Some(x), Some(weight), Some(bias), Some(grad), None]
         })
     }
 }
@@ -175,28 +206,37 @@ fn fits<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>) -> bool {
     D >= 2 && x.dims()[D - 1] == weight.dims()[0]
 }
 
-/// [`linear`] added to a residual: `residual + x W + b`, in the type of the residual. A product in a half type, that of `x`, is
-/// rounded to it before it is added.
+/// [`linear`] added to a residual: `residual + x W + b`, in the type of the residual, with the branch multiplied by the scale of a
+/// [`Residual`] that has one. A product in a half type, that of `x`, is rounded to it before it is added.
 ///
 /// # Shapes
 /// - `x`: `[.., input]`
-/// - `residual` and output: `[.., output]`; a residual of another shape is broadcast
-pub fn linear_add<const D: usize>(layer: &Linear, x: Tensor<D>, residual: Tensor<D>) -> Tensor<D> {
+/// - `residual` and output: `[.., output]`; a residual of another shape is broadcast where it has no scale
+///
+/// # Panics
+/// As [`linear`] and [`Residual::add`].
+pub fn linear_add<const D: usize>(
+    layer: &Linear,
+    x: Tensor<D>,
+    residual: impl Into<Residual<D>>,
+) -> Tensor<D> {
+    let residual = residual.into();
     let weight = layer.weight.val();
     let is_one_step = |bias: &Tensor<1>| {
         let mut shape = x.dims();
         shape[D - 1] = bias.dims()[0];
-        fits(&x, &weight) && shape == residual.dims()
+        let samples = residual.scale.as_ref().map_or([shape[0]], Tensor::dims);
+        fits(&x, &weight) && shape == residual.stream.dims() && samples == shape[..1]
     };
-    match layer.bias.as_ref().map(Param::val).filter(is_one_step) {
-        Some(bias) => {
-            let (weight, bias) = (weight.into_dispatch(), bias.into_dispatch());
-            let (x, residual) = (x.into_dispatch(), residual.into_dispatch());
-            Tensor::from_dispatch(Dispatch::affine_add(x, weight, bias, residual))
-        }
-        None => {
-            let added = in_type(linear(layer, x), residual.dtype());
-            residual + added
-        }
-    }
+    let Some(bias) = layer.bias.as_ref().map(Param::val).filter(is_one_step) else {
+        return residual.add(linear(layer, x));
+    };
+    let Residual { stream, scale } = residual;
+    let scale = scale.map(|scale| in_type(scale, stream.dtype()).into_dispatch());
+    let (weight, bias) = (weight.into_dispatch(), bias.into_dispatch());
+    let (x, stream) = (x.into_dispatch(), stream.into_dispatch());
+    Tensor::from_dispatch(match scale {
+        Some(scale) => Dispatch::affine_add_scaled(x, weight, bias, stream, scale),
+        None => Dispatch::affine_add(x, weight, bias, stream),
+    })
 }

@@ -4,7 +4,8 @@ use burn::module::Param;
 use burn::nn::{LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::{DType, Device, Tensor};
 use kvt_ops::{
-    conv2d, depthwise_conv2d, gelu, in_type, layer_norm, linear, linear_add, linear_with, widened,
+    Residual, conv2d, depthwise_conv2d, gelu, in_type, layer_norm, linear, linear_add, linear_with,
+    widened,
 };
 use kvt_testing::devices::{assert_close, tensor, values};
 
@@ -93,6 +94,21 @@ fn a_stream_keeps_its_type() {
             assert_eq!(out.dtype(), DType::F32);
             let expected = stream.clone() + linear(&layer, x.clone()).cast(DType::F32);
             assert_eq!(values(out), values(expected));
+            // A branch that is scaled: in f32, behind the rounding.
+            let scale = tensor(&[0.0, 1.25, 1.25, 0.5, 3.0], [5], &device);
+            let residual = Residual::scaled(stream.clone(), scale.clone());
+            let x = x.detach().require_grad();
+            let out = linear_add(&layer, x.clone(), residual);
+            assert_eq!(out.dtype(), DType::F32);
+            let wide = linear(&layer, x.clone()).cast(DType::F32);
+            let expected = stream.clone() + wide * scale.reshape([5, 1, 1]);
+            assert_eq!(values(out.clone()), values(expected.clone()));
+            let [of_x, wide] = [out, expected].map(|out| {
+                let grad = x.grad(&out.sum().backward()).unwrap();
+                assert_eq!(grad.dtype(), dtype);
+                values(widened(grad))
+            });
+            assert_eq!(of_x, wide);
             // A stream of the type of the product: that is rounded before, and their sum once more.
             let stream = stream.cast(dtype);
             let out = linear_add(&layer, x.clone(), stream.clone());

@@ -2,8 +2,8 @@
 
 use burn::module::Param;
 use burn::nn::{LayerNormConfig, LinearConfig};
-use burn::tensor::{DType, Device, Tensor};
-use kvt_ops::{gelu, layer_norm, linear, linear_add, square_sum};
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use kvt_ops::{Residual, gelu, layer_norm, linear, linear_add, square_sum};
 use rayon::ThreadPoolBuilder;
 
 use kvt_testing::devices::{assert_close, devices, tensor, values};
@@ -167,6 +167,56 @@ fn a_linear_layer_added_to_a_residual_matches_burn() {
             compare(&format!("{name} {rows} {inputs}"), &actual, &expected);
         }
     }
+}
+
+/// A branch scaled sample by sample, by itself and behind a linear layer, beside Burn's cast, product and sum. Sizes of which a sample has
+/// one value, one block and several, and one with a sample that is dropped.
+#[test]
+fn a_scaled_branch_added_to_a_residual_matches_burn() {
+    for (samples, rows, inputs, outputs) in [(3, 1, 5, 1), (2, 37, 24, 40), (3, 500, 8, 96)] {
+        for (name, device) in devices() {
+            // Blocks are the CPU's, and a software driver tunes the products of each size for a minute.
+            if name == "wgpu" && rows != 37 {
+                continue;
+            }
+            let device = device.autodiff();
+            let layer = LinearConfig::new(inputs, outputs).init(&device);
+            let x = input([samples, rows, inputs], 1, &device).require_grad();
+            let stream = input([samples, rows, outputs], 5, &device).require_grad();
+            let scale: Vec<f32> = (0..samples).map(|i| 1.25 * i as f32).collect();
+            let scale = Tensor::<1>::from_data(TensorData::new(scale, [samples]), &device);
+            let run = |out: Tensor<3>| {
+                let probe = input(out.dims(), 3, &device);
+                let loss = (out.clone() * probe).sum() + (stream.clone() * 0.5).sum();
+                let grads = loss.backward();
+                vec![
+                    values(out),
+                    values(x.grad(&grads).unwrap()),
+                    values(layer.weight.val().grad(&grads).unwrap()),
+                    values(layer.bias.as_ref().unwrap().val().grad(&grads).unwrap()),
+                    values(stream.grad(&grads).unwrap()),
+                ]
+            };
+            let residual = || Residual::scaled(stream.clone(), scale.clone());
+            let one_step = run(linear_add(&layer, x.clone(), residual()));
+            let two_steps = run(residual().add(linear(&layer, x.clone())));
+            let branch = layer.forward(x.clone()) * scale.clone().reshape([samples, 1, 1]);
+            let expected = run(stream.clone() + branch);
+            let place = format!("{name} {samples} {rows}");
+            compare(&format!("{place}, one step"), &one_step, &expected);
+            compare(&format!("{place}, two steps"), &two_steps, &expected);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "samples and their scales")]
+fn a_scale_for_another_number_of_samples_is_refused() {
+    let device = Device::flex();
+    let layer = LinearConfig::new(4, 3).init(&device);
+    let (x, stream) = (input([2, 5, 4], 1, &device), input([2, 5, 3], 2, &device));
+    let residual = Residual::scaled(stream, Tensor::ones([3], &device));
+    let _ = linear_add(&layer, x, residual);
 }
 
 /// Sums over the rows are taken in the same parts, however many threads there are.

@@ -4,7 +4,7 @@
 use burn::module::Param;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{DType, Device, Tensor};
-use kvt_ops::{AttentionSettings, gelu, in_type, linear, linear_add, self_attention};
+use kvt_ops::{AttentionSettings, Residual, gelu, in_type, linear, linear_add, self_attention};
 use kvt_testing::devices::{assert_close, devices, tensor, values};
 use kvt_testing::naive::draw;
 
@@ -54,15 +54,20 @@ fn a_cast_rounds_and_its_gradient_has_the_type_of_the_input() {
     }
 }
 
-/// Output, and gradients of x, weight and bias; `x` goes into the layer in the given type.
-fn run(layer: &Linear, x: &Tensor<3>, dtype: DType, residual: Option<&Tensor<3>>) -> [Vec<f32>; 4] {
+/// Output, and gradients of x, weight and bias; `x` goes into the layer in the given type. A residual is f32.
+fn run(
+    layer: &Linear,
+    x: &Tensor<3>,
+    dtype: DType,
+    residual: Option<&Residual<3>>,
+) -> [Vec<f32>; 4] {
     let x = x.clone().detach().require_grad();
     let input = in_type(x.clone(), dtype);
     let out = match residual {
         Some(residual) => linear_add(layer, input, residual.clone()),
         None => linear(layer, input),
     };
-    let own = residual.map_or(dtype, Tensor::dtype);
+    let own = residual.map_or(dtype, |_| DType::F32);
     assert_eq!(out.dtype(), own, "the output");
     let probe = numbers(3, out.dims(), &out.device());
     let grads = (in_type(out.clone(), DType::F32) * probe).sum().backward();
@@ -77,7 +82,7 @@ fn run(layer: &Linear, x: &Tensor<3>, dtype: DType, residual: Option<&Tensor<3>>
     ]
 }
 
-/// A layer with weights in f32, alone and added to a residual in f32.
+/// A layer with weights in f32, alone and added to a residual in f32, whole and scaled.
 #[test]
 fn a_linear_layer_takes_half_types_and_keeps_the_type_of_its_weights() {
     let [batch, tokens, inputs, outputs] = [2, 61, 33, 47];
@@ -89,8 +94,10 @@ fn a_linear_layer_takes_half_types_and_keeps_the_type_of_its_weights() {
             bias: layer.bias.clone(),
         };
         let x = rounded(numbers(1, [batch, tokens, inputs], &device), dtype);
-        let residual = numbers(2, [batch, tokens, outputs], &device);
-        for residual in [None, Some(&residual)] {
+        let stream = numbers(2, [batch, tokens, outputs], &device);
+        let scale = tensor(&[0.0, 1.25], [batch], &device);
+        let scaled = Residual::scaled(stream.clone(), scale);
+        for residual in [None, Some(&Residual::from(stream)), Some(&scaled)] {
             let actual = run(&layer, &x, dtype, residual);
             let expected = run(&exact, &x, DType::F32, residual);
             for (number, (actual, expected)) in actual.iter().zip(&expected).enumerate() {

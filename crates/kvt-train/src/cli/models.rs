@@ -1,10 +1,12 @@
 //! `kvt models`
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use clap::Subcommand;
-use kvt_models::{ModelConfig, StageAttention, Summary};
+use clap::{ArgGroup, Subcommand};
+use kvt_models::{Macs, ModelConfig, StageAttention, Summary};
+use serde_json::json;
 
 use super::output;
 use super::table::{grouped, human, table};
@@ -34,17 +36,24 @@ enum What {
     },
     /// One model, stage by stage.
     #[command(
-        after_help = "Examples:\n  kvt models show swin_tiny_patch4_window7_224\n  kvt models show deit_tiny_patch16_224 --img-size 384 --set model.attention.kind=knn"
+        after_help = "Examples:\n  kvt models show swin_tiny_patch4_window7_224\n  kvt models show deit_tiny_patch16_224 --img-size 384 --set model.attention.kind=knn\n  kvt models show --config configs/quickstart/knn.toml --json"
     )]
+    #[command(group(ArgGroup::new("model or configuration").required(true).args(["name", "config"])))]
     Show {
         /// The model's name.
-        name: String,
+        name: Option<String>,
+        /// A configuration file; its `[model]` is shown.
+        #[arg(long, value_name = "CONFIG")]
+        config: Option<PathBuf>,
         /// Side of the images in pixels.
         #[arg(long, value_name = "PIXELS")]
         img_size: Option<usize>,
         /// Override a key of `[model]`, as in `--set model.attention.kind=knn`.
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
+        /// Print JSON with whole numbers in place of the table.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -53,12 +62,26 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::List { filter } => list(filter.as_deref())?,
         What::Show {
             name,
+            config,
             img_size,
             set,
+            json,
         } => {
             let mut set = set.clone();
             set.extend(img_size.map(|size| format!("model.img_size={size}")));
-            show(name, &set)?
+            let document = match (config, name) {
+                (Some(path), _) => Document::load(path, &set)?,
+                (None, Some(name)) => {
+                    let text = format!("[model]\nname = {name:?}\n");
+                    Document::of_words("", text, &set)?
+                }
+                (None, None) => bail!("neither a model's name nor `--config`"),
+            };
+            let config = model_config(&document.plan_without_data()?.model, None)?;
+            match json {
+                true => serde_json::to_string_pretty(&show_json(&config))?,
+                false => show(&config),
+            }
         }
     };
     output::print(&text)?;
@@ -135,10 +158,7 @@ fn list(filter: Option<&str>) -> anyhow::Result<String> {
     ))
 }
 
-fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
-    let text = format!("[model]\nname = {name:?}\n");
-    let plan = Document::of_words("", text, set)?.plan_without_data()?;
-    let config = model_config(&plan.model, None)?;
+fn show(config: &ModelConfig) -> String {
     let summary = config.summary();
     // A stage without keys has none to count.
     let count = |number: usize| match number {
@@ -182,7 +202,7 @@ fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
         "parameters",
         "MACs",
     ];
-    Ok(format!(
+    format!(
         "{}, {} px, {} classes\nparameters  {}\nMACs        {} ({} linear and convolution, {} attention){own}\n\n{}",
         summary.name,
         config.img_size(),
@@ -192,7 +212,47 @@ fn show(name: &str, set: &[String]) -> anyhow::Result<String> {
         human(summary.macs.linear as f64),
         human(summary.macs.attention as f64),
         table(&header, stages)
-    ))
+    )
+}
+
+/// The same for programs.
+fn show_json(config: &ModelConfig) -> serde_json::Value {
+    let summary = config.summary();
+    let macs = |macs: Macs| {
+        json!({
+            "linear": macs.linear,
+            "attention": macs.attention,
+            "total": macs.total(),
+        })
+    };
+    let own = |own: StageAttention| {
+        json!({
+            "kind": own.kind,
+            "parameters": own.params,
+            "macs": macs(own.macs),
+        })
+    };
+    let stages = summary.stages.iter().map(|stage| {
+        json!({
+            "name": stage.name,
+            "blocks": stage.depth,
+            "tokens": stage.tokens,
+            "keys": stage.keys,
+            "k": stage.k,
+            "attention": stage.attention.map(own),
+            "parameters": stage.params,
+            "macs": macs(stage.macs),
+        })
+    });
+    json!({
+        "model": summary.name,
+        "img_size": config.img_size(),
+        "num_classes": config.num_classes(),
+        "parameters": summary.params,
+        "macs": macs(summary.macs),
+        "attention": attention(&summary).map(own),
+        "stages": stages.collect::<Vec<_>>(),
+    })
 }
 
 /// The mechanisms of all stages together, if there are any.

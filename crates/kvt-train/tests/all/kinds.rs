@@ -43,6 +43,36 @@ fn a_model_is_shown_with_its_attention() {
     }
 }
 
+/// The numbers of a configuration's model for programs: those that the table of its name and settings rounds.
+#[test]
+fn the_model_of_a_configuration_is_shown_as_json() {
+    let workspace = Workspace::empty();
+    workspace.write(
+        "model.toml",
+        "[model]\nname = \"deit_tiny_patch16_224\"\n[model.attention]\nkind = \"linformer\"\nrank = 4\n",
+    );
+    let arguments = ["models", "show", "--config", "model.toml", "--json"];
+    let output = workspace.kvt(&arguments).assert().success();
+    let shown: serde_json::Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    assert_eq!(shown["model"], "deit_tiny_patch16_224");
+    // Two products of 197 * 4 * 192 operations, and two projections of 197 keys to 4, in each of 12 blocks.
+    assert_eq!(
+        shown["attention"]["macs"]["total"],
+        12 * 4 * 197 * 4 * 192_u64
+    );
+    assert_eq!(shown["attention"]["kind"], "linformer");
+    assert_eq!(shown["stages"][0]["blocks"], 12);
+    let mut dense = workspace.kvt(&["models", "show", "deit_tiny_patch16_224", "--json"]);
+    let output = dense.assert().success();
+    let dense: serde_json::Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    let parameters = |shown: &serde_json::Value| shown["parameters"].as_u64().unwrap();
+    assert_eq!(parameters(&dense), 5_717_416);
+    assert_eq!(
+        parameters(&shown) - parameters(&dense),
+        shown["attention"]["parameters"].as_u64().unwrap()
+    );
+}
+
 /// One table of all kinds, with settings that each takes as far as it has them.
 #[test]
 fn kinds_are_compared() {

@@ -200,6 +200,40 @@ fn two_are_one_to_the_bit() {
     }
 }
 
+/// On a GPU the first process tries an update before both begin, which leaves no trace.
+///
+/// Only where `KVT_GPU_CASES` asks for all cases, or for `processes`: a software driver tunes products for minutes.
+#[cfg(feature = "wgpu")]
+#[test]
+fn two_on_a_gpu_are_one_to_rounding() {
+    let asked = std::env::var("KVT_GPU_CASES");
+    let is_meant =
+        |asked: &String| asked == "all" || !asked.is_empty() && "processes".starts_with(asked);
+    if !asked.as_ref().is_ok_and(is_meant) {
+        return kvt_testing::skipped("on a GPU, which `KVT_GPU_CASES` does not ask for");
+    }
+    if kvt_train::device::resolve("wgpu").is_err() {
+        return kvt_testing::no_gpu();
+    }
+    let workspace = Workspace::with_data(4, 2);
+    let all: Vec<&str> = DEIT
+        .into_iter()
+        .chain([
+            "train.device=wgpu:0",
+            "train.batch_size=4",
+            "train.accumulate=2",
+        ])
+        .chain(["optim.eps=0.01", "eval.batch_size=4"])
+        .collect();
+    let expected = finish(&plan(&workspace, "alone", &all), 1, Start::New);
+    let found = finish(&plan(&workspace, "both", &all), 2, Start::New);
+    assert_eq!(steps(&found).len(), steps(&expected).len());
+    for (found, expected) in steps(&found).iter().zip(steps(&expected)) {
+        assert!((found.loss - expected.loss).abs() < 1e-4, "{found:?}");
+    }
+    assert_same_to(1e-4, &workspace, ["alone", "both"]);
+}
+
 /// Sums of more than two depend on their order.
 #[test]
 fn more_are_one_to_rounding() {

@@ -4,9 +4,9 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::{Context, MultiHeadAttention};
-use kvt_ops::{Phase, linear, linear_add, widened};
+use kvt_ops::{Phase, Residual, linear, linear_add};
 
-use super::{Activation, Init, Mlp, Norm, NormKind, drop_path, drops_paths};
+use super::{Activation, Init, Mlp, Norm, NormKind, drop_path};
 use crate::observe::{Point, Watch};
 use crate::precision::Precision;
 use crate::summary::BlockSize;
@@ -42,7 +42,8 @@ pub(crate) trait SelfAttention<const D: usize>: Module {
     /// # Shapes
     ///
     /// What [`mix`](Self::mix) gives to `[batch, .., dim]`.
-    fn project(&self, mixed: Tensor<D>, residual: Option<Tensor<D>>, pass: Pass<'_>) -> Tensor<D>;
+    fn project(&self, mixed: Tensor<D>, residual: Option<Residual<D>>, pass: Pass<'_>)
+    -> Tensor<D>;
 }
 
 impl SelfAttention<3> for MultiHeadAttention {
@@ -56,7 +57,7 @@ impl SelfAttention<3> for MultiHeadAttention {
         self.attend(x, context)
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {
+    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
         project(&self.proj, mixed, residual)
     }
 }
@@ -69,7 +70,7 @@ impl SelfAttention<3> for MultiHeadAttention {
 pub(crate) fn project<const D: usize>(
     layer: &Linear,
     x: Tensor<D>,
-    residual: Option<Tensor<D>>,
+    residual: Option<Residual<D>>,
 ) -> Tensor<D> {
     match residual {
         Some(residual) => linear_add(layer, x, residual),
@@ -182,20 +183,20 @@ impl<A: Module> Block<A> {
     }
 }
 
-/// The stream, f32, and a branch of any type, of which only the last projection is missing. A branch that is not dropped
-/// is added while it is made.
+/// The stream, f32, and a branch of any type, of which only the last projection is missing. The branch is added while it is made,
+/// scaled where paths are dropped.
 pub(crate) fn add_branch<const D: usize>(
     stream: Tensor<D>,
     branch: Tensor<D>,
     rate: f64,
     phase: Phase,
-    project: impl Fn(Tensor<D>, Option<Tensor<D>>) -> Tensor<D>,
+    project: impl Fn(Tensor<D>, Option<Residual<D>>) -> Tensor<D>,
 ) -> Tensor<D> {
-    if drops_paths(rate, phase) {
-        stream + drop_path(widened(project(branch, None)), rate, phase)
-    } else {
-        project(branch, Some(stream))
-    }
+    let residual = match drop_path(rate, phase, stream.dims()[0], &stream.device()) {
+        Some(scale) => Residual::scaled(stream, scale),
+        None => stream.into(),
+    };
+    project(branch, Some(residual))
 }
 
 /// All blocks of a stage, one after the other: the stream after the last, and after each of the last

@@ -20,9 +20,9 @@ impl SelfAttention<3> for Recorder {
         x
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, _: Pass<'_>) -> Tensor<3> {
+    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
         match residual {
-            Some(residual) => residual + mixed,
+            Some(residual) => residual.add(mixed),
             None => mixed,
         }
     }

@@ -263,11 +263,7 @@ fn drop_path_draws_for_every_patch() {
     let tnt = Tnt::new(&config, &Init::new(&device, Key::new(1)));
     let key = Key::new(5);
     let phase = Phase::Train(key);
-    let mask = drop_path(
-        Tensor::<1>::ones([40], &Device::flex()),
-        0.5,
-        phase.named("drop_path1"),
-    );
+    let mask = drop_path(0.5, phase.named("drop_path1"), 40, &Device::flex()).unwrap();
     let input = images(15, 8, &device).reshape([80, 4, 6]).narrow(0, 0, 40);
     let pass = Ask::default().pass(INNER, [2, 2], phase);
     let evaluated = Pass {

@@ -5,6 +5,7 @@ mod local;
 
 use burn::module::Module;
 use burn::tensor::Tensor;
+use kvt_ops::Residual;
 
 use global::GlobalAttention;
 use local::LocalAttention;
@@ -41,7 +42,12 @@ impl SelfAttention<3> for GroupedAttention {
         }
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Tensor<3>>, pass: Pass<'_>) -> Tensor<3> {
+    fn project(
+        &self,
+        mixed: Tensor<3>,
+        residual: Option<Residual<3>>,
+        pass: Pass<'_>,
+    ) -> Tensor<3> {
         match self {
             Self::Local(attention) => attention.project(mixed, residual, pass),
             Self::Global(attention) => attention.project(mixed, residual, pass),

@@ -52,6 +52,7 @@ impl<T: Task> Session<T> {
         session.state = share_state(&*world, session.state, &mut session.progress)?;
         session.way = on_device::connect(&world, &session.device)?;
         session.tell_way();
+        session.warm()?;
         Ok(session)
     }
 

@@ -4,6 +4,7 @@ mod job;
 mod resume;
 mod start;
 mod state;
+mod warm;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

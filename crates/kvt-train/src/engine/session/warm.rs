@@ -1,0 +1,51 @@
+//! The first update of a GPU, made by one process for all of a host.
+//!
+//! Where a product has a size that is new to the device, CubeCL times several kernels, and keeps the fastest in memory and in a file that another
+//! process reads when it makes its first product. Without this, all processes of a host would time the same kernels at once, disturb each
+//! other's times, and choose different ones.
+
+use super::Session;
+use super::state::initial_state;
+use crate::device::Kind;
+use crate::engine::{TrainError, TrainState, UpdateError, UpdateSettings};
+use crate::recipe::{Position, Rates};
+use crate::task::{Task, Weights};
+use crate::world::agree;
+
+impl<T: Task> Session<T> {
+    /// Has the first process of each host make an update of a state that is thrown away, while the others wait. Nothing on a CPU.
+    pub(super) fn warm(&self) -> Result<(), TrainError> {
+        if self.device.kind() == Some(Kind::Cpu) {
+            return Ok(());
+        }
+        let done = match self.world.local().rank {
+            0 => self.try_an_update(),
+            _ => Ok(()),
+        };
+        agree(&*self.world, done)
+    }
+
+    fn try_an_update(&self) -> Result<(), TrainError> {
+        let (plan, device) = (&self.plan, self.device.device.clone().autodiff());
+        let weights = Weights::OfCheckpoint;
+        let notes = &mut Vec::new();
+        let mut state: TrainState<T> =
+            initial_state(plan, &self.model, &self.splits, weights, &device, notes)?;
+        let settings = UpdateSettings {
+            seed: plan.seed,
+            rates: Rates {
+                lr: 0.0,
+                weight_decay: 0.0,
+            },
+            clip: plan.optim.clip(),
+            ema_decay: 0.0,
+        };
+        let mut batches = self.splits.train_batches(plan, T::target, 0, 0)?;
+        let first = batches.next().map(|batch| Ok(batch?.upload(&device)));
+        match state.update(first, Position::default(), settings) {
+            Err(UpdateError::Execution(reason)) => Err(TrainError::Execution(reason)),
+            // Training itself tells what is wrong with images and losses.
+            _ => Ok(()),
+        }
+    }
+}
