@@ -128,19 +128,6 @@ pub(super) fn strategy_from_env() -> Option<StrategyKind> {
     })
 }
 
-/// Units of a cube where each has one number.
-const UNITS_OF_ONE: u32 = 256;
-
-/// Cubes and their units on the device of a tensor, one unit for each of so many numbers.
-pub(crate) fn one_unit_each(x: &CubeTensor, count: u32) -> (CubeCount, CubeDim) {
-    let hardware = &x.client.properties().hardware;
-    let units = UNITS_OF_ONE.min(hardware.max_units_per_cube);
-    let cubes = count.div_ceil(units).max(1);
-    let x = cubes.min(hardware.max_cube_count.0);
-    let count = CubeCount::Static(x, cubes.div_ceil(x), 1);
-    (count, CubeDim::new_1d(units))
-}
-
 /// An uninitialised tensor on the same device.
 pub(crate) fn empty(like: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor {
     empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape, dtype)

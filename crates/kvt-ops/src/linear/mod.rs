@@ -3,7 +3,7 @@
 //!
 //! On the CPU Burn adds the bias, and sums its gradient, on one thread. Here both use all threads, as does the
 //! sum over the rows in the gradient of the weight; in f32 the product is accumulated onto the residual.
-//! GPUs use Burn's product, and one kernel for bias, scale, residual and their types.
+//! GPUs use Burn's product, and Burn fuses bias, casts, scale and residual into one kernel behind it.
 //!
 //! [`linear`] and [`linear_add`] are where activations meet weights, so the type of a product is chosen here: that of `x`.
 //! Weight and bias may have another type: they are rounded to that of `x`, and their gradients come back in their own. Both
@@ -25,8 +25,6 @@ use crate::residual::{Residual, ResidualOps};
 
 mod bf16;
 mod cpu;
-#[cfg(feature = "cube")]
-mod gpu;
 
 /// Linear layers on a backend; the defaults are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
@@ -74,6 +72,9 @@ pub(crate) trait LinearOps: ResidualOps {
         burn_backward::<Self>(x, weight, grad)
     }
 }
+
+#[cfg(feature = "cube")]
+impl LinearOps for burn_cubecl::CubeBackend {}
 
 impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
     fn affine(

@@ -1,8 +1,7 @@
 //! A branch added to a residual stream, whole or scaled sample by sample: `r + s x`, as stochastic depth does it (Huang et al., 2016).
 //!
-//! Burn makes a cast, a product and a sum of it, each with a pass over all values, and the gradient of the branch takes two more. Here each is
-//! one pass: on the CPU on all threads, on a GPU in one kernel, which also adds the bias of the layer before it (see
-//! [`linear_add`](crate::linear_add)).
+//! Of Burn's operations it is a cast, a product and a sum, and the gradient of the branch two more. On a GPU Burn fuses them into one kernel. On
+//! the CPU each would be a pass over all values on one thread; here both are one pass on all threads.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
@@ -13,13 +12,6 @@ use crate::cast::cast;
 use crate::convert::{ConvertOps, in_type};
 
 mod cpu;
-#[cfg(feature = "cube")]
-mod gpu;
-#[cfg(feature = "cube")]
-mod kernel;
-
-#[cfg(feature = "cube")]
-pub(crate) use gpu::{Added, join};
 
 /// Residual streams on a backend; the defaults are composed of Burn's operations.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
@@ -44,6 +36,9 @@ pub(crate) trait ResidualOps: ConvertOps {
         scaled::<Self>(x, scale, dtype)
     }
 }
+
+#[cfg(feature = "cube")]
+impl ResidualOps for burn_cubecl::CubeBackend {}
 
 impl<B: ResidualOps, C: CheckpointStrategy> ResidualOps for Autodiff<B, C> {
     fn add_scaled(

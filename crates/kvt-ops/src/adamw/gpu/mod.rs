@@ -12,7 +12,10 @@ use self::few_bindings::chosen_adamw;
 use super::eight::{Eight, GROUP, unzip, zip};
 use super::kernel::{StepLaunch, adamw_kernel, guard_kernel};
 use super::{AdamWOps, AdamWStep};
-use crate::gpu::launch::{address, empty, one_unit_each};
+use crate::gpu::launch::{address, empty};
+
+/// Units of a cube that updates.
+const UNITS: u32 = 256;
 
 /// Buffers of that kernel: seven for each parameter, the guard, and the shapes.
 const BINDINGS_OF_EACH: u32 = 7;
@@ -133,7 +136,7 @@ fn update<const N: usize>(
             .iter()
             .map(|x| x.shape().num_elements() as u32)
             .collect();
-        let (cubes, units) = one_unit_each(guard, counts.iter().copied().max().unwrap_or(0));
+        let (cubes, units) = cubes(guard, counts.iter().copied().max().unwrap_or(0));
         adamw_kernel::launch(
             &guard.client,
             cubes,
@@ -158,6 +161,16 @@ fn update<const N: usize>(
 
 fn arg(x: &CubeTensor) -> TensorArg {
     x.clone().into_tensor_arg()
+}
+
+/// Cubes and their units on the device of a tensor, one unit for each of so many numbers.
+fn cubes(x: &CubeTensor, count: u32) -> (CubeCount, CubeDim) {
+    let hardware = &x.client.properties().hardware;
+    let units = UNITS.min(hardware.max_units_per_cube);
+    let cubes = count.div_ceil(units).max(1);
+    let x = cubes.min(hardware.max_cube_count.0);
+    let count = CubeCount::Static(x, cubes.div_ceil(x), 1);
+    (count, CubeDim::new_1d(units))
 }
 
 /// The numbers of a step, for a kernel.
