@@ -8,7 +8,9 @@ use clap::{Parser, Subcommand};
 
 use crate::config::keys_named;
 
+mod analyze;
 mod attention_map;
+mod attribution_map;
 mod bench;
 mod common;
 mod compare;
@@ -58,8 +60,12 @@ enum Command {
     Eval(eval::Args),
     /// Judge the features of a backbone by a k-NN classifier or a linear one.
     Probe(probe::Args),
+    /// Measure what happens in the layers of a model: similarity of tokens, spread and reach of attention.
+    Analyze(analyze::Args),
     /// Draw where the class token looks in images, head by head.
     AttentionMap(attention_map::Args),
+    /// Draw which patches of images speak for a class (Transformer Attribution).
+    AttributionMap(attribution_map::Args),
     /// Classify image files.
     Predict(predict::Args),
     /// Train or read several runs and compare them epoch by epoch.
@@ -98,7 +104,9 @@ pub fn main() -> ExitCode {
         Command::Finetune(args) => finetune::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Probe(args) => probe::run(&args),
+        Command::Analyze(args) => analyze::run(&args),
         Command::AttentionMap(args) => attention_map::run(&args),
+        Command::AttributionMap(args) => attribution_map::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Logits(args) => logits::run(&args),

@@ -13,6 +13,7 @@ pub use features::Extractor;
 pub use knn::{KnnAccuracy, KnnVote, Neighbor, nearest};
 pub use linear::{LinearEpoch, LinearProbe, LinearRecipe, linear};
 pub use picture::{Tile, sheet};
+pub(crate) use rows::read;
 pub use rows::{Rows, collect};
 
 #[cfg(test)]

@@ -156,14 +156,14 @@ fn sample((x, y): (i32, i32)) -> Vec<(i32, i32)> {
 }
 
 /// An axis with its range.
-struct Scale {
+pub(super) struct Scale {
     range: Range<f64>,
     logarithmic: bool,
     ticks: Vec<f64>,
 }
 
 impl Scale {
-    fn new(axis: &Axis<'_>, values: impl Iterator<Item = f64>) -> Self {
+    pub(super) fn new(axis: &Axis<'_>, values: impl Iterator<Item = f64>) -> Self {
         let logarithmic = axis.logarithmic;
         let shown = |value: &f64| value.is_finite() && (!logarithmic || *value > 0.0);
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -252,7 +252,7 @@ fn steps(range: &Range<f64>) -> Vec<f64> {
 }
 
 /// A number without the noise of its binary form.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     let digits = (3.0 - value.abs().max(1e-9).log10().floor()).clamp(0.0, 9.0) as usize;
     let text = format!("{value:.digits$}");
     if !text.contains('.') {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod accumulate;
+mod analysis;
 mod bad_data;
 mod bad_input;
 mod bench;

@@ -240,7 +240,7 @@ fn measured(metrics: &Metrics, workload: &Workload) -> String {
 
 fn line(event: &Event, workload: &Workload) -> Option<String> {
     match event {
-        Event::Step(_) => None,
+        Event::Step(_) | Event::Layer(_) => None,
         Event::Eval(eval) => Some(format!(
             "epoch {}  {} {}  ({} images)",
             eval.epoch + 1,
