@@ -26,6 +26,7 @@ pub fn figure(title: &str, models: &[(String, &[Layer])]) -> Result<String, Stri
             x: axis("layer"),
             y: axis(""),
             lines: lines.collect(),
+            y_holds: Vec::new(),
         }
     };
     let panels: Vec<_> = Measure::SHOWN.into_iter().map(of_measure).collect();

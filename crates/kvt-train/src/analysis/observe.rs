@@ -52,7 +52,7 @@ impl Analyzer {
             return Ok(());
         }
         // `[measures, images]`
-        let values: Tensor<2> = Tensor::stack(values, 0);
+        let values = Tensor::<1>::stack::<2>(values, 0);
         let means = values.clone().mean_dim(1);
         let squares = (values - means.clone()).square().sum_dim(1);
         let sums = read(Tensor::cat(vec![means, squares], 1))?;

@@ -91,8 +91,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         rows.push(vec![
             file.display().to_string(),
             name,
-            format!("{:.2} %", 100.0 * probability(&found.logits, found.class)),
-            format!("{:.0} %", 100.0 * half(&found.patches)),
+            format!("{:.2} %", 100.0 * found.probability()),
+            format!("{:.0} %", 100.0 * found.half()),
         ]);
     }
     write_text(&args.out.join("relevance.csv"), &csv)?;
@@ -127,26 +127,4 @@ fn number(class: &str, names: Option<&[String]>) -> anyhow::Result<usize> {
         ),
         None => bail!("`{class}` is no number, and the names of the model's classes are not known"),
     }
-}
-
-/// The softmax of a logit.
-fn probability(logits: &[f32], class: usize) -> f64 {
-    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let weight = |logit: f32| f64::from(logit - largest).exp();
-    let own = logits.get(class).copied().map_or(f64::NAN, weight);
-    own / logits.iter().copied().map(weight).sum::<f64>()
-}
-
-/// The smallest share of the patches that have half of the relevance together.
-fn half(patches: &[f64]) -> f64 {
-    let mut sorted = patches.to_vec();
-    sorted.sort_by(|a, b| b.total_cmp(a));
-    let half = sorted.iter().sum::<f64>() / 2.0;
-    let mut sum = 0.0;
-    let enough = sorted.iter().take_while(|patch| {
-        let goes_on = sum < half;
-        sum += **patch;
-        goes_on
-    });
-    enough.count() as f64 / patches.len().max(1) as f64
 }

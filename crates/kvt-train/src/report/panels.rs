@@ -24,6 +24,8 @@ pub(crate) struct LinePanel<'a> {
     pub(crate) x: Axis<'a>,
     pub(crate) y: Axis<'a>,
     pub(crate) lines: Vec<ErrorLine>,
+    /// Values that the vertical axis reaches besides those of the lines: charts that are compared have one scale.
+    pub(crate) y_holds: Vec<f64>,
 }
 
 /// A line with errors.
@@ -73,7 +75,7 @@ fn draw(
         let piece = vec![(x, y), (x + SAMPLE, y)];
         let style = color(line.color).stroke_width(2);
         match line.dashed {
-            true => root.draw(&DashedPathElement::new(piece, 5, 4, style))?,
+            true => root.draw(&DashedPathElement::new(piece, 5u32, 4u32, style))?,
             false => root.draw(&PathElement::new(piece, style))?,
         }
         let text = (FONT, 14).into_font().color(&INK);
@@ -91,10 +93,10 @@ fn draw(
     Ok(())
 }
 
-fn chart<'a>(
-    area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
+fn chart(
+    area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     panel: &LinePanel<'_>,
-) -> Result<(), Box<dyn std::error::Error + 'a>> {
+) -> Result<(), Box<dyn std::error::Error>> {
     let text = |size: u32| (FONT, size).into_font().color(&INK);
     let points = || panel.lines.iter().flat_map(|line| &line.points);
     let ends = |&(_, y, error): &(f64, f64, Option<f64>)| {
@@ -102,7 +104,8 @@ fn chart<'a>(
         [y - error, y + error]
     };
     let x = Scale::new(&panel.x, points().map(|point| point.0));
-    let y = Scale::new(&panel.y, points().flat_map(ends));
+    let held = panel.y_holds.iter().copied();
+    let y = Scale::new(&panel.y, points().flat_map(ends).chain(held));
     let title = (FONT, 16, FontStyle::Bold).into_font().color(&INK);
     let mut chart = ChartBuilder::on(area)
         .caption(&panel.title, title)
@@ -130,7 +133,7 @@ fn chart<'a>(
         let points: Vec<(f64, f64)> = finite.clone().map(|point| (point.0, point.1)).collect();
         match line.dashed {
             true => {
-                let line = DashedLineSeries::new(points.clone(), 5, 4, style);
+                let line = DashedLineSeries::new(points.clone(), 5u32, 4u32, style);
                 chart.draw_series(line)?;
             }
             false => {

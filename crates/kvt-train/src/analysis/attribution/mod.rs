@@ -38,6 +38,34 @@ pub struct Attribution {
     pub blocks: Vec<BlockAttribution>,
 }
 
+impl Attribution {
+    /// The probability of the class, by a softmax of the logits.
+    pub fn probability(&self) -> f64 {
+        let largest = self
+            .logits
+            .iter()
+            .copied()
+            .fold(f32::NEG_INFINITY, f32::max);
+        let weight = |logit: f32| f64::from(logit - largest).exp();
+        let own = self.logits.get(self.class).copied();
+        own.map_or(f64::NAN, weight) / self.logits.iter().copied().map(weight).sum::<f64>()
+    }
+
+    /// The smallest share of the patches that have half of the relevance together.
+    pub fn half(&self) -> f64 {
+        let mut sorted = self.patches.clone();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        let half = sorted.iter().sum::<f64>() / 2.0;
+        let mut sum = 0.0;
+        let enough = sorted.iter().take_while(|patch| {
+            let goes_on = sum < half;
+            sum += **patch;
+            goes_on
+        });
+        enough.count() as f64 / self.patches.len().max(1) as f64
+    }
+}
+
 /// What the attention of a block says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockAttribution {
