@@ -22,6 +22,7 @@
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
 //! - [`reproduce`]: figures and tables of papers, computed anew.
 //! - [`mod@bench`]: how long an attention operation or a training step takes.
+//! - [`sweep`]: many runs as one job, and what they come to together.
 //! - [`device`]: device names.
 //! - [`world`]: the processes of a job.
 //! - [`error`]: what can stop a run.
@@ -48,6 +49,7 @@ pub mod report;
 pub mod reproduce;
 pub mod run;
 pub mod schema;
+pub mod sweep;
 pub mod task;
 pub mod text;
 pub mod world;

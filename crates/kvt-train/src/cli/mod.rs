@@ -30,11 +30,13 @@ mod predict;
 mod probe;
 mod progress;
 mod reproduce;
+mod sweep;
 mod table;
 mod train;
 mod trained;
 #[cfg(feature = "tui")]
 mod tui;
+mod watch;
 mod weights;
 
 /// Train vision transformers with dense and k-NN attention.

@@ -3,6 +3,7 @@
 
 mod attention;
 mod features;
+mod images;
 mod knn;
 mod linear;
 mod picture;
@@ -10,6 +11,7 @@ mod rows;
 
 pub use attention::{HeadMap, NoMap, class_attention, draw_maps};
 pub use features::Extractor;
+pub use images::{Crops, cut_images, shuffled};
 pub use knn::{KnnAccuracy, KnnVote, Neighbor, nearest};
 pub use linear::{LinearEpoch, LinearProbe, LinearRecipe, linear};
 pub use picture::{Tile, sheet};

@@ -43,6 +43,7 @@ mod seeded;
 mod signals;
 mod sources;
 mod support;
+mod sweep;
 mod token_labels;
 mod trajectory;
 mod weights;

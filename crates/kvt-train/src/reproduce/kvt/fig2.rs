@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Watch, table};
+use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::inside::LayersOfRow;
 use crate::analysis::{Measure, axis};
 use crate::report::{ErrorLine, LinePanel, line_panels};
@@ -49,6 +49,10 @@ impl Item for Fig2 {
         &[Scale::Paper, Scale::Cifar, Scale::CifarShort]
     }
 
+    fn versions(&self) -> &'static [Version] {
+        &[Version::Eccv, Version::V1]
+    }
+
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let runs = Runs::of(self, order, watch)?;
         let mut rows = Vec::new();
@@ -93,7 +97,9 @@ fn csv(rows: &[LayersOfRow]) -> String {
         for (seed, layers) in &row.seeds {
             for layer in layers {
                 for (measure, found) in &layer.measures {
-                    let error = found.error.map_or_else(String::new, |error| error.to_string());
+                    let error = found
+                        .error
+                        .map_or_else(String::new, |error| error.to_string());
                     let _ = writeln!(
                         text,
                         "{},{seed},{},{},{},{},{},{},{error}",

@@ -152,7 +152,10 @@ fn found(rows: &[(&'static str, ByLayer)], runs: &Runs) -> String {
     let mut text = "A line for each layer; bars are the spread over the seeds, or of one seed the standard error over the images. Both panels have one \
                     scale. After the last epoch, in patches:\n\n"
         .to_owned();
-    let last: Vec<(&str, Vec<f64>)> = rows.iter().map(|(title, row)| (*title, last(row))).collect();
+    let last: Vec<(&str, Vec<f64>)> = rows
+        .iter()
+        .map(|(title, row)| (*title, last(row)))
+        .collect();
     let layers = last.iter().map(|(_, values)| values.len()).max();
     let mut cells: Vec<Vec<String>> = Vec::new();
     for layer in 0..layers.unwrap_or(0) {

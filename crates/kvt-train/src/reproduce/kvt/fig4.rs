@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use image::RgbImage;
 
-use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Watch, table};
+use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::inside::Inside;
 use super::pictures::{Sample, encoded, generated, stacked, validation};
 use crate::error::TrainError;
@@ -42,6 +42,10 @@ impl Item for Fig4 {
 
     fn scales(&self) -> &'static [Scale] {
         &[Scale::Paper, Scale::CifarShort]
+    }
+
+    fn versions(&self) -> &'static [Version] {
+        &[Version::Eccv, Version::V1]
     }
 
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -103,7 +107,10 @@ fn add(csv: &mut String, row: &str, sample: &Sample, side: usize, maps: &[HeadMa
         for (place, weight) in map.weights.iter().enumerate() {
             let (down, across) = (place / columns, place % columns);
             let name = &sample.name;
-            let _ = writeln!(csv, "{row},{name},{side},{head},{down},{across},{weight:.6}");
+            let _ = writeln!(
+                csv,
+                "{row},{name},{side},{head},{down},{across},{weight:.6}"
+            );
         }
     }
 }

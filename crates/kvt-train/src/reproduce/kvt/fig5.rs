@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use image::RgbImage;
 
-use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Watch, table};
+use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::inside::Inside;
 use super::pictures::{Sample, encoded, generated, stacked, validation};
 use crate::analysis::attribution::{Attribution, attribute, enlarge, normalized, overlay};
@@ -46,6 +46,10 @@ impl Item for Fig5 {
 
     fn scales(&self) -> &'static [Scale] {
         &[Scale::Paper, Scale::CifarShort]
+    }
+
+    fn versions(&self) -> &'static [Version] {
+        &[Version::Eccv, Version::V1]
     }
 
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {

@@ -47,7 +47,7 @@ impl Inside {
             }
         };
         let side = model.config().img_size();
-        let splits = Splits::open(plan, (side, side), Some(&classes), &mut |_, _| {});
+        let splits = Splits::open(plan, (side, side), Some(classes.as_slice()), &mut |_, _| {});
         Ok(Self {
             model,
             splits: splits.map_err(TrainError::from)?,

@@ -56,7 +56,7 @@ pub(super) fn compute(draws: usize) -> Result<Found, ReproduceError> {
             }
         }
     }
-    let points = (1..).zip(&ratios);
+    let points = (1u32..).zip(&ratios);
     let curve = Curve {
         lemma: 1,
         quantity: "trace_ratio",
@@ -79,7 +79,9 @@ impl Drawn {
         let half = |name: &str| -> Vec<f64> {
             let all = normal(key.named(name), DIM * DIM);
             // As f32 holds them, so that both sides see the same numbers.
-            all.into_iter().map(|x| f64::from((0.5 * x) as f32)).collect()
+            all.into_iter()
+                .map(|x| f64::from((0.5 * x) as f32))
+                .collect()
         };
         let x = normal(key.named("x"), TOKENS * DIM);
         Self {
@@ -97,7 +99,10 @@ impl Drawn {
     /// The weights of the tokens for the query, by a sort of all scores.
     fn weights(&self, kept: usize) -> [f64; TOKENS] {
         let project = |token: usize, w: &[f64]| -> Vec<f64> {
-            let column = |j: usize| (0..DIM).map(|i| self.token(token)[i] * w[i * DIM + j]).sum();
+            let column = |j: usize| -> f64 {
+                let row = self.token(token).iter().enumerate();
+                row.map(|(i, x)| x * w[i * DIM + j]).sum()
+            };
             (0..DIM).map(column).collect()
         };
         let query = project(QUERY, &self.w_q);

@@ -50,13 +50,15 @@ impl Item for Lemmas {
         watch.progress(1, 3);
         let second = noise::compute(self.draws)?;
         watch.progress(2, 3);
-        let third = relevant::compute(self.draws)?;
+        let third = relevant::compute(self.draws);
         watch.progress(3, 3);
         let mut csv = "lemma,quantity,x,mean,standard_error,draws\n".to_owned();
         let curves = first.curves.iter().chain([&second, &third]);
         for curve in curves.clone() {
             for (x, found) in &curve.points {
-                let error = found.error.map_or_else(String::new, |error| error.to_string());
+                let error = found
+                    .error
+                    .map_or_else(String::new, |error| error.to_string());
                 let _ = writeln!(
                     csv,
                     "{},{},{x},{},{error},{}",
@@ -108,7 +110,10 @@ impl Curve {
 
     /// The place of the smallest mean.
     fn lowest(&self) -> f64 {
-        let lowest = self.points.iter().min_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
+        let lowest = self
+            .points
+            .iter()
+            .min_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
         lowest.map_or(f64::NAN, |(x, _)| *x)
     }
 }
@@ -182,7 +187,10 @@ fn found(first: &gradient::Found, second: &Curve, third: &Curve, draws: usize) -
         at(second, 1.0),
         at(second, dense),
     );
-    let dims = third.points.iter().map(|(x, found)| (x.ln(), found.mean.ln()));
+    let dims = third
+        .points
+        .iter()
+        .map(|(x, found)| (x.ln(), found.mean.ln()));
     let _ = write!(
         text,
         "### Lemma 3\n\n{} normal keys, {} of them relevant; the query is their mean with noise of deviation 0.5. The share of keys that have to be \
@@ -199,7 +207,10 @@ fn slope(points: &[(f64, f64)]) -> f64 {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
     let (x, y) = (mean(|point| point.0), mean(|point| point.1));
-    let product: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+    let product: f64 = points
+        .iter()
+        .map(|point| (point.0 - x) * (point.1 - y))
+        .sum();
     let square: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
     product / square
 }
@@ -216,7 +227,9 @@ mod tests {
     #[test]
     fn lemmas_are_as_in_pytorch() {
         let outcome = Lemmas { draws: 40 };
-        let outcome = outcome.compute(&Order::default(), &Heard::default()).unwrap();
+        let outcome = outcome
+            .compute(&Order::default(), &Heard::default())
+            .unwrap();
         let rows: Vec<Vec<&str>> = outcome
             .csv
             .lines()
@@ -245,7 +258,14 @@ mod tests {
         }
         // All keys have the variance of all keys.
         let ratios = curve("trace_ratio");
-        assert!((ratios[6] - 1.0).abs() < 1e-9 && ratios[0].abs() < 1e-9, "{ratios:?}");
-        assert!(outcome.found.contains("smallest at k = 60"), "{}", outcome.found);
+        assert!(
+            (ratios[6] - 1.0).abs() < 1e-9 && ratios[0].abs() < 1e-9,
+            "{ratios:?}"
+        );
+        assert!(
+            outcome.found.contains("smallest at k = 60"),
+            "{}",
+            outcome.found
+        );
     }
 }
