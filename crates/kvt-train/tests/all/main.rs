@@ -18,6 +18,7 @@ mod ema;
 mod epochs;
 mod evaluation;
 mod families;
+mod figures;
 mod finetune;
 mod foreign;
 mod kinds;
