@@ -72,7 +72,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Rows of a weight; 0 where there is none.
     fn rows(&self, name: &str) -> usize {
-        let shape = self.state.get(name).map(|data| data.shape.to_vec());
+        let shape = self.state.get(name).map(|data| data.shape().to_vec());
         shape.and_then(|shape| shape.first().copied()).unwrap_or(0)
     }
 
