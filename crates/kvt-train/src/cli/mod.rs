@@ -59,7 +59,7 @@ enum Command {
     Eval(eval::Args),
     /// Judge the features of a backbone by a k-NN classifier or a linear one.
     Probe(probe::Args),
-    /// Draw where the class token looks in images, head by head.
+    /// Draw on images where the tokens of a model look, head by head.
     AttentionMap(attention_map::Args),
     /// Classify image files.
     Predict(predict::Args),
