@@ -262,7 +262,8 @@ fn read(path: &Path) -> anyhow::Result<(Curve, RunFacts)> {
     let label = name.strip_suffix(&format!("-seed{seed}")).unwrap_or(&name);
     // They serve a warning alone: a run without them can still be compared.
     let classes = run.read_classes().unwrap_or_default();
-    let facts = RunFacts::new(name.as_str(), &plan, classes);
+    // Runs of several folders may have one name.
+    let facts = RunFacts::new(path.display().to_string(), &plan, classes);
     Ok((curve(&run, label, seed, plan.ema.report)?, facts))
 }
 

@@ -8,7 +8,7 @@ use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, W
 use super::inside::Inside;
 use super::pictures::{Sample, encoded, generated, stacked, validation};
 use crate::error::TrainError;
-use crate::probe::{HeadMap, class_attention, draw_maps};
+use crate::probe::{Drawn, HeadMap, class_attention, draw};
 use crate::run::Metric;
 use crate::task::TaskKind;
 
@@ -66,10 +66,10 @@ impl Item for Fig4 {
                         add(&mut csv, row, sample, side, maps);
                     }
                     table.push(line(title, side, &maps));
-                    draw(&mut drawn, &samples, &maps);
+                    rows(&mut drawn, &samples, &maps);
                     let samples = validation(&cell.plan, &inside, side, VALIDATION)?;
                     let found = self::maps(&inside, &samples)?;
-                    draw(&mut seen, &samples, &found);
+                    rows(&mut seen, &samples, &found);
                 }
             }
             watch.progress(done + 1, ROWS.len());
@@ -115,9 +115,11 @@ fn add(csv: &mut String, row: &str, sample: &Sample, side: usize, maps: &[HeadMa
     }
 }
 
-fn draw(rows: &mut Vec<RgbImage>, samples: &[Sample], maps: &[Vec<HeadMap>]) {
+fn rows(all: &mut Vec<RgbImage>, samples: &[Sample], maps: &[Vec<HeadMap>]) {
     let pairs = samples.iter().zip(maps);
-    rows.extend(pairs.map(|(sample, maps)| draw_maps(&sample.seen, maps)));
+    all.extend(
+        pairs.map(|(sample, maps)| draw(&sample.seen, std::slice::from_ref(maps), Drawn::Beside)),
+    );
 }
 
 /// A line of the table: means over images and heads.
