@@ -93,6 +93,8 @@ pub(super) fn joined(folder: &Path, path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     #[test]
@@ -114,9 +116,8 @@ mod tests {
 
     #[test]
     fn a_command_can_be_typed() {
-        let mut plan = Plan::default();
-        plan.seed = 3;
-        plan.run.dir = "runs/a-seed3".into();
+        let plan = "seed = 3\n[run]\ndir = \"runs/a-seed3\"\n";
+        let plan: Plan = toml::from_str(plan).unwrap();
         let overrides = [
             "train.epochs=2",
             "data.path=\"/home/me/x\"",
