@@ -12,7 +12,7 @@ use super::{interrupt, output};
 use crate::fs::write_text;
 use crate::report::{Comparison, Curve};
 use crate::sweep::{
-    Cell, Costs, End, Found, PLAN_HEADER, State, Sweep, SweepError, carry_out, cells_csv,
+    Cell, Costs, End, Found, PLAN_HEADER, PairRow, State, Sweep, SweepError, carry_out, cells_csv,
     commands_markdown, conditions, is_sweep, pairs, pairs_csv, pairs_markdown, plan_rows,
 };
 
@@ -110,7 +110,20 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
         let width = comfy_table::Table::new().width();
         output::print(&comparison.to_text(width))?;
         if !pairs.is_empty() {
-            output::print(&tests)?;
+            let rows = pairs.iter().map(|pair| {
+                let [first, second] = &pair.names;
+                vec![
+                    format!("{second} minus {first}"),
+                    PairRow::text(pair.last.as_ref(), metric),
+                    pair.images_text(),
+                ]
+            });
+            let header = [
+                "pair",
+                "last epoch, paired t test",
+                "alone right, McNemar's test",
+            ];
+            output::print(&table(&header, rows))?;
         }
         output::status(&format!(
             "tables and plots are in `{}`",

@@ -18,7 +18,7 @@ pub fn conditions(cells: &[Cell], found: &[Found]) -> String {
             epochs => format!("{epochs} epochs"),
         };
         let conditions = format!(
-            "{} training images, {} validation images, {epochs}",
+            "{} training images per epoch, {} validation images, {epochs}",
             count(found.images),
             count(found.eval_images),
         );
