@@ -13,7 +13,6 @@ use crate::fs::{remove_leftovers, write_text};
 use crate::recipe::EmaReport;
 use crate::report::{Comparison, Curve, RunFacts, read_curve, save_plots, unlike};
 use crate::run::{Metric, RunDir};
-use crate::sweep::is_sweep;
 use crate::task::{Classify, Dino, Task, TaskKind};
 
 /// `kvt compare CONFIG|RUN... [--seeds N]`, `kvt compare SWEEP.toml`
@@ -31,12 +30,12 @@ use crate::task::{Classify, Dino, Task, TaskKind};
 pub(super) struct Args {
     /// Configuration files and folders of runs, or one sweep.
     #[arg(value_name = "CONFIG|RUN|SWEEP", required = true)]
-    inputs: Vec<PathBuf>,
+    pub(super) inputs: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) overrides: Overrides,
     /// Train each configuration with this many seeds, counted up from its own.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    seeds: Option<u64>,
+    pub(super) seeds: Option<u64>,
     /// Where the table and the plots go, and the runs of a sweep: by default `runs/compare`, or where the sweep says.
     #[arg(long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
@@ -63,7 +62,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if let Some(path) = sweep_of(args)? {
+    if let Some(path) = sweep::among(args)? {
         return sweep::run(path, args);
     }
     check(args)?;
@@ -112,38 +111,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     output::print(&comparison.to_text(width))?;
     output::status(&format!("table and plots are in `{}`", folder.display()));
     Ok(ExitCode::SUCCESS)
-}
-
-/// The sweep among the inputs, which must be the only one then.
-fn sweep_of(args: &Args) -> anyhow::Result<Option<&Path>> {
-    for input in args.inputs.iter().filter(|input| input.is_file()) {
-        if !is_sweep(input)? {
-            continue;
-        }
-        if args.inputs.len() > 1 {
-            bail!(
-                "`{}` is a sweep, which is compared by itself: write the other runs into it",
-                input.display()
-            );
-        }
-        if args.seeds.is_some() {
-            bail!(
-                "`--seeds`: the seeds of a sweep are in `{}`",
-                input.display()
-            );
-        }
-        return Ok(Some(input));
-    }
-    for (option, is_given) in [
-        ("--devices", !args.devices.is_empty()),
-        ("--dry-run", args.dry_run),
-        ("--as-is", args.as_is),
-    ] {
-        if is_given {
-            bail!("`{option}` is for a sweep: a file with a list of runs, `[[run]]`");
-        }
-    }
-    Ok(None)
 }
 
 /// The metric of a name.

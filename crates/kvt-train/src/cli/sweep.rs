@@ -12,9 +12,42 @@ use super::{interrupt, output};
 use crate::fs::write_text;
 use crate::report::{Comparison, Curve};
 use crate::sweep::{
-    Cell, Costs, End, Found, PLAN_HEADER, State, Sweep, SweepError, carry_out, cells_csv,
-    commands_markdown, conditions, pairs, pairs_csv, pairs_markdown, plan_rows,
+    Cell, Costs, End, Found, PLAN_HEADER, PairRow, State, Sweep, SweepError, carry_out, cells_csv,
+    commands_markdown, conditions, is_sweep, pairs, pairs_csv, pairs_markdown, plan_rows,
 };
+
+/// The sweep among the inputs, which must be the only one then.
+pub(super) fn among(args: &Args) -> anyhow::Result<Option<&Path>> {
+    for input in args.inputs.iter().filter(|input| input.is_file()) {
+        // What cannot be read is told of as a configuration.
+        if !is_sweep(input).unwrap_or(false) {
+            continue;
+        }
+        if args.inputs.len() > 1 {
+            bail!(
+                "`{}` is a sweep, which is compared by itself: write the other runs into it",
+                input.display()
+            );
+        }
+        if args.seeds.is_some() {
+            bail!(
+                "`--seeds`: the seeds of a sweep are in `{}`",
+                input.display()
+            );
+        }
+        return Ok(Some(input));
+    }
+    for (option, is_given) in [
+        ("--devices", !args.devices.is_empty()),
+        ("--dry-run", args.dry_run),
+        ("--as-is", args.as_is),
+    ] {
+        if is_given {
+            bail!("`{option}` is for a sweep: a file with a list of runs, `[[run]]`");
+        }
+    }
+    Ok(None)
+}
 
 pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
     let sweep = Sweep::load(path, &args.overrides.all(), args.output.as_deref())?;
@@ -77,7 +110,20 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
         let width = comfy_table::Table::new().width();
         output::print(&comparison.to_text(width))?;
         if !pairs.is_empty() {
-            output::print(&tests)?;
+            let rows = pairs.iter().map(|pair| {
+                let [first, second] = &pair.names;
+                vec![
+                    format!("{second} minus {first}"),
+                    PairRow::text(pair.last.as_ref(), metric),
+                    pair.images_text(),
+                ]
+            });
+            let header = [
+                "pair",
+                "last epoch, paired t test",
+                "alone right, McNemar's test",
+            ];
+            output::print(&table(&header, rows))?;
         }
         output::status(&format!(
             "tables and plots are in `{}`",

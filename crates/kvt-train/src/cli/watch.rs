@@ -1,6 +1,7 @@
 //! What the terminal shows of work that goes over many runs.
 
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
 
 use indicatif::ProgressBar;
 
@@ -11,32 +12,56 @@ use crate::run::{Event, Listener, RunError};
 use crate::sweep::Watch;
 
 /// A bar for steps, and for each run what `kvt train` shows.
-pub(super) struct Terminal(ProgressBar);
+pub(super) struct Terminal {
+    what: &'static str,
+    /// The bar of the steps that are being made: none while a run shows its own.
+    bar: Mutex<Option<ProgressBar>>,
+}
 
 impl Terminal {
-    pub(super) fn new(what: &str) -> Self {
-        Self(bar(what, 0))
+    pub(super) fn new(what: &'static str) -> Self {
+        Self {
+            what,
+            bar: Mutex::new(None),
+        }
+    }
+
+    /// Prints above the bar, if there is one.
+    fn print(&self, print: impl FnOnce()) {
+        match &*self.bar.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
     }
 }
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        let bar = self.bar.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bar) = bar.take() {
+            bar.finish_and_clear();
+        }
     }
 }
 
 impl Watch for Terminal {
     fn progress(&self, done: usize, of: usize) {
-        self.0.set_length(of as u64);
-        self.0.set_position(done as u64);
+        let mut shown = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        let bar = shown.get_or_insert_with(|| bar(self.what, of));
+        bar.set_length(of as u64);
+        bar.set_position(done as u64);
+        if done >= of {
+            bar.finish_and_clear();
+            *shown = None;
+        }
     }
 
     fn say(&self, text: &str) {
-        self.0.suspend(|| output::status(text));
+        self.print(|| output::status(text));
     }
 
     fn warn(&self, text: &str) {
-        self.0.suspend(|| output::warning(text));
+        self.print(|| output::warning(text));
     }
 
     fn training(&self, name: &str, workload: Workload, alone: bool) -> Box<dyn Listener> {

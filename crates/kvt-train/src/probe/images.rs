@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use serde::Deserialize;
 
 use super::Rows;
@@ -11,7 +13,7 @@ use crate::config::Plan;
 use crate::data::{DataError, Splits, epoch_order, train_transform};
 
 /// How training images are cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Crops {
     /// As in DINO: area 0.08 to 1, bilinear, flips.
@@ -21,6 +23,29 @@ pub enum Crops {
     Config,
     /// Not at all, so that their features are computed once.
     None,
+}
+
+impl Crops {
+    /// The name in commands and files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dino => "dino",
+            Self::Config => "config",
+            Self::None => "none",
+        }
+    }
+}
+
+/// As names alone: the option that takes them explains them.
+impl ValueEnum for Crops {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Dino, Self::Config, Self::None]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()))
+    }
 }
 
 /// The plan and the images of linear evaluation, cut for training to `size` (height, width).

@@ -294,7 +294,7 @@ mod tests {
         };
         let error = error.to_string();
         assert!(error.starts_with(
-            "there is nothing called `scram-fig9` to reproduce: the names are `scram-fig2`, "
+            "there is nothing called `scram-fig9` to reproduce: the names are `table1`, "
         ));
     }
 }

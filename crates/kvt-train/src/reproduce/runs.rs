@@ -39,7 +39,16 @@ pub fn sweep(name: &str, order: &Order) -> Result<Sweep, ReproduceError> {
         let data = toml::Value::String(data.display().to_string());
         overrides.push(format!("data.path={data}"));
     }
-    Ok(Sweep::load(&path, &overrides, order.runs.as_deref())?)
+    let mut sweep = Sweep::load(&path, &overrides, order.runs.as_deref())?;
+    if order.data.is_some() {
+        // Pages are for others, whose data lies elsewhere.
+        for cell in &mut sweep.cells {
+            if let Some(last) = cell.overrides.last_mut() {
+                "data.path=DATA".clone_into(last);
+            }
+        }
+    }
+    Ok(sweep)
 }
 
 impl Runs {

@@ -2,9 +2,6 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use clap::ValueEnum as _;
-use clap::builder::PossibleValue;
-
 use crate::config::Plan;
 use crate::probe::Crops;
 
@@ -15,7 +12,7 @@ pub struct Cell {
     pub name: String,
     /// Its configuration.
     pub config: PathBuf,
-    /// What is set beside it, as of `--set`, the seed and the folder left out.
+    /// What is set beside it, as of `--set`, the seed and the folder left out: for people, since the plan has it.
     pub overrides: Vec<String>,
     /// The complete plan; its seed and its `run.dir` are the cell's.
     pub plan: Plan,
@@ -36,17 +33,13 @@ impl Cell {
         &self.plan.run.dir
     }
 
-    /// The command that trains the same run by itself. A data set that the command line named is called `DATA`.
+    /// The command that trains the same run by itself.
     #[must_use]
     pub fn command(&self) -> String {
         let mut command = format!("kvt train {}", shown(&self.config));
         let seed = format!("seed={}", self.plan.seed);
         let own = self.overrides.iter().map(String::as_str);
         for text in own.chain([seed.as_str()]) {
-            let text = match text.strip_prefix("data.path=") {
-                Some(_) => "data.path=DATA",
-                None => text,
-            };
             let quoted =
                 text.contains(|c: char| !c.is_ascii_alphanumeric() && !"._=-/,".contains(c));
             match quoted {
@@ -56,11 +49,10 @@ impl Cell {
         }
         command += &format!(" --run-dir {}", shown(self.dir()));
         if let Some(crops) = self.linear {
-            let crops = crops.to_possible_value();
-            let crops = crops.as_ref().map_or("dino", PossibleValue::get_name);
             command += &format!(
-                "; kvt probe --run {} --checkpoint last --method linear --crops {crops}",
-                shown(self.dir())
+                "; kvt probe --run {} --checkpoint last --method linear --crops {}",
+                shown(self.dir()),
+                crops.name()
             );
         }
         command
@@ -93,6 +85,8 @@ pub(super) fn joined(folder: &Path, path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     #[test]
@@ -114,12 +108,11 @@ mod tests {
 
     #[test]
     fn a_command_can_be_typed() {
-        let mut plan = Plan::default();
-        plan.seed = 3;
-        plan.run.dir = "runs/a-seed3".into();
+        let plan = "seed = 3\n[run]\ndir = \"runs/a-seed3\"\n";
+        let plan: Plan = toml::from_str(plan).unwrap();
         let overrides = [
             "train.epochs=2",
-            "data.path=\"/home/me/x\"",
+            "data.path=DATA",
             "model.attention.neighbors=[8, 2]",
         ];
         let cell = Cell {

@@ -13,11 +13,14 @@ pub fn conditions(cells: &[Cell], found: &[Found]) -> String {
             continue;
         }
         let count = |images: Option<u64>| images.map_or_else(|| "?".to_owned(), |n| n.to_string());
+        let epochs = match cell.plan.epochs() {
+            1 => "1 epoch".to_owned(),
+            epochs => format!("{epochs} epochs"),
+        };
         let conditions = format!(
-            "{} training images, {} validation images, {} epochs",
+            "{} training images per epoch, {} validation images, {epochs}",
             count(found.images),
             count(found.eval_images),
-            cell.plan.epochs()
         );
         match rows.iter_mut().find(|(name, ..)| *name == cell.name) {
             Some((_, all, seeds)) => {

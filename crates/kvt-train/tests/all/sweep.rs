@@ -61,7 +61,7 @@ fn finished_runs_are_left_alone_and_tables_are_made() {
     for text in [
         "# Tiny models\n",
         "| knn minus dense |",
-        "- 18 training images, 12 validation images, 2 epochs, seeds 3, 4: dense, knn\n",
+        "- 18 training images per epoch, 12 validation images, 2 epochs, seeds 3, 4: dense, knn\n",
         "`kvt train tiny.toml --set train.epochs=2 --set model.attention.kind=knn --set model.attention.neighbors=3 --set seed=4 \
          --run-dir runs/sweep/runs/knn-seed4`",
     ] {

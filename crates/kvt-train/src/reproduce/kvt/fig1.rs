@@ -116,7 +116,7 @@ fn is_dense(point: &Point) -> bool {
 fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String {
     let mut text = format!(
         "{}, beside our runs at scale `{}`: top-1 in percent. The picture shows the last epoch by the share of the keys that a query \
-         keeps, its mean over the stages; the dashed line is dense attention.\n",
+         keeps, its mean over the stages, with bars of one standard deviation over the seeds; the dashed line is dense attention.\n",
         cited(order.version, "Figure 1"),
         order.scale
     );
@@ -218,6 +218,19 @@ fn svg(panels: &[(&Sweep, Vec<Point>)]) -> Result<String, String> {
             dash: None,
             points: knn,
         });
+        // A bar of one standard deviation to each side.
+        let bars = points.iter().filter_map(|point| {
+            let last = point.last?;
+            let spread = last.spread?;
+            let ends = [last.mean - spread, last.mean + spread];
+            Some(Line {
+                name: String::new(),
+                color: usize::from(is_dense(point)),
+                dash: None,
+                points: ends.map(|end| (point.share, end)).into(),
+            })
+        });
+        lines.extend(bars);
         let chart = Chart {
             title: &title(panel, &first.row),
             x: Axis {

@@ -25,6 +25,8 @@ pub(super) use table1::Table1;
 pub(super) use table2::Table2;
 pub(super) use table3::Table3;
 
+use kvt_models::StageSummary;
+
 use super::Version;
 use crate::report::Statistic;
 
@@ -39,7 +41,18 @@ fn cited(version: Version, place: &str) -> String {
     }
 }
 
-/// A number of the paper with its decimals, or an empty cell.
+/// A percentage of the paper as it is printed, or an empty cell.
+fn percent(number: Option<f64>) -> String {
+    let Some(number) = number else {
+        return String::new();
+    };
+    match (10.0 * number).fract().abs() < 1e-6 {
+        true => format!("{number:.1}"),
+        false => format!("{number:.2}"),
+    }
+}
+
+/// A number of the paper for CSV, or an empty cell.
 fn stated(number: Option<f64>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
@@ -66,4 +79,62 @@ fn fields(statistic: Option<&Statistic>) -> String {
         .spread
         .map_or_else(String::new, |spread| spread.to_string());
     format!("{},{spread},{}", statistic.mean, statistic.runs)
+}
+
+/// The keys of a stage that a query keeps.
+fn kept(stage: &StageSummary) -> String {
+    match stage.k >= stage.keys {
+        true => format!("all {}", stage.keys),
+        false => format!("{} of {}", stage.k, stage.keys),
+    }
+}
+
+/// A large number with three digits.
+fn short(number: f64) -> String {
+    let (scaled, unit) = match number {
+        n if n >= 1e9 => (n / 1e9, " G"),
+        n if n >= 1e6 => (n / 1e6, " M"),
+        n => (n / 1e3, " k"),
+    };
+    let digits = (2.0 - scaled.max(1.0).log10().floor()).max(0.0) as usize;
+    format!("{scaled:.digits$}{unit}")
+}
+
+/// A ratio with three digits.
+fn ratio(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits() {
+        for (number, text) in [
+            (5_717_416.0, "5.72 M"),
+            (22_050_664.0, "22.1 M"),
+            (1.254e9, "1.25 G"),
+            (96.13e9, "96.1 G"),
+            (227_088.0, "227 k"),
+        ] {
+            assert_eq!(short(number), text);
+        }
+    }
+
+    #[test]
+    fn percentages_are_printed_as_in_the_paper() {
+        for (number, text) in [
+            (73.0, "73.0"),
+            (0.52, "0.52"),
+            (72.2, "72.2"),
+            (82.45, "82.45"),
+        ] {
+            assert_eq!(percent(Some(number)), text);
+        }
+        assert_eq!(percent(None), "");
+    }
 }

@@ -4,9 +4,9 @@ use kvt_models::Summary;
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::paper::{CONV_NETS, System, TABLE1};
-use super::{cited, fields, ours, stated};
+use super::{cited, fields, kept, ours, percent, short, stated};
 use crate::report::{Axis, Chart, Line, Names, Statistic};
-use crate::run::Metric;
+use crate::run::{Metric, RunDir};
 use crate::sweep::{Cell, Found};
 use crate::task::model_config;
 
@@ -112,8 +112,17 @@ fn rows(runs: &Runs, version: Version) -> Result<Vec<Row<'static>>, ReproduceErr
     Ok(rows)
 }
 
+/// The size of a cell's model with as many classes as it was trained on; of a run without labels, that of its backbone and a
+/// single class.
 fn summary(cell: &Cell) -> Result<Summary, ReproduceError> {
-    Ok(model_config(&cell.plan.model, None)?.summary())
+    let classes = || RunDir::open(cell.dir()).ok()?.read_classes().ok();
+    let mut section = cell.plan.model.clone();
+    if cell.linear.is_some() {
+        section.overrides.num_classes = Some(1);
+        return Ok(model_config(&section, None)?.summary());
+    }
+    let classes = classes().map(|classes| classes.len());
+    Ok(model_config(&section, classes)?.summary())
 }
 
 /// The kind of attention in words.
@@ -141,9 +150,9 @@ fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
     ];
     let lines: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let mut text = format!(
-        "{}, beside our runs at scale `{}`. Parameters and multiply-accumulate operations of one image are those of the model that was \
-         trained here, with as many classes as its configuration has without data: with the products of queries, keys and values, \
-         and without.\n\n",
+        "{}, beside our runs at scale `{}`. Parameters and multiply-accumulate operations of one image are those of the \
+         model here: with the products of queries, keys and values, and without. Before a run is begun they are counted with the \
+         classes of its configuration, or 1,000.\n\n",
         cited(order.version, "Table 1, ImageNet-1k"),
         order.scale
     );
@@ -184,28 +193,10 @@ fn cells(row: &Row<'_>) -> Vec<String> {
         }
         None => cells.extend([const { String::new() }; 4]),
     }
-    cells.push(stated(row.paper));
+    cells.push(percent(row.paper));
     cells.extend(ours(row.last.as_ref()));
     cells.extend(ours(row.best.as_ref()));
     cells
-}
-
-fn kept(stage: &kvt_models::StageSummary) -> String {
-    match stage.k >= stage.keys {
-        true => format!("all {}", stage.keys),
-        false => format!("{} of {}", stage.k, stage.keys),
-    }
-}
-
-/// A large number with three digits.
-fn short(number: f64) -> String {
-    let (scaled, unit) = match number {
-        n if n >= 1e9 => (n / 1e9, " G"),
-        n if n >= 1e6 => (n / 1e6, " M"),
-        n => (n / 1e3, " k"),
-    };
-    let digits = (2.0 - scaled.max(1.0).log10().floor()).max(0.0) as usize;
-    format!("{scaled:.digits$}{unit}")
 }
 
 fn csv(rows: &[Row<'_>], version: Version) -> String {
@@ -252,14 +243,20 @@ fn svg(rows: &[Row<'_>]) -> Result<String, String> {
         };
         systems.filter_map(gain).collect()
     };
-    let line = |name: &str, color, points| Line {
-        name: name.to_owned(),
-        color,
-        dash: None,
-        points,
+    // A bar for each, beside the other's.
+    let bars = |name: &'static str, color: usize, offset: f64, gains: Vec<(f64, f64)>| {
+        let bars = gains.into_iter().enumerate();
+        bars.map(move |(number, (place, gain))| Line {
+            name: (if number == 0 { name } else { "" }).to_owned(),
+            color,
+            dash: None,
+            points: vec![(place + offset, 0.0), (place + offset, gain)],
+        })
     };
     let ticks = (1..=TABLE1.len()).map(|number| number as f64);
-    let ours = |row: &Row<'_>| row.last.map(|statistic| statistic.mean);
+    let mean = |row: &Row<'_>| row.last.map(|statistic| statistic.mean);
+    let paper = bars("paper", 0, -0.15, gains(&|row| row.paper));
+    let ours = bars("ours, last epoch", 1, 0.15, gains(&mean));
     Chart {
         title: "k-NN minus dense, top-1 in points, by row of Table 1",
         x: Axis {
@@ -272,29 +269,8 @@ fn svg(rows: &[Row<'_>]) -> Result<String, String> {
             logarithmic: false,
             ticks: Vec::new(),
         },
-        lines: vec![
-            line("paper", 0, gains(&|row| row.paper)),
-            line("ours, last epoch", 1, gains(&ours)),
-        ],
+        lines: paper.chain(ours).collect(),
         names: Names::Beside,
     }
     .svg()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_three_digits() {
-        for (number, text) in [
-            (5_717_416.0, "5.72 M"),
-            (22_050_664.0, "22.1 M"),
-            (1.254e9, "1.25 G"),
-            (96.13e9, "96.1 G"),
-            (227_088.0, "227 k"),
-        ] {
-            assert_eq!(short(number), text);
-        }
-    }
 }

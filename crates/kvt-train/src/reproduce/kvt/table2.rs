@@ -2,7 +2,7 @@
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::paper::{Convergence, TABLE2, TABLE2_EPOCHS};
-use super::{cited, fields, ours, stated};
+use super::{cited, fields, ours, percent, stated};
 use crate::report::{Axis, Chart, Line, Names, PairedT, difference_text};
 use crate::run::Metric;
 use crate::sweep::p_text;
@@ -100,7 +100,8 @@ fn found(runs: &Runs, order: &Order) -> String {
         order.scale
     );
     if order.scale != Scale::Paper {
-        text += "\nThese are small models on CIFAR-10, whose epochs are not those of the paper: its columns are empty.\n";
+        text += "\nThese are small models on CIFAR-10, whose epochs are not those of the paper: its columns are empty, and its own \
+                 table follows ours.\n";
     }
     for model in TABLE2 {
         let header = [
@@ -122,7 +123,7 @@ fn found(runs: &Runs, order: &Order) -> String {
                 for (attention, stated_here) in [("dense", dense), ("knn", knn)] {
                     let name = format!("{}-{attention}", model.key);
                     let own = runs.statistic(&name, |found| found.at(Metric::TOP1, epoch));
-                    row.push(stated(stated_here));
+                    row.push(percent(stated_here));
                     row.extend(ours(own.as_ref()));
                 }
                 let gain = dense.zip(knn).map(|(dense, knn)| knn - dense);
@@ -133,7 +134,26 @@ fn found(runs: &Runs, order: &Order) -> String {
             .collect();
         text += &format!("\n### {}\n\n{}", model.name, table(&header, &rows));
     }
+    if order.scale != Scale::Paper {
+        text += &format!("\n### The paper, ImageNet-1k\n\n{}", printed(order.version));
+    }
     text + &runs.notes(Metric::TOP1)
+}
+
+/// The paper's table.
+fn printed(version: Version) -> String {
+    let names = TABLE2.iter();
+    let names =
+        names.flat_map(|model| ["dense", "k-NN"].map(|kind| format!("{}, {kind}", model.name)));
+    let header: Vec<String> = std::iter::once("epoch".to_owned()).chain(names).collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let row = |(place, epoch): (usize, &u32)| {
+        let columns = TABLE2.iter().flat_map(|model| model.of(version));
+        let numbers = columns.map(|column| percent(column.get(place).copied()));
+        std::iter::once(epoch.to_string()).chain(numbers).collect()
+    };
+    let rows: Vec<Vec<String>> = TABLE2_EPOCHS.iter().enumerate().map(row).collect();
+    table(&header, &rows)
 }
 
 /// A difference with its interval, or an empty cell.

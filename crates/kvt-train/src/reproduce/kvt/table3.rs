@@ -2,7 +2,7 @@
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::paper::{TABLE3, TABLE3_DENSE, TABLE3_KNN};
-use super::{cited, fields, ours, stated};
+use super::{cited, fields, ours, percent, stated};
 use crate::report::{Axis, Chart, Line, Names};
 use crate::run::Metric;
 
@@ -94,7 +94,7 @@ fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
         .map(|row| {
             let paper = match row.crashes {
                 true => "crash".to_owned(),
-                false => stated(row.paper),
+                false => percent(row.paper),
             };
             let mut cells = vec![row.words.clone(), paper];
             cells.extend(own(row, runs));
