@@ -3,9 +3,8 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
-use indicatif::ProgressBar;
-
 use super::common::bar;
+use super::output::Shown;
 use super::{interrupt, output, progress};
 use crate::engine::Workload;
 use crate::run::{Event, Listener, RunError};
@@ -15,7 +14,7 @@ use crate::sweep::Watch;
 pub(super) struct Terminal {
     what: &'static str,
     /// The bar of the steps that are being made: none while a run shows its own.
-    bar: Mutex<Option<ProgressBar>>,
+    bar: Mutex<Option<Shown>>,
 }
 
 impl Terminal {
@@ -23,23 +22,6 @@ impl Terminal {
         Self {
             what,
             bar: Mutex::new(None),
-        }
-    }
-
-    /// Prints above the bar, if there is one.
-    fn print(&self, print: impl FnOnce()) {
-        match &*self.bar.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(bar) => bar.suspend(print),
-            None => print(),
-        }
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let bar = self.bar.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bar) = bar.take() {
-            bar.finish_and_clear();
         }
     }
 }
@@ -51,17 +33,16 @@ impl Watch for Terminal {
         bar.set_length(of as u64);
         bar.set_position(done as u64);
         if done >= of {
-            bar.finish_and_clear();
             *shown = None;
         }
     }
 
     fn say(&self, text: &str) {
-        self.print(|| output::status(text));
+        output::status(text);
     }
 
     fn warn(&self, text: &str) {
-        self.print(|| output::warning(text));
+        output::warning(text);
     }
 
     fn training(&self, name: &str, workload: Workload, alone: bool) -> Box<dyn Listener> {
