@@ -69,7 +69,8 @@ impl Item for Fig2 {
         });
         Ok(Outcome {
             csv: csv(&rows),
-            svg: line_panels(self.title(), &panels, 2).map_err(ReproduceError::Draw)?,
+            svg: line_panels("KVT, figure 2: layer by layer", &panels, 2)
+                .map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs),
             files: vec![(
                 "fig2-runs.csv".to_owned(),

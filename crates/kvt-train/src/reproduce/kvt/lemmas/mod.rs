@@ -158,7 +158,7 @@ fn found(first: &gradient::Found, second: &Curve, third: &Curve, draws: usize) -
         "attention",
         "`W_Q`: `x_l[i] W_K[:,j]^T Var W_V / sqrt(d)`",
         "`W_K`: `q_l[j] Var[i,:] W_V / sqrt(d)`",
-        "`W_K`, equation 15 as printed, and `/ sqrt(d)`",
+        "`W_K`, equation 15, with or without `/ sqrt(d)`: the closer one",
     ];
     text += &table(&header, &rows.collect::<Vec<_>>());
     let _ = write!(
