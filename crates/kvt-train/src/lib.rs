@@ -12,6 +12,7 @@
 //! - [`data`], [`augment`]: image folders, decoding, the loader, upload; what is done to each image.
 //! - [`recipe`]: loss, optimizer, schedule, clipping, accuracy.
 //! - [`task`]: what is trained and how it is judged: classification, self-supervised training by DINO.
+//! - [`analysis`]: what happens in the layers of a model, and which patches speak for a class.
 //! - [`probe`]: how much the features of a backbone say of the classes.
 //! - [`engine`]: the loop, one update, checkpoints, resume.
 //! - [`finetune`]: a plan for one's own images, from a folder and weights.
@@ -21,12 +22,14 @@
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
 //! - [`reproduce`]: figures and tables of papers, computed anew.
 //! - [`mod@bench`]: how long an attention operation or a training step takes.
+//! - [`sweep`]: many runs as one job, and what they come to together.
 //! - [`device`]: device names.
 //! - [`world`]: the processes of a job.
 //! - [`error`]: what can stop a run.
 //! - [`fs`], [`text`]: files that are written whole or not at all; text that people hand over.
 //! - [`cli`]: the `kvt` binary, the only part that prints.
 
+pub mod analysis;
 pub mod augment;
 pub mod average;
 pub mod bench;
@@ -46,6 +49,7 @@ pub mod report;
 pub mod reproduce;
 pub mod run;
 pub mod schema;
+pub mod sweep;
 pub mod task;
 pub mod text;
 pub mod world;

@@ -1,4 +1,5 @@
-//! Text files that people name: configurations, lists of classes. Read whole, but never without end.
+//! Text files that people name: configurations, lists of classes. Read whole, but never without end. And how messages list
+//! names.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -49,11 +50,34 @@ fn is_handed_over(path: &Path) -> bool {
         || path.starts_with("/proc/self/fd")
 }
 
+/// Names in a message.
+const NAMES: usize = 5;
+
+/// At most five names in back-quotes, and how many more there are.
+pub(crate) fn quoted(names: &[String]) -> String {
+    let shown = names.iter().take(NAMES).map(|name| format!("`{name}`"));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => "none".to_owned(),
+        1..=NAMES => shown,
+        more => format!("{shown} and {} more", more - NAMES),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
+
+    #[test]
+    fn a_message_lists_five_names() {
+        let names: Vec<String> = (1..=7).map(|i| i.to_string()).collect();
+        assert_eq!(quoted(&[]), "none");
+        assert_eq!(quoted(&names[..2]), "`1`, `2`");
+        assert_eq!(quoted(&names[..5]), "`1`, `2`, `3`, `4`, `5`");
+        assert_eq!(quoted(&names), "`1`, `2`, `3`, `4`, `5` and 2 more");
+    }
 
     #[test]
     fn a_file_up_to_its_limit() {

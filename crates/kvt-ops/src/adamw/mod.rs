@@ -166,16 +166,18 @@ pub fn square_sum(x: Tensor<1>) -> Tensor<1> {
     Tensor::from_dispatch(Dispatch::square_sum(x.into_dispatch()))
 }
 
-/// The sum of the squares of all numbers of flat tensors of one type without autodiff, `[1]`, in an order that depends on the
-/// lengths alone; `None` of no tensor.
+/// The sum of the squares of all numbers of flat tensors without autodiff, `[1]`, in an order that depends on types and lengths
+/// alone; `None` of no tensor. It is of their type, and f32 where they have several.
 ///
 /// On the CPU it is [`square_sum`] of each, added up from the first to the last.
 pub fn square_sums(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
     let first = tensors.first()?;
-    let (groups, rest) = match first.dtype() {
-        DType::F32 => tensors.as_chunks::<GROUP>(),
-        _ => (&[][..], tensors),
+    let all_are = |dtype| tensors.iter().all(|x| x.dtype() == dtype);
+    let (groups, rest) = match all_are(DType::F32) {
+        true => tensors.as_chunks::<GROUP>(),
+        false => (&[][..], tensors),
     };
+    let are_alike = all_are(first.dtype());
     let longest = groups.as_flattened().iter().map(|x| x.dims()[0]).max();
     let sum = longest.map(|longest| {
         let parts = longest.div_ceil(NUMBERS_OF_A_PART).clamp(1, PARTS);
@@ -186,7 +188,10 @@ pub fn square_sums(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
         });
         Tensor::from_dispatch(Dispatch::sum_of_parts(parts))
     });
-    let rest = rest.iter().map(|x| square_sum(x.clone()));
+    let rest = rest.iter().map(|x| match are_alike {
+        true => square_sum(x.clone()),
+        false => square_sum(x.clone()).cast(DType::F32),
+    });
     sum.into_iter().chain(rest).reduce(|a, b| a + b)
 }
 

@@ -1,6 +1,6 @@
 //! AdamW against its definition (Loshchilov & Hutter, 2019, algorithm 2) in f64.
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use kvt_ops::{AdamWInput, AdamWStep, Guard, adamw, square_sum, square_sums};
 
 use kvt_testing::devices::{assert_close, devices, tensor, values};
@@ -291,6 +291,30 @@ fn the_squares_of_many_tensors_match_the_definition() {
         }
     }
     assert!(square_sums(&[]).is_none());
+}
+
+/// The first tensor is of f32, and so are most; wherever another one stands, it is read as what it is.
+#[test]
+fn the_squares_of_tensors_of_several_types() {
+    let device = burn::tensor::Device::flex();
+    for other in 0..9 {
+        // Powers of two: no rounding in any type.
+        let tensors: Vec<Tensor<1>> = (0..9)
+            .map(|i| {
+                let x = tensor(&[0.5, 2.0, 1.0], [3], &device);
+                if i == other { x.cast(DType::F16) } else { x }
+            })
+            .collect();
+        let sum = square_sums(&tensors).unwrap();
+        assert_eq!(sum.dtype(), DType::F32);
+        assert_eq!(values(sum), [9.0 * 5.25]);
+    }
+    let halves: Vec<_> = (0..9)
+        .map(|_| tensor(&[1.0], [1], &device).cast(DType::F16))
+        .collect();
+    let sum = square_sums(&halves).unwrap();
+    assert_eq!(sum.dtype(), DType::F16);
+    assert_eq!(values(sum.cast(DType::F32)), [9.0]);
 }
 
 /// On the CPU a guard's factor is the one that the host would give, to the bit.

@@ -8,29 +8,36 @@ use anyhow::Context;
 use kvt_ops::Key;
 
 use super::common::Overrides;
+use super::images::expand;
 use super::output;
 use super::table::table;
 use super::trained::{self, Trained};
 use crate::data::{View, decode, eval_transform, image_limits};
 use crate::fs::write_atomic;
 use crate::preview;
-use crate::probe::{class_attention, draw_maps};
+use crate::probe::{Drawn, LayerMaps, Layers, Looking, attention_maps, draw};
 use crate::report::encode_png;
 
 /// `kvt attention-map --run RUN --output DIR IMAGE...`
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt attention-map --run runs/photos some.jpg\n  kvt attention-map --run runs/dino --output maps a.jpg b.jpg"
+    after_help = "Examples:\n  kvt attention-map --run runs/photos some.jpg\n  kvt attention-map --run runs/photos --layer all photos/val/cat\n  kvt attention-map --run runs/dino --plain --output maps a.jpg b.jpg"
 )]
 pub(super) struct Args {
     #[command(flatten)]
     trained: trained::Args,
-    /// Image files.
+    /// Image files, folders of images, or patterns such as `photos/*.jpg`.
     #[arg(value_name = "IMAGE", required = true)]
     images: Vec<PathBuf>,
     #[command(flatten)]
     overrides: Overrides,
-    /// The folder of the pictures: one for each image, with the image and a map of each head of the last block.
+    /// Which block: its number from 1, `last` for the last one whose tokens look at the whole image, or `all` of these.
+    #[arg(long, value_name = "LAYER", value_parser = layers, default_value = "last")]
+    layer: Layers,
+    /// Draw the maps beside the image instead of on it.
+    #[arg(long)]
+    plain: bool,
+    /// The folder of the pictures: one for each image, with the image and a map of each head.
     #[arg(long, value_name = "DIR", default_value = "runs/attention")]
     output: PathBuf,
 }
@@ -45,37 +52,79 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } = args.trained.load_backbone(&args.overrides, false)?;
     let device = device.device.inner();
     let transform = eval_transform(&plan, size)?;
+    let (files, are_all) = expand(&args.images);
     fs_err::create_dir_all(&args.output)?;
     let mut rows = Vec::new();
-    for (number, path) in args.images.iter().enumerate() {
+    for (number, path) in files.iter().enumerate() {
         let image = decode(path, image_limits(&plan))?;
         let mut view = View::zeros(1, size);
         transform.apply(image, Key::new(0), view.image_mut(0))?;
         let seen = preview::picture(&view.pixels, size, &plan.augment);
-        let maps = class_attention(&model, view.upload(&device))?
+        let layers = attention_maps(&model, view.upload(&device), args.layer)?
             .with_context(|| format!("`{}`", model.config().name()))?;
-        let maps = maps.into_iter().next().unwrap_or_default();
-        let sheet = draw_maps(&seen, &maps);
-        let (width, height) = sheet.dimensions();
-        let png = encode_png(&sheet, width, height).map_err(anyhow::Error::msg)?;
         let stem = path.file_stem().unwrap_or(path.as_os_str());
         // Images of several folders may have one name.
         let name = format!("{number:03}-{}.png", stem.to_string_lossy());
         let file = args.output.join(name);
-        write_atomic(&file, |out| out.write_all(&png))?;
-        for (head, map) in maps.iter().enumerate() {
-            let largest = map.weights.iter().copied().fold(0.0, f64::max);
-            rows.push(vec![
-                file.display().to_string(),
-                (head + 1).to_string(),
-                format!("{} of {}", map.kept, map.weights.len()),
-                format!("{largest:.4}"),
-            ]);
+        let mut drawn = Vec::new();
+        for LayerMaps {
+            layer,
+            looking,
+            maps,
+        } in layers
+        {
+            let maps = maps.into_iter().next().unwrap_or_default();
+            for (head, map) in maps.iter().enumerate() {
+                let largest = map.weights.iter().copied().fold(0.0, f64::max);
+                rows.push(vec![
+                    file.display().to_string(),
+                    layer.to_string(),
+                    (head + 1).to_string(),
+                    match looking {
+                        Looking::ClassToken => "class token".to_owned(),
+                        Looking::AllTokens => "mean of all".to_owned(),
+                    },
+                    format!("{} of {}", map.kept, map.weights.len()),
+                    format!("{largest:.4}"),
+                ]);
+            }
+            drawn.push(maps);
         }
+        let sheet = draw(
+            &seen,
+            &drawn,
+            match args.plain {
+                true => Drawn::Beside,
+                false => Drawn::OnImage,
+            },
+        );
+        let (width, height) = sheet.dimensions();
+        let png = encode_png(&sheet, width, height).map_err(anyhow::Error::msg)?;
+        write_atomic(&file, |out| out.write_all(&png))?;
     }
-    output::print(&table(
-        &["picture", "head", "patches looked at", "largest weight"],
-        rows,
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    let header = [
+        "picture",
+        "layer",
+        "head",
+        "who looks",
+        "patches looked at",
+        "largest weight",
+    ];
+    if !rows.is_empty() {
+        output::print(&table(&header, rows))?;
+    }
+    Ok(match are_all && !files.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// `last`, `all`, or a number from 1.
+fn layers(text: &str) -> Result<Layers, String> {
+    match (text, text.parse()) {
+        ("last", _) => Ok(Layers::Last),
+        ("all", _) => Ok(Layers::All),
+        (_, Ok(layer)) if layer > 0 => Ok(Layers::One(layer)),
+        _ => Err("expected `last`, `all`, or the number of a block, from 1".to_owned()),
+    }
 }

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use kvt_models::checkpoint::recognise;
 use kvt_models::weights::StateDict;
 
-use super::output;
+use super::output::{self, Shown};
 use crate::config::{Document, Plan, load_plan};
 
 /// A configuration file with overrides.
@@ -95,8 +95,8 @@ impl ConfigArgs {
     }
 }
 
-/// A bar over a known number of things; hidden where nobody watches.
-pub(super) fn bar(what: &str, total: usize) -> ProgressBar {
+/// A bar over a known number of things, cleared when it is dropped; hidden where nobody watches.
+pub(super) fn bar(what: &str, total: usize) -> Shown {
     let bar = match output::is_silent() {
         true => ProgressBar::hidden(),
         false => ProgressBar::new(total as u64),
@@ -107,12 +107,12 @@ pub(super) fn bar(what: &str, total: usize) -> ProgressBar {
         bar.set_style(style);
     }
     bar.set_prefix(what.to_owned());
-    bar
+    Shown::new(bar)
 }
 
 /// Hears of a data set that is generated on first use, and shows it.
 pub(super) fn generating() -> impl FnMut(usize, usize) {
-    let mut shown: Option<ProgressBar> = None;
+    let mut shown: Option<Shown> = None;
     move |done, total| {
         let bar = shown.get_or_insert_with(|| {
             if !output::is_watched() {
@@ -122,7 +122,7 @@ pub(super) fn generating() -> impl FnMut(usize, usize) {
         });
         bar.set_position(done as u64);
         if done == total {
-            bar.finish_and_clear();
+            shown = None;
         }
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 
 use super::common::{Overrides, generating};
-use super::{interrupt, output, progress};
+use super::{interrupt, output, progress, sweep};
 use crate::config::{Document, Plan, load_plan};
 use crate::engine::{End, Session, Start};
 use crate::fs::{remove_leftovers, write_text};
@@ -15,35 +15,56 @@ use crate::report::{Comparison, Curve, RunFacts, read_curve, save_plots, unlike}
 use crate::run::{Metric, RunDir};
 use crate::task::{Classify, Dino, Task, TaskKind};
 
-/// `kvt compare CONFIG|RUN... [--seeds N]`
+/// `kvt compare CONFIG|RUN... [--seeds N]`, `kvt compare SWEEP.toml`
 ///
 /// A configuration is trained (a run that is there already is finished, not repeated); a run's folder
 /// is read. With `--seeds N` each configuration is trained with N seeds, in `<run.dir>-seed<seed>`.
+///
+/// A sweep is a file with a list of runs, `[[run]]`: configurations, seeds and overrides. Runs that are finished are left as they
+/// are, stopped ones go on, and one that fails does not keep the others from being trained. The same command in several
+/// terminals shares the runs among them.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt compare runs/dense runs/knn\n  kvt compare configs/quickstart/dense.toml configs/quickstart/knn.toml --seeds 3"
+    after_help = "Examples:\n  kvt compare runs/dense runs/knn\n  kvt compare configs/quickstart/dense.toml configs/quickstart/knn.toml --seeds 3\n  kvt compare sweep.toml --dry-run\n  kvt compare sweep.toml --devices cuda:0,cuda:1"
 )]
 pub(super) struct Args {
-    /// Configuration files and folders of runs.
-    #[arg(value_name = "CONFIG|RUN", required = true)]
-    inputs: Vec<PathBuf>,
+    /// Configuration files and folders of runs, or one sweep.
+    #[arg(value_name = "CONFIG|RUN|SWEEP", required = true)]
+    pub(super) inputs: Vec<PathBuf>,
     #[command(flatten)]
-    overrides: Overrides,
+    pub(super) overrides: Overrides,
     /// Train each configuration with this many seeds, counted up from its own.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    seeds: Option<u64>,
-    /// Where the table and the plots go.
-    #[arg(long, value_name = "DIR", default_value = "runs/compare")]
-    output: PathBuf,
+    pub(super) seeds: Option<u64>,
+    /// Where the table and the plots go, and the runs of a sweep: by default `runs/compare`, or where the sweep says.
+    #[arg(long, value_name = "DIR")]
+    pub(super) output: Option<PathBuf>,
     /// What is compared: by default `top1`, or `knn` where all runs are of DINO.
-    #[arg(long, value_name = "NAME", value_parser = metric)]
-    metric: Option<Metric>,
-    /// Title of the plots.
+    #[arg(long, value_name = "NAME", value_parser = named_metric)]
+    pub(super) metric: Option<Metric>,
+    /// Title of the plots; a sweep has its own.
     #[arg(long, default_value = "Dense and k-NN attention")]
     title: String,
+    /// Sweep: train on several devices at the same time, a run on each, as in `cpu,cuda:0`.
+    #[arg(
+        long,
+        value_name = "DEVICES",
+        value_delimiter = ',',
+        conflicts_with = "device"
+    )]
+    pub(super) devices: Vec<String>,
+    /// Sweep: print how far each run is and what it costs, and train nothing.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Sweep: train nothing, make the tables of the runs that are finished.
+    #[arg(long)]
+    pub(super) as_is: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(path) = sweep::among(args)? {
+        return sweep::run(path, args);
+    }
     check(args)?;
     interrupt::listen()?;
     let (mut curves, mut facts) = (Vec::new(), Vec::new());
@@ -76,20 +97,24 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for difference in unlike(&facts) {
         output::warning(&difference);
     }
-    let metric = args.metric.unwrap_or_else(|| best_metric(&curves));
+    let metric = args.metric.unwrap_or_else(|| metric(&curves));
     let comparison = Comparison::new(&curves, metric);
-    save(&comparison, &curves, args)?;
+    let folder = args.output.as_deref().unwrap_or(Path::new("runs/compare"));
+    save(
+        &comparison,
+        &curves,
+        &comparison.to_markdown(),
+        &args.title,
+        folder,
+    )?;
     let width = comfy_table::Table::new().width();
     output::print(&comparison.to_text(width))?;
-    output::status(&format!(
-        "table and plots are in `{}`",
-        args.output.display()
-    ));
+    output::status(&format!("table and plots are in `{}`", folder.display()));
     Ok(ExitCode::SUCCESS)
 }
 
 /// The metric of a name.
-fn metric(name: &str) -> Result<Metric, String> {
+pub(super) fn named_metric(name: &str) -> Result<Metric, String> {
     let known = || Classify::METRICS.iter().chain(Dino::METRICS);
     known()
         .find(|metric| metric.name == name)
@@ -101,7 +126,7 @@ fn metric(name: &str) -> Result<Metric, String> {
 }
 
 /// What runs are compared by: the metric by which their task chooses its best checkpoint, where that is the same for all of them.
-fn best_metric(curves: &[Curve]) -> Metric {
+pub(super) fn metric(curves: &[Curve]) -> Metric {
     let has = |curve: &Curve, metric: Metric| {
         let mut epochs = curve.epochs.iter();
         epochs.any(|epoch| epoch.val.get(metric.name).is_some())
@@ -204,7 +229,8 @@ fn read(path: &Path) -> anyhow::Result<(Curve, RunFacts)> {
     let label = name.strip_suffix(&format!("-seed{seed}")).unwrap_or(&name);
     // They serve a warning alone: a run without them can still be compared.
     let classes = run.read_classes().unwrap_or_default();
-    let facts = RunFacts::new(name.as_str(), &plan, classes);
+    // Runs of several folders may have one name.
+    let facts = RunFacts::new(path.display().to_string(), &plan, classes);
     Ok((curve(&run, label, seed, plan.ema.report)?, facts))
 }
 
@@ -227,16 +253,23 @@ fn label(config: &Path, args: &Args) -> String {
     }
 }
 
-fn save(comparison: &Comparison, curves: &[Curve], args: &Args) -> anyhow::Result<()> {
-    fs_err::create_dir_all(&args.output)?;
-    remove_leftovers(&args.output)?;
+/// Writes the table, with a Markdown page of its own, and the plots.
+pub(super) fn save(
+    comparison: &Comparison,
+    curves: &[Curve],
+    page: &str,
+    title: &str,
+    folder: &Path,
+) -> anyhow::Result<()> {
+    fs_err::create_dir_all(folder)?;
+    remove_leftovers(folder)?;
     for (name, text) in [
-        ("table.md", comparison.to_markdown()),
-        ("table.csv", comparison.to_csv()),
-        ("table.json", comparison.to_json()?),
+        ("table.md", page),
+        ("table.csv", &comparison.to_csv()),
+        ("table.json", &comparison.to_json()?),
     ] {
-        write_text(&args.output.join(name), &text)?;
+        write_text(&folder.join(name), text)?;
     }
-    save_plots(curves, comparison.metric, &args.title, &args.output)?;
+    save_plots(curves, comparison.metric, title, folder)?;
     Ok(())
 }

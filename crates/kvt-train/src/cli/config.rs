@@ -1,5 +1,6 @@
 //! `kvt config`
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,6 +14,7 @@ use crate::config::{reference, resolved_toml, schema, warnings};
 use crate::finetune::{Request, propose};
 use crate::fs::{check_writable, write_text};
 use crate::preview::Preview;
+use crate::sweep::{Sweep, is_sweep};
 use crate::task::model_config;
 
 /// `kvt config init|print|check|preview|schema|reference`
@@ -50,7 +52,7 @@ enum What {
     /// Print a configuration with all bases, overrides and defaults filled in.
     Print(ConfigArgs),
     #[command(after_help = "Examples:\n  kvt config check photos.toml")]
-    /// Check a configuration; the exit code tells.
+    /// Check a configuration, or those of a sweep; the exit code tells.
     Check(ConfigArgs),
     #[command(after_help = "Examples:\n  kvt config preview photos.toml --out preview")]
     /// Draw the learning rate over the run, and training images as the model will see them.
@@ -78,20 +80,36 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             output,
         } => init(folder, weights.as_ref(), model.as_ref(), output.as_deref())?,
         What::Print(config) => output::print(&resolved_toml(&config.plan()?)?)?,
-        What::Check(config) => {
-            let plan = config.plan()?;
-            // Also what only the model can tell: sizes that do not divide, lists of the wrong length.
-            let model = model_config(&plan.model, None)?;
-            for warning in warnings(&plan, &model, None) {
-                output::warning(&warning);
-            }
-            output::print(&format!("`{}` is fine", config.path()?.display()))?;
-        }
+        What::Check(config) => check(config)?,
         What::Preview { config, out } => preview(config, out.as_deref())?,
         What::Schema => output::print(&schema())?,
         What::Reference => output::print(&reference())?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Checks a configuration, or all those of a sweep.
+fn check(config: &ConfigArgs) -> anyhow::Result<()> {
+    let path = config.path()?;
+    // A file that cannot be read is told of as a configuration.
+    let plans = match is_sweep(&path).unwrap_or(false) {
+        true => {
+            let sweep = Sweep::load(&path, &config.overrides.all(), None)?;
+            sweep.cells.into_iter().map(|cell| cell.plan).collect()
+        }
+        false => vec![config.plan()?],
+    };
+    let mut told = BTreeSet::new();
+    for plan in &plans {
+        // Also what only the model can tell: sizes that do not divide, lists of the wrong length.
+        let model = model_config(&plan.model, None)?;
+        for warning in warnings(plan, &model, None) {
+            if told.insert(warning.clone()) {
+                output::warning(&warning);
+            }
+        }
+    }
+    output::print(&format!("`{}` is fine", path.display()))
 }
 
 /// Writes a configuration for a folder.

@@ -97,10 +97,7 @@ fn finetune(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
 /// What is wrong with the run's folder, which here is called `--out`.
 fn with_out(error: TrainError) -> anyhow::Error {
     match error {
-        TrainError::Run(error) => {
-            let text = error.to_string();
-            anyhow!(text.replace("another `run.dir`", "another `--out`"))
-        }
+        TrainError::Run(error) => anyhow!(error.with_folder("--out")),
         error => error.into(),
     }
 }

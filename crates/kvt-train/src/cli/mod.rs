@@ -1,14 +1,17 @@
 //! The `kvt` command line: one file per verb. The only part of the project that prints.
 
+use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::config::keys_named;
 
+mod analyze;
 mod attention_map;
+mod attribution_map;
 mod bench;
 mod common;
 mod compare;
@@ -28,11 +31,13 @@ mod predict;
 mod probe;
 mod progress;
 mod reproduce;
+mod sweep;
 mod table;
 mod train;
 mod trained;
 #[cfg(feature = "tui")]
 mod tui;
+mod watch;
 mod weights;
 
 /// Train vision transformers with dense and k-NN attention.
@@ -58,8 +63,12 @@ enum Command {
     Eval(eval::Args),
     /// Judge the features of a backbone by a k-NN classifier or a linear one.
     Probe(probe::Args),
-    /// Draw where the class token looks in images, head by head.
+    /// Measure what happens in the layers of a model: similarity of tokens, spread and reach of attention.
+    Analyze(analyze::Args),
+    /// Draw on images where the tokens of a model look, head by head.
     AttentionMap(attention_map::Args),
+    /// Draw which patches of images speak for a class (Transformer Attribution).
+    AttributionMap(attribution_map::Args),
     /// Classify image files.
     Predict(predict::Args),
     /// Train or read several runs and compare them epoch by epoch.
@@ -98,7 +107,9 @@ pub fn main() -> ExitCode {
         Command::Finetune(args) => finetune::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Probe(args) => probe::run(&args),
+        Command::Analyze(args) => analyze::run(&args),
         Command::AttentionMap(args) => attention_map::run(&args),
+        Command::AttributionMap(args) => attribution_map::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Logits(args) => logits::run(&args),
@@ -133,7 +144,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let mut keys = keys_named(&option.trim_start_matches('-').replace('-', "_"));
         // Of several, the one of the training is meant most often.
         keys.sort_by_key(|key| !key.starts_with("train."));
-        let keys = keys.iter().map(|key| format!("`--set {key}=VALUE`"));
+        let takes_set = takes_set(std::env::args_os().skip(1));
+        let keys = keys.iter().map(|key| match takes_set {
+            true => format!("`--set {key}=VALUE`"),
+            false => format!("`{key}`, in the file"),
+        });
         let keys: Vec<String> = keys.collect();
         if !keys.is_empty() {
             output::status(&format!(
@@ -145,9 +160,48 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
 }
 
+/// Whether the verb of a command line has the option `--set`.
+fn takes_set(words: impl Iterator<Item = OsString>) -> bool {
+    let mut verb = Cli::command();
+    for word in words {
+        if let Some(next) = verb.find_subcommand(&word) {
+            verb = next.clone();
+        }
+    }
+    verb.get_arguments()
+        .any(|option| option.get_long() == Some("set"))
+}
+
 /// Whether the reader of our output went away, as `| head` does: no reason to complain.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()
         .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_some_verbs_take_keys() {
+        let takes = |line: &str| takes_set(line.split_whitespace().map(OsString::from));
+        for line in [
+            "train a.toml --lr 1",
+            "models show x",
+            "bench step",
+            "config print a",
+        ] {
+            assert!(takes(line), "{line}");
+        }
+        for line in [
+            "",
+            "config init photos",
+            "models list",
+            "data check train",
+            "devices",
+        ] {
+            assert!(!takes(line), "{line}");
+        }
+    }
 }

@@ -6,20 +6,71 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
 
 /// Set in the processes of a job that are not the first: what they have to say, it says.
 static SILENT: AtomicBool = AtomicBool::new(false);
 
-/// The bar of a run, above which everything is printed: also what another thread says, such as the one that hears signals.
-static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+/// The bars that are shown. All is printed above them, also what another thread says, such as the one that hears signals.
+static BARS: Mutex<Vec<(u64, ProgressBar)>> = Mutex::new(Vec::new());
 
-/// From now on lines are printed above a bar, or without one.
-pub(super) fn above(bar: Option<ProgressBar>) {
-    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
+/// The number of the next bar.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A bar that results, errors and all other lines are printed above. It is cleared when it is dropped, so that an error that
+/// ends the work behind it does not stand in its line.
+#[derive(Debug)]
+pub(super) struct Shown {
+    number: u64,
+    bar: ProgressBar,
+}
+
+impl Shown {
+    pub(super) fn new(bar: ProgressBar) -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        bars().push((number, bar.clone()));
+        Self { number, bar }
+    }
+}
+
+impl Deref for Shown {
+    type Target = ProgressBar;
+
+    fn deref(&self) -> &ProgressBar {
+        &self.bar
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        bars().retain(|(number, _)| *number != self.number);
+        if !self.bar.is_finished() {
+            self.bar.finish_and_clear();
+        }
+    }
+}
+
+fn bars() -> MutexGuard<'static, Vec<(u64, ProgressBar)>> {
+    BARS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes while no bar is on the terminal.
+fn above_bars(write: &mut dyn FnMut()) {
+    // A copy: whoever writes may not wait for the list.
+    let shown: Vec<ProgressBar> = bars().iter().map(|(_, bar)| bar.clone()).collect();
+    suspended(&shown, write);
+}
+
+/// Calls `write` while none of the bars is shown.
+fn suspended(bars: &[ProgressBar], write: &mut dyn FnMut()) {
+    match bars.split_first() {
+        Some((bar, others)) => bar.suspend(|| suspended(others, write)),
+        None => write(),
+    }
 }
 
 /// From now on nothing is printed, but by [`error_of_process`].
@@ -42,16 +93,26 @@ pub(super) fn error_of_process(rank: usize, size: usize, text: &str) {
 
 /// Prints a result, with a line end.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
-    if SILENT.load(Ordering::Relaxed) {
+    match text.ends_with('\n') {
+        true => write(text),
+        false => write(&format!("{text}\n")),
+    }
+}
+
+/// Prints a part of a result.
+pub(super) fn write(text: &str) -> anyhow::Result<()> {
+    if SILENT.load(Ordering::Relaxed) || text.is_empty() {
         return Ok(());
     }
     let text = printable(text);
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    if !text.ends_with('\n') {
-        out.write_all(b"\n")?;
-    }
-    Ok(out.flush()?)
+    let write = || {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    };
+    let mut written = Ok(());
+    above_bars(&mut || written = write());
+    Ok(written?)
 }
 
 /// Prints a line for people. A closed stderr is no reason to stop.
@@ -59,14 +120,9 @@ pub(super) fn status(text: &str) {
     if SILENT.load(Ordering::Relaxed) {
         return;
     }
-    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let write = || {
+    above_bars(&mut || {
         let _ = writeln!(io::stderr(), "{}", printable(text));
-    };
-    match bar {
-        Some(bar) => bar.suspend(write),
-        None => write(),
-    }
+    });
 }
 
 /// Prints an error.
@@ -116,6 +172,8 @@ fn escape(text: &str, escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use indicatif::{ProgressDrawTarget, ProgressStyle, TermLike};
+
     use super::*;
 
     #[test]
@@ -141,5 +199,86 @@ mod tests {
             let read: serde_json::Value = serde_json::from_str(&printed).unwrap();
             assert_eq!(read, value);
         }
+    }
+
+    /// What a terminal was asked to do.
+    #[derive(Clone, Debug, Default)]
+    struct Screen(std::sync::Arc<Mutex<Vec<String>>>);
+
+    impl Screen {
+        fn note(&self, what: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push(what.to_owned());
+            Ok(())
+        }
+    }
+
+    impl TermLike for Screen {
+        fn width(&self) -> u16 {
+            80
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.note(text)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.note(text)
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            self.note("clear")
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Two bars, one begun while the other is shown: both are cleared before a line is written, and drawn again behind it; a
+    /// bar that was dropped is gone.
+    #[test]
+    fn lines_stand_above_all_bars() {
+        let screen = Screen::default();
+        let shown = |name: &str| {
+            let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
+            let bar = ProgressBar::with_draw_target(Some(3), target);
+            bar.set_style(ProgressStyle::with_template("{prefix}").unwrap());
+            bar.set_prefix(name.to_owned());
+            bar.tick();
+            Shown::new(bar)
+        };
+        let outer = shown("outer");
+        let inner = shown("inner");
+        let said = || {
+            screen.0.lock().unwrap().clear();
+            above_bars(&mut || screen.note("line").unwrap());
+            let said = screen.0.lock().unwrap();
+            let said = said.iter().filter(|what| !what.trim().is_empty());
+            said.map(|what| what.trim().to_owned()).collect::<Vec<_>>()
+        };
+        let both = said();
+        let line = both.iter().position(|what| what == "line").unwrap();
+        let (before, behind) = both.split_at(line);
+        assert!(
+            before.iter().filter(|what| *what == "clear").count() >= 2,
+            "{both:?}"
+        );
+        assert!(!before.iter().any(|what| what.contains("er")), "{both:?}");
+        assert!(
+            behind.contains(&"inner".to_owned()) && behind.contains(&"outer".to_owned()),
+            "{both:?}"
+        );
+        drop(inner);
+        assert!(!said().contains(&"inner".to_owned()));
+        drop(outer);
+        assert_eq!(said(), ["line"]);
     }
 }

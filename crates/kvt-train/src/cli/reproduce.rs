@@ -3,20 +3,61 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::common::bar;
-use super::output;
-use crate::reproduce::{ITEMS, find, reproduce};
+use super::common::Overrides;
+use super::watch::Terminal;
+use super::{interrupt, output, sweep};
+use crate::reproduce::{
+    ITEMS, Item, Order, ReproduceError, Reproduced, Scale, Version, check, find, reproduce,
+};
 
-/// `kvt reproduce list`, `kvt reproduce NAME [--out DIR]`
+/// `kvt reproduce list`, `kvt reproduce NAME [--data PATH --scale SCALE] [--out DIR]`
+///
+/// An item that is made of training runs trains those that are missing, goes on with those that were stopped, and takes the
+/// finished ones as they are; so the same command goes on after Ctrl-C.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  kvt reproduce list\n  kvt reproduce scram-fig2 --out figures")]
+#[command(
+    // `--version` is the version of the paper here.
+    disable_version_flag = true,
+    after_help = "Examples:\n  kvt reproduce list\n  kvt reproduce scram-fig2 --out figures\n  kvt reproduce table2 --data data/cifar10 --scale cifar-short --dry-run\n  kvt reproduce table2 --data data/cifar10 --scale cifar-short"
+)]
 pub(super) struct Args {
     /// What is computed, by its name; `list` prints the names.
     #[arg(value_name = "NAME|list")]
     name: String,
-    /// The folder of the results; by default `runs/reproduce/` and the name.
+    /// The data set; short for `--set data.path=PATH`.
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// How much is computed: the paper's models and epochs, small models on CIFAR-10, or less of these.
+    #[arg(long, value_enum)]
+    scale: Option<Scale>,
+    /// Which version of the paper the numbers are set beside, by default the last one.
+    #[arg(long, value_enum)]
+    version: Option<Version>,
+    /// The folder of the results; by default `runs/reproduce/` and the name, and below it the scale and version that were chosen.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// The folder of the runs; by default the one that their sweep names, in `runs/reproduce`.
+    #[arg(long, value_name = "DIR")]
+    runs: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Train on several devices at the same time, a run on each, as in `cpu,cuda:0`.
+    #[arg(
+        long,
+        value_name = "DEVICES",
+        value_delimiter = ',',
+        conflicts_with = "device"
+    )]
+    devices: Vec<String>,
+    /// The folder `configs` of kvt's repository.
+    #[arg(long, value_name = "DIR", default_value = "configs")]
+    configs: PathBuf,
+    /// Train nothing: make the result of the runs that are finished.
+    #[arg(long)]
+    as_is: bool,
+    /// Print how far each run is and what it costs, and train nothing.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -29,19 +70,61 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let item = find(&args.name)?;
-    let folder = match &args.out {
-        Some(out) => out.clone(),
-        None => Path::new("runs").join("reproduce").join(item.name()),
-    };
+    check(item, args.scale, args.version)?;
+    let order = args.order(item);
+    if args.dry_run {
+        let sweep = item.sweep(&order)?;
+        let sweep = sweep.ok_or(ReproduceError::NoRuns { name: item.name() })?;
+        return sweep::dry_run(&sweep.cells);
+    }
+    if !item.scales().is_empty() {
+        interrupt::listen()?;
+    }
     output::status(item.title());
-    let shown = bar("computing", 0);
-    let paths = reproduce(item, &folder, &mut |done, steps| {
-        shown.set_length(steps as u64);
-        shown.set_position(done as u64);
-    });
-    shown.finish_and_clear();
-    for path in paths? {
+    let watch = Terminal::new("computing");
+    let done = reproduce(item, &order, &watch);
+    drop(watch);
+    let Reproduced { paths, failures } = match done {
+        Err(ReproduceError::Stopped) => {
+            output::status(&ReproduceError::Stopped.to_string());
+            return Ok(interrupt::exit_code());
+        }
+        done => done?,
+    };
+    for path in paths {
         output::print(&format!("wrote `{}`", path.display()))?;
     }
-    Ok(ExitCode::SUCCESS)
+    for failure in &failures {
+        output::error(failure);
+    }
+    Ok(match failures.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+impl Args {
+    fn order(&self, item: &dyn Item) -> Order {
+        let scale = self.scale;
+        // The last version that has it.
+        let version = self.version.or(item.versions().first().copied());
+        let version = version.unwrap_or_default();
+        let out = self.out.clone().unwrap_or_else(|| {
+            let mut out = Path::new("runs").join("reproduce").join(&self.name);
+            out.extend(scale.map(Scale::name));
+            out.extend(self.version.map(Version::name));
+            out
+        });
+        Order {
+            scale: scale.unwrap_or_default(),
+            version,
+            data: self.data.clone(),
+            overrides: self.overrides.all(),
+            devices: self.devices.clone(),
+            out,
+            runs: self.runs.clone(),
+            configs: self.configs.clone(),
+            as_is: self.as_is,
+        }
+    }
 }

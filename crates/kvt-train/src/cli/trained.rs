@@ -19,6 +19,7 @@ use crate::task::{
     CheckpointWeights, DinoRole, HeadReset, TaskKind, backbone_weights, build_model,
     load_checkpoint_backbone, load_checkpoint_model, model_config, start_from,
 };
+use crate::text::read_text;
 
 /// Where the model comes from.
 #[derive(Debug, clap::Args)]
@@ -202,6 +203,37 @@ impl Args {
             device,
             classes,
             size: (config.img_size(), config.img_size()),
+        })
+    }
+}
+
+/// Bytes of a file of class names.
+const LARGEST_CLASSES: u64 = 1 << 26;
+
+/// The names in a file, one per line.
+pub(super) fn names_in(path: &Path) -> anyhow::Result<Vec<String>> {
+    let text = read_text(path, LARGEST_CLASSES)?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+impl Trained {
+    /// The same, whose classes have the names in a file, if there is one.
+    pub(super) fn named(self, file: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = file else {
+            return Ok(self);
+        };
+        let names = names_in(path)?;
+        let classes = self.model.config().num_classes();
+        if names.len() != classes {
+            bail!(
+                "`{}` names {} classes, but the model has {classes}",
+                path.display(),
+                names.len()
+            );
+        }
+        Ok(Self {
+            classes: Some(names),
+            ..self
         })
     }
 }

@@ -161,7 +161,7 @@ impl Listener for Dashboard {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
         match event {
             // Each update is shown by `progress`.
-            Event::Step(_) => {}
+            Event::Step(_) | Event::Layer(_) => {}
             Event::Eval(eval) => self.eval(eval),
             // `update_epoch` takes the epochs that are done.
             Event::Epoch(epoch) if epoch.epoch + 1 < self.workload.epochs => {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::document::Document;
 use super::model::ModelSection;
 use super::problem::ConfigError;
+use crate::analysis::AnalysisConfig;
 use crate::augment::{AugmentConfig, MixConfig};
 use crate::data::DataConfig;
 use crate::engine::{EvalConfig, TrainConfig};
@@ -46,6 +47,7 @@ pub struct Plan {
     pub ema: EmaConfig,
     pub train: TrainConfig,
     pub eval: EvalConfig,
+    pub analysis: AnalysisConfig,
     pub log: LogConfig,
     pub checkpoint: CheckpointConfig,
     pub run: RunConfig,

@@ -6,6 +6,7 @@ use crate::augment::AugmentError;
 use crate::data::DecodeError;
 use crate::data::listing::{OtherFormats, Unlisted};
 use crate::schema::Refusal;
+use crate::text::quoted;
 
 /// An error of reading a data set.
 #[derive(Debug, thiserror::Error)]
@@ -306,15 +307,15 @@ pub enum ParquetFault {
         instead: &'static str,
     },
     /// No column has images.
-    #[error("no column of images, `image.bytes`: write it as Hugging Face's `datasets` does; there are {}", list(.0))]
+    #[error("no column of images, `image.bytes`: write it as Hugging Face's `datasets` does; there are {}", quoted(.0))]
     NoImages(Vec<String>),
     /// Several columns have images, and none has the usual name.
-    #[error("several columns of images, {}: rename the one to be used to `image`", list(.0))]
+    #[error("several columns of images, {}: rename the one to be used to `image`", quoted(.0))]
     SeveralImages(Vec<String>),
     /// The column of labels is missing, or has other values.
     #[error(
         "no column `{column}` of whole numbers: name that of the labels in `data.label_column`; there are {}",
-        list(columns)
+        quoted(columns)
     )]
     NoLabels {
         /// The column that was looked for.
@@ -391,36 +392,19 @@ fn instead(others: &OtherFormats) -> String {
 fn differences(missing: &[String], extra: &[String]) -> String {
     let parts = [("it lacks", missing), ("it also has", extra)];
     let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
-    let parts = parts.map(|(what, names)| format!("{what} {}", list(names)));
+    let parts = parts.map(|(what, names)| format!("{what} {}", quoted(names)));
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// The way out where a folder of splits was given in place of a split.
+/// What is meant where a folder of splits stands in place of one, whether an option names it or a key.
 fn nested(path: &Path, extra: &[String]) -> String {
     let splits = ["val", "valid", "validation", "test", "train"];
     let mut splits = splits.iter();
     match splits.find(|split| extra.iter().any(|name| name == *split)) {
         Some(split) => format!(
-            "; give the folder of a split, such as `{}`",
+            "; it is a folder of splits, and the images of one are in `{}`",
             path.join(split).display()
         ),
         None => String::new(),
     }
-}
-
-/// At most five names in back-quotes.
-fn list(names: &[String]) -> String {
-    if names.is_empty() {
-        return "none".to_owned();
-    }
-    let mut text = names
-        .iter()
-        .take(5)
-        .map(|name| format!("`{name}`"))
-        .collect::<Vec<_>>()
-        .join(", ");
-    if names.len() > 5 {
-        text.push_str(&format!(" and {} more", names.len() - 5));
-    }
-    text
 }

@@ -1,8 +1,8 @@
-//! The files that record a run, as one listener: log, table of epochs, TensorBoard.
+//! The files that record a run, as one listener: log, tables of epochs and of layers, TensorBoard.
 
 use crate::run::{
-    EpochsCsv, Event, JsonlLog, Listener, Log, Metric, RunDir, RunError, StepRecord, TensorBoard,
-    Warning, read_log,
+    EpochsCsv, Event, JsonlLog, LayersCsv, Listener, Log, Metric, RunDir, RunError, StepRecord,
+    TensorBoard, Warning, read_log,
 };
 
 /// Writes every event to the run's folder and passes it on.
@@ -14,6 +14,7 @@ pub struct Recorder<'a> {
 struct Files {
     log: JsonlLog,
     epochs: EpochsCsv,
+    layers: LayersCsv,
     tensorboard: Option<TensorBoard>,
 }
 
@@ -45,6 +46,7 @@ impl<'a> Recorder<'a> {
         let files = Files {
             log,
             epochs: EpochsCsv::new(&run.epochs_csv(), metrics, &logged)?,
+            layers: LayersCsv::new(&run.layers_csv(), &logged)?,
             tensorboard: tensorboard
                 .then(|| TensorBoard::new(&run.tensorboard(), steps, &logged))
                 .transpose()?,
@@ -69,6 +71,7 @@ impl Listener for Recorder<'_> {
         if let Some(files) = &mut self.files {
             files.log.event(event)?;
             files.epochs.event(event)?;
+            files.layers.event(event)?;
             if let Some(tensorboard) = &mut files.tensorboard {
                 tensorboard.event(event)?;
             }
@@ -84,6 +87,7 @@ impl Listener for Recorder<'_> {
         if let Some(files) = &mut self.files {
             files.log.sync()?;
             files.epochs.sync()?;
+            files.layers.sync()?;
             if let Some(tensorboard) = &mut files.tensorboard {
                 tensorboard.sync()?;
             }

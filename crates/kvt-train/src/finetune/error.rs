@@ -50,8 +50,9 @@ pub enum FinetuneError {
     },
     /// The weights are of a known family, and of no size that has a name.
     #[error(
-        "`{}` has weights of a {family} of a custom size: name the nearest model and what differs, as in \
-         `--model NAME --set model.depth=6`; of a run of kvt give the folder, which knows its model",
+        "`{}` has weights of a {family} of a custom size: name the nearest model and what differs, as in `kvt finetune` with \
+         `--model NAME --set model.depth=6` (`--print-config` writes the configuration alone); of a run of kvt give the folder, \
+         which knows its model",
         .path.display()
     )]
     CustomSize {

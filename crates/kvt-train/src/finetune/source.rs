@@ -119,7 +119,7 @@ impl Source {
             }
             (None, None) => (
                 Table::new(),
-                "of ImageNet, since the weights name none; others: `--set augment.mean=[...]` and `augment.std`",
+                "of ImageNet, since the weights name none; others go into `augment.mean` and `augment.std`",
             ),
         };
         notes.push(format!("images are normalised by the mean and std {how}"));

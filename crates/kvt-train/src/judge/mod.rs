@@ -7,6 +7,8 @@ mod calibration;
 mod real;
 mod tables;
 
+use std::collections::BTreeMap;
+
 use crate::data::Batch;
 
 pub use self::calibration::{BINS, Calibration};
@@ -33,8 +35,8 @@ pub struct Judgement {
     classes: usize,
     /// Image by image, in the order of the split.
     pub verdicts: Vec<Verdict>,
-    /// Images by true class (rows) and predicted class (columns), row by row: `[classes, classes]`.
-    confusion: Vec<u64>,
+    /// Images by true class and predicted class, of the pairs that occur: of thousands of classes few do.
+    confusion: BTreeMap<(u32, u32), u64>,
     calibration: Calibration,
     real: Option<Real>,
 }
@@ -57,7 +59,7 @@ impl Judgement {
         Self {
             classes,
             verdicts: Vec::new(),
-            confusion: vec![0; classes * classes],
+            confusion: BTreeMap::new(),
             calibration: Calibration::default(),
             real: None,
         }
@@ -91,10 +93,7 @@ impl Judgement {
                 predicted,
                 probability: probability(row, predicted),
             };
-            let cell = label as usize * self.classes + predicted as usize;
-            if let Some(count) = self.confusion.get_mut(cell) {
-                *count += 1;
-            }
+            *self.confusion.entry((label, predicted)).or_default() += 1;
             let is_right = label == predicted;
             self.calibration.hear(verdict.probability, is_right);
             if let Some(real) = &mut self.real {

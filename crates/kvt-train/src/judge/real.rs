@@ -8,6 +8,8 @@ use crate::text::read_text;
 
 /// Bytes of the file: far more than it has.
 const LARGEST: u64 = 1 << 26;
+/// Classes of ImageNet.
+const CLASSES: u32 = 1000;
 /// How the names of the images begin; their number follows, from 1.
 const PREFIX: &str = "ILSVRC2012_val_";
 
@@ -22,12 +24,27 @@ pub enum RealError {
     #[error(transparent)]
     Read(#[from] std::io::Error),
     /// The file holds something else.
-    #[error("`{}` is no list of lists of class numbers: {reason}; the file is `real.json` of google-research/reassessed-imagenet", .path.display())]
+    #[error(
+        "`{}` does not hold a list of class numbers for each image, as in `[[65], [970, 795], []]`: {reason}; take `real.json` of \
+         github.com/google-research/reassessed-imagenet",
+        .path.display()
+    )]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// The parser's words.
+        /// The parser's words, or which number is none of a class.
         reason: String,
+    },
+    /// Labels for fewer images.
+    #[error(
+        "there are reassessed labels of {labels} images, and none for `{}`: the file has lost its end, take it anew",
+        .path.display()
+    )]
+    TooShort {
+        /// How many images have labels.
+        labels: usize,
+        /// The first image that has none.
+        path: PathBuf,
     },
     /// An image without a number in its name.
     #[error(
@@ -53,11 +70,29 @@ impl RealLabels {
     /// If the file cannot be read, or is no list of lists of numbers.
     pub fn read(path: &Path) -> Result<Self, RealError> {
         let text = read_text(path, LARGEST)?;
-        let lists = serde_json::from_str(&text);
-        lists.map(Self).map_err(|error| RealError::Malformed {
+        let malformed = |reason| RealError::Malformed {
             path: path.to_owned(),
-            reason: error.to_string(),
-        })
+            reason,
+        };
+        let lists: Vec<Vec<u32>> =
+            serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
+        let unknown = |list: &Vec<u32>| list.iter().copied().find(|class| *class >= CLASSES);
+        let mut numbered = (1..).zip(&lists);
+        if let Some((image, class)) = numbered.find_map(|(i, list)| Some((i, unknown(list)?))) {
+            let last = CLASSES - 1;
+            let reason = format!("image {image} has class {class}, and classes are 0 to {last}");
+            return Err(malformed(reason));
+        }
+        Ok(Self(lists))
+    }
+
+    /// The same without the classes that may not be chosen: an image with no other label counts for nothing.
+    #[must_use]
+    pub fn among(mut self, chosen: &[bool]) -> Self {
+        for list in &mut self.0 {
+            list.retain(|class| chosen.get(*class as usize).copied().unwrap_or(false));
+        }
+        self
     }
 
     /// The classes of an image by its number, from 0.
@@ -74,20 +109,26 @@ impl RealLabels {
         let number = |path: &Path| {
             let stem = path.file_stem()?.to_str()?;
             let number: usize = stem.strip_prefix(PREFIX)?.parse().ok()?;
-            number
-                .checked_sub(1)
-                .filter(|number| *number < self.0.len())
+            number.checked_sub(1)
         };
-        let numbers = source.samples.iter();
-        let numbers = numbers
-            .map(|sample| number(&sample.path).ok_or_else(|| RealError::Name(sample.path.clone())));
+        let numbers = source.samples.iter().map(|sample| {
+            let path = &sample.path;
+            let number = number(path).ok_or_else(|| RealError::Name(path.clone()))?;
+            match number < self.0.len() {
+                true => Ok(number),
+                false => Err(RealError::TooShort {
+                    labels: self.0.len(),
+                    path: path.clone(),
+                }),
+            }
+        });
         numbers.collect()
     }
 }
 
 /// Refuses classes that are not numbered as in `real.json`: ImageNet's, sorted by their WordNet names.
 fn check_classes(classes: &[String]) -> Result<(), RealError> {
-    if classes.len() != 1000 {
+    if classes.len() != CLASSES as usize {
         return Err(RealError::Classes(classes.len()));
     }
     let misplaced = |&i: &usize| !is_wordnet(&classes[i]) || i > 0 && classes[i - 1] >= classes[i];
@@ -112,7 +153,45 @@ impl RealLabels {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
+
+    #[test]
+    fn a_file_that_is_none_of_labels_is_told_with_its_form() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("real.json");
+        let read = |text: &str| {
+            fs_err::write(&path, text).unwrap();
+            RealLabels::read(&path)
+        };
+        let labels = read("[[65], [970, 795], []]").unwrap();
+        assert_eq!((labels.of(1), labels.of(2)), (&[970, 795][..], &[][..]));
+        for (text, reason) in [
+            ("<html>", "expected value at line 1 column 1"),
+            (
+                "[65, 970]",
+                "invalid type: integer `65`, expected a sequence",
+            ),
+            (
+                "[[65], [1000]]",
+                "image 2 has class 1000, and classes are 0 to 999",
+            ),
+            ("[[65], [-1]]", "invalid value: integer `-1`"),
+            ("[[65], [97", "EOF while parsing"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            let start = format!(
+                "`{}` does not hold a list of class numbers for each image, as in `[[65], [970, 795], []]`: {reason}",
+                path.display()
+            );
+            assert!(error.starts_with(&start), "{error}");
+            assert!(
+                error.ends_with("github.com/google-research/reassessed-imagenet"),
+                "{error}"
+            );
+        }
+    }
 
     #[test]
     fn classes_are_imagenets_in_their_order() {

@@ -5,7 +5,7 @@ use crate::data::Source;
 use crate::report::csv_field;
 
 /// How a class fared. Shares are in [0, 1], `None` where they are of nothing.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClassRow {
     /// Its images.
     pub images: u64,
@@ -15,7 +15,10 @@ pub struct ClassRow {
     pub right: u64,
 }
 
-/// Two classes of which one was taken for the other.
+/// Up to this many classes the confusion matrix is a square; a larger one is nearly all zeros.
+const SQUARE: usize = 2000;
+
+/// Two classes of which one was taken for the other; or a class that was recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confused {
     /// The true class.
@@ -54,16 +57,17 @@ impl Judgement {
     /// Each class, in label order.
     #[must_use]
     pub fn by_class(&self) -> Vec<ClassRow> {
-        let classes = 0..self.classes;
-        let row = |class: usize| {
-            let predicted = (0..self.classes).map(|label| self.count(label, class));
-            ClassRow {
-                images: self.row(class).iter().sum(),
-                predicted: predicted.sum(),
-                right: self.count(class, class),
+        let mut rows = vec![ClassRow::default(); self.classes];
+        for cell in self.cells() {
+            if let Some(row) = rows.get_mut(cell.label) {
+                row.images += cell.images;
+                row.right += cell.images * u64::from(cell.label == cell.predicted);
             }
-        };
-        classes.map(row).collect()
+            if let Some(row) = rows.get_mut(cell.predicted) {
+                row.predicted += cell.images;
+            }
+        }
+        rows
     }
 
     /// The mean of the classes' recalls, of those with images: what accuracy would be if all had as many. In [0, 1].
@@ -80,16 +84,9 @@ impl Judgement {
     /// The pairs of classes that are confused most, at most so many; of equal ones in label order.
     #[must_use]
     pub fn confused(&self, most: usize) -> Vec<Confused> {
-        let pairs = (0..self.classes).flat_map(|label| {
-            let row = self.row(label).iter().enumerate();
-            row.map(move |(predicted, &images)| Confused {
-                label,
-                predicted,
-                images,
-            })
-        });
-        let mut pairs: Vec<Confused> = pairs
-            .filter(|pair| pair.label != pair.predicted && pair.images > 0)
+        let mut pairs: Vec<Confused> = self
+            .cells()
+            .filter(|pair| pair.label != pair.predicted)
             .collect();
         // Stable: equal ones stay in label order.
         pairs.sort_by_key(|pair| std::cmp::Reverse(pair.images));
@@ -97,14 +94,35 @@ impl Judgement {
         pairs
     }
 
-    /// The confusion matrix: a row for each true class, a column for each that was predicted.
+    /// The pairs of classes that occur, in label order: the confusion matrix without its zeros.
+    pub fn cells(&self) -> impl Iterator<Item = Confused> + '_ {
+        let cells = self.confusion.iter();
+        cells.map(|(&(label, predicted), &images)| Confused {
+            label: label as usize,
+            predicted: predicted as usize,
+            images,
+        })
+    }
+
+    /// The confusion matrix: a row for each true class, a column for each that was predicted. With more than 2000 classes a row
+    /// for each pair that occurs.
     #[must_use]
     pub fn confusion_csv(&self, names: &[String]) -> String {
         let names: Vec<String> = names.iter().map(|name| csv_field(name)).collect();
+        if names.len() > SQUARE {
+            let name = |class: usize| names.get(class).map_or("", String::as_str);
+            let rows = self.cells().map(|cell| {
+                let (label, predicted) = (name(cell.label), name(cell.predicted));
+                format!("{label},{predicted},{}\n", cell.images)
+            });
+            return std::iter::once("class,predicted,images\n".to_owned())
+                .chain(rows)
+                .collect();
+        }
         let mut text = format!("class,{}\n", names.join(","));
         for (label, name) in names.iter().enumerate() {
-            let counts: Vec<String> = self.row(label).iter().map(u64::to_string).collect();
-            text += &format!("{name},{}\n", counts.join(","));
+            let counts = (0..names.len()).map(|predicted| self.count(label, predicted).to_string());
+            text += &format!("{name},{}\n", counts.collect::<Vec<_>>().join(","));
         }
         text
     }
@@ -152,27 +170,12 @@ impl Judgement {
         rows.fold(header, |text, row| text + &row)
     }
 
-    /// The share of each class's images (rows) that were taken for each (columns), row by row: what the picture shows, in
-    /// which a class with many images is no darker than others.
+    /// Images of a class (`label`) that were taken for another one, or recognised.
     #[must_use]
-    pub fn shares(&self) -> Vec<f64> {
-        let rows = (0..self.classes).map(|label| self.row(label));
-        let shares = rows.flat_map(|row| {
-            let images: u64 = row.iter().sum();
-            row.iter()
-                .map(move |&count| share(count, images).unwrap_or(0.0))
-        });
-        shares.collect()
-    }
-
-    fn row(&self, label: usize) -> &[u64] {
-        let start = label * self.classes;
-        self.confusion
-            .get(start..start + self.classes)
-            .unwrap_or_default()
-    }
-
-    fn count(&self, label: usize, predicted: usize) -> u64 {
-        self.row(label).get(predicted).copied().unwrap_or(0)
+    pub fn count(&self, label: usize, predicted: usize) -> u64 {
+        let class = |class: usize| u32::try_from(class).ok();
+        let cell = class(label).zip(class(predicted));
+        let images = cell.and_then(|cell| self.confusion.get(&cell));
+        images.copied().unwrap_or(0)
     }
 }

@@ -75,7 +75,30 @@ fn tables_as_csv() {
     assert_eq!(lines[0], "class,images,right,accuracy,precision,f1");
     assert!(lines[1].starts_with("a,3,2,0.666666666666666"), "{text}");
     assert_eq!(lines[3], "d,1,0,0,,0");
-    assert_eq!(judged.shares()[3..6], [2.0 / 3.0, 1.0 / 3.0, 0.0]);
+    assert_eq!((judged.count(1, 0), judged.count(2, 2)), (2, 0));
+}
+
+/// As many classes as ImageNet-21k: no square is made of them.
+#[test]
+fn many_classes_take_no_square() {
+    let classes = 21_841;
+    let mut judged = Judgement::new(classes);
+    let mut logits = vec![0.0; 2 * classes];
+    logits[21_840] = 1.0;
+    logits[classes + 7] = 1.0;
+    judged.hear(&batch(&[21_840, 3]), &logits);
+    let names: Vec<String> = (0..classes).map(|class| format!("c{class}")).collect();
+    assert_eq!(
+        judged.confusion_csv(&names),
+        "class,predicted,images\nc3,c7,1\nc21840,c21840,1\n"
+    );
+    let rows = judged.by_class();
+    assert_eq!(rows.len(), classes);
+    assert_eq!(
+        (rows[3].images, rows[3].right, rows[7].predicted),
+        (1, 0, 1)
+    );
+    assert_eq!(rows[21_840].recall(), Some(1.0));
 }
 
 /// All seven are 80 % sure and three are right: |3/7 - 0.8|. Two more at 0.2 and 0.21, right and wrong, are in two bins:
@@ -126,5 +149,17 @@ fn reassessed_labels_are_any_of_several_or_none() {
     let logits = [0.0, 1.0, 2.0, 9.0, 0.0, 0.0, 0.0, 0.0, 1.0];
     judged.hear(&batch(&[0, 0, 0]), &logits);
     // Right by its second label; not counted; wrong, but third best.
+    assert_eq!(judged.real(), Some((2, 50.0, 100.0)));
+}
+
+/// Where the model may choose among classes 0 and 1 alone, no label but these is asked for: image 0 has one of its two left,
+/// image 2 none of its one.
+#[test]
+fn reassessed_labels_among_some_of_the_classes() {
+    let labels = RealLabels::of_lists(&[&[1, 2], &[0], &[2]]).among(&[true, true, false]);
+    let mut judged = Judgement::new(3).with_real(labels, vec![0, 1, 2]);
+    let none = f32::NEG_INFINITY;
+    let logits = [0.0, 1.0, none, 0.0, 1.0, none, 0.0, 1.0, none];
+    judged.hear(&batch(&[1, 0, 0]), &logits);
     assert_eq!(judged.real(), Some((2, 50.0, 100.0)));
 }

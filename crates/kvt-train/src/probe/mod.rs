@@ -1,18 +1,25 @@
 //! How much the features of a backbone say of the classes, without training it: by the nearest neighbours of an image
-//! ([`KnnVote`]) and by a linear layer ([`LinearProbe`]); and where its class token looks ([`class_attention`]).
+//! ([`KnnVote`]) and by a linear layer ([`LinearProbe`]); and where its tokens look ([`attention_maps`]).
 
 mod attention;
 mod features;
+mod images;
 mod knn;
+mod layers;
 mod linear;
+mod overlay;
 mod picture;
 mod rows;
 
-pub use attention::{HeadMap, NoMap, class_attention, draw_maps};
+pub use attention::{HeadMap, NoMap, class_attention};
 pub use features::Extractor;
+pub use images::{Crops, cut_images, shuffled};
 pub use knn::{KnnAccuracy, KnnVote, Neighbor, nearest};
+pub use layers::{LayerMaps, Layers, Looking, attention_maps};
 pub use linear::{LinearEpoch, LinearProbe, LinearRecipe, linear};
+pub use overlay::{Drawn, draw};
 pub use picture::{Tile, sheet};
+pub(crate) use rows::read;
 pub use rows::{Rows, collect};
 
 #[cfg(test)]

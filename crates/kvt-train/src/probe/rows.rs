@@ -76,7 +76,7 @@ pub fn collect(
 }
 
 /// The numbers of a tensor on the host.
-pub(super) fn read<const D: usize>(values: Tensor<D>) -> Result<Vec<f32>, TrainError> {
+pub(crate) fn read<const D: usize>(values: Tensor<D>) -> Result<Vec<f32>, TrainError> {
     let values = values.try_into_vec_as::<f32>();
     values.map_err(|error| TrainError::Execution(error.to_string()))
 }

@@ -197,19 +197,3 @@ fn the_class_token_looks_where_its_scores_say() {
         }
     }
 }
-
-/// The brightest patch is the one of the largest weight, and what is not kept is dark blue.
-#[test]
-fn a_map_is_drawn_patch_by_patch() {
-    let map = HeadMap {
-        grid: [2, 2],
-        weights: vec![0.5, 0.25, 0.0, 0.1],
-        kept: 3,
-    };
-    let sheet = draw_maps(&RgbImage::from_pixel(16, 16, Rgb([7; 3])), &[map]);
-    assert_eq!(sheet.dimensions(), (8 + 2 * 24, 16 + 16));
-    assert_eq!(sheet.get_pixel(8, 8), &Rgb([7; 3]));
-    assert_eq!(sheet.get_pixel(32, 8), &Rgb([255; 3]));
-    assert_eq!(sheet.get_pixel(40, 8), &Rgb([255, 128, 0]));
-    assert_eq!(sheet.get_pixel(32, 16), &Rgb([20, 24, 80]));
-}

@@ -48,6 +48,7 @@ pub(crate) struct Axis<'a> {
 
 /// One line.
 pub(crate) struct Line {
+    /// Its name; without one it stands by an earlier line of its colour and is not listed.
     pub(crate) name: String,
     /// Number of its colour; lines of one colour belong together.
     pub(crate) color: usize,
@@ -106,7 +107,8 @@ impl Chart<'_> {
             .x_label_formatter(&|value| number(*value))
             .y_label_formatter(&|value| number(*value))
             .draw()?;
-        for (number, line) in self.lines.iter().enumerate() {
+        let mut listed = 0;
+        for line in &self.lines {
             let color = PALETTE[line.color % PALETTE.len()];
             let style = color.stroke_width(2);
             let points = line.points.iter().copied();
@@ -115,22 +117,27 @@ impl Chart<'_> {
                 DashedPathElement::new(sample(at), length, gap, style)
             };
             let series = match line.dash {
-                Some((length, gap)) => chart
-                    .draw_series(DashedLineSeries::new(points.clone(), length, gap, style))?
-                    .legend(move |at| dashed(at, (length, gap))),
-                None => chart
-                    .draw_series(LineSeries::new(points.clone(), style))?
-                    .legend(solid),
+                Some((length, gap)) => {
+                    chart.draw_series(DashedLineSeries::new(points.clone(), length, gap, style))?
+                }
+                None => chart.draw_series(LineSeries::new(points.clone(), style))?,
             };
-            series.label(&line.name);
-            if let Some(beside) = &beside {
-                let (x, y) = (4, 60 + ROW * number as i32);
+            if !line.name.is_empty() {
+                series.label(&line.name);
+                match line.dash {
+                    Some(dash) => series.legend(move |at| dashed(at, dash)),
+                    None => series.legend(solid),
+                };
+            }
+            if let (Some(beside), false) = (&beside, line.name.is_empty()) {
+                let (x, y) = (4, 60 + ROW * listed);
                 match line.dash {
                     Some(dash) => beside.draw(&dashed((x, y), dash))?,
                     None => beside.draw(&solid((x, y)))?,
                 }
                 let at = (x + SAMPLE + 8, y - 8);
                 beside.draw(&Text::new(line.name.clone(), at, text(15)))?;
+                listed += 1;
             }
             chart.draw_series(points.map(|point| Circle::new(point, 3, color.filled())))?;
         }
@@ -156,14 +163,14 @@ fn sample((x, y): (i32, i32)) -> Vec<(i32, i32)> {
 }
 
 /// An axis with its range.
-struct Scale {
+pub(super) struct Scale {
     range: Range<f64>,
     logarithmic: bool,
     ticks: Vec<f64>,
 }
 
 impl Scale {
-    fn new(axis: &Axis<'_>, values: impl Iterator<Item = f64>) -> Self {
+    pub(super) fn new(axis: &Axis<'_>, values: impl Iterator<Item = f64>) -> Self {
         let logarithmic = axis.logarithmic;
         let shown = |value: &f64| value.is_finite() && (!logarithmic || *value > 0.0);
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -252,7 +259,7 @@ fn steps(range: &Range<f64>) -> Vec<f64> {
 }
 
 /// A number without the noise of its binary form.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     let digits = (3.0 - value.abs().max(1e-9).log10().floor()).clamp(0.0, 9.0) as usize;
     let text = format!("{value:.digits$}");
     if !text.contains('.') {
@@ -295,6 +302,19 @@ mod tests {
             assert!(svg.contains(text), "{text}");
         }
         assert!(!svg.contains("9000000000"));
+        // One without a name is drawn, and not listed.
+        let mut more = chart;
+        more.lines.insert(1, line("", 0, 0.05));
+        let with_unnamed = more.svg().unwrap();
+        assert_eq!(
+            with_unnamed.matches("<circle").count(),
+            svg.matches("<circle").count() + 3
+        );
+        assert_eq!(
+            with_unnamed.matches("<text").count(),
+            svg.matches("<text").count()
+        );
+        let chart = more;
         for color in ["#0072B2", "#D55E00"] {
             assert!(svg.matches(color).count() > 3, "{color}");
         }

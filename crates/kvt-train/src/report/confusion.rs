@@ -1,6 +1,7 @@
 //! A confusion matrix as PNG: rows are true classes, columns predicted ones, and each cell the share of its row. What is
-//! right is blue, what is wrong is orange.
+//! right is blue, what is wrong is orange. Of more classes than there are pixels some share a cell.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -20,7 +21,7 @@ const NUMBERED: usize = 20;
 const NAMED: usize = 60;
 /// Letters of a name that are shown.
 const LETTERS: usize = 24;
-/// Pixels of the matrix, about, and of a side of a cell at least where it has a name, and at most.
+/// Pixels of the matrix, about, so the most cells of a row, and of a side of a cell at least where it has a name, and at most.
 const SIDE: usize = 1000;
 const CELL: [usize; 2] = [20, 72];
 /// Pixels around, of a line of text, and of a letter of a name.
@@ -28,17 +29,18 @@ const GAP: i32 = 24;
 const LINE: i32 = 40;
 const LETTER: i32 = 10;
 
-/// Draws the shares of a confusion matrix, `[classes, classes]` row by row, to a PNG file, which is written whole.
+/// Draws a confusion matrix to a PNG file, which is written whole: of each pair of true and predicted class that occurs the
+/// number of images.
 ///
 /// # Errors
 /// Failures of drawing and of the file system.
 pub fn draw_confusion(
-    shares: &[f64],
+    cells: &[([usize; 2], u64)],
     names: &[String],
     title: &str,
     path: &Path,
 ) -> Result<(), ReportError> {
-    let png = png(shares, names, title).map_err(|reason| ReportError::Draw {
+    let png = png(cells, names, title).map_err(|reason| ReportError::Draw {
         path: path.to_owned(),
         reason,
     })?;
@@ -46,13 +48,15 @@ pub fn draw_confusion(
     Ok(())
 }
 
-fn png(shares: &[f64], names: &[String], title: &str) -> Result<Vec<u8>, String> {
+fn png(cells: &[([usize; 2], u64)], names: &[String], title: &str) -> Result<Vec<u8>, String> {
     register_fonts()?;
     let classes = names.len().max(1);
     let is_named = classes <= NAMED;
+    let together = classes.div_ceil(SIDE);
+    let places = classes.div_ceil(together);
     let cell = match is_named {
-        true => (SIDE / classes).clamp(CELL[0], CELL[1]),
-        false => (SIDE / classes).max(1),
+        true => (SIDE / places).clamp(CELL[0], CELL[1]),
+        false => SIDE / places,
     };
     let names: Vec<String> = names.iter().map(|name| short(name)).collect();
     let longest = names.iter().map(|name| name.chars().count()).max();
@@ -61,17 +65,18 @@ fn png(shares: &[f64], names: &[String], title: &str) -> Result<Vec<u8>, String>
         true => LETTER * pixels(longest.unwrap_or(0)) + GAP / 2,
         false => 0,
     };
-    let matrix = pixels(classes * cell);
+    let matrix = pixels(places * cell);
     // Left of the matrix an axis title and the names; above it the title of the picture.
     let (left, top) = (GAP + LINE + label, GAP + LINE);
     let width = (left + matrix + GAP).max(12 * pixels(title.chars().count()) + 2 * GAP);
     let height = top + matrix + label + LINE + GAP;
     let [width, height] = [width, height].map(i32::unsigned_abs);
-    let mut bytes = vec![0; (width * height * 3) as usize];
+    let mut bytes = vec![0; width as usize * height as usize * 3];
     let picture = Matrix {
-        shares,
+        cells: shared(cells, together),
         names: is_named.then_some(names.as_slice()),
-        classes,
+        places,
+        together,
         cell: pixels(cell),
         place: (left, top),
         label,
@@ -85,11 +90,50 @@ fn png(shares: &[f64], names: &[String], title: &str) -> Result<Vec<u8>, String>
     encode_png(&bytes, width, height)
 }
 
+/// A cell of the picture.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cell {
+    /// Row and column.
+    at: [usize; 2],
+    /// Its images, of all of its row, in (0, 1].
+    share: f64,
+    /// Whether most of its images were recognised.
+    is_right: bool,
+}
+
+/// The cells that are not empty, where so many classes share a row and a column.
+fn shared(cells: &[([usize; 2], u64)], together: usize) -> Vec<Cell> {
+    let mut rows = BTreeMap::<usize, u64>::new();
+    // Right and wrong.
+    let mut counts = BTreeMap::<[usize; 2], [u64; 2]>::new();
+    for &([label, predicted], images) in cells {
+        let at = [label, predicted].map(|class| class / together.max(1));
+        *rows.entry(at[0]).or_default() += images;
+        let [right, wrong] = counts.entry(at).or_default();
+        match label == predicted {
+            true => *right += images,
+            false => *wrong += images,
+        }
+    }
+    let cells = counts.into_iter().filter_map(|(at, [right, wrong])| {
+        let row = rows.get(&at[0]).copied().filter(|row| *row > 0)?;
+        Some(Cell {
+            at,
+            share: (right + wrong) as f64 / row as f64,
+            is_right: right >= wrong,
+        })
+    });
+    cells.filter(|cell| cell.share > 0.0).collect()
+}
+
 struct Matrix<'a> {
-    shares: &'a [f64],
+    cells: Vec<Cell>,
     /// Where there is room for them.
     names: Option<&'a [String]>,
-    classes: usize,
+    /// Cells of a row, and classes of a cell.
+    places: usize,
+    together: usize,
+    /// Pixels of a cell.
     cell: i32,
     /// Its left upper corner.
     place: (i32, i32),
@@ -105,16 +149,15 @@ impl Matrix<'_> {
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         root.fill(&WHITE)?;
         let (left, top) = self.place;
-        let side = self.cell * i32::try_from(self.classes).unwrap_or(i32::MAX);
+        let side = self.cell * i32::try_from(self.places).unwrap_or(i32::MAX);
         let text = |size: i32| (FONT, size).into_font().color(&INK);
         let at = |style: TextStyle<'static>, h, v| style.pos(Pos::new(h, v));
         let bold = (FONT, 20, FontStyle::Bold).into_font().color(&INK);
         root.draw(&Text::new(title.to_owned(), (GAP, GAP / 2), bold))?;
         let corners = [(left - 1, top - 1), (left + side, top + side)];
         root.draw(&Rectangle::new(corners, GRID.stroke_width(1)))?;
-        for (number, &share) in self.shares.iter().enumerate() {
-            let (row, column) = (number / self.classes, number % self.classes);
-            self.cell(root, [row, column], share)?;
+        for cell in &self.cells {
+            self.cell(root, cell)?;
         }
         for (number, name) in self.names.unwrap_or_default().iter().enumerate() {
             let middle = self.cell * i32::try_from(number).unwrap_or(0) + self.cell / 2;
@@ -130,7 +173,11 @@ impl Matrix<'_> {
         }
         let style = at(text(18), HPos::Center, VPos::Top);
         let below = (left + side / 2, top + side + self.label + GAP / 2);
-        root.draw(&Text::new("predicted class", below, style))?;
+        let axis = match self.together {
+            1 => "predicted class".to_owned(),
+            many => format!("predicted class ({many} classes a point)"),
+        };
+        root.draw(&Text::new(axis, below, style))?;
         let turned = (FONT, 18).into_font().transform(FontTransform::Rotate270);
         let style = at(turned.color(&INK), HPos::Center, VPos::Top);
         root.draw(&Text::new("true class", (GAP / 2, top + side / 2), style))
@@ -139,22 +186,23 @@ impl Matrix<'_> {
     fn cell<B: DrawingBackend>(
         &self,
         root: &DrawingArea<B, plotters::coord::Shift>,
-        [row, column]: [usize; 2],
-        share: f64,
+        cell: &Cell,
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-        if share <= 0.0 {
-            return Ok(());
-        }
+        let Cell {
+            at: [row, column],
+            share,
+            is_right,
+        } = *cell;
         let place = |start: i32, number: usize| {
             start + self.cell * i32::try_from(number).unwrap_or(i32::MAX)
         };
         let (x, y) = (place(self.place.0, column), place(self.place.1, row));
-        let color = PALETTE[usize::from(row != column)];
+        let color = PALETTE[usize::from(!is_right)];
         let corners = [(x, y), (x + self.cell, y + self.cell)];
         // The root shows small shares: one in a hundred is a tenth as dark as all.
         let style = color.mix(share.sqrt().clamp(0.05, 1.0)).filled();
         root.draw(&Rectangle::new(corners, style))?;
-        if self.classes <= NUMBERED {
+        if self.places <= NUMBERED {
             let ink = if share > 0.4 { WHITE } else { INK };
             let style = (FONT, 15).into_font().color(&ink);
             let style = style.pos(Pos::new(HPos::Center, VPos::Center));
@@ -189,7 +237,8 @@ mod tests {
     fn what_is_right_is_blue_and_what_is_wrong_is_orange() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("confusion.png");
-        draw_confusion(&[1.0, 0.0, 1.0, 0.0], &names(2), "Title", &path).unwrap();
+        let cells = [([0, 0], 3), ([1, 0], 5)];
+        draw_confusion(&cells, &names(2), "Title", &path).unwrap();
         let picture = image::open(&path).unwrap().to_rgb8();
         let count = |color: RGBColor| {
             let color = image::Rgb([color.0, color.1, color.2]);
@@ -210,8 +259,9 @@ mod tests {
 
     #[test]
     fn many_classes_have_no_names_and_long_names_an_end() {
-        for count in [0, 1, 61, 1000] {
-            let png = png(&vec![0.1; count * count], &names(count), "many").unwrap();
+        for count in [0, 1, 61, 1000, 1001, 21_841, 1_000_000] {
+            let cells: Vec<_> = (0..count).step_by(7).map(|class| ([class; 2], 1)).collect();
+            let png = png(&cells, &names(count), "many").unwrap();
             let picture = image::load_from_memory(&png).unwrap();
             assert!(picture.width().max(picture.height()) < 1400, "{count}");
         }
@@ -220,5 +270,34 @@ mod tests {
             "a name of more than twe…"
         );
         assert_eq!(short("a name"), "a name");
+    }
+
+    /// Three classes a cell, by hand: rows of 4 and of 2 images. The first cell has two right ones and a wrong one, which is
+    /// another class of the same three.
+    #[test]
+    fn classes_that_share_a_cell_are_added_up() {
+        let cells = [
+            ([0, 0], 2),
+            ([1, 2], 1),
+            ([2, 5], 1),
+            ([4, 3], 1),
+            ([5, 5], 1),
+        ];
+        let cell = |at, share, is_right| Cell {
+            at,
+            share,
+            is_right,
+        };
+        assert_eq!(
+            shared(&cells, 3),
+            [
+                cell([0, 0], 0.75, true),
+                cell([0, 1], 0.25, false),
+                cell([1, 1], 1.0, true),
+            ]
+        );
+        let alone = shared(&cells, 1);
+        assert_eq!(alone.len(), 5);
+        assert_eq!(alone[1], cell([1, 2], 1.0, false));
     }
 }

@@ -9,7 +9,7 @@ fn decimals(metric: Metric) -> usize {
 }
 
 /// A difference.
-pub(super) fn difference(value: Option<&Statistic>, metric: Metric) -> String {
+pub(crate) fn difference(value: Option<&Statistic>, metric: Metric) -> String {
     let decimals = decimals(metric);
     statistic(value, decimals, |mean| signed(mean, decimals))
 }

@@ -1,34 +1,43 @@
 //! What people look at after a run: tables and curves, made from the logs alone.
 
 mod alike;
+mod beside;
 mod chart;
 mod columns;
 mod compare;
 mod confusion;
 mod curves;
+mod embed;
 mod error;
 mod font;
 mod format;
 mod heat;
+mod panels;
 mod plot;
 mod read;
 mod render;
 mod scaling;
 mod series;
+mod significance;
 mod statistic;
 
 pub use alike::{RunFacts, unlike};
+pub(crate) use beside::beside;
 pub(crate) use chart::{Axis, Chart, Line, Names};
 pub use compare::{Comparison, Difference, Row};
 pub use confusion::draw_confusion;
 pub use curves::{Curve, EpochPoint};
+pub(crate) use embed::png_in_svg;
 pub use error::ReportError;
 pub(crate) use font::{FONT, register_fonts};
+pub(crate) use format::difference as difference_text;
 pub(crate) use heat::{Panel, heat_maps};
+pub(crate) use panels::{ErrorLine, LinePanel, line_panels};
 pub(crate) use plot::{GRID, INK, encode_png};
 pub use plot::{Plot, draw, save_plots};
 pub use read::read_curve;
 pub(crate) use render::csv_field;
 pub use scaling::{ScalingLine, draw_scaling};
 pub(crate) use series::PALETTE;
+pub use significance::{PairedT, mcnemar};
 pub use statistic::Statistic;

@@ -1,81 +1,43 @@
 //! Figures and tables of papers, computed anew: `kvt reproduce`.
 //!
 //! An item is a file with an [`Item`], and one line in [`ITEMS`]. It computes numbers (CSV), a picture of them (SVG),
-//! and a page (Markdown) that sets them beside what the paper states. Except for what is timed, the same program gives the
-//! same numbers.
+//! and a page (Markdown) that sets them beside what the paper states. What it is computed with is an [`Order`]: a data set, a
+//! scale, a version of the paper. Except for what is timed, the same program gives the same numbers.
 
+mod error;
+mod item;
+mod kvt;
+mod order;
+mod runs;
 mod scram;
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 
-use kvt_attention::AttentionError;
-
-use crate::bench::BenchError;
+pub use self::error::ReproduceError;
+pub use self::item::{Item, Outcome};
+pub use self::order::{Order, Scale, Version};
+pub use self::runs::{Runs, sweep};
 use crate::fs::{check_writable, remove_leftovers, write_together};
+pub use crate::sweep::Watch;
 
 /// All items, in the order of their papers.
 pub const ITEMS: &[&dyn Item] = &[
+    &kvt::Table1,
+    &kvt::Table2,
+    &kvt::Table3,
+    &kvt::Speed::PAPER,
+    &kvt::Fig1,
+    &kvt::Fig2,
+    &kvt::Fig3,
+    &kvt::Fig4,
+    &kvt::Fig5,
+    &kvt::Lemmas::PAPER,
     &scram::Fig2,
     &scram::Fig3,
     &scram::Fig4::PAPER,
     &scram::Recall::PAPER,
 ];
-
-/// A figure or table of a paper.
-pub trait Item: Sync {
-    /// Its name on the command line, and of its files.
-    fn name(&self) -> &'static str;
-
-    /// What it shows, in one line.
-    fn title(&self) -> &'static str;
-
-    /// The paper, what it states, and what it leaves open, as Markdown.
-    fn stated(&self) -> &'static str;
-
-    /// Computes it. `progress` hears how many of how many steps are done.
-    ///
-    /// # Errors
-    /// Whatever stops it.
-    fn compute(&self, progress: &mut dyn FnMut(usize, usize)) -> Result<Outcome, ReproduceError>;
-}
-
-/// What an item computed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// All numbers, with a header.
-    pub csv: String,
-    /// A picture of them.
-    pub svg: String,
-    /// How it was computed, and what came out, as Markdown.
-    pub found: String,
-}
-
-/// Why an item was not computed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReproduceError {
-    /// There is no item of a name.
-    #[error("there is nothing called `{name}` to reproduce: the names are {known}")]
-    Unknown {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: String,
-    },
-    /// Attention refuses its settings or inputs.
-    #[error(transparent)]
-    Attention(#[from] AttentionError),
-    /// A time could not be taken.
-    #[error(transparent)]
-    Bench(#[from] BenchError),
-    /// The picture cannot be drawn.
-    #[error("could not draw the figure: {0}")]
-    Draw(String),
-    /// A file cannot be written; the message names it.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
 
 /// The item of a name.
 ///
@@ -95,36 +57,89 @@ pub fn find(name: &str) -> Result<&'static dyn Item, ReproduceError> {
     })
 }
 
-/// Computes an item and writes `<name>.csv`, `<name>.svg` and `<name>.md` into a folder, which is made if it is
-/// missing. A file that cannot be written leaves all old ones, unless the process ends between their renames.
+/// Refuses a scale or a version that an item does not have.
+///
+/// # Errors
+/// [`ReproduceError::Scale`], [`ReproduceError::Version`].
+pub fn check(
+    item: &dyn Item,
+    scale: Option<Scale>,
+    version: Option<Version>,
+) -> Result<(), ReproduceError> {
+    let (name, known) = (item.name(), item.scales());
+    let has_scale = match scale {
+        Some(scale) => known.contains(&scale),
+        // What takes hours is not begun unasked.
+        None => known.is_empty(),
+    };
+    if !has_scale {
+        return Err(ReproduceError::Scale { name, known });
+    }
+    match version {
+        Some(version) if !item.versions().contains(&version) => Err(ReproduceError::Version {
+            name,
+            version: version.name(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reproduced {
+    /// The files.
+    pub paths: Vec<PathBuf>,
+    /// Runs that could not be trained, a line for each.
+    pub failures: Vec<String>,
+}
+
+/// Computes an item and writes `<name>.csv`, `<name>.svg`, `<name>.md` and what else it has into the folder of the order, which is
+/// made if it is missing. A file that cannot be written leaves all old ones, unless the process ends between their renames.
 ///
 /// # Errors
 /// If the files could not be written, which is found out first, or the item not be computed.
 pub fn reproduce(
     item: &dyn Item,
-    folder: &Path,
-    progress: &mut dyn FnMut(usize, usize),
-) -> Result<Vec<PathBuf>, ReproduceError> {
+    order: &Order,
+    watch: &dyn Watch,
+) -> Result<Reproduced, ReproduceError> {
+    let folder = &order.out;
     fs_err::create_dir_all(folder)?;
     remove_leftovers(folder)?;
-    let paths =
-        ["csv", "svg", "md"].map(|extension| folder.join(item.name()).with_extension(extension));
+    let named = |extension| folder.join(format!("{}.{extension}", item.name()));
+    let mut paths: Vec<PathBuf> = ["csv", "svg", "md"].map(named).into();
     for path in &paths {
         check_writable(path)?;
     }
-    let outcome = item.compute(progress)?;
-    let page = page(item, &outcome);
-    let texts = [&outcome.csv, &outcome.svg, &page];
-    write_together(&paths, |number, file| {
-        file.write_all(texts[number].as_bytes())
-    })?;
-    Ok(paths.into())
+    let outcome = item.compute(order, watch)?;
+    let page = page(item, order, &outcome);
+    let mut texts = vec![
+        outcome.csv.as_bytes(),
+        outcome.svg.as_bytes(),
+        page.as_bytes(),
+    ];
+    for (name, bytes) in &outcome.files {
+        paths.push(folder.join(name));
+        texts.push(bytes);
+    }
+    write_together(&paths, |number, file| file.write_all(texts[number]))?;
+    Ok(Reproduced {
+        paths,
+        failures: outcome.failures,
+    })
 }
 
-fn page(item: &dyn Item, outcome: &Outcome) -> String {
+fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
     let (name, title) = (item.name(), item.title());
+    let mut command = format!("kvt reproduce {name}");
+    if !item.scales().is_empty() {
+        command += &format!(" --data DATA --scale {}", order.scale);
+    }
+    if item.versions().len() > 1 {
+        command += &format!(" --version {}", order.version.name());
+    }
     format!(
-        "# {title}\n\nMade by `kvt reproduce {name}`; all numbers are in [{name}.csv]({name}.csv).\n\n\
+        "# {title}\n\nMade by `{command}`; all numbers are in [{name}.csv]({name}.csv).\n\n\
          ## What the paper states\n\n{}\n\n## What was computed\n\n{}\n\n![{title}]({name}.svg)\n",
         item.stated().trim(),
         outcome.found.trim(),
@@ -146,8 +161,57 @@ fn table(header: &[&str], rows: &[Vec<String>]) -> String {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
+    use crate::engine::Workload;
     use crate::fs::TEMPORARY_PREFIX;
+    use crate::run::{Event, Listener, RunError};
+
+    /// Remembers what it hears.
+    #[derive(Default)]
+    pub(super) struct Heard {
+        steps: Mutex<Vec<(usize, usize)>>,
+        lines: Mutex<Vec<String>>,
+        stop: AtomicBool,
+    }
+
+    impl Heard {
+        pub(super) fn steps(&self) -> Vec<(usize, usize)> {
+            self.steps.lock().unwrap().clone()
+        }
+    }
+
+    impl Watch for Heard {
+        fn progress(&self, done: usize, of: usize) {
+            self.steps.lock().unwrap().push((done, of));
+        }
+
+        fn say(&self, text: &str) {
+            self.lines.lock().unwrap().push(text.to_owned());
+        }
+
+        fn warn(&self, text: &str) {
+            self.say(text);
+        }
+
+        fn training(&self, _: &str, _: Workload, _: bool) -> Box<dyn Listener> {
+            struct Deaf;
+
+            impl Listener for Deaf {
+                fn event(&mut self, _event: &Event) -> Result<(), RunError> {
+                    Ok(())
+                }
+            }
+
+            Box::new(Deaf)
+        }
+
+        fn stop(&self) -> &AtomicBool {
+            &self.stop
+        }
+    }
 
     struct Half(bool);
 
@@ -164,11 +228,8 @@ mod tests {
             "\nIt is 0.5.\n"
         }
 
-        fn compute(
-            &self,
-            progress: &mut dyn FnMut(usize, usize),
-        ) -> Result<Outcome, ReproduceError> {
-            progress(1, 1);
+        fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+            watch.progress(1, 1);
             if self.0 {
                 return Err(ReproduceError::Draw("no ink".to_owned()));
             }
@@ -176,6 +237,8 @@ mod tests {
                 csv: "a\n0.5\n".to_owned(),
                 svg: "<svg/>".to_owned(),
                 found: table(&["a", "b"], &[vec!["x".to_owned(), "0.5".to_owned()]]),
+                files: vec![("more.txt".to_owned(), b"more".to_vec())],
+                ..Outcome::default()
             })
         }
     }
@@ -184,18 +247,21 @@ mod tests {
     fn all_files_are_written_or_none() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join("a").join("b");
-        let mut heard = Vec::new();
-        let error =
-            reproduce(&Half(true), &at, &mut |done, of| heard.push((done, of))).unwrap_err();
+        let heard = Heard::default();
+        let order = Order {
+            out: at.clone(),
+            ..Order::default()
+        };
+        let error = reproduce(&Half(true), &order, &heard).unwrap_err();
         assert_eq!(error.to_string(), "could not draw the figure: no ink");
-        assert_eq!(heard, [(1, 1)]);
+        assert_eq!(heard.steps(), [(1, 1)]);
         assert_eq!(fs_err::read_dir(&at).unwrap().count(), 0);
         // What a killed process left goes.
         fs_err::write(at.join(format!("{TEMPORARY_PREFIX}a1")), "half").unwrap();
-        let paths = reproduce(&Half(false), &at, &mut |_, _| ()).unwrap();
+        let paths = reproduce(&Half(false), &order, &heard).unwrap().paths;
         assert_eq!(
             paths,
-            ["half.csv", "half.svg", "half.md"].map(|name| at.join(name))
+            ["half.csv", "half.svg", "half.md", "more.txt"].map(|name| at.join(name))
         );
         let page = fs_err::read_to_string(&paths[2]).unwrap();
         assert!(
@@ -203,13 +269,13 @@ mod tests {
             "{page}"
         );
         assert!(page.contains("states\n\nIt is 0.5.\n\n## What was computed\n\n| a | b |\n| --- | ---: |\n| x | 0.5 |\n"));
-        assert_eq!(fs_err::read_dir(&at).unwrap().count(), 3);
+        assert_eq!(fs_err::read_dir(&at).unwrap().count(), 4);
         // Known before anything is computed.
         fs_err::remove_file(&paths[1]).unwrap();
         fs_err::create_dir(&paths[1]).unwrap();
-        let mut heard = 0;
-        assert!(reproduce(&Half(false), &at, &mut |_, _| heard += 1).is_err());
-        assert_eq!(heard, 0);
+        let heard = Heard::default();
+        assert!(reproduce(&Half(false), &order, &heard).is_err());
+        assert!(heard.steps().is_empty());
     }
 
     #[test]
@@ -228,7 +294,7 @@ mod tests {
         };
         let error = error.to_string();
         assert!(error.starts_with(
-            "there is nothing called `scram-fig9` to reproduce: the names are `scram-fig2`, "
+            "there is nothing called `scram-fig9` to reproduce: the names are `table1`, "
         ));
     }
 }

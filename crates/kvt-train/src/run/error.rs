@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::text::quoted;
+
 /// An error of the run folder. Every message names the path and, where there is one, a way out.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -10,13 +12,13 @@ pub enum RunError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A new run was to be made where one already is.
-    #[error("run `{}` exists: use `--resume` or another `run.dir`", .path.display())]
+    #[error("{}", exists(.path, FOLDER))]
     Exists {
         /// The run's folder.
         path: PathBuf,
     },
     /// The folder of a new run cannot be made.
-    #[error("could not make the folder `{}`: {reason}; choose another `run.dir`", .path.display())]
+    #[error("{}", not_made(.path, .reason, FOLDER))]
     NotMade {
         /// The run's folder.
         path: PathBuf,
@@ -39,13 +41,13 @@ pub enum RunError {
         path: PathBuf,
     },
     /// The folder of a new run holds somebody else's files.
-    #[error("folder `{}` is not empty and holds no run: choose another `run.dir`", .path.display())]
+    #[error("{}", foreign(.path, FOLDER))]
     Foreign {
         /// The folder.
         path: PathBuf,
     },
     /// Another process writes this run.
-    #[error("run `{}` is being written by {holder}: wait for it, stop it, or use another `run.dir`", .path.display())]
+    #[error("{}", locked(.path, .holder, FOLDER))]
     Locked {
         /// The run's folder.
         path: PathBuf,
@@ -80,10 +82,7 @@ pub enum RunError {
         path: PathBuf,
     },
     /// There are checkpoints, or there were, and none can be used.
-    #[error(
-        "no checkpoint in `{}` can be used: {reason}; or restore the folder from a copy, or use another `run.dir` to train anew",
-        .path.display()
-    )]
+    #[error("{}", no_usable_checkpoint(.path, .reason, FOLDER))]
     NoUsableCheckpoint {
         /// The folder of checkpoints.
         path: PathBuf,
@@ -91,10 +90,7 @@ pub enum RunError {
         reason: String,
     },
     /// All epochs were trained, but the checkpoints are gone.
-    #[error(
-        "run `{}` is finished, but its checkpoints are gone: restore `{}`, or use another `run.dir` to train anew",
-        .path.display(), .path.join("checkpoints").display()
-    )]
+    #[error("{}", checkpoints_gone(.path, FOLDER))]
     CheckpointsGone {
         /// The run's folder.
         path: PathBuf,
@@ -112,7 +108,7 @@ pub enum RunError {
     },
     /// There is no checkpoint of that name.
     #[error(
-        "no checkpoint `{}`: `{}` has {}; or take `last` or `best`", .path.display(), .folder.display(), named(names)
+        "no checkpoint `{}`: `{}` has {}; or take `last` or `best`", .path.display(), .folder.display(), quoted(names)
     )]
     NoSuchCheckpoint {
         /// What was asked for.
@@ -130,6 +126,46 @@ pub enum RunError {
         /// Which file, and how.
         reason: String,
     },
+}
+
+/// What names the folder of a run in a configuration.
+const FOLDER: &str = "run.dir";
+
+fn exists(path: &Path, folder: &str) -> String {
+    let path = path.display();
+    format!("run `{path}` exists: use `--resume` or another `{folder}`")
+}
+
+fn not_made(path: &Path, reason: &str, folder: &str) -> String {
+    let path = path.display();
+    format!("could not make the folder `{path}`: {reason}; choose another `{folder}`")
+}
+
+fn foreign(path: &Path, folder: &str) -> String {
+    let path = path.display();
+    format!("folder `{path}` is not empty and holds no run: choose another `{folder}`")
+}
+
+fn locked(path: &Path, holder: &str, folder: &str) -> String {
+    let path = path.display();
+    format!(
+        "run `{path}` is being written by {holder}: wait for it, stop it, or use another `{folder}`"
+    )
+}
+
+fn no_usable_checkpoint(path: &Path, reason: &str, folder: &str) -> String {
+    format!(
+        "no checkpoint in `{}` can be used: {reason}; or restore the folder from a copy, or use another `{folder}` to train anew",
+        path.display()
+    )
+}
+
+fn checkpoints_gone(path: &Path, folder: &str) -> String {
+    format!(
+        "run `{}` is finished, but its checkpoints are gone: restore `{}`, or use another `{folder}` to train anew",
+        path.display(),
+        path.join("checkpoints").display()
+    )
 }
 
 /// Something the user should know of that does not stop the run.
@@ -217,25 +253,61 @@ pub enum Warning {
     },
 }
 
-/// At most five names in back-quotes.
-fn named(names: &[String]) -> String {
-    let shown: Vec<String> = names
-        .iter()
-        .take(5)
-        .map(|name| format!("`{name}`"))
-        .collect();
-    match names.len() {
-        0 => "none".to_owned(),
-        1..=5 => shown.join(", "),
-        more => format!("{} and {} more", shown.join(", "), more - 5),
-    }
-}
-
 impl RunError {
+    /// The message, where the folder of the run was named by something else than the key `run.dir`, such as the option `--out`.
+    pub fn with_folder(&self, name: &str) -> String {
+        match self {
+            Self::Exists { path } => exists(path, name),
+            Self::NotMade { path, reason } => not_made(path, reason, name),
+            Self::Foreign { path } => foreign(path, name),
+            Self::Locked { path, holder } => locked(path, holder, name),
+            Self::NoUsableCheckpoint { path, reason } => no_usable_checkpoint(path, reason, name),
+            Self::CheckpointsGone { path } => checkpoints_gone(path, name),
+            other => other.to_string(),
+        }
+    }
+
     pub(super) fn broken(path: &Path, reason: impl Into<String>) -> Self {
         Self::BrokenCheckpoint {
             path: path.to_owned(),
             reason: reason.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever names the folder, the rest is the same; and no other message speaks of the key.
+    #[test]
+    fn a_way_out_names_what_names_the_folder() {
+        let (path, reason) = (PathBuf::from("a/run.dir"), "why".to_owned());
+        let errors = [
+            RunError::Exists { path: path.clone() },
+            RunError::NotMade {
+                path: path.clone(),
+                reason: reason.clone(),
+            },
+            RunError::Foreign { path: path.clone() },
+            RunError::Locked {
+                path: path.clone(),
+                holder: reason.clone(),
+            },
+            RunError::NoUsableCheckpoint {
+                path: path.clone(),
+                reason,
+            },
+            RunError::CheckpointsGone { path },
+        ];
+        for error in errors {
+            let (key, option) = (error.to_string(), error.with_folder("--out"));
+            assert!(option.contains("another `--out`"), "{option}");
+            // The folder itself may have any name.
+            assert!(option.contains("`a/run.dir"), "{option}");
+            assert_eq!(key.replace("another `run.dir`", "another `--out`"), option);
+        }
+        let other = RunError::NotARun { path: "x".into() };
+        assert_eq!(other.with_folder("--out"), other.to_string());
     }
 }

@@ -18,6 +18,8 @@ pub enum Event {
     Step(StepRecord),
     /// A finished evaluation.
     Eval(EvalRecord),
+    /// What was measured in a layer of the model.
+    Layer(LayerRecord),
     /// A finished epoch, after its evaluation if it had one.
     Epoch(EpochRecord),
     /// A line for people: warnings, resume, stop.
@@ -30,6 +32,7 @@ impl Event {
         match self {
             Self::Step(step) => step.step,
             Self::Eval(eval) => eval.step,
+            Self::Layer(layer) => layer.step,
             Self::Epoch(epoch) => epoch.step,
             Self::Note(note) => note.step,
         }
@@ -88,6 +91,33 @@ impl EvalRecord {
     pub const VAL: &'static str = "val";
     /// The validation split, seen by the EMA of the weights.
     pub const VAL_EMA: &'static str = "val_ema";
+}
+
+/// One layer in an analysis of the trained weights (`analysis.every`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LayerRecord {
+    /// The epoch that was just trained, from 0.
+    pub epoch: u32,
+    /// Optimizer updates done.
+    pub step: u64,
+    /// The layer, from 1: blocks of all stages in their order.
+    pub layer: usize,
+    /// Its stage, from 0.
+    pub stage: usize,
+    /// Its block of the stage, from 0.
+    pub block: usize,
+    /// The split of the images.
+    pub split: String,
+    /// Images looked at.
+    pub images: u64,
+    /// What was measured, each under its own key of the line, with its standard error under the same key and `_se`.
+    #[serde(flatten)]
+    pub metrics: Metrics,
+}
+
+impl LayerRecord {
+    /// How the key of a standard error ends.
+    pub const ERROR: &'static str = "_se";
 }
 
 /// One finished epoch.

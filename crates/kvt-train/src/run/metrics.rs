@@ -87,6 +87,13 @@ impl<const N: usize> From<[(&str, f64); N]> for Metrics {
     }
 }
 
+impl FromIterator<(String, f64)> for Metrics {
+    fn from_iter<I: IntoIterator<Item = (String, f64)>>(metrics: I) -> Self {
+        let numbers = metrics.into_iter();
+        Self(numbers.map(|(name, value)| (name, Number(value))).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

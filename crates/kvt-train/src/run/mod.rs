@@ -8,6 +8,7 @@
 //!   classes.txt         class names in label order, one per line
 //!   log.jsonl           one line per logged step, evaluation, epoch and note
 //!   epochs.csv          one row per finished epoch
+//!   layers.csv          one row per layer and analysis, with `analysis.every`
 //!   tensorboard/        event files
 //!   checkpoints/        step-00001234/ and others, and the pointer files `last` and `best`
 //! ```
@@ -23,6 +24,7 @@ mod error;
 mod events;
 mod folder;
 mod jsonl;
+mod layers;
 mod metrics;
 mod number;
 mod tensorboard;
@@ -37,8 +39,9 @@ pub use epochs::EpochsCsv;
 pub(crate) use epochs::tests as epochs_tests;
 pub(crate) use epochs::{EpochRow, EpochRows};
 pub use error::{RunError, Warning};
-pub use events::{EpochRecord, EvalRecord, Event, Listener, Note, StepRecord, Topic};
+pub use events::{EpochRecord, EvalRecord, Event, LayerRecord, Listener, Note, StepRecord, Topic};
 pub use folder::RunDir;
 pub use jsonl::{JsonlLog, Log, read_log};
+pub use layers::LayersCsv;
 pub use metrics::{Metric, Metrics};
 pub use tensorboard::TensorBoard;

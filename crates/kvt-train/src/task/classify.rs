@@ -255,6 +255,10 @@ impl Task for Classify {
         }
     }
 
+    fn analyzed<'n>(&self, model: &'n Model) -> Option<&'n Model> {
+        Some(model)
+    }
+
     fn evaluate(
         &self,
         model: &Model,

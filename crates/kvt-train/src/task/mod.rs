@@ -15,8 +15,8 @@ mod trained;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
-use kvt_models::ModelConfig;
 use kvt_models::weights::StateDict;
+use kvt_models::{Model, ModelConfig};
 use kvt_ops::Phase;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -165,6 +165,11 @@ pub trait Task: Sized {
         _read: &dyn Fn(&str) -> Result<StateDict, TrainError>,
     ) -> Result<(), TrainError> {
         Ok(())
+    }
+
+    /// The model whose layers are analysed (`analysis.every`); `None` where the network has none of `kvt-models`.
+    fn analyzed<'n>(&self, _network: &'n Self::Network) -> Option<&'n Model> {
+        None
     }
 
     /// Judges a network, which has no autodiff: the trained one, or the average of its weights.

@@ -31,7 +31,7 @@ fn every_configuration_is_accepted() {
     }
 }
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     manifest_dir().join("../..").canonicalize().unwrap()
 }
 

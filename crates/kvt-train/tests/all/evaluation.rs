@@ -156,6 +156,43 @@ fn classes_confusion_and_calibration_of_a_known_head() {
     );
 }
 
+/// A file of `--out` that cannot be written is known before the images are evaluated.
+#[test]
+fn files_that_cannot_be_written_are_known_before() {
+    let workspace = known_head();
+    fs_err::create_dir_all(workspace.path("judged/predictions.csv")).unwrap();
+    let error = workspace.error(&[&EVAL[..], &["--out", "judged"]].concat());
+    assert_eq!(
+        error,
+        "error: could not write `judged/predictions.csv`: it is a folder\n"
+    );
+    assert_eq!(workspace.entries("judged"), ["predictions.csv"]);
+}
+
+/// The classes of weights whose training images are not there come from a file.
+#[test]
+fn classes_from_a_file() {
+    let workspace = known_head();
+    let only = ["--data", "data/val", "--only-present", "--json"];
+    let expected = workspace.json(&[&EVAL[..], &only].concat());
+    fs_err::remove_dir_all(workspace.path("data/train")).unwrap();
+    let without = [&EVAL[..], &only, &["--set", "model.num_classes=6"]].concat();
+    let error = workspace.error(&without);
+    assert!(error.contains("give them with `--classes FILE`"), "{error}");
+    workspace.write("names.txt", "a\nb\nc\nd\ne\nf\n");
+    let with = [&without[..], &["--classes", "names.txt"]].concat();
+    assert_eq!(workspace.json(&with), expected);
+    // Some of them, in a folder of their own.
+    fs_err::rename(workspace.path("data/val/b"), workspace.path("b")).unwrap();
+    assert_eq!(workspace.json(&with)["images"], 17);
+    workspace.write("names.txt", "a\nb\n");
+    let error = workspace.error(&with);
+    assert!(
+        error.contains("`names.txt` names 2 classes, but the model has 6"),
+        "{error}"
+    );
+}
+
 /// Among `a`, `c` and `d` the head prefers `a`.
 #[test]
 fn some_of_the_classes() {

@@ -120,4 +120,38 @@ fn trains(model: &[&str]) {
     let found = whole.json(&[&eval[..], &["--ema"]].concat());
     assert_eq!(found["loss"].as_f64(), ema);
     assert!(ema != trained);
+    maps(&whole, &name_of(model));
+}
+
+/// What `model.name` is set to.
+fn name_of(model: &[&str]) -> String {
+    let name = model.iter().find_map(|set| set.strip_prefix("model.name="));
+    name.unwrap_or_default().to_owned()
+}
+
+/// Somewhere tokens look at the whole image: the class token, where a model has one.
+fn maps(workspace: &Workspace, name: &str) {
+    let image = "data/val/a/000.png";
+    let line = ["attention-map", "--run", "run", "--checkpoint", "last"];
+    let of = |layer: &'static str| [&line[..], &["--layer", layer, image]].concat();
+    let drawn = workspace.kvt(&of("all")).assert().success();
+    let table = String::from_utf8(drawn.get_output().stdout.clone()).unwrap();
+    let has_class = ["pit", "cvt", "tnt", "so_vit", "volo"].map(|family| name.starts_with(family));
+    assert_eq!(
+        table.contains("class token"),
+        has_class.contains(&true),
+        "{name}: {table}"
+    );
+    let picture = image::open(workspace.path("runs/attention/000-000.png"));
+    assert!(picture.is_ok_and(|picture| picture.height() > 16));
+    let error = workspace.error(&of("99"));
+    assert!(error.contains("blocks, counted from 1"), "{error}");
+    // The first block of these attends within windows or patches.
+    if ["swin", "tnt", "twins"]
+        .iter()
+        .any(|family| name.starts_with(family))
+    {
+        let error = workspace.error(&of("1"));
+        assert!(error.contains("stays within windows or patches"), "{error}");
+    }
 }

@@ -67,7 +67,7 @@ fn logits_that_are_no_numbers_are_no_result() {
     assert!(error.contains("the loss over 3 images is "), "{error}");
     assert!(error.contains("the logits are not finite"), "{error}");
     let predict = [&["predict", IMAGE, "--json"], &CHANGED[..]].concat();
-    insta::assert_snapshot!(workspace.error(&predict), @"error: the logits of 1 of 1 images are not finite: take other weights");
+    insta::assert_snapshot!(workspace.error(&predict), @"error: the logits of `data/val/a/000.png` are not finite: take other weights");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod accumulate;
+mod analysis;
 mod bad_data;
 mod bad_input;
 mod bench;
@@ -17,6 +18,7 @@ mod ema;
 mod epochs;
 mod evaluation;
 mod families;
+mod figures;
 mod finetune;
 mod foreign;
 mod kinds;
@@ -42,6 +44,7 @@ mod seeded;
 mod signals;
 mod sources;
 mod support;
+mod sweep;
 mod token_labels;
 mod trajectory;
 mod weights;

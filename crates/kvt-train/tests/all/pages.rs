@@ -6,6 +6,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use burn::tensor::TensorData;
+use kvt_models::weights::{StateDict, write};
+
 use crate::support::Workspace;
 
 /// Columns of the help pages, whatever the terminal has.
@@ -93,6 +96,10 @@ fn weights(workspace: &Workspace) {
     workspace.write("page.safetensors", "<html>not found</html>");
     workspace.write("empty.safetensors", "");
     workspace.write("page.pth", "<html>not found</html>");
+    let mut strange = StateDict::default();
+    strange.insert("conv1.weight", TensorData::new(vec![0.0f32; 4], [2, 2]));
+    let path = workspace.path("strange.safetensors");
+    write(&path, &strange, &Default::default()).unwrap();
 }
 
 /// A configuration with a mistake.
@@ -185,8 +192,18 @@ const MISTAKES: &[Mistake] = &[
     ),
     (
         "model-of-weights-unknown",
-        "finetune data --weights page.safetensors --model resnet18",
+        "finetune data --weights strange.safetensors",
         weights,
+    ),
+    (
+        "finetune-unknown-model",
+        "finetune data --weights strange.safetensors --model resnet18",
+        weights,
+    ),
+    (
+        "option-of-a-verb-without-set",
+        "config init data --epochs 3",
+        plain,
     ),
     (
         "size-not-of-patches",

@@ -131,7 +131,7 @@ fn folders_and_patterns_are_classified_into_files() {
     let json: Value = serde_json::from_str(&workspace.read("out.json")).unwrap();
     let csv = workspace.read("out.csv");
     let mut rows = csv.lines();
-    assert_eq!(rows.next(), Some("image,rank,class,probability"));
+    assert_eq!(rows.next(), Some("image,rank,class,probability,error"));
     let files = ["a/000", "a/001", "c/000", "c/001"];
     for (file, found) in files.iter().zip(json.as_array().unwrap()) {
         let file = format!("data/val/{file}.png");
@@ -139,7 +139,7 @@ fn folders_and_patterns_are_classified_into_files() {
         for rank in 0..2 {
             let top = &found["top"][rank];
             let (class, probability) = (top["class"].as_str().unwrap(), &top["probability"]);
-            let row = format!("{file},{},{class},{probability}", rank + 1);
+            let row = format!("{file},{},{class},{probability},", rank + 1);
             assert_eq!(rows.next(), Some(row.as_str()));
         }
     }
@@ -158,12 +158,45 @@ fn an_unreadable_image_does_not_keep_the_others_from_an_answer() {
     let output = workspace.kvt(&arguments).assert().failure();
     let output = output.get_output();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(found.as_array().unwrap().len(), 1);
-    assert_eq!(found[0]["image"], good);
+    // What is no file has no row, and what is no image has one with the reason.
+    assert_eq!(found.as_array().unwrap().len(), 2);
+    assert_eq!(found[0]["image"], "broken.png");
+    let reason = found[0]["error"].as_str().unwrap();
+    assert!(
+        reason.starts_with("could not decode `broken.png`"),
+        "{reason}"
+    );
+    assert_eq!(found[1]["image"], good);
+    assert_eq!(found[1]["top"].as_array().unwrap().len(), 3);
     let errors = String::from_utf8(output.stderr.clone()).unwrap();
     for file in ["broken.png", "absent.jpg"] {
         assert!(errors.contains(&format!("`{file}`")), "{errors}");
     }
+    // In a file it is a row too, and an image of the next batch has its own; the table has the others alone.
+    let line = [
+        "predict",
+        "--run",
+        "run",
+        "--set",
+        "eval.batch_size=1",
+        "--top",
+        "1",
+        "broken.png",
+        good,
+    ];
+    let to_file = [&line[..], &["--output", "out.csv"]].concat();
+    workspace.kvt(&to_file).assert().failure();
+    let csv = workspace.read("out.csv");
+    let rows: Vec<&str> = csv.lines().collect();
+    assert!(rows[1].starts_with("broken.png,,,,"), "{csv}");
+    assert!(
+        rows[2].starts_with(&format!("{good},1,")) && rows[2].ends_with(','),
+        "{csv}"
+    );
+    let output = workspace.kvt(&line).assert().failure();
+    let table = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    assert_eq!(table.lines().count(), 2, "{table}");
+    assert!(table.lines().nth(1).unwrap().starts_with(good), "{table}");
 }
 
 #[cfg(target_os = "linux")]

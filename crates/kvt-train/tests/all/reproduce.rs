@@ -8,6 +8,16 @@ fn names_are_listed() {
     let output = workspace.kvt(&["reproduce", "list"]).assert().success();
     let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
     insta::assert_snapshot!(text, @r"
+    table1        KVT, table 1: top-1 of every system with dense and with k-NN attention
+    table2        KVT, table 2: top-1 by epoch with dense and with k-NN attention
+    table3        KVT, table 3: top-1 of dense attention by the temperature of its softmax
+    speed         KVT version 1, table 3: time of an iteration, slow and fast
+    fig1          KVT, figure 1: top-1 by the number of keys that are kept
+    fig2          KVT, figure 2: similarity of tokens, spread of attention weights and residual ratios, layer by layer
+    fig3          KVT, figure 3: nonlocality of each layer, epoch by epoch
+    fig4          KVT, figure 4: attention of the class token in the last layer, head by head
+    fig5          KVT, figure 5: patches that speak for the class, by Transformer Attribution
+    lemmas        KVT, lemmas 1 to 3 as numbers
     scram-fig2    SCRAM, figure 2: sparse and full attention maps
     scram-fig3    SCRAM, figure 3: the best keys and the modes of one query
     scram-fig4    SCRAM, figure 4: forward time by the number of tokens
@@ -52,11 +62,206 @@ fn what_cannot_be_reproduced_is_said() {
     let workspace = Workspace::empty();
     let error = workspace.error(&["reproduce", "scram-fig9"]);
     assert!(
-        error.contains("the names are `scram-fig2`, `scram-fig3`, `scram-fig4`, `scram-recall`"),
+        error.contains("the names are `table1`, `table2`, `table3`, `speed`, `fig1`,")
+            && error.contains("`scram-fig2`, `scram-fig3`, `scram-fig4`, `scram-recall`"),
         "{error}"
     );
     workspace.write("file", "no folder");
     let error = workspace.error(&["reproduce", "scram-fig3", "--out", "file"]);
     assert!(error.contains("file"), "{error}");
     assert_eq!(workspace.read("file"), "no folder");
+
+    let error = workspace.error(&["reproduce", "table2", "--data", "data"]);
+    assert!(
+        error.contains(
+            "`table2` wants one of its scales: `--scale` `paper`, `cifar`, `cifar-short`"
+        ),
+        "{error}"
+    );
+    let error = workspace.error(&["reproduce", "scram-fig3", "--scale", "cifar"]);
+    assert!(
+        error.contains("`scram-fig3` takes neither images nor training"),
+        "{error}"
+    );
+    let error = workspace.error(&["reproduce", "table3", "--scale", "cifar", "--version", "v1"]);
+    assert!(
+        error.contains("`table3` is not in version `v1` of the paper"),
+        "{error}"
+    );
+    let error = workspace.error(&["reproduce", "table3", "--scale", "cifar"]);
+    assert!(
+        error.contains("no file `configs/reproduce/table3/cifar.toml`")
+            && error.contains("`--configs`"),
+        "{error}"
+    );
+}
+
+/// Tiny models in place of the repository's: what an item makes of its runs.
+fn tiny_items(workspace: &Workspace) {
+    let run = |name: &str, set: &str| {
+        format!("[[run]]\nname = \"{name}\"\nconfig = \"../../../tiny.toml\"\nset = [{set}]\n\n")
+    };
+    let knn = "\"model.attention.kind=knn\", \"model.attention.neighbors=3\"";
+    let head = |item: &str| {
+        format!("output = \"runs/{item}\"\nseeds = [3, 4]\nset = [\"train.epochs=1\"]\n")
+    };
+    let table3 = head("table3")
+        + "pairs = [[\"dense\", \"knn\"]]\n\n"
+        + &run("dense", "")
+        + &run("knn", knn)
+        + &run("t0.05", "\"optim.lr=1e30\", \"optim.clip_norm=0.0\"")
+        + &run("t4", "\"model.attention.temperature=4.0\"");
+    workspace.write("configs/reproduce/table3/cifar-short.toml", table3);
+    let others = run("deit-tiny-dense", "") + &run("deit-tiny-knn", knn);
+    let pair = "pairs = [[\"deit-tiny-dense\", \"deit-tiny-knn\"]]\n\n";
+    workspace.write(
+        "configs/reproduce/table1/cifar-short.toml",
+        head("table1") + pair + &others,
+    );
+    let others = run("deit-small-dense", "") + &run("deit-small-knn", knn);
+    workspace.write(
+        "configs/reproduce/table2/cifar-short.toml",
+        head("table2") + "\n" + &others,
+    );
+    let others = run("deit-tiny-dense", "") + &run("deit-tiny-k3", knn);
+    workspace.write(
+        "configs/reproduce/fig1/cifar-short.toml",
+        head("fig1") + "\n" + &others,
+    );
+}
+
+#[test]
+fn a_table_of_runs_has_crashes_and_empty_cells() {
+    let workspace = Workspace::with_data(6, 4);
+    tiny_items(&workspace);
+    let item = [
+        "reproduce",
+        "table3",
+        "--data",
+        "data",
+        "--scale",
+        "cifar-short",
+    ];
+    let plan = workspace
+        .kvt(&[&item[..], &["--dry-run"]].concat())
+        .assert()
+        .success();
+    let plan = String::from_utf8(plan.get_output().stdout.clone()).unwrap();
+    assert!(
+        plan.lines()
+            .filter(|line| line.contains("to be trained"))
+            .count()
+            == 8
+            && plan.contains("8 runs"),
+        "{plan}"
+    );
+    assert!(!workspace.path("runs").exists());
+
+    workspace.kvt(&item).assert().success();
+    let folder = "runs/reproduce/table3/cifar-short";
+    let page = workspace.read(&format!("{folder}/table3.md"));
+    for text in [
+        "Made by `kvt reproduce table3 --data DATA --scale cifar-short`;",
+        "| dense, t = 0.05 | crash | crash | (n = 2) |\n",
+        "| dense, t = 0.1 | crash |  |  |\n",
+        "| k-NN | 73.0 | ",
+        "| knn minus dense | ",
+        "- 18 training images per epoch, 12 validation images, 1 epoch, seeds 3, 4: dense, knn, t4\n",
+        "--set data.path=DATA --set seed=3 --run-dir runs/table3/runs/t4-seed3`",
+    ] {
+        assert!(page.contains(text), "{text}\n{page}");
+    }
+    let csv = workspace.read(&format!("{folder}/table3.csv"));
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines.len(), 1 + 8 + 2);
+    assert_eq!(lines[1], "dense,0.05,crash,,,,2");
+    assert!(lines[4].starts_with("dense,0.75,72.5,,,,0"), "{}", lines[4]);
+    // The mean is that of the two logs.
+    let last = |cell: &str| {
+        let events = workspace.log(&format!("runs/table3/runs/{cell}"));
+        let evals = events.iter().filter_map(|event| match event {
+            kvt_train::run::Event::Eval(eval) => eval.metrics.get("top1"),
+            _ => None,
+        });
+        evals.last().unwrap()
+    };
+    let mean = f64::midpoint(last("knn-seed3"), last("knn-seed4"));
+    let found: f64 = lines[10].split(',').nth(3).unwrap().parse().unwrap();
+    assert!((found - mean).abs() < 1e-9, "{found} {mean}");
+
+    // Once more: nothing is trained; with `--as-is` neither is what is missing.
+    let log = workspace.read("runs/table3/runs/t4-seed4/log.jsonl");
+    workspace.kvt(&item).assert().success();
+    assert_eq!(workspace.read("runs/table3/runs/t4-seed4/log.jsonl"), log);
+    assert_eq!(workspace.read(&format!("{folder}/table3.md")), page);
+}
+
+#[test]
+fn every_item_of_runs_makes_its_files() {
+    let workspace = Workspace::with_data(6, 4);
+    tiny_items(&workspace);
+    for (name, version, expected) in [
+        ("table1", "v1", "| DeiT-Tiny | k-NN |"),
+        ("table2", "eccv", "### DeiT-S\n"),
+        ("fig1", "eccv", "| dense | 1.00 |  | "),
+    ] {
+        let out = format!("out/{name}");
+        let item = [
+            "reproduce",
+            name,
+            "--data",
+            "data",
+            "--scale",
+            "cifar-short",
+            "--version",
+            version,
+            "--out",
+            &out,
+        ];
+        // What was not run is an empty cell.
+        workspace
+            .kvt(&[&item[..], &["--as-is"]].concat())
+            .assert()
+            .success();
+        let empty = workspace.read(&format!("{out}/{name}.md"));
+        assert!(empty.contains("No run is finished."), "{empty}");
+        workspace.kvt(&item).assert().success();
+        let page = workspace.read(&format!("{out}/{name}.md"));
+        assert!(
+            page.contains(expected) && page.contains(&format!("--version {version}")),
+            "{page}"
+        );
+        assert!(page.contains("seeds 3, 4"), "{page}");
+        let mut files = workspace.entries(&out);
+        files.sort();
+        assert_eq!(
+            files,
+            ["", "-runs"]
+                .iter()
+                .flat_map(|more| {
+                    let endings: &[&str] = if more.is_empty() {
+                        &["csv", "md", "svg"]
+                    } else {
+                        &["csv"]
+                    };
+                    endings
+                        .iter()
+                        .map(move |ending| format!("{name}{more}.{ending}"))
+                        .collect::<Vec<_>>()
+                })
+                .collect::<std::collections::BTreeSet<_>>()
+                .into_iter()
+                .collect::<Vec<_>>()
+        );
+    }
+    let page = workspace.read("out/table1/table1.md");
+    assert!(
+        page.contains("| ResNeXt101-64x4d | 84M | 15.6 | 81.5 |") && !page.contains("VOLO-D1"),
+        "{page}"
+    );
+    assert!(
+        page.contains("version 1")
+            && page.contains("| CvT-13 | dense |  |  |  |  | 81.5 |  |  |  |  |"),
+        "{page}"
+    );
 }

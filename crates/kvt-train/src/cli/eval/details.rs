@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::cli::table::table;
 use crate::data::Source;
 use crate::judge::Judgement;
+use crate::text::quoted;
 
 /// Pairs of classes that are shown.
 const PAIRS: usize = 10;
@@ -86,7 +87,8 @@ fn name(names: &[String], class: usize) -> String {
 pub(super) fn among(names: &[String], known: &[String]) -> anyhow::Result<Vec<bool>> {
     if let Some(stranger) = names.iter().find(|name| !known.contains(name)) {
         bail!(
-            "there is no class `{stranger}`: the model's classes are those of `classes.txt` in its run"
+            "there is no class `{stranger}`: the model has {}",
+            quoted(known)
         );
     }
     if names.is_empty() {

@@ -12,16 +12,18 @@ use serde_json::{Map, Value, json};
 
 use super::common::{Overrides, bar, generating};
 use super::output;
-use super::trained::{Trained, open_folder};
+use super::trained::{Trained, names_in, open_folder};
 use crate::data::{self, Source, ensure_data, eval_batches, eval_transform, open_part};
-use crate::fs::write_text;
+use crate::fs::{check_writable, write_text};
 use crate::judge::{Judgement, RealLabels};
 use crate::report::draw_confusion;
 use crate::task::{Evaluation, check_classes, evaluate_among};
-use crate::text::read_text;
 
-/// Bytes of a file of class names.
-const LARGEST_CLASSES: u64 = 1 << 26;
+/// The files of `--out`.
+const CLASSES: &str = "classes.csv";
+const CONFUSION: &str = "confusion.csv";
+const PICTURE: &str = "confusion.png";
+const PREDICTIONS: &str = "predictions.csv";
 
 /// `kvt eval --run RUN`, or `kvt eval --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
@@ -52,10 +54,13 @@ pub(super) struct Args {
     /// with one name per line.
     #[arg(long, value_name = "CLASSES")]
     only: Option<String>,
-    /// The same with the classes that the folder of `--data` has, which may be some of the run's.
+    /// A file of class names, one per line in label order, in place of those of the run or of the training images.
+    #[arg(long, value_name = "FILE")]
+    classes: Option<PathBuf>,
+    /// As `--only` with the classes that the folder of `--data` has, which may be some of the model's.
     #[arg(long, requires = "data", conflicts_with = "only")]
     only_present: bool,
-    /// Also judge by ImageNet's reassessed labels (ReaL), a file `real.json`.
+    /// Also judge by ImageNet's reassessed labels (ReaL), a file `real.json`; with `--only`, by those that name these classes.
     #[arg(long, value_name = "FILE")]
     real: Option<PathBuf>,
 }
@@ -68,6 +73,7 @@ enum Split {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let trained = args.trained.load(&args.overrides)?;
+    let trained = trained.named(args.classes.as_deref())?;
     let (source, among) = args.images(&trained)?;
     let Trained {
         plan,
@@ -83,11 +89,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.real {
         let labels = RealLabels::read(path)?;
         let numbers = labels.numbers(&source)?;
+        let labels = match &among {
+            Some(among) => labels.among(among),
+            None => labels,
+        };
         judged = judged.with_real(labels, numbers);
     }
     if let Some(out) = &args.out {
         // Before all images are evaluated.
         fs_err::create_dir_all(out)?;
+        for file in [CLASSES, CONFUSION, PICTURE, PREDICTIONS] {
+            check_writable(&out.join(file))?;
+        }
     }
     let mut batches = eval_batches(&plan, &source, &transform)?;
     let progress = bar("evaluating", source.samples.len());
@@ -117,24 +130,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         );
     }
     if let Some(out) = &args.out {
-        write_text(
-            &out.join("classes.csv"),
-            &judged.classes_csv(&source.classes),
-        )?;
-        let confusion = judged.confusion_csv(&source.classes);
-        write_text(&out.join("confusion.csv"), &confusion)?;
-        write_text(
-            &out.join("predictions.csv"),
-            &judged.predictions_csv(&source),
-        )?;
+        let write = |file: &str, text: &str| write_text(&out.join(file), text);
+        write(CLASSES, &judged.classes_csv(&source.classes))?;
+        write(CONFUSION, &judged.confusion_csv(&source.classes))?;
+        write(PREDICTIONS, &judged.predictions_csv(&source))?;
         let title = format!(
             "{}: {:.2} % of {} images right",
             model.config().name(),
             evaluation.top1_percent(),
             evaluation.images
         );
-        let picture = out.join("confusion.png");
-        draw_confusion(&judged.shares(), &source.classes, &title, &picture)?;
+        let cells = judged.cells();
+        let cells: Vec<_> = cells
+            .map(|cell| ([cell.label, cell.predicted], cell.images))
+            .collect();
+        draw_confusion(&cells, &source.classes, &title, &out.join(PICTURE))?;
     }
     let chosen = among.map_or(source.classes.len(), |among| {
         among.iter().filter(|is_among| **is_among).count()
@@ -161,7 +171,7 @@ impl Args {
         if let (Some(dir), true) = (&self.data, self.only_present) {
             let known = classes
                 .as_deref()
-                .context("`--only-present`: the names of the model's classes are not known")?;
+                .context("`--only-present`: the names of the model's classes are not known; give them with `--classes FILE`")?;
             let present = Source::open(dir, plan.data.class_order)?;
             let among = details::among(&present.classes, known)?;
             return Ok((details::renumbered(present, known), Some(among)));
@@ -181,10 +191,11 @@ impl Args {
             return Ok((source, None));
         };
         let names = match only.strip_prefix('@') {
-            Some(path) => read_text(path.as_ref(), LARGEST_CLASSES)?,
-            None => only.replace(',', "\n"),
+            Some(path) => names_in(path.as_ref())?,
+            None => only.split(',').map(str::to_owned).collect(),
         };
-        let names = names.lines().map(str::trim).filter(|name| !name.is_empty());
+        let names = names.iter().map(|name| name.trim());
+        let names = names.filter(|name| !name.is_empty());
         let names: Vec<String> = names.map(str::to_owned).collect();
         let among = details::among(&names, &source.classes)?;
         let is_among = |label: u32| among.get(label as usize).copied().unwrap_or(false);

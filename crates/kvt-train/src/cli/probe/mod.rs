@@ -21,7 +21,7 @@ use crate::config::Plan;
 use crate::data::{Picture, Source, Split, Splits, eval_transform, image_key, image_limits};
 use crate::fs::write_atomic;
 use crate::preview;
-use crate::probe::{Extractor, KnnVote, LinearRecipe, Rows, collect, nearest, sheet};
+use crate::probe::{Crops, Extractor, KnnVote, LinearRecipe, Rows, collect, nearest, sheet};
 use crate::report::encode_png;
 
 /// `kvt probe --method knn|linear --run RUN`, or `kvt probe --method ... --config CONFIG --weights FILE`
@@ -95,13 +95,6 @@ enum Features {
     Model,
     Random,
     Pixels,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Crops {
-    Dino,
-    Config,
-    None,
 }
 
 /// All that a probe needs.

@@ -8,19 +8,36 @@ const NEWEST: f64 = 0.02;
 /// Used until an evaluation was timed.
 const EVALUATION: f64 = 1.0 / 3.0;
 
-/// Times of updates and of what follows an epoch. The first update after a start is left out of the mean: it starts threads
-/// and compiles kernels, and a resumed run would take it for the rule.
+/// Times of updates and of what follows an epoch, apart for epochs with an evaluation and without. The first update after a
+/// start is left out of the mean: it starts threads and compiles kernels, and a resumed run would take it for the rule.
 #[derive(Clone, Debug)]
 pub(super) struct Eta {
     workload: Workload,
     /// Seconds at the last update or the last end of an epoch.
     last: Option<f64>,
-    /// Updates in the mean.
-    updates: u32,
-    per_update: f64,
-    /// Ends of epochs in the mean.
-    ends: u32,
-    per_end: f64,
+    per_update: Mean,
+    /// What follows an epoch with an evaluation.
+    evaluated: Mean,
+    /// What follows another epoch: the log, and where one is due a checkpoint.
+    plain: Mean,
+    /// Epochs whose end was heard of: the first that may still end.
+    ended: u64,
+}
+
+/// A mean of seconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    count: u32,
+    seconds: f64,
+}
+
+impl Mean {
+    /// Takes one more, which has at least this share of the mean.
+    fn add(&mut self, seconds: f64, least: f64) {
+        self.count += 1;
+        let share = f64::from(self.count).recip().max(least);
+        self.seconds += share * (seconds - self.seconds);
+    }
 }
 
 impl Eta {
@@ -28,63 +45,81 @@ impl Eta {
         Self {
             workload,
             last: None,
-            updates: 0,
-            per_update: 0.0,
-            ends: 0,
-            per_end: 0.0,
+            per_update: Mean::default(),
+            evaluated: Mean::default(),
+            plain: Mean::default(),
+            ended: 0,
         }
     }
 
     /// Hears of an update, so many seconds after the start.
     pub(super) fn update(&mut self, now: f64) {
         if let Some(last) = self.last {
-            self.updates += 1;
-            let share = f64::from(self.updates).recip().max(NEWEST);
-            self.per_update += share * (now - last - self.per_update);
+            self.per_update.add(now - last, NEWEST);
         }
         self.last = Some(now);
     }
 
-    /// Hears of the end of an epoch, after its evaluation if it had one.
-    pub(super) fn epoch_end(&mut self, now: f64) {
+    /// Hears of the end of an epoch, counted from 0, after its evaluation if it had one.
+    pub(super) fn epoch_end(&mut self, epoch: u32, now: f64) {
+        let epoch = u64::from(epoch);
         if let Some(last) = self.last {
-            self.ends += 1;
-            self.per_end += f64::from(self.ends).recip() * (now - last - self.per_end);
+            let mean = match self.evaluations(epoch, epoch + 1) {
+                0 => &mut self.plain,
+                _ => &mut self.evaluated,
+            };
+            mean.add(now - last, 0.0);
         }
         self.last = Some(now);
+        self.ended = epoch + 1;
     }
 
     /// Seconds that are left after update `step`; `None` until two updates tell.
     pub(super) fn left(&self, step: u64) -> Option<f64> {
-        let Workload {
-            steps,
-            steps_per_epoch,
-            images_per_step,
-            eval_images,
-            eval_every,
-            epochs,
-            ..
-        } = self.workload;
-        if self.updates == 0 {
+        if self.per_update.count == 0 {
             return None;
         }
-        let updates = steps.saturating_sub(step);
-        let per_epoch = steps_per_epoch.max(1);
-        // The end of the running epoch is still to come, unless this was its last update and the end was heard of.
-        let ends = updates.div_ceil(per_epoch);
-        let per_end = match self.ends {
+        let per_update = self.per_update.seconds;
+        let updates = self.workload.steps.saturating_sub(step);
+        // The epoch of this update is still to end, unless that was heard of.
+        let running = step.saturating_sub(1) / self.workload.steps_per_epoch.max(1);
+        let (from, to) = (running.max(self.ended), self.epochs());
+        let evaluations = self.evaluations(from, to);
+        let others = to.saturating_sub(from) - evaluations;
+        let evaluation = match self.evaluated.count {
             0 => {
-                let per_image = self.per_update / images_per_step.max(1) as f64;
-                let evaluations = match eval_every {
-                    // Once, at the end.
-                    0 => f64::from(epochs.max(1)).recip(),
-                    every => f64::from(every).recip(),
-                };
-                EVALUATION * per_image * eval_images as f64 * evaluations
+                let Workload {
+                    images_per_step,
+                    eval_images,
+                    has_ema,
+                    ..
+                } = self.workload;
+                let per_image = per_update / images_per_step.max(1) as f64;
+                let passes = 1.0 + f64::from(u8::from(has_ema));
+                EVALUATION * per_image * eval_images as f64 * passes
             }
-            _ => self.per_end,
+            _ => self.evaluated.seconds,
         };
-        Some(updates as f64 * self.per_update + ends as f64 * per_end)
+        let ends = evaluations as f64 * evaluation + others as f64 * self.plain.seconds;
+        Some(updates as f64 * per_update + ends)
+    }
+
+    /// Epochs in which there are updates; `train.max_steps` may end the last one early.
+    fn epochs(&self) -> u64 {
+        let per_epoch = self.workload.steps_per_epoch.max(1);
+        self.workload.steps.div_ceil(per_epoch)
+    }
+
+    /// Evaluations after the epochs from one to another, which is left out: those that `train.eval_every` asks for, and the
+    /// one after the last epoch of all.
+    fn evaluations(&self, from: u64, to: u64) -> u64 {
+        if from >= to {
+            return 0;
+        }
+        let every = u64::from(self.workload.eval_every);
+        let due = |epochs: u64| epochs.checked_div(every).unwrap_or(0);
+        let last = to == self.epochs() && (every == 0 || !to.is_multiple_of(every));
+        due(to) - due(from) + u64::from(last)
     }
 }
 
@@ -129,14 +164,14 @@ mod tests {
             for update in 3..=10_u32 {
                 eta.update(58.0 + 2.0 * f64::from(update));
             }
-            eta.epoch_end(83.0);
+            eta.epoch_end(u32::try_from(done / 10).unwrap(), 83.0);
             let left = 30 - (done + 10);
             let expected = 2.0 * left as f64 + 5.0 * (ends - 1.0);
             let found = eta.left(done + 10).unwrap();
             assert!((found - expected).abs() < 1e-9, "{found} {expected}");
             // The pause was no update.
             eta.update(85.0);
-            assert!((eta.per_update - 2.0).abs() < 1e-9);
+            assert!((eta.per_update.seconds - 2.0).abs() < 1e-9);
         }
     }
 
@@ -153,6 +188,77 @@ mod tests {
             now += 3.0;
             eta.update(now);
         }
-        assert!((2.9..3.0).contains(&eta.per_update), "{}", eta.per_update);
+        assert!(
+            (2.9..3.0).contains(&eta.per_update.seconds),
+            "{:?}",
+            eta.per_update
+        );
+    }
+
+    /// Ten epochs of two updates of a second, every fourth with an evaluation of 20 seconds: after epochs 4, 8 and 10.
+    #[test]
+    fn evaluations_that_are_due_count_and_no_others() {
+        let workload = Workload {
+            steps: 20,
+            steps_per_epoch: 2,
+            epochs: 10,
+            eval_every: 4,
+            ..workload(0)
+        };
+        let mut eta = Eta::new(workload);
+        let (mut now, mut ends) = (0.0, Vec::new());
+        for epoch in 0..10_u32 {
+            for update in 1..=2_u64 {
+                now += 1.0;
+                eta.update(now);
+                ends.push((
+                    u64::from(epoch) * 2 + update,
+                    eta.left(u64::from(epoch) * 2 + update),
+                    now,
+                ));
+            }
+            now += if [3, 7, 9].contains(&epoch) {
+                20.0
+            } else {
+                0.5
+            };
+            eta.epoch_end(epoch, now);
+        }
+        for (step, left, at) in ends {
+            // Known once an end of either kind was timed.
+            if step > 8 {
+                let left = left.unwrap();
+                assert!(
+                    (at + left - now).abs() < 1e-9,
+                    "{step}: {left} of {}",
+                    now - at
+                );
+            }
+        }
+        assert_eq!(eta.left(20), Some(0.0));
+        // Before an evaluation was timed each is guessed, here at a third of 3 updates; none but the last is due with 0.
+        for (eval_every, evaluations) in [(0, 1.0), (1, 10.0), (4, 3.0), (5, 2.0), (100, 1.0)] {
+            let mut eta = Eta::new(Workload {
+                eval_every,
+                ..workload
+            });
+            eta.update(1.0);
+            eta.update(2.0);
+            assert_eq!(eta.left(2), Some(18.0 + evaluations), "{eval_every}");
+        }
+    }
+
+    /// Steps 0 to 24 of epochs of 10: the third is cut short, and ends too.
+    #[test]
+    fn a_run_that_ends_within_an_epoch_is_evaluated_then() {
+        let mut eta = Eta::new(Workload {
+            steps: 25,
+            ..workload(17)
+        });
+        eta.update(1.0);
+        eta.update(2.0);
+        assert_eq!(eta.left(19), Some(6.0 + 2.0));
+        eta.epoch_end(1, 12.0);
+        assert_eq!(eta.left(20), Some(5.0 + 10.0));
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn silent() -> Box<dyn Listener> {
 
 /// A bar of one width, with evaluations and warnings printed above it.
 struct Bar {
-    bar: ProgressBar,
+    bar: output::Shown,
     start: Instant,
     eta: Eta,
     tally: Tally,
@@ -93,9 +93,8 @@ impl Bar {
             bar.set_style(style);
         }
         bar.set_position(workload.done);
-        output::above(Some(bar.clone()));
         Self {
-            bar,
+            bar: output::Shown::new(bar),
             start: Instant::now(),
             eta: Eta::new(workload),
             tally: Tally::new(workload),
@@ -137,8 +136,9 @@ impl Listener for Bar {
         if let Event::Step(step) = event {
             self.told = told(step);
         }
-        if let Event::Epoch(_) = event {
-            self.eta.epoch_end(self.start.elapsed().as_secs_f64());
+        if let Event::Epoch(epoch) = event {
+            let now = self.start.elapsed().as_secs_f64();
+            self.eta.epoch_end(epoch.epoch, now);
         }
         self.tally.hear(event);
         if let Some(line) = line(event, &self.workload) {
@@ -151,13 +151,6 @@ impl Listener for Bar {
         self.eta.update(self.start.elapsed().as_secs_f64());
         self.bar.set_position(update.step);
         self.bar.set_message(self.message(update));
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        output::above(None);
-        self.bar.finish_and_clear();
     }
 }
 
@@ -176,8 +169,9 @@ impl Listener for Lines {
         if let Event::Step(step) = event {
             self.told = told(step);
         }
-        if let Event::Epoch(_) = event {
-            self.eta.epoch_end(self.start.elapsed().as_secs_f64());
+        if let Event::Epoch(epoch) = event {
+            let now = self.start.elapsed().as_secs_f64();
+            self.eta.epoch_end(epoch.epoch, now);
         }
         if let Some(line) = line(event, &self.workload) {
             output::status(&line);
@@ -240,7 +234,7 @@ fn measured(metrics: &Metrics, workload: &Workload) -> String {
 
 fn line(event: &Event, workload: &Workload) -> Option<String> {
     match event {
-        Event::Step(_) => None,
+        Event::Step(_) | Event::Layer(_) => None,
         Event::Eval(eval) => Some(format!(
             "epoch {}  {} {}  ({} images)",
             eval.epoch + 1,

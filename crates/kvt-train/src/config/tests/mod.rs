@@ -174,6 +174,10 @@ precision = "bf16"
 eval_every = 0
 [eval]
 batch_size = 10
+[analysis]
+every = 3
+images = 100
+split = "val"
 [log]
 every_steps = 5
 tensorboard = false

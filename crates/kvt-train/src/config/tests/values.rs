@@ -170,6 +170,11 @@ fn defaults_are_those_of_the_deit_recipe() {
     [eval]
     batch_size = 128
 
+    [analysis]
+    every = 0
+    images = 2000
+    split = "train"
+
     [log]
     every_steps = 1
     tensorboard = true

@@ -94,8 +94,23 @@ pub(super) fn remove_left_over(parent: &Path) {
                 false => name + REMOVED,
             });
             if fs::rename(&folder, &removed).is_ok() {
-                let _ = fs::remove_dir_all(&removed);
+                remove(&removed, |folder| fs::remove_dir_all(folder));
             }
+        }
+    }
+}
+
+/// How often a folder is emptied that is filled again.
+const TRIES: usize = 100;
+
+/// Removes a folder with what others put into it meanwhile: whoever looked it up by its old name just before it got the new one
+/// still makes a lock in it, and the folder is no longer empty. Each of them does so once.
+fn remove(folder: &Path, mut remove: impl FnMut(&Path) -> io::Result<()>) {
+    for _ in 0..TRIES {
+        match remove(folder) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            // Whatever else hinders it does so again.
+            _ => return,
         }
     }
 }
@@ -161,6 +176,36 @@ mod tests {
 
         // A missing folder is not an error.
         remove_left_over(&at("none"));
+    }
+
+    /// As a process does that looked a folder up before it was renamed, and makes its lock between the last look at the content
+    /// and the removal.
+    #[test]
+    fn a_folder_that_is_filled_while_it_is_removed_goes_too() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join(".shapes-aaaaaa-old");
+        fs::create_dir_all(folder.join(DATA)).unwrap();
+        let mut late = 2;
+        remove(&folder, |folder| {
+            if late > 0 {
+                late -= 1;
+                fs::remove_dir_all(folder.join(DATA)).or_else(|error| match error.kind() {
+                    io::ErrorKind::NotFound => Ok(()),
+                    _ => Err(error),
+                })?;
+                fs::write(folder.join(LOCK), "")?;
+                return fs::remove_dir(folder);
+            }
+            fs::remove_dir_all(folder)
+        });
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+        // What cannot be removed is not tried for ever.
+        let mut tries = 0;
+        remove(&folder, |_| {
+            tries += 1;
+            Err(io::ErrorKind::DirectoryNotEmpty.into())
+        });
+        assert_eq!(tries, TRIES);
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl<T: Task> Trainer<'_, '_, T> {
 
     /// Has all processes evaluate the weights of the first one: what no gradient reaches, such as the running statistics of a
     /// batch norm, may differ where the last update had no micro-batch for each of them, and rounding on a device may.
-    fn share_weights(&mut self) -> Result<(), TrainError> {
+    pub(super) fn share_weights(&mut self) -> Result<(), TrainError> {
         let world = self.processes.world();
         if world.is_alone() {
             return Ok(());

@@ -1,6 +1,7 @@
 //! The loop: `batch -> loss -> gradients -> clip -> optimizer -> ema -> event`, epoch by epoch. What is trained and how it
 //! is judged is the [`Task`]'s; one update is [`TrainState::start`], of which the loop may hear one update late ([`Late`]).
 
+mod analysis;
 mod evaluation;
 mod feed;
 mod job;
@@ -167,15 +168,26 @@ impl<T: Task> Trainer<'_, '_, T> {
         let last = self.out_of_steps() || epoch + 1 == self.plan.epochs();
         let save = last || due(epoch + 1, self.plan.checkpoint.every_epochs);
         let mut improved = false;
-        if last || due(epoch + 1, self.plan.train.eval_every) {
-            if save && !self.saved {
-                self.save(Stage::BeforeEval, false)?;
-            }
+        let evaluates = last || due(epoch + 1, self.plan.train.eval_every);
+        let analyzes = complete && due(epoch + 1, self.plan.analysis.every);
+        if (evaluates || analyzes) && save && !self.saved {
+            self.save(Stage::BeforeEval, false)?;
+        }
+        // Nothing of it is logged before the evaluation is done, since both begin again if that is stopped.
+        let layers = match analyzes {
+            true => match self.analyze()? {
+                Some(layers) => layers,
+                None => return Ok(false),
+            },
+            false => Vec::new(),
+        };
+        if evaluates {
             improved = match self.evaluate()? {
                 Some(improved) => improved,
                 None => return Ok(false),
             };
         }
+        self.report_layers(layers)?;
         if complete {
             self.report_epoch()?;
             let position = &mut self.progress.position;

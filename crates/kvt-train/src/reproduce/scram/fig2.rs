@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use kvt_attention::scram::{Fields, PatchMatch, Tokens};
 use kvt_ops::Key;
 
-use super::super::{Item, Outcome, ReproduceError, table};
+use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
 use super::{first, full, input, share, weights};
 use crate::report::{Panel, heat_maps};
 
@@ -41,7 +41,7 @@ impl Item for Fig2 {
          Not stated: the image, its scale, κ, the separation L, the radius b, and any number."
     }
 
-    fn compute(&self, progress: &mut dyn FnMut(usize, usize)) -> Result<Outcome, ReproduceError> {
+    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let picture = input::spots(Key::new(0).named("scram-fig2"), TOKENS);
         let [queries, keys] = input::low_rank(&picture, TOKENS, RANK);
         let queries: Vec<f32> = queries.iter().map(|x| (SHARPNESS * x) as f32).collect();
@@ -52,7 +52,7 @@ impl Item for Fig2 {
             Map::of("max", &tokens, 0, scale),
             Map::of("mode", &tokens, SEPARATION, scale),
         ];
-        progress(1, 1);
+        watch.progress(1, 1);
         let whole: Vec<f64> = (0..TOKENS)
             .flat_map(|query| full(&tokens, query, scale))
             .collect();
@@ -88,6 +88,7 @@ impl Item for Fig2 {
             )
             .map_err(ReproduceError::Draw)?,
             found: found(&maps),
+            ..Outcome::default()
         })
     }
 }
@@ -180,11 +181,12 @@ fn found(maps: &[Map]) -> String {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use super::super::super::tests::Heard;
     use super::*;
 
     #[test]
     fn the_peaks_of_the_full_map_are_found() {
-        let outcome = Fig2.compute(&mut |_, _| ()).unwrap();
+        let outcome = Fig2.compute(&Order::default(), &Heard::default()).unwrap();
         // Of every map the weights of each query sum to 1; what is cut off is below 128 times 5e-7.
         for map in ["full", "max", "mode"] {
             let mut sums = vec![0.0; TOKENS];

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use kvt_attention::scram::{PatchMatch, Tokens};
 use kvt_ops::Key;
 
-use super::super::{Item, Outcome, ReproduceError, table};
+use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
 use super::{first, full, weights};
 use crate::report::{Panel, heat_maps};
 
@@ -42,7 +42,7 @@ impl Item for Fig3 {
          Not stated: the size of the map, the blobs, the queries, κ, the separation L, the radius b."
     }
 
-    fn compute(&self, progress: &mut dyn FnMut(usize, usize)) -> Result<Outcome, ReproduceError> {
+    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let keys: Vec<f64> = (0..SIDE * SIDE)
             .map(|key| BLOBS.iter().map(|blob| height(blob, key)).sum())
             .collect();
@@ -65,7 +65,7 @@ impl Item for Fig3 {
         };
         let (best, of_best) = search(0);
         let (modes, of_modes) = search(SEPARATION);
-        progress(1, 1);
+        watch.progress(1, 1);
         let whole = full(&tokens, query, 1.0);
         let panel = |name, values| Panel {
             name,
@@ -96,6 +96,7 @@ impl Item for Fig3 {
             svg: heat_maps("Attention of one query to the keys of the map", &panels)
                 .map_err(ReproduceError::Draw)?,
             found: found(&best, &modes),
+            ..Outcome::default()
         })
     }
 }
@@ -157,11 +158,12 @@ fn found(best: &[usize], modes: &[usize]) -> String {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use super::super::super::tests::Heard;
     use super::*;
 
     #[test]
     fn modes_spread_over_the_blobs_and_the_best_keys_do_not() {
-        let outcome = Fig3.compute(&mut |_, _| ()).unwrap();
+        let outcome = Fig3.compute(&Order::default(), &Heard::default()).unwrap();
         assert!(outcome.found.contains("| 1 | yes |"), "{}", outcome.found);
         assert!(
             outcome.found.contains("| 1 2 3 | yes |"),

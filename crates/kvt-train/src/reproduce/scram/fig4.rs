@@ -7,7 +7,7 @@ use kvt_attention::{AttentionConfig, BurnInit, Mechanism, Mixer, Phase, Place, S
 use kvt_ops::Key;
 use plotters::prelude::SeriesLabelPosition;
 
-use super::super::{Item, Outcome, ReproduceError, table};
+use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
 use super::input;
 use crate::bench::{Timing, time};
 use crate::report::{Axis, Chart, Line, Names};
@@ -56,7 +56,7 @@ impl Item for Fig4 {
          Not stated: the sizes, the values of κ, what is attended to, the radius b. Memory and the backward pass were planned."
     }
 
-    fn compute(&self, progress: &mut dyn FnMut(usize, usize)) -> Result<Outcome, ReproduceError> {
+    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let device = Device::flex();
         let mut all = vec![Times {
             name: "full".to_owned(),
@@ -94,7 +94,7 @@ impl Item for Fig4 {
                     }
                 }
                 done += 1;
-                progress(done, steps);
+                watch.progress(done, steps);
             }
             for (times, runs) in all.iter_mut().zip(runs) {
                 times.by_tokens.push((side * side, Timing::of(runs)));
@@ -104,6 +104,7 @@ impl Item for Fig4 {
             csv: csv(&all),
             svg: self.svg(&all).map_err(ReproduceError::Draw)?,
             found: self.found(&all),
+            ..Outcome::default()
         })
     }
 }
@@ -234,6 +235,7 @@ impl Fig4 {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use super::super::super::tests::Heard;
     use super::*;
 
     #[test]
@@ -242,11 +244,9 @@ mod tests {
             sides: &[4, 6],
             runs: 1,
         };
-        let mut heard = Vec::new();
-        let outcome = small
-            .compute(&mut |done, of| heard.push((done, of)))
-            .unwrap();
-        assert_eq!(heard, [(1, 4), (2, 4), (3, 4), (4, 4)]);
+        let heard = Heard::default();
+        let outcome = small.compute(&Order::default(), &heard).unwrap();
+        assert_eq!(heard.steps(), [(1, 4), (2, 4), (3, 4), (4, 4)]);
         let lines: Vec<&str> = outcome.csv.lines().collect();
         assert_eq!(lines.len(), 1 + 4 * 2);
         assert!(

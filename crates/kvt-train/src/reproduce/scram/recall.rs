@@ -7,7 +7,7 @@ use kvt_ops::Key;
 use plotters::prelude::SeriesLabelPosition;
 use rayon::prelude::*;
 
-use super::super::{Item, Outcome, ReproduceError, table};
+use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
 use super::{first, full, input, share};
 use crate::report::{Axis, Chart, Line, Names};
 
@@ -86,20 +86,21 @@ impl Item for Recall {
          shift in key\"."
     }
 
-    fn compute(&self, progress: &mut dyn FnMut(usize, usize)) -> Result<Outcome, ReproduceError> {
+    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let (steps, mut done) = (self.sides.len() * Features::ALL.len(), 0);
         let mut records = Vec::new();
         for features in Features::ALL {
             for &side in self.sides {
                 records.extend(compare(features, side)?);
                 done += 1;
-                progress(done, steps);
+                watch.progress(done, steps);
             }
         }
         Ok(Outcome {
             csv: csv(&records),
             svg: self.svg(&records).map_err(ReproduceError::Draw)?,
             found: self.found(&records),
+            ..Outcome::default()
         })
     }
 }
@@ -246,14 +247,15 @@ impl Recall {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use super::super::super::tests::Heard;
     use super::*;
 
     #[test]
     fn coherence_is_what_the_search_lives_on() {
         let small = Recall { sides: &[16] };
-        let mut heard = 0;
-        let outcome = small.compute(&mut |_, _| heard += 1).unwrap();
-        assert_eq!(heard, 3);
+        let heard = Heard::default();
+        let outcome = small.compute(&Order::default(), &heard).unwrap();
+        assert_eq!(heard.steps().len(), 3);
         let of = |name: &str| {
             let line = outcome
                 .csv

@@ -111,6 +111,11 @@ impl RunDir {
         self.path.join("epochs.csv")
     }
 
+    /// One row per layer and analysis; there only with `analysis.every`.
+    pub fn layers_csv(&self) -> PathBuf {
+        self.path.join("layers.csv")
+    }
+
     /// The folder of TensorBoard event files.
     pub fn tensorboard(&self) -> PathBuf {
         self.path.join("tensorboard")

@@ -11,11 +11,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fs_err as fs;
 
-use super::{Event, Listener, RunError};
+use super::{Event, LayerRecord, Listener, RunError};
 
 const PREFIX: &str = "events.out.tfevents.";
 
-/// Writes the scalars `train/*` and `<split>/*` of a run, one event file per start. A record is handed to the system
+/// Writes the scalars `train/*`, `<split>/*` and `layer<number>/*` of a run, one event file per start. A record is handed to the system
 /// in one write.
 #[derive(Debug)]
 pub struct TensorBoard {
@@ -91,6 +91,11 @@ impl Listener for TensorBoard {
                 &eval.split,
                 &eval.metrics.iter().collect::<Vec<_>>(),
             ),
+            Event::Layer(layer) => {
+                let errors = |(name, _): &(&str, f64)| !name.ends_with(LayerRecord::ERROR);
+                let means: Vec<_> = layer.metrics.iter().filter(errors).collect();
+                self.scalars(layer.step, &format!("layer{:02}", layer.layer), &means)
+            }
             Event::Epoch(_) | Event::Note(_) => Ok(()),
         }
     }

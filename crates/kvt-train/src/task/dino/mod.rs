@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::weights::{Outcome, StateDict};
-use kvt_models::{Ask, Backbone, ModelConfig};
+use kvt_models::{Ask, Backbone, Model, ModelConfig};
 use kvt_ops::{Key, Phase};
 
 use self::signals::{Numbers, Seen, feature_std};
@@ -250,6 +250,11 @@ impl Task for Dino {
     }
 
     /// The k-NN classifier on the features of the teacher, whatever the network.
+    /// The student's.
+    fn analyzed<'n>(&self, network: &'n DinoNetwork) -> Option<&'n Model> {
+        Some(&network.backbone)
+    }
+
     fn evaluate(
         &self,
         _: &DinoNetwork,

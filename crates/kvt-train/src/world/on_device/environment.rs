@@ -4,10 +4,19 @@
 pub(super) fn refusal(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| variable(name).map(|value| value.trim().to_owned());
     let value = set("KVT_NCCL").unwrap_or_default();
-    if !matches!(value.as_str(), "" | "1") {
-        return Some(format!(
-            "`KVT_NCCL={value}` in the environment turns NCCL off: unset it, or set it to 1, to use NCCL"
-        ));
+    match value.to_ascii_lowercase().as_str() {
+        "" | "1" | "true" | "on" => {}
+        "0" | "false" | "off" => {
+            return Some(format!(
+                "`KVT_NCCL={value}` in the environment turns NCCL off: unset it, or set it to 1, to use NCCL"
+            ));
+        }
+        _ => {
+            return Some(format!(
+                "`KVT_NCCL={value}` in the environment is neither 1, true or on nor 0, false or off: unset it, or set it to 1, to \
+                 use NCCL"
+            ));
+        }
     }
     // It wins over the settings of a communicator.
     let value = set("NCCL_COMM_BLOCKING").unwrap_or_default();
@@ -30,15 +39,19 @@ mod tests {
             refusal(&|asked| (asked == name).then(|| value.to_owned())).unwrap_or_default()
         };
         assert_eq!(refusal(&|_| None), None);
-        for value in ["", "1", " 1 "] {
+        for value in ["", "1", " 1 ", "true", "on", "True", "ON"] {
             assert_eq!(refused("KVT_NCCL", value), "");
         }
-        for value in ["0", "off"] {
+        for (value, what) in [
+            ("0", "turns NCCL off"),
+            ("off", "turns NCCL off"),
+            ("False", "turns NCCL off"),
+            ("yes", "is neither 1, true or on nor 0, false or off"),
+            ("2", "is neither 1, true or on nor 0, false or off"),
+        ] {
             let reason = refused("KVT_NCCL", value);
-            assert!(
-                reason.starts_with(&format!("`KVT_NCCL={value}` in")),
-                "{reason}"
-            );
+            let start = format!("`KVT_NCCL={value}` in the environment {what}: unset it");
+            assert!(reason.starts_with(&start), "{reason}");
         }
         for value in ["", "0"] {
             assert_eq!(refused("NCCL_COMM_BLOCKING", value), "");

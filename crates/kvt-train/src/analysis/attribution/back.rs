@@ -1,0 +1,62 @@
+//! Relevance on its way from a logit back through the blocks.
+
+use burn::tensor::Tensor;
+
+use super::forward::{BlockValues, Forward};
+use super::rules::{choice, fork, linear, product, sum};
+use super::weights::{BlockWeights, Weights};
+
+/// What came back to the attention of each block.
+pub(super) struct Relevance {
+    /// Of the attention weights, block by block from the first, `[heads, query, key]`.
+    pub(super) attention: Vec<Tensor<3>>,
+}
+
+impl Relevance {
+    /// Of one class: it has the relevance 1 at the head.
+    pub(super) fn of(forward: &Forward, weights: &Weights, class: usize) -> Self {
+        let classes = forward.logits.dims()[1];
+        let [tokens, dim] = forward.normed.dims();
+        let device = forward.normed.device();
+        let one = Tensor::<2>::eye(classes, &device).narrow(0, class, 1);
+        let token = forward.normed.clone().narrow(0, 0, 1);
+        let of_token = linear(token.clone(), weights.head.weight.clone(), one);
+        let of_token = choice(token, of_token);
+        let others = Tensor::zeros([tokens - 1, dim], &device);
+        let mut relevance = Tensor::cat(vec![of_token, others], 0);
+        let mut attention = Vec::new();
+        for (values, weights) in forward.blocks.iter().zip(&weights.blocks).rev() {
+            let (of_weights, of_input) = block(values, weights, relevance);
+            attention.push(of_weights);
+            relevance = of_input;
+        }
+        attention.reverse();
+        Self { attention }
+    }
+}
+
+/// From the stream that leaves a block, `[tokens, dim]`, to its attention weights and the stream that enters it.
+fn block(
+    values: &BlockValues,
+    weights: &BlockWeights,
+    relevance: Tensor<2>,
+) -> (Tensor<3>, Tensor<2>) {
+    let [stays, mlp] = sum(values.middle.clone(), values.mlp.clone(), relevance);
+    let hidden = linear(values.hidden.clone(), weights.fc2.weight.clone(), mlp);
+    let mlp = linear(values.normed2.clone(), weights.fc1.weight.clone(), hidden);
+    let middle = fork(values.middle.clone(), stays, mlp);
+
+    let [stays, branch] = sum(values.input.clone(), values.attention.clone(), middle);
+    let mixed = linear(values.mixed.clone(), weights.proj.weight.clone(), branch);
+    let [q, k, v] = values.qkv.clone();
+    let [heads, tokens, channels] = q.dims();
+    let mixed = mixed.reshape([tokens, heads, channels]).swap_dims(0, 1);
+    let [of_weights, of_v] = product(values.weights.clone(), v, mixed);
+    let [of_q, of_k] = product(q, k.swap_dims(1, 2), of_weights.clone());
+    let parts = [of_q, of_k.swap_dims(1, 2), of_v];
+    // `[tokens, 3, heads, head_dim]`, as the projection has them.
+    let parts = parts.map(|part| part.swap_dims(0, 1).unsqueeze_dim::<4>(1));
+    let qkv = Tensor::cat(parts.into(), 1).reshape([tokens, 3 * heads * channels]);
+    let branch = linear(values.normed1.clone(), weights.qkv.weight.clone(), qkv);
+    (of_weights, fork(values.input.clone(), stays, branch))
+}

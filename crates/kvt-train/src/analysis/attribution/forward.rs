@@ -1,0 +1,165 @@
+//! The blocks of a DeiT once more, with every intermediate result and with the gradient of each attention weight.
+
+use std::cell::RefCell;
+
+use burn::tensor::Tensor;
+use kvt_attention::{BurnInit, Mechanism, Place};
+use kvt_models::deit::DeitConfig;
+use kvt_models::{Ask, Backbone, BlockIndex, Model, Observer, Point};
+use kvt_ops::{Phase, gelu};
+
+use super::AttributionError;
+use super::weights::{Affine, Weights};
+
+/// timm's epsilon of a vision transformer's layer norms.
+const EPSILON: f64 = 1e-6;
+
+/// What a block computed, without autodiff, for the rules.
+pub(super) struct BlockValues {
+    /// The stream that enters, `[tokens, dim]`.
+    pub(super) input: Tensor<2>,
+    /// Behind the first norm, `[tokens, dim]`.
+    pub(super) normed1: Tensor<2>,
+    /// Queries, keys and values, `[heads, tokens, head_dim]` each.
+    pub(super) qkv: [Tensor<3>; 3],
+    /// Attention weights, `[heads, query, key]`.
+    pub(super) weights: Tensor<3>,
+    /// What the heads give, side by side, `[tokens, dim]`.
+    pub(super) mixed: Tensor<2>,
+    /// The output of the attention branch, `[tokens, dim]`.
+    pub(super) attention: Tensor<2>,
+    /// The stream between the branches, `[tokens, dim]`.
+    pub(super) middle: Tensor<2>,
+    /// Behind the second norm, `[tokens, dim]`.
+    pub(super) normed2: Tensor<2>,
+    /// Behind the activation of the MLP, `[tokens, hidden]`.
+    pub(super) hidden: Tensor<2>,
+    /// The output of the MLP, `[tokens, dim]`.
+    pub(super) mlp: Tensor<2>,
+}
+
+/// A pass through the network.
+pub(super) struct Forward {
+    pub(super) blocks: Vec<BlockValues>,
+    /// Behind the last norm, `[tokens, dim]`.
+    pub(super) normed: Tensor<2>,
+    /// `[1, classes]`, with the graph of the pass.
+    pub(super) logits: Tensor<2>,
+    /// What is added to the attention weights of each block, zeros `[heads, query, key]`: their gradient is that of the weights.
+    offsets: Vec<Tensor<3>>,
+}
+
+impl Forward {
+    /// An image `[1, 3, height, width]` through the network. The embedding is the model's own.
+    pub(super) fn run(
+        model: &Model,
+        config: &DeitConfig,
+        weights: &Weights,
+        image: Tensor<4>,
+    ) -> Result<Self, AttributionError> {
+        let first = First::default();
+        let ask = Ask {
+            observer: Some(&first),
+            ..Ask::default()
+        };
+        let _ = model.backbone.features(image, &ask, Phase::Eval);
+        let Some(input) = first.0.into_inner() else {
+            return Err(AttributionError::Blocks("no stream enters the first one"));
+        };
+        let [_, tokens, dim] = input.dims();
+        let mut x: Tensor<2> = Tensor::from_inner(input.reshape([tokens, dim]));
+        let device = x.device();
+        let heads = config.num_heads;
+        let place = Place::new(tokens, dim, heads);
+        let context = place.context(Phase::Eval);
+        let mixer = config.attention.init(&place, &BurnInit::new(&device));
+        let (mut blocks, mut offsets) = (Vec::new(), Vec::new());
+        for block in &weights.blocks {
+            let input = x.clone();
+            let normed1 = norm(x.clone(), &block.norm1);
+            let qkv = linear(normed1.clone(), &block.qkv)
+                .reshape([tokens, 3, heads, dim / heads])
+                .permute([1, 2, 0, 3]);
+            // `[1, heads, tokens, head_dim]` each.
+            let [q, k, v] = [0, 1, 2].map(|part| qkv.clone().narrow(0, part, 1));
+            let probabilities = mixer.probabilities(q.clone(), k.clone(), &context);
+            let Some(probabilities) = probabilities else {
+                return Err(AttributionError::Blocks("there are no attention weights"));
+            };
+            let probabilities = probabilities.squeeze_dim::<3>(0);
+            let zeros = Tensor::<3>::zeros(probabilities.dims(), &device).require_grad();
+            let [q, k, v] = [q, k, v].map(|part| part.squeeze_dim::<3>(0));
+            let mixed = (probabilities.clone() + zeros.clone())
+                .matmul(v.clone())
+                .swap_dims(0, 1)
+                .reshape([tokens, dim]);
+            let attention = linear(mixed.clone(), &block.proj);
+            let middle = x + attention.clone();
+            let normed2 = norm(middle.clone(), &block.norm2);
+            let hidden = gelu(linear(normed2.clone(), &block.fc1));
+            let mlp = linear(hidden.clone(), &block.fc2);
+            x = middle.clone() + mlp.clone();
+            offsets.push(zeros);
+            blocks.push(BlockValues {
+                input: input.inner(),
+                normed1: normed1.inner(),
+                qkv: [q, k, v].map(Tensor::inner),
+                weights: probabilities.inner(),
+                mixed: mixed.inner(),
+                attention: attention.inner(),
+                middle: middle.inner(),
+                normed2: normed2.inner(),
+                hidden: hidden.inner(),
+                mlp: mlp.inner(),
+            });
+        }
+        let normed = norm(x, &weights.norm);
+        let class = normed.clone().narrow(0, 0, 1);
+        Ok(Self {
+            blocks,
+            logits: linear(class, &weights.head),
+            normed: normed.inner(),
+            offsets,
+        })
+    }
+
+    /// The gradient of a class's logit by the attention weights of each block, `[heads, query, key]`.
+    pub(super) fn gradients(&self, class: usize) -> Result<Vec<Tensor<3>>, AttributionError> {
+        let gradients = self.logits.clone().narrow(1, class, 1).sum().backward();
+        let of = |offset: &Tensor<3>| {
+            let missing = AttributionError::Blocks("an attention weight has no gradient");
+            offset.grad(&gradients).ok_or(missing)
+        };
+        self.offsets.iter().map(of).collect()
+    }
+}
+
+/// `[tokens, inputs]` to `[tokens, outputs]`.
+fn linear(x: Tensor<2>, layer: &Affine<2>) -> Tensor<2> {
+    let weight = Tensor::from_inner(layer.weight.clone());
+    let bias = Tensor::from_inner(layer.bias.clone());
+    x.matmul(weight.transpose()) + bias.unsqueeze::<2>()
+}
+
+/// A layer norm of `[tokens, dim]`.
+fn norm(x: Tensor<2>, norm: &Affine<1>) -> Tensor<2> {
+    let centred = x.clone() - x.mean_dim(1);
+    let deviation = (centred.clone().square().mean_dim(1) + EPSILON).sqrt();
+    let weight = Tensor::from_inner(norm.weight.clone()).unsqueeze::<2>();
+    let bias = Tensor::from_inner(norm.bias.clone()).unsqueeze::<2>();
+    centred / deviation * weight + bias
+}
+
+/// Remembers the stream that enters the first block.
+#[derive(Default)]
+struct First(RefCell<Option<Tensor<3>>>);
+
+impl Observer for First {
+    fn wants(&self, block: BlockIndex, point: Point) -> bool {
+        block == BlockIndex::default() && point == Point::Input
+    }
+
+    fn tokens(&self, _: BlockIndex, _: Point, tokens: Tensor<3>) {
+        *self.0.borrow_mut() = Some(tokens);
+    }
+}

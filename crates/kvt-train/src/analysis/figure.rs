@@ -1,0 +1,45 @@
+//! The layers as a picture.
+
+use super::{Layer, Measure};
+use crate::report::{Axis, ErrorLine, LinePanel, line_panels};
+
+/// A panel for each metric that is shown, over the layers; a line for each name, with the standard error over the images.
+///
+/// # Errors
+/// What the drawing library says.
+pub fn figure(title: &str, models: &[(String, &[Layer])]) -> Result<String, String> {
+    let of_measure = |measure: Measure| {
+        let lines = models.iter().enumerate().map(|(color, (name, layers))| {
+            let point = |layer: &Layer| {
+                let found = layer.get(measure)?;
+                Some((layer.number as f64, found.mean, found.error))
+            };
+            ErrorLine {
+                name: name.clone(),
+                color,
+                dashed: false,
+                points: layers.iter().filter_map(point).collect(),
+            }
+        });
+        LinePanel {
+            title: measure.title().to_owned(),
+            x: axis("layer"),
+            y: axis(""),
+            lines: lines.collect(),
+            y_holds: Vec::new(),
+        }
+    };
+    let panels: Vec<_> = Measure::SHOWN.into_iter().map(of_measure).collect();
+    let measured = |panel: &LinePanel<'_>| panel.lines.iter().any(|line| !line.points.is_empty());
+    let panels: Vec<_> = panels.into_iter().filter(measured).collect();
+    line_panels(title, &panels, 2)
+}
+
+/// A linear axis.
+pub(crate) fn axis(label: &str) -> Axis<'_> {
+    Axis {
+        label,
+        logarithmic: false,
+        ticks: Vec::new(),
+    }
+}

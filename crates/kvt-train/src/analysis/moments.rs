@@ -1,0 +1,56 @@
+//! Means with standard errors, from sums over batches.
+
+/// Mean and squares of numbers that come in batches, merged as Chan, Golub and LeVeque do: nothing cancels.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moments {
+    count: u64,
+    mean: f64,
+    /// Sum of the squared differences from the mean.
+    squares: f64,
+}
+
+impl Moments {
+    /// Of so many numbers with this mean, and with this sum of squared differences from it.
+    pub fn new(count: u64, mean: f64, squares: f64) -> Self {
+        Self {
+            count,
+            mean,
+            squares,
+        }
+    }
+
+    /// Takes the numbers of another batch.
+    pub fn merge(&mut self, other: Self) {
+        let count = self.count + other.count;
+        if count == 0 {
+            return;
+        }
+        let share = other.count as f64 / count as f64;
+        let difference = other.mean - self.mean;
+        self.squares += other.squares + difference * difference * self.count as f64 * share;
+        self.mean += difference * share;
+        self.count = count;
+    }
+
+    /// The mean and its error; `None` without numbers.
+    pub fn estimate(&self) -> Option<Estimate> {
+        let count = self.count as f64;
+        (self.count > 0).then(|| Estimate {
+            mean: self.mean,
+            error: (self.count > 1).then(|| (self.squares / (count - 1.0) / count).sqrt()),
+            images: self.count,
+        })
+    }
+}
+
+/// A mean over images.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Standard error of the mean: the sample standard deviation over the images through the root of their number; `None` for one
+    /// image.
+    pub error: Option<f64>,
+    /// Images.
+    pub images: u64,
+}

@@ -1,0 +1,209 @@
+//! From what blocks hand out to one number per measure and image, summed batch by batch.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use burn::tensor::Tensor;
+use kvt_models::{Ask, Backbone, BlockIndex, Observer, Point, Precision};
+use kvt_ops::Phase;
+
+use super::{
+    Layer, Measure, Moments, between_patches, cosine_similarity, deviations, distances, layout,
+    nonlocality, ratios, renormalized,
+};
+use crate::error::TrainError;
+use crate::probe::read;
+
+/// Sums what is measured in the blocks of a model, over batches of images.
+#[derive(Debug, Default)]
+pub struct Analyzer {
+    moments: BTreeMap<(BlockIndex, Measure), Moments>,
+}
+
+impl Analyzer {
+    /// Runs a backbone, without autodiff, on images `[batch, 3, height, width]`, and adds what its blocks do. A mean and a sum of
+    /// squares for each measure of each block are read from the device, in one transfer.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn add(
+        &mut self,
+        backbone: &impl Backbone,
+        precision: Precision,
+        images: Tensor<4>,
+    ) -> Result<(), TrainError> {
+        let count = images.dims()[0];
+        if count == 0 {
+            return Ok(());
+        }
+        let watcher = Watcher {
+            images: count,
+            state: RefCell::default(),
+        };
+        let ask = Ask {
+            observer: Some(&watcher),
+            precision,
+            ..Ask::default()
+        };
+        let _ = backbone.features(images, &ask, Phase::Eval);
+        let values = watcher.state.into_inner().values;
+        let (names, values): (Vec<_>, Vec<_>) = values.into_iter().unzip();
+        if values.is_empty() {
+            return Ok(());
+        }
+        // `[measures, images]`
+        let values = Tensor::<1>::stack::<2>(values, 0);
+        let means = values.clone().mean_dim(1);
+        let squares = (values - means.clone()).square().sum_dim(1);
+        let sums = read(Tensor::cat(vec![means, squares], 1))?;
+        for (name, sums) in names.into_iter().zip(sums.chunks_exact(2)) {
+            if let [mean, squares] = *sums {
+                let batch = Moments::new(count as u64, f64::from(mean), f64::from(squares));
+                self.moments.entry(name).or_default().merge(batch);
+            }
+        }
+        Ok(())
+    }
+
+    /// The layers, from the image to the head.
+    pub fn layers(&self) -> Vec<Layer> {
+        let mut layers: Vec<Layer> = Vec::new();
+        for (&(block, measure), moments) in &self.moments {
+            let Some(estimate) = moments.estimate() else {
+                continue;
+            };
+            if layers.last().is_none_or(|layer| layer.block != block) {
+                layers.push(Layer {
+                    number: layers.len() + 1,
+                    block,
+                    measures: BTreeMap::new(),
+                });
+            }
+            if let Some(layer) = layers.last_mut() {
+                layer.measures.insert(measure, estimate);
+            }
+        }
+        layers
+    }
+}
+
+/// Measures one batch.
+struct Watcher {
+    images: usize,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What entered the branch that runs.
+    stream: Option<Tensor<3>>,
+    /// `[images]` each.
+    values: Vec<((BlockIndex, Measure), Tensor<1>)>,
+    /// Distances between patches, by rows of their map.
+    distances: BTreeMap<usize, Tensor<2>>,
+}
+
+impl Watcher {
+    /// Notes numbers, as many for each image: of one image in a TNT, those of its patches.
+    fn note(&self, block: BlockIndex, measure: Measure, values: Tensor<1>) {
+        let count = values.dims()[0];
+        if !count.is_multiple_of(self.images) {
+            return;
+        }
+        let each = [self.images, count / self.images];
+        let values = values.reshape(each).mean_dim(1).reshape([self.images]);
+        self.state
+            .borrow_mut()
+            .values
+            .push(((block, measure), values));
+    }
+
+    /// The ratios of a branch's output to the stream that entered it.
+    fn branch(&self, block: BlockIndex, output: Tensor<3>, measures: [Measure; 3]) {
+        let stream = self.state.borrow().stream.clone();
+        // A class token alone may leave an attention that all tokens entered.
+        let Some(stream) = stream.filter(|stream| stream.dims() == output.dims()) else {
+            return;
+        };
+        let prefix = layout(output.dims()[1]).map_or(0, |(prefix, _)| prefix);
+        let found = ratios(output, stream, prefix);
+        let [tokens, patches, whole] = measures;
+        self.note(block, tokens, found.tokens);
+        if let Some(values) = found.patches {
+            self.note(block, patches, values);
+        }
+        self.note(block, whole, found.whole);
+    }
+}
+
+impl Observer for Watcher {
+    fn wants(&self, _: BlockIndex, _: Point) -> bool {
+        true
+    }
+
+    fn tokens(&self, block: BlockIndex, point: Point, tokens: Tensor<3>) {
+        match point {
+            Point::Input | Point::Middle => self.state.borrow_mut().stream = Some(tokens),
+            Point::Attention => self.branch(
+                block,
+                tokens,
+                [
+                    Measure::AttentionRatio,
+                    Measure::AttentionRatioPatches,
+                    Measure::AttentionRatioWhole,
+                ],
+            ),
+            Point::Mlp => self.branch(
+                block,
+                tokens,
+                [
+                    Measure::MlpRatio,
+                    Measure::MlpRatioPatches,
+                    Measure::MlpRatioWhole,
+                ],
+            ),
+            Point::Output => {
+                let count = tokens.dims()[1];
+                if let Some((prefix, _)) = layout(count) {
+                    let patches = tokens.clone().narrow(1, prefix, count - prefix);
+                    if let Some(values) = cosine_similarity(patches) {
+                        self.note(block, Measure::CosinePatches, values);
+                    }
+                }
+                if let Some(values) = cosine_similarity(tokens) {
+                    self.note(block, Measure::Cosine, values);
+                }
+            }
+            Point::Probabilities => {}
+        }
+    }
+
+    fn probabilities(&self, block: BlockIndex, weights: Tensor<4>) {
+        let found = deviations(weights.clone());
+        self.note(block, Measure::Std, found.all_sample);
+        self.note(block, Measure::StdPopulation, found.all_population);
+        self.note(block, Measure::StdKept, found.kept_sample);
+        self.note(block, Measure::StdKeptPopulation, found.kept_population);
+        self.note(block, Measure::Kept, found.kept);
+        let [_, _, queries, keys] = weights.dims();
+        // Elsewhere keys are not the patches themselves, but summaries of them.
+        let Some((prefix, side)) = layout(keys).filter(|_| queries == keys) else {
+            return;
+        };
+        let device = weights.device();
+        let distances = {
+            let mut state = self.state.borrow_mut();
+            let all = &mut state.distances;
+            let found = all.entry(side).or_insert_with(|| distances(side, &device));
+            found.clone()
+        };
+        let raw = between_patches(weights, prefix);
+        let of_image = |weights| {
+            let heads = nonlocality(weights, distances.clone());
+            let images = heads.dims()[0];
+            heads.mean_dim(1).reshape([images])
+        };
+        self.note(block, Measure::NonlocalityRaw, of_image(raw.clone()));
+        self.note(block, Measure::Nonlocality, of_image(renormalized(raw)));
+    }
+}

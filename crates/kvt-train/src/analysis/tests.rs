@@ -1,0 +1,167 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use burn::tensor::{Device, Tensor, TensorData};
+
+use super::attribution::{enlarge, normalized};
+use super::*;
+
+fn tensor<const D: usize>(values: &[f32], shape: [usize; D]) -> Tensor<D> {
+    Tensor::from_data(TensorData::new(values.to_vec(), shape), &Device::flex())
+}
+
+fn numbers(tensor: Tensor<1>) -> Vec<f64> {
+    let numbers = tensor.into_data().try_to_vec::<f32>().unwrap();
+    numbers.into_iter().map(f64::from).collect()
+}
+
+#[track_caller]
+fn close(actual: &[f64], expected: &[f64]) {
+    assert_eq!(actual.len(), expected.len());
+    for (a, e) in actual.iter().zip(expected) {
+        assert!((a - e).abs() < 1e-5, "{actual:?} instead of {expected:?}");
+    }
+}
+
+/// Three tokens: two alike but for their length, and one at a right angle; one pair of three is alike. Then two that look away
+/// from each other, beside one of zeros.
+#[test]
+fn cosines_of_pairs_by_hand() {
+    let tokens = [
+        [2.0, 0.0, 0.5, 0.0, 0.0, 9.0],
+        [1.0, 1.0, -3.0, -3.0, 0.0, 0.0],
+    ];
+    let found = cosine_similarity(tensor(&tokens.concat(), [2, 3, 2])).unwrap();
+    close(&numbers(found), &[1.0 / 3.0, -1.0 / 3.0]);
+    assert!(cosine_similarity(tensor(&[1.0, 2.0], [2, 1, 1])).is_none());
+}
+
+/// Uniform weights on k of n keys have the population standard deviation `sqrt(n / k - 1) / n`: 0.004999 for 100 of 197, and
+/// 0.01562 for 32 of 65.
+#[test]
+fn deviations_of_uniform_weights() {
+    for (keys, kept, expected) in [(197usize, 100usize, 0.004999), (65, 32, 0.015625)] {
+        let weight = |key| if key < kept { 1.0 / kept as f32 } else { 0.0 };
+        let weights: Vec<f32> = (0..keys).map(weight).collect();
+        let found = deviations(tensor(&weights, [1, 1, 1, keys]));
+        let (n, k) = (keys as f64, kept as f64);
+        let population = (n / k - 1.0).sqrt() / n;
+        assert!((population - expected).abs() < 1e-5);
+        let sample = population * (n / (n - 1.0)).sqrt();
+        let all = [
+            found.all_population,
+            found.all_sample,
+            found.kept_population,
+        ];
+        let all: Vec<f64> = all.into_iter().flat_map(numbers).collect();
+        assert!((all[0] - population).abs() < 1e-7 && (all[1] - sample).abs() < 1e-7);
+        assert!(all[2].abs() < 1e-7);
+        close(&numbers(found.kept), &[k]);
+    }
+}
+
+/// 1/4 and 3/4 of two kept keys among four, and a single kept key in the other row.
+#[test]
+fn deviations_of_kept_keys_by_hand() {
+    let weights = [0.25f32, 0.0, 0.75, 0.0, 0.0, 1.0, 0.0, 0.0];
+    let found = deviations(tensor(&weights, [1, 1, 2, 4]));
+    // About the means 1/2 and 1: of the second row, of one key, 0.
+    close(&numbers(found.kept_population), &[0.25 / 2.0]);
+    close(&numbers(found.kept_sample), &[0.125f64.sqrt() / 2.0]);
+    // About the mean 1/4 of all keys: squares of 0, 1/16, 1/4, 1/16, and of 3/4 and three times 1/4.
+    let [first, second] = [0.375f64, 0.75];
+    let mean = |by: f64| f64::midpoint((first / by).sqrt(), (second / by).sqrt());
+    close(&numbers(found.all_population), &[mean(4.0)]);
+    close(&numbers(found.all_sample), &[mean(3.0)]);
+    close(&numbers(found.kept), &[1.5]);
+}
+
+/// A class token that is doubled and a patch that is halved.
+#[test]
+fn ratios_by_hand() {
+    let stream = tensor(&[3.0, 4.0, 0.0, 2.0], [1, 2, 2]);
+    let branch = tensor(&[6.0, -8.0, 1.0, 0.0], [1, 2, 2]);
+    let found = ratios(branch, stream, 1);
+    close(&numbers(found.tokens), &[1.25]);
+    close(&numbers(found.patches.unwrap()), &[0.5]);
+    close(&numbers(found.whole), &[101f64.sqrt() / 29f64.sqrt()]);
+}
+
+/// Uniform attention has the mean distance of two patches, 7.2808 on 14 x 14 and 3.6095 on 7 x 7; attention to oneself has 0.
+#[test]
+fn nonlocality_of_uniform_attention() {
+    let device = Device::flex();
+    for (side, expected) in [(14usize, 7.2808), (8, 4.1365), (7, 3.6095)] {
+        let patches = side * side;
+        // Half of the weight is on a class token, in front.
+        let row = vec![0.5f32 / patches as f32; patches];
+        let row = [vec![0.5], row].concat();
+        let weights = row.repeat(patches + 1);
+        let weights = tensor(&weights, [1, 1, patches + 1, patches + 1]);
+        let raw = between_patches(weights, 1);
+        let distances = distances(side, &device);
+        let mean = |weights| numbers(nonlocality(weights, distances.clone()).reshape([1]))[0];
+        assert!((mean(raw.clone()) - expected / 2.0).abs() < 1e-4);
+        assert!((mean(renormalized(raw)) - expected).abs() < 1e-4);
+        let own = Tensor::<2>::eye(patches, &device).unsqueeze::<4>();
+        assert!(mean(own).abs() < 1e-9);
+    }
+    // A query that looks at the class token alone.
+    close(
+        &numbers(renormalized(tensor(&[0.0; 4], [1, 1, 2, 2])).reshape([4])),
+        &[0.0; 4],
+    );
+}
+
+/// Whatever the batches, mean and error are those of all numbers.
+#[test]
+fn moments_of_batches_are_those_of_all() {
+    let all = [1e6 + 3.0, 1e6 + 1.0, 1e6 + 4.0, 1e6 + 1.0, 1e6 + 5.0];
+    for cuts in [vec![5], vec![2, 2, 1], vec![1, 4], vec![1, 1, 1, 1, 1]] {
+        let (mut moments, mut first) = (Moments::default(), 0);
+        for count in cuts {
+            let part = &all[first..first + count];
+            let mean = part.iter().sum::<f64>() / count as f64;
+            let squares = part.iter().map(|x| (x - mean).powi(2)).sum();
+            moments.merge(Moments::new(count as u64, mean, squares));
+            first += count;
+        }
+        let found = moments.estimate().unwrap();
+        // Squares about the mean 2.8: 0.04 + 3.24 + 1.44 + 3.24 + 4.84 = 12.8.
+        assert!((found.mean - (1e6 + 2.8)).abs() < 1e-9);
+        assert!((found.error.unwrap() - (12.8f64 / 4.0 / 5.0).sqrt()).abs() < 1e-9);
+        assert_eq!(found.images, 5);
+    }
+    assert_eq!(Moments::default().estimate(), None);
+    assert_eq!(Moments::new(1, 2.0, 0.0).estimate().unwrap().error, None);
+}
+
+#[test]
+fn a_layout_is_a_square_behind_a_prefix() {
+    for (tokens, expected) in [
+        (197, Some((1, 14))),
+        (198, Some((2, 14))),
+        (196, Some((0, 14))),
+        (49, Some((0, 7))),
+        (195, None),
+        (0, None),
+    ] {
+        assert_eq!(layout(tokens), expected, "{tokens}");
+    }
+}
+
+#[test]
+fn names_of_measures_are_different_and_found() {
+    for measure in Measure::ALL {
+        assert_eq!(Measure::by_name(measure.name()), Some(measure));
+    }
+    assert_eq!(Measure::by_name("cosines"), None);
+}
+
+/// `torch.nn.functional.interpolate(torch.tensor([[[[0., 4.], [8., 12.]]]]), size=(4, 2), mode="bilinear")`
+#[test]
+fn relevance_is_enlarged_as_torch_does() {
+    let found = enlarge(&[0.0, 4.0, 8.0, 12.0], [2, 2], [4, 2]);
+    assert_eq!(found, [0.0, 4.0, 2.0, 6.0, 6.0, 10.0, 8.0, 12.0]);
+    assert_eq!(normalized(&[1.0, 3.0, 2.0]), [0.0, 1.0, 0.5]);
+    assert_eq!(normalized(&[2.0, 2.0]), [0.0, 0.0]);
+}

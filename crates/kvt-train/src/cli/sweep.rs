@@ -1,0 +1,170 @@
+//! `kvt compare SWEEP.toml`: many runs as one job.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::bail;
+
+use super::compare::{Args, metric, named_metric, save};
+use super::table::table;
+use super::watch::Terminal;
+use super::{interrupt, output};
+use crate::fs::write_text;
+use crate::report::{Comparison, Curve};
+use crate::sweep::{
+    Cell, Costs, End, Found, PLAN_HEADER, PairRow, State, Sweep, SweepError, carry_out, cells_csv,
+    commands_markdown, conditions, is_sweep, pairs, pairs_csv, pairs_markdown, plan_rows,
+};
+
+/// The sweep among the inputs, which must be the only one then.
+pub(super) fn among(args: &Args) -> anyhow::Result<Option<&Path>> {
+    for input in args.inputs.iter().filter(|input| input.is_file()) {
+        // What cannot be read is told of as a configuration.
+        if !is_sweep(input).unwrap_or(false) {
+            continue;
+        }
+        if args.inputs.len() > 1 {
+            bail!(
+                "`{}` is a sweep, which is compared by itself: write the other runs into it",
+                input.display()
+            );
+        }
+        if args.seeds.is_some() {
+            bail!(
+                "`--seeds`: the seeds of a sweep are in `{}`",
+                input.display()
+            );
+        }
+        return Ok(Some(input));
+    }
+    for (option, is_given) in [
+        ("--devices", !args.devices.is_empty()),
+        ("--dry-run", args.dry_run),
+        ("--as-is", args.as_is),
+    ] {
+        if is_given {
+            bail!("`{option}` is for a sweep: a file with a list of runs, `[[run]]`");
+        }
+    }
+    Ok(None)
+}
+
+pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
+    let sweep = Sweep::load(path, &args.overrides.all(), args.output.as_deref())?;
+    let named = match &sweep.metric {
+        Some(name) => Some(named_metric(name).map_err(|reason| SweepError::File {
+            path: path.to_owned(),
+            reason: format!("`metric` is `{name}`: {reason}"),
+        })?),
+        None => None,
+    };
+    if args.dry_run {
+        return dry_run(&sweep.cells);
+    }
+    let mut failures = Vec::new();
+    if !args.as_is {
+        interrupt::listen()?;
+        let watch = Terminal::new("images");
+        let ends = carry_out(&sweep, &args.devices, &watch);
+        drop(watch);
+        if ends.contains(&End::Stopped) {
+            output::status("stopped; the same command goes on from here");
+            return Ok(interrupt::exit_code());
+        }
+        let busy = ends.iter().filter(|end| **end == End::Busy).count();
+        if busy > 0 {
+            output::status(&format!(
+                "{busy} runs are trained by other processes: the same command finishes the tables when they are done"
+            ));
+        }
+        failures = failed(&sweep.cells, &ends);
+    }
+    let found = found(&sweep.cells)?;
+    let curves: Vec<Curve> = found
+        .iter()
+        .filter(|found| found.is_finished())
+        .map(|found| found.curve.clone())
+        .collect();
+    if !curves.is_empty() {
+        let metric = args.metric.or(named).unwrap_or_else(|| metric(&curves));
+        let comparison = Comparison::new(&curves, metric);
+        let pairs = pairs(&sweep, &found, metric);
+        let tests = pairs_markdown(&pairs, metric);
+        let markdown = format!(
+            "# {}\n\n{}\n## Pairs\n\n{tests}\n## Images, epochs, seeds\n\n{}\n## Commands\n\n{}",
+            sweep.title,
+            comparison.to_markdown(),
+            conditions(&sweep.cells, &found),
+            commands_markdown(&sweep.cells, &found),
+        );
+        let markdown = match pairs.is_empty() {
+            true => markdown.replace("## Pairs\n\n\n", ""),
+            false => markdown,
+        };
+        save(&comparison, &curves, &markdown, &sweep.title, &sweep.output)?;
+        write_text(
+            &sweep.output.join("cells.csv"),
+            &cells_csv(&sweep.cells, &found, metric),
+        )?;
+        write_text(&sweep.output.join("pairs.csv"), &pairs_csv(&pairs))?;
+        let width = comfy_table::Table::new().width();
+        output::print(&comparison.to_text(width))?;
+        if !pairs.is_empty() {
+            let rows = pairs.iter().map(|pair| {
+                let [first, second] = &pair.names;
+                vec![
+                    format!("{second} minus {first}"),
+                    PairRow::text(pair.last.as_ref(), metric),
+                    pair.images_text(),
+                ]
+            });
+            let header = [
+                "pair",
+                "last epoch, paired t test",
+                "alone right, McNemar's test",
+            ];
+            output::print(&table(&header, rows))?;
+        }
+        output::status(&format!(
+            "tables and plots are in `{}`",
+            sweep.output.display()
+        ));
+    }
+    for (cell, found) in sweep.cells.iter().zip(&found) {
+        if let State::Crashed(message) = &found.state {
+            output::warning(&format!("{} crashed: {message}", cell.label()));
+        }
+    }
+    for failure in &failures {
+        output::error(failure);
+    }
+    match (failures.len(), curves.is_empty()) {
+        (0, false) => Ok(ExitCode::SUCCESS),
+        (0, true) => bail!("none of the runs is finished: there is nothing to compare"),
+        _ => Ok(ExitCode::FAILURE),
+    }
+}
+
+/// A line for each cell that could not be trained.
+fn failed(cells: &[Cell], ends: &[End]) -> Vec<String> {
+    let lines = cells.iter().zip(ends).filter_map(|(cell, end)| match end {
+        End::Failed(reason) => Some(format!("run `{}` failed: {reason}", cell.label())),
+        _ => None,
+    });
+    lines.collect()
+}
+
+fn found(cells: &[Cell]) -> Result<Vec<Found>, SweepError> {
+    cells.iter().map(Found::of).collect()
+}
+
+/// Prints how far each cell is and what it costs.
+pub(super) fn dry_run(cells: &[Cell]) -> anyhow::Result<ExitCode> {
+    let found = found(cells)?;
+    let costs = Costs::of(cells, &found);
+    output::print(&table(PLAN_HEADER, plan_rows(cells, &found, &costs)))?;
+    if costs.total().1.is_none() {
+        output::status("time is told by finished runs of the same sweep, and there are none yet");
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,68 @@
+//! What happens in the layers, every so many epochs.
+
+use burn::module::Module;
+
+use super::Trainer;
+use crate::analysis::{AnalysisSplit, Layer, analyze};
+use crate::engine::TrainError;
+use crate::run::{Event, LayerRecord, Listener, Metrics};
+use crate::task::{EvalData, Task};
+use crate::world::agree;
+
+impl<T: Task> Trainer<'_, '_, T> {
+    /// The metrics of the layers of the trained weights, on the images that `[analysis]` names; none where the task has no
+    /// layers to show, and `None` if it was asked to stop within. Each process computes all of them: they are few images.
+    pub(super) fn analyze(&mut self) -> Result<Option<Vec<Layer>>, TrainError> {
+        self.share_weights()?;
+        let network = self.state.network.valid();
+        let Some(model) = self.state.task.analyzed(&network) else {
+            return Ok(Some(Vec::new()));
+        };
+        let config = &self.plan.analysis;
+        let mut data = EvalData::new(self.plan, self.splits, self.stop);
+        // Unreadable images are those of the passes that train and evaluate, where they are reported.
+        let batches = data.some(config.split.into(), config.images);
+        let layers = batches
+            .map_err(TrainError::from)
+            .and_then(|batches| analyze(model, batches, &self.device, |_| {}));
+        if self.is_stopped()? {
+            return Ok(None);
+        }
+        agree(self.processes.world(), layers).map(Some)
+    }
+
+    /// Logs the layers of an analysis.
+    pub(super) fn report_layers(&mut self, layers: Vec<Layer>) -> Result<(), TrainError> {
+        let position = self.progress.position;
+        let split = match self.plan.analysis.split {
+            AnalysisSplit::Train => "train",
+            AnalysisSplit::Val => "val",
+        };
+        for layer in layers {
+            let record = LayerRecord {
+                epoch: position.epoch,
+                step: position.step,
+                layer: layer.number,
+                stage: layer.block.stage,
+                block: layer.block.block,
+                split: split.to_owned(),
+                images: layer.images(),
+                metrics: metrics(&layer),
+            };
+            self.recorder.event(&Event::Layer(record))?;
+        }
+        Ok(())
+    }
+}
+
+/// Means and standard errors, by their keys in the log.
+fn metrics(layer: &Layer) -> Metrics {
+    let numbers = layer.measures.iter().flat_map(|(measure, found)| {
+        let name = measure.name();
+        let error = found
+            .error
+            .map(|error| (format!("{name}{}", LayerRecord::ERROR), error));
+        std::iter::once((name.to_owned(), found.mean)).chain(error)
+    });
+    numbers.collect()
+}

@@ -1,0 +1,225 @@
+//! Where the tokens of an image look, block by block: the attention of the class token, or of all tokens together.
+
+use std::cell::RefCell;
+
+use burn::tensor::Tensor;
+use kvt_models::{Ask, Backbone, BlockIndex, Model, Observer, Point};
+use kvt_ops::Phase;
+
+use super::attention::{HeadMap, NoMap};
+use super::rows::read;
+use crate::error::TrainError;
+
+/// Tokens before the patches, at most: the class token and the distillation token.
+const MOST_PREFIX: usize = 2;
+
+/// Of which blocks maps are drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layers {
+    /// The last one that has maps.
+    #[default]
+    Last,
+    /// All that have maps.
+    All,
+    /// One, counted from 1 in the order in which images pass them.
+    One(usize),
+}
+
+/// Whose attention a map shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looking {
+    /// The class token.
+    ClassToken,
+    /// All tokens, on average, where no class token is among them.
+    AllTokens,
+}
+
+/// The maps of a block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerMaps {
+    /// Its number, from 1.
+    pub layer: usize,
+    /// Whose attention it is.
+    pub looking: Looking,
+    /// Of each image the map of each head.
+    pub maps: Vec<Vec<HeadMap>>,
+}
+
+/// What is known of a block: nothing until it has spoken.
+struct Seen {
+    block: BlockIndex,
+    /// Tokens that enter it, and for how many sequences.
+    input: [usize; 2],
+    /// `[batch, heads, 1, patches]`.
+    weights: Result<(Looking, Tensor<4>), NoMap>,
+}
+
+/// Hears of all blocks, and keeps of each attention one row per head.
+struct Rows {
+    /// Images.
+    batch: usize,
+    seen: RefCell<Vec<Seen>>,
+}
+
+impl Observer for Rows {
+    fn wants(&self, _: BlockIndex, point: Point) -> bool {
+        matches!(point, Point::Input | Point::Probabilities)
+    }
+
+    fn tokens(&self, block: BlockIndex, point: Point, tokens: Tensor<3>) {
+        if point == Point::Input {
+            let [batch, count, _] = tokens.dims();
+            self.seen.borrow_mut().push(Seen {
+                block,
+                input: [batch, count],
+                weights: Err(NoMap::NoProbabilities),
+            });
+        }
+    }
+
+    fn probabilities(&self, block: BlockIndex, probabilities: Tensor<4>) {
+        let mut seen = self.seen.borrow_mut();
+        // A block speaks between its own input and the next one's; blocks within blocks speak before these go on.
+        if let Some(seen) = seen.iter_mut().rev().find(|seen| seen.block == block) {
+            seen.weights = row(probabilities, seen.input, self.batch);
+        }
+    }
+}
+
+/// From `[batch, heads, query, key]` the row that is drawn.
+fn row(
+    probabilities: Tensor<4>,
+    [sequences, tokens]: [usize; 2],
+    batch: usize,
+) -> Result<(Looking, Tensor<4>), NoMap> {
+    let [count, _, queries, keys] = probabilities.dims();
+    if count != batch || sequences != batch || queries != tokens {
+        return Err(NoMap::Parts);
+    }
+    let is_map = |prefix: &usize| {
+        let patches = keys.saturating_sub(*prefix);
+        patches > 0 && patches.isqrt().pow(2) == patches
+    };
+    let prefix = (0..=MOST_PREFIX).find(is_map).ok_or(NoMap::NoGrid)?;
+    let (looking, row) = match prefix {
+        0 => (Looking::AllTokens, probabilities.mean_dim(2)),
+        // Tokens before the patches begin with the class token.
+        _ => (Looking::ClassToken, probabilities.narrow(2, 0, 1)),
+    };
+    Ok((looking, row.narrow(3, prefix, keys - prefix)))
+}
+
+/// The maps of each head, of each image `[batch, 3, height, width]` of the same height and width, for some blocks.
+///
+/// # Errors
+/// If the device fails; in the result, if there is no such block, or none has a map.
+pub fn attention_maps(
+    model: &Model,
+    images: Tensor<4>,
+    which: Layers,
+) -> Result<Result<Vec<LayerMaps>, NoMap>, TrainError> {
+    let rows = Rows {
+        batch: images.dims()[0],
+        seen: RefCell::default(),
+    };
+    let ask = Ask {
+        observer: Some(&rows),
+        precision: model.precision(),
+        ..Ask::default()
+    };
+    let _ = model.backbone.features(images, &ask, Phase::Eval);
+    let seen = rows.seen.into_inner();
+    let blocks = seen.len();
+    let numbered = (1..).zip(seen);
+    let chosen: Vec<_> = match which {
+        Layers::Last => {
+            let numbered: Vec<_> = numbered.collect();
+            // Without any the last one says why.
+            let place = numbered.iter().rposition(|(_, seen)| seen.weights.is_ok());
+            let place = place.unwrap_or(blocks.saturating_sub(1));
+            numbered.into_iter().skip(place).take(1).collect()
+        }
+        Layers::All => {
+            let all: Vec<_> = numbered.collect();
+            let has_any = all.iter().any(|(_, seen)| seen.weights.is_ok());
+            let is_wanted = |seen: &Seen| seen.weights.is_ok() || !has_any;
+            all.into_iter()
+                .filter(|(_, seen)| is_wanted(seen))
+                .collect()
+        }
+        Layers::One(layer) => numbered.filter(|(number, _)| *number == layer).collect(),
+    };
+    if chosen.is_empty() {
+        return Ok(Err(NoMap::NoSuchLayer { blocks }));
+    }
+    let mut all = Vec::with_capacity(chosen.len());
+    for (layer, seen) in chosen {
+        let (looking, weights) = match seen.weights {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        all.push(LayerMaps {
+            layer,
+            looking,
+            maps: maps(weights)?,
+        });
+    }
+    Ok(Ok(all))
+}
+
+/// `[batch, heads, 1, patches]`, image by image and head by head.
+fn maps(weights: Tensor<4>) -> Result<Vec<Vec<HeadMap>>, TrainError> {
+    let [_, heads, _, patches] = weights.dims();
+    let weights = read(weights)?;
+    let maps = weights.chunks_exact(patches).map(|weights| HeadMap {
+        grid: [patches.isqrt(); 2],
+        kept: weights.iter().filter(|weight| **weight > 0.0).count(),
+        weights: weights.iter().copied().map(f64::from).collect(),
+    });
+    let maps: Vec<HeadMap> = maps.collect();
+    Ok(maps.chunks(heads).map(<[HeadMap]>::to_vec).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use burn::tensor::{Device, Shape, TensorData};
+
+    use super::*;
+
+    fn tensor(values: &[f32], shape: [usize; 4]) -> Tensor<4> {
+        let data = TensorData::new(values.to_vec(), Shape::new(shape));
+        Tensor::from_data(data, &Device::flex())
+    }
+
+    /// By hand: the mean over all tokens, and the row of the class token without its own column.
+    #[test]
+    fn the_row_that_is_drawn() {
+        let values: Vec<f32> = (0..25_u8).map(f32::from).collect();
+        let (looking, found) = row(tensor(&values[..16], [1, 1, 4, 4]), [1, 4], 1).unwrap();
+        assert_eq!(looking, Looking::AllTokens);
+        assert_eq!(read(found).unwrap(), [6.0, 7.0, 8.0, 9.0]);
+        let (looking, found) = row(tensor(&values, [1, 1, 5, 5]), [1, 5], 1).unwrap();
+        assert_eq!(looking, Looking::ClassToken);
+        assert_eq!(read(found).unwrap(), [1.0, 2.0, 3.0, 4.0]);
+        // Class attention: one query. Two tokens before the patches.
+        let (looking, found) = row(tensor(&values[..6], [1, 1, 1, 6]), [1, 1], 1).unwrap();
+        assert_eq!(looking, Looking::ClassToken);
+        assert_eq!(read(found).unwrap(), [2.0, 3.0, 4.0, 5.0]);
+    }
+
+    #[test]
+    fn what_is_no_map_is_told() {
+        let of = |shape: [usize; 4], input| {
+            let values = vec![0.0; shape.iter().product()];
+            row(tensor(&values, shape), input, 1).map(|_| ())
+        };
+        // Windows of 4 among 16 tokens; the patches of one image as 4 sequences; 8 keys.
+        assert_eq!(of([1, 4, 4, 4], [1, 16]), Err(NoMap::Parts));
+        assert_eq!(of([4, 1, 4, 4], [4, 4]), Err(NoMap::Parts));
+        assert_eq!(of([1, 1, 8, 8], [1, 8]), Err(NoMap::NoGrid));
+        // Fewer keys than queries, as behind a convolution.
+        assert_eq!(of([1, 1, 16, 4], [1, 16]), Ok(()));
+    }
+}

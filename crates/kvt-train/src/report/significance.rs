@@ -1,0 +1,122 @@
+//! Whether a difference of two models is more than chance: over seeds, and over images.
+
+use serde::Serialize;
+use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
+
+use super::Statistic;
+
+/// Student's paired t test of differences seed by seed.
+///
+/// With three seeds it has two degrees of freedom: only a difference of more than 2.5 standard deviations is then
+/// significant at 5 %.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PairedT {
+    /// Mean difference, its sample standard deviation and the number of pairs.
+    pub difference: Statistic,
+    /// The mean over its standard error; `None` where all differences are the same.
+    pub t: Option<f64>,
+    /// Two-sided p value, in [0, 1].
+    pub p: Option<f64>,
+    /// Half the width of the 95 % confidence interval of the mean difference.
+    pub half_width: Option<f64>,
+}
+
+impl PairedT {
+    /// The test of differences; one alone says nothing of its spread, and none nothing at all.
+    #[must_use]
+    pub fn of(differences: &[f64]) -> Option<Self> {
+        let difference = Statistic::of(differences)?;
+        let mut test = Self {
+            difference,
+            t: None,
+            p: None,
+            half_width: None,
+        };
+        let pairs = difference.runs as f64;
+        let Some(spread) = difference.spread.filter(|spread| *spread > 0.0) else {
+            return Some(test);
+        };
+        let Ok(student) = StudentsT::new(0.0, 1.0, pairs - 1.0) else {
+            return Some(test);
+        };
+        let error = spread / pairs.sqrt();
+        let t = difference.mean / error;
+        test.t = Some(t);
+        test.p = Some((2.0 * student.sf(t.abs())).min(1.0));
+        test.half_width = Some(student.inverse_cdf(0.975) * error);
+        Some(test)
+    }
+}
+
+/// McNemar's exact test: the two-sided p value of two models that are equally good, by the images that one of them alone gets
+/// right, so many of each. It is the binomial test of a fair coin.
+#[must_use]
+pub fn mcnemar([first, second]: [u64; 2]) -> f64 {
+    match Binomial::new(0.5, first + second) {
+        Ok(coin) => (2.0 * coin.cdf(first.min(second))).min(1.0),
+        // One half is a probability.
+        Err(_) => f64::NAN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Numbers of scipy: `scripts/reference/significance.py`.
+    fn golden() -> Value {
+        serde_json::from_str(include_str!("../../tests/golden/significance.json")).unwrap()
+    }
+
+    fn close(found: f64, expected: &Value, tolerance: f64) {
+        let expected = expected.as_f64().unwrap();
+        let error = (found - expected).abs() / expected.abs().max(1e-300);
+        assert!(error < tolerance, "{found} instead of {expected}");
+    }
+
+    #[test]
+    fn the_paired_test_is_scipys() {
+        for case in golden()["paired"].as_array().unwrap() {
+            let numbers = |name: &str| -> Vec<f64> {
+                let numbers = case[name].as_array().unwrap();
+                numbers
+                    .iter()
+                    .map(|number| number.as_f64().unwrap())
+                    .collect()
+            };
+            let (first, second) = (numbers("first"), numbers("second"));
+            let differences: Vec<f64> = first.iter().zip(&second).map(|(a, b)| b - a).collect();
+            let test = PairedT::of(&differences).unwrap();
+            close(test.t.unwrap(), &case["t"], 1e-9);
+            close(test.p.unwrap(), &case["p"], 1e-7);
+            let half = test.half_width.unwrap();
+            close(test.difference.mean - half, &case["low"], 1e-6);
+            close(test.difference.mean + half, &case["high"], 1e-6);
+        }
+    }
+
+    #[test]
+    fn mcnemar_is_scipys() {
+        for case in golden()["mcnemar"].as_array().unwrap() {
+            let counts = [&case["first"], &case["second"]].map(|count| count.as_u64().unwrap());
+            close(mcnemar(counts), &case["p"], 1e-7);
+            let [first, second] = counts;
+            assert!((mcnemar([second, first]) - mcnemar(counts)).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_tested() {
+        assert_eq!(PairedT::of(&[]), None);
+        let one = PairedT::of(&[0.5]).unwrap();
+        assert_eq!((one.difference.mean, one.t, one.p), (0.5, None, None));
+        let same = PairedT::of(&[0.25, 0.25]).unwrap();
+        assert_eq!((same.p, same.half_width), (None, None));
+        // No image tells them apart.
+        assert_eq!(mcnemar([0, 0]), 1.0);
+    }
+}

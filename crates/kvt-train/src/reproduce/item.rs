@@ -1,0 +1,58 @@
+//! A figure or table, and what is computed of it.
+
+use super::{Order, ReproduceError, Scale, Version, Watch, runs};
+use crate::sweep::Sweep;
+
+/// A figure or table of a paper.
+pub trait Item: Sync {
+    /// Its name on the command line, and of its files.
+    fn name(&self) -> &'static str;
+
+    /// What it shows, in one line.
+    fn title(&self) -> &'static str;
+
+    /// The paper, what it states, and what it leaves open, as Markdown.
+    fn stated(&self) -> &'static str;
+
+    /// The scales in which it can be computed; none where it takes neither images nor training.
+    fn scales(&self) -> &'static [Scale] {
+        &[]
+    }
+
+    /// The versions of the paper that have it; none where there is only one.
+    fn versions(&self) -> &'static [Version] {
+        &[]
+    }
+
+    /// The runs that it is made of: by default those of `configs/reproduce/<name>/<scale>.toml`, if it has scales.
+    ///
+    /// # Errors
+    /// If the file or one of its configurations is missing or wrong.
+    fn sweep(&self, order: &Order) -> Result<Option<Sweep>, ReproduceError> {
+        match self.scales().is_empty() {
+            true => Ok(None),
+            false => runs::sweep(self.name(), order).map(Some),
+        }
+    }
+
+    /// Computes it. `watch` hears how many of how many steps are done, and of runs that train.
+    ///
+    /// # Errors
+    /// Whatever stops it.
+    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError>;
+}
+
+/// What an item computed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// All numbers, with a header.
+    pub csv: String,
+    /// A picture of them.
+    pub svg: String,
+    /// How it was computed, and what came out, as Markdown.
+    pub found: String,
+    /// Further files beside these, by name.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Runs that could not be trained, a line for each: the result lacks their numbers.
+    pub failures: Vec<String>,
+}

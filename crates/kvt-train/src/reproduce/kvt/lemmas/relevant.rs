@@ -1,0 +1,44 @@
+//! Lemma 3: how many keys have to be kept so that all relevant ones are.
+
+use kvt_ops::Key;
+
+use super::{Curve, Draws, normal};
+
+/// As `scripts/reference/lemmas.py` has it.
+pub(super) const KEYS: usize = 196;
+pub(super) const RELEVANT: usize = 8;
+const DIMS: [usize; 5] = [8, 16, 32, 64, 128];
+const NOISE: f64 = 0.5;
+
+/// k-NN attention with k keys keeps all relevant ones where k is at least the number of keys with a score that is not smaller than
+/// the smallest relevant one.
+pub(super) fn compute(draws: usize) -> Curve {
+    let points = DIMS.into_iter().map(|dim| {
+        let mut shares = Draws::default();
+        for draw in 0..draws {
+            let key = Key::new(draw as u64).named("lemma 3").child(dim as u64);
+            let keys = normal(key.child(0), KEYS * dim);
+            let noise = normal(key.child(1), dim);
+            let mut query: Vec<f64> = noise.into_iter().map(|z| NOISE * z).collect();
+            for key in keys.chunks_exact(dim).take(RELEVANT) {
+                for (query, key) in query.iter_mut().zip(key) {
+                    *query += key / RELEVANT as f64;
+                }
+            }
+            let score = |key: &[f64]| -> f64 { key.iter().zip(&query).map(|(k, q)| k * q).sum() };
+            let scores: Vec<f64> = keys.chunks_exact(dim).map(score).collect();
+            let relevant = scores.iter().take(RELEVANT).copied();
+            let least = relevant.fold(f64::INFINITY, f64::min);
+            let needed = scores.iter().filter(|score| **score >= least).count();
+            shares.add(needed as f64 / KEYS as f64);
+        }
+        (dim as f64, shares.estimate())
+    });
+    Curve {
+        lemma: 3,
+        quantity: "share",
+        title: "share of keys needed",
+        x: "dimension",
+        points: points.collect(),
+    }
+}

@@ -1,0 +1,78 @@
+//! What is asked of an item: data, scale, version of the paper.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// How much is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scale {
+    /// The models and epochs of the paper, on ImageNet.
+    Paper,
+    /// Small models on CIFAR-10, with the epochs and seeds that a comparison needs.
+    Cifar,
+    /// The same in hours on two cores: fewer epochs, seeds or images.
+    #[default]
+    CifarShort,
+}
+
+impl Scale {
+    /// The name on the command line, and of files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Cifar => "cifar",
+            Self::CifarShort => "cifar-short",
+        }
+    }
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Which version of the KVT paper.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Version {
+    /// ECCV 2022, the last one on arXiv.
+    #[default]
+    Eccv,
+    /// The first one on arXiv.
+    V1,
+}
+
+impl Version {
+    /// The name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Eccv => "eccv",
+            Self::V1 => "v1",
+        }
+    }
+}
+
+/// What is asked of an item. Which of it means something to the item says [`Item`](super::Item).
+#[derive(Clone, Debug, Default)]
+pub struct Order {
+    /// How much is computed.
+    pub scale: Scale,
+    /// Which version of the paper its numbers are set beside.
+    pub version: Version,
+    /// The data set: it replaces `data.path` of every configuration.
+    pub data: Option<PathBuf>,
+    /// Overrides of every configuration, as of `--set`, the device included.
+    pub overrides: Vec<String>,
+    /// Devices that train at the same time; with none, that of the configurations.
+    pub devices: Vec<String>,
+    /// The folder of the results.
+    pub out: PathBuf,
+    /// The folder of the runs; by default the one that their sweep names, so that the same runs serve again.
+    pub runs: Option<PathBuf>,
+    /// The folder `configs` of this repository, where configurations and sweeps are.
+    pub configs: PathBuf,
+    /// Train nothing: take the runs as they are.
+    pub as_is: bool,
+}

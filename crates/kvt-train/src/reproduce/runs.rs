@@ -1,0 +1,153 @@
+//! The training runs that an item is made of.
+
+use super::{Item, Order, ReproduceError, Version, Watch};
+use crate::report::Statistic;
+use crate::run::Metric;
+use crate::sweep::{
+    Cell, End, Found, PairRow, State, Sweep, carry_out, cells_csv, commands_markdown, conditions,
+    pairs, pairs_markdown,
+};
+
+/// The runs of an item, trained as far as they could be.
+#[derive(Clone, Debug)]
+pub struct Runs {
+    /// What they are.
+    pub sweep: Sweep,
+    /// What they have come to, in the order of their cells.
+    pub found: Vec<Found>,
+    /// A line for each that could not be trained.
+    pub failures: Vec<String>,
+}
+
+/// The sweep of an item: `reproduce/<name>/<scale>.toml` in the folder of configurations. Version 1 of the paper has one of its
+/// own where there is a file `<scale>-v1.toml`.
+///
+/// # Errors
+/// If the file or one of its configurations is missing or wrong.
+pub fn sweep(name: &str, order: &Order) -> Result<Sweep, ReproduceError> {
+    let folder = order.configs.join("reproduce").join(name);
+    let of_version = folder.join(format!("{}-{}.toml", order.scale, order.version.name()));
+    let path = match order.version {
+        Version::V1 if of_version.exists() => of_version,
+        _ => folder.join(format!("{}.toml", order.scale)),
+    };
+    if !path.exists() {
+        return Err(ReproduceError::NoSweep { path });
+    }
+    let mut overrides = order.overrides.clone();
+    if let Some(data) = &order.data {
+        let data = toml::Value::String(data.display().to_string());
+        overrides.push(format!("data.path={data}"));
+    }
+    let mut sweep = Sweep::load(&path, &overrides, order.runs.as_deref())?;
+    if order.data.is_some() {
+        // Pages are for others, whose data lies elsewhere.
+        for cell in &mut sweep.cells {
+            if let Some(last) = cell.overrides.last_mut() {
+                "data.path=DATA".clone_into(last);
+            }
+        }
+    }
+    Ok(sweep)
+}
+
+impl Runs {
+    /// Trains what is left of the runs of an item.
+    ///
+    /// # Errors
+    /// [`ReproduceError::Stopped`] if somebody asked to stop; if the sweep is wrong. A run that fails is no error, but one of the
+    /// [`failures`](Self::failures).
+    pub fn of(item: &dyn Item, order: &Order, watch: &dyn Watch) -> Result<Self, ReproduceError> {
+        let Some(sweep) = item.sweep(order)? else {
+            return Err(ReproduceError::NoRuns { name: item.name() });
+        };
+        let mut failures = Vec::new();
+        if !order.as_is {
+            let ends = carry_out(&sweep, &order.devices, watch);
+            if ends.contains(&End::Stopped) {
+                return Err(ReproduceError::Stopped);
+            }
+            for (cell, end) in sweep.cells.iter().zip(&ends) {
+                match end {
+                    End::Failed(reason) => {
+                        failures.push(format!("run `{}` failed: {reason}", cell.label()));
+                    }
+                    End::Busy => watch.say(&format!(
+                        "run `{}` is trained by another process: the same command adds it when it is done",
+                        cell.label()
+                    )),
+                    End::Finished | End::Crashed | End::Stopped => {}
+                }
+            }
+        }
+        let found: Result<_, _> = sweep.cells.iter().map(Found::of).collect();
+        Ok(Self {
+            found: found?,
+            sweep,
+            failures,
+        })
+    }
+
+    /// The cells of a row that are finished.
+    pub fn finished<'a>(&'a self, row: &'a str) -> impl Iterator<Item = (&'a Cell, &'a Found)> {
+        let all = self.sweep.cells.iter().zip(&self.found);
+        all.filter(move |(cell, found)| cell.name == row && found.is_finished())
+    }
+
+    /// The first cell of a row, finished or not.
+    #[must_use]
+    pub fn cell(&self, row: &str) -> Option<&Cell> {
+        self.sweep.cells.iter().find(|cell| cell.name == row)
+    }
+
+    /// A number of each finished cell of a row, put together.
+    pub fn statistic(&self, row: &str, value: impl Fn(&Found) -> Option<f64>) -> Option<Statistic> {
+        let values = self.finished(row);
+        let values: Vec<f64> = values.filter_map(|(_, found)| value(found)).collect();
+        Statistic::of(&values)
+    }
+
+    /// How many cells of a row broke down, and how many it has.
+    #[must_use]
+    pub fn crashed(&self, row: &str) -> (usize, usize) {
+        let all = self.sweep.cells.iter().zip(&self.found);
+        let own: Vec<_> = all.filter(|(cell, _)| cell.name == row).collect();
+        let crashed = own.iter();
+        let crashed = crashed.filter(|(_, found)| matches!(found.state, State::Crashed(_)));
+        (crashed.count(), own.len())
+    }
+
+    /// The tests of the declared pairs.
+    #[must_use]
+    pub fn pairs(&self, metric: Metric) -> Vec<PairRow> {
+        pairs(&self.sweep, &self.found, metric)
+    }
+
+    /// What follows a table on its page: tests, then images, epochs and seeds, then the exact command of each cell.
+    #[must_use]
+    pub fn notes(&self, metric: Metric) -> String {
+        let mut text = String::new();
+        let tests = pairs_markdown(&self.pairs(metric), metric);
+        if !tests.is_empty() {
+            text += &format!("\n### Is it chance?\n\n{tests}");
+        }
+        let conditions = conditions(&self.sweep.cells, &self.found);
+        let conditions = match conditions.as_str() {
+            "" => "No run is finished.\n",
+            all => all,
+        };
+        text += &format!("\n### Images, epochs, seeds\n\n{conditions}");
+        text += "\nAn empty cell was not run, or is not finished. *ours* and *spread* are the mean and the sample standard deviation \
+                 over the seeds; best and last are epochs.\n";
+        text + &format!(
+            "\n### The command of each run\n\n`DATA` is the folder of the data set.\n\n{}",
+            commands_markdown(&self.sweep.cells, &self.found)
+        )
+    }
+
+    /// All cells as CSV.
+    #[must_use]
+    pub fn csv(&self, metric: Metric) -> String {
+        cells_csv(&self.sweep.cells, &self.found, metric)
+    }
+}

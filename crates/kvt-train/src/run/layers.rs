@@ -1,0 +1,86 @@
+//! `layers.csv`: one row for each layer of each analysis.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::{Event, LayerRecord, Listener, RunError};
+use crate::analysis::Measure;
+use crate::fs::write_atomic;
+
+/// Writes `layers.csv` anew at the end of each epoch with an analysis. Epochs count from 0, as in the log, layers from 1; cells of
+/// what a layer does not have are empty. A run without an analysis has no such file.
+#[derive(Debug)]
+pub struct LayersCsv {
+    path: PathBuf,
+    rows: Vec<LayerRecord>,
+    is_written: bool,
+}
+
+impl LayersCsv {
+    /// Starts with the events that are already in the log.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn new(path: &Path, logged: &[Event]) -> Result<Self, RunError> {
+        let rows = logged.iter().filter_map(|event| match event {
+            Event::Layer(layer) => Some(layer.clone()),
+            _ => None,
+        });
+        let mut csv = Self {
+            path: path.to_owned(),
+            rows: rows.collect(),
+            is_written: false,
+        };
+        // Also where the rows of an earlier start were cut off the log.
+        if !csv.rows.is_empty() || path.exists() {
+            csv.write()?;
+        }
+        Ok(csv)
+    }
+
+    fn write(&mut self) -> Result<(), RunError> {
+        write_atomic(&self.path, |file| {
+            write!(file, "epoch,layer,stage,block,split,images")?;
+            for measure in Measure::ALL {
+                let name = measure.name();
+                write!(file, ",{name},{name}{}", LayerRecord::ERROR)?;
+            }
+            writeln!(file)?;
+            for row in &self.rows {
+                write!(
+                    file,
+                    "{},{},{},{},{},{}",
+                    row.epoch, row.layer, row.stage, row.block, row.split, row.images
+                )?;
+                for measure in Measure::ALL {
+                    for ending in ["", LayerRecord::ERROR] {
+                        let value = row.metrics.get(&format!("{}{ending}", measure.name()));
+                        match value {
+                            Some(value) => write!(file, ",{value}")?,
+                            None => write!(file, ",")?,
+                        }
+                    }
+                }
+                writeln!(file)?;
+            }
+            Ok(())
+        })?;
+        self.is_written = true;
+        Ok(())
+    }
+}
+
+impl Listener for LayersCsv {
+    fn event(&mut self, event: &Event) -> Result<(), RunError> {
+        match event {
+            Event::Layer(layer) => {
+                self.rows.push(layer.clone());
+                self.is_written = false;
+                Ok(())
+            }
+            // All layers of an analysis come before the end of their epoch.
+            Event::Epoch(_) if !self.is_written && !self.rows.is_empty() => self.write(),
+            _ => Ok(()),
+        }
+    }
+}

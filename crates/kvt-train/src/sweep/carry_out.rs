@@ -1,0 +1,161 @@
+//! Trains what is left of a sweep.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::state::other_data;
+use super::{CRASH, Cell, State, Sweep, Watch, judged};
+use crate::config::Plan;
+use crate::data::ensure_data;
+use crate::engine::{self, Session, Start};
+use crate::error::{TrainError, chain};
+use crate::fs::write_text;
+use crate::run::RunError;
+use crate::task::{Classify, Dino, Task, TaskKind};
+
+/// What became of a cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is trained to its end, now or before, and judged.
+    Finished,
+    /// Its training broke down, now or before: a result, not a failure of ours.
+    Crashed,
+    /// It could not be trained, and why.
+    Failed(String),
+    /// Another process trains it.
+    Busy,
+    /// Somebody asked to stop before it was done.
+    Stopped,
+}
+
+/// Trains the cells of a sweep in their order, one on each of the `devices` at a time; with none, one at a time on the device of its
+/// configuration. Finished ones are left as they are, stopped ones go on, those that another process trains are passed over,
+/// and one that fails does not keep the others from being trained. The ends are in the order of the cells.
+pub fn carry_out(sweep: &Sweep, devices: &[String], watch: &dyn Watch) -> Vec<End> {
+    let (next, total) = (AtomicUsize::new(0), sweep.cells.len());
+    let ends = Mutex::new(vec![End::Stopped; total]);
+    let alone = devices.len() < 2;
+    if !alone {
+        // Two that make the same generated images at once would be in each other's way. What fails here fails in its cell.
+        for cell in &sweep.cells {
+            let _ = ensure_data(&cell.plan, &mut |done, of| watch.progress(done, of));
+        }
+    }
+    let work = |device: Option<&String>| {
+        while !watch.stop().load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(cell) = sweep.cells.get(number) else {
+                break;
+            };
+            let name = format!("{} ({} of {total})", cell.label(), number + 1);
+            let end = train(cell, &name, device, alone, watch);
+            if let End::Failed(reason) = &end {
+                watch.warn(&format!("{name} failed: {reason}"));
+            }
+            if let Some(place) = ends
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_mut(number)
+            {
+                *place = end;
+            }
+        }
+    };
+    match devices {
+        [] => work(None),
+        [device] => work(Some(device)),
+        devices => std::thread::scope(|scope| {
+            let work = &work;
+            for device in devices {
+                scope.spawn(move || work(Some(device)));
+            }
+        }),
+    }
+    ends.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Trains a cell, or what is left of it, and judges it.
+fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &dyn Watch) -> End {
+    let mut plan = cell.plan.clone();
+    if let Some(device) = device {
+        plan.train.device.clone_from(device);
+    }
+    let start = match State::of(cell) {
+        State::Missing => Some(Start::New),
+        State::Begun(_) => Some(Start::RESUME),
+        State::Finished => None,
+        State::Crashed(message) => {
+            watch.say(&format!("{name}: crashed before: {message}"));
+            return End::Crashed;
+        }
+        State::Foreign(reason) => return End::Failed(reason),
+    };
+    if let Some(start) = start {
+        let verb = match start {
+            Start::New => "begins",
+            Start::Resume(_) => "goes on",
+        };
+        watch.say(&format!("{name} {verb} on {}", plan.train.device));
+        let done = match plan.task {
+            TaskKind::Classify => session::<Classify>(plan.clone(), start, name, alone, watch),
+            TaskKind::Dino => session::<Dino>(plan.clone(), start, name, alone, watch),
+        };
+        match done {
+            Ok(engine::End::Finished) => {}
+            Ok(engine::End::Stopped) => return End::Stopped,
+            // Another process took it since its state was read, or before.
+            Err(TrainError::Run(RunError::Locked { .. } | RunError::Exists { .. })) => {
+                watch.say(&format!("{name}: another process trains it"));
+                return End::Busy;
+            }
+            Err(error) if is_crash(&error) => return crashed(cell.dir(), name, &error, watch),
+            Err(error) => return End::Failed(chain(&error)),
+        }
+    } else {
+        watch.say(&format!("{name}: finished already"));
+        if let Some(data) = other_data(cell) {
+            let (data, own) = (data.display(), plan.data.path.display());
+            watch.warn(&format!(
+                "{name} was trained on `{data}`, not on `{own}`: if these are other images, take another output"
+            ));
+        }
+    }
+    match judged::judge(cell, &plan, watch) {
+        Ok(true) => End::Finished,
+        Ok(false) => End::Stopped,
+        Err(error) => End::Failed(format!("it is trained, but was not judged: {error}")),
+    }
+}
+
+fn session<T: Task>(
+    plan: Plan,
+    start: Start<'_>,
+    name: &str,
+    alone: bool,
+    watch: &dyn Watch,
+) -> Result<engine::End, TrainError> {
+    let mut generating = |done, of| watch.progress(done, of);
+    let session = Session::<T>::prepare(plan, start, &mut generating)?;
+    let mut listener = watch.training(name, session.workload(), alone);
+    session.train(listener.as_mut(), watch.stop())
+}
+
+/// Whether the numbers of the training are what went wrong, and not the machine or the data.
+fn is_crash(error: &TrainError) -> bool {
+    match error {
+        TrainError::Stopped { cause, .. } => is_crash(cause),
+        TrainError::NotFinite { .. } | TrainError::Diverged { .. } => true,
+        _ => false,
+    }
+}
+
+/// Writes down that a training broke down.
+fn crashed(dir: &Path, name: &str, error: &TrainError, watch: &dyn Watch) -> End {
+    let message = chain(error);
+    watch.warn(&format!("{name} crashed: {message}"));
+    match write_text(&dir.join(CRASH), &format!("{message}\n")) {
+        Ok(()) => End::Crashed,
+        Err(error) => End::Failed(error.to_string()),
+    }
+}

@@ -1,0 +1,48 @@
+//! What the numbers of a table were measured with: images, epochs, seeds.
+
+use super::{Cell, Found};
+
+/// Images, epochs and seeds of all finished cells, as a list in Markdown: rows of the same conditions stand together. Empty if
+/// nothing is finished.
+#[must_use]
+pub fn conditions(cells: &[Cell], found: &[Found]) -> String {
+    // In order of first appearance: the conditions of a row, and the rows that have them.
+    let mut rows: Vec<(&str, Vec<String>, Vec<u64>)> = Vec::new();
+    for (cell, found) in cells.iter().zip(found) {
+        if !found.is_finished() {
+            continue;
+        }
+        let count = |images: Option<u64>| images.map_or_else(|| "?".to_owned(), |n| n.to_string());
+        let epochs = match cell.plan.epochs() {
+            1 => "1 epoch".to_owned(),
+            epochs => format!("{epochs} epochs"),
+        };
+        let conditions = format!(
+            "{} training images per epoch, {} validation images, {epochs}",
+            count(found.images),
+            count(found.eval_images),
+        );
+        match rows.iter_mut().find(|(name, ..)| *name == cell.name) {
+            Some((_, all, seeds)) => {
+                if !all.contains(&conditions) {
+                    all.push(conditions);
+                }
+                seeds.push(cell.plan.seed);
+            }
+            None => rows.push((cell.name.as_str(), vec![conditions], vec![cell.plan.seed])),
+        }
+    }
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for (name, conditions, seeds) in rows {
+        let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
+        let noun = if seeds.len() == 1 { "seed" } else { "seeds" };
+        let conditions = format!("{}, {noun} {}", conditions.join("; "), seeds.join(", "));
+        match groups.iter_mut().find(|(known, _)| *known == conditions) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((conditions, vec![name])),
+        }
+    }
+    let lines = groups.iter();
+    let lines = lines.map(|(conditions, names)| format!("- {conditions}: {}\n", names.join(", ")));
+    lines.collect()
+}

@@ -1,0 +1,182 @@
+//! The file of a sweep.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::cell::{joined, label};
+use super::{Cell, SweepError};
+use crate::config::Document;
+use crate::fs::parent;
+use crate::probe::Crops;
+use crate::task::TaskKind;
+use crate::text::read_text;
+
+/// Bytes of a file: far more than thousands of runs take.
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// Runs that belong together.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// What it shows, in one line.
+    pub title: String,
+    /// The folder of its tables; its runs are in `runs` below it.
+    pub output: PathBuf,
+    /// The metric that its tables are about, if not the one that its runs are judged by.
+    pub metric: Option<String>,
+    /// All runs, in the order in which they are trained.
+    pub cells: Vec<Cell>,
+    /// Pairs of rows that are tested against each other: the second one is what the first one might be improved by.
+    pub pairs: Vec<[String; 2]>,
+}
+
+/// The file, as it is written. Keys are explained in `docs/guide/compare.md`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    title: Option<String>,
+    output: Option<PathBuf>,
+    metric: Option<String>,
+    #[serde(default)]
+    seeds: Vec<u64>,
+    #[serde(default)]
+    set: Vec<String>,
+    #[serde(default)]
+    pairs: Vec<[String; 2]>,
+    run: Vec<Entry>,
+}
+
+/// A row: a configuration, whose cells differ in their seed alone.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    config: PathBuf,
+    name: Option<String>,
+    #[serde(default)]
+    seeds: Vec<u64>,
+    #[serde(default)]
+    set: Vec<String>,
+    linear: Option<Crops>,
+}
+
+/// Whether a file is a sweep and not a configuration: it has a list of runs, `[[run]]`, where a configuration has one section.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn is_sweep(path: &Path) -> std::io::Result<bool> {
+    let text = read_text(path, LARGEST_FILE)?;
+    let table = toml::from_str::<toml::Table>(&text);
+    Ok(table.is_ok_and(|table| table.get("run").is_some_and(toml::Value::is_array)))
+}
+
+impl Sweep {
+    /// Reads a file and the configurations of all its runs, so that a mistake in the last one is found before the first is trained.
+    /// `overrides` are for all runs and come last; `output` is where tables and runs go, if not where the file says.
+    ///
+    /// # Errors
+    /// If the file or a configuration is wrong.
+    pub fn load(
+        path: &Path,
+        overrides: &[String],
+        output: Option<&Path>,
+    ) -> Result<Self, SweepError> {
+        let wrong = |reason: String| SweepError::File {
+            path: path.to_owned(),
+            reason,
+        };
+        let text = read_text(path, LARGEST_FILE)?;
+        let file: File = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let stem = path.file_stem().unwrap_or_default();
+        let own = || {
+            file.output
+                .clone()
+                .unwrap_or_else(|| Path::new("runs").join(stem))
+        };
+        let output = output.map_or_else(own, Path::to_owned);
+        let mut cells: Vec<Cell> = Vec::new();
+        let mut folders = BTreeSet::new();
+        for entry in &file.run {
+            let config = joined(parent(path), &entry.config);
+            let name = match &entry.name {
+                Some(name) => name.clone(),
+                None => config
+                    .file_stem()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned(),
+            };
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+            if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
+                return Err(wrong(format!(
+                    "`{name}` cannot be the name of a run: a folder has it; take letters, digits, `-`, `_` and `.`"
+                )));
+            }
+            let all = file.set.iter().chain(&entry.set).chain(overrides);
+            let all: Vec<String> = all.cloned().collect();
+            let plan = Document::load(&config, &all).and_then(|found| found.shared().plan());
+            let plan = plan.map_err(|problem| SweepError::Config {
+                path: path.to_owned(),
+                run: name.clone(),
+                problem: Box::new(problem),
+            })?;
+            if entry.linear.is_some() && plan.task != TaskKind::Dino {
+                return Err(wrong(format!(
+                    "run `{name}` learns classes, which `linear` does not judge: it is for `task = \"dino\"`"
+                )));
+            }
+            let seeds = [&entry.seeds, &file.seeds]
+                .into_iter()
+                .find(|seeds| !seeds.is_empty());
+            for seed in seeds.cloned().unwrap_or_else(|| vec![plan.seed]) {
+                let mut plan = plan.clone();
+                plan.seed = seed;
+                plan.run.dir = output.join("runs").join(label(&name, seed));
+                if !folders.insert(label(&name, seed)) {
+                    return Err(wrong(format!(
+                        "two runs are called `{name}` and have the seed {seed}: give one of them another `name`"
+                    )));
+                }
+                cells.push(Cell {
+                    name: name.clone(),
+                    config: config.clone(),
+                    overrides: all.clone(),
+                    plan,
+                    linear: entry.linear,
+                });
+            }
+        }
+        let names: BTreeSet<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
+        if let Some(name) = file
+            .pairs
+            .iter()
+            .flatten()
+            .find(|name| !names.contains(name.as_str()))
+        {
+            let names: Vec<&str> = names.into_iter().collect();
+            return Err(wrong(format!(
+                "no run is called `{name}`, which `pairs` names: the runs are `{}`",
+                names.join("`, `")
+            )));
+        }
+        if cells.is_empty() {
+            return Err(wrong("it has no `[[run]]`".to_owned()));
+        }
+        Ok(Self {
+            title: file
+                .title
+                .unwrap_or_else(|| stem.to_string_lossy().into_owned()),
+            output,
+            metric: file.metric,
+            cells,
+            pairs: file.pairs,
+        })
+    }
+
+    /// The names of its rows, in order.
+    pub fn rows(&self) -> impl Iterator<Item = &str> {
+        let mut seen = BTreeSet::new();
+        let names = self.cells.iter().map(|cell| cell.name.as_str());
+        names.filter(move |name| seen.insert(*name))
+    }
+}

@@ -1,0 +1,112 @@
+//! What a cell has come to, as its folder tells.
+
+use super::{Cell, Predictions, State, SweepError, linear};
+use crate::report::{Curve, read_curve};
+use crate::run::{Event, Metric, RunDir, read_log};
+
+/// What a cell has come to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// How far it is.
+    pub state: State,
+    /// What it measured after each epoch, under the name of its row; without epochs unless it is finished.
+    pub curve: Curve,
+    /// What it says of each validation image.
+    pub predictions: Option<Predictions>,
+    /// Top-1 of the last and of the best epoch of its linear evaluation, in percent.
+    pub linear: Option<[f64; 2]>,
+    /// Training images of an epoch, if one is done.
+    pub images: Option<u64>,
+    /// Images of an evaluation, if one was made.
+    pub eval_images: Option<u64>,
+    /// Seconds of training, evaluations left out.
+    pub seconds: f64,
+}
+
+impl Found {
+    /// What a cell has come to.
+    ///
+    /// # Errors
+    /// If its log or another of its files cannot be read.
+    pub fn of(cell: &Cell) -> Result<Self, SweepError> {
+        let state = State::of(cell);
+        let mut found = Self {
+            curve: Curve {
+                label: cell.name.clone(),
+                seed: cell.plan.seed,
+                epochs: Vec::new(),
+            },
+            predictions: None,
+            linear: None,
+            images: None,
+            eval_images: None,
+            seconds: 0.0,
+            state,
+        };
+        // The numbers of another run would be of something else.
+        if matches!(found.state, State::Missing | State::Foreign(_)) {
+            return Ok(found);
+        }
+        let run = RunDir::open(cell.dir())?;
+        if let (State::Begun(0) | State::Crashed(_), false) = (&found.state, run.log().exists()) {
+            return Ok(found);
+        }
+        for event in read_log(&run.log())?.events {
+            match event {
+                Event::Epoch(epoch) => {
+                    let images = epoch.images_per_second * epoch.seconds;
+                    found.images = found.images.max(Some(images.round() as u64));
+                    found.seconds += epoch.seconds;
+                }
+                Event::Eval(eval) => found.eval_images = Some(eval.images),
+                Event::Step(_) | Event::Layer(_) | Event::Note(_) => {}
+            }
+        }
+        if found.state == State::Finished {
+            let report = cell.plan.ema.report;
+            found.curve = read_curve(&run, cell.name.as_str(), cell.plan.seed, report)?.0;
+            found.predictions = Predictions::read(cell.dir())?;
+            found.linear = linear::read(cell)?;
+        }
+        Ok(found)
+    }
+
+    /// Whether it is trained to its end.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.state == State::Finished
+    }
+
+    /// The metric after the last evaluated epoch.
+    #[must_use]
+    pub fn last(&self, metric: Metric) -> Option<f64> {
+        self.values(metric).last().map(|(_, value)| value)
+    }
+
+    /// The metric after the best epoch.
+    #[must_use]
+    pub fn best(&self, metric: Metric) -> Option<f64> {
+        let values = self.values(metric).map(|(_, value)| value);
+        match metric.higher {
+            true => values.max_by(f64::total_cmp),
+            false => values.min_by(f64::total_cmp),
+        }
+    }
+
+    /// The metric after so many finished epochs.
+    #[must_use]
+    pub fn at(&self, metric: Metric, epochs: u32) -> Option<f64> {
+        let mut values = self.values(metric);
+        values
+            .find(|(done, _)| *done == epochs)
+            .map(|(_, value)| value)
+    }
+
+    /// Finished epochs and the metric after each, where it is a number.
+    fn values(&self, metric: Metric) -> impl Iterator<Item = (u32, f64)> {
+        self.curve.epochs.iter().filter_map(move |point| {
+            let value = point.val.get(metric.name)?;
+            value.is_finite().then_some((point.epoch + 1, value))
+        })
+    }
+}

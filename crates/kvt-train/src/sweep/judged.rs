@@ -1,0 +1,199 @@
+//! What a trained cell says of each validation image, and what its features are worth.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Cell, SweepError, Watch, linear};
+use crate::config::Plan;
+use crate::data::{self, eval_batches, eval_transform, open_part};
+use crate::device;
+use crate::error::TrainError;
+use crate::fs::write_text;
+use crate::judge::Judgement;
+use crate::run::RunDir;
+use crate::task::{
+    CheckpointWeights, TaskKind, build_model, evaluate_among, load_checkpoint_model, model_config,
+};
+
+/// The file of a finished run with what its last checkpoint says of each validation image.
+pub const PREDICTIONS: &str = "predictions.csv";
+
+const HEADER: &str = "image,class,predicted";
+
+/// What a model says of the images of a split: their numbers, true classes and predicted classes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Predictions {
+    images: Vec<[u32; 3]>,
+}
+
+impl Predictions {
+    /// Reads the file of a run; `None` if it has none.
+    ///
+    /// # Errors
+    /// If it cannot be read, or has something else in it.
+    pub fn read(run: &Path) -> Result<Option<Self>, SweepError> {
+        let path = run.join(PREDICTIONS);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = fs_err::read_to_string(&path)?;
+        let mut lines = text.lines();
+        let is_ours = lines.next() == Some(HEADER);
+        let numbers = |line: &str| {
+            let mut fields = line.split(',').map(str::parse::<u32>);
+            let row = [
+                fields.next()?.ok()?,
+                fields.next()?.ok()?,
+                fields.next()?.ok()?,
+            ];
+            fields.next().is_none().then_some(row)
+        };
+        let images: Option<Vec<_>> = lines.map(numbers).collect();
+        match images.filter(|_| is_ours) {
+            Some(images) => Ok(Some(Self { images })),
+            None => Err(SweepError::File {
+                path,
+                reason: format!(
+                    "it is not a table of `{HEADER}`: remove it, and the sweep writes it anew"
+                ),
+            }),
+        }
+    }
+
+    /// Images.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.images.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.images.is_empty()
+    }
+
+    /// How many images this model alone gets right, and how many the other one alone; `None` if they were not shown the same.
+    #[must_use]
+    pub fn discordant(&self, other: &Self) -> Option<[u64; 2]> {
+        let mut alone = [0; 2];
+        if self.len() != other.len() {
+            return None;
+        }
+        for ([image, class, first], [same, other_class, second]) in
+            self.images.iter().zip(&other.images)
+        {
+            if (image, class) != (same, other_class) {
+                return None;
+            }
+            alone[0] += u64::from(first == class && second != class);
+            alone[1] += u64::from(first != class && second == class);
+        }
+        Some(alone)
+    }
+
+    /// The predictions of a judgement, in the order of the images.
+    fn of(judged: &Judgement) -> Self {
+        let row =
+            |verdict: &crate::judge::Verdict| [verdict.index, verdict.label, verdict.predicted];
+        let mut images: Vec<_> = judged.verdicts.iter().map(row).collect();
+        images.sort_unstable();
+        Self { images }
+    }
+
+    fn to_csv(&self) -> String {
+        let rows = self.images.iter();
+        let rows = rows.map(|[image, class, predicted]| format!("{image},{class},{predicted}\n"));
+        rows.fold(format!("{HEADER}\n"), |text, row| text + &row)
+    }
+}
+
+/// Judges a trained cell, unless that was done: what its last checkpoint says of each validation image, or what its features are
+/// worth. `false` if it was asked to stop before the end. `plan` has the cell's settings with the device that is free.
+pub(super) fn judge(cell: &Cell, plan: &Plan, watch: &dyn Watch) -> Result<bool, SweepError> {
+    if plan.task == TaskKind::Classify && !cell.dir().join(PREDICTIONS).exists() {
+        let predictions = predict(plan)?;
+        write_text(&cell.dir().join(PREDICTIONS), &predictions.to_csv())?;
+    }
+    match cell.linear {
+        Some(crops) => linear::judge(cell, plan, crops, watch),
+        None => Ok(true),
+    }
+}
+
+/// What the last checkpoint of a plan's run says of the validation images.
+fn predict(plan: &Plan) -> Result<Predictions, TrainError> {
+    let run = RunDir::open(&plan.run.dir)?;
+    let classes = run.read_classes()?;
+    let device = device::resolve(&plan.train.device)?;
+    let config = model_config(&plan.model, Some(classes.len()))?;
+    let model = build_model(plan, &config, &device.device.clone().inner())?;
+    let weights = CheckpointWeights::reported(plan);
+    let (model, _) = load_checkpoint_model(&run, "last", weights, model)?;
+    let source = Arc::new(open_part(&plan.data, data::Split::Val, Some(&classes))?);
+    let size = (config.img_size(), config.img_size());
+    let transform = Arc::new(eval_transform(plan, size)?);
+    let mut judged = Judgement::new(classes.len());
+    let batches = eval_batches(plan, &source, &transform)?;
+    evaluate_among(
+        &model,
+        batches,
+        &device.device,
+        None,
+        |_| {},
+        |batch, logits| judged.hear(batch, logits),
+    )?;
+    Ok(Predictions::of(&judged))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn predictions(predicted: &[u32]) -> Predictions {
+        let rows = (0..).zip(predicted);
+        Predictions {
+            images: rows
+                .map(|(image, &predicted)| [image, image % 2, predicted])
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn only_images_on_which_two_models_differ_count() {
+        // True classes 0, 1, 0, 1, 0, 1: right are 0 to 3, and 0, 2, 4, 5.
+        let first = predictions(&[0, 1, 0, 1, 1, 0]);
+        let second = predictions(&[0, 0, 0, 2, 0, 1]);
+        assert_eq!(first.discordant(&second), Some([2, 2]));
+        let third = predictions(&[0, 1, 0, 1, 0, 2]);
+        assert_eq!(first.discordant(&third), Some([0, 1]));
+        assert_eq!(third.discordant(&first), Some([1, 0]));
+        assert_eq!(first.discordant(&predictions(&[0, 1])), None);
+        let mut others = first.clone();
+        others.images[3][1] = 0;
+        assert_eq!(first.discordant(&others), None);
+    }
+
+    #[test]
+    fn a_file_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join(PREDICTIONS);
+        assert_eq!(Predictions::read(folder.path()).unwrap(), None);
+        let some = predictions(&[0, 1, 2]);
+        fs_err::write(&at, some.to_csv()).unwrap();
+        assert_eq!(Predictions::read(folder.path()).unwrap(), Some(some));
+        for wrong in [
+            "image,label\n1,2\n",
+            "image,class,predicted\n1,2\n",
+            "image,class,predicted\n1,2,x\n",
+        ] {
+            fs_err::write(&at, wrong).unwrap();
+            let error = Predictions::read(folder.path()).unwrap_err().to_string();
+            assert!(
+                error.contains("predictions.csv") && error.contains("anew"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Linear evaluation of a cell without labels: what its teacher's features are worth.
+
+use std::sync::atomic::Ordering;
+
+use kvt_ops::Key;
+
+use super::{Cell, SweepError, Watch};
+use crate::config::Plan;
+use crate::data::{Batch, Split, Splits};
+use crate::device;
+use crate::error::TrainError;
+use crate::fs::write_text;
+use crate::probe::{
+    Crops, Extractor, LinearEpoch, LinearProbe, LinearRecipe, collect, cut_images, linear, shuffled,
+};
+use crate::run::RunDir;
+use crate::task::{DinoRole, build_model, load_checkpoint_backbone, model_config};
+
+/// The file of a run with its linear evaluation, epoch by epoch; it is there once all are done.
+pub const LINEAR: &str = "linear.csv";
+
+const HEADER: &str = "epoch,lr,loss,top1,top5";
+
+/// The blocks whose class tokens are the features, as in the original.
+const BLOCKS: usize = 4;
+
+/// Top-1 of the last and of the best epoch of a cell's linear evaluation; `None` if there is none.
+///
+/// # Errors
+/// If the file cannot be read, or has something else in it.
+pub(super) fn read(cell: &Cell) -> Result<Option<[f64; 2]>, SweepError> {
+    let path = cell.dir().join(LINEAR);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = fs_err::read_to_string(&path)?;
+    let mut lines = text.lines();
+    let is_ours = lines.next() == Some(HEADER);
+    let top1: Option<Vec<f64>> = lines
+        .map(|line| line.split(',').nth(3)?.parse().ok())
+        .collect();
+    match top1.filter(|top1| is_ours && !top1.is_empty()) {
+        Some(top1) => {
+            let last = top1.last().copied().unwrap_or(f64::NAN);
+            Ok(Some([last, top1.into_iter().fold(0.0, f64::max)]))
+        }
+        None => Err(SweepError::File {
+            path,
+            reason: format!(
+                "it is not a table of `{HEADER}`: remove it, and the sweep writes it anew"
+            ),
+        }),
+    }
+}
+
+/// Judges the teacher of a cell, unless that was done; `kvt probe --method linear --checkpoint last` does the same. `false` if it was
+/// asked to stop before the end.
+pub(super) fn judge(
+    cell: &Cell,
+    plan: &Plan,
+    crops: Crops,
+    watch: &dyn Watch,
+) -> Result<bool, SweepError> {
+    let path = cell.dir().join(LINEAR);
+    if path.exists() {
+        return Ok(true);
+    }
+    let recipe = LinearRecipe::default();
+    let epochs = evaluate(plan, &recipe, crops, watch)?;
+    if epochs.len() < recipe.epochs as usize {
+        return Ok(false);
+    }
+    let line = |epoch: &LinearEpoch| {
+        let LinearEpoch {
+            lr,
+            loss,
+            top1,
+            top5,
+            ..
+        } = epoch;
+        format!("{},{lr},{loss},{top1},{top5}\n", epoch.epoch + 1)
+    };
+    let lines: String = epochs.iter().map(line).collect();
+    write_text(&path, &format!("{HEADER}\n{lines}"))?;
+    Ok(true)
+}
+
+fn evaluate(
+    plan: &Plan,
+    recipe: &LinearRecipe,
+    crops: Crops,
+    watch: &dyn Watch,
+) -> Result<Vec<LinearEpoch>, TrainError> {
+    let run = RunDir::open(&plan.run.dir)?;
+    let classes = run.read_classes()?;
+    let device = device::resolve(&plan.train.device)?.device.inner();
+    let mut section = plan.model.clone();
+    section.overrides.num_classes = Some(1);
+    let config = model_config(&section, None)?;
+    let model = build_model(plan, &config, &device)?;
+    let (model, _) = load_checkpoint_backbone(&run, "last", DinoRole::Teacher, model)?;
+    let extractor = Extractor::Backbone {
+        model: Box::new(model),
+        blocks: BLOCKS,
+        avgpool: false,
+    };
+    let size = (config.img_size(), config.img_size());
+    let mut plan = plan.clone();
+    plan.train.batch_size = recipe.batch_size;
+    let splits = Splits::open(&plan, size, Some(&classes), &mut |done, of| {
+        watch.progress(done, of);
+    })?;
+    let rows = |split: Split| {
+        let batches = splits.some_images(&plan, split, 0)?;
+        collect(batches, &device, |images| extractor.features(images))
+    };
+    let val = rows(Split::Val)?;
+    let key = Key::new(plan.seed).named("probe");
+    let layer = LinearProbe::new(val.dim, classes.len(), &device, key);
+    let tell = |epoch: &LinearEpoch| {
+        watch.progress(epoch.epoch as usize + 1, recipe.epochs as usize);
+        !watch.stop().load(Ordering::Relaxed)
+    };
+    match crops {
+        Crops::None => {
+            let bank = rows(Split::Train)?;
+            let batches = |epoch: u32| {
+                let batches = shuffled(&bank, &device, plan.seed, recipe.batch_size, epoch);
+                Ok(batches.map(Ok))
+            };
+            linear(recipe, layer, (&val, &device), batches, tell)
+        }
+        Crops::Dino | Crops::Config => {
+            let (plan, splits) = cut_images(&plan, &splits, size, crops)?;
+            let batches = |epoch: u32| {
+                let loader = splits.train_batches(&plan, |sample| sample.label, epoch, 0)?;
+                Ok(loader.map(|batch| -> Result<_, TrainError> {
+                    let Batch {
+                        mut views, targets, ..
+                    } = batch?;
+                    let images = views.swap_remove(0).upload(&device);
+                    Ok((extractor.features(images), targets))
+                }))
+            };
+            linear(recipe, layer, (&val, &device), batches, tell)
+        }
+    }
+}

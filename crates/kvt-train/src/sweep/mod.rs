@@ -1,0 +1,34 @@
+//! Many runs as one job: configurations times seeds times overrides, and what they come to together.
+//!
+//! A [`Sweep`] is a TOML file. Each of its [`Cell`]s is an ordinary run in a folder of its own, so a cell that is finished is not
+//! trained again, one that was stopped goes on, and `kvt eval`, `kvt probe` and `kvt compare` take it like any other. What a
+//! cell has come to is read from its folder alone: [`State`], [`Found`].
+
+mod carry_out;
+mod cell;
+mod conditions;
+mod cost;
+mod error;
+mod file;
+mod found;
+mod judged;
+mod linear;
+mod state;
+mod table;
+mod watch;
+
+pub use self::carry_out::{End, carry_out};
+pub use self::cell::Cell;
+pub use self::conditions::conditions;
+pub use self::cost::{Cost, Costs};
+pub use self::error::SweepError;
+pub use self::file::{Sweep, is_sweep};
+pub use self::found::Found;
+pub use self::judged::{PREDICTIONS, Predictions};
+pub use self::linear::LINEAR;
+pub use self::state::{CRASH, State};
+pub use self::table::{
+    PLAN_HEADER, PairRow, cells_csv, commands_markdown, p_text, pairs, pairs_csv, pairs_markdown,
+    plan_rows,
+};
+pub use self::watch::Watch;

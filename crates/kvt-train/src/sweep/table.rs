@@ -1,0 +1,259 @@
+//! What a sweep comes to, as tables: its cells, and its pairs with tests.
+
+use super::{Cell, Cost, Costs, Found, State, Sweep};
+use crate::report::{PairedT, csv_field, difference_text, mcnemar};
+use crate::run::Metric;
+
+/// Two rows, tested against each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairRow {
+    /// The rows.
+    pub names: [String; 2],
+    /// The second one minus the first one after the last epoch, seed by seed.
+    pub last: Option<PairedT>,
+    /// The same of each run's best epoch.
+    pub best: Option<PairedT>,
+    /// By seed: how many validation images the first one alone gets right and the second one alone, after the last epoch, and the p
+    /// value of McNemar's exact test.
+    pub images: Vec<(u64, [u64; 2], f64)>,
+}
+
+/// The pairs of a sweep; a seed that is not finished in both rows is left out.
+#[must_use]
+pub fn pairs(sweep: &Sweep, found: &[Found], metric: Metric) -> Vec<PairRow> {
+    let pairs = sweep.pairs.iter();
+    pairs
+        .map(|names| pair(names, &sweep.cells, found, metric))
+        .collect()
+}
+
+fn pair(names: &[String; 2], cells: &[Cell], found: &[Found], metric: Metric) -> PairRow {
+    let of = |name: &String| {
+        let all = cells.iter().zip(found);
+        let own = all.filter(|(cell, found)| cell.name == *name && found.is_finished());
+        own.map(|(cell, found)| (cell.plan.seed, found))
+            .collect::<Vec<_>>()
+    };
+    let [firsts, seconds] = names.each_ref().map(of);
+    let both: Vec<(u64, &Found, &Found)> = firsts
+        .iter()
+        .filter_map(|(seed, first)| {
+            let (_, second) = seconds.iter().find(|(other, _)| other == seed)?;
+            Some((*seed, *first, *second))
+        })
+        .collect();
+    let test = |value: &dyn Fn(&Found) -> Option<f64>| {
+        let differences = both.iter();
+        let differences =
+            differences.filter_map(|(_, first, second)| Some(value(second)? - value(first)?));
+        PairedT::of(&differences.collect::<Vec<_>>())
+    };
+    let images = both.iter().filter_map(|(seed, first, second)| {
+        let [first, second] = [first, second].map(|found| found.predictions.as_ref());
+        let counts = first?.discordant(second?)?;
+        Some((*seed, counts, mcnemar(counts)))
+    });
+    PairRow {
+        names: names.clone(),
+        last: test(&|found| found.last(metric)),
+        best: test(&|found| found.best(metric)),
+        images: images.collect(),
+    }
+}
+
+impl PairRow {
+    /// The difference with its 95 % interval and p value, where there are any.
+    #[must_use]
+    pub fn text(test: Option<&PairedT>, metric: Metric) -> String {
+        let Some(test) = test else {
+            return String::new();
+        };
+        let mut text = difference_text(Some(&test.difference), metric);
+        if let (Some(half), Some(p)) = (test.half_width, test.p) {
+            let mean = test.difference.mean;
+            text += &format!(
+                ", 95 % {:.1} to {:.1}, p = {}",
+                mean - half,
+                mean + half,
+                p_text(p)
+            );
+        }
+        text
+    }
+
+    /// McNemar's counts and p values, seed by seed.
+    #[must_use]
+    pub fn images_text(&self) -> String {
+        let seeds = self.images.iter();
+        let seeds = seeds.map(|(seed, [first, second], p)| {
+            format!("seed {seed}: {first} / {second}, p = {}", p_text(*p))
+        });
+        seeds.collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// A p value with two digits.
+#[must_use]
+pub fn p_text(p: f64) -> String {
+    match p {
+        p if p >= 0.1 => format!("{p:.2}"),
+        p if p >= 0.001 => format!("{p:.3}"),
+        p => format!("{p:.0e}"),
+    }
+}
+
+/// The pairs in Markdown, with what the numbers are.
+#[must_use]
+pub fn pairs_markdown(pairs: &[PairRow], metric: Metric) -> String {
+    if pairs.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        "| pair | last epoch | best epoch | images that one of them alone gets right |\n\
+                    | --- | ---: | ---: | --- |\n"
+            .to_owned();
+    for pair in pairs {
+        let [first, second] = &pair.names;
+        text += &format!(
+            "| {second} minus {first} | {} | {} | {} |\n",
+            PairRow::text(pair.last.as_ref(), metric),
+            PairRow::text(pair.best.as_ref(), metric),
+            pair.images_text()
+        );
+    }
+    text + "\nDifferences seed by seed: mean ± sample standard deviation, the 95 % confidence interval of the mean and the p value of \
+            a paired t test. The counts are of validation images that the first and the second model alone get right after the \
+            last epoch, with the p value of McNemar's exact test: whether these two networks differ, not whether other seeds \
+            would.\n"
+}
+
+/// The pairs as CSV.
+#[must_use]
+pub fn pairs_csv(pairs: &[PairRow]) -> String {
+    let mut text =
+        "first,second,pairs,last,last spread,last t,last p,last 95% half width,best,best spread,best t,best p,best 95% half width,\
+         seeds,first alone right,second alone right,McNemar p\n"
+            .to_owned();
+    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    let test = |test: Option<&PairedT>| {
+        [
+            test.map(|test| test.difference.mean),
+            test.and_then(|test| test.difference.spread),
+            test.and_then(|test| test.t),
+            test.and_then(|test| test.p),
+            test.and_then(|test| test.half_width),
+        ]
+        .map(number)
+        .join(",")
+    };
+    for pair in pairs {
+        let list = |value: &dyn Fn(&(u64, [u64; 2], f64)) -> String| {
+            pair.images.iter().map(value).collect::<Vec<_>>().join(" ")
+        };
+        text += &format!(
+            "{},{},{},{},{},{},{},{},{}\n",
+            csv_field(&pair.names[0]),
+            csv_field(&pair.names[1]),
+            pair.last.map_or(0, |test| test.difference.runs),
+            test(pair.last.as_ref()),
+            test(pair.best.as_ref()),
+            list(&|(seed, ..)| seed.to_string()),
+            list(&|(_, [first, _], _)| first.to_string()),
+            list(&|(_, [_, second], _)| second.to_string()),
+            list(&|(.., p)| p.to_string()),
+        );
+    }
+    text
+}
+
+/// All cells as CSV: how far each is, and what it came to.
+#[must_use]
+pub fn cells_csv(cells: &[Cell], found: &[Found], metric: Metric) -> String {
+    let mut text = format!(
+        "run,seed,state,epochs,training images,validation images,last {0},best {0},seconds,command\n",
+        metric.name
+    );
+    let shown = |value: Option<String>| value.unwrap_or_default();
+    for (cell, found) in cells.iter().zip(found) {
+        text += &format!(
+            "{},{},{},{},{},{},{},{},{},{}\n",
+            csv_field(&cell.name),
+            cell.plan.seed,
+            found.state,
+            cell.plan.epochs(),
+            shown(found.images.map(|images| images.to_string())),
+            shown(found.eval_images.map(|images| images.to_string())),
+            shown(found.last(metric).map(|value| value.to_string())),
+            shown(found.best(metric).map(|value| value.to_string())),
+            found.seconds.round(),
+            csv_field(&cell.command()),
+        );
+    }
+    text
+}
+
+/// The exact command of each cell in Markdown, and how far it is.
+#[must_use]
+pub fn commands_markdown(cells: &[Cell], found: &[Found]) -> String {
+    let line = |(cell, found): (&Cell, &Found)| {
+        let crash = match &found.state {
+            State::Crashed(message) => format!(" ({message})"),
+            _ => String::new(),
+        };
+        format!(
+            "- {}: {}{crash}\n  `{}`\n",
+            cell.label(),
+            found.state,
+            cell.command()
+        )
+    };
+    cells.iter().zip(found).map(line).collect()
+}
+
+/// What is planned, one line for each cell: how far it is, and what it costs. The last line is the sum.
+#[must_use]
+pub fn plan_rows(cells: &[Cell], found: &[Found], costs: &Costs) -> Vec<Vec<String>> {
+    let row = |((cell, found), cost): ((&Cell, &Found), &Cost)| {
+        vec![
+            cell.label(),
+            found.state.to_string(),
+            cost.epochs.to_string(),
+            cost.images
+                .map_or_else(|| "?".to_owned(), |images| images.to_string()),
+            tera(cost.macs),
+            duration(cost.left),
+        ]
+    };
+    let mut rows: Vec<_> = cells.iter().zip(found).zip(&costs.cells).map(row).collect();
+    let (macs, left) = costs.total();
+    let empty = String::new;
+    rows.push(vec![
+        format!("{} runs", cells.len()),
+        empty(),
+        empty(),
+        empty(),
+        tera(macs),
+        duration(left),
+    ]);
+    rows
+}
+
+/// The header of [`plan_rows`].
+pub const PLAN_HEADER: &[&str] = &["run", "state", "epochs", "images", "TMAC", "left"];
+
+fn tera(macs: Option<f64>) -> String {
+    macs.map_or_else(|| "?".to_owned(), |macs| format!("{:.1}", macs / 1e12))
+}
+
+/// Hours and minutes of some seconds.
+fn duration(seconds: Option<f64>) -> String {
+    let Some(seconds) = seconds else {
+        return "?".to_owned();
+    };
+    let minutes = (seconds / 60.0).ceil() as u64;
+    match minutes {
+        0 => "-".to_owned(),
+        1..60 => format!("{minutes} min"),
+        _ => format!("{} h {:02} min", minutes / 60, minutes % 60),
+    }
+}

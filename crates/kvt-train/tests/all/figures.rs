@@ -1,0 +1,109 @@
+//! `kvt reproduce fig2|fig3|fig4|fig5`, with tiny models in place of the repository's.
+
+use crate::support::Workspace;
+
+/// Writes the runs of an item: dense and k-NN, two seeds of two epochs.
+fn item(workspace: &Workspace, name: &str, set: &str) {
+    let run = |name: &str, set: &str| {
+        format!("[[run]]\nname = \"{name}\"\nconfig = \"../../../tiny.toml\"\nset = [{set}]\n\n")
+    };
+    let knn = "\"model.attention.kind=knn\", \"model.attention.neighbors=5\"";
+    let text = format!("output = \"runs/{name}\"\nseeds = [3, 4]\nset = [{set}]\n\n")
+        + &run("dense", "")
+        + &run("knn", knn);
+    let path = format!("configs/reproduce/{name}/cifar-short.toml");
+    workspace.write(&path, text);
+}
+
+/// Makes an item, and gives its page.
+fn made(workspace: &Workspace, name: &str) -> String {
+    let command = [
+        "reproduce",
+        name,
+        "--data",
+        "data",
+        "--scale",
+        "cifar-short",
+    ];
+    workspace.kvt(&command).assert().success();
+    workspace.read(&format!("runs/reproduce/{name}/cifar-short/{name}.md"))
+}
+
+fn lines(workspace: &Workspace, name: &str) -> Vec<Vec<String>> {
+    let path = format!("runs/reproduce/{name}/cifar-short/{name}.csv");
+    let csv = workspace.read(&path);
+    let rows = csv.lines().map(|line| line.split(',').map(str::to_owned));
+    rows.map(Iterator::collect).collect()
+}
+
+#[test]
+fn figures_2_and_3_come_of_the_same_runs() {
+    let workspace = Workspace::with_data(6, 4);
+    item(
+        &workspace,
+        "fig2",
+        "\"analysis.every=1\", \"analysis.images=9\"",
+    );
+    let page = made(&workspace, "fig2");
+    for text in [
+        "The last checkpoints of 2 seeds of each row, on 12 validation images.",
+        "| (a) cosine similarity of tokens | 0.25 to 0.40, k-NN above dense | 0.",
+        " of 2 | ",
+    ] {
+        assert!(page.contains(text), "{text}\n{page}");
+    }
+    let rows = lines(&workspace, "fig2");
+    // Two rows, two seeds, two layers, fifteen measures.
+    assert_eq!(rows.len(), 1 + 2 * 2 * 2 * 15);
+    let kept = |run: &str| -> Vec<&str> {
+        let own = rows.iter().filter(|row| row[0] == run && row[6] == "kept");
+        own.map(|row| row[7].as_str()).collect()
+    };
+    assert_eq!(kept("knn"), ["5"; 4]);
+    assert_eq!(kept("dense"), ["17"; 4]);
+
+    let log = workspace.read("runs/fig2/runs/knn-seed4/log.jsonl");
+    let page = made(&workspace, "fig3");
+    assert_eq!(workspace.read("runs/fig2/runs/knn-seed4/log.jsonl"), log);
+    assert!(page.contains("| layer | dense | k-NN |"), "{page}");
+    let rows = lines(&workspace, "fig3");
+    // Two rows, two seeds, two epochs, two layers.
+    assert_eq!(rows.len(), 1 + 2 * 2 * 2 * 2);
+    assert!(
+        rows[1..]
+            .iter()
+            .all(|row| row[4] == "train" && row[5] == "9")
+    );
+}
+
+#[test]
+fn figure_4_draws_heads_and_figure_5_relevance() {
+    let workspace = Workspace::with_data(6, 4);
+    for name in ["fig4", "fig5"] {
+        item(&workspace, name, "\"train.epochs=1\"");
+    }
+    let page = made(&workspace, "fig4");
+    assert!(page.contains("supervised ones"), "{page}");
+    // Of 16 patches k-NN attention keeps at most 5, dense attention all; twice the size has 64.
+    assert!(page.contains("| dense, 16 px | 16 | 16.0 | "), "{page}");
+    assert!(page.contains("| dense, 32 px | 64 | 64.0 | "), "{page}");
+    let heads = lines(&workspace, "fig4");
+    // Two rows, three images, two heads, two sizes.
+    assert_eq!(heads.len(), 1 + 2 * 3 * 2 * (16 + 64));
+    let kept = heads
+        .iter()
+        .filter(|row| row[0] == "knn" && row[6] != "0.000000");
+    assert!(kept.count() <= 3 * 2 * 2 * 5);
+
+    let page = made(&workspace, "fig5");
+    assert!(page.contains("| circle (generated) | dense | "), "{page}");
+    let relevance = lines(&workspace, "fig5");
+    // Two rows, four images.
+    assert_eq!(relevance.len(), 1 + 2 * 4 * 16);
+    for name in ["fig4", "fig5"] {
+        let mut files = workspace.entries(&format!("runs/reproduce/{name}/cifar-short"));
+        files.sort();
+        let expected = ["-val.png", ".csv", ".md", ".png", ".svg"];
+        assert_eq!(files, expected.map(|ending| format!("{name}{ending}")));
+    }
+}

@@ -1,0 +1,421 @@
+//! `kvt compare SWEEP.toml`: many runs as one job.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kvt_train::run::Event;
+use kvt_train::sweep::Sweep;
+use serde_json::Value;
+
+use crate::documents::root;
+use crate::support::{KVT, Workspace};
+
+/// Dense and k-NN attention with two seeds each.
+const SWEEP: &str = r#"title = "Tiny models"
+seeds = [3, 4]
+set = ["train.epochs=2"]
+pairs = [["dense", "knn"]]
+
+[[run]]
+name = "dense"
+config = "tiny.toml"
+
+[[run]]
+name = "knn"
+config = "tiny.toml"
+set = ["model.attention.kind=knn", "model.attention.neighbors=3"]
+"#;
+
+const CELLS: [&str; 4] = ["dense-seed3", "dense-seed4", "knn-seed3", "knn-seed4"];
+
+fn dir(cell: &str) -> String {
+    format!("runs/sweep/runs/{cell}")
+}
+
+/// What a cell came to, without what a clock says.
+fn measured(workspace: &Workspace, cell: &str) -> Vec<(u32, String)> {
+    let events = workspace.log(&dir(cell));
+    let evals = events.iter().filter_map(|event| match event {
+        Event::Eval(eval) => Some((eval.epoch, format!("{:?}", eval.metrics))),
+        _ => None,
+    });
+    evals.collect()
+}
+
+#[test]
+fn finished_runs_are_left_alone_and_tables_are_made() {
+    let workspace = Workspace::with_data(6, 4);
+    workspace.write("sweep.toml", SWEEP);
+    let compare = || {
+        let output = workspace.kvt(&["compare", "sweep.toml"]).assert().success();
+        let output = output.get_output();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (printed, said) = compare();
+    assert!(
+        said.contains("dense-seed3 (1 of 4) begins on cpu"),
+        "{said}"
+    );
+    let page = workspace.read("runs/sweep/table.md");
+    for text in [
+        "# Tiny models\n",
+        "| knn minus dense |",
+        "- 18 training images per epoch, 12 validation images, 2 epochs, seeds 3, 4: dense, knn\n",
+        "`kvt train tiny.toml --set train.epochs=2 --set model.attention.kind=knn --set model.attention.neighbors=3 --set seed=4 \
+         --run-dir runs/sweep/runs/knn-seed4`",
+    ] {
+        assert!(page.contains(text), "{text} {page}");
+    }
+    let table: Value = serde_json::from_str(&workspace.read("runs/sweep/table.json")).unwrap();
+    assert_eq!(table["rows"][1]["label"], "knn");
+    assert_eq!(table["rows"][1]["runs"], 2);
+
+    // What a cell's table says is what its log and `kvt eval` say.
+    let mut last = Vec::new();
+    for cell in CELLS {
+        let predictions = workspace.read(&format!("{}/predictions.csv", dir(cell)));
+        let rows: Vec<Vec<u32>> = predictions
+            .lines()
+            .skip(1)
+            .map(|line| {
+                line.split(',')
+                    .map(|field| field.parse().unwrap())
+                    .collect()
+            })
+            .collect();
+        let right = rows.iter().filter(|row| row[1] == row[2]).count();
+        let run = dir(cell);
+        let eval = workspace.json(&["eval", "--run", &run, "--checkpoint", "last", "--json"]);
+        assert_eq!(rows.len(), 12);
+        assert!((eval["top1"].as_f64().unwrap() - 100.0 * right as f64 / 12.0).abs() < 1e-9);
+        last.push(rows);
+    }
+    let pairs = workspace.read("runs/sweep/pairs.csv");
+    let line = pairs.lines().nth(1).unwrap();
+    assert!(line.starts_with("dense,knn,2,"), "{line}");
+    let alone = |first: &[Vec<u32>], second: &[Vec<u32>]| {
+        let both = first.iter().zip(second);
+        let alone = both.filter(|(a, b)| a[1] == a[2] && b[1] != b[2]);
+        alone.count()
+    };
+    let counts = format!(
+        ",3 4,{} {},{} {},",
+        alone(&last[0], &last[2]),
+        alone(&last[1], &last[3]),
+        alone(&last[2], &last[0]),
+        alone(&last[3], &last[1])
+    );
+    assert!(line.contains(&counts), "{line} {counts}");
+
+    // The same again trains nothing.
+    let logs = || CELLS.map(|cell| workspace.read(&format!("{}/log.jsonl", dir(cell))));
+    let before = (logs(), page);
+    let (again, said) = compare();
+    assert_eq!(again, printed);
+    assert!(
+        said.contains("knn-seed4 (4 of 4): finished already"),
+        "{said}"
+    );
+    assert_eq!((logs(), workspace.read("runs/sweep/table.md")), before);
+    // As ordinary runs they compare to the same table.
+    let dirs = CELLS.map(dir);
+    let mut read = vec!["compare", "--output", "read"];
+    read.extend(dirs.iter().map(String::as_str));
+    workspace.kvt(&read).assert().success();
+    assert_eq!(
+        workspace.read("read/table.csv"),
+        workspace.read("runs/sweep/table.csv")
+    );
+}
+
+#[test]
+fn a_killed_sweep_goes_on_to_the_same_numbers() {
+    let workspace = Workspace::with_data(6, 4);
+    let sweep = SWEEP.replace(
+        "train.epochs=2",
+        "train.epochs=20\", \"checkpoint.every_steps=1",
+    );
+    workspace.write("sweep.toml", &sweep);
+    let one = ["compare", "sweep.toml", "--output", "whole"];
+    workspace.kvt(&one).assert().success();
+    let mut child = Command::new(KVT)
+        .current_dir(workspace.path(""))
+        .args(["compare", "sweep.toml"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(300);
+    // In the second of the four.
+    let last = workspace.path(&format!("{}/checkpoints/last", dir("dense-seed4")));
+    while !last.exists() {
+        assert!(Instant::now() < deadline && child.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let plan = workspace
+        .kvt(&["compare", "sweep.toml", "--dry-run"])
+        .assert()
+        .success();
+    let plan = String::from_utf8(plan.get_output().stdout.clone()).unwrap();
+    let state = |cell: &str| {
+        let line = plan
+            .lines()
+            .find(|line| line.trim_start().starts_with(cell));
+        line.unwrap_or_else(|| panic!("{plan}")).to_owned()
+    };
+    assert!(state("dense-seed3").contains("finished"), "{plan}");
+    assert!(state("dense-seed4").contains("stopped after"), "{plan}");
+    assert!(state("knn-seed3").contains("to be trained"), "{plan}");
+    let output = workspace.kvt(&["compare", "sweep.toml"]).assert().success();
+    let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    assert!(said.contains("dense-seed4 (2 of 4) goes on"), "{said}");
+    for cell in CELLS {
+        let evals = |run: &str| {
+            let events = workspace.log(run);
+            let evals = events.iter().filter_map(|event| match event {
+                Event::Eval(eval) => Some(format!("{eval:?}")),
+                _ => None,
+            });
+            evals.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            evals(&dir(cell)),
+            evals(&format!("whole/runs/{cell}")),
+            "{cell}"
+        );
+        let predictions = |run: &str| workspace.read(&format!("{run}/predictions.csv"));
+        assert_eq!(
+            predictions(&dir(cell)),
+            predictions(&format!("whole/runs/{cell}"))
+        );
+    }
+}
+
+#[test]
+fn one_that_fails_does_not_keep_the_others() {
+    let workspace = Workspace::with_data(6, 4);
+    let sweep = r#"set = ["train.epochs=1"]
+seeds = [3]
+
+[[run]]
+name = "broken"
+config = "tiny.toml"
+set = ["init.weights=missing.safetensors"]
+
+[[run]]
+name = "crash"
+config = "tiny.toml"
+set = ["optim.lr=1e30", "optim.clip_norm=0.0"]
+
+[[run]]
+name = "good"
+config = "tiny.toml"
+"#;
+    workspace.write("sweep.toml", sweep);
+    let error = workspace.error(&["compare", "sweep.toml"]);
+    assert!(
+        error.starts_with("error: run `broken-seed3` failed: ")
+            && error.contains("missing.safetensors"),
+        "{error}"
+    );
+    assert_eq!(measured(&workspace, "good-seed3").len(), 1);
+    let crash = workspace.read(&format!("{}/crash.txt", dir("crash-seed3")));
+    assert!(crash.starts_with("step "), "{crash}");
+    let cells = workspace.read("runs/sweep/cells.csv");
+    assert!(
+        cells.contains("\nbroken,3,to be trained,1,,,,,0,")
+            && cells.contains("\ncrash,3,crashed,1,"),
+        "{cells}"
+    );
+    // A crash is a result: it is not tried again, and no failure by itself.
+    let without = sweep.replace("set = [\"init.weights=missing.safetensors\"]\n", "");
+    workspace.write("sweep.toml", without);
+    let output = workspace.kvt(&["compare", "sweep.toml"]).assert().success();
+    let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    assert!(
+        said.contains("crash-seed3 (2 of 3): crashed before: step")
+            && said.contains("warning: crash-seed3 crashed"),
+        "{said}"
+    );
+    assert_eq!(measured(&workspace, "broken-seed3").len(), 1);
+}
+
+#[test]
+fn a_run_of_another_configuration_is_refused() {
+    let workspace = Workspace::with_data(6, 4);
+    workspace.write("sweep.toml", SWEEP);
+    workspace.kvt(&["compare", "sweep.toml"]).assert().success();
+    let log = || workspace.read(&format!("{}/log.jsonl", dir("knn-seed4")));
+    let before = log();
+    workspace.write("sweep.toml", SWEEP.replace("neighbors=3", "neighbors=4"));
+    let error = workspace.error(&["compare", "sweep.toml"]);
+    assert!(
+        error.contains("run `knn-seed4` failed") || error.contains("run `knn-seed3` failed"),
+        "{error}"
+    );
+    assert!(
+        error.contains("`model.attention.neighbors`: `3` -> `4`"),
+        "{error}"
+    );
+    assert_eq!(log(), before);
+    // Their numbers are not those of this sweep.
+    let cells = workspace.read("runs/sweep/cells.csv");
+    assert!(cells.contains("\nknn,4,another run,2,,,,,0,"), "{cells}");
+}
+
+#[test]
+fn several_devices_and_several_processes_share_the_runs() {
+    let workspace = Workspace::with_data(6, 4);
+    workspace.write("sweep.toml", SWEEP);
+    let one = ["compare", "sweep.toml", "--output", "one"];
+    workspace.kvt(&one).assert().success();
+    let two = [
+        "compare",
+        "sweep.toml",
+        "--devices",
+        "cpu,cpu",
+        "--output",
+        "two",
+    ];
+    workspace.kvt(&two).assert().success();
+    assert_eq!(
+        workspace.read("one/table.csv"),
+        workspace.read("two/table.csv")
+    );
+    // Two processes at once: whoever comes first to a run has it.
+    let start = || {
+        Command::new(KVT)
+            .current_dir(workspace.path(""))
+            .args(["compare", "sweep.toml", "--output", "three"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    let mut both = [start(), start()];
+    for child in &mut both {
+        child.wait().unwrap();
+    }
+    let last = ["compare", "sweep.toml", "--output", "three", "--as-is"];
+    workspace.kvt(&last).assert().success();
+    assert_eq!(
+        workspace.read("one/table.csv"),
+        workspace.read("three/table.csv")
+    );
+}
+
+#[test]
+fn features_without_labels_are_judged_by_a_linear_layer() {
+    let workspace = Workspace::with_data(6, 4);
+    let sweep = r#"set = ["train.epochs=1", "task=dino", "dino.out_dim=12", "dino.hidden_dim=20", "dino.bottleneck_dim=8", "dino.local_views=0"]
+
+[[run]]
+name = "dino"
+config = "tiny.toml"
+linear = "none"
+"#;
+    workspace.write("sweep.toml", sweep);
+    workspace.kvt(&["compare", "sweep.toml"]).assert().success();
+    let found = workspace.read(&format!("{}/linear.csv", dir("dino-seed3")));
+    assert_eq!(found.lines().count(), 101);
+    let probe = [
+        "probe",
+        "--run",
+        &dir("dino-seed3"),
+        "--checkpoint",
+        "last",
+        "--method",
+        "linear",
+        "--crops",
+        "none",
+        "--output",
+        "probe",
+    ];
+    workspace.kvt(&probe).assert().success();
+    assert_eq!(workspace.read("probe/probe.csv"), found);
+}
+
+#[test]
+fn what_is_wrong_with_a_sweep_is_said() {
+    let workspace = Workspace::empty();
+    let error = |text: &str| {
+        workspace.write("sweep.toml", text);
+        workspace.error(&["compare", "sweep.toml"])
+    };
+    let twice = "[[run]]\nconfig = \"tiny.toml\"\n\n[[run]]\nconfig = \"tiny.toml\"\n";
+    for (text, expected) in [
+        (
+            twice.to_owned(),
+            "two runs are called `tiny` and have the seed 3",
+        ),
+        (
+            format!("pairs = [[\"tiny\", \"knn\"]]\n{}", &twice[..29]),
+            "no run is called `knn`",
+        ),
+        (
+            format!("{}name = \"a b\"\n", &twice[..29]),
+            "`a b` cannot be the name of a run",
+        ),
+        (
+            format!("{}set = [\"optim.lrr=1\"]\n", &twice[..29]),
+            "unknown key `lrr`",
+        ),
+        (
+            format!("{}seed = 1\n", &twice[..29]),
+            "unknown field `seed`",
+        ),
+        (
+            format!("{}linear = \"none\"\n", &twice[..29]),
+            "`linear` does not judge",
+        ),
+        (
+            format!("metric = \"top2\"\n{}", &twice[..29]),
+            "`metric` is `top2`: expected one of loss, top1",
+        ),
+    ] {
+        let error = error(&text);
+        assert!(
+            error.contains("sweep.toml") && error.contains(expected),
+            "{error}"
+        );
+    }
+    workspace.write("sweep.toml", SWEEP);
+    let error = workspace.error(&["compare", "sweep.toml", "tiny.toml"]);
+    assert!(
+        error.contains("is a sweep, which is compared by itself"),
+        "{error}"
+    );
+    let error = workspace.error(&["compare", "sweep.toml", "--seeds", "2"]);
+    assert!(
+        error.contains("the seeds of a sweep are in `sweep.toml`"),
+        "{error}"
+    );
+    let error = workspace.error(&["compare", "tiny.toml", "--dry-run"]);
+    assert!(error.contains("`--dry-run` is for a sweep"), "{error}");
+}
+
+/// Every sweep of the paper's items, with all configurations that it names.
+#[test]
+fn the_sweeps_of_the_repository_are_accepted() {
+    let workspace = Workspace::empty();
+    let mut sweeps = 0;
+    for item in fs_err::read_dir(root().join("configs/reproduce")).unwrap() {
+        for file in fs_err::read_dir(item.unwrap().path()).unwrap() {
+            let path = file.unwrap().path();
+            let sweep = Sweep::load(&path, &[], None).unwrap_or_else(|error| panic!("{error}"));
+            let [scale, item] =
+                [path.file_stem(), path.parent().unwrap().file_name()].map(Option::unwrap);
+            let output = std::path::Path::new("runs/reproduce")
+                .join(item)
+                .join(scale);
+            assert_eq!(sweep.output, output);
+            let check = ["config", "check", path.to_str().unwrap()];
+            workspace.kvt(&check).assert().success();
+            sweeps += 1;
+        }
+    }
+    assert!(sweeps >= 12, "{sweeps}");
+}
