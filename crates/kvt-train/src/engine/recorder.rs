@@ -1,8 +1,8 @@
 //! The files that record a run, as one listener: log, table of epochs, TensorBoard.
 
 use crate::run::{
-    EpochsCsv, Event, JsonlLog, Listener, Log, Metric, RunDir, RunError, StepRecord, TensorBoard,
-    Warning, read_log,
+    EpochsCsv, Event, HyperParameters, JsonlLog, Listener, Log, Metric, RunDir, RunError,
+    StepRecord, TensorBoard, Warning, read_log,
 };
 
 /// Writes every event to the run's folder and passes it on.
@@ -20,14 +20,15 @@ struct Files {
 impl<'a> Recorder<'a> {
     /// Opens the files of a run. `resumed` holds the length of the log in bytes and the number of
     /// steps that the checkpoint stands for (both 0 for a run that starts over): what was logged after
-    /// it is cut off, as it will happen again. `metrics` are the columns of the table of epochs.
+    /// it is cut off, as it will happen again. `metrics` are the columns of the table of epochs; TensorBoard gets the
+    /// hyper-parameters, if it gets anything.
     ///
     /// # Errors
     /// If a file cannot be read or written.
     pub fn open(
         run: &RunDir,
         resumed: Option<(u64, u64)>,
-        tensorboard: bool,
+        tensorboard: Option<&HyperParameters>,
         metrics: &'static [Metric],
         next: &'a mut dyn Listener,
     ) -> Result<(Self, Vec<Warning>), RunError> {
@@ -46,7 +47,7 @@ impl<'a> Recorder<'a> {
             log,
             epochs: EpochsCsv::new(&run.epochs_csv(), metrics, &logged)?,
             tensorboard: tensorboard
-                .then(|| TensorBoard::new(&run.tensorboard(), steps, &logged))
+                .map(|parameters| TensorBoard::new(&run.tensorboard(), steps, &logged, parameters))
                 .transpose()?,
         };
         let files = Some(files);

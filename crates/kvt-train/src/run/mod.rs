@@ -41,4 +41,4 @@ pub use events::{EpochRecord, EvalRecord, Event, Listener, Note, StepRecord, Top
 pub use folder::RunDir;
 pub use jsonl::{JsonlLog, Log, read_log};
 pub use metrics::{Metric, Metrics};
-pub use tensorboard::TensorBoard;
+pub use tensorboard::{HyperParameters, TensorBoard};

@@ -147,7 +147,10 @@ fn maps(workspace: &Workspace, name: &str) {
     let error = workspace.error(&of("99"));
     assert!(error.contains("blocks, counted from 1"), "{error}");
     // The first block of these attends within windows or patches.
-    if ["swin", "tnt", "twins"].iter().any(|family| name.starts_with(family)) {
+    if ["swin", "tnt", "twins"]
+        .iter()
+        .any(|family| name.starts_with(family))
+    {
         let error = workspace.error(&of("1"));
         assert!(error.contains("stays within windows or patches"), "{error}");
     }
