@@ -129,7 +129,7 @@ pub enum FetchError {
 fn instead(near: &[String]) -> String {
     match near.is_empty() {
         true => String::new(),
-        false => format!("; did you mean {}?", quoted(near)),
+        false => format!("; alike are {}", quoted(near)),
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
         let error = |name: &str| Published::find(name).unwrap_err().to_string();
         let text = error("deit_tiny_patch16_244");
         assert!(
-            text.contains("did you mean `deit_tiny_patch16_224.fb_in1k`"),
+            text.contains("; alike are `deit_tiny_patch16_224.fb_in1k`"),
             "{text}"
         );
         assert_eq!(

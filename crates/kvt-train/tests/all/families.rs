@@ -133,7 +133,7 @@ fn name_of(model: &[&str]) -> String {
 fn maps(workspace: &Workspace, name: &str) {
     let image = "data/val/a/000.png";
     let line = ["attention-map", "--run", "run", "--checkpoint", "last"];
-    let of = |layer: &str| [&line[..], &["--layer", layer, image]].concat();
+    let of = |layer: &'static str| [&line[..], &["--layer", layer, image]].concat();
     let drawn = workspace.kvt(&of("all")).assert().success();
     let table = String::from_utf8(drawn.get_output().stdout.clone()).unwrap();
     let has_class = ["pit", "cvt", "tnt", "so_vit", "volo"].map(|family| name.starts_with(family));
