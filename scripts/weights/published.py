@@ -1,6 +1,7 @@
 """Writes the list of weights that `kvt weights fetch` knows: those of timm on its hub for models that kvt has.
 
     python scripts/weights/published.py target/release/kvt > crates/kvt-train/src/fetch/published.rs
+    cargo fmt --all
 
 Run with the version of timm of `scripts/reference/requirements.txt`. timm's default of a model comes first.
 """

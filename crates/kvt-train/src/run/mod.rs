@@ -26,6 +26,7 @@ mod jsonl;
 mod metrics;
 mod number;
 mod tensorboard;
+mod warning;
 
 pub use checkpoint::{
     Checkpoint, Checkpoints, FileWriter, Recovered, Saved, Settled, Stage, Which,
@@ -36,9 +37,10 @@ pub use epochs::EpochsCsv;
 #[cfg(test)]
 pub(crate) use epochs::tests as epochs_tests;
 pub(crate) use epochs::{EpochRow, EpochRows};
-pub use error::{RunError, Warning};
+pub use error::RunError;
 pub use events::{EpochRecord, EvalRecord, Event, Listener, Note, StepRecord, Topic};
 pub use folder::RunDir;
 pub use jsonl::{JsonlLog, Log, read_log};
 pub use metrics::{Metric, Metrics};
 pub use tensorboard::{HyperParameters, TensorBoard};
+pub use warning::Warning;
