@@ -26,7 +26,10 @@ def scalars(folder: Path) -> list[tuple[str, int, float]]:
                 points = [point for point in points if point[1] < step]
             for value in fields(first(event, 5, b"")).get(1, []):
                 value = fields(value)
-                (number,) = struct.unpack("<f", first(value, 2, b"\0\0\0\0"))
+                if 2 not in value:
+                    # No scalar: the hyper-parameters.
+                    continue
+                (number,) = struct.unpack("<f", first(value, 2, None))
                 points.append((first(value, 1, b"").decode(), step, number))
     return points
 

@@ -52,11 +52,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } = args.trained.load_backbone(&args.overrides, false)?;
     let device = device.device.inner();
     let transform = eval_transform(&plan, size)?;
-    let (files, are_all) = expand(&args.images);
+    let (files, mut are_all) = expand(&args.images);
     fs_err::create_dir_all(&args.output)?;
     let mut rows = Vec::new();
     for (number, path) in files.iter().enumerate() {
-        let image = decode(path, image_limits(&plan))?;
+        let image = match decode(path, image_limits(&plan)) {
+            Ok(image) => image,
+            Err(error) => {
+                // As `kvt predict` does: the rest is drawn, and the exit status tells.
+                output::error(&error.to_string());
+                are_all = false;
+                continue;
+            }
+        };
         let mut view = View::zeros(1, size);
         transform.apply(image, Key::new(0), view.image_mut(0))?;
         let seen = preview::picture(&view.pixels, size, &plan.augment);

@@ -95,6 +95,19 @@ impl ConfigArgs {
     }
 }
 
+/// A bar over a known number of bytes.
+#[cfg(feature = "fetch")]
+pub(super) fn bytes_bar(what: &str, total: u64) -> Shown {
+    let bar = bar(what, 0);
+    if let Ok(style) = ProgressStyle::with_template(
+        "{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} eta {eta}",
+    ) {
+        bar.set_style(style);
+    }
+    bar.set_length(total);
+    bar
+}
+
 /// A bar over a known number of things, cleared when it is dropped; hidden where nobody watches.
 pub(super) fn bar(what: &str, total: usize) -> Shown {
     let bar = match output::is_silent() {

@@ -20,6 +20,7 @@ mod config;
 mod data;
 mod devices;
 mod eval;
+mod fetch;
 mod finetune;
 mod images;
 mod interrupt;

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::output;
 use super::table::{grouped, human, table};
 use crate::config::Document;
+use crate::fetch::Published;
 use crate::task::model_config;
 
 /// `kvt models list` and `kvt models show NAME`
@@ -27,12 +28,15 @@ pub(super) struct Args {
 enum What {
     /// All models with their size and cost, or those of some names.
     #[command(
-        after_help = "Examples:\n  kvt models list\n  kvt models list swin\n  kvt models list '*_384'"
+        after_help = "Examples:\n  kvt models list\n  kvt models list swin\n  kvt models list '*_384'\n  kvt models list --weights deit"
     )]
     List {
         /// Only names that match, with `*` and `?` as in file names; a word without them may stand anywhere in a name.
         #[arg(value_name = "FILTER")]
         filter: Option<String>,
+        /// The published weights of the models instead: the names that `kvt weights fetch` takes.
+        #[arg(long)]
+        weights: bool,
     },
     /// One model, stage by stage.
     #[command(
@@ -59,7 +63,10 @@ enum What {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let text = match &args.what {
-        What::List { filter } => list(filter.as_deref())?,
+        What::List { filter, weights } => match weights {
+            true => published(filter.as_deref())?,
+            false => list(filter.as_deref())?,
+        },
         What::Show {
             name,
             config,
@@ -97,14 +104,41 @@ fn matches(filter: &str, name: &str) -> Result<bool, glob::PatternError> {
     Ok(glob::Pattern::new(&filter)?.matches(name))
 }
 
-fn list(filter: Option<&str>) -> anyhow::Result<String> {
-    let matches = |name: &str| match filter {
+/// Whether a name is meant by a filter, if there is one.
+fn is_meant(filter: Option<&str>, name: &str) -> anyhow::Result<bool> {
+    match filter {
         Some(filter) => {
             let found = matches(filter, name);
             found.with_context(|| format!("`{filter}` is no pattern of names"))
         }
         None => Ok(true),
-    };
+    }
+}
+
+/// The names of published weights.
+fn published(filter: Option<&str>) -> anyhow::Result<String> {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut last = None;
+    for weights in Published::all() {
+        if is_meant(filter, &weights.name())? {
+            // Of a model alone the first is taken.
+            let default = match last.replace(weights.model) == Some(weights.model) {
+                true => "",
+                false => "default",
+            };
+            rows.push(vec![weights.name(), default.to_owned()]);
+        }
+    }
+    if let (Some(filter), true) = (filter, rows.is_empty()) {
+        bail!(
+            "no published weights are called like `{filter}`: `kvt models list --weights` shows all"
+        );
+    }
+    Ok(table(&["weights", "of the model"], rows))
+}
+
+fn list(filter: Option<&str>) -> anyhow::Result<String> {
+    let matches = |name: &str| is_meant(filter, name);
     let mut rows = Vec::new();
     for name in kvt_models::names() {
         if !matches(&name)? {

@@ -18,10 +18,11 @@ use crate::device;
 use crate::fs::check_writable;
 use crate::task::model_config;
 
-/// `kvt weights inspect FILE`, `kvt weights convert IN OUT --model NAME` and `kvt weights average FILE... --output FILE`
+/// `kvt weights inspect FILE`, `kvt weights convert IN OUT --model NAME`, `kvt weights average FILE... --output FILE` and
+/// `kvt weights fetch NAME`
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt weights inspect w.pth --model deit_tiny_patch16_224\n  kvt weights convert w.pth w.safetensors --model deit_tiny_patch16_224"
+    after_help = "Examples:\n  kvt weights fetch deit_tiny_patch16_224\n  kvt weights inspect w.pth --model deit_tiny_patch16_224\n  kvt weights convert w.pth w.safetensors --model deit_tiny_patch16_224"
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -36,6 +37,8 @@ enum What {
     Convert(Convert),
     /// Write the mean of the weights of several files, such as the last checkpoints of a run.
     Average(Average),
+    /// Download published weights, those of timm's hub, and print where they are.
+    Fetch(super::fetch::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -112,6 +115,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Inspect(args) => inspect(args),
         What::Convert(args) => convert(args),
         What::Average(args) => mean(args),
+        What::Fetch(args) => super::fetch::run(args),
     }
 }
 
@@ -280,7 +284,7 @@ fn mean(args: &Average) -> anyhow::Result<ExitCode> {
 }
 
 /// Refuses a file that cannot be written, or that is there.
-fn check_output(path: &Path, force: bool) -> anyhow::Result<()> {
+pub(super) fn check_output(path: &Path, force: bool) -> anyhow::Result<()> {
     if path
         .extension()
         .is_none_or(|ending| ending != "safetensors")

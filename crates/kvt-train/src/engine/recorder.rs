@@ -1,8 +1,8 @@
 //! The files that record a run, as one listener: log, tables of epochs and of layers, TensorBoard.
 
 use crate::run::{
-    EpochsCsv, Event, JsonlLog, LayersCsv, Listener, Log, Metric, RunDir, RunError, StepRecord,
-    TensorBoard, Warning, read_log,
+    EpochsCsv, Event, HyperParameters, JsonlLog, LayersCsv, Listener, Log, Metric, RunDir,
+    RunError, StepRecord, TensorBoard, Warning, read_log,
 };
 
 /// Writes every event to the run's folder and passes it on.
@@ -21,14 +21,15 @@ struct Files {
 impl<'a> Recorder<'a> {
     /// Opens the files of a run. `resumed` holds the length of the log in bytes and the number of
     /// steps that the checkpoint stands for (both 0 for a run that starts over): what was logged after
-    /// it is cut off, as it will happen again. `metrics` are the columns of the table of epochs.
+    /// it is cut off, as it will happen again. `metrics` are the columns of the table of epochs; TensorBoard gets the
+    /// hyper-parameters, if it gets anything.
     ///
     /// # Errors
     /// If a file cannot be read or written.
     pub fn open(
         run: &RunDir,
         resumed: Option<(u64, u64)>,
-        tensorboard: bool,
+        tensorboard: Option<&HyperParameters>,
         metrics: &'static [Metric],
         next: &'a mut dyn Listener,
     ) -> Result<(Self, Vec<Warning>), RunError> {
@@ -48,7 +49,7 @@ impl<'a> Recorder<'a> {
             epochs: EpochsCsv::new(&run.epochs_csv(), metrics, &logged)?,
             layers: LayersCsv::new(&run.layers_csv(), &logged)?,
             tensorboard: tensorboard
-                .then(|| TensorBoard::new(&run.tensorboard(), steps, &logged))
+                .map(|parameters| TensorBoard::new(&run.tensorboard(), steps, &logged, parameters))
                 .transpose()?,
         };
         let files = Some(files);

@@ -28,6 +28,7 @@ mod layers;
 mod metrics;
 mod number;
 mod tensorboard;
+mod warning;
 
 pub use checkpoint::{
     Checkpoint, Checkpoints, FileWriter, Recovered, Saved, Settled, Stage, Which,
@@ -38,10 +39,11 @@ pub use epochs::EpochsCsv;
 #[cfg(test)]
 pub(crate) use epochs::tests as epochs_tests;
 pub(crate) use epochs::{EpochRow, EpochRows};
-pub use error::{RunError, Warning};
+pub use error::RunError;
 pub use events::{EpochRecord, EvalRecord, Event, LayerRecord, Listener, Note, StepRecord, Topic};
 pub use folder::RunDir;
 pub use jsonl::{JsonlLog, Log, read_log};
 pub use layers::LayersCsv;
 pub use metrics::{Metric, Metrics};
-pub use tensorboard::TensorBoard;
+pub use tensorboard::{HyperParameters, TensorBoard};
+pub use warning::Warning;

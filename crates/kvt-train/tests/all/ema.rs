@@ -47,7 +47,7 @@ fn what_is_read_back_is_what_was_in_memory() {
     let model = build_model(&plan, &config, &device.clone().autodiff()).unwrap();
     let mut heard = Heard::default();
     let (mut recorder, _) =
-        Recorder::open(&run, None, false, Classify::METRICS, &mut heard).unwrap();
+        Recorder::open(&run, None, None, Classify::METRICS, &mut heard).unwrap();
     let mut trainer = Trainer {
         plan: &plan,
         splits: &splits,

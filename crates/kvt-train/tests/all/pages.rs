@@ -331,6 +331,11 @@ const MISTAKES: &[Mistake] = &[
         },
     ),
     (
+        "fetch-unknown",
+        "weights fetch deit_tiny_patch16_244",
+        plain,
+    ),
+    (
         "weights-of-another-family",
         "weights convert run/checkpoints/step-00000001/model.safetensors out.safetensors --model pit_ti_224",
         run,

@@ -348,6 +348,20 @@ fn the_binary_probes_what_there_is() {
             .assert()
             .success();
     }
+    // An image that cannot be read does not keep the others from theirs.
+    workspace.write("broken.png", "no image");
+    let some = [
+        "attention-map",
+        "--run",
+        "run",
+        "--output",
+        "more",
+        "broken.png",
+        image,
+    ];
+    let error = workspace.error(&some);
+    assert!(error.contains("could not decode `broken.png`"), "{error}");
+    assert_eq!(workspace.entries("more"), ["001-000.png"]);
     // The image and two heads, 32 pixels each for four patches of eight pixels.
     let map = image::open(workspace.path("maps/000-000.png")).unwrap();
     assert_eq!((map.width(), map.height()), (8 + 3 * 40, 48));

@@ -20,7 +20,9 @@ use crate::config::{self, Plan};
 use crate::data::Splits;
 use crate::device::{self, ResolvedDevice};
 use crate::recipe::{EmaReport, Schedule, scaled_lr};
-use crate::run::{EvalRecord, Event, Listener, Metric, Note, RunDir, Topic, Warning, Which};
+use crate::run::{
+    EvalRecord, Event, HyperParameters, Listener, Metric, Note, RunDir, Topic, Warning, Which,
+};
 use crate::task::{Task, Weights, model_config};
 use crate::world::on_device::Way;
 use crate::world::{World, alone};
@@ -274,11 +276,14 @@ impl<T: Task> Session<T> {
     /// If data, device, disk or arithmetic fail. What was saved before stays.
     pub fn train(self, listener: &mut dyn Listener, stop: &AtomicBool) -> Result<End, TrainError> {
         let checkpoints = self.checkpointer();
+        // What TOML cannot hold was refused when the plan was written to the run's folder.
+        let parameters = toml::Table::try_from(&self.plan).unwrap_or_default();
+        let parameters = HyperParameters::new(&parameters);
         let (mut recorder, warnings) = match self.world.is_first() {
             true => Recorder::open(
                 &self.run,
                 self.resumed,
-                self.plan.log.tensorboard,
+                self.plan.log.tensorboard.then_some(&parameters),
                 T::METRICS,
                 listener,
             )?,

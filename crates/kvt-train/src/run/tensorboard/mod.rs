@@ -5,12 +5,15 @@
 //! `wall_time` 1, `step` 2, `file_version` 3, `summary` 5 (repeated `value` 1 with `tag` 1 and `simple_value` 2),
 //! `session_log` 7 (`status` 1).
 
+mod hparams;
+
 use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fs_err as fs;
 
+pub use self::hparams::HyperParameters;
 use super::{Event, LayerRecord, Listener, RunError};
 
 const PREFIX: &str = "events.out.tfevents.";
@@ -25,11 +28,17 @@ pub struct TensorBoard {
 impl TensorBoard {
     /// Opens a new event file in `folder` (made if absent). A run that is resumed after the step `resumed` has
     /// TensorBoard discard what earlier files hold from that step on: an evaluation after it may be in them that will
-    /// be made again. What the log keeps of that step (of `logged`) is therefore written once more.
+    /// be made again. What the log keeps of that step (of `logged`) is therefore written once more. A run that starts
+    /// tells its hyper-parameters.
     ///
     /// # Errors
     /// When the folder or the file cannot be written.
-    pub fn new(folder: &Path, resumed: Option<u64>, logged: &[Event]) -> Result<Self, RunError> {
+    pub fn new(
+        folder: &Path,
+        resumed: Option<u64>,
+        logged: &[Event],
+        parameters: &HyperParameters,
+    ) -> Result<Self, RunError> {
         fs::create_dir_all(folder)?;
         let now = now();
         let host = sysinfo::System::host_name().unwrap_or_else(|| "localhost".to_owned());
@@ -40,6 +49,10 @@ impl TensorBoard {
         file.write_all(&record(&version_event(now)))?;
         if let Some(step) = resumed {
             file.write_all(&record(&restart_event(now, step)))?;
+        }
+        // They are at step 0: a start at a later one leaves those of the first.
+        if resumed.unwrap_or(0) == 0 {
+            file.write_all(&record(&parameters.event(now)))?;
         }
         let mut board = Self { file };
         for event in logged.iter().filter(|event| Some(event.step()) == resumed) {

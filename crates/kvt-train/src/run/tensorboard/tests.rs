@@ -20,6 +20,14 @@ fn bytes_equal_tensorboards_own() {
     assert_eq!(hex, GOLDEN);
 }
 
+fn parameters() -> HyperParameters {
+    HyperParameters::new(&toml::from_str("[optim]\nlr = 0.1\n").unwrap())
+}
+
+fn has(payload: &[u8], text: &[u8]) -> bool {
+    payload.windows(text.len()).any(|bytes| bytes == text)
+}
+
 fn step(step: u64) -> Event {
     Event::Step(StepRecord {
         step,
@@ -75,11 +83,10 @@ fn points(folder: &Path) -> Vec<(u64, &'static str)> {
             0x10 => u64::from(payload[10]),
             _ => continue,
         };
-        let has = |text: &[u8]| payload.windows(text.len()).any(|bytes| bytes == text);
         match payload[11] {
             0x3a => points.retain(|(other, _)| *other < step),
-            _ if has(b"train/loss") => points.push((step, "train")),
-            _ if has(b"val/top1") => points.push((step, "val")),
+            _ if has(&payload, b"train/loss") => points.push((step, "train")),
+            _ if has(&payload, b"val/top1") => points.push((step, "val")),
             _ => {}
         }
     }
@@ -102,13 +109,14 @@ fn every_point_is_there_once_after_any_resume() {
     for done in 0..=whole.len() {
         for saved in 0..=done {
             let folder = tempfile::tempdir().unwrap();
-            let mut board = TensorBoard::new(folder.path(), None, &[]).unwrap();
+            let mut board = TensorBoard::new(folder.path(), None, &[], &parameters()).unwrap();
             for event in &whole[..done] {
                 board.event(event).unwrap();
             }
             let (logged, rest) = whole.split_at(saved);
             let at = logged.last().map_or(0, Event::step);
-            let mut board = TensorBoard::new(folder.path(), Some(at), logged).unwrap();
+            let mut board =
+                TensorBoard::new(folder.path(), Some(at), logged, &parameters()).unwrap();
             for event in rest {
                 board.event(event).unwrap();
             }
@@ -117,6 +125,10 @@ fn every_point_is_there_once_after_any_resume() {
                 names,
                 "killed at {done}, saved at {saved}"
             );
+            // Once, or again where the run began again.
+            let starts = payloads(folder.path());
+            let starts = starts.iter().filter(|payload| has(payload, b"_hparams_/"));
+            assert_eq!(starts.count(), if at == 0 { 2 } else { 1 });
         }
     }
 }
@@ -131,7 +143,7 @@ fn a_later_start_comes_after_the_files_of_a_clock_that_was_ahead() {
         "",
     )
     .unwrap();
-    drop(TensorBoard::new(folder.path(), Some(0), &[]).unwrap());
+    drop(TensorBoard::new(folder.path(), Some(0), &[], &parameters()).unwrap());
     let name = latest(folder.path()).unwrap();
     assert_eq!(name, Some(9_999_999_999));
 }

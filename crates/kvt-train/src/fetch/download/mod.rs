@@ -1,0 +1,200 @@
+//! Downloads from timm's hub or a mirror of it, into the cache that all programs for that hub share.
+//!
+//! `hf-hub` downloads, and goes on where it was interrupted. It checks neither size nor content, so that is done here, by the SHA-256 by
+//! which the hub names the file.
+
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use hf_hub::api::Progress;
+use hf_hub::api::sync::{Api, ApiBuilder, ApiError};
+use hf_hub::{Cache, Repo, RepoType};
+use sha2::{Digest as _, Sha256};
+
+use super::{FetchError, Published};
+
+/// The files of each repository of timm: the weights, and what timm says of them, such as how images are normalised.
+const FILE: &str = "model.safetensors";
+const CONFIG: &str = "config.json";
+/// Bytes of which a sum is made at once.
+const CHUNK: usize = 1 << 20;
+
+/// Where weights come from, and where they are kept.
+#[derive(Clone, Debug, Default)]
+pub struct Hub {
+    /// The address of a mirror; that of the hub itself without one.
+    pub endpoint: Option<String>,
+    /// The cache; the one that all programs for the hub share without one.
+    pub cache: Option<PathBuf>,
+}
+
+impl Hub {
+    /// As the environment has it: `HF_ENDPOINT` and `HF_HOME`.
+    pub fn from_env() -> Self {
+        let endpoint = std::env::var("HF_ENDPOINT").ok();
+        Self {
+            endpoint: endpoint.filter(|endpoint| !endpoint.trim().is_empty()),
+            cache: None,
+        }
+    }
+
+    /// The file of weights, from the cache or downloaded; `told` hears how many bytes of how many there are.
+    ///
+    /// # Errors
+    /// If the hub cannot be reached, has no such weights, or what comes is not what it promised.
+    pub fn fetch(
+        &self,
+        weights: Published,
+        told: &mut dyn FnMut(u64, u64),
+    ) -> Result<PathBuf, FetchError> {
+        let cache = match &self.cache {
+            Some(folder) => Cache::new(folder.clone()),
+            None => Cache::from_env(),
+        };
+        let repo = Repo::new(weights.repository(), RepoType::Model);
+        let api = self.api(cache.clone());
+        let api = api.map_err(|error| interrupted(&weights.repository(), &error))?;
+        let from = api.repo(repo.clone());
+        let url = from.url(FILE);
+        if let Some(path) = cache.repo(repo).get(FILE)
+            && let Some(promised) = name_of(&path)?
+            && check(&path, &promised, &url).is_ok()
+        {
+            return Ok(path);
+        }
+        let promised = api.metadata(&url).map_err(|error| refused(&url, &error))?;
+        let promised = promised.etag().to_owned();
+        if !is_sha256(&promised) {
+            return Err(FetchError::NoChecksum {
+                url,
+                etag: promised,
+            });
+        }
+        let progress = Told {
+            told,
+            done: 0,
+            total: 0,
+        };
+        let path = from.download_with_progress(FILE, progress);
+        let path = path.map_err(|error| refused(&url, &error))?;
+        check(&path, &promised, &url)?;
+        // A few lines, which weights can do without where a mirror lacks them.
+        match from.download_with_progress(CONFIG, ()) {
+            Ok(_) => {}
+            Err(error) => {
+                let error = refused(&from.url(CONFIG), &error);
+                if !matches!(error, FetchError::NotThere { .. }) {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(path)
+    }
+
+    fn api(&self, cache: Cache) -> Result<Api, ApiError> {
+        // Published weights take no token, and a mirror should not see one. No retries: after one `hf-hub` may append from the start.
+        let builder = ApiBuilder::from_cache(cache)
+            .with_token(None)
+            .with_retries(0)
+            .with_user_agent("kvt", env!("CARGO_PKG_VERSION"));
+        match &self.endpoint {
+            Some(endpoint) => {
+                builder.with_endpoint(endpoint.trim().trim_end_matches('/').to_owned())
+            }
+            None => builder,
+        }
+        .build()
+    }
+}
+
+/// What `hf-hub` tells of a download.
+struct Told<'a> {
+    told: &'a mut dyn FnMut(u64, u64),
+    done: u64,
+    total: u64,
+}
+
+impl Progress for Told<'_> {
+    fn init(&mut self, size: usize, _: &str) {
+        (self.done, self.total) = (0, size as u64);
+    }
+
+    fn update(&mut self, size: usize) {
+        self.done += size as u64;
+        (self.told)(self.done, self.total);
+    }
+
+    fn finish(&mut self) {}
+}
+
+/// A file of the cache is a link to one that is named by its sum; `None` where it is not.
+fn name_of(path: &Path) -> io::Result<Option<String>> {
+    let file = fs::canonicalize(path)?;
+    let name = file.file_name().and_then(|name| name.to_str());
+    Ok(name.filter(|name| is_sha256(name)).map(str::to_owned))
+}
+
+fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+/// Deletes a file of the cache that is not what its name promises.
+fn check(path: &Path, promised: &str, url: &str) -> Result<(), FetchError> {
+    let file = fs::canonicalize(path)?;
+    let found = sum(&file)?;
+    if found.eq_ignore_ascii_case(promised) {
+        return Ok(());
+    }
+    fs::remove_file(path)?;
+    for left in [file.clone(), file.with_extension("lock")] {
+        match fs::remove_file(left) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+    }
+    Err(FetchError::Checksum {
+        url: url.to_owned(),
+        expected: promised.to_owned(),
+        found,
+    })
+}
+
+/// The SHA-256 of a file, in hexadecimal digits.
+fn sum(path: &Path) -> io::Result<String> {
+    let mut file = fs::File::open(path)?;
+    let mut digest = Sha256::new();
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        match file.read(&mut chunk)? {
+            0 => break,
+            count => digest.update(chunk.get(..count).unwrap_or_default()),
+        }
+    }
+    let digits = digest.finalize();
+    Ok(digits.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn refused(url: &str, error: &ApiError) -> FetchError {
+    match error {
+        ApiError::RequestError(inner) => match **inner {
+            // The hub answers 401 for what it has not, unless one says who one is.
+            ureq::Error::StatusCode(status @ (401 | 403 | 404 | 410)) => FetchError::NotThere {
+                url: url.to_owned(),
+                status,
+            },
+            _ => interrupted(url, error),
+        },
+        _ => interrupted(url, error),
+    }
+}
+
+fn interrupted(url: &str, error: &ApiError) -> FetchError {
+    FetchError::Interrupted {
+        url: url.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use super::*;
+
+/// What a server has, and how it behaves.
+#[derive(Clone)]
+struct Site {
+    content: Vec<u8>,
+    etag: String,
+    /// Bytes of a long answer after which the connection breaks, once.
+    breaks_after: Option<usize>,
+    status: u16,
+    /// What it says of the weights.
+    config: Option<&'static str>,
+}
+
+impl Site {
+    /// The same with its other file.
+    fn config(&self) -> Self {
+        Self {
+            content: self.config.unwrap_or_default().into(),
+            // Small files go by another sum, of 40 digits.
+            etag: "da39a3ee5e6b4b0d3255bfef95601890afd80709".to_owned(),
+            breaks_after: None,
+            status: if self.config.is_some() { 200 } else { 404 },
+            config: None,
+        }
+    }
+}
+
+/// A server for one file, as the hub has it, and the requests that it got: their path, and where their range begins.
+struct Server {
+    address: String,
+    site: Arc<Mutex<Site>>,
+    requests: Arc<Mutex<Vec<(String, usize)>>>,
+}
+
+impl Server {
+    fn new(site: Site) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Self {
+            address: format!("http://{}/", listener.local_addr().unwrap()),
+            site: Arc::new(Mutex::new(site)),
+            requests: Arc::default(),
+        };
+        let (site, requests) = (Arc::clone(&server.site), Arc::clone(&server.requests));
+        // Ends with the process of the tests.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (path, range) = read_request(&stream);
+                requests.lock().unwrap().push((path.clone(), range.0));
+                // A client that has gone is not this side's fault.
+                let _ = match path.ends_with("/config.json") {
+                    true => answer(stream, &mut site.lock().unwrap().config(), range),
+                    false => answer(stream, &mut site.lock().unwrap(), range),
+                };
+            }
+        });
+        server
+    }
+
+    /// With a cache in this folder.
+    fn hub(&self, cache: &Path) -> Hub {
+        Hub {
+            endpoint: Some(self.address.clone()),
+            cache: Some(cache.to_owned()),
+        }
+    }
+
+    /// Where the ranges of the requests for more than a byte began.
+    fn starts(&self) -> usize {
+        self.requests.lock().unwrap().len()
+    }
+}
+
+/// The path, and the first and last byte of the range.
+fn read_request(stream: &TcpStream) -> (String, (usize, Option<usize>)) {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let first = lines.next().unwrap_or_default();
+    let path = first.split_whitespace().nth(1).unwrap_or_default();
+    let mut range = (0, None);
+    for line in lines.take_while(|line| !line.is_empty()) {
+        let line = line.to_ascii_lowercase();
+        if let Some((from, to)) = line
+            .strip_prefix("range: bytes=")
+            .and_then(|range| range.split_once('-'))
+        {
+            range = (from.parse().unwrap(), to.parse().ok());
+        }
+    }
+    (path.to_owned(), range)
+}
+
+fn answer(
+    mut stream: TcpStream,
+    site: &mut Site,
+    (from, to): (usize, Option<usize>),
+) -> io::Result<()> {
+    if site.status != 200 {
+        let status = site.status;
+        return write!(
+            stream,
+            "HTTP/1.1 {status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+    }
+    let all = site.content.len();
+    let end = to.map_or(all, |to| (to + 1).min(all));
+    let part = &site.content[from.min(end)..end];
+    write!(
+        stream,
+        "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {from}-{}/{all}\r\n\
+         ETag: \"{}\"\r\nX-Repo-Commit: 0123abcd\r\nConnection: close\r\n\r\n",
+        part.len(),
+        end.saturating_sub(1),
+        site.etag
+    )?;
+    match site.breaks_after.filter(|_| part.len() > 1) {
+        Some(count) => {
+            site.breaks_after = None;
+            stream.write_all(&part[..count])
+        }
+        None => stream.write_all(part),
+    }
+}
+
+/// The SHA-256 of `abc` (FIPS 180-2, appendix B.1).
+const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+fn site(content: &[u8]) -> Site {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    fs::write(&path, content).unwrap();
+    Site {
+        content: content.to_vec(),
+        etag: sum(&path).unwrap(),
+        breaks_after: None,
+        status: 200,
+        config: None,
+    }
+}
+
+fn weights() -> Published {
+    Published::find("deit_tiny_patch16_224").unwrap()
+}
+
+/// All files below a folder that hold more than a name.
+fn files(folder: &Path) -> Vec<String> {
+    let all = walkdir::WalkDir::new(folder).into_iter().flatten();
+    let all = all.filter(|entry| !entry.file_type().is_dir());
+    let mut names: Vec<String> = all
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_sum_is_sha_256() {
+    assert_eq!(site(b"abc").etag, ABC);
+}
+
+#[test]
+fn a_whole_download_is_kept() {
+    let cache = tempfile::tempdir().unwrap();
+    let content: Vec<u8> = (0..200_000_u32).map(|i| (i * 31 % 251) as u8).collect();
+    let server = Server::new(site(&content));
+    let mut heard = Vec::new();
+    let hub = server.hub(cache.path());
+    let path = hub
+        .fetch(weights(), &mut |done, total| heard.push((done, total)))
+        .unwrap();
+    assert_eq!(fs::read(&path).unwrap(), content);
+    assert_eq!(heard.last(), Some(&(200_000, 200_000)));
+    assert!(heard.is_sorted());
+    let expected = "/timm/deit_tiny_patch16_224.fb_in1k/resolve/main/model.safetensors";
+    assert_eq!(server.requests.lock().unwrap()[0].0, expected);
+    // The second time nothing is asked for; unless the file was altered meanwhile.
+    let asked = server.starts();
+    assert_eq!(hub.fetch(weights(), &mut |_, _| {}).unwrap(), path);
+    assert_eq!(server.starts(), asked);
+    fs::write(&path, "altered").unwrap();
+    assert_eq!(hub.fetch(weights(), &mut |_, _| {}).unwrap(), path);
+    assert_eq!(fs::read(&path).unwrap(), content);
+    assert!(server.starts() > asked);
+}
+
+/// `kvt finetune` looks for it beside the weights.
+#[test]
+fn what_timm_says_of_weights_comes_with_them() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut both = site(b"abc");
+    both.config = Some("{\"architecture\": \"deit_tiny_patch16_224\"}");
+    let path = Server::new(both)
+        .hub(cache.path())
+        .fetch(weights(), &mut |_, _| {})
+        .unwrap();
+    let config = fs::read_to_string(path.with_file_name(CONFIG)).unwrap();
+    assert!(config.contains("architecture"), "{config}");
+}
+
+#[test]
+fn an_interrupted_download_goes_on_where_it_was() {
+    let cache = tempfile::tempdir().unwrap();
+    let content: Vec<u8> = (0..300_000_u32).map(|i| (i * 17 % 241) as u8).collect();
+    let mut broken = site(&content);
+    broken.breaks_after = Some(100_000);
+    let server = Server::new(broken);
+    let hub = server.hub(cache.path());
+    let error = hub.fetch(weights(), &mut |_, _| {}).unwrap_err();
+    assert!(matches!(error, FetchError::Interrupted { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("goes on from there"), "{text}");
+    let part: Vec<String> = files(cache.path());
+    assert!(part.iter().any(|name| name.ends_with(".part")), "{part:?}");
+
+    let mut first = None;
+    let path = hub
+        .fetch(weights(), &mut |done, _| {
+            first.get_or_insert(done);
+        })
+        .unwrap();
+    assert_eq!(fs::read(path).unwrap(), content);
+    // What had come was not asked for again, and is told at once.
+    assert_eq!(first, Some(100_000));
+    let requests = server.requests.lock().unwrap();
+    assert!(requests.iter().any(|(_, from)| *from == 100_000));
+}
+
+#[test]
+fn another_file_than_was_promised_is_refused_and_deleted() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut wrong = site(b"these are not the weights");
+    wrong.etag = ABC.to_owned();
+    let server = Server::new(wrong);
+    let error = server.hub(cache.path()).fetch(weights(), &mut |_, _| {});
+    let error = error.unwrap_err();
+    assert!(
+        matches!(&error, FetchError::Checksum { expected, .. } if expected == ABC),
+        "{error}"
+    );
+    // Which commit the hub was at is all that stays.
+    assert_eq!(files(cache.path()), ["main"]);
+    // Once the server has what it promises, it is taken.
+    server.site.lock().unwrap().content = b"abc".to_vec();
+    let path = server.hub(cache.path()).fetch(weights(), &mut |_, _| {});
+    assert_eq!(fs::read(path.unwrap()).unwrap(), b"abc");
+}
+
+#[test]
+fn what_the_server_lacks_is_named() {
+    let cache = tempfile::tempdir().unwrap();
+    for status in [404, 401] {
+        let mut none = site(b"");
+        none.status = status;
+        let server = Server::new(none);
+        let error = server.hub(cache.path()).fetch(weights(), &mut |_, _| {});
+        let text = error.unwrap_err().to_string();
+        let url = "timm/deit_tiny_patch16_224.fb_in1k/resolve/main/model.safetensors`";
+        assert!(text.contains(url), "{text}");
+        assert!(text.contains(&format!("(status {status})")), "{text}");
+    }
+    let mut other = site(b"abc");
+    other.etag = "900150983cd24fb0d6963f7d28e17f72".to_owned();
+    let server = Server::new(other);
+    let error = server.hub(cache.path()).fetch(weights(), &mut |_, _| {});
+    assert!(matches!(error, Err(FetchError::NoChecksum { .. })));
+    assert_eq!(files(cache.path()), Vec::<String>::new());
+    // Nobody is there.
+    let hub = Hub {
+        endpoint: Some("http://127.0.0.1:1".to_owned()),
+        cache: Some(cache.path().to_owned()),
+    };
+    let error = hub.fetch(weights(), &mut |_, _| {}).unwrap_err();
+    assert!(matches!(error, FetchError::Interrupted { .. }), "{error}");
+}

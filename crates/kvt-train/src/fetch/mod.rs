@@ -1,0 +1,185 @@
+//! Weights that others have published: their names, and with the feature `fetch` how they are had.
+
+#[cfg(feature = "fetch")]
+mod download;
+mod published;
+
+#[cfg(feature = "fetch")]
+pub use self::download::Hub;
+use self::published::PUBLISHED;
+use crate::text::quoted;
+
+/// How alike a word and a name must be that is offered instead.
+const ALIKE: f64 = 0.85;
+
+/// Weights of a model on timm's hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The model, a name of `kvt models list`.
+    pub model: &'static str,
+    /// What the weights were trained on, and by whom, as timm abbreviates it.
+    pub tag: &'static str,
+}
+
+impl Published {
+    /// All weights, model by model, timm's default first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        PUBLISHED
+            .iter()
+            .flat_map(|&(model, tags)| tags.iter().map(move |&tag| Self { model, tag }))
+    }
+
+    /// Those of a name: `MODEL.TAG`, also behind `timm/`, or a model alone for timm's default.
+    ///
+    /// # Errors
+    /// [`FetchError::Unknown`] with names that are alike.
+    pub fn find(name: &str) -> Result<Self, FetchError> {
+        let wanted = name.strip_prefix("timm/").unwrap_or(name);
+        let mut all = Self::all();
+        let found = all.find(|one| one.model == wanted || one.name() == wanted);
+        found.ok_or_else(|| {
+            let mut near: Vec<(f64, String)> = Self::all()
+                .map(|one| (strsim::jaro_winkler(wanted, &one.name()), one.name()))
+                .filter(|(alike, _)| *alike >= ALIKE)
+                .collect();
+            // Stable: of equal ones in the order of the list.
+            near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+            near.truncate(3);
+            FetchError::Unknown {
+                name: name.to_owned(),
+                near: near.into_iter().map(|(_, name)| name).collect(),
+            }
+        })
+    }
+
+    /// `MODEL.TAG`.
+    pub fn name(self) -> String {
+        format!("{}.{}", self.model, self.tag)
+    }
+
+    /// Where they are on the hub.
+    pub fn repository(self) -> String {
+        format!("timm/{}", self.name())
+    }
+}
+
+/// Why there are no weights.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FetchError {
+    /// No such name.
+    #[error(
+        "no published weights `{name}`{}: `kvt models list --weights` shows all names",
+        instead(near)
+    )]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Names that are alike.
+        near: Vec<String>,
+    },
+    /// The hub has none of that name.
+    #[error(
+        "the hub has no `{url}` (status {status}): it may have been renamed, or the mirror of `HF_ENDPOINT` lacks it"
+    )]
+    NotThere {
+        /// Where it was looked for.
+        url: String,
+        /// What the server answered.
+        status: u16,
+    },
+    /// The download did not come to its end.
+    #[error(
+        "could not download `{url}`: {reason}; what has come is kept, and the same command goes on from there"
+    )]
+    Interrupted {
+        /// What was to be downloaded.
+        url: String,
+        /// What the client says.
+        reason: String,
+    },
+    /// Nothing says what the file should be.
+    #[error(
+        "the server of `{url}` gives no SHA-256 of the file (`{etag}`): take another mirror in `HF_ENDPOINT`"
+    )]
+    NoChecksum {
+        /// The file.
+        url: String,
+        /// What it gives instead.
+        etag: String,
+    },
+    /// The file is another one.
+    #[error(
+        "`{url}` came as another file: its SHA-256 is {found}, and {expected} was promised; it is deleted, try again or take another \
+         mirror in `HF_ENDPOINT`"
+    )]
+    Checksum {
+        /// The file.
+        url: String,
+        /// By the server's word.
+        expected: String,
+        /// Of what came.
+        found: String,
+    },
+    /// The cache cannot be read or written.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+fn instead(near: &[String]) -> String {
+    match near.is_empty() {
+        true => String::new(),
+        false => format!("; alike are {}", quoted(near)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_model_stands_for_timms_default() {
+        let found = |name: &str| Published::find(name).unwrap().repository();
+        assert_eq!(
+            found("deit_tiny_patch16_224"),
+            "timm/deit_tiny_patch16_224.fb_in1k"
+        );
+        let other = "timm/swin_tiny_patch4_window7_224.ms_in22k";
+        assert_eq!(found(other), other);
+        assert_eq!(
+            found("vit_small_patch16_224.dino"),
+            "timm/vit_small_patch16_224.dino"
+        );
+    }
+
+    #[test]
+    fn another_name_is_refused_with_what_is_near() {
+        let error = |name: &str| Published::find(name).unwrap_err().to_string();
+        let text = error("deit_tiny_patch16_244");
+        assert!(
+            text.contains("; alike are `deit_tiny_patch16_224.fb_in1k`"),
+            "{text}"
+        );
+        assert_eq!(
+            error("zzz"),
+            "no published weights `zzz`: `kvt models list --weights` shows all names"
+        );
+    }
+
+    /// Each name once, and of a model that kvt has.
+    #[test]
+    fn all_names_are_of_models() {
+        let mut known: BTreeSet<String> = kvt_models::names().into_iter().collect();
+        known.extend(kvt_models::aliases().into_iter().map(|(alias, _)| alias));
+        let mut seen = BTreeSet::new();
+        for one in Published::all() {
+            assert!(known.contains(one.model), "{}", one.model);
+            assert!(seen.insert(one.name()), "{} twice", one.name());
+        }
+        assert!(seen.len() > 90);
+    }
+}

@@ -1,0 +1,138 @@
+//! The weights of timm's hub for models that kvt has, by timm's names: written by `scripts/weights/published.py` from timm
+//! 1.0.31.
+
+/// Models, and the tags of their weights, timm's default first.
+pub(super) const PUBLISHED: &[(&str, &[&str])] = &[
+    ("deit_tiny_patch16_224", &["fb_in1k"]),
+    ("deit_tiny_distilled_patch16_224", &["fb_in1k"]),
+    ("deit_small_patch16_224", &["fb_in1k"]),
+    ("deit_small_distilled_patch16_224", &["fb_in1k"]),
+    ("deit_base_patch16_224", &["fb_in1k"]),
+    ("deit_base_patch16_384", &["fb_in1k"]),
+    ("deit_base_distilled_patch16_224", &["fb_in1k"]),
+    ("deit_base_distilled_patch16_384", &["fb_in1k"]),
+    (
+        "swin_tiny_patch4_window7_224",
+        &["ms_in1k", "ms_in22k", "ms_in22k_ft_in1k"],
+    ),
+    (
+        "swin_small_patch4_window7_224",
+        &["ms_in22k_ft_in1k", "ms_in1k", "ms_in22k"],
+    ),
+    (
+        "swin_base_patch4_window7_224",
+        &["ms_in22k_ft_in1k", "ms_in1k", "ms_in22k"],
+    ),
+    (
+        "swin_base_patch4_window12_384",
+        &["ms_in22k_ft_in1k", "ms_in1k", "ms_in22k"],
+    ),
+    (
+        "swin_large_patch4_window7_224",
+        &["ms_in22k_ft_in1k", "ms_in22k"],
+    ),
+    (
+        "swin_large_patch4_window12_384",
+        &["ms_in22k_ft_in1k", "ms_in22k"],
+    ),
+    ("pit_ti_224", &["in1k"]),
+    ("pit_xs_224", &["in1k"]),
+    ("pit_s_224", &["in1k"]),
+    ("pit_b_224", &["in1k"]),
+    ("pit_ti_distilled_224", &["in1k"]),
+    ("pit_xs_distilled_224", &["in1k"]),
+    ("pit_s_distilled_224", &["in1k"]),
+    ("pit_b_distilled_224", &["in1k"]),
+    ("tnt_s_legacy_patch16_224", &["in1k"]),
+    ("tnt_s_patch16_224", &["in1k"]),
+    ("tnt_b_patch16_224", &["in1k"]),
+    ("visformer_tiny", &["in1k"]),
+    ("visformer_small", &["in1k"]),
+    ("twins_svt_small", &["in1k"]),
+    ("twins_svt_base", &["in1k"]),
+    ("twins_svt_large", &["in1k"]),
+    ("volo_d1_224", &["sail_in1k"]),
+    ("volo_d1_384", &["sail_in1k"]),
+    ("volo_d2_224", &["sail_in1k"]),
+    ("volo_d2_384", &["sail_in1k"]),
+    ("volo_d3_224", &["sail_in1k"]),
+    ("volo_d3_448", &["sail_in1k"]),
+    ("volo_d4_224", &["sail_in1k"]),
+    ("volo_d4_448", &["sail_in1k"]),
+    ("volo_d5_224", &["sail_in1k"]),
+    ("volo_d5_448", &["sail_in1k"]),
+    ("volo_d5_512", &["sail_in1k"]),
+    (
+        "vit_tiny_patch16_224",
+        &["augreg_in21k_ft_in1k", "augreg_in21k"],
+    ),
+    ("vit_tiny_patch16_384", &["augreg_in21k_ft_in1k"]),
+    (
+        "vit_small_patch16_224",
+        &[
+            "augreg_in21k_ft_in1k",
+            "augreg_in1k",
+            "augreg_in21k",
+            "dino",
+        ],
+    ),
+    (
+        "vit_small_patch32_224",
+        &["augreg_in21k_ft_in1k", "augreg_in21k"],
+    ),
+    ("vit_small_patch8_224", &["dino"]),
+    (
+        "vit_small_patch16_384",
+        &["augreg_in21k_ft_in1k", "augreg_in1k"],
+    ),
+    ("vit_small_patch32_384", &["augreg_in21k_ft_in1k"]),
+    (
+        "vit_base_patch16_224",
+        &[
+            "augreg2_in21k_ft_in1k",
+            "augreg_in1k",
+            "augreg_in21k",
+            "augreg_in21k_ft_in1k",
+            "bamboo",
+            "dino",
+            "mae",
+            "orig_in21k",
+            "orig_in21k_ft_in1k",
+            "sam_in1k",
+        ],
+    ),
+    (
+        "vit_base_patch32_224",
+        &[
+            "augreg_in21k_ft_in1k",
+            "augreg_in1k",
+            "augreg_in21k",
+            "orig_in21k",
+            "sam_in1k",
+        ],
+    ),
+    (
+        "vit_base_patch8_224",
+        &[
+            "augreg2_in21k_ft_in1k",
+            "augreg_in21k",
+            "augreg_in21k_ft_in1k",
+            "dino",
+        ],
+    ),
+    (
+        "vit_base_patch16_384",
+        &["augreg_in21k_ft_in1k", "augreg_in1k", "orig_in21k_ft_in1k"],
+    ),
+    (
+        "vit_base_patch32_384",
+        &["augreg_in21k_ft_in1k", "augreg_in1k"],
+    ),
+    (
+        "vit_large_patch16_224",
+        &["augreg_in21k_ft_in1k", "augreg_in21k", "mae", "orig_in21k"],
+    ),
+    ("vit_large_patch32_224", &["orig_in21k"]),
+    ("vit_large_patch16_384", &["augreg_in21k_ft_in1k"]),
+    ("vit_large_patch32_384", &["orig_in21k_ft_in1k"]),
+];

@@ -1,0 +1,128 @@
+//! The hyper-parameters of a run, as TensorBoard's HParams plugin reads them.
+//!
+//! They are the metadata of a summary whose value is empty. Of the messages these fields are used:
+//! `Summary.Value`: `tag` 1, `tensor` 8, `metadata` 9; `SummaryMetadata`: `plugin_data` 1, with `plugin_name` 1 and `content` 2;
+//! `HParamsPluginData`: `session_start_info` 3, with the map `hparams` 1 and `start_time_secs` 5; `google.protobuf.Value`:
+//! `number_value` 2, `string_value` 3, `bool_value` 4.
+
+use super::Message;
+
+/// Names and values, in the order of the names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HyperParameters(Vec<(String, Value)>);
+
+/// A value that TensorBoard can sort and filter by.
+#[derive(Clone, Debug, PartialEq)]
+enum Value {
+    Number(f64),
+    Text(String),
+    Switch(bool),
+}
+
+impl HyperParameters {
+    /// All keys of a configuration, as `optim.lr`; lists and times are texts.
+    pub fn new(table: &toml::Table) -> Self {
+        let mut found = Vec::new();
+        collect("", table, &mut found);
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Self(found)
+    }
+
+    /// The event of the start of a run.
+    pub(super) fn event(&self, wall_time: f64) -> Vec<u8> {
+        let mut info = Message::default();
+        for (name, value) in &self.0 {
+            let mut entry = Message::default();
+            entry.bytes(1, name.as_bytes());
+            entry.bytes(2, &value.message());
+            info.bytes(1, &entry.0);
+        }
+        info.double(5, wall_time);
+        let mut data = Message::default();
+        data.bytes(3, &info.0);
+        let mut plugin = Message::default();
+        plugin.bytes(1, b"hparams");
+        plugin.bytes(2, &data.0);
+        let mut metadata = Message::default();
+        metadata.bytes(1, &plugin.0);
+        let mut value = Message::default();
+        value.bytes(1, b"_hparams_/session_start_info");
+        value.bytes(8, EMPTY_TENSOR);
+        value.bytes(9, &metadata.0);
+        let mut summary = Message::default();
+        summary.bytes(1, &value.0);
+        let mut event = Message::default();
+        event.double(1, wall_time);
+        event.bytes(5, &summary.0);
+        event.0
+    }
+}
+
+/// A `TensorProto` of `dtype` 1, float, whose `tensor_shape` 2 has one `dim` 2 of no entries.
+const EMPTY_TENSOR: &[u8] = &[0x08, 0x01, 0x12, 0x02, 0x12, 0x00];
+
+impl Value {
+    fn message(&self) -> Vec<u8> {
+        let mut message = Message::default();
+        match self {
+            Self::Number(number) => message.double(2, *number),
+            Self::Text(text) => message.bytes(3, text.as_bytes()),
+            Self::Switch(is_on) => message.integer(4, u64::from(*is_on)),
+        }
+        message.0
+    }
+}
+
+/// Adds the keys of a table, whose names begin so.
+fn collect(prefix: &str, table: &toml::Table, found: &mut Vec<(String, Value)>) {
+    for (key, value) in table {
+        let name = format!("{prefix}{key}");
+        let value = match value {
+            toml::Value::Table(inner) => {
+                collect(&format!("{name}."), inner, found);
+                continue;
+            }
+            // A whole number of a configuration is far below 2^53, but for seeds, which may be rounded here.
+            toml::Value::Integer(number) => Value::Number(*number as f64),
+            toml::Value::Float(number) => Value::Number(*number),
+            toml::Value::Boolean(is_on) => Value::Switch(*is_on),
+            toml::Value::String(text) => Value::Text(text.clone()),
+            other => Value::Text(other.to_string()),
+        };
+        found.push((name, value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// Made by TensorBoard 2.21.0 (`plugin_data_pb2`, `metadata.create_summary_metadata`, `NULL_TENSOR`), the map in the order of
+    /// its keys.
+    const GOLDEN: &str = "\
+        09000000000000f83f2a7e0a7c0a1c5f68706172616d735f2f73657373696f6e5f73746172745f696e666f420608011202\
+        12004a540a520a0768706172616d7312471a450a0c0a06656d612e6f6e120220010a150a086f7074696d2e6c7212091100\
+        0000000000d03f0a150a0a6f7074696d2e6e616d6512071a056164616d7729000000000000f83f";
+
+    #[test]
+    fn bytes_equal_tensorboards_own() {
+        let table = "[optim]\nname = \"adamw\"\nlr = 0.25\n[ema]\non = true\n";
+        let parameters = HyperParameters::new(&toml::from_str(table).unwrap());
+        let bytes = parameters.event(1.5);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, GOLDEN);
+    }
+
+    #[test]
+    fn lists_are_texts_and_whole_numbers_numbers() {
+        let table = toml::from_str("seed = 7\n[model]\ndepth = [2, 2]\n").unwrap();
+        let expected = [
+            ("model.depth", Value::Text("[2, 2]".to_owned())),
+            ("seed", Value::Number(7.0)),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value));
+        assert_eq!(HyperParameters::new(&table).0, expected);
+    }
+}
