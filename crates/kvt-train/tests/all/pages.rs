@@ -277,6 +277,8 @@ const MISTAKES: &[Mistake] = &[
         run,
     ),
     ("compare-nothing", "compare nope", plain),
+    ("report-nothing", "report nope", plain),
+    ("report-too-early", "report run", run),
     ("no-such-models", "models list resnet", plain),
     ("init-no-folder", "config init nope", plain),
     (
