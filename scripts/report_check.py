@@ -4,8 +4,8 @@
     kvt report runs/quickstart/dense runs/quickstart/knn --eval --samples 12 --out report.html
     scripts/report_check.py report.html [--out FOLDER] [--chromium PROGRAM]
 
-Screenshots of the whole page at 400 and 1200 px, light and dark, of the values under the pointer, and a PDF as it prints go
-into FOLDER (default `report-check`): look at them. It fails
+Screenshots of the whole page at 400 and 1200 px, light and dark, of the values under the pointer, and as it prints (also a PDF)
+go into FOLDER (default `report-check`): look at them. It fails
 
 - if the browser's console or its log has any message of level warning or error, such as a refusal by the page's policy;
 - if the page asks for anything besides itself and its own data;
@@ -80,9 +80,11 @@ class Browser:
         high = lambda fd: fcntl.fcntl(fd, fcntl.F_DUPFD, 20)
         theirs = [high(to_browser[0]), high(from_browser[1])]
         self.write_end, self.read_end = to_browser[1], from_browser[0]
-        flags = " ".join([*FLAGS, "--remote-debugging-pipe", f"--user-data-dir={profile}"])
+        # A small program puts them there: a shell need not know numbers above 9.
+        start = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execvp(sys.argv[3], sys.argv[3:])"
+        flags = [*FLAGS, "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"]
         self.process = subprocess.Popen(
-            ["sh", "-c", f'exec "$0" {flags} about:blank 3<&{theirs[0]} 4>&{theirs[1]}', program],
+            [sys.executable, "-c", start, *map(str, theirs), program, *flags],
             pass_fds=theirs,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -121,9 +123,10 @@ class Browser:
                 return answer["result"]
             self.events.append(answer)
 
-    def open(self, address, dark=False, scripts=True):
+    def open(self, address, dark=False, scripts=True, media=""):
         scheme = "dark" if dark else "light"
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", media=media, features=features)
         self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
         self.call("Page.navigate", url=address)
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
@@ -207,6 +210,11 @@ def main():
                     browser.shot(args.out / f"{name}-pointer.png", whole=False)
                 failed += complaints(browser, address)
         charts = browser.value("document.querySelectorAll('.axes').length")
+        # The width of A4 at 96 pixels per inch, less the margins.
+        browser.size(690, 900, False)
+        browser.open(address, dark=True, media="print")
+        browser.shot(args.out / "print.png")
+        browser.size(*SIZES["desktop"], False)
         browser.open(address, scripts=False)
         still = browser.value("[...document.querySelectorAll('.axes .line')].filter(line => line.getTotalLength() >= 0).length")
         if not charts or still < charts:

@@ -63,13 +63,20 @@ fn a_report_of_runs_with_images() {
         let csv = workspace.read(&format!("{run}/epochs.csv"));
         for name in ["val_top1", "train_loss", "val_loss", "lr"] {
             let values = column(&csv, name);
-            assert!(html.contains(&format!("data-y=\"{values}\"")), "{name}: {values}");
+            assert!(
+                html.contains(&format!("data-y=\"{values}\"")),
+                "{name}: {values}"
+            );
         }
     }
     // The accuracy that `kvt eval` finds.
     let eval = ["eval", "--run", "knn", "--checkpoint", "last", "--json"];
     let found = workspace.json(&eval);
-    let top1 = format!("top-1 {:.2} %, loss {:.4}", found["top1"].as_f64().unwrap(), found["loss"].as_f64().unwrap());
+    let top1 = format!(
+        "top-1 {:.2} %, loss {:.4}",
+        found["top1"].as_f64().unwrap(),
+        found["loss"].as_f64().unwrap()
+    );
     assert!(html.contains(&top1), "{top1}");
     assert_eq!(html.matches("<script").count(), 1);
     assert!(html.contains("&lt;script&gt;alert(1)&lt;script&gt;"));
@@ -99,14 +106,26 @@ fn a_report_of_runs_with_images() {
     assert!(!html.contains("data:image/"));
     let error = workspace.error(&["report", "knn", "--samples", "2", "--checkpoint", "last"]);
     assert!(
-        error.contains("the images of run `knn` cannot be read: say where they are with `--data DIR`")
-            && error.contains("data/val"),
+        error.contains(
+            "the images of run `knn` cannot be read: say where they are with `--data DIR`"
+        ) && error.contains("data/val"),
         "{error}"
     );
     // They are found where somebody says.
-    let moved = ["report", "knn", "--data", "gone/val", "--checkpoint", "last"];
+    let moved = [
+        "report",
+        "knn",
+        "--data",
+        "gone/val",
+        "--checkpoint",
+        "last",
+    ];
     workspace.kvt(&moved).assert().success();
-    assert!(workspace.read("knn/report.html").contains("images of `gone/val`"));
+    assert!(
+        workspace
+            .read("knn/report.html")
+            .contains("images of `gone/val`")
+    );
 }
 
 /// What DINO learns has no classes to be judged by, but a class token that looks somewhere.
@@ -130,5 +149,8 @@ fn a_report_of_dino() {
     assert!(html.contains("k-NN top-1") && html.contains("patches looked at"));
     assert!(!html.contains("class=\"guess"));
     let error = workspace.error(&[&report[..], &["--eval"]].concat());
-    assert!(error.contains("has learned features, not classes"), "{error}");
+    assert!(
+        error.contains("has learned features, not classes"),
+        "{error}"
+    );
 }

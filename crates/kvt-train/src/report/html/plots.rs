@@ -26,8 +26,13 @@ pub(super) fn all(page: &mut Markup, report: &Report, curves: &[Curve]) {
             chart::draw(page, plot, curves);
         }
     });
-    let same = |one: &Curve| curves.iter().filter(|curve| curve.label == one.label);
-    if curves.iter().any(|curve| same(curve).count() > 1) {
+    let same = |one: &Curve| {
+        curves
+            .iter()
+            .filter(|curve| curve.label == one.label)
+            .count()
+    };
+    if curves.iter().any(|curve| same(curve) > 1) {
         page.element(
             "p",
             &[("class", "note")],

@@ -60,7 +60,12 @@ pub(super) fn chosen(report: &Report) -> Result<Markup, ReportError> {
 pub(super) fn mistakes(report: &Report) -> Result<Markup, ReportError> {
     let mut page = Markup::default();
     for run in 0..report.records.len() {
-        let own = || report.mistakes.iter().filter(|sample| sample.run == run);
+        let own = || {
+            report
+                .mistakes
+                .iter()
+                .filter(move |sample| sample.run == run)
+        };
         if own().next().is_none() {
             continue;
         }
