@@ -21,7 +21,7 @@ fn runs() -> Workspace {
         ],
     ] {
         let mut all = vec!["train", "tiny.toml", "--set", "optim.lr=0.01"];
-        for key in arguments {
+        for &key in arguments {
             all.extend(["--set", key]);
         }
         workspace.kvt(&all).assert().success();
