@@ -11,7 +11,7 @@ use super::markup::Markup;
 
 /// Size in SVG units, and the edges of the axes: left, top, right, bottom.
 const SIZE: [f64; 2] = [480.0, 300.0];
-const EDGES: [f64; 4] = [58.0, 10.0, 468.0, 256.0];
+const EDGES: [f64; 4] = [64.0, 10.0, 468.0, 256.0];
 /// Up to this many epochs each measurement gets a dot with its number, also without a script.
 const MAX_DOTTED: i32 = 40;
 /// Ticks of epochs at most.
@@ -281,7 +281,7 @@ mod tests {
         };
         assert_eq!(
             place.points(&[(1, 0.0), (2, 5.0), (3, 10.0)]),
-            "58.0,256.0 263.0,133.0 468.0,10.0"
+            "64.0,256.0 266.0,133.0 468.0,10.0"
         );
     }
 }

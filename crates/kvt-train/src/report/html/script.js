@@ -2,7 +2,7 @@
 // Values under the pointer, and switches for lines. Everything is there to be read without it.
 (() => {
   const list = (text) => (text ? text.split(" ") : []);
-  const short = (text) => String(Number(Number(text).toPrecision(6)));
+  const short = (text, digits) => String(Number(Number(text).toPrecision(digits)));
   const make = (parent, name, className) => {
     const element = parent.appendChild(document.createElementNS(parent.namespaceURI, name));
     if (className) element.setAttribute("class", className);
@@ -46,8 +46,8 @@
         if (at < 0 || line.group.classList.contains("off")) continue;
         const row = make(tip, "div", line.kind);
         make(row, "i");
-        const spread = line.spread[at] ? ` ± ${short(line.spread[at])}` : "";
-        make(row, "span").textContent = `${line.name}: ${short(line.y[at])}${spread}`;
+        const spread = line.spread[at] ? ` ± ${short(line.spread[at], 3)}` : "";
+        make(row, "span").textContent = `${line.name}: ${short(line.y[at], 5)}${spread}`;
         const mark = make(marks, "circle", `mark ${line.kind}`);
         mark.setAttribute("cx", line.points[at][0]);
         mark.setAttribute("cy", line.points[at][1]);
