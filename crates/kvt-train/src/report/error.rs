@@ -15,6 +15,12 @@ pub enum ReportError {
     /// A report of nothing.
     #[error("no run to report on: name the folders of one or more runs")]
     NoRuns,
+    /// A run beside itself.
+    #[error("run `{}` is named twice: name each run once", .run.display())]
+    Twice {
+        /// The run's folder.
+        run: PathBuf,
+    },
     /// Runs that have nothing to tell yet.
     #[error(
         "{} finished an epoch: there is nothing to report before the first one",

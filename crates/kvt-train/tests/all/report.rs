@@ -106,9 +106,8 @@ fn a_report_of_runs_with_images() {
     assert!(!html.contains("data:image/"));
     let error = workspace.error(&["report", "knn", "--samples", "2", "--checkpoint", "last"]);
     assert!(
-        error.contains(
-            "the images of run `knn` cannot be read: say where they are with `--data DIR`"
-        ) && error.contains("data/val"),
+        error.contains("the images of run `knn` cannot be read: no folder `data/val`")
+            && error.contains("; say where they are with `--data DIR`"),
         "{error}"
     );
     // They are found where somebody says.

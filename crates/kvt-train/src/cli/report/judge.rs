@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{anyhow, bail};
 use kvt_models::Model;
 
 use super::Args;
@@ -85,10 +85,10 @@ impl Shown {
             Some(dir) => open_folder(dir, trained.classes.as_deref(), plan),
             None => validation(plan, trained.classes.as_deref()),
         };
-        let source = source.with_context(|| {
-            format!(
-                "the images of run `{}` cannot be read: say where they are with `--data DIR` or `--set data.path=DIR`, or leave \
-                 out `--eval` and `--samples`",
+        let source = source.map_err(|error| {
+            anyhow!(
+                "the images of run `{}` cannot be read: {error:#}; say where they are with `--data DIR` or \
+                 `--set data.path=DIR`, or leave out `--eval` and `--samples`",
                 path.display()
             )
         })?;

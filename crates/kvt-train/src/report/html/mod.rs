@@ -51,7 +51,8 @@ impl Report {
     /// A report on runs, without images. `metric` chooses what they are judged by, from their numbers.
     ///
     /// # Errors
-    /// [`ReportError::NoRuns`] without any run; [`ReportError::NothingTrained`] if none has finished an epoch.
+    /// [`ReportError::NoRuns`] without any run, [`ReportError::Twice`] for one that is there twice,
+    /// [`ReportError::NothingTrained`] if none has finished an epoch.
     pub fn new(
         mut records: Vec<Record>,
         metric: impl FnOnce(&[Curve]) -> Metric,
@@ -59,6 +60,18 @@ impl Report {
     ) -> Result<Self, ReportError> {
         if records.is_empty() {
             return Err(ReportError::NoRuns);
+        }
+        for (number, record) in records.iter().enumerate() {
+            let folder = record.folder();
+            if records
+                .iter()
+                .take(number)
+                .any(|other| other.folder() == folder)
+            {
+                return Err(ReportError::Twice {
+                    run: record.path.clone(),
+                });
+            }
         }
         if records.iter().all(|record| record.epochs() == 0) {
             let runs = records.into_iter().map(|record| record.path);

@@ -103,7 +103,7 @@ fn subtitle(report: &Report) -> String {
 }
 
 /// What a policy knows a style or a script of the page by.
-fn hash(text: &str) -> String {
+pub(super) fn hash(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
 }
 

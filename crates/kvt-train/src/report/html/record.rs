@@ -87,8 +87,8 @@ impl Record {
         let classes = run.read_classes();
         let classes = classes.map_err(|error| warnings.push(error.to_string()));
         let classes = classes.unwrap_or_default();
-        let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let name = name.file_name().unwrap_or(path.as_os_str());
+        let folder = canonical(path);
+        let name = folder.file_name().unwrap_or(path.as_os_str());
         let name = name.to_string_lossy().into_owned();
         let curve = Curve {
             label: label_of(&name, plan.seed).to_owned(),
@@ -109,6 +109,11 @@ impl Record {
             notes,
             progress,
         })
+    }
+
+    /// Its folder, by whatever way it was named.
+    pub(super) fn folder(&self) -> PathBuf {
+        canonical(&self.path)
     }
 
     /// Calls a run by its path, where another one has its name.
@@ -191,6 +196,11 @@ impl Record {
             names(rows().filter_map(|row| Some(&row.val_ema.as_ref()?.metrics))),
         ]
     }
+}
+
+/// A path without links and detours, where that can be found out.
+fn canonical(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// How far a run came, by its plan and its log.

@@ -8,7 +8,7 @@ use image::{Rgb, RgbImage};
 use tempfile::TempDir;
 
 use super::super::series::color;
-use super::page::{SCRIPT, STYLE};
+use super::page::{SCRIPT, STYLE, hash};
 use super::*;
 use crate::data::Batch;
 use crate::judge::Judgement;
@@ -305,6 +305,10 @@ fn the_page_needs_nothing_else() {
         part.split(&format!("</{tag}>")).next().unwrap()
     };
     assert_eq!((within("style"), within("script")), (STYLE, SCRIPT));
+    for tag in ["style", "script"] {
+        let known = format!("{tag}-src &#39;{}&#39;;", hash(within(tag)));
+        assert!(policy.contains(&known), "{policy}");
+    }
     // No style or handler of an element, which the policy would refuse.
     let (_, found) = elements(&html);
     let refused = |name: &String| name == "style" || name.starts_with("on");
@@ -395,6 +399,14 @@ fn what_cannot_be_reported_is_an_error() {
     let runs = Runs::new();
     let none = Report::new(Vec::new(), |_| Metric::TOP1, None).unwrap_err();
     assert!(matches!(none, ReportError::NoRuns));
+    let twice = runs.add("twice", "", &events());
+    let again = twice.join(".");
+    let records = [&twice, &again].map(|path| Record::read(path).unwrap());
+    let error = Report::new(records.into(), |_| Metric::TOP1, None).unwrap_err();
+    assert!(
+        matches!(&error, ReportError::Twice { run } if *run == again),
+        "{error}"
+    );
     let begun = runs.add("begun", "", &[]);
     let records = vec![Record::read(&begun).unwrap()];
     let error = Report::new(records, |_| Metric::TOP1, None).unwrap_err();
