@@ -31,6 +31,7 @@ mod output;
 mod predict;
 mod probe;
 mod progress;
+mod report;
 mod reproduce;
 mod sweep;
 mod table;
@@ -74,6 +75,8 @@ enum Command {
     Predict(predict::Args),
     /// Train or read several runs and compare them epoch by epoch.
     Compare(compare::Args),
+    /// Write a run, or several beside each other, as one HTML file.
+    Report(report::Args),
     /// Run weights on prepared images, for checks against other implementations.
     Logits(logits::Args),
     /// Time attention operations and training steps.
@@ -113,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::AttributionMap(args) => attribution_map::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
-use super::compare::{Args, metric, named_metric, save};
+use super::compare::{Args, best_metric, named_metric, save};
 use super::table::table;
 use super::watch::Terminal;
 use super::{interrupt, output};
@@ -86,7 +86,7 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
         .map(|found| found.curve.clone())
         .collect();
     if !curves.is_empty() {
-        let metric = args.metric.or(named).unwrap_or_else(|| metric(&curves));
+        let metric = args.metric.or(named).unwrap_or_else(|| best_metric(&curves));
         let comparison = Comparison::new(&curves, metric);
         let pairs = pairs(&sweep, &found, metric);
         let tests = pairs_markdown(&pairs, metric);

@@ -1,7 +1,7 @@
 //! Where the class token looks: the attention of the last block, head by head, as DINO's figures show it.
 
 use burn::tensor::Tensor;
-use image::Rgb;
+use image::{Rgb, RgbImage};
 use kvt_models::Model;
 
 use super::layers::{Layers, Looking, attention_maps};
@@ -57,6 +57,16 @@ pub fn class_attention(
         let last = last.filter(|last| last.looking == Looking::ClassToken);
         Ok(last.ok_or(NoMap::NoClassToken)?.maps)
     }))
+}
+
+/// A map by itself, with a pixel for each patch, in the same colours.
+pub fn draw_map(map: &HeadMap) -> RgbImage {
+    let [rows, columns] = map.grid;
+    let largest = map.weights.iter().copied().fold(0.0, f64::max);
+    RgbImage::from_fn(columns as u32, rows as u32, |x, y| {
+        let weight = map.weights.get(y as usize * columns + x as usize).copied();
+        color(weight.unwrap_or(0.0), largest)
+    })
 }
 
 /// Dark blue for nothing, else from black over red to yellow and white.

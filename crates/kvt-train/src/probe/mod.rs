@@ -11,7 +11,7 @@ mod overlay;
 mod picture;
 mod rows;
 
-pub use attention::{HeadMap, NoMap, class_attention};
+pub use attention::{HeadMap, NoMap, class_attention, draw_map};
 pub use features::Extractor;
 pub use images::{Crops, cut_images, shuffled};
 pub use knn::{KnnAccuracy, KnnVote, Neighbor, nearest};

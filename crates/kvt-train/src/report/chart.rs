@@ -242,7 +242,7 @@ fn decades(range: &Range<f64>) -> Vec<f64> {
 }
 
 /// About eight numbers at equal distances.
-fn steps(range: &Range<f64>) -> Vec<f64> {
+pub(super) fn steps(range: &Range<f64>) -> Vec<f64> {
     let least = (range.end - range.start) / 8.0;
     let power = 10.0_f64.powf(least.log10().floor());
     let factors = [1.0, 2.0, 5.0, 10.0]

@@ -206,7 +206,7 @@ fn table_file(text: &str) -> Result<PathBuf, String> {
 }
 
 /// The `top` most probable classes of a row of logits, best first.
-fn best(logits: &[f32], names: Option<&[String]>, top: usize) -> Vec<Guess> {
+pub(in crate::cli) fn best(logits: &[f32], names: Option<&[String]>, top: usize) -> Vec<Guess> {
     let max = logits.iter().fold(f32::NEG_INFINITY, |m, &x| m.max(x));
     let weights: Vec<f64> = logits.iter().map(|&x| f64::from(x - max).exp()).collect();
     let sum: f64 = weights.iter().sum();

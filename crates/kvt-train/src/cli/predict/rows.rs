@@ -14,9 +14,9 @@ pub(super) struct Prediction {
 }
 
 /// A class and its probability.
-pub(super) struct Guess {
-    pub(super) class: String,
-    pub(super) probability: f64,
+pub(in crate::cli) struct Guess {
+    pub(in crate::cli) class: String,
+    pub(in crate::cli) probability: f64,
 }
 
 /// A text that grows with every image. What `begin`, `row` and `end` return belongs together without anything between.
