@@ -86,7 +86,10 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
         .map(|found| found.curve.clone())
         .collect();
     if !curves.is_empty() {
-        let metric = args.metric.or(named).unwrap_or_else(|| best_metric(&curves));
+        let metric = args
+            .metric
+            .or(named)
+            .unwrap_or_else(|| best_metric(&curves));
         let comparison = Comparison::new(&curves, metric);
         let pairs = pairs(&sweep, &found, metric);
         let tests = pairs_markdown(&pairs, metric);
