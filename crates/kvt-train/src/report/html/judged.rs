@@ -91,11 +91,15 @@ fn cell_class(row: usize, column: usize, share: f64) -> String {
 }
 
 fn matrix(page: &mut Markup, judged: &Judged) {
-    let shares = judged.judgement.shares();
+    let rows = judged.judgement.by_class();
     let classes = judged.classes.len();
-    let rows = shares.chunks(classes.max(1)).enumerate();
+    // How much of a class's images some of them are.
+    let share = |row: usize, images: u64| {
+        let all = rows.get(row).map_or(0, |row| row.images);
+        images as f64 / all.max(1) as f64
+    };
     if classes > NUMBERED {
-        picture(page, rows, classes);
+        picture(page, judged, share);
         page.element(
             "p",
             &[("class", "note")],
@@ -108,12 +112,12 @@ fn matrix(page: &mut Markup, judged: &Judged) {
         let names = judged.classes.iter().map(String::as_str);
         page.header(std::iter::once("true \\ predicted").chain(names));
         page.within("tbody", &[], |page| {
-            for (row, shares) in rows {
+            for row in 0..classes {
                 page.within("tr", &[], |page| {
                     page.element("th", &[("scope", "row")], name(judged, row));
-                    for (column, &share) in shares.iter().enumerate() {
-                        let class = cell_class(row, column, share);
+                    for column in 0..classes {
                         let images = judged.judgement.count(row, column);
+                        let class = cell_class(row, column, share(row, images));
                         let words = format!(
                             "{images} of {} taken for {}",
                             name(judged, row),
@@ -138,15 +142,15 @@ fn matrix(page: &mut Markup, judged: &Judged) {
 }
 
 /// The matrix of many classes: a path for each shade.
-fn picture<'a>(page: &mut Markup, rows: impl Iterator<Item = (usize, &'a [f64])>, classes: usize) {
+fn picture(page: &mut Markup, judged: &Judged, share: impl Fn(usize, u64) -> f64) {
+    let classes = judged.classes.len();
     let mut paths = std::collections::BTreeMap::<String, String>::new();
-    for (row, shares) in rows {
-        for (column, &share) in shares.iter().enumerate() {
-            let class = cell_class(row, column, share);
-            if !class.is_empty() {
-                let path = paths.entry(class).or_default();
-                *path += &format!("M{column} {row}h1v1h-1z");
-            }
+    for cell in judged.judgement.cells() {
+        let (row, column) = (cell.label, cell.predicted);
+        let class = cell_class(row, column, share(row, cell.images));
+        if !class.is_empty() {
+            let path = paths.entry(class).or_default();
+            *path += &format!("M{column} {row}h1v1h-1z");
         }
     }
     let view = format!("0 0 {classes} {classes}");
