@@ -178,6 +178,25 @@ impl Sweep {
         })
     }
 
+    /// The same with so many seeds of each row, counted up from its first one.
+    #[must_use]
+    pub fn with_seeds(self, count: u64) -> Self {
+        let firsts = self.rows().filter_map(|row| {
+            let mut cells = self.cells.iter();
+            cells.find(|cell| cell.name == row)
+        });
+        let cells = firsts.flat_map(|first| {
+            (0..count).map(|offset| {
+                let mut cell = first.clone();
+                cell.plan.seed = first.plan.seed.saturating_add(offset);
+                cell.plan.run.dir = self.output.join("runs").join(cell.label());
+                cell
+            })
+        });
+        let cells = cells.collect();
+        Self { cells, ..self }
+    }
+
     /// The names of its rows, in order.
     pub fn rows(&self) -> impl Iterator<Item = &str> {
         let mut seen = BTreeSet::new();

@@ -422,10 +422,12 @@ fn what_is_wrong_with_a_sweep_is_said() {
         error.contains("is a sweep, which is compared by itself"),
         "{error}"
     );
-    let error = workspace.error(&["compare", "sweep.toml", "--seeds", "2"]);
+    let plan = ["compare", "sweep.toml", "--seeds", "3", "--dry-run"];
+    let plan = workspace.kvt(&plan).assert().success();
+    let plan = String::from_utf8(plan.get_output().stdout.clone()).unwrap();
     assert!(
-        error.contains("the seeds of a sweep are in `sweep.toml`"),
-        "{error}"
+        plan.contains("dense-seed5") && plan.contains("knn-seed3") && plan.contains("6 runs"),
+        "{plan}"
     );
     let error = workspace.error(&["compare", "tiny.toml", "--dry-run"]);
     assert!(error.contains("`--dry-run` is for a sweep"), "{error}");
