@@ -49,7 +49,7 @@ POINTER = """
     const at = { clientX: box.left + box.width * 0.9, clientY: box.top + box.height / 2, bubbles: true };
     axes.dispatchEvent(new PointerEvent("pointermove", at));
     const tip = figure.querySelector(".tip");
-    const shown = tip.hidden ? 0 : tip.childElementCount - 1;
+    const shown = !tip || tip.hidden ? 0 : tip.childElementCount - 1;
     const lines = axes.querySelectorAll(".series").length;
     const key = figure.querySelector(".key");
     key.click();

@@ -103,8 +103,8 @@ fn matrix(page: &mut Markup, judged: &Judged) {
         page.element(
             "p",
             &[("class", "note")],
-            "Confusion matrix: rows are true classes, columns predicted ones, both in label order; the darker, the larger its share \
-             of the row.",
+            "Confusion matrix: rows are true classes, columns predicted ones, both in label order; the stronger the colour, the \
+             larger its share of the row.",
         );
         return;
     }

@@ -96,7 +96,7 @@ impl Markup {
     }
 
     /// Adds what was written elsewhere.
-    pub(super) fn append(&mut self, other: Self) {
+    pub(super) fn append(&mut self, other: &Self) {
         self.0 += &other.0;
     }
 

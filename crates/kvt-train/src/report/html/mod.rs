@@ -162,7 +162,7 @@ impl Report {
             }
         });
         part("epochs", "Epochs", epochs);
-        Ok(page::write(self, parts))
+        Ok(page::write(self, &parts))
     }
 
     /// The name of a run by its number.

@@ -19,7 +19,7 @@ pub(super) struct Part {
 }
 
 /// The page with its parts.
-pub(super) fn write(report: &Report, parts: Vec<Part>) -> String {
+pub(super) fn write(report: &Report, parts: &[Part]) -> String {
     let mut page = Markup::default();
     page.raw("<!DOCTYPE html>\n");
     page.within("html", &[("lang", "en")], |page| {
@@ -27,7 +27,7 @@ pub(super) fn write(report: &Report, parts: Vec<Part>) -> String {
         page.within("body", &[], |page| {
             page.within("header", &[], |page| header(page, report));
             page.within("nav", &[], |page| {
-                for part in &parts {
+                for part in parts {
                     let target = format!("#{}", part.id);
                     page.element("a", &[("href", &*target)], part.title);
                 }
@@ -36,7 +36,7 @@ pub(super) fn write(report: &Report, parts: Vec<Part>) -> String {
                 for part in parts {
                     page.within("section", &[("id", part.id)], |page| {
                         page.element("h2", &[], part.title);
-                        page.append(part.markup);
+                        page.append(&part.markup);
                     });
                 }
             });
