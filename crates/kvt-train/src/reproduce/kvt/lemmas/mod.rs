@@ -256,6 +256,10 @@ mod tests {
         for (found, expected) in shares.iter().zip(expected("lemma_3", "share")) {
             assert!((found - expected).abs() < 0.1, "{shares:?}");
         }
+        // Both closed forms hold, and equation 15 does not.
+        for (name, [query, key, printed]) in gradient::compute(20).unwrap().errors {
+            assert!(query < 1e-5 && key < 1e-5 && printed > 0.1, "{name}");
+        }
         // All keys have the variance of all keys.
         let ratios = curve("trace_ratio");
         assert!(
