@@ -81,7 +81,7 @@ fn a_report_of_runs_with_images() {
     assert_eq!(html.matches("<script").count(), 1);
     assert!(html.contains("&lt;script&gt;alert(1)&lt;script&gt;"));
     for part in [
-        "model.attention.neighbors",
+        "model.<wbr/>attention.<wbr/>neighbors<wbr/>",
         "id=\"comparison\"",
         "class=\"matrix\"",
         "data:image/png;base64,",

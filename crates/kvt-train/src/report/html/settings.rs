@@ -65,7 +65,13 @@ pub(super) fn differences(page: &mut Markup, records: &[Record], found: &[Differ
                 };
                 page.within("tr", &[("class", class)], |page| {
                     page.within("th", &[("scope", "row")], |page| {
-                        page.element("code", &[], &differing.key);
+                        page.within("code", &[], |page| {
+                            for part in differing.key.split_inclusive('.') {
+                                page.text(part);
+                                // Where a narrow page may break the line.
+                                page.void("wbr", &[]);
+                            }
+                        });
                     });
                     for value in &differing.values {
                         page.within("td", &[], |page| match value {
