@@ -11,7 +11,7 @@ use crate::config::{Document, Plan, load_plan};
 use crate::engine::{End, Session, Start};
 use crate::fs::{remove_leftovers, write_text};
 use crate::recipe::EmaReport;
-use crate::report::{Comparison, Curve, RunFacts, read_curve, save_plots, unlike};
+use crate::report::{Comparison, Curve, RunFacts, label_of, read_curve, save_plots, unlike};
 use crate::run::{Metric, RunDir};
 use crate::task::{Classify, Dino, Task, TaskKind};
 
@@ -47,6 +47,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check(args)?;
     interrupt::listen()?;
     let (mut curves, mut facts) = (Vec::new(), Vec::new());
+    let mut folders = Vec::new();
     for input in &args.inputs {
         if input.is_dir() {
             let (curve, fact) = read(input)?;
@@ -55,13 +56,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 output::warning(&format!("run `{}` has no finished epoch", input.display()));
             }
             curves.push(curve);
+            folders.push(input.clone());
             continue;
         }
         for offset in 0..args.seeds.unwrap_or(1) {
             match train(input, args, offset)? {
-                Some((curve, fact)) => {
+                Some((curve, fact, folder)) => {
                     curves.push(curve);
                     facts.push(fact);
+                    folders.push(folder);
                 }
                 None => {
                     output::status("stopped; the same command goes on from here");
@@ -85,11 +88,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         "table and plots are in `{}`",
         args.output.display()
     ));
+    let folders: Vec<String> = folders.iter().map(|run| progress::shell(run)).collect();
+    output::status(&format!("next: kvt report {}", folders.join(" ")));
     Ok(ExitCode::SUCCESS)
 }
 
 /// The metric of a name.
-fn metric(name: &str) -> Result<Metric, String> {
+pub(super) fn metric(name: &str) -> Result<Metric, String> {
     let known = || Classify::METRICS.iter().chain(Dino::METRICS);
     known()
         .find(|metric| metric.name == name)
@@ -101,7 +106,7 @@ fn metric(name: &str) -> Result<Metric, String> {
 }
 
 /// What runs are compared by: the metric by which their task chooses its best checkpoint, where that is the same for all of them.
-fn best_metric(curves: &[Curve]) -> Metric {
+pub(super) fn best_metric(curves: &[Curve]) -> Metric {
     let has = |curve: &Curve, metric: Metric| {
         let mut epochs = curve.epochs.iter();
         epochs.any(|epoch| epoch.val.get(metric.name).is_some())
@@ -153,7 +158,11 @@ fn plan(config: &Path, args: &Args) -> anyhow::Result<Plan> {
 }
 
 /// Trains one seed of a configuration, or what is left of it. `None` if it was stopped.
-fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<(Curve, RunFacts)>> {
+fn train(
+    config: &Path,
+    args: &Args,
+    offset: u64,
+) -> anyhow::Result<Option<(Curve, RunFacts, PathBuf)>> {
     let mut plan = plan(config, args)?;
     plan.seed += offset;
     if args.seeds.is_some() {
@@ -178,7 +187,7 @@ fn train(config: &Path, args: &Args, offset: u64) -> anyhow::Result<Option<(Curv
         End::Finished => {
             let run = RunDir::open(&dir)?;
             facts.classes = run.read_classes()?;
-            Ok(Some((curve(&run, &name, seed, report)?, facts)))
+            Ok(Some((curve(&run, &name, seed, report)?, facts, dir)))
         }
     }
 }
@@ -201,10 +210,10 @@ fn read(path: &Path) -> anyhow::Result<(Curve, RunFacts)> {
         || path.display().to_string(),
         |n| n.to_string_lossy().into_owned(),
     );
-    let label = name.strip_suffix(&format!("-seed{seed}")).unwrap_or(&name);
     // They serve a warning alone: a run without them can still be compared.
     let classes = run.read_classes().unwrap_or_default();
     let facts = RunFacts::new(name.as_str(), &plan, classes);
+    let label = label_of(&name, seed);
     Ok((curve(&run, label, seed, plan.ema.report)?, facts))
 }
 

@@ -27,6 +27,7 @@ mod output;
 mod predict;
 mod probe;
 mod progress;
+mod report;
 mod reproduce;
 mod table;
 mod train;
@@ -64,6 +65,8 @@ enum Command {
     Predict(predict::Args),
     /// Train or read several runs and compare them epoch by epoch.
     Compare(compare::Args),
+    /// Write a run, or several beside each other, as one HTML file.
+    Report(report::Args),
     /// Run weights on prepared images, for checks against other implementations.
     Logits(logits::Args),
     /// Time attention operations and training steps.
@@ -101,6 +104,7 @@ pub fn main() -> ExitCode {
         Command::AttentionMap(args) => attention_map::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),

@@ -51,9 +51,9 @@ pub(super) struct Args {
 type Prediction = (PathBuf, Vec<Guess>);
 
 /// A class and its probability.
-struct Guess {
-    class: String,
-    probability: f64,
+pub(super) struct Guess {
+    pub(super) class: String,
+    pub(super) probability: f64,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -236,7 +236,7 @@ fn predict(
 }
 
 /// The `top` most probable classes of a row of logits, best first.
-fn best(logits: &[f32], names: Option<&[String]>, top: usize) -> Vec<Guess> {
+pub(super) fn best(logits: &[f32], names: Option<&[String]>, top: usize) -> Vec<Guess> {
     let max = logits.iter().fold(f32::NEG_INFINITY, |m, &x| m.max(x));
     let weights: Vec<f64> = logits.iter().map(|&x| f64::from(x - max).exp()).collect();
     let sum: f64 = weights.iter().sum();

@@ -76,6 +76,12 @@ impl Args {
         }
     }
 
+    /// The same with the trained weights of a run that reports their average, or the student of a run of DINO.
+    pub(super) fn with_raw(mut self, raw: bool) -> Self {
+        self.raw = raw;
+        self
+    }
+
     /// The model, whose weights are numbers.
     pub(super) fn load(&self, overrides: &Overrides) -> anyhow::Result<Trained> {
         let trained = match (&self.run, &self.config) {

@@ -172,7 +172,9 @@ impl Judgement {
             .unwrap_or_default()
     }
 
-    fn count(&self, label: usize, predicted: usize) -> u64 {
+    /// Images of a class (`label`) that were taken for another one, or recognised.
+    #[must_use]
+    pub fn count(&self, label: usize, predicted: usize) -> u64 {
         self.row(label).get(predicted).copied().unwrap_or(0)
     }
 }

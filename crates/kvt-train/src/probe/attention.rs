@@ -115,6 +115,16 @@ pub fn draw_maps(image: &RgbImage, maps: &[HeadMap]) -> RgbImage {
     sheet
 }
 
+/// A map by itself, with a pixel for each patch, in the same colours.
+pub fn draw_map(map: &HeadMap) -> RgbImage {
+    let [rows, columns] = map.grid;
+    let largest = map.weights.iter().copied().fold(0.0, f64::max);
+    RgbImage::from_fn(columns as u32, rows as u32, |x, y| {
+        let weight = map.weights.get(y as usize * columns + x as usize).copied();
+        color(weight.unwrap_or(0.0), largest)
+    })
+}
+
 /// Dark blue for nothing, else from black over red to yellow and white.
 fn color(weight: f64, largest: f64) -> Rgb<u8> {
     if weight <= 0.0 || largest <= 0.0 {

@@ -8,7 +8,7 @@ mod linear;
 mod picture;
 mod rows;
 
-pub use attention::{HeadMap, NoMap, class_attention, draw_maps};
+pub use attention::{HeadMap, NoMap, class_attention, draw_map, draw_maps};
 pub use features::Extractor;
 pub use knn::{KnnAccuracy, KnnVote, Neighbor, nearest};
 pub use linear::{LinearEpoch, LinearProbe, LinearRecipe, linear};

@@ -23,6 +23,10 @@ pub struct EpochPoint {
     pub epoch: u32,
     /// Mean training loss of the epoch, if it was finite.
     pub train_loss: Option<f64>,
+    /// Learning rate of the last update of the epoch.
+    pub lr: Option<f64>,
+    /// Training images per second over the epoch.
+    pub images_per_second: Option<f64>,
     /// The metrics on the validation split; none without an evaluation.
     pub val: Metrics,
     /// The metrics on the validation split with the EMA of the weights.

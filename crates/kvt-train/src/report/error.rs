@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::config::ConfigError;
 use crate::run::RunError;
 
 /// An error while reading runs or writing tables and plots.
@@ -11,6 +12,38 @@ pub enum ReportError {
     /// A run cannot be read.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// A report of nothing.
+    #[error("no run to report on: name the folders of one or more runs")]
+    NoRuns,
+    /// A run beside itself.
+    #[error("run `{}` is named twice: name each run once", .run.display())]
+    Twice {
+        /// The run's folder.
+        run: PathBuf,
+    },
+    /// Runs that have nothing to tell yet.
+    #[error(
+        "{} finished an epoch: there is nothing to report before the first one",
+        unfinished(.runs)
+    )]
+    NothingTrained {
+        /// Their folders.
+        runs: Vec<PathBuf>,
+    },
+    /// The configuration in a run's folder is damaged.
+    #[error("run `{}` has a `config.toml` that cannot be used", .run.display())]
+    Config {
+        /// The run's folder.
+        run: PathBuf,
+        /// What is wrong with it.
+        source: Box<ConfigError>,
+    },
+    /// Configurations that cannot be compared.
+    #[error("the configurations cannot be compared")]
+    Settings(#[source] Box<ConfigError>),
+    /// A picture cannot be encoded.
+    #[error("could not encode a picture of the report: {0}")]
+    Picture(String),
     /// A failure of the file system; the message names the path.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -28,4 +61,18 @@ pub enum ReportError {
         /// What the library says.
         reason: String,
     },
+}
+
+/// The runs that did not.
+fn unfinished(runs: &[PathBuf]) -> String {
+    match runs {
+        [run] => format!("run `{}` has not", run.display()),
+        runs => {
+            let names: Vec<String> = runs
+                .iter()
+                .map(|run| format!("`{}`", run.display()))
+                .collect();
+            format!("none of the runs ({}) has", names.join(", "))
+        }
+    }
 }

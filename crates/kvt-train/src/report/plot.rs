@@ -41,16 +41,22 @@ pub enum Plot {
     Metric(Metric),
     /// Training loss (dashed) and validation loss.
     Loss,
+    /// The learning rate of each epoch's last update.
+    LearningRate,
+    /// Training images per second.
+    Throughput,
 }
 
 impl Plot {
-    fn y_label(self) -> String {
+    pub(super) fn y_label(self) -> String {
         match self {
             Self::Metric(metric) => {
                 let unit = if metric.percent { " (%)" } else { "" };
                 format!("validation {}{unit}", metric.title)
             }
             Self::Loss => "loss".to_owned(),
+            Self::LearningRate => "learning rate".to_owned(),
+            Self::Throughput => "training images per second".to_owned(),
         }
     }
 }

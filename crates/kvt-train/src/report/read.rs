@@ -23,9 +23,19 @@ pub fn read_curve(
     let curve = Curve {
         label: label.into(),
         seed,
-        epochs: rows.rows.iter().map(|row| point(row, report)).collect(),
+        epochs: points(&rows.rows, report),
     };
     Ok((curve, log.warning))
+}
+
+/// What epochs measured, with the validation numbers of the weights that the run reports.
+pub(super) fn points(rows: &[EpochRow], report: EmaReport) -> Vec<EpochPoint> {
+    rows.iter().map(|row| point(row, report)).collect()
+}
+
+/// The label of a run: the name of its folder, where `NAME-seedN` is a run of `NAME`.
+pub fn label_of(name: &str, seed: u64) -> &str {
+    name.strip_suffix(&format!("-seed{seed}")).unwrap_or(name)
 }
 
 fn point(row: &EpochRow, report: EmaReport) -> EpochPoint {
@@ -42,6 +52,8 @@ fn point(row: &EpochRow, report: EmaReport) -> EpochPoint {
     EpochPoint {
         epoch: train.epoch,
         train_loss: Some(train.train_loss).filter(|loss| loss.is_finite()),
+        lr: Some(train.lr),
+        images_per_second: Some(train.images_per_second),
         val: metrics(val),
         ema: metrics(val_ema),
     }
@@ -86,12 +98,16 @@ mod tests {
                 EpochPoint {
                     epoch: 0,
                     train_loss: None,
+                    lr: Some(0.001),
+                    images_per_second: Some(100.0),
                     val: Metrics::from([("loss", 1.25), ("top1", 50.0), ("top5", 90.5)]),
                     ema: Metrics::from([("loss", 1.25), ("top1", 40.0), ("top5", 90.5)]),
                 },
                 EpochPoint {
                     epoch: 1,
                     train_loss: Some(2.0),
+                    lr: Some(0.001),
+                    images_per_second: Some(100.0),
                     ..EpochPoint::default()
                 },
             ],

@@ -41,6 +41,8 @@ pub(crate) fn color(number: usize) -> RGBColor {
 /// One line of a plot.
 pub(super) struct Series {
     pub(super) name: String,
+    /// The number of its label, which gives the colour.
+    pub(super) number: usize,
     pub(super) color: RGBColor,
     pub(super) dashed: bool,
     /// Mean by finished epoch.
@@ -52,7 +54,7 @@ pub(super) struct Series {
 impl Series {
     fn new(
         name: String,
-        color: RGBColor,
+        number: usize,
         dashed: bool,
         runs: &[&Curve],
         field: impl Fn(&EpochPoint) -> Option<f64>,
@@ -71,7 +73,8 @@ impl Series {
         let band = top.into_iter().chain(bottom.into_iter().rev()).collect();
         Self {
             name,
-            color,
+            number,
+            color: color(number),
             dashed,
             line,
             band,
@@ -83,9 +86,8 @@ impl Series {
 pub(super) fn series(plot: Plot, curves: &[Curve]) -> Vec<Series> {
     let mut series = Vec::new();
     for (number, (label, runs)) in by_label(curves).iter().enumerate() {
-        let color = color(number);
         let mut add = |name: String, dashed, field: &dyn Fn(&EpochPoint) -> Option<f64>| {
-            series.push(Series::new(name, color, dashed, runs, field));
+            series.push(Series::new(name, number, dashed, runs, field));
         };
         match plot {
             Plot::Metric(metric) => {
@@ -98,6 +100,8 @@ pub(super) fn series(plot: Plot, curves: &[Curve]) -> Vec<Series> {
                     point.train_loss
                 });
             }
+            Plot::LearningRate => add((*label).to_owned(), false, &|point| point.lr),
+            Plot::Throughput => add((*label).to_owned(), false, &|point| point.images_per_second),
         }
     }
     series.retain(|series| !series.line.is_empty());
@@ -154,6 +158,7 @@ mod tests {
         let range = |values: &[f64]| {
             value_range(&[Series {
                 name: String::new(),
+                number: 0,
                 color: PALETTE[0],
                 dashed: false,
                 line: (1..).zip(values.iter().copied()).collect(),
@@ -172,6 +177,7 @@ mod tests {
         let range = |epochs: &[i32]| {
             epoch_range(&[Series {
                 name: String::new(),
+                number: 0,
                 color: PALETTE[0],
                 dashed: false,
                 line: epochs.iter().map(|epoch| (*epoch, 1.0)).collect(),

@@ -30,6 +30,7 @@ mod preview;
 mod probe;
 mod processes;
 mod recipe;
+mod report;
 mod reproduce;
 mod restore;
 #[cfg(unix)]

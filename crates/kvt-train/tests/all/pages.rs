@@ -277,6 +277,11 @@ const MISTAKES: &[Mistake] = &[
         run,
     ),
     ("compare-nothing", "compare nope", plain),
+    ("report-nothing", "report nope", plain),
+    ("report-too-early", "report run", |w| {
+        run(w);
+        w.write("run/log.jsonl", "");
+    }),
     ("no-such-models", "models list resnet", plain),
     ("init-no-folder", "config init nope", plain),
     (

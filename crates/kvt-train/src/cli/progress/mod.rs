@@ -9,11 +9,12 @@ mod summary;
 
 use self::eta::Eta;
 use self::summary::Tally;
-pub(super) use self::summary::Tallying;
+pub(super) use self::summary::{Tallying, shell};
 use super::output;
 use super::table::grouped;
 use crate::engine::{Session, Workload};
-use crate::run::{Event, Listener, Metric, Metrics, RunError, StepRecord, Topic};
+use crate::report::{duration, with_unit as value};
+use crate::run::{Event, Listener, Metrics, RunError, StepRecord, Topic};
 use crate::task::Task;
 
 /// How often a run that nobody watches says where it is.
@@ -215,14 +216,6 @@ fn told(step: &StepRecord) -> String {
     numbers.collect()
 }
 
-/// A number of an evaluation, with its unit.
-fn value(metric: Metric, number: f64) -> String {
-    match metric.percent {
-        true => format!("{number:.2} %"),
-        false => format!("{number:.4}"),
-    }
-}
-
 /// Metrics in one line.
 fn measured(metrics: &Metrics, workload: &Workload) -> String {
     let known = |name| workload.metrics.iter().find(|metric| metric.name == name);
@@ -270,32 +263,5 @@ fn line(event: &Event, workload: &Workload) -> Option<String> {
                 .unwrap_or_default();
             Some(format!("{kind}{path}{}", note.message))
         }
-    }
-}
-
-/// `1h 02m`, `3m 05s`, `12s`.
-fn duration(seconds: f64) -> String {
-    if !seconds.is_finite() {
-        return "?".to_owned();
-    }
-    // Whole seconds are all a reader wants.
-    let seconds = seconds.round() as u64;
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, s) => format!("{s}s"),
-        (0, m, s) => format!("{m}m {s:02}s"),
-        (h, m, _) => format!("{h}h {m:02}m"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::duration;
-
-    #[test]
-    fn durations_for_people() {
-        assert_eq!(duration(12.4), "12s");
-        assert_eq!(duration(185.0), "3m 05s");
-        assert_eq!(duration(3725.0), "1h 02m");
-        assert_eq!(duration(f64::INFINITY), "?");
     }
 }

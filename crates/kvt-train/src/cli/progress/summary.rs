@@ -92,8 +92,9 @@ impl Tally {
             TaskKind::Classify => ["eval --run RUN", "predict --run RUN IMAGE..."],
             TaskKind::Dino => ["probe --run RUN", "attention-map --run RUN IMAGE..."],
         };
-        for (before, command) in ["  next  ", "        "].iter().zip(next) {
-            lines.push(format!("{before}kvt {}", command.replace("RUN", &run)));
+        for (number, command) in next.iter().chain(&["report RUN"]).enumerate() {
+            let before = if number == 0 { "next" } else { "    " };
+            lines.push(format!("  {before}  kvt {}", command.replace("RUN", &run)));
         }
         lines.join("\n")
     }
@@ -140,7 +141,7 @@ impl Listener for Tallying {
 }
 
 /// A path as a shell takes it.
-fn shell(path: &Path) -> String {
+pub(crate) fn shell(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) {
@@ -198,6 +199,7 @@ mod tests {
           run   `runs/my photos`: checkpoints (`best`, `last`), log.jsonl, epochs.csv
           next  kvt eval --run 'runs/my photos'
                 kvt predict --run 'runs/my photos' IMAGE...
+                kvt report 'runs/my photos'
         ");
     }
 

@@ -94,11 +94,26 @@ impl Comparison {
 
     fn table(&self, label: impl Fn(&str) -> String) -> Table {
         let mut table = Table::new();
-        table.set_header(std::iter::once("epoch".to_owned()).chain(self.columns()));
+        let mut lines = self.lines(label).into_iter();
+        table.set_header(lines.next().unwrap_or_default());
+        table.add_rows(lines);
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+
+    /// The cells of the table, line by line, the first with the names of the columns.
+    pub(super) fn lines(&self, label: impl Fn(&str) -> String) -> Vec<Vec<String>> {
+        let mut lines = vec![
+            std::iter::once("epoch".to_owned())
+                .chain(self.columns())
+                .collect(),
+        ];
         for row in &self.rows {
             let cells = cells(&row.cells, row.best.as_ref(), row.last.as_ref());
             let cells = cells.map(|cell| row.text(cell, self.metric));
-            table.add_row(std::iter::once(label(&row.label)).chain(cells));
+            lines.push(std::iter::once(label(&row.label)).chain(cells).collect());
         }
         if let Some(Difference {
             cells: c,
@@ -108,16 +123,17 @@ impl Comparison {
         {
             let cells =
                 cells(c, best.as_ref(), last.as_ref()).map(|cell| difference(cell, self.metric));
-            table.add_row(std::iter::once("difference".to_owned()).chain(cells));
+            lines.push(
+                std::iter::once("difference".to_owned())
+                    .chain(cells)
+                    .collect(),
+            );
         }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        table
+        lines
     }
 
     /// What the numbers are, in sentences.
-    fn caption(&self) -> String {
+    pub(super) fn caption(&self) -> String {
         let most = self.rows.iter().map(|row| row.runs).max().unwrap_or(0);
         let mut title = self.metric.title.to_owned();
         if let Some(first) = title.get_mut(..1) {

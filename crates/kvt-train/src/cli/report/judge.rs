@@ -1,0 +1,242 @@
+//! What the model of a run says of images, for its report.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{anyhow, bail};
+use kvt_models::Model;
+
+use super::Args;
+use crate::augment::Transform;
+use crate::cli::common::{bar, generating};
+use crate::cli::output;
+use crate::cli::predict::best;
+use crate::cli::trained::{self, Trained, open_folder};
+use crate::config::Plan;
+use crate::data::{
+    Picture, Source, Split, View, ensure_data, eval_batches, eval_transform, image_key,
+    image_limits, open_part,
+};
+use crate::judge::Judgement;
+use crate::preview;
+use crate::probe::class_attention;
+use crate::report::html::{Judged, Report, Sample};
+use crate::task::{TaskKind, check_classes, evaluate_among, predict};
+
+/// Classes that are named for an image.
+const GUESSES: usize = 3;
+
+/// A model with the images that it is shown.
+struct Shown {
+    /// The number of the run in the report.
+    run: usize,
+    trained: Trained,
+    source: Arc<Source>,
+    transform: Arc<Transform>,
+}
+
+/// Adds to a report what one of its runs says of images.
+pub(super) fn add(report: &mut Report, run: usize, args: &Args) -> anyhow::Result<()> {
+    let Some(record) = report.records.get(run) else {
+        return Ok(());
+    };
+    if report.records.len() > 1 {
+        output::status(&format!("{}:", record.name));
+    }
+    let path = record.path.clone();
+    let shown = Shown::open(run, &path, args)?;
+    if args.is_judged() {
+        let judged = shown.judge(&args.checkpoint)?;
+        let verdicts = judged.judgement.verdicts.iter();
+        let mut wrong: Vec<_> = verdicts.filter(|one| one.label != one.predicted).collect();
+        // Stable: equally sure ones stay in the order of the split.
+        wrong.sort_by(|one, other| other.probability.total_cmp(&one.probability));
+        let wrong: Vec<u32> = wrong
+            .iter()
+            .map(|one| one.index)
+            .take(args.samples)
+            .collect();
+        report.judged.push(judged);
+        let mistakes = shown.samples(&wrong, report)?;
+        report.mistakes.extend(mistakes);
+    }
+    let images = shown.source.samples.len();
+    let count = args.samples.min(images);
+    // At equal distances, so that all classes have their share.
+    let places = (0..count).map(|place| (2 * place + 1) * images / (2 * count));
+    let places: Vec<u32> = places
+        .filter_map(|place| u32::try_from(place).ok())
+        .collect();
+    let samples = shown.samples(&places, report)?;
+    report.samples.extend(samples);
+    Ok(())
+}
+
+impl Shown {
+    fn open(run: usize, path: &Path, args: &Args) -> anyhow::Result<Self> {
+        let from = trained::Args::of_run(path, &args.checkpoint, args.ema).with_raw(args.raw);
+        // Without classes to judge, the backbone of DINO is enough.
+        let trained = match args.is_judged() {
+            true => from.load(&args.overrides)?,
+            false => from.load_backbone(&args.overrides, false)?,
+        };
+        let plan = &trained.plan;
+        let source = match &args.data {
+            Some(dir) => open_folder(dir, trained.classes.as_deref(), plan),
+            None => validation(plan, trained.classes.as_deref()),
+        };
+        let source = source.map_err(|error| {
+            anyhow!(
+                "the images of run `{}` cannot be read: {error:#}; say where they are with `--data DIR` or \
+                 `--set data.path=DIR`, or leave out `--eval` and `--samples`",
+                path.display()
+            )
+        })?;
+        if plan.task == TaskKind::Classify {
+            check_classes(&trained.model.config(), &source)?;
+        }
+        Ok(Self {
+            run,
+            transform: Arc::new(eval_transform(plan, trained.size)?),
+            source: Arc::new(source),
+            trained,
+        })
+    }
+
+    /// All images of the split.
+    fn judge(&self, checkpoint: &str) -> anyhow::Result<Judged> {
+        let Trained {
+            plan,
+            model,
+            device,
+            ..
+        } = &self.trained;
+        let mut judgement = Judgement::new(self.source.classes.len());
+        let mut batches = eval_batches(plan, &self.source, &self.transform)?;
+        let progress = bar("evaluating", self.source.samples.len());
+        let evaluation = evaluate_among(
+            model,
+            &mut batches,
+            &device.device,
+            None,
+            |done| progress.set_position(done as u64),
+            |batch, logits| judgement.hear(batch, logits),
+        );
+        progress.finish_and_clear();
+        for skipped in batches.skipped() {
+            output::warning(&format!(
+                "skipped `{}`: {}",
+                skipped.path.display(),
+                skipped.reason
+            ));
+        }
+        let evaluation = evaluation?;
+        // The weights are numbers, but what comes of them may be too large for one.
+        if !evaluation.loss().is_finite() {
+            bail!(
+                "the loss over {} images is {}: the logits are not finite; take other weights",
+                evaluation.images,
+                evaluation.loss()
+            );
+        }
+        Ok(Judged {
+            run: self.run,
+            checkpoint: checkpoint.to_owned(),
+            images: self.source.root.display().to_string(),
+            classes: self.source.classes.clone(),
+            evaluation,
+            judgement,
+        })
+    }
+
+    /// Some images. One that cannot be read, and a model without attention maps, is a remark of the report.
+    fn samples(&self, indices: &[u32], report: &mut Report) -> anyhow::Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        let mut has_maps = true;
+        for &index in indices {
+            let view = match self.view(index) {
+                Ok(view) => view,
+                Err(error) => {
+                    remark(report, format!("{error:#}"));
+                    continue;
+                }
+            };
+            let Trained {
+                plan,
+                model,
+                device,
+                size,
+                ..
+            } = &self.trained;
+            let mut maps = Vec::new();
+            if has_maps {
+                let device = device.device.clone().inner();
+                match class_attention(model, view.clone().upload(&device))? {
+                    Ok(found) => maps = found.into_iter().next().unwrap_or_default(),
+                    Err(reason) => {
+                        has_maps = false;
+                        let name = report.records.get(self.run).map(|record| &record.name);
+                        let name = name.cloned().unwrap_or_default();
+                        remark(report, format!("no attention maps of `{name}`: {reason}"));
+                    }
+                }
+            }
+            let (class, image) = self.told(index);
+            samples.push(Sample {
+                run: self.run,
+                image,
+                class,
+                picture: preview::picture(&view.pixels, *size, &plan.augment),
+                guesses: match plan.task {
+                    TaskKind::Classify => self.guesses(model, view)?,
+                    TaskKind::Dino => Vec::new(),
+                },
+                maps,
+            });
+        }
+        Ok(samples)
+    }
+
+    /// The class and the file of an image.
+    fn told(&self, index: u32) -> (String, String) {
+        let sample = self.source.samples.get(index as usize);
+        let class = sample.and_then(|sample| self.source.classes.get(sample.label as usize));
+        let file = sample.map(|sample| sample.path.display().to_string());
+        (class.cloned().unwrap_or_default(), file.unwrap_or_default())
+    }
+
+    /// An image as the model sees it.
+    fn view(&self, index: u32) -> anyhow::Result<View> {
+        let limits = image_limits(&self.trained.plan);
+        let Picture::Whole(image) = self.source.decode(index, limits, None)? else {
+            bail!("only a part of image {index} was decoded");
+        };
+        let mut view = View::zeros(1, self.trained.size);
+        self.transform
+            .apply(image, image_key(0, 0, index), view.image_mut(0))?;
+        Ok(view)
+    }
+
+    fn guesses(&self, model: &Model, view: View) -> anyhow::Result<Vec<(String, f64)>> {
+        let (logits, _) = predict(model, view, &self.trained.device.device)?;
+        let guesses = best(&logits, Some(&self.source.classes), GUESSES);
+        let guesses = guesses.into_iter();
+        Ok(guesses
+            .map(|guess| (guess.class, guess.probability))
+            .collect())
+    }
+}
+
+/// The validation split of a plan.
+fn validation(plan: &Plan, classes: Option<&[String]>) -> anyhow::Result<Source> {
+    ensure_data(plan, &mut generating())?;
+    Ok(open_part(&plan.data, Split::Val, classes)?)
+}
+
+/// Something is said once.
+fn remark(report: &mut Report, text: String) {
+    if !report.remarks.contains(&text) {
+        output::warning(&text);
+        report.remarks.push(text);
+    }
+}

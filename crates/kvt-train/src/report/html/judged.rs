@@ -1,0 +1,229 @@
+//! How a run judges images: the numbers of `kvt eval`, the confusion matrix, the most confused pairs, every class.
+
+use super::super::with_unit;
+use super::Report;
+use super::markup::Markup;
+use crate::judge::{ClassRow, Judgement};
+use crate::run::Metric;
+use crate::task::Evaluation;
+
+/// Up to this many classes the confusion matrix is a table with numbers; a picture beyond.
+const NUMBERED: usize = 20;
+/// Pairs of classes that are shown.
+const PAIRS: usize = 10;
+/// Shades of the matrix.
+const SHADES: f64 = 10.0;
+
+/// What one run said of all images of a split.
+#[derive(Debug)]
+pub struct Judged {
+    /// The number of the run in the report.
+    pub run: usize,
+    /// Its checkpoint: `best`, `last` or a name.
+    pub checkpoint: String,
+    /// Where the images are.
+    pub images: String,
+    /// The classes in label order.
+    pub classes: Vec<String>,
+    /// Accuracy and loss.
+    pub evaluation: Evaluation,
+    /// How it errs.
+    pub judgement: Judgement,
+}
+
+/// All that was judged, run by run.
+pub(super) fn all(page: &mut Markup, report: &Report) {
+    for judged in &report.judged {
+        if report.records.len() > 1 {
+            page.element("h3", &[], report.name(judged.run));
+        }
+        numbers(page, judged);
+        page.within("div", &[("class", "beside")], |page| {
+            page.within("div", &[], |page| matrix(page, judged));
+            page.within("div", &[], |page| pairs(page, judged));
+        });
+        by_class(page, judged);
+    }
+}
+
+fn numbers(page: &mut Markup, judged: &Judged) {
+    let Judged {
+        evaluation,
+        judgement,
+        ..
+    } = judged;
+    // Among five of five classes the right one always is.
+    let top5 = match judged.classes.len() > 5 {
+        true => format!(
+            ", top-5 {}",
+            with_unit(Metric::TOP5, evaluation.top5_percent())
+        ),
+        false => String::new(),
+    };
+    let calibration = judgement.calibration();
+    let text = format!(
+        "top-1 {}{top5}, loss {:.4} on {} images of `{}`, checkpoint `{}`. Mean accuracy of the classes {:.2} %; calibration error \
+         (ECE) {:.2} % with a mean confidence of {:.2} %.",
+        with_unit(Metric::TOP1, evaluation.top1_percent()),
+        evaluation.loss(),
+        evaluation.images,
+        judged.images,
+        judged.checkpoint,
+        100.0 * judgement.balanced_accuracy(),
+        100.0 * calibration.error(),
+        100.0 * calibration.confidence(),
+    );
+    page.element("p", &[], &text);
+}
+
+/// How dark a share is: its root, so that one in a hundred is a tenth as dark as all; 0 for nothing.
+fn shade(share: f64) -> usize {
+    (SHADES * share.clamp(0.0, 1.0).sqrt()).ceil() as usize
+}
+
+/// The class of a cell of the matrix.
+fn cell_class(row: usize, column: usize, share: f64) -> String {
+    let kind = if row == column { "right" } else { "wrong" };
+    match shade(share) {
+        0 => String::new(),
+        shade => format!("{kind} q{shade}"),
+    }
+}
+
+fn matrix(page: &mut Markup, judged: &Judged) {
+    let shares = judged.judgement.shares();
+    let classes = judged.classes.len();
+    let rows = shares.chunks(classes.max(1)).enumerate();
+    if classes > NUMBERED {
+        picture(page, rows, classes);
+        page.element(
+            "p",
+            &[("class", "note")],
+            "Confusion matrix: rows are true classes, columns predicted ones, both in label order; the stronger the colour, the \
+             larger its share of the row.",
+        );
+        return;
+    }
+    page.table("matrix", |page| {
+        let names = judged.classes.iter().map(String::as_str);
+        page.header(std::iter::once("true \\ predicted").chain(names));
+        page.within("tbody", &[], |page| {
+            for (row, shares) in rows {
+                page.within("tr", &[], |page| {
+                    page.element("th", &[("scope", "row")], name(judged, row));
+                    for (column, &share) in shares.iter().enumerate() {
+                        let class = cell_class(row, column, share);
+                        let images = judged.judgement.count(row, column);
+                        let words = format!(
+                            "{images} of {} taken for {}",
+                            name(judged, row),
+                            name(judged, column)
+                        );
+                        let count = match images {
+                            0 => String::new(),
+                            images => images.to_string(),
+                        };
+                        let attributes = [("class", &*class), ("title", &*words)];
+                        page.element("td", &attributes, &count);
+                    }
+                });
+            }
+        });
+    });
+    page.element(
+        "p",
+        &[("class", "note")],
+        "Confusion matrix, in images: rows are true classes, columns predicted ones.",
+    );
+}
+
+/// The matrix of many classes: a path for each shade.
+fn picture<'a>(page: &mut Markup, rows: impl Iterator<Item = (usize, &'a [f64])>, classes: usize) {
+    let mut paths = std::collections::BTreeMap::<String, String>::new();
+    for (row, shares) in rows {
+        for (column, &share) in shares.iter().enumerate() {
+            let class = cell_class(row, column, share);
+            if !class.is_empty() {
+                let path = paths.entry(class).or_default();
+                *path += &format!("M{column} {row}h1v1h-1z");
+            }
+        }
+    }
+    let view = format!("0 0 {classes} {classes}");
+    let attributes = [
+        ("class", "cells"),
+        ("viewBox", &*view),
+        ("role", "img"),
+        ("aria-label", "confusion matrix"),
+        ("shape-rendering", "crispEdges"),
+    ];
+    page.within("svg", &attributes, |page| {
+        for (class, path) in &paths {
+            page.void("path", &[("class", &**class), ("d", &**path)]);
+        }
+    });
+}
+
+fn name(judged: &Judged, class: usize) -> &str {
+    judged.classes.get(class).map_or("?", String::as_str)
+}
+
+fn pairs(page: &mut Markup, judged: &Judged) {
+    let pairs = judged.judgement.confused(PAIRS);
+    if pairs.is_empty() {
+        page.element("p", &[], "No image was taken for another class.");
+        return;
+    }
+    page.table("numbers", |page| {
+        page.header(["confused most", "taken for", "images"]);
+        page.within("tbody", &[], |page| {
+            for pair in pairs {
+                let images = pair.images.to_string();
+                let predicted = name(judged, pair.predicted);
+                page.row(name(judged, pair.label), [predicted, &*images]);
+            }
+        });
+    });
+}
+
+fn by_class(page: &mut Markup, judged: &Judged) {
+    let percent = |share: Option<f64>| {
+        share.map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", 100.0 * share))
+    };
+    let rows = judged.judgement.by_class();
+    // Of a class without images nothing is known.
+    let rows = rows
+        .into_iter()
+        .enumerate()
+        .filter(|(_, row)| row.images > 0);
+    let rows: Vec<(usize, ClassRow)> = rows.collect();
+    page.folded(&format!("Each of {} classes", rows.len()), |page| {
+        page.table("numbers", |page| {
+            page.header(["class", "images", "accuracy", "precision", "F1"]);
+            page.within("tbody", &[], |page| {
+                for (class, row) in rows {
+                    let cells = [
+                        row.images.to_string(),
+                        percent(row.recall()),
+                        percent(row.precision()),
+                        percent(row.f1()),
+                    ];
+                    page.row(name(judged, class), cells.iter().map(String::as_str));
+                }
+            });
+        });
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shades_of_shares() {
+        assert_eq!([0.0, 1e-9, 0.01, 0.25, 1.0].map(shade), [0, 1, 1, 5, 10]);
+        assert_eq!(cell_class(1, 1, 0.25), "right q5");
+        assert_eq!(cell_class(1, 2, 0.01), "wrong q1");
+        assert_eq!(cell_class(1, 2, 0.0), "");
+    }
+}

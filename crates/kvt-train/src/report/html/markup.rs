@@ -1,0 +1,147 @@
+//! HTML that no text of others can change: tags and names of attributes stand in the program (`&'static str`), and
+//! everything else is escaped.
+
+/// Names of attributes with their values.
+pub(super) type Attributes<'a> = &'a [(&'static str, &'a str)];
+
+/// Markup that is being written.
+#[derive(Default)]
+pub(super) struct Markup(String);
+
+impl Markup {
+    /// A text of the program as it is.
+    pub(super) fn raw(&mut self, text: &'static str) {
+        self.0 += text;
+    }
+
+    /// A text, escaped.
+    pub(super) fn text(&mut self, text: &str) {
+        for c in text.chars() {
+            match c {
+                '&' => self.0 += "&amp;",
+                '<' => self.0 += "&lt;",
+                '>' => self.0 += "&gt;",
+                '"' => self.0 += "&quot;",
+                '\'' => self.0 += "&#39;",
+                // They are no text, and HTML forbids most of them.
+                c if c.is_control() && !matches!(c, '\n' | '\t') => self.0.push('\u{fffd}'),
+                c => self.0.push(c),
+            }
+        }
+    }
+
+    /// An element without content, such as an image.
+    pub(super) fn void(&mut self, tag: &'static str, attributes: Attributes<'_>) {
+        self.start(tag, attributes);
+        self.0 += "/>";
+    }
+
+    /// An element with what `inner` writes.
+    pub(super) fn within(
+        &mut self,
+        tag: &'static str,
+        attributes: Attributes<'_>,
+        inner: impl FnOnce(&mut Self),
+    ) {
+        self.start(tag, attributes);
+        self.0.push('>');
+        inner(self);
+        self.0 += "</";
+        self.0 += tag;
+        self.0.push('>');
+        if ends_line(tag) {
+            self.0.push('\n');
+        }
+    }
+
+    /// An element with a text.
+    pub(super) fn element(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
+        self.within(tag, attributes, |page| page.text(text));
+    }
+
+    /// A row of a table: a heading, and cells.
+    pub(super) fn row<'a>(&mut self, heading: &str, cells: impl IntoIterator<Item = &'a str>) {
+        self.within("tr", &[], |page| {
+            page.element("th", &[("scope", "row")], heading);
+            for cell in cells {
+                page.element("td", &[], cell);
+            }
+        });
+    }
+
+    /// The first row of a table.
+    pub(super) fn header<'a>(&mut self, cells: impl IntoIterator<Item = &'a str>) {
+        self.within("thead", &[], |page| {
+            page.within("tr", &[], |page| {
+                for cell in cells {
+                    page.element("th", &[("scope", "col")], cell);
+                }
+            });
+        });
+    }
+
+    /// A table that scrolls by itself where the page is narrow.
+    pub(super) fn table(&mut self, class: &'static str, inner: impl FnOnce(&mut Self)) {
+        self.within("div", &[("class", "wide")], |page| {
+            page.within("table", &[("class", class)], inner);
+        });
+    }
+
+    /// A part that is folded until somebody opens it.
+    pub(super) fn folded(&mut self, title: &str, inner: impl FnOnce(&mut Self)) {
+        self.within("details", &[], |page| {
+            page.element("summary", &[], title);
+            inner(page);
+        });
+    }
+
+    /// Adds what was written elsewhere.
+    pub(super) fn append(&mut self, other: &Self) {
+        self.0 += &other.0;
+    }
+
+    /// The markup.
+    pub(super) fn finish(self) -> String {
+        self.0
+    }
+
+    fn start(&mut self, tag: &'static str, attributes: Attributes<'_>) {
+        self.0.push('<');
+        self.0 += tag;
+        for (name, value) in attributes {
+            self.0.push(' ');
+            self.0 += name;
+            self.0 += "=\"";
+            self.text(value);
+            self.0.push('"');
+        }
+    }
+}
+
+/// Lines end behind large elements, so that a difference of two reports can be read.
+fn ends_line(tag: &str) -> bool {
+    [
+        "section", "tr", "figure", "details", "table", "g", "svg", "p", "li", "h1", "h2", "h3",
+        "div", "summary", "head", "header", "nav", "ul", "main",
+    ]
+    .contains(&tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_is_escaped() {
+        let mut page = Markup::default();
+        page.within("a", &[("title", "\"><b onclick='x'>&")], |page| {
+            page.text("<script>alert(1)</script>\u{0}\u{1b}[2J\n");
+        });
+        page.void("br", &[]);
+        assert_eq!(
+            page.finish(),
+            "<a title=\"&quot;&gt;&lt;b onclick=&#39;x&#39;&gt;&amp;\">\
+             &lt;script&gt;alert(1)&lt;/script&gt;\u{fffd}\u{fffd}[2J\n</a><br/>"
+        );
+    }
+}

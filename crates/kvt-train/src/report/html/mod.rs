@@ -1,0 +1,211 @@
+//! A run, or several beside each other, as one HTML file that needs nothing else: no network, no other file, and no script
+//! to be read (one adds values under the pointer and switches for lines).
+//!
+//! A [`Record`] is what the folder of a run tells; [`Judged`] and [`Sample`] are what its model says of images, where
+//! somebody asks. Names of classes, runs and files are texts of others, so `Markup` escapes every text, and the page
+//! forbids the browser whatever is not in it: its own style and script are known by their hashes. The same runs make the
+//! same file.
+
+mod chart;
+mod judged;
+mod markup;
+mod page;
+mod plots;
+mod record;
+mod samples;
+mod settings;
+mod tables;
+
+use std::path::Path;
+
+pub use self::judged::Judged;
+pub use self::record::Record;
+pub use self::samples::Sample;
+
+use self::markup::Markup;
+use self::page::Part;
+use super::{Curve, ReportError, RunFacts, unlike};
+use crate::fs::write_text;
+use crate::run::Metric;
+
+/// A report on one run or several.
+#[derive(Debug)]
+pub struct Report {
+    /// Its heading.
+    pub title: String,
+    /// What the runs are judged by.
+    pub metric: Metric,
+    /// The runs.
+    pub records: Vec<Record>,
+    /// What they said of all images of a split, of those that were asked.
+    pub judged: Vec<Judged>,
+    /// Single images, the same for all runs.
+    pub samples: Vec<Sample>,
+    /// The images of which a run was most sure, and wrong.
+    pub mistakes: Vec<Sample>,
+    /// What could not be shown, in sentences.
+    pub remarks: Vec<String>,
+}
+
+impl Report {
+    /// A report on runs, without images. `metric` chooses what they are judged by, from their numbers.
+    ///
+    /// # Errors
+    /// [`ReportError::NoRuns`] without any run, [`ReportError::Twice`] for one that is there twice,
+    /// [`ReportError::NothingTrained`] if none has finished an epoch.
+    pub fn new(
+        mut records: Vec<Record>,
+        metric: impl FnOnce(&[Curve]) -> Metric,
+        title: Option<String>,
+    ) -> Result<Self, ReportError> {
+        if records.is_empty() {
+            return Err(ReportError::NoRuns);
+        }
+        for (number, record) in records.iter().enumerate() {
+            let folder = record.folder();
+            if records
+                .iter()
+                .take(number)
+                .any(|other| other.folder() == folder)
+            {
+                return Err(ReportError::Twice {
+                    run: record.path.clone(),
+                });
+            }
+        }
+        if records.iter().all(|record| record.epochs() == 0) {
+            let runs = records.into_iter().map(|record| record.path);
+            return Err(ReportError::NothingTrained {
+                runs: runs.collect(),
+            });
+        }
+        let names: Vec<String> = records.iter().map(|record| record.name.clone()).collect();
+        for record in &mut records {
+            if names.iter().filter(|name| **name == record.name).count() > 1 {
+                record.call_by_path();
+            }
+        }
+        let curves: Vec<Curve> = records.iter().map(|record| record.curve.clone()).collect();
+        let title = title.unwrap_or_else(|| heading(&curves));
+        Ok(Self {
+            title,
+            metric: metric(&curves),
+            records,
+            judged: Vec::new(),
+            samples: Vec::new(),
+            mistakes: Vec::new(),
+            remarks: Vec::new(),
+        })
+    }
+
+    /// What a reader must know before the numbers: runs that are not finished or cannot be compared, and what is damaged.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let records = || self.records.iter();
+        let mut found: Vec<String> = records().filter_map(Record::state).collect();
+        let facts: Vec<RunFacts> = records().map(|record| record.facts.clone()).collect();
+        found.extend(unlike(&facts));
+        found.extend(records().flat_map(|record| record.warnings.iter().cloned()));
+        found
+    }
+
+    /// Writes the page; the file is whole or not there.
+    ///
+    /// # Errors
+    /// As [`Report::to_html`], and failures of the file system.
+    pub fn save(&self, path: &Path) -> Result<(), ReportError> {
+        Ok(write_text(path, &self.to_html()?)?)
+    }
+
+    /// The page.
+    ///
+    /// # Errors
+    /// If configurations cannot be compared, or a picture cannot be encoded.
+    pub fn to_html(&self) -> Result<String, ReportError> {
+        let differing = settings::differing(&self.records)?;
+        let several = self.records.len() > 1;
+        let curves: Vec<Curve> = self.records.iter().map(|run| run.curve.clone()).collect();
+        let mut parts: Vec<Part> = Vec::new();
+        let mut part = |id, title, markup| parts.push(Part { id, title, markup });
+
+        let title = if several { "Runs" } else { "Result" };
+        part("runs", title, made(|page| tables::runs(page, self)));
+        if several {
+            let table = made(|page| tables::comparison(page, self, &curves));
+            part("comparison", "Comparison", table);
+        }
+        part(
+            "curves",
+            "Curves",
+            made(|page| plots::all(page, self, &curves)),
+        );
+        if several {
+            let table = made(|page| settings::differences(page, &self.records, &differing));
+            part("differences", "Differences of the configurations", table);
+        }
+        if !self.judged.is_empty() {
+            part("judged", "Evaluation", made(|page| judged::all(page, self)));
+        }
+        if !(self.samples.is_empty() && self.remarks.is_empty()) {
+            part("samples", "Sample images", samples::chosen(self)?);
+        }
+        if !self.mistakes.is_empty() {
+            part("mistakes", "Surest mistakes", samples::mistakes(self)?);
+        }
+        let texts = made(|page| settings::configurations(page, &self.records));
+        part("configuration", "Configuration", texts);
+        let table = made(|page| settings::environments(page, &self.records));
+        part("environment", "Environment", table);
+        let epochs = made(|page| {
+            for record in &self.records {
+                tables::epochs(page, record);
+            }
+        });
+        part("epochs", "Epochs", epochs);
+        Ok(page::write(self, &parts))
+    }
+
+    /// The name of a run by its number.
+    fn name(&self, run: usize) -> &str {
+        self.records.get(run).map_or("?", |record| &record.name)
+    }
+
+    /// The number of a run's label among all labels: runs of one label have one colour.
+    fn label_number(&self, run: usize) -> usize {
+        let mut labels: Vec<&str> = Vec::new();
+        let mut number = 0;
+        for record in self.records.iter().take(run + 1) {
+            let label = record.curve.label.as_str();
+            let known = labels.iter().position(|other| *other == label);
+            number = known.unwrap_or(labels.len());
+            if known.is_none() {
+                labels.push(label);
+            }
+        }
+        number
+    }
+}
+
+/// What runs are called together.
+fn heading(curves: &[Curve]) -> String {
+    let mut labels: Vec<&str> = Vec::new();
+    for curve in curves {
+        if !labels.contains(&curve.label.as_str()) {
+            labels.push(&curve.label);
+        }
+    }
+    match labels.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => labels.concat(),
+    }
+}
+
+/// The markup that somebody writes.
+fn made(write: impl FnOnce(&mut Markup)) -> Markup {
+    let mut page = Markup::default();
+    write(&mut page);
+    page
+}
+
+#[cfg(test)]
+mod tests;

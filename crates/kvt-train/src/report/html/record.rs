@@ -1,0 +1,234 @@
+//! What the folder of a run tells of it, without its images.
+
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+
+use super::super::read::{label_of, points};
+use super::super::{Curve, ReportError, RunFacts};
+use crate::config::{Plan, load_plan};
+use crate::run::{
+    Environment, EpochRow, EpochRows, Event, Metric, Metrics, Note, RunDir, Topic, read_log,
+};
+use crate::task::{TaskKind, model_config};
+
+/// A run, as its folder tells.
+#[derive(Debug)]
+pub struct Record {
+    /// What it is called: the last part of its path.
+    pub name: String,
+    /// Its folder.
+    pub path: PathBuf,
+    /// Its plan.
+    pub plan: Plan,
+    /// What makes it comparable.
+    pub facts: RunFacts,
+    /// Its numbers by epoch.
+    pub curve: Curve,
+    /// What is doubtful about the folder, in sentences.
+    pub warnings: Vec<String>,
+    /// `config.toml` as it is.
+    pub(super) config: String,
+    /// `environment.json`, where it can be read.
+    pub(super) environment: Option<Environment>,
+    pub(super) rows: Vec<EpochRow>,
+    pub(super) notes: Vec<Note>,
+    pub(super) model: Option<ModelFacts>,
+    progress: Progress,
+}
+
+/// What the model of a run is.
+#[derive(Clone, Debug)]
+pub(super) struct ModelFacts {
+    pub(super) name: String,
+    pub(super) parameters: usize,
+    /// Multiply-accumulate operations for one image.
+    pub(super) macs: u64,
+    /// Keys of a query that count, stage by stage: `32 of 65`.
+    pub(super) keys: String,
+}
+
+/// How far a run came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Finished,
+    /// Somebody stopped it, and nothing followed.
+    Stopped,
+    /// It trains, or was killed: the folder does not tell which.
+    Open,
+}
+
+impl Record {
+    /// Reads a run, whether it is finished, stopped or still in training. What cannot be read and is not needed is a
+    /// warning.
+    ///
+    /// # Errors
+    /// If the folder holds no run, its configuration is not valid, or its log is missing.
+    pub fn read(path: &Path) -> Result<Self, ReportError> {
+        let run = RunDir::open(path)?;
+        let plan = load_plan(&run.config(), &[]).map_err(|source| ReportError::Config {
+            run: path.to_owned(),
+            source,
+        })?;
+        let mut warnings = Vec::new();
+        let log = read_log(&run.log())?;
+        warnings.extend(log.warning.map(|warning| warning.to_string()));
+        let (mut rows, mut notes) = (EpochRows::default(), Vec::new());
+        for event in &log.events {
+            rows.push(event);
+            if let Event::Note(note) = event {
+                notes.push(note.clone());
+            }
+        }
+        let rows = rows.rows;
+        let progress = progress(&plan, &rows, &log.events);
+        let environment = Environment::read(&run.environment());
+        let environment = environment.map_err(|error| warnings.push(error.to_string()));
+        let classes = run.read_classes();
+        let classes = classes.map_err(|error| warnings.push(error.to_string()));
+        let classes = classes.unwrap_or_default();
+        let folder = canonical(path);
+        let name = folder.file_name().unwrap_or(path.as_os_str());
+        let name = name.to_string_lossy().into_owned();
+        let curve = Curve {
+            label: label_of(&name, plan.seed).to_owned(),
+            seed: plan.seed,
+            epochs: points(&rows, plan.ema.report),
+        };
+        Ok(Self {
+            model: model_facts(&plan, classes.len()),
+            facts: RunFacts::new(name.as_str(), &plan, classes),
+            config: fs::read_to_string(run.config())?,
+            environment: environment.ok(),
+            path: path.to_owned(),
+            name,
+            plan,
+            curve,
+            warnings,
+            rows,
+            notes,
+            progress,
+        })
+    }
+
+    /// Its folder, by whatever way it was named.
+    pub(super) fn folder(&self) -> PathBuf {
+        canonical(&self.path)
+    }
+
+    /// Calls a run by its path, where another one has its name.
+    pub(super) fn call_by_path(&mut self) {
+        self.name = self.path.display().to_string();
+        self.facts.name.clone_from(&self.name);
+        label_of(&self.name, self.plan.seed).clone_into(&mut self.curve.label);
+    }
+
+    /// Epochs that it has finished.
+    pub(super) fn epochs(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// What there is to say of a run that is not finished, or was never evaluated.
+    pub(super) fn state(&self) -> Option<String> {
+        let (name, epochs, of) = (&self.name, self.epochs(), self.plan.epochs());
+        let done = match self.progress {
+            Progress::Finished => None,
+            Progress::Stopped => Some("was stopped"),
+            Progress::Open => Some("is still in training, or was killed,"),
+        };
+        let done = done.map(|how| {
+            format!("`{name}` {how} after {epochs} of {of} epochs: its numbers are those of now")
+        });
+        let evaluated = self.rows.iter().any(|row| row.val.is_some());
+        let unjudged =
+            (!evaluated && epochs > 0).then(|| format!("`{name}` has not been evaluated yet"));
+        match (done, unjudged) {
+            (Some(done), Some(unjudged)) => Some(format!("{done}; {unjudged}")),
+            (done, unjudged) => done.or(unjudged),
+        }
+    }
+
+    /// The first epoch (from 1) with the best value, and that value.
+    pub(super) fn best(&self, metric: Metric) -> Option<(u32, f64)> {
+        let values = self.curve.values(|point| point.val.get(metric.name));
+        values.reduce(|best, new| match metric.improves(new.1, best.1) {
+            true => new,
+            false => best,
+        })
+    }
+
+    /// The last evaluated epoch (from 1), and its value.
+    pub(super) fn last(&self, metric: Metric) -> Option<(u32, f64)> {
+        self.curve.values(|point| point.val.get(metric.name)).last()
+    }
+
+    /// Seconds of training, without evaluations.
+    pub(super) fn seconds(&self) -> f64 {
+        let seconds = self.rows.iter().map(|row| row.train.seconds);
+        seconds.filter(|seconds| seconds.is_finite()).sum()
+    }
+
+    /// Training images per second over all epochs.
+    pub(super) fn images_per_second(&self) -> Option<f64> {
+        let images = self
+            .rows
+            .iter()
+            .map(|row| row.train.images_per_second * row.train.seconds);
+        let speed =
+            images.sum::<f64>() / self.rows.iter().map(|row| row.train.seconds).sum::<f64>();
+        speed.is_finite().then_some(speed)
+    }
+
+    /// The names of what evaluations measured, of the weights and of their average.
+    pub(super) fn measured(&self) -> [Vec<String>; 2] {
+        fn names<'a>(metrics: impl Iterator<Item = &'a Metrics>) -> Vec<String> {
+            let mut names: Vec<String> = metrics
+                .flat_map(Metrics::iter)
+                .map(|(name, _)| name.to_owned())
+                .collect();
+            names.sort();
+            names.dedup();
+            names
+        }
+        let rows = || self.rows.iter();
+        [
+            names(rows().filter_map(|row| Some(&row.val.as_ref()?.metrics))),
+            names(rows().filter_map(|row| Some(&row.val_ema.as_ref()?.metrics))),
+        ]
+    }
+}
+
+/// A path without links and detours, where that can be found out.
+fn canonical(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// How far a run came, by its plan and its log.
+fn progress(plan: &Plan, rows: &[EpochRow], events: &[Event]) -> Progress {
+    let steps = events.iter().map(Event::step).max().unwrap_or(0);
+    let is_out_of_steps = plan.train.max_steps.is_some_and(|most| steps >= most);
+    let epochs = rows.last().map_or(0, |row| row.train.epoch + 1);
+    let is_stopped = matches!(events.last(), Some(Event::Note(note)) if note.topic == Topic::Stop);
+    match (epochs >= plan.epochs() || is_out_of_steps, is_stopped) {
+        (true, _) => Progress::Finished,
+        (false, true) => Progress::Stopped,
+        (false, false) => Progress::Open,
+    }
+}
+
+/// Size and cost of a classifier; of DINO's network with its heads nothing is told here.
+fn model_facts(plan: &Plan, classes: usize) -> Option<ModelFacts> {
+    let is_known = plan.task == TaskKind::Classify && classes > 0;
+    let config = is_known.then(|| model_config(&plan.model, Some(classes)).ok());
+    let summary = config.flatten()?.summary();
+    let keys: Vec<String> = summary
+        .attending()
+        .map(|stage| format!("{} of {}", stage.k, stage.keys))
+        .collect();
+    Some(ModelFacts {
+        parameters: summary.params,
+        macs: summary.macs.total(),
+        keys: keys.join(", "),
+        name: summary.name,
+    })
+}

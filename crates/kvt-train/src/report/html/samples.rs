@@ -1,0 +1,213 @@
+//! Single images: as the model sees them, what each run says of them, and where its class token looks.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use image::RgbImage;
+use image::codecs::jpeg::JpegEncoder;
+
+use super::super::{ReportError, encode_png};
+use super::Report;
+use super::chart::color_class;
+use super::markup::Markup;
+use crate::probe::{HeadMap, draw_map};
+
+/// Pictures up to this side are stored without loss and shown with their pixels.
+const SMALL: u32 = 64;
+/// JPEG quality of larger ones.
+const QUALITY: u8 = 88;
+
+/// An image, and what one run says of it.
+#[derive(Debug)]
+pub struct Sample {
+    /// The number of the run in the report.
+    pub run: usize,
+    /// Its file.
+    pub image: String,
+    /// Its class.
+    pub class: String,
+    /// The image as the model sees it.
+    pub picture: RgbImage,
+    /// The most probable classes with their probabilities, best first; none from a backbone without a head.
+    pub guesses: Vec<(String, f64)>,
+    /// Where the class token of the last block looks, head by head; none where there is none.
+    pub maps: Vec<HeadMap>,
+}
+
+impl Sample {
+    fn is_right(&self) -> Option<bool> {
+        let (class, _) = self.guesses.first()?;
+        Some(*class == self.class)
+    }
+}
+
+/// The images that were chosen before anything was known of them.
+pub(super) fn chosen(report: &Report) -> Result<Markup, ReportError> {
+    let mut page = Markup::default();
+    for remark in &report.remarks {
+        page.element("p", &[("class", "note")], remark);
+    }
+    let samples = &report.samples;
+    if samples.iter().any(|sample| !sample.maps.is_empty()) {
+        let text = "Below each image: where the class token of the last block looks, head by head. The brightest patch has the \
+                    largest weight; dark blue ones are not looked at, as with k-NN attention.";
+        page.element("p", &[("class", "note")], text);
+    }
+    cards(&mut page, report, samples)?;
+    Ok(page)
+}
+
+/// The images of which runs were most sure, and wrong, run by run.
+pub(super) fn mistakes(report: &Report) -> Result<Markup, ReportError> {
+    let mut page = Markup::default();
+    for run in 0..report.records.len() {
+        let own = || {
+            report
+                .mistakes
+                .iter()
+                .filter(move |sample| sample.run == run)
+        };
+        if own().next().is_none() {
+            continue;
+        }
+        if report.records.len() > 1 {
+            page.element("h3", &[], report.name(run));
+        }
+        cards(&mut page, report, own())?;
+    }
+    Ok(page)
+}
+
+/// The images, each once, with what all runs say of it.
+fn cards<'a>(
+    page: &mut Markup,
+    report: &Report,
+    samples: impl IntoIterator<Item = &'a Sample>,
+) -> Result<(), ReportError> {
+    let mut images: Vec<(&str, Vec<&Sample>)> = Vec::new();
+    for sample in samples {
+        match images.iter_mut().find(|(image, _)| *image == sample.image) {
+            Some((_, all)) => all.push(sample),
+            None => images.push((&sample.image, vec![sample])),
+        }
+    }
+    let mut result = Ok(());
+    page.within("div", &[("class", "cards")], |page| {
+        for (_, all) in &images {
+            if result.is_ok() {
+                result = card(page, report, all);
+            }
+        }
+    });
+    result
+}
+
+fn card(page: &mut Markup, report: &Report, all: &[&Sample]) -> Result<(), ReportError> {
+    let Some(first) = all.first() else {
+        return Ok(());
+    };
+    let picture = data_uri(&first.picture)?;
+    let maps: Vec<Vec<String>> = all
+        .iter()
+        .map(|sample| {
+            let maps = sample.maps.iter().map(|map| data_uri(&draw_map(map)));
+            maps.collect::<Result<Vec<_>, ReportError>>()
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    page.within("figure", &[("class", "card")], |page| {
+        let words = format!("image of class {}", first.class);
+        let class = match first.picture.width() <= SMALL {
+            true => "picture pixels",
+            false => "picture",
+        };
+        let attributes = [
+            ("class", class),
+            ("src", &*picture),
+            ("alt", &*words),
+            ("title", &*first.image),
+        ];
+        page.void("img", &attributes);
+        page.within("figcaption", &[], |page| {
+            page.element("strong", &[], &first.class);
+            for (sample, maps) in all.iter().zip(&maps) {
+                said(page, report, sample, maps);
+            }
+        });
+    });
+    Ok(())
+}
+
+/// What one run says of the image.
+fn said(page: &mut Markup, report: &Report, sample: &Sample, maps: &[String]) {
+    page.within("div", &[("class", "said")], |page| {
+        if report.records.len() > 1 {
+            let class = format!("swatch {}", color_class(report.label_number(sample.run)));
+            page.within("p", &[("class", "run")], |page| {
+                page.element("span", &[("class", &*class)], "");
+                page.text(report.name(sample.run));
+            });
+        }
+        for (rank, (class, probability)) in sample.guesses.iter().enumerate() {
+            let kind = match (rank, sample.is_right()) {
+                (0, Some(true)) => "guess first is-right",
+                (0, _) => "guess first is-wrong",
+                _ => "guess",
+            };
+            page.within("div", &[("class", kind)], |page| {
+                let mark = match (rank, sample.is_right()) {
+                    (0, Some(true)) => "✓ ",
+                    (0, _) => "✗ ",
+                    _ => "",
+                };
+                page.element("span", &[], &format!("{mark}{class}"));
+                page.element("span", &[], &format!("{:.1} %", 100.0 * probability));
+                bar(page, *probability);
+            });
+        }
+        if maps.is_empty() {
+            return;
+        }
+        page.within("div", &[("class", "maps")], |page| {
+            for (head, (uri, map)) in (1..).zip(maps.iter().zip(&sample.maps)) {
+                let words = format!(
+                    "head {head}: {} of {} patches looked at",
+                    map.kept,
+                    map.weights.len()
+                );
+                let attributes = [
+                    ("class", "pixels"),
+                    ("src", &**uri),
+                    ("alt", &*words),
+                    ("title", &*words),
+                ];
+                page.void("img", &attributes);
+            }
+        });
+    });
+}
+
+/// A probability as a bar.
+fn bar(page: &mut Markup, probability: f64) {
+    let width = format!("{:.1}", 100.0 * probability.clamp(0.0, 1.0));
+    let attributes = [
+        ("class", "bar"),
+        ("viewBox", "0 0 100 4"),
+        ("preserveAspectRatio", "none"),
+        ("aria-hidden", "true"),
+    ];
+    page.within("svg", &attributes, |page| {
+        page.void("rect", &[("width", &*width), ("height", "4")]);
+    });
+}
+
+/// A picture within the page.
+fn data_uri(picture: &RgbImage) -> Result<String, ReportError> {
+    let (width, height) = picture.dimensions();
+    if width.max(height) <= SMALL {
+        let bytes = encode_png(picture, width, height).map_err(ReportError::Picture)?;
+        return Ok(format!("data:image/png;base64,{}", STANDARD.encode(bytes)));
+    }
+    let mut bytes = Vec::new();
+    let written = JpegEncoder::new_with_quality(&mut bytes, QUALITY).encode_image(picture);
+    written.map_err(|error| ReportError::Picture(error.to_string()))?;
+    Ok(format!("data:image/jpeg;base64,{}", STANDARD.encode(bytes)))
+}

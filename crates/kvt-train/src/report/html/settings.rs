@@ -1,0 +1,172 @@
+//! With what runs were trained: how their configurations differ, the whole of each, and the machines.
+
+use std::collections::BTreeMap;
+
+use super::super::ReportError;
+use super::markup::Markup;
+use super::record::Record;
+use crate::config::{Effect, diff};
+use crate::run::Environment;
+
+/// A key in which runs differ.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Differing {
+    pub(super) key: String,
+    /// Its value in each run, as TOML; `None` where it is not set.
+    pub(super) values: Vec<Option<String>>,
+    /// Whether it only says where, how fast, and what is written down.
+    pub(super) is_harmless: bool,
+}
+
+/// The keys in which some run differs from the first: those of the mathematics first, each group in alphabetical order.
+///
+/// # Errors
+/// If TOML cannot hold a value of a plan.
+pub(super) fn differing(records: &[Record]) -> Result<Vec<Differing>, ReportError> {
+    let Some((first, others)) = records.split_first() else {
+        return Ok(Vec::new());
+    };
+    let mut keys: BTreeMap<String, Differing> = BTreeMap::new();
+    for (number, other) in (1..).zip(others) {
+        let found = diff(&first.plan, &other.plan);
+        let found = found.map_err(|error| ReportError::Settings(Box::new(error)))?;
+        for difference in found {
+            let differing = keys.entry(difference.key.clone()).or_insert(Differing {
+                key: difference.key,
+                // Until a run turns out to differ, it has the value of the first.
+                values: vec![difference.old; records.len()],
+                is_harmless: difference.effect == Effect::Harmless,
+            });
+            if let Some(value) = differing.values.get_mut(number) {
+                *value = difference.new;
+            }
+        }
+    }
+    let mut found: Vec<Differing> = keys.into_values().collect();
+    // Stable: the alphabetical order stays within each group.
+    found.sort_by_key(|differing| differing.is_harmless);
+    Ok(found)
+}
+
+/// The differences as a table.
+pub(super) fn differences(page: &mut Markup, records: &[Record], found: &[Differing]) {
+    if found.is_empty() {
+        page.element("p", &[], "The configurations are the same, key by key.");
+        return;
+    }
+    page.table("keys-of-runs", |page| {
+        let names = records.iter().map(|record| record.name.as_str());
+        page.header(std::iter::once("key").chain(names));
+        page.within("tbody", &[], |page| {
+            for differing in found {
+                let class = match differing.is_harmless {
+                    true => "harmless",
+                    false => "",
+                };
+                page.within("tr", &[("class", class)], |page| {
+                    page.within("th", &[("scope", "row")], |page| {
+                        page.within("code", &[], |page| {
+                            for part in differing.key.split_inclusive('.') {
+                                page.text(part);
+                                // Where a narrow page may break the line.
+                                page.void("wbr", &[]);
+                            }
+                        });
+                    });
+                    for value in &differing.values {
+                        page.within("td", &[], |page| match value {
+                            Some(value) => page.element("code", &[], value),
+                            None => page.text("not set"),
+                        });
+                    }
+                });
+            }
+        });
+    });
+    if found.iter().any(|differing| differing.is_harmless) {
+        page.element(
+            "p",
+            &[("class", "note")],
+            "Pale keys say only where files are, how fast it goes and what is written down: with them alone two runs compute the \
+             same.",
+        );
+    }
+}
+
+/// The configurations, folded.
+pub(super) fn configurations(page: &mut Markup, records: &[Record]) {
+    for record in records {
+        page.folded(&format!("config.toml of {}", record.name), |page| {
+            page.element("pre", &[], &record.config);
+        });
+    }
+}
+
+/// The machines and programs of the runs.
+pub(super) fn environments(page: &mut Markup, records: &[Record]) {
+    page.table("keys-of-runs", |page| {
+        if records.len() > 1 {
+            let names = records.iter().map(|record| record.name.as_str());
+            page.header(std::iter::once("").chain(names));
+        }
+        page.within("tbody", &[], |page| {
+            for (name, of) in FIELDS {
+                let unknown = || "unknown".to_owned();
+                let values: Vec<String> = records
+                    .iter()
+                    .map(|record| record.environment.as_ref().and_then(of))
+                    .map(|value| value.unwrap_or_else(unknown))
+                    .collect();
+                one_field(page, name, &values);
+            }
+        });
+    });
+}
+
+/// A row: one cell over all runs where they agree.
+fn one_field(page: &mut Markup, name: &str, values: &[String]) {
+    page.within("tr", &[], |page| {
+        page.element("th", &[("scope", "row")], name);
+        match values.split_first() {
+            Some((first, others)) if others.iter().all(|other| other == first) => {
+                let columns = values.len().to_string();
+                page.element("td", &[("colspan", &*columns)], first);
+            }
+            _ => {
+                for value in values {
+                    page.element("td", &[], value);
+                }
+            }
+        }
+    });
+}
+
+/// What is told of an environment.
+type Field = (&'static str, fn(&Environment) -> Option<String>);
+
+/// All of `environment.json` but the name of the machine, which says nothing to others.
+const FIELDS: [Field; 12] = [
+    ("kvt", |own| Some(own.kvt.clone())),
+    ("Burn", |own| Some(own.burn.clone())),
+    ("device", |own| Some(own.device.clone())),
+    ("started", |own| Some(own.started.clone())),
+    ("command", |own| Some(own.command.join(" "))),
+    ("git commit", |own| {
+        let changes = match own.git_dirty {
+            Some(true) => ", with changes",
+            _ => "",
+        };
+        Some(format!("{}{changes}", own.git_commit.as_ref()?))
+    }),
+    ("system", |own| Some(own.os.clone())),
+    ("processor", |own| own.cpu.clone()),
+    ("architecture", |own| Some(own.arch.clone())),
+    ("cores", |own| Some(own.cores?.to_string())),
+    ("memory", |own| {
+        Some(format!(
+            "{:.1} GiB",
+            own.memory as f64 / (1u64 << 30) as f64
+        ))
+    }),
+    ("compiled for", |own| Some(own.target_features.join(", "))),
+];

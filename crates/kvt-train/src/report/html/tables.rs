@@ -1,0 +1,210 @@
+//! The tables of a report that come from logs: the runs, their comparison, every epoch, what was noted.
+
+use super::super::{Comparison, Curve, duration, grouped, human, with_unit};
+use super::Report;
+use super::chart::{color_class, short_number};
+use super::markup::Markup;
+use super::record::Record;
+use crate::run::{EvalRecord, Topic};
+
+/// Notes of a run that are shown.
+const NOTES: usize = 100;
+
+/// The numbers of the runs: tiles for one, a table for several.
+pub(super) fn runs(page: &mut Markup, report: &Report) {
+    if let [record] = &*report.records {
+        tiles(page, report, record);
+        return;
+    }
+    let title = report.metric.title;
+    page.table("numbers", |page| {
+        let [best, last] = [format!("best {title}"), format!("last {title}")];
+        page.header([
+            "run",
+            &*best,
+            "of epoch",
+            &*last,
+            "epochs",
+            "training time",
+            "images/s",
+            "parameters",
+            "MACs",
+            "keys per query",
+        ]);
+        page.within("tbody", &[], |page| {
+            for (number, record) in report.records.iter().enumerate() {
+                line(page, report, number, record);
+            }
+        });
+    });
+}
+
+fn line(page: &mut Markup, report: &Report, number: usize, record: &Record) {
+    let found = |found: Option<(u32, f64)>| {
+        found.map_or_else(dash, |(_, value)| with_unit(report.metric, value))
+    };
+    let best = record.best(report.metric);
+    let cells = [
+        found(best),
+        best.map_or_else(dash, |(epoch, _)| epoch.to_string()),
+        found(record.last(report.metric)),
+        format!("{} of {}", record.epochs(), record.plan.epochs()),
+        duration(record.seconds()),
+        speed(record),
+        model(record, |facts| grouped(facts.parameters)),
+        model(record, |facts| human(facts.macs as f64)),
+        model(record, |facts| facts.keys.clone()),
+    ];
+    page.within("tr", &[], |page| {
+        page.within("th", &[("scope", "row")], |page| {
+            let class = format!("swatch {}", color_class(report.label_number(number)));
+            page.element("span", &[("class", &*class)], "");
+            page.text(&record.name);
+        });
+        for cell in &cells {
+            page.element("td", &[], cell);
+        }
+    });
+}
+
+/// The numbers of one run.
+fn tiles(page: &mut Markup, report: &Report, record: &Record) {
+    let metric = report.metric;
+    let found = |found: Option<(u32, f64)>| match found {
+        Some((epoch, value)) => (with_unit(metric, value), format!("after epoch {epoch}")),
+        None => (dash(), "not evaluated".to_owned()),
+    };
+    let (best, best_epoch) = found(record.best(metric));
+    let (last, last_epoch) = found(record.last(metric));
+    let epochs = format!("{} of {} epochs", record.epochs(), record.plan.epochs());
+    let macs = model(record, |facts| format!("{} MACs", human(facts.macs as f64)));
+    let keys = model(record, |facts| facts.keys.clone());
+    let tiles = [
+        (format!("best {}", metric.title), best, best_epoch),
+        (format!("last {}", metric.title), last, last_epoch),
+        (
+            "training time".to_owned(),
+            duration(record.seconds()),
+            epochs,
+        ),
+        (
+            "images per second".to_owned(),
+            speed(record),
+            "in training".to_owned(),
+        ),
+        (
+            "parameters".to_owned(),
+            model(record, |facts| grouped(facts.parameters)),
+            macs,
+        ),
+        (
+            "keys per query".to_owned(),
+            keys,
+            "stage by stage".to_owned(),
+        ),
+    ];
+    page.within("div", &[("class", "tiles")], |page| {
+        for (name, value, more) in tiles.iter().filter(|(_, value, _)| !value.is_empty()) {
+            page.within("div", &[("class", "tile")], |page| {
+                page.element("span", &[("class", "name")], name);
+                page.element("strong", &[], value);
+                page.element("span", &[("class", "more")], more);
+            });
+        }
+    });
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}
+
+fn speed(record: &Record) -> String {
+    let speed = record.images_per_second();
+    speed.map_or_else(dash, |speed| format!("{speed:.0}"))
+}
+
+fn model(record: &Record, of: impl Fn(&super::record::ModelFacts) -> String) -> String {
+    record.model.as_ref().map_or_else(dash, of)
+}
+
+/// The table of `kvt compare`, with what is below it.
+pub(super) fn comparison(page: &mut Markup, report: &Report, curves: &[Curve]) {
+    let comparison = Comparison::new(curves, report.metric);
+    let lines = comparison.lines(str::to_owned);
+    let Some((header, rows)) = lines.split_first() else {
+        return;
+    };
+    page.table("numbers", |page| {
+        page.header(header.iter().map(String::as_str));
+        page.within("tbody", &[], |page| {
+            for row in rows {
+                if let Some((name, cells)) = row.split_first() {
+                    page.row(name, cells.iter().map(String::as_str));
+                }
+            }
+        });
+    });
+    for sentence in comparison.caption().lines() {
+        page.element("p", &[("class", "note")], sentence);
+    }
+}
+
+/// Each epoch of a run with the numbers of `epochs.csv`, and what the log notes.
+pub(super) fn epochs(page: &mut Markup, record: &Record) {
+    page.folded(&format!("All epochs of {}", record.name), |page| {
+        let [own, ema] = record.measured();
+        let columns = |split: &str, names: &[String]| {
+            let names = names.iter().map(|name| format!("{split}_{name}"));
+            names.collect::<Vec<String>>()
+        };
+        page.table("numbers", |page| {
+            let mut header = ["epoch", "train_loss", "lr"].map(str::to_owned).to_vec();
+            header.extend(columns(EvalRecord::VAL, &own));
+            header.extend(columns(EvalRecord::VAL_EMA, &ema));
+            header.extend(["seconds", "images_per_second"].map(str::to_owned));
+            page.header(header.iter().map(String::as_str));
+            page.within("tbody", &[], |page| {
+                for row in &record.rows {
+                    let train = &row.train;
+                    let mut cells = vec![train.train_loss.to_string(), train.lr.to_string()];
+                    for (eval, names) in [(&row.val, &own), (&row.val_ema, &ema)] {
+                        cells.extend(names.iter().map(|name| {
+                            let value = eval.as_ref().and_then(|eval| eval.metrics.get(name));
+                            value.map_or_else(dash, |value| value.to_string())
+                        }));
+                    }
+                    cells.push(short_number(train.seconds));
+                    cells.push(short_number(train.images_per_second));
+                    let epoch = (train.epoch + 1).to_string();
+                    page.row(&epoch, cells.iter().map(String::as_str));
+                }
+            });
+        });
+    });
+    if record.notes.is_empty() {
+        return;
+    }
+    page.folded(&format!("Notes of {}", record.name), |page| {
+        page.within("ul", &[], |page| {
+            for note in record.notes.iter().take(NOTES) {
+                let kind = match note.topic {
+                    Topic::Warning => "warning: ",
+                    Topic::Skipped => "skipped ",
+                    Topic::Start | Topic::Resume | Topic::Stop | Topic::Scale => "",
+                };
+                let path = note.path.as_ref().map(|path| format!("`{path}`: "));
+                let path = path.unwrap_or_default();
+                let text = format!("step {}: {kind}{path}{}", note.step, note.message);
+                page.element("li", &[], &text);
+            }
+        });
+        let more = record.notes.len().saturating_sub(NOTES);
+        if more > 0 {
+            page.element(
+                "p",
+                &[("class", "note")],
+                &format!("and {more} more in `log.jsonl`"),
+            );
+        }
+    });
+}
