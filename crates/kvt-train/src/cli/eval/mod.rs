@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::common::{Overrides, bar, generating};
 use super::output;
 use super::trained::{Trained, names_in, open_folder};
+use crate::augment::Transform;
 use crate::data::{self, Source, ensure_data, eval_batches, eval_transform, open_part};
 use crate::fs::{check_writable, write_text};
 use crate::judge::{Judgement, RealLabels};
@@ -75,20 +76,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let trained = args.trained.load(&args.overrides)?;
     let trained = trained.named(args.classes.as_deref())?;
     let (source, among) = args.images(&trained)?;
-    let Trained {
-        plan,
-        model,
-        device,
-        size,
-        ..
-    } = trained;
-    let transform = Arc::new(eval_transform(&plan, size)?);
-    let source = Arc::new(source);
-    check_classes(&model.config(), &source)?;
+    let config = trained.model.config();
+    check_classes(&config, &source)?;
+    let images = Images {
+        transform: Arc::new(eval_transform(&trained.plan, trained.size)?),
+        source: Arc::new(source),
+    };
+    let source = &images.source;
     let mut judged = Judgement::new(source.classes.len());
     if let Some(path) = &args.real {
         let labels = RealLabels::read(path)?;
-        let numbers = labels.numbers(&source)?;
+        let numbers = labels.numbers(source)?;
         let labels = match &among {
             Some(among) => labels.among(among),
             None => labels,
@@ -102,13 +100,64 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             check_writable(&out.join(file))?;
         }
     }
-    let mut batches = eval_batches(&plan, &source, &transform)?;
+    let evaluation = judge(&trained, &images, among.as_deref(), &mut judged)?;
+    if let Some(out) = &args.out {
+        let write = |file: &str, text: &str| write_text(&out.join(file), text);
+        write(CLASSES, &judged.classes_csv(&source.classes))?;
+        write(CONFUSION, &judged.confusion_csv(&source.classes))?;
+        write(PREDICTIONS, &judged.predictions_csv(source))?;
+        let title = format!(
+            "{}: {:.2} % of {} images right",
+            config.name(),
+            evaluation.top1_percent(),
+            evaluation.images
+        );
+        let cells = judged.cells();
+        let cells: Vec<_> = cells
+            .map(|cell| ([cell.label, cell.predicted], cell.images))
+            .collect();
+        draw_confusion(&cells, &source.classes, &title, &out.join(PICTURE))?;
+    }
+    let chosen = among.map_or(source.classes.len(), |among| {
+        among.iter().filter(|is_among| **is_among).count()
+    });
+    if args.json {
+        let json = record(&evaluation, &judged, source, args.per_class);
+        output::print(&format!("{json:#}"))?;
+    } else {
+        output::print(&text(&evaluation, &judged, source, chosen))?;
+        if args.per_class {
+            output::print(&format!("\n{}", details::tables(&judged, &source.classes)))?;
+        }
+    }
+    if let Some(out) = &args.out {
+        output::status(&format!("tables and a picture are in `{}`", out.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Labelled images, and what is done to each.
+pub(super) struct Images {
+    pub(super) source: Arc<Source>,
+    pub(super) transform: Arc<Transform>,
+}
+
+/// Evaluates images with a bar, and warns of those that were passed over. The model chooses `among` some classes, or all;
+/// `judged` hears of each image.
+pub(super) fn judge(
+    trained: &Trained,
+    images: &Images,
+    among: Option<&[bool]>,
+    judged: &mut Judgement,
+) -> anyhow::Result<Evaluation> {
+    let Images { source, transform } = images;
+    let mut batches = eval_batches(&trained.plan, source, transform)?;
     let progress = bar("evaluating", source.samples.len());
     let evaluation = evaluate_among(
-        &model,
+        &trained.model,
         &mut batches,
-        &device.device,
-        among.as_deref(),
+        &trained.device.device,
+        among,
         |done| progress.set_position(done as u64),
         |batch, logits| judged.hear(batch, logits),
     );
@@ -129,39 +178,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             evaluation.loss()
         );
     }
-    if let Some(out) = &args.out {
-        let write = |file: &str, text: &str| write_text(&out.join(file), text);
-        write(CLASSES, &judged.classes_csv(&source.classes))?;
-        write(CONFUSION, &judged.confusion_csv(&source.classes))?;
-        write(PREDICTIONS, &judged.predictions_csv(&source))?;
-        let title = format!(
-            "{}: {:.2} % of {} images right",
-            model.config().name(),
-            evaluation.top1_percent(),
-            evaluation.images
-        );
-        let cells = judged.cells();
-        let cells: Vec<_> = cells
-            .map(|cell| ([cell.label, cell.predicted], cell.images))
-            .collect();
-        draw_confusion(&cells, &source.classes, &title, &out.join(PICTURE))?;
-    }
-    let chosen = among.map_or(source.classes.len(), |among| {
-        among.iter().filter(|is_among| **is_among).count()
-    });
-    if args.json {
-        let json = record(&evaluation, &judged, &source, args.per_class);
-        output::print(&format!("{json:#}"))?;
-    } else {
-        output::print(&text(&evaluation, &judged, &source, chosen))?;
-        if args.per_class {
-            output::print(&format!("\n{}", details::tables(&judged, &source.classes)))?;
-        }
-    }
-    if let Some(out) = &args.out {
-        output::status(&format!("tables and a picture are in `{}`", out.display()));
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(evaluation)
 }
 
 impl Args {

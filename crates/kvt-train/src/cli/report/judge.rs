@@ -8,20 +8,20 @@ use kvt_models::Model;
 
 use super::Args;
 use crate::augment::Transform;
-use crate::cli::common::{bar, generating};
+use crate::cli::common::generating;
+use crate::cli::eval::{Images, judge};
 use crate::cli::output;
 use crate::cli::predict::best;
 use crate::cli::trained::{self, Trained, open_folder};
 use crate::config::Plan;
 use crate::data::{
-    Picture, Source, Split, View, ensure_data, eval_batches, eval_transform, image_key,
-    image_limits, open_part,
+    Picture, Source, Split, View, ensure_data, eval_transform, image_key, image_limits, open_part,
 };
 use crate::judge::Judgement;
 use crate::preview;
 use crate::probe::class_attention;
 use crate::report::html::{Judged, Report, Sample};
-use crate::task::{TaskKind, check_classes, evaluate_among, predict};
+use crate::task::{TaskKind, check_classes, predict};
 
 /// Classes that are named for an image.
 const GUESSES: usize = 3;
@@ -31,8 +31,7 @@ struct Shown {
     /// The number of the run in the report.
     run: usize,
     trained: Trained,
-    source: Arc<Source>,
-    transform: Arc<Transform>,
+    images: Images,
 }
 
 /// Adds to a report what one of its runs says of images.
@@ -60,7 +59,7 @@ pub(super) fn add(report: &mut Report, run: usize, args: &Args) -> anyhow::Resul
         let mistakes = shown.samples(&wrong, report)?;
         report.mistakes.extend(mistakes);
     }
-    let images = shown.source.samples.len();
+    let images = shown.images.source.samples.len();
     let count = args.samples.min(images);
     // At equal distances, so that all classes have their share.
     let places = (0..count).map(|place| (2 * place + 1) * images / (2 * count));
@@ -97,53 +96,24 @@ impl Shown {
         }
         Ok(Self {
             run,
-            transform: Arc::new(eval_transform(plan, trained.size)?),
-            source: Arc::new(source),
+            images: Images {
+                transform: Arc::new(eval_transform(plan, trained.size)?),
+                source: Arc::new(source),
+            },
             trained,
         })
     }
 
     /// All images of the split.
     fn judge(&self, checkpoint: &str) -> anyhow::Result<Judged> {
-        let Trained {
-            plan,
-            model,
-            device,
-            ..
-        } = &self.trained;
-        let mut judgement = Judgement::new(self.source.classes.len());
-        let mut batches = eval_batches(plan, &self.source, &self.transform)?;
-        let progress = bar("evaluating", self.source.samples.len());
-        let evaluation = evaluate_among(
-            model,
-            &mut batches,
-            &device.device,
-            None,
-            |done| progress.set_position(done as u64),
-            |batch, logits| judgement.hear(batch, logits),
-        );
-        progress.finish_and_clear();
-        for skipped in batches.skipped() {
-            output::warning(&format!(
-                "skipped `{}`: {}",
-                skipped.path.display(),
-                skipped.reason
-            ));
-        }
-        let evaluation = evaluation?;
-        // The weights are numbers, but what comes of them may be too large for one.
-        if !evaluation.loss().is_finite() {
-            bail!(
-                "the loss over {} images is {}: the logits are not finite; take other weights",
-                evaluation.images,
-                evaluation.loss()
-            );
-        }
+        let images = &self.images;
+        let mut judgement = Judgement::new(images.source.classes.len());
+        let evaluation = judge(&self.trained, images, None, &mut judgement)?;
         Ok(Judged {
             run: self.run,
             checkpoint: checkpoint.to_owned(),
-            images: self.source.root.display().to_string(),
-            classes: self.source.classes.clone(),
+            images: self.images.source.root.display().to_string(),
+            classes: self.images.source.classes.clone(),
             evaluation,
             judgement,
         })
@@ -199,8 +169,8 @@ impl Shown {
 
     /// The class and the file of an image.
     fn told(&self, index: u32) -> (String, String) {
-        let sample = self.source.samples.get(index as usize);
-        let class = sample.and_then(|sample| self.source.classes.get(sample.label as usize));
+        let sample = self.images.source.samples.get(index as usize);
+        let class = sample.and_then(|sample| self.images.source.classes.get(sample.label as usize));
         let file = sample.map(|sample| sample.path.display().to_string());
         (class.cloned().unwrap_or_default(), file.unwrap_or_default())
     }
@@ -208,18 +178,19 @@ impl Shown {
     /// An image as the model sees it.
     fn view(&self, index: u32) -> anyhow::Result<View> {
         let limits = image_limits(&self.trained.plan);
-        let Picture::Whole(image) = self.source.decode(index, limits, None)? else {
+        let Picture::Whole(image) = self.images.source.decode(index, limits, None)? else {
             bail!("only a part of image {index} was decoded");
         };
         let mut view = View::zeros(1, self.trained.size);
-        self.transform
+        self.images
+            .transform
             .apply(image, image_key(0, 0, index), view.image_mut(0))?;
         Ok(view)
     }
 
     fn guesses(&self, model: &Model, view: View) -> anyhow::Result<Vec<(String, f64)>> {
         let (logits, _) = predict(model, view, &self.trained.device.device)?;
-        let guesses = best(&logits, Some(&self.source.classes), GUESSES);
+        let guesses = best(&logits, Some(&self.images.source.classes), GUESSES);
         let guesses = guesses.into_iter();
         Ok(guesses
             .map(|guess| (guess.class, guess.probability))
