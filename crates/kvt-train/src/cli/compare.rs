@@ -33,7 +33,7 @@ pub(super) struct Args {
     pub(super) inputs: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) overrides: Overrides,
-    /// Train each configuration with this many seeds, counted up from its own.
+    /// Train each configuration with this many seeds, counted up from its own, or from the first one that a sweep gives it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) seeds: Option<u64>,
     /// Where the table and the plots go, and the runs of a sweep: by default `runs/compare`, or where the sweep says.

@@ -39,6 +39,9 @@ pub(super) struct Args {
     /// The folder of the runs; by default the one that their sweep names, in `runs/reproduce`.
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
+    /// Train each run with this many seeds, counted up from its first one, in place of those of its sweep.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
     #[command(flatten)]
     overrides: Overrides,
     /// Train on several devices at the same time, a run on each, as in `cpu,cuda:0`.
@@ -120,6 +123,7 @@ impl Args {
             version,
             data: self.data.clone(),
             overrides: self.overrides.all(),
+            seeds: self.seeds,
             devices: self.devices.clone(),
             out,
             runs: self.runs.clone(),

@@ -29,12 +29,6 @@ pub(super) fn among(args: &Args) -> anyhow::Result<Option<&Path>> {
                 input.display()
             );
         }
-        if args.seeds.is_some() {
-            bail!(
-                "`--seeds`: the seeds of a sweep are in `{}`",
-                input.display()
-            );
-        }
         return Ok(Some(input));
     }
     for (option, is_given) in [
@@ -50,7 +44,10 @@ pub(super) fn among(args: &Args) -> anyhow::Result<Option<&Path>> {
 }
 
 pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
-    let sweep = Sweep::load(path, &args.overrides.all(), args.output.as_deref())?;
+    let mut sweep = Sweep::load(path, &args.overrides.all(), args.output.as_deref())?;
+    if let Some(count) = args.seeds {
+        sweep = sweep.with_seeds(count);
+    }
     let named = match &sweep.metric {
         Some(name) => Some(named_metric(name).map_err(|reason| SweepError::File {
             path: path.to_owned(),

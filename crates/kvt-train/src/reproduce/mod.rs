@@ -135,6 +135,9 @@ fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
     if !item.scales().is_empty() {
         command += &format!(" --data DATA --scale {}", order.scale);
     }
+    if let Some(seeds) = order.seeds.filter(|_| !item.scales().is_empty()) {
+        command += &format!(" --seeds {seeds}");
+    }
     if item.versions().len() > 1 {
         command += &format!(" --version {}", order.version.name());
     }

@@ -65,6 +65,8 @@ pub struct Order {
     pub data: Option<PathBuf>,
     /// Overrides of every configuration, as of `--set`, the device included.
     pub overrides: Vec<String>,
+    /// So many seeds of each run, in place of those of its sweep.
+    pub seeds: Option<u64>,
     /// Devices that train at the same time; with none, that of the configurations.
     pub devices: Vec<String>,
     /// The folder of the results.

@@ -40,6 +40,9 @@ pub fn sweep(name: &str, order: &Order) -> Result<Sweep, ReproduceError> {
         overrides.push(format!("data.path={data}"));
     }
     let mut sweep = Sweep::load(&path, &overrides, order.runs.as_deref())?;
+    if let Some(count) = order.seeds {
+        sweep = sweep.with_seeds(count);
+    }
     if order.data.is_some() {
         // Pages are for others, whose data lies elsewhere.
         for cell in &mut sweep.cells {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::cell::{joined, label};
 use super::{Cell, SweepError};
-use crate::config::Document;
+use crate::config::{Document, Plan};
 use crate::fs::parent;
 use crate::probe::Crops;
 use crate::task::TaskKind;
@@ -120,6 +120,11 @@ impl Sweep {
                 run: name.clone(),
                 problem: Box::new(problem),
             })?;
+            if let Some(key) = without_effect(&entry.set, &plan) {
+                return Err(wrong(format!(
+                    "run `{name}` sets `{key}`, which its kind of attention does not have: set `model.attention.kind`, too"
+                )));
+            }
             if entry.linear.is_some() && plan.task != TaskKind::Dino {
                 return Err(wrong(format!(
                     "run `{name}` learns classes, which `linear` does not judge: it is for `task = \"dino\"`"
@@ -173,10 +178,41 @@ impl Sweep {
         })
     }
 
+    /// The same with so many seeds of each row, counted up from its first one.
+    #[must_use]
+    pub fn with_seeds(self, count: u64) -> Self {
+        let firsts = self.rows().filter_map(|row| {
+            let mut cells = self.cells.iter();
+            cells.find(|cell| cell.name == row)
+        });
+        let cells = firsts.flat_map(|first| {
+            (0..count).map(|offset| {
+                let mut cell = first.clone();
+                cell.plan.seed = first.plan.seed.saturating_add(offset);
+                cell.plan.run.dir = self.output.join("runs").join(cell.label());
+                cell
+            })
+        });
+        let cells = cells.collect();
+        Self { cells, ..self }
+    }
+
     /// The names of its rows, in order.
     pub fn rows(&self) -> impl Iterator<Item = &str> {
         let mut seen = BTreeSet::new();
         let names = self.cells.iter().map(|cell| cell.name.as_str());
         names.filter(move |name| seen.insert(*name))
     }
+}
+
+/// A key of `[model.attention]` that a run sets for another kind of attention than its own. Overrides of several configurations are
+/// not refused for that, but those of a single run are a mistake.
+fn without_effect(set: &[String], plan: &Plan) -> Option<String> {
+    let plan = toml::Table::try_from(plan).ok()?;
+    let attention = plan.get("model")?.get("attention")?;
+    set.iter().find_map(|text| {
+        let (key, _) = text.split_once('=')?;
+        let own = key.trim().strip_prefix("model.attention.")?;
+        attention.get(own).is_none().then(|| key.trim().to_owned())
+    })
 }

@@ -155,6 +155,12 @@ fn a_table_of_runs_has_crashes_and_empty_cells() {
             && plan.contains("8 runs"),
         "{plan}"
     );
+    let one = workspace
+        .kvt(&[&item[..], &["--dry-run", "--seeds", "1"]].concat())
+        .assert()
+        .success();
+    let one = String::from_utf8(one.get_output().stdout.clone()).unwrap();
+    assert!(one.contains("4 runs") && !one.contains("seed4"), "{one}");
     assert!(!workspace.path("runs").exists());
 
     workspace.kvt(&item).assert().success();

@@ -223,7 +223,7 @@ pub(crate) fn last_step(workspace: &Workspace) -> u64 {
 
 /// The program, with every signal as it is by default: tests that run in the background or under `nohup` ignore some,
 /// and so would their children.
-fn program() -> Command {
+pub(crate) fn program() -> Command {
     if cfg!(target_os = "linux") {
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP,INT,TERM,USR1", KVT]);

@@ -169,6 +169,9 @@ fn a_killed_sweep_goes_on_to_the_same_numbers() {
     assert!(state("dense-seed3").contains("finished"), "{plan}");
     assert!(state("dense-seed4").contains("stopped after"), "{plan}");
     assert!(state("knn-seed3").contains("to be trained"), "{plan}");
+    // What is finished tells how long the rest will take.
+    assert!(state("dense-seed3").trim_end().ends_with('-'), "{plan}");
+    assert!(state("knn-seed3").trim_end().ends_with(" 1 min"), "{plan}");
     let output = workspace.kvt(&["compare", "sweep.toml"]).assert().success();
     let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
     assert!(said.contains("dense-seed4 (2 of 4) goes on"), "{said}");
@@ -192,6 +195,33 @@ fn a_killed_sweep_goes_on_to_the_same_numbers() {
             predictions(&format!("whole/runs/{cell}"))
         );
     }
+}
+
+/// Ctrl-C stops the run that is being trained, and no other one begins.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_sweep_stops_and_goes_on() {
+    let workspace = Workspace::with_data(6, 4);
+    let sweep = SWEEP.replace(
+        "train.epochs=2",
+        "train.epochs=20\", \"checkpoint.every_steps=1",
+    );
+    workspace.write("sweep.toml", sweep);
+    let mut command = crate::resume::program();
+    command.args(["compare", "sweep.toml"]);
+    let mut child = crate::resume::Running::start_as(&mut command, &workspace);
+    let last = workspace.path(&format!("{}/checkpoints/last", dir("dense-seed4")));
+    child.wait_until(&workspace, || last.exists());
+    child.signal("INT");
+    assert_eq!(child.wait().code(), Some(130));
+    let said = workspace.read("stderr.txt");
+    assert!(
+        said.ends_with("stopped; the same command goes on from here\n"),
+        "{said}"
+    );
+    assert!(!workspace.path(&dir("knn-seed3")).exists());
+    workspace.kvt(&["compare", "sweep.toml"]).assert().success();
+    assert_eq!(measured(&workspace, "dense-seed4").len(), 20);
 }
 
 #[test]
@@ -364,6 +394,10 @@ fn what_is_wrong_with_a_sweep_is_said() {
             "unknown key `lrr`",
         ),
         (
+            format!("{}set = [\"model.attention.neighbors=3\"]\n", &twice[..29]),
+            "run `tiny` sets `model.attention.neighbors`, which its kind of attention does not have",
+        ),
+        (
             format!("{}seed = 1\n", &twice[..29]),
             "unknown field `seed`",
         ),
@@ -388,10 +422,12 @@ fn what_is_wrong_with_a_sweep_is_said() {
         error.contains("is a sweep, which is compared by itself"),
         "{error}"
     );
-    let error = workspace.error(&["compare", "sweep.toml", "--seeds", "2"]);
+    let plan = ["compare", "sweep.toml", "--seeds", "3", "--dry-run"];
+    let plan = workspace.kvt(&plan).assert().success();
+    let plan = String::from_utf8(plan.get_output().stdout.clone()).unwrap();
     assert!(
-        error.contains("the seeds of a sweep are in `sweep.toml`"),
-        "{error}"
+        plan.contains("dense-seed5") && plan.contains("knn-seed3") && plan.contains("6 runs"),
+        "{plan}"
     );
     let error = workspace.error(&["compare", "tiny.toml", "--dry-run"]);
     assert!(error.contains("`--dry-run` is for a sweep"), "{error}");
