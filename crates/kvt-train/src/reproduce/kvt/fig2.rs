@@ -137,6 +137,7 @@ fn found(rows: &[LayersOfRow], runs: &Runs) -> String {
         let pairs = of_knn.iter().zip(&of_dense);
         let above = pairs.filter(|(knn, dense)| knn > dense).count();
         let number = |value: f64| match value.is_finite() {
+            true if value.abs() < 0.1 => format!("{value:.5}"),
             true => format!("{value:.4}"),
             false => String::new(),
         };

@@ -6,7 +6,7 @@ use image::RgbImage;
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::inside::Inside;
-use super::pictures::{Sample, encoded, generated, stacked, validation};
+use super::pictures::{Sample, beside, encoded, generated, stacked, validation};
 use crate::error::TrainError;
 use crate::probe::{Drawn, HeadMap, class_attention, draw};
 use crate::run::Metric;
@@ -52,13 +52,14 @@ impl Item for Fig4 {
         let runs = Runs::of(self, order, watch)?;
         let mut csv = "run,image,side,head,row,column,weight\n".to_owned();
         let mut table = Vec::new();
-        // By image: what is committed shows generated ones alone.
+        // By attention: what is committed shows generated images alone.
         let (mut drawn, mut seen) = (Vec::new(), Vec::new());
         for (done, (row, title)) in ROWS.into_iter().enumerate() {
             // One model of each row is looked at.
             if let Some((cell, _)) = runs.finished(row).next() {
                 let inside = Inside::of(cell)?;
                 let side = inside.model.config().img_size();
+                let (mut own, mut others) = (Vec::new(), Vec::new());
                 for side in [side, LARGER * side] {
                     let samples = generated(&cell.plan, side, GENERATED)?;
                     let maps = maps(&inside, &samples)?;
@@ -66,16 +67,18 @@ impl Item for Fig4 {
                         add(&mut csv, row, sample, side, maps);
                     }
                     table.push(line(title, side, &maps));
-                    rows(&mut drawn, &samples, &maps);
+                    rows(&mut own, &samples, &maps);
                     let samples = validation(&cell.plan, &inside, side, VALIDATION)?;
                     let found = self::maps(&inside, &samples)?;
-                    rows(&mut seen, &samples, &found);
+                    rows(&mut others, &samples, &found);
                 }
+                drawn.push(own);
+                seen.push(others);
             }
             watch.progress(done + 1, ROWS.len());
         }
-        let (png, svg) = encoded(&stacked(&drawn))?;
-        let (others, _) = encoded(&stacked(&seen))?;
+        let (png, svg) = encoded(&stacked(&beside(&drawn)))?;
+        let (others, _) = encoded(&stacked(&beside(&seen)))?;
         Ok(Outcome {
             csv,
             svg,
@@ -159,8 +162,8 @@ fn found(lines: &[Vec<String>], runs: &Runs) -> String {
         "largest weight",
     ];
     format!(
-        "{model} From top to bottom: {GENERATED} generated images for dense attention at the size of training, at twice that size, and the same for k-NN \
-         attention. From left to right: the image, and each head. The brightest patch has the largest weight of its map; a patch that is not kept is dark \
+        "{model} From left to right: the image and each head of dense attention, then the same for k-NN attention. From top to bottom: {GENERATED} generated \
+         images at the size of training, and at twice that size. The brightest patch has the largest weight of its map; a patch that is not kept is dark \
          blue. `fig4-val.png` shows {VALIDATION} validation images in the same order. Means over the generated images and the heads:\n\n{}{}",
         table(&header, lines),
         runs.notes(metric)

@@ -104,6 +104,24 @@ pub(super) fn stacked(rows: &[RgbImage]) -> RgbImage {
     sheet
 }
 
+/// Pictures one beside the other, on white: of each place what there is in each column.
+pub(super) fn beside(columns: &[Vec<RgbImage>]) -> Vec<RgbImage> {
+    let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
+    let row = |place: usize| {
+        let parts: Vec<&RgbImage> = columns.iter().filter_map(|all| all.get(place)).collect();
+        let width = parts.iter().map(|part| part.width()).sum::<u32>();
+        let height = parts.iter().map(|part| part.height()).max().unwrap_or(1);
+        let mut row = RgbImage::from_pixel(width.max(1), height, Rgb([255; 3]));
+        let mut left = 0;
+        for part in parts {
+            imageops::replace(&mut row, part, i64::from(left), 0);
+            left += part.width();
+        }
+        row
+    };
+    (0..rows).map(row).collect()
+}
+
 /// A picture as a PNG, and as an SVG around it.
 pub(super) fn encoded(picture: &RgbImage) -> Result<(Vec<u8>, String), ReproduceError> {
     let (width, height) = picture.dimensions();
