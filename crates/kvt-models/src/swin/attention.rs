@@ -142,7 +142,7 @@ impl SelfAttention<4> for WindowAttention {
         let windows = self.windows.on(pass.grid);
         let map = windows.join(linear(&self.proj, mixed));
         match residual {
-            Some(residual) => residual.add(map),
+            Some(residual) => residual.plus(map),
             None => map,
         }
     }

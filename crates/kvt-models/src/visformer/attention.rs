@@ -47,7 +47,7 @@ impl SelfAttention<3> for Attention {
     fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
         let projected = self.proj.forward_tokens(mixed);
         match residual {
-            Some(residual) => residual.add(projected),
+            Some(residual) => residual.plus(projected),
             None => projected,
         }
     }

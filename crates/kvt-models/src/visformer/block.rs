@@ -108,7 +108,7 @@ impl SpatialMlp {
     fn project(&self, hidden: Tensor<3>, residual: Option<Residual<3>>) -> Tensor<3> {
         let projected = self.conv3.forward_tokens(hidden);
         match residual {
-            Some(residual) => residual.add(projected),
+            Some(residual) => residual.plus(projected),
             None => projected,
         }
     }

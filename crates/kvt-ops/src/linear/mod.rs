@@ -215,7 +215,7 @@ fn fits<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>) -> bool {
 /// - `residual` and output: `[.., output]`; a residual of another shape is broadcast where it has no scale
 ///
 /// # Panics
-/// As [`linear`] and [`Residual::add`].
+/// As [`linear`] and [`Residual::plus`].
 pub fn linear_add<const D: usize>(
     layer: &Linear,
     x: Tensor<D>,
@@ -230,7 +230,7 @@ pub fn linear_add<const D: usize>(
         fits(&x, &weight) && shape == residual.stream.dims() && samples == shape[..1]
     };
     let Some(bias) = layer.bias.as_ref().map(Param::val).filter(is_one_step) else {
-        return residual.add(linear(layer, x));
+        return residual.plus(linear(layer, x));
     };
     let Residual { stream, scale } = residual;
     let scale = scale.map(|scale| in_type(scale, stream.dtype()).into_dispatch());

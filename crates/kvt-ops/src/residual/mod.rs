@@ -115,7 +115,7 @@ impl<const D: usize> Residual<D> {
     ///
     /// # Panics
     /// On a scale for another number of samples, and on a branch of another shape where there is a scale.
-    pub fn add(self, branch: Tensor<D>) -> Tensor<D> {
+    pub fn plus(self, branch: Tensor<D>) -> Tensor<D> {
         let Self { stream, scale } = self;
         let Some(scale) = scale else {
             let dtype = stream.dtype();

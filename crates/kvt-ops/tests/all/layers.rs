@@ -199,7 +199,7 @@ fn a_scaled_branch_added_to_a_residual_matches_burn() {
             };
             let residual = || Residual::scaled(stream.clone(), scale.clone());
             let one_step = run(linear_add(&layer, x.clone(), residual()));
-            let two_steps = run(residual().add(linear(&layer, x.clone())));
+            let two_steps = run(residual().plus(linear(&layer, x.clone())));
             let branch = layer.forward(x.clone()) * scale.clone().reshape([samples, 1, 1]);
             let expected = run(stream.clone() + branch);
             let place = format!("{name} {samples} {rows}");

@@ -22,7 +22,7 @@ impl SelfAttention<3> for Recorder {
 
     fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
         match residual {
-            Some(residual) => residual.add(mixed),
+            Some(residual) => residual.plus(mixed),
             None => mixed,
         }
     }
