@@ -28,7 +28,7 @@ pub use self::judged::{PREDICTIONS, Predictions};
 pub use self::linear::LINEAR;
 pub use self::state::{CRASH, State};
 pub use self::table::{
-    PLAN_HEADER, PairRow, cells_csv, commands_markdown, p_text, pairs, pairs_csv, pairs_markdown,
-    plan_rows,
+    OfSeed, PLAN_HEADER, PairRow, cells_csv, commands_markdown, p_text, pairs, pairs_csv,
+    pairs_markdown, plan_rows,
 };
 pub use self::watch::Watch;

@@ -4,6 +4,10 @@ use super::{Cell, Cost, Costs, Found, State, Sweep};
 use crate::report::{PairedT, csv_field, difference_text, mcnemar};
 use crate::run::Metric;
 
+/// A seed, how many validation images the first run alone gets right and the second one alone, and the p value of McNemar's exact
+/// test.
+pub type OfSeed = (u64, [u64; 2], f64);
+
 /// Two rows, tested against each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairRow {
@@ -13,9 +17,8 @@ pub struct PairRow {
     pub last: Option<PairedT>,
     /// The same of each run's best epoch.
     pub best: Option<PairedT>,
-    /// By seed: how many validation images the first one alone gets right and the second one alone, after the last epoch, and the p
-    /// value of McNemar's exact test.
-    pub images: Vec<(u64, [u64; 2], f64)>,
+    /// By seed, after the last epoch.
+    pub images: Vec<OfSeed>,
 }
 
 /// The pairs of a sweep; a seed that is not finished in both rows is left out.
@@ -147,7 +150,7 @@ pub fn pairs_csv(pairs: &[PairRow]) -> String {
         .join(",")
     };
     for pair in pairs {
-        let list = |value: &dyn Fn(&(u64, [u64; 2], f64)) -> String| {
+        let list = |value: fn(&OfSeed) -> String| {
             pair.images.iter().map(value).collect::<Vec<_>>().join(" ")
         };
         text += &format!(
@@ -157,10 +160,10 @@ pub fn pairs_csv(pairs: &[PairRow]) -> String {
             pair.last.map_or(0, |test| test.difference.runs),
             test(pair.last.as_ref()),
             test(pair.best.as_ref()),
-            list(&|(seed, ..)| seed.to_string()),
-            list(&|(_, [first, _], _)| first.to_string()),
-            list(&|(_, [_, second], _)| second.to_string()),
-            list(&|(.., p)| p.to_string()),
+            list(|(seed, ..)| seed.to_string()),
+            list(|(_, [first, _], _)| first.to_string()),
+            list(|(_, [_, second], _)| second.to_string()),
+            list(|(.., p)| p.to_string()),
         );
     }
     text

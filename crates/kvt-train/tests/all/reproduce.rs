@@ -185,11 +185,11 @@ fn a_table_of_runs_has_crashes_and_empty_cells() {
     // The mean is that of the two logs.
     let last = |cell: &str| {
         let events = workspace.log(&format!("runs/table3/runs/{cell}"));
-        let evals = events.iter().filter_map(|event| match event {
+        let mut evals = events.iter().filter_map(|event| match event {
             kvt_train::run::Event::Eval(eval) => eval.metrics.get("top1"),
             _ => None,
         });
-        evals.last().unwrap()
+        evals.next_back().unwrap()
     };
     let mean = f64::midpoint(last("knn-seed3"), last("knn-seed4"));
     let found: f64 = lines[10].split(',').nth(3).unwrap().parse().unwrap();

@@ -7,7 +7,6 @@ use anyhow::{anyhow, bail};
 use kvt_models::Model;
 
 use super::Args;
-use crate::augment::Transform;
 use crate::cli::common::generating;
 use crate::cli::eval::{Images, judge};
 use crate::cli::output;

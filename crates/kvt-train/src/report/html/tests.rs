@@ -86,7 +86,7 @@ fn lines(html: &str) -> Vec<(String, String, String)> {
 fn curves_and_tables_have_the_numbers_of_epochs_csv() {
     let runs = Runs::new();
     let path = runs.add("dense", "", &events());
-    let html = report(&[path.clone()]).to_html().unwrap();
+    let html = report(std::slice::from_ref(&path)).to_html().unwrap();
     let csv = fs::read_to_string(path.join("epochs.csv")).unwrap();
     let mut rows = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let header = rows.next().unwrap();
