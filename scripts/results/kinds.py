@@ -1,6 +1,7 @@
 """Every kind of attention on CIFAR-10: the tables of docs/results/attention-kinds-cifar10.md.
 
-  kvt compare configs/cifar10/zoo/[^b]*.toml --seeds 3        # or one configuration and seed after another
+  kvt compare configs/cifar10/zoo/[^bs]*.toml --seeds 3
+  kvt compare configs/cifar10/zoo/scram.toml --seeds 1
   python scripts/results/kinds.py runs  configs/cifar10/zoo docs/results/attention-kinds-cifar10.csv
   python scripts/results/kinds.py costs configs/cifar10/zoo docs/results/attention-kinds-cifar10-costs.csv
   python scripts/results/kinds.py table docs/results/attention-kinds-cifar10.csv docs/results/attention-kinds-cifar10-costs.csv
@@ -63,7 +64,8 @@ def finished(folder):
     with (folder / "epochs.csv").open() as file:
         rows = list(csv.DictReader(file))
     epochs = plan["train"]["epochs"]
-    if not rows or int(rows[-1]["epoch"]) != epochs:
+    # The file counts from 0.
+    if not rows or int(rows[-1]["epoch"]) + 1 != epochs:
         return None
     return rows[-1], epochs, plan["data"]["subset"], plan["seed"]
 
@@ -112,13 +114,16 @@ def millions(number):
 
 
 def table(arguments):
-    accuracies, prices = read(arguments.csv, RUNS), read(arguments.costs, COSTS)
+    accuracies = read(arguments.csv, RUNS)
+    prices = read(arguments.costs, COSTS) if arguments.costs else []
     for tokens in sorted({int(row["tokens"]) for row in accuracies}):
         here = [row for row in accuracies if int(row["tokens"]) == tokens]
         images, epochs = {row["images"] for row in here}, {row["epochs"] for row in here}
         print(f"## {tokens} tokens: {', '.join(images)} images, {', '.join(epochs)} epochs\n")
-        print("| kind | seeds | top-1 | spread | beside dense, seed by seed | parameters | MACs | of attention | step / dense | peak MiB |")
-        print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+        header = ["kind", "seeds", "top-1", "spread", "beside dense, seed by seed"]
+        if prices:
+            header += ["parameters", "MACs", "of attention", "step / dense", "peak MiB"]
+        print(f"| {' | '.join(header)} |\n|---{'|---:' * (len(header) - 1)}|")
         of = {}
         for row in here:
             of.setdefault(row["kind"], {})[int(row["seed"])] = float(row["top1"])
@@ -132,7 +137,7 @@ def table(arguments):
             if price:
                 cells += [f"{int(price['parameters']):,}", millions(price["macs"]), millions(price["attention_macs"]), price["step_to_dense"],
                           price["peak_mib"]]
-            else:
+            elif prices:
                 cells += [""] * 5
             print("| " + " | ".join(str(cell) for cell in cells) + " |")
         print()
@@ -153,7 +158,7 @@ def main():
     verb = verbs.add_parser("table")
     verb.set_defaults(what=table)
     verb.add_argument("csv", type=Path)
-    verb.add_argument("costs", type=Path)
+    verb.add_argument("costs", type=Path, nargs="?", help="without it the table has accuracies alone")
     arguments = parser.parse_args()
     arguments.what(arguments)
 

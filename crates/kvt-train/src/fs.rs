@@ -3,6 +3,7 @@
 //! A training machine loses power, fills its disk or kills the process at any instruction. Whoever writes a file
 //! through [`write_atomic`] leaves behind either the old content or the new, never a half.
 
+use std::fs::TryLockError;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -68,10 +69,16 @@ fn stage(
         // The default of temporary files is private to the user; the umask still applies to this mode.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    let made = builder.tempfile_in(parent(path));
-    let mut file = made.map_err(|error| not_made(path, &error))?;
-    // Tells `remove_leftovers` that somebody is at it; a system that cannot lock has nobody who asks.
-    let _ = file.as_file().try_lock();
+    let mut file = loop {
+        let made = builder.tempfile_in(parent(path));
+        let file = made.map_err(|error| not_made(path, &error))?;
+        // Tells `remove_leftovers` that somebody is at it; a system that cannot lock has nobody who asks.
+        let is_taken = matches!(file.as_file().try_lock(), Err(TryLockError::WouldBlock));
+        // Another process may have come before the lock, and taken the file for a leftover.
+        if !is_taken && file.path().exists() {
+            break file;
+        }
+    };
     let mut writer = BufWriter::new(file.as_file_mut());
     write(&mut writer)
         .and_then(|()| writer.flush())
@@ -131,10 +138,23 @@ pub fn remove_leftovers(folder: &Path) -> io::Result<()> {
             .file_name()
             .to_str()
             .is_some_and(|name| name.starts_with(TEMPORARY_PREFIX));
-        if temporary
-            && entry.file_type()?.is_file()
-            && fs::File::open(entry.path())?.file().try_lock().is_ok()
-        {
+        if temporary {
+            match remove_leftover(&entry) {
+                // Written to its end in the meantime, or deleted by another process.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                done => done?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Deletes a temporary file that nobody is at.
+fn remove_leftover(entry: &fs::DirEntry) -> io::Result<()> {
+    if entry.file_type()?.is_file() {
+        let file = fs::File::open(entry.path())?;
+        if file.file().try_lock().is_ok() {
+            // While it is locked, so that nobody begins with it.
             fs::remove_file(entry.path())?;
         }
     }

@@ -1,5 +1,5 @@
-//! Text files that people name: configurations, lists of classes. Read whole, but never without end. And how messages list
-//! names.
+//! Text files that people name: configurations, lists of classes. Read whole, but never without end. How messages list names, and
+//! words as a shell takes them.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -64,6 +64,17 @@ pub(crate) fn quoted(names: &[String]) -> String {
     }
 }
 
+/// A word of a command, as a shell takes it.
+pub(crate) fn shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@=".contains(c);
+    // Some shells look for a program after `=` at the beginning.
+    let is_safe = !word.is_empty() && !word.starts_with('=');
+    match is_safe && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -77,6 +88,21 @@ mod tests {
         assert_eq!(quoted(&names[..2]), "`1`, `2`");
         assert_eq!(quoted(&names[..5]), "`1`, `2`, `3`, `4`, `5`");
         assert_eq!(quoted(&names), "`1`, `2`, `3`, `4`, `5` and 2 more");
+    }
+
+    #[test]
+    fn words_for_a_shell() {
+        for (word, expected) in [
+            ("runs/a-b_c.1", "runs/a-b_c.1"),
+            ("my photos", "'my photos'"),
+            ("it's", "'it'\\''s'"),
+            ("$HOME", "'$HOME'"),
+            ("optim.lr=1e-3", "optim.lr=1e-3"),
+            ("=ls", "'=ls'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell(word), expected);
+        }
     }
 
     #[test]

@@ -58,14 +58,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(class) => Some(number(class, classes.as_deref())?),
         None => None,
     };
-    let (files, are_all) = expand(&args.images);
+    let (files, mut are_all) = expand(&args.images);
     let device = device.device.inner();
     let transform = eval_transform(&plan, size)?;
     fs_err::create_dir_all(&args.out)?;
     let mut csv = "image,class,row,column,relevance\n".to_owned();
     let mut rows = Vec::new();
     for (count, path) in files.iter().enumerate() {
-        let image = decode(path, image_limits(&plan))?;
+        let image = match decode(path, image_limits(&plan)) {
+            Ok(image) => image,
+            Err(error) => {
+                // As `kvt attention-map` does: the rest is drawn, and the exit status tells.
+                output::error(&error.to_string());
+                are_all = false;
+                continue;
+            }
+        };
         let mut view = View::zeros(1, size);
         transform.apply(image, Key::new(0), view.image_mut(0))?;
         let seen = preview::picture(&view.pixels, size, &plan.augment);
@@ -94,6 +102,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             format!("{:.2} %", 100.0 * found.probability()),
             format!("{:.0} %", 100.0 * found.half()),
         ]);
+    }
+    if rows.is_empty() {
+        bail!("no image could be read: nothing is drawn");
     }
     write_text(&args.out.join("relevance.csv"), &csv)?;
     let header = [

@@ -14,6 +14,7 @@ use crate::recipe::EmaReport;
 use crate::report::{Comparison, Curve, RunFacts, label_of, read_curve, save_plots, unlike};
 use crate::run::{Metric, RunDir};
 use crate::task::{Classify, Dino, Task, TaskKind};
+use crate::text::shell;
 
 /// `kvt compare CONFIG|RUN... [--seeds N]`, `kvt compare SWEEP.toml`
 ///
@@ -34,7 +35,7 @@ pub(super) struct Args {
     #[command(flatten)]
     pub(super) overrides: Overrides,
     /// Train each configuration with this many seeds, counted up from its own, or from the first one that a sweep gives it.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) seeds: Option<u64>,
     /// Where the table and the plots go, and the runs of a sweep: by default `runs/compare`, or where the sweep says.
     #[arg(long, value_name = "DIR")]
@@ -113,7 +114,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let width = comfy_table::Table::new().width();
     output::print(&comparison.to_text(width))?;
     output::status(&format!("table and plots are in `{}`", folder.display()));
-    let folders: Vec<String> = folders.iter().map(|run| progress::shell(run)).collect();
+    let folders = folders.iter().map(|run| shell(&run.display().to_string()));
+    let folders: Vec<String> = folders.collect();
     output::status(&format!("next: kvt report {}", folders.join(" ")));
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,7 @@ use crate::fetch::Published;
 /// `kvt weights fetch NAME`
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt weights fetch deit_tiny_patch16_224\n  kvt weights fetch swin_tiny_patch4_window7_224.ms_in22k --output swin.safetensors\n  kvt finetune photos --weights $(kvt weights fetch deit_tiny_patch16_224)\n\n`HF_ENDPOINT` names a mirror, `HF_HOME` the folder of the cache."
+    after_help = "Examples:\n  kvt weights fetch deit_tiny_patch16_224\n  kvt weights fetch swin_tiny_patch4_window7_224.ms_in22k --output swin.safetensors\n  kvt finetune photos --weights \"$(kvt weights fetch deit_tiny_patch16_224)\"\n\n`HF_ENDPOINT` names a mirror, `HF_HOME` the folder of the cache."
 )]
 pub(super) struct Args {
     /// Weights, a name of `kvt models list --weights`; of a model alone, timm's default.
@@ -32,6 +32,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let file = match &args.output {
         Some(path) => {
             copy(&file, path)?;
+            // Beside a copy `kvt finetune` does not find what timm says of the weights.
+            output::status(
+                "timm's description of these weights (normalisation, crop) stays in the cache: without `--output`, the printed file has it \
+                 beside it",
+            );
             path.clone()
         }
         None => file,

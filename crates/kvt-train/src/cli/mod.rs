@@ -92,7 +92,7 @@ enum Command {
     Config(config::Args),
     /// Generate or check data sets.
     Data(data::Args),
-    /// Inspect or convert weight files.
+    /// Inspect, convert, average or download weight files.
     Weights(weights::Args),
     /// Print the completions of the command line for a shell.
     Completions(completions::Args),

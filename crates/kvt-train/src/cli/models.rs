@@ -120,12 +120,12 @@ fn published(filter: Option<&str>) -> anyhow::Result<String> {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut last = None;
     for weights in Published::all() {
+        // Of a model alone the first is taken.
+        let default = match last.replace(weights.model) == Some(weights.model) {
+            true => "",
+            false => "default",
+        };
         if is_meant(filter, &weights.name())? {
-            // Of a model alone the first is taken.
-            let default = match last.replace(weights.model) == Some(weights.model) {
-                true => "",
-                false => "default",
-            };
             rows.push(vec![weights.name(), default.to_owned()]);
         }
     }

@@ -40,7 +40,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
     /// Train each run with this many seeds, counted up from its first one, in place of those of its sweep.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
     #[command(flatten)]
     overrides: Overrides,
@@ -73,8 +73,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let item = find(&args.name)?;
-    check(item, args.scale, args.version)?;
     let order = args.order(item);
+    check(item, args.scale, args.version, &order)?;
     if args.dry_run {
         let sweep = item.sweep(&order)?;
         let sweep = sweep.ok_or(ReproduceError::NoRuns { name: item.name() })?;

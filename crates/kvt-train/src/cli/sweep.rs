@@ -11,10 +11,12 @@ use super::watch::Terminal;
 use super::{interrupt, output};
 use crate::fs::write_text;
 use crate::report::{Comparison, Curve};
+use crate::run::Metric;
 use crate::sweep::{
     Cell, Costs, End, Found, PLAN_HEADER, PairRow, State, Sweep, SweepError, carry_out, cells_csv,
     commands_markdown, conditions, is_sweep, pairs, pairs_csv, pairs_markdown, plan_rows,
 };
+use crate::task::{Classify, Dino, Task, TaskKind};
 
 /// The sweep among the inputs, which must be the only one then.
 pub(super) fn among(args: &Args) -> anyhow::Result<Option<&Path>> {
@@ -79,14 +81,25 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
     let found = found(&sweep.cells)?;
     let curves: Vec<Curve> = found
         .iter()
-        .filter(|found| found.is_finished())
+        // A run may end within its first epoch.
+        .filter(|found| found.is_finished() && !found.curve.epochs.is_empty())
         .map(|found| found.curve.clone())
         .collect();
+    let metric = args.metric.or(named);
+    let metric = metric.unwrap_or_else(|| match curves.is_empty() {
+        true => metric_of(&sweep.cells),
+        false => best_metric(&curves),
+    });
+    let is_crashed = |found: &Found| matches!(found.state, State::Crashed(_));
+    let any_crashed = found.iter().any(is_crashed);
+    if !curves.is_empty() || any_crashed {
+        fs_err::create_dir_all(&sweep.output)?;
+        write_text(
+            &sweep.output.join("cells.csv"),
+            &cells_csv(&sweep.cells, &found, metric),
+        )?;
+    }
     if !curves.is_empty() {
-        let metric = args
-            .metric
-            .or(named)
-            .unwrap_or_else(|| best_metric(&curves));
         let comparison = Comparison::new(&curves, metric);
         let pairs = pairs(&sweep, &found, metric);
         let tests = pairs_markdown(&pairs, metric);
@@ -102,10 +115,6 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
             false => markdown,
         };
         save(&comparison, &curves, &markdown, &sweep.title, &sweep.output)?;
-        write_text(
-            &sweep.output.join("cells.csv"),
-            &cells_csv(&sweep.cells, &found, metric),
-        )?;
         write_text(&sweep.output.join("pairs.csv"), &pairs_csv(&pairs))?;
         let width = comfy_table::Table::new().width();
         output::print(&comparison.to_text(width))?;
@@ -138,10 +147,28 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
     for failure in &failures {
         output::error(failure);
     }
-    match (failures.len(), curves.is_empty()) {
-        (0, false) => Ok(ExitCode::SUCCESS),
-        (0, true) => bail!("none of the runs is finished: there is nothing to compare"),
-        _ => Ok(ExitCode::FAILURE),
+    if !failures.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
+    if curves.is_empty() {
+        if !any_crashed {
+            bail!(
+                "none of the runs is finished, or none with an epoch: there is nothing to compare"
+            );
+        }
+        output::status(&format!(
+            "no run is finished, since trainings crashed: there is no table but `{}`",
+            sweep.output.join("cells.csv").display()
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What runs are judged by of which none is finished.
+fn metric_of(cells: &[Cell]) -> Metric {
+    match cells.iter().all(|cell| cell.plan.task == TaskKind::Dino) {
+        true => Dino::BEST,
+        false => Classify::BEST,
     }
 }
 
@@ -165,6 +192,10 @@ pub(super) fn dry_run(cells: &[Cell]) -> anyhow::Result<ExitCode> {
     output::print(&table(PLAN_HEADER, plan_rows(cells, &found, &costs)))?;
     if costs.total().1.is_none() {
         output::status("time is told by finished runs of the same sweep, and there are none yet");
+    } else {
+        output::status(
+            "times are of training alone: evaluations, checkpoints and the start come on top",
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

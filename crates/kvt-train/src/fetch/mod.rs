@@ -90,7 +90,7 @@ pub enum FetchError {
     },
     /// The download did not come to its end.
     #[error(
-        "could not download `{url}`: {reason}; what has come is kept, and the same command goes on from there"
+        "could not download `{url}`: {reason}; what has come is kept, and the same command goes on from there if the connection was lost"
     )]
     Interrupted {
         /// What was to be downloaded.

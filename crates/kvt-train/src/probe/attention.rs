@@ -43,7 +43,7 @@ pub enum NoMap {
     },
 }
 
-/// The maps of each head, of each image `[batch, 3, height, width]`, for the class token of the last block that attends.
+/// The maps of each head, of each image `[batch, 3, height, width]`, for the class token of the last block that has a map.
 ///
 /// # Errors
 /// If the device fails; in the result, if the model has no such map.

@@ -14,6 +14,12 @@ pub(crate) fn difference(value: Option<&Statistic>, metric: Metric) -> String {
     statistic(value, decimals, |mean| signed(mean, decimals))
 }
 
+/// The interval of a difference, from `mean - half` to `mean + half`.
+pub(crate) fn interval(mean: f64, half: f64, metric: Metric) -> String {
+    let [low, high] = [mean - half, mean + half].map(|end| signed(end, decimals(metric)));
+    format!("{low} to {high}")
+}
+
 /// A number that always has a sign, zero as `+0.0`.
 fn signed(value: f64, decimals: usize) -> String {
     let text = format!("{value:+.decimals$}");

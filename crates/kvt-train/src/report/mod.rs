@@ -32,7 +32,7 @@ pub use curves::{Curve, EpochPoint};
 pub(crate) use embed::png_in_svg;
 pub use error::ReportError;
 pub(crate) use font::{FONT, register_fonts};
-pub(crate) use format::difference as difference_text;
+pub(crate) use format::{difference as difference_text, interval as interval_text};
 pub(crate) use heat::{Panel, heat_maps};
 pub(crate) use panels::{ErrorLine, LinePanel, line_panels};
 pub(crate) use plot::{GRID, INK, encode_png};

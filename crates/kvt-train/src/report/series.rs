@@ -49,6 +49,8 @@ pub(super) struct Series {
     pub(super) line: Vec<(i32, f64)>,
     /// Outline of the band: along the top, back along the bottom.
     pub(super) band: Vec<(i32, f64)>,
+    /// The standard deviation at each of its points, where there are several runs; none where one of them alone has the epoch.
+    pub(super) spreads: Vec<Option<f64>>,
 }
 
 impl Series {
@@ -61,10 +63,12 @@ impl Series {
     ) -> Self {
         let mut line = Vec::new();
         let (mut top, mut bottom) = (Vec::new(), Vec::new());
+        let mut spreads = Vec::new();
         for (epoch, value) in mean_curve(runs, field) {
             let epoch = i32::try_from(epoch).unwrap_or(i32::MAX);
             line.push((epoch, value.mean));
             if runs.len() > 1 {
+                spreads.push(value.spread);
                 let spread = value.spread.unwrap_or(0.0);
                 top.push((epoch, value.mean + spread));
                 bottom.push((epoch, value.mean - spread));
@@ -78,6 +82,7 @@ impl Series {
             dashed,
             line,
             band,
+            spreads,
         }
     }
 }
@@ -163,6 +168,7 @@ mod tests {
                 dashed: false,
                 line: (1..).zip(values.iter().copied()).collect(),
                 band: Vec::new(),
+                spreads: Vec::new(),
             }])
         };
         assert_eq!(range(&[70.0, 72.0]), 70.0 - 0.12..72.0 + 0.12);
@@ -182,6 +188,7 @@ mod tests {
                 dashed: false,
                 line: epochs.iter().map(|epoch| (*epoch, 1.0)).collect(),
                 band: Vec::new(),
+                spreads: Vec::new(),
             }])
         };
         assert_eq!(range(&[1, 2, 20]), 1..20);
@@ -228,6 +235,28 @@ mod tests {
             [lines[0].dashed, lines[1].dashed, lines[2].dashed],
             [false, true, false]
         );
+    }
+
+    /// One of two runs is further than the other: nobody knows the spread of one value.
+    #[test]
+    fn a_single_value_among_several_runs_has_no_spread() {
+        let curve = |seed, values: &[f64]| {
+            let epochs = (0..).zip(values).map(|(epoch, value)| EpochPoint {
+                epoch,
+                val: top1(Some(*value)),
+                ..EpochPoint::default()
+            });
+            Curve {
+                label: "knn".to_owned(),
+                seed,
+                epochs: epochs.collect(),
+            }
+        };
+        let curves = [curve(0, &[50.0, 60.0]), curve(1, &[52.0])];
+        let lines = series(Plot::Metric(Metric::TOP1), &curves);
+        assert_eq!(lines[0].spreads, [Some(2.0_f64.sqrt()), None]);
+        let lines = series(Plot::Metric(Metric::TOP1), &curves[..1]);
+        assert_eq!(lines[0].spreads, []);
     }
 
     #[test]

@@ -32,6 +32,14 @@ pub enum ReproduceError {
         /// The scales that it has.
         known: &'static [Scale],
     },
+    /// Options that change nothing about an item.
+    #[error("`{name}` is not made of training runs and does not take {options}")]
+    Options {
+        /// The item.
+        name: &'static str,
+        /// The options, as they are written.
+        options: String,
+    },
     /// An item is not in a version of the paper.
     #[error("`{name}` is not in version `{version}` of the paper")]
     Version {

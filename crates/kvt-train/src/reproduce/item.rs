@@ -24,6 +24,11 @@ pub trait Item: Sync {
         &[]
     }
 
+    /// Whether the settings of a configuration change anything about it: by default where it is made of runs.
+    fn takes_overrides(&self) -> bool {
+        !self.scales().is_empty()
+    }
+
     /// The runs that it is made of: by default those of `configs/reproduce/<name>/<scale>.toml`, if it has scales.
     ///
     /// # Errors

@@ -10,6 +10,8 @@ mod kvt;
 mod order;
 mod runs;
 mod scram;
+#[cfg(test)]
+mod tests;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -57,14 +59,15 @@ pub fn find(name: &str) -> Result<&'static dyn Item, ReproduceError> {
     })
 }
 
-/// Refuses a scale or a version that an item does not have.
+/// Refuses a scale or a version that an item does not have, and what else of an order means nothing to it.
 ///
 /// # Errors
-/// [`ReproduceError::Scale`], [`ReproduceError::Version`].
+/// [`ReproduceError::Scale`], [`ReproduceError::Options`], [`ReproduceError::Version`].
 pub fn check(
     item: &dyn Item,
     scale: Option<Scale>,
     version: Option<Version>,
+    order: &Order,
 ) -> Result<(), ReproduceError> {
     let (name, known) = (item.name(), item.scales());
     let has_scale = match scale {
@@ -75,6 +78,10 @@ pub fn check(
     if !has_scale {
         return Err(ReproduceError::Scale { name, known });
     }
+    let options = without_meaning(item, order);
+    if !options.is_empty() {
+        return Err(ReproduceError::Options { name, options });
+    }
     match version {
         Some(version) if !item.versions().contains(&version) => Err(ReproduceError::Version {
             name,
@@ -82,6 +89,27 @@ pub fn check(
         }),
         _ => Ok(()),
     }
+}
+
+/// The options of an order that change nothing about an item, for a message.
+fn without_meaning(item: &dyn Item, order: &Order) -> String {
+    let takes_runs = !item.scales().is_empty();
+    let given = [
+        ("`--data`", order.data.is_some(), takes_runs),
+        (
+            "`--set` or `--device`",
+            !order.overrides.is_empty(),
+            item.takes_overrides(),
+        ),
+        ("`--seeds`", order.seeds.is_some(), takes_runs),
+        ("`--devices`", !order.devices.is_empty(), takes_runs),
+        ("`--runs`", order.runs.is_some(), takes_runs),
+        ("`--as-is`", order.as_is, takes_runs),
+    ];
+    let names = given
+        .iter()
+        .filter(|(_, is_given, means)| *is_given && !means);
+    names.map(|(name, ..)| *name).collect::<Vec<_>>().join(", ")
 }
 
 /// What was written.
@@ -133,7 +161,10 @@ fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
     let (name, title) = (item.name(), item.title());
     let mut command = format!("kvt reproduce {name}");
     if !item.scales().is_empty() {
-        command += &format!(" --data DATA --scale {}", order.scale);
+        if order.data.is_some() {
+            command += " --data DATA";
+        }
+        command += &format!(" --scale {}", order.scale);
     }
     if let Some(seeds) = order.seeds.filter(|_| !item.scales().is_empty()) {
         command += &format!(" --seeds {seeds}");
@@ -141,12 +172,26 @@ fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
     if item.versions().len() > 1 {
         command += &format!(" --version {}", order.version.name());
     }
+    if item.takes_overrides() {
+        for text in &order.overrides {
+            command += &format!(" --set {}", quoted(text));
+        }
+    }
     format!(
         "# {title}\n\nMade by `{command}`; all numbers are in [{name}.csv]({name}.csv).\n\n\
          ## What the paper states\n\n{}\n\n## What was computed\n\n{}\n\n![{title}]({name}.svg)\n",
         item.stated().trim(),
         outcome.found.trim(),
     )
+}
+
+/// A setting as a shell takes it.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._=-/,".contains(c);
+    match text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
 }
 
 /// A table in Markdown; numbers are aligned to the right.
@@ -158,146 +203,4 @@ fn table(header: &[&str], rows: &[Vec<String>]) -> String {
         text += &line(row.iter().map(String::as_str).collect());
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
-    use std::sync::Mutex;
-    use std::sync::atomic::AtomicBool;
-
-    use super::*;
-    use crate::engine::Workload;
-    use crate::fs::TEMPORARY_PREFIX;
-    use crate::run::{Event, Listener, RunError};
-
-    /// Remembers what it hears.
-    #[derive(Default)]
-    pub(super) struct Heard {
-        steps: Mutex<Vec<(usize, usize)>>,
-        lines: Mutex<Vec<String>>,
-        stop: AtomicBool,
-    }
-
-    impl Heard {
-        pub(super) fn steps(&self) -> Vec<(usize, usize)> {
-            self.steps.lock().unwrap().clone()
-        }
-    }
-
-    impl Watch for Heard {
-        fn progress(&self, done: usize, of: usize) {
-            self.steps.lock().unwrap().push((done, of));
-        }
-
-        fn say(&self, text: &str) {
-            self.lines.lock().unwrap().push(text.to_owned());
-        }
-
-        fn warn(&self, text: &str) {
-            self.say(text);
-        }
-
-        fn training(&self, _: &str, _: Workload, _: bool) -> Box<dyn Listener> {
-            struct Deaf;
-
-            impl Listener for Deaf {
-                fn event(&mut self, _event: &Event) -> Result<(), RunError> {
-                    Ok(())
-                }
-            }
-
-            Box::new(Deaf)
-        }
-
-        fn stop(&self) -> &AtomicBool {
-            &self.stop
-        }
-    }
-
-    struct Half(bool);
-
-    impl Item for Half {
-        fn name(&self) -> &'static str {
-            "half"
-        }
-
-        fn title(&self) -> &'static str {
-            "Half"
-        }
-
-        fn stated(&self) -> &'static str {
-            "\nIt is 0.5.\n"
-        }
-
-        fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-            watch.progress(1, 1);
-            if self.0 {
-                return Err(ReproduceError::Draw("no ink".to_owned()));
-            }
-            Ok(Outcome {
-                csv: "a\n0.5\n".to_owned(),
-                svg: "<svg/>".to_owned(),
-                found: table(&["a", "b"], &[vec!["x".to_owned(), "0.5".to_owned()]]),
-                files: vec![("more.txt".to_owned(), b"more".to_vec())],
-                ..Outcome::default()
-            })
-        }
-    }
-
-    #[test]
-    fn all_files_are_written_or_none() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = folder.path().join("a").join("b");
-        let heard = Heard::default();
-        let order = Order {
-            out: at.clone(),
-            ..Order::default()
-        };
-        let error = reproduce(&Half(true), &order, &heard).unwrap_err();
-        assert_eq!(error.to_string(), "could not draw the figure: no ink");
-        assert_eq!(heard.steps(), [(1, 1)]);
-        assert_eq!(fs_err::read_dir(&at).unwrap().count(), 0);
-        // What a killed process left goes.
-        fs_err::write(at.join(format!("{TEMPORARY_PREFIX}a1")), "half").unwrap();
-        let paths = reproduce(&Half(false), &order, &heard).unwrap().paths;
-        assert_eq!(
-            paths,
-            ["half.csv", "half.svg", "half.md", "more.txt"].map(|name| at.join(name))
-        );
-        let page = fs_err::read_to_string(&paths[2]).unwrap();
-        assert!(
-            page.starts_with("# Half\n\nMade by `kvt reproduce half`"),
-            "{page}"
-        );
-        assert!(page.contains("states\n\nIt is 0.5.\n\n## What was computed\n\n| a | b |\n| --- | ---: |\n| x | 0.5 |\n"));
-        assert_eq!(fs_err::read_dir(&at).unwrap().count(), 4);
-        // Known before anything is computed.
-        fs_err::remove_file(&paths[1]).unwrap();
-        fs_err::create_dir(&paths[1]).unwrap();
-        let heard = Heard::default();
-        assert!(reproduce(&Half(false), &order, &heard).is_err());
-        assert!(heard.steps().is_empty());
-    }
-
-    #[test]
-    fn names_are_different_and_found() {
-        for (number, item) in ITEMS.iter().enumerate() {
-            assert_eq!(find(item.name()).unwrap().title(), item.title());
-            assert!(!item.title().contains('\n') && item.stated().contains("https://"));
-            assert!(
-                ITEMS[..number]
-                    .iter()
-                    .all(|other| other.name() != item.name())
-            );
-        }
-        let Err(error) = find("scram-fig9") else {
-            unreachable!()
-        };
-        let error = error.to_string();
-        assert!(error.starts_with(
-            "there is nothing called `scram-fig9` to reproduce: the names are `table1`, "
-        ));
-    }
 }

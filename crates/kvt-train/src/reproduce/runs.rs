@@ -97,6 +97,29 @@ impl Runs {
         all.filter(move |(cell, found)| cell.name == row && found.is_finished())
     }
 
+    /// A finished cell of each of some rows, or none where none is finished. They are of one seed, the first one that all rows with
+    /// finished cells have; without such a seed each is the first of its row.
+    #[must_use]
+    pub fn of_one_seed<'a>(&'a self, rows: &[&'a str]) -> Vec<Option<&'a Cell>> {
+        let finished =
+            |row: &'a str| -> Vec<&'a Cell> { self.finished(row).map(|(cell, _)| cell).collect() };
+        let rows: Vec<Vec<&Cell>> = rows.iter().copied().map(finished).collect();
+        let of_seed = |cells: &[&'a Cell], seed: u64| -> Option<&'a Cell> {
+            let mut cells = cells.iter().copied();
+            cells.find(|cell| cell.plan.seed == seed)
+        };
+        let mut seeds = rows.iter().flatten().map(|cell| cell.plan.seed);
+        let shared = seeds.find(|seed| {
+            let mut rows = rows.iter().filter(|cells| !cells.is_empty());
+            rows.all(|cells| of_seed(cells, *seed).is_some())
+        });
+        let chosen = rows.iter().map(|cells| {
+            let own = shared.and_then(|seed| of_seed(cells, seed));
+            own.or_else(|| cells.first().copied())
+        });
+        chosen.collect()
+    }
+
     /// The first cell of a row, finished or not.
     #[must_use]
     pub fn cell(&self, row: &str) -> Option<&Cell> {

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::state::other_data;
-use super::{CRASH, Cell, State, Sweep, Watch, judged};
+use super::state::{other_data, other_settings};
+use super::{CRASH, Cell, LINEAR, PREDICTIONS, State, Sweep, Watch, judged};
 use crate::config::Plan;
 use crate::data::ensure_data;
 use crate::engine::{self, Session, Start};
@@ -97,6 +97,9 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
             Start::Resume(_) => "goes on",
         };
         watch.say(&format!("{name} {verb} on {}", plan.train.device));
+        if let Err(error) = forget_judgement(cell.dir()) {
+            return End::Failed(error.to_string());
+        }
         let done = match plan.task {
             TaskKind::Classify => session::<Classify>(plan.clone(), start, name, alone, watch),
             TaskKind::Dino => session::<Dino>(plan.clone(), start, name, alone, watch),
@@ -120,12 +123,28 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
                 "{name} was trained on `{data}`, not on `{own}`: if these are other images, take another output"
             ));
         }
+        if let Some(settings) = other_settings(cell) {
+            watch.warn(&format!(
+                "{name} was trained with other settings than these ({settings}): to train it with these, take another output"
+            ));
+        }
     }
     match judged::judge(cell, &plan, watch) {
         Ok(true) => End::Finished,
         Ok(false) => End::Stopped,
         Err(error) => End::Failed(format!("it is trained, but was not judged: {error}")),
     }
+}
+
+/// Removes what was said of the weights that a run had before it goes on: a later end makes other ones.
+fn forget_judgement(run: &Path) -> std::io::Result<()> {
+    for name in [PREDICTIONS, LINEAR] {
+        match fs_err::remove_file(run.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn session<T: Task>(

@@ -1,9 +1,10 @@
 //! One run of a sweep.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, MAIN_SEPARATOR, Path, PathBuf};
 
 use crate::config::Plan;
 use crate::probe::Crops;
+use crate::text::shell;
 
 /// A configuration with overrides and a seed, and the folder of its run.
 #[derive(Clone, Debug)]
@@ -40,12 +41,7 @@ impl Cell {
         let seed = format!("seed={}", self.plan.seed);
         let own = self.overrides.iter().map(String::as_str);
         for text in own.chain([seed.as_str()]) {
-            let quoted =
-                text.contains(|c: char| !c.is_ascii_alphanumeric() && !"._=-/,".contains(c));
-            match quoted {
-                true => command += &format!(" --set '{text}'"),
-                false => command += &format!(" --set {text}"),
-            }
+            command += &format!(" --set {}", shell(text));
         }
         command += &format!(" --run-dir {}", shown(self.dir()));
         if let Some(crops) = self.linear {
@@ -64,9 +60,9 @@ pub(super) fn label(name: &str, seed: u64) -> String {
     format!("{name}-seed{seed}")
 }
 
-/// A path as a command has it: with slashes everywhere.
+/// A path as a command has it: with slashes on every system.
 fn shown(path: &Path) -> String {
-    path.display().to_string().replace('\\', "/")
+    shell(&path.display().to_string().replace(MAIN_SEPARATOR, "/"))
 }
 
 /// A path relative to a folder, without the detours that `..` would make of it.
@@ -127,6 +123,16 @@ mod tests {
             cell.command(),
             "kvt train configs/a.toml --set train.epochs=2 --set data.path=DATA \
              --set 'model.attention.neighbors=[8, 2]' --set seed=3 --run-dir runs/a-seed3"
+        );
+        let mut other = cell;
+        other.config = "my configs/a.toml".into();
+        other.overrides = vec!["data.path=it's".to_owned()];
+        other.plan.run.dir = "my runs/a-seed3".into();
+        other.linear = Some(Crops::None);
+        assert_eq!(
+            other.command(),
+            "kvt train 'my configs/a.toml' --set 'data.path=it'\\''s' --set seed=3 --run-dir 'my runs/a-seed3'; \
+             kvt probe --run 'my runs/a-seed3' --checkpoint last --method linear --crops none"
         );
     }
 }

@@ -19,7 +19,8 @@ pub struct Cost {
     pub epochs: u32,
     /// Multiply-accumulate operations of training and evaluations; of what `images` leaves unknown none.
     pub macs: Option<f64>,
-    /// Seconds that are still to go, judged by what finished cells took.
+    /// Seconds of training alone that are still to go, judged by what finished cells took: without evaluations, checkpoints and
+    /// what comes before the first update.
     pub left: Option<f64>,
 }
 
@@ -67,7 +68,7 @@ impl Costs {
         Self { cells: costs }
     }
 
-    /// Operations of all cells, and seconds that are still to go: `None` where those of some cell are not known.
+    /// Operations of all cells, and seconds of training alone that are still to go: `None` where those of some cell are not known.
     #[must_use]
     pub fn total(&self) -> (Option<f64>, Option<f64>) {
         let macs = self.cells.iter().map(|cost| cost.macs).sum();

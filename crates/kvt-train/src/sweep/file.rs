@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::cell::{joined, label};
 use super::{Cell, SweepError};
-use crate::config::{Document, Plan};
+use crate::config::{ConfigError, Document, Plan, diff};
 use crate::fs::parent;
 use crate::probe::Crops;
 use crate::task::TaskKind;
@@ -114,12 +114,13 @@ impl Sweep {
             }
             let all = file.set.iter().chain(&entry.set).chain(overrides);
             let all: Vec<String> = all.cloned().collect();
-            let plan = Document::load(&config, &all).and_then(|found| found.shared().plan());
-            let plan = plan.map_err(|problem| SweepError::Config {
+            let of_run = |problem: ConfigError| SweepError::Config {
                 path: path.to_owned(),
                 run: name.clone(),
                 problem: Box::new(problem),
-            })?;
+            };
+            let plan = Document::load(&config, &all).and_then(|found| found.shared().plan());
+            let plan = plan.map_err(of_run)?;
             if let Some(key) = without_effect(&entry.set, &plan) {
                 return Err(wrong(format!(
                     "run `{name}` sets `{key}`, which its kind of attention does not have: set `model.attention.kind`, too"
@@ -129,6 +130,15 @@ impl Sweep {
                 return Err(wrong(format!(
                     "run `{name}` learns classes, which `linear` does not judge: it is for `task = \"dino\"`"
                 )));
+            }
+            if let Some(first) = cells.iter().find(|cell| cell.name == name) {
+                let unlike = unlike(first, &plan, entry.linear).map_err(of_run)?;
+                if !unlike.is_empty() {
+                    return Err(wrong(format!(
+                        "two runs are called `{name}` and differ in more than their seeds ({}): give one of them another `name`",
+                        unlike.join(", ")
+                    )));
+                }
             }
             let seeds = [&entry.seeds, &file.seeds]
                 .into_iter()
@@ -203,6 +213,17 @@ impl Sweep {
         let names = self.cells.iter().map(|cell| cell.name.as_str());
         names.filter(move |name| seen.insert(*name))
     }
+}
+
+/// What another entry of one name has otherwise than the first cell of that name, but for the seed and the folder.
+fn unlike(first: &Cell, plan: &Plan, linear: Option<Crops>) -> Result<Vec<String>, ConfigError> {
+    let mut all = diff(&first.plan, plan)?;
+    all.retain(|one| !matches!(one.key.as_str(), "seed" | "run.dir"));
+    let mut all: Vec<String> = all.iter().map(ToString::to_string).collect();
+    if first.linear != linear {
+        all.push("`linear`".to_owned());
+    }
+    Ok(all)
 }
 
 /// A key of `[model.attention]` that a run sets for another kind of attention than its own. Overrides of several configurations are

@@ -19,7 +19,7 @@ pub struct Found {
     pub images: Option<u64>,
     /// Images of an evaluation, if one was made.
     pub eval_images: Option<u64>,
-    /// Seconds of training, evaluations left out.
+    /// Seconds of training alone, of its finished epochs: evaluations are left out.
     pub seconds: f64,
 }
 

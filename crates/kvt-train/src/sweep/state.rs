@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::Cell;
 use crate::config::{Effect, Plan, diff, load_plan};
-use crate::run::{Event, RunDir, RunError, read_log};
+use crate::report::html::Record;
+use crate::run::{Event, RunDir, RunError, Topic, read_log};
 
 /// The file in a run's folder that says that its training broke down, and how: its numbers were no numbers any more. With the
 /// same configuration it would break down again, so it is not tried again as long as the file is there.
@@ -56,21 +57,15 @@ impl State {
         let Ok(log) = read_log(&run.log()) else {
             return Self::Begun(0);
         };
-        let mut done = 0;
-        for event in &log.events {
-            let Event::Epoch(epoch) = event else { continue };
-            done = epoch.epoch + 1;
-            let enough = cell
-                .plan
-                .train
-                .max_steps
-                .is_some_and(|max| epoch.step >= max);
-            // It is logged after its checkpoint was saved.
-            if done >= cell.plan.epochs() || enough {
-                return Self::Finished;
-            }
+        // What ends a run is logged after its weights were saved.
+        if Record::is_finished(&cell.plan, &log.events) {
+            return Self::Finished;
         }
-        Self::Begun(done)
+        let mut epochs = log.events.iter().filter_map(|event| match event {
+            Event::Epoch(epoch) => Some(epoch.epoch + 1),
+            _ => None,
+        });
+        Self::Begun(epochs.next_back().unwrap_or(0))
     }
 }
 
@@ -80,6 +75,27 @@ pub(super) fn other_data(cell: &Cell) -> Option<PathBuf> {
     let run = RunDir::open(cell.dir()).ok()?;
     let started = load_plan(&run.config(), &[]).ok()?;
     (started.data.path != cell.plan.data.path).then_some(started.data.path)
+}
+
+/// Settings with which a run that is there may go on but that change its numbers, where they are not the cell's: each as it was
+/// started with, and as the cell has it. Those with which it went on are noted in its log.
+pub(super) fn other_settings(cell: &Cell) -> Option<String> {
+    let run = RunDir::open(cell.dir()).ok()?;
+    let started = load_plan(&run.config(), &[]).ok()?;
+    let events = read_log(&run.log()).ok()?.events;
+    let is_noted = |difference: &str| {
+        events.iter().any(|event| {
+            matches!(event, Event::Note(note) if note.topic == Topic::Resume && note.message.ends_with(difference))
+        })
+    };
+    let changes_numbers = |key: &str| {
+        matches!(key, "train.precision" | "train.max_steps") || key.starts_with("distill.")
+    };
+    let all = diff(&started, &cell.plan).ok()?;
+    let all = all.iter().filter(|one| changes_numbers(&one.key));
+    let mut all: Vec<String> = all.map(ToString::to_string).collect();
+    all.retain(|difference| !is_noted(difference));
+    (!all.is_empty()).then(|| all.join(", "))
 }
 
 impl fmt::Display for State {

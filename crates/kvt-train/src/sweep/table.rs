@@ -1,7 +1,7 @@
 //! What a sweep comes to, as tables: its cells, and its pairs with tests.
 
 use super::{Cell, Cost, Costs, Found, State, Sweep};
-use crate::report::{PairedT, csv_field, difference_text, mcnemar};
+use crate::report::{PairedT, csv_field, difference_text, interval_text, mcnemar};
 use crate::run::Metric;
 
 /// A seed, how many validation images the first run alone gets right and the second one alone, and the p value of McNemar's exact
@@ -73,13 +73,8 @@ impl PairRow {
         };
         let mut text = difference_text(Some(&test.difference), metric);
         if let (Some(half), Some(p)) = (test.half_width, test.p) {
-            let mean = test.difference.mean;
-            text += &format!(
-                ", 95 % {:.1} to {:.1}, p = {}",
-                mean - half,
-                mean + half,
-                p_text(p)
-            );
+            let interval = interval_text(test.difference.mean, half, metric);
+            text += &format!(", 95 % {interval}, {}", p_is(p));
         }
         text
     }
@@ -89,18 +84,27 @@ impl PairRow {
     pub fn images_text(&self) -> String {
         let seeds = self.images.iter();
         let seeds = seeds.map(|(seed, [first, second], p)| {
-            format!("seed {seed}: {first} / {second}, p = {}", p_text(*p))
+            format!("seed {seed}: {first} / {second}, {}", p_is(*p))
         });
         seeds.collect::<Vec<_>>().join("; ")
     }
 }
 
-/// A p value with two digits.
+/// `p = 0.02`, or `p < 1e-99`.
+fn p_is(p: f64) -> String {
+    match p_text(p) {
+        text if text.starts_with('<') => format!("p {text}"),
+        text => format!("p = {text}"),
+    }
+}
+
+/// A p value with two digits; below 1e-99 only that.
 #[must_use]
 pub fn p_text(p: f64) -> String {
     match p {
         p if p >= 0.1 => format!("{p:.2}"),
         p if p >= 0.001 => format!("{p:.3}"),
+        p if p < 1e-99 => "< 1e-99".to_owned(),
         p => format!("{p:.0e}"),
     }
 }
@@ -242,7 +246,7 @@ pub fn plan_rows(cells: &[Cell], found: &[Found], costs: &Costs) -> Vec<Vec<Stri
 }
 
 /// The header of [`plan_rows`].
-pub const PLAN_HEADER: &[&str] = &["run", "state", "epochs", "images", "TMAC", "left"];
+pub const PLAN_HEADER: &[&str] = &["run", "state", "epochs", "images", "TMAC", "training left"];
 
 fn tera(macs: Option<f64>) -> String {
     macs.map_or_else(|| "?".to_owned(), |macs| format!("{:.1}", macs / 1e12))
@@ -258,5 +262,30 @@ fn duration(seconds: Option<f64>) -> String {
         0 => "-".to_owned(),
         1..60 => format!("{minutes} min"),
         _ => format!("{} h {:02} min", minutes / 60, minutes % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Statistic;
+
+    #[test]
+    fn a_test_has_the_decimals_of_its_metric() {
+        let test = |mean, half_width, p| PairedT {
+            difference: Statistic {
+                mean,
+                spread: Some(0.25),
+                runs: 3,
+            },
+            t: None,
+            p: Some(p),
+            half_width: Some(half_width),
+        };
+        let loss = PairRow::text(Some(&test(-0.0123, 0.005, 0.01)), Metric::LOSS);
+        assert_eq!(loss, "-0.0123 ± 0.2500, 95 % -0.0173 to -0.0073, p = 0.010");
+        let top1 = PairRow::text(Some(&test(1.0, 1.25, 0.0)), Metric::TOP1);
+        assert_eq!(top1, "+1.0 ± 0.2, 95 % -0.2 to +2.2, p < 1e-99");
+        assert_eq!([p_text(1e-5), p_text(1e-150)], ["1e-5", "< 1e-99"]);
     }
 }

@@ -17,6 +17,11 @@ fn item(workspace: &Workspace, name: &str, set: &str) {
 
 /// Makes an item, and gives its page.
 fn made(workspace: &Workspace, name: &str) -> String {
+    made_with(workspace, name, &[])
+}
+
+/// The same with more options.
+fn made_with(workspace: &Workspace, name: &str, options: &[&str]) -> String {
     let command = [
         "reproduce",
         name,
@@ -25,6 +30,7 @@ fn made(workspace: &Workspace, name: &str) -> String {
         "--scale",
         "cifar-short",
     ];
+    let command = [&command[..], options].concat();
     workspace.kvt(&command).assert().success();
     workspace.read(&format!("runs/reproduce/{name}/cifar-short/{name}.md"))
 }
@@ -74,6 +80,54 @@ fn figures_2_and_3_come_of_the_same_runs() {
             .iter()
             .all(|row| row[4] == "train" && row[5] == "9")
     );
+    assert!(!page.contains("Missing"), "{page}");
+
+    // Each row's mean is of all of its own seeds.
+    fs_err::remove_dir_all(workspace.path("runs/fig2/runs/dense-seed3")).unwrap();
+    let page = made_with(&workspace, "fig2", &["--as-is"]);
+    assert!(
+        page.contains("of 1 seed with dense and 2 seeds with k-NN attention, on 12 validation"),
+        "{page}"
+    );
+}
+
+#[test]
+fn figure_3_names_the_runs_that_were_not_measured() {
+    let workspace = Workspace::with_data(6, 4);
+    item(
+        &workspace,
+        "fig2",
+        "\"train.epochs=1\", \"analysis.every=0\"",
+    );
+    let page = made(&workspace, "fig3");
+    assert!(
+        page.contains(
+            "Missing: nothing is drawn of `dense-seed3`, `dense-seed4`, `knn-seed3`, `knn-seed4`:"
+        ) && page.contains("`--set analysis.every=1 --runs DIR`"),
+        "{page}"
+    );
+    assert_eq!(lines(&workspace, "fig3").len(), 1);
+}
+
+#[test]
+fn attribution_maps_pass_over_what_is_no_image() {
+    let workspace = Workspace::with_data(4, 2);
+    workspace.train("run", &[]);
+    workspace.images("some", 2);
+    workspace.write("bad/a.png", "no image");
+    let command = ["attribution-map", "--run", "run", "--out"];
+    let error = workspace.error(&[&command[..], &["maps", "bad", "some"]].concat());
+    assert!(error.contains("a.png"), "{error}");
+    let csv = workspace.read("maps/relevance.csv");
+    assert_eq!(csv.lines().count(), 1 + 2 * 16, "{csv}");
+    // The two images, by their places on the command line.
+    let mut files = workspace.entries("maps");
+    files.sort();
+    assert_eq!(files, ["001-000.png", "002-001.png", "relevance.csv"]);
+
+    let error = workspace.error(&[&command[..], &["none", "bad"]].concat());
+    assert!(error.contains("no image could be read"), "{error}");
+    assert!(workspace.entries("none").is_empty());
 }
 
 #[test]
@@ -84,6 +138,7 @@ fn figure_4_draws_heads_and_figure_5_relevance() {
     }
     let page = made(&workspace, "fig4");
     assert!(page.contains("supervised ones"), "{page}");
+    assert!(page.contains("They are of seed 3. From left"), "{page}");
     // Of 16 patches k-NN attention keeps at most 5, dense attention all; twice the size has 64.
     assert!(page.contains("| dense, 16 px | 16 | 16.0 | "), "{page}");
     assert!(page.contains("| dense, 32 px | 64 | 64.0 | "), "{page}");
@@ -105,5 +160,15 @@ fn figure_4_draws_heads_and_figure_5_relevance() {
         files.sort();
         let expected = ["-val.png", ".csv", ".md", ".png", ".svg"];
         assert_eq!(files, expected.map(|ending| format!("{name}{ending}")));
+        // Models of one seed are compared, where there are any.
+        fs_err::remove_dir_all(workspace.path(&format!("runs/{name}/runs/dense-seed3"))).unwrap();
+        let page = made_with(&workspace, name, &["--as-is"]);
+        assert!(page.contains("They are of seed 4. From left"), "{page}");
+        fs_err::remove_dir_all(workspace.path(&format!("runs/{name}/runs/knn-seed4"))).unwrap();
+        let page = made_with(&workspace, name, &["--as-is"]);
+        assert!(
+            page.contains("Their seeds differ: dense 4, k-NN 3. From left"),
+            "{page}"
+        );
     }
 }

@@ -83,6 +83,21 @@ fn what_cannot_be_reproduced_is_said() {
         error.contains("`scram-fig3` takes neither images nor training"),
         "{error}"
     );
+    let error = workspace.error(&[
+        "reproduce",
+        "lemmas",
+        "--set",
+        "bogus=1",
+        "--seeds",
+        "3",
+        "--data",
+        "nowhere",
+    ]);
+    assert!(
+        error.contains("`lemmas` is not made of training runs and does not take `--data`, `--set` or `--device`, `--seeds`"),
+        "{error}"
+    );
+    assert!(!workspace.path("runs").exists());
     let error = workspace.error(&["reproduce", "table3", "--scale", "cifar", "--version", "v1"]);
     assert!(
         error.contains("`table3` is not in version `v1` of the paper"),
@@ -92,6 +107,50 @@ fn what_cannot_be_reproduced_is_said() {
     assert!(
         error.contains("no file `configs/reproduce/table3/cifar.toml`")
             && error.contains("`--configs`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_version_has_the_runs_of_its_systems() {
+    let workspace = Workspace::with_data(6, 4);
+    tiny_items(&workspace);
+    for (version, runs) in [("eccv", "8 runs"), ("v1", "4 runs")] {
+        let plan = workspace
+            .kvt(&[
+                "reproduce",
+                "table1",
+                "--data",
+                "data",
+                "--scale",
+                "cifar-short",
+                "--version",
+                version,
+                "--dry-run",
+            ])
+            .assert()
+            .success();
+        let plan = String::from_utf8(plan.get_output().stdout.clone()).unwrap();
+        assert!(
+            plan.contains(runs) && plan.contains("volo-d1-knn") == (version == "eccv"),
+            "{plan}"
+        );
+    }
+}
+
+/// The version can be named, as of all others.
+#[test]
+fn figure_3_is_of_eccv() {
+    let workspace = Workspace::with_data(6, 4);
+    tiny_items(&workspace);
+    let sweep = workspace.read("configs/reproduce/fig1/cifar-short.toml");
+    workspace.write("configs/reproduce/fig2/cifar-short.toml", sweep);
+    let item = ["reproduce", "fig3", "--scale", "cifar-short", "--version"];
+    let eccv = [&item[..], &["eccv", "--data", "data", "--dry-run"]].concat();
+    workspace.kvt(&eccv).assert().success();
+    let error = workspace.error(&[&item[..], &["v1"]].concat());
+    assert!(
+        error.contains("`fig3` is not in version `v1` of the paper"),
         "{error}"
     );
 }
@@ -112,8 +171,11 @@ fn tiny_items(workspace: &Workspace) {
         + &run("t0.05", "\"optim.lr=1e30\", \"optim.clip_norm=0.0\"")
         + &run("t4", "\"model.attention.temperature=4.0\"");
     workspace.write("configs/reproduce/table3/cifar-short.toml", table3);
-    let others = run("deit-tiny-dense", "") + &run("deit-tiny-knn", knn);
-    let pair = "pairs = [[\"deit-tiny-dense\", \"deit-tiny-knn\"]]\n\n";
+    let others = run("deit-tiny-dense", "")
+        + &run("deit-tiny-knn", knn)
+        + &run("volo-d1-dense", "")
+        + &run("volo-d1-knn", knn);
+    let pair = "pairs = [[\"deit-tiny-dense\", \"deit-tiny-knn\"], [\"volo-d1-dense\", \"volo-d1-knn\"]]\n\n";
     workspace.write(
         "configs/reproduce/table1/cifar-short.toml",
         head("table1") + pair + &others,
@@ -262,8 +324,16 @@ fn every_item_of_runs_makes_its_files() {
     }
     let page = workspace.read("out/table1/table1.md");
     assert!(
-        page.contains("| ResNeXt101-64x4d | 84M | 15.6 | 81.5 |") && !page.contains("VOLO-D1"),
+        page.contains("| ResNeXt101-64x4d | 84M | 15.6 | 81.5 |")
+            && !page.contains("VOLO-D1")
+            && !page.contains("volo"),
         "{page}"
+    );
+    // What version 1 lacks is not trained for it.
+    let trained = workspace.entries("runs/table1/runs");
+    assert!(
+        trained.iter().all(|name| name.starts_with("deit-tiny-")),
+        "{trained:?}"
     );
     assert!(
         page.contains("version 1")

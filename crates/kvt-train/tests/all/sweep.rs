@@ -273,6 +273,71 @@ config = "tiny.toml"
     assert_eq!(measured(&workspace, "broken-seed3").len(), 1);
 }
 
+/// Where all trainings broke down, that is what the sweep came to.
+#[test]
+fn a_sweep_of_crashes_has_a_result() {
+    let workspace = Workspace::with_data(6, 4);
+    let sweep = "[[run]]\nname = \"crash\"\nconfig = \"tiny.toml\"\n\
+                 set = [\"optim.lr=1e30\", \"optim.clip_norm=0.0\"]\n";
+    workspace.write("sweep.toml", sweep);
+    workspace.kvt(&["compare", "sweep.toml"]).assert().success();
+    let cells = workspace.read("runs/sweep/cells.csv");
+    assert!(cells.starts_with("run,seed,state,epochs,"), "{cells}");
+    assert!(cells.contains("\ncrash,3,crashed,2,"), "{cells}");
+    assert!(cells.contains(",last top1,"), "{cells}");
+    assert!(!workspace.path("runs/sweep/table.md").exists());
+}
+
+/// `train.max_steps` may end a run within an epoch, and a later end takes it on from there.
+#[test]
+fn a_run_that_goes_on_after_its_end_is_judged_again() {
+    let workspace = Workspace::with_data(6, 4);
+    let sweep = "set = [\"train.epochs=4\"]\n\n[[run]]\nname = \"dense\"\nconfig = \"tiny.toml\"\n";
+    workspace.write("sweep.toml", sweep);
+    let said = |more: &[&str]| {
+        let command = [&["compare", "sweep.toml"][..], more].concat();
+        let output = workspace.kvt(&command).assert().success();
+        String::from_utf8(output.get_output().stderr.clone()).unwrap()
+    };
+    let log = || workspace.read(&format!("{}/log.jsonl", dir("dense-seed3")));
+    let predictions = format!("{}/predictions.csv", dir("dense-seed3"));
+    // An epoch has three updates.
+    let short = ["--set", "train.max_steps=4"];
+    said(&short);
+    assert_eq!(workspace.read(&predictions).lines().count(), 13);
+    let before = log();
+    let again = said(&short);
+    assert!(
+        again.contains("dense-seed3 (1 of 1): finished already"),
+        "{again}"
+    );
+    assert_eq!(log(), before);
+
+    // What the old weights said is told apart from all that new ones can say.
+    workspace.write(&predictions, "image,class,predicted\n");
+    let on = said(&[]);
+    assert!(on.contains("dense-seed3 (1 of 1) goes on"), "{on}");
+    said(&["--output", "whole"]);
+    assert_eq!(
+        workspace.read(&predictions),
+        workspace.read("whole/runs/dense-seed3/predictions.csv")
+    );
+
+    // Of a finished run it is said what it was not trained with, but not what it went on with.
+    let other = "was trained with other settings than these";
+    let again = said(&[]);
+    assert!(
+        again.contains("finished already") && !again.contains(other),
+        "{again}"
+    );
+    let shorter = said(&[&["--output", "whole"][..], &short].concat());
+    assert!(
+        shorter.contains("finished already")
+            && shorter.contains(&format!("{other} (`train.max_steps`: not set -> `4`)")),
+        "{shorter}"
+    );
+}
+
 #[test]
 fn a_run_of_another_configuration_is_refused() {
     let workspace = Workspace::with_data(6, 4);
@@ -382,6 +447,13 @@ fn what_is_wrong_with_a_sweep_is_said() {
             "two runs are called `tiny` and have the seed 3",
         ),
         (
+            format!(
+                "{0}seeds = [1]\n\n{0}seeds = [2]\nset = [\"train.epochs=3\"]\n",
+                &twice[..29]
+            ),
+            "two runs are called `tiny` and differ in more than their seeds (`train.epochs`: `2` -> `3`",
+        ),
+        (
             format!("pairs = [[\"tiny\", \"knn\"]]\n{}", &twice[..29]),
             "no run is called `knn`",
         ),
@@ -429,6 +501,15 @@ fn what_is_wrong_with_a_sweep_is_said() {
         plan.contains("dense-seed5") && plan.contains("knn-seed3") && plan.contains("6 runs"),
         "{plan}"
     );
+    let most = u64::MAX.to_string();
+    for command in [
+        ["compare", "sweep.toml", "--seeds", &most, "--dry-run"],
+        ["reproduce", "table2", "--seeds", &most, "--dry-run"],
+    ] {
+        let output = workspace.kvt(&command).assert().failure().code(2);
+        let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+        assert!(said.contains("is not in 1..=1000"), "{said}");
+    }
     let error = workspace.error(&["compare", "tiny.toml", "--dry-run"]);
     assert!(error.contains("`--dry-run` is for a sweep"), "{error}");
 }

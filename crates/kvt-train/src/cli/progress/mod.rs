@@ -9,7 +9,7 @@ mod summary;
 
 use self::eta::Eta;
 use self::summary::Tally;
-pub(super) use self::summary::{Tallying, shell};
+pub(super) use self::summary::Tallying;
 use super::output;
 use super::table::grouped;
 use crate::engine::{Session, Workload};

@@ -7,6 +7,7 @@ use super::{duration, value};
 use crate::engine::{End, Workload};
 use crate::run::{Event, Listener, RunError, StepRecord};
 use crate::task::TaskKind;
+use crate::text::shell;
 
 /// The best and the last evaluation that were heard of.
 #[derive(Clone, Debug)]
@@ -62,7 +63,7 @@ impl Tally {
 
     /// The lines.
     pub(super) fn summary(&self, end: End, seconds: f64, dir: &Path, task: TaskKind) -> String {
-        let run = shell(dir);
+        let run = shell(&dir.display().to_string());
         let Workload { steps, .. } = self.workload;
         if end == End::Stopped {
             return format!(
@@ -137,16 +138,6 @@ impl Listener for Tallying {
 
     fn sync(&mut self) -> Result<(), RunError> {
         self.shown.sync()
-    }
-}
-
-/// A path as a shell takes it.
-pub(crate) fn shell(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', "'\\''")),
     }
 }
 
@@ -230,17 +221,5 @@ mod tests {
         tally.step = 7;
         let text = tally.summary(End::Stopped, 1.0, run, TaskKind::Classify);
         assert!(text.starts_with("stopped after step 7 of 30; "), "{text}");
-    }
-
-    #[test]
-    fn paths_for_a_shell() {
-        for (path, expected) in [
-            ("runs/a-b_c.1", "runs/a-b_c.1"),
-            ("my photos", "'my photos'"),
-            ("it's", "'it'\\''s'"),
-            ("$HOME", "'$HOME'"),
-        ] {
-            assert_eq!(shell(Path::new(path)), expected);
-        }
     }
 }

@@ -70,6 +70,11 @@ pub(super) fn add(report: &mut Report, run: usize, args: &Args) -> anyhow::Resul
     Ok(())
 }
 
+/// Finds out whether a run and its images can be had.
+pub(super) fn check(path: &Path, args: &Args) -> anyhow::Result<()> {
+    Shown::open(0, path, args).map(drop)
+}
+
 impl Shown {
     fn open(run: usize, path: &Path, args: &Args) -> anyhow::Result<Self> {
         let from = trained::Args::of_run(path, &args.checkpoint, args.ema).with_raw(args.raw);

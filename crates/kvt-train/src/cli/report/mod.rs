@@ -71,6 +71,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Before all images are evaluated.
     check_writable(&out)?;
     if args.eval || args.data.is_some() || args.samples > 0 {
+        // What is wrong with the last run is told before the first is evaluated.
+        for record in &report.records {
+            judge::check(&record.path, args)?;
+        }
         for run in 0..report.records.len() {
             judge::add(&mut report, run, args)?;
         }

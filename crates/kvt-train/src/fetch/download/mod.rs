@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use hf_hub::api::Progress;
-use hf_hub::api::sync::{Api, ApiBuilder, ApiError};
+use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo, Metadata};
 use hf_hub::{Cache, Repo, RepoType};
 use sha2::{Digest as _, Sha256};
 
@@ -55,21 +55,31 @@ impl Hub {
         let repo = Repo::new(weights.repository(), RepoType::Model);
         let api = self.api(cache.clone());
         let api = api.map_err(|error| interrupted(&weights.repository(), &error))?;
-        let from = api.repo(repo.clone());
+        let (from, kept) = (api.repo(repo.clone()), cache.repo(repo));
         let url = from.url(FILE);
-        if let Some(path) = cache.repo(repo).get(FILE)
+        if let Some(path) = kept.get(FILE)
             && let Some(promised) = name_of(&path)?
             && check(&path, &promised, &url).is_ok()
         {
+            // What did not come with them the last time; without a network they do without it.
+            if kept.get(CONFIG).is_none() {
+                let _ = describe(&api, &from);
+            }
             return Ok(path);
         }
-        let promised = api.metadata(&url).map_err(|error| refused(&url, &error))?;
+        let promised = named(&api, &url)?;
+        let size = promised.size() as u64;
         let promised = promised.etag().to_owned();
         if !is_sha256(&promised) {
             return Err(FetchError::NoChecksum {
                 url,
                 etag: promised,
             });
+        }
+        // Nothing is missing of what was interrupted, or it is another file: `hf-hub` would ask for what is behind its end.
+        let part = kept.blob_path(&promised).with_extension("part");
+        if fs::metadata(&part).is_ok_and(|part| part.len() >= size) {
+            fs::remove_file(&part)?;
         }
         let progress = Told {
             told,
@@ -79,17 +89,11 @@ impl Hub {
         let path = from.download_with_progress(FILE, progress);
         let path = path.map_err(|error| refused(&url, &error))?;
         check(&path, &promised, &url)?;
-        // A few lines, which weights can do without where a mirror lacks them.
-        match from.download_with_progress(CONFIG, ()) {
-            Ok(_) => {}
-            Err(error) => {
-                let error = refused(&from.url(CONFIG), &error);
-                if !matches!(error, FetchError::NotThere { .. }) {
-                    return Err(error);
-                }
-            }
+        match describe(&api, &from) {
+            // A few lines, which weights can do without where a mirror lacks them.
+            Ok(()) | Err(FetchError::NotThere { .. }) => Ok(path),
+            Err(error) => Err(error),
         }
-        Ok(path)
     }
 
     fn api(&self, cache: Cache) -> Result<Api, ApiError> {
@@ -106,6 +110,28 @@ impl Hub {
         }
         .build()
     }
+}
+
+/// What a server says of a file. `hf-hub` makes paths of the names in it, so those of anything but digits are refused.
+fn named(api: &Api, url: &str) -> Result<Metadata, FetchError> {
+    let named = api.metadata(url).map_err(|error| refused(url, &error))?;
+    for name in [named.etag(), named.commit_hash()] {
+        if name.is_empty() || !name.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(FetchError::NoChecksum {
+                url: url.to_owned(),
+                etag: name.to_owned(),
+            });
+        }
+    }
+    Ok(named)
+}
+
+/// Downloads what timm says of weights into the cache. It has no sum to be checked by.
+fn describe(api: &Api, from: &ApiRepo) -> Result<(), FetchError> {
+    let url = from.url(CONFIG);
+    named(api, &url)?;
+    let done = from.download_with_progress(CONFIG, ());
+    done.map(drop).map_err(|error| refused(&url, &error))
 }
 
 /// What `hf-hub` tells of a download.

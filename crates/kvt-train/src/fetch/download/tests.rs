@@ -71,7 +71,7 @@ impl Server {
         }
     }
 
-    /// Where the ranges of the requests for more than a byte began.
+    /// How many requests there were.
     fn starts(&self) -> usize {
         self.requests.lock().unwrap().len()
     }
@@ -167,7 +167,9 @@ fn the_sum_is_sha_256() {
 fn a_whole_download_is_kept() {
     let cache = tempfile::tempdir().unwrap();
     let content: Vec<u8> = (0..200_000_u32).map(|i| (i * 31 % 251) as u8).collect();
-    let server = Server::new(site(&content));
+    let mut both = site(&content);
+    both.config = Some("{}");
+    let server = Server::new(both);
     let mut heard = Vec::new();
     let hub = server.hub(cache.path());
     let path = hub
@@ -186,6 +188,47 @@ fn a_whole_download_is_kept() {
     assert_eq!(hub.fetch(weights(), &mut |_, _| {}).unwrap(), path);
     assert_eq!(fs::read(&path).unwrap(), content);
     assert!(server.starts() > asked);
+}
+
+/// All of it had come when the process was killed: there is no range to ask for.
+#[test]
+fn an_interrupted_download_that_lacks_nothing_begins_anew() {
+    for size in [3, 5] {
+        let cache = tempfile::tempdir().unwrap();
+        let blobs = cache
+            .path()
+            .join("models--timm--deit_tiny_patch16_224.fb_in1k/blobs");
+        fs::create_dir_all(&blobs).unwrap();
+        fs::write(blobs.join(ABC).with_extension("part"), vec![b'x'; size]).unwrap();
+        let server = Server::new(site(b"abc"));
+        let path = server.hub(cache.path()).fetch(weights(), &mut |_, _| {});
+        assert_eq!(fs::read(path.unwrap()).unwrap(), b"abc");
+    }
+}
+
+/// `hf-hub` would write outside of its cache.
+#[test]
+fn a_name_that_is_a_path_is_refused() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut other = site(b"abc");
+    other.etag = "../../../abc".to_owned();
+    let error = Server::new(other)
+        .hub(cache.path())
+        .fetch(weights(), &mut |_, _| {});
+    assert!(matches!(error, Err(FetchError::NoChecksum { .. })));
+}
+
+/// They came, and what belongs to them did not: it comes with the next call.
+#[test]
+fn what_timm_says_comes_later_too() {
+    let cache = tempfile::tempdir().unwrap();
+    let server = Server::new(site(b"abc"));
+    let hub = server.hub(cache.path());
+    let path = hub.fetch(weights(), &mut |_, _| {}).unwrap();
+    assert!(!path.with_file_name("config.json").exists());
+    server.site.lock().unwrap().config = Some("{}");
+    let path = hub.fetch(weights(), &mut |_, _| {}).unwrap();
+    assert!(path.with_file_name("config.json").exists());
 }
 
 /// `kvt finetune` looks for it beside the weights.

@@ -142,10 +142,10 @@ fn one(page: &mut Markup, line: &Series, place: &Place) {
         .iter()
         .map(|(_, value)| value.to_string())
         .collect();
-    // The band begins with its top, from left to right.
-    let spread = line.band.iter().zip(&line.line);
+    // A single run has none.
+    let spread = line.spreads.iter();
     let spread: Vec<String> = spread
-        .map(|((_, top), (_, mean))| short_number(top - mean))
+        .map(|spread| spread.map_or_else(|| "-".to_owned(), short_number))
         .collect();
     let [x, y, spread] = [x, y, spread].map(|numbers| numbers.join(" "));
     let class = format!("series {}", class(line));

@@ -81,7 +81,7 @@ impl Record {
             }
         }
         let rows = rows.rows;
-        let progress = progress(&plan, &rows, &log.events);
+        let progress = progress(&plan, &log.events);
         let environment = Environment::read(&run.environment());
         let environment = environment.map_err(|error| warnings.push(error.to_string()));
         let classes = run.read_classes();
@@ -108,6 +108,17 @@ impl Record {
             rows,
             notes,
             progress,
+        })
+    }
+
+    /// Whether the events of a run are those of one that is trained to its end: its last epoch is done, or the evaluation that
+    /// follows the last update of `train.max_steps`, which may lie within an epoch.
+    pub(crate) fn is_finished(plan: &Plan, events: &[Event]) -> bool {
+        let is_last = |step: u64| plan.train.max_steps.is_some_and(|most| step >= most);
+        events.iter().any(|event| match event {
+            Event::Epoch(epoch) => epoch.epoch + 1 >= plan.epochs() || is_last(epoch.step),
+            Event::Eval(eval) => is_last(eval.step),
+            Event::Step(_) | Event::Layer(_) | Event::Note(_) => false,
         })
     }
 
@@ -204,12 +215,9 @@ fn canonical(path: &Path) -> PathBuf {
 }
 
 /// How far a run came, by its plan and its log.
-fn progress(plan: &Plan, rows: &[EpochRow], events: &[Event]) -> Progress {
-    let steps = events.iter().map(Event::step).max().unwrap_or(0);
-    let is_out_of_steps = plan.train.max_steps.is_some_and(|most| steps >= most);
-    let epochs = rows.last().map_or(0, |row| row.train.epoch + 1);
+fn progress(plan: &Plan, events: &[Event]) -> Progress {
     let is_stopped = matches!(events.last(), Some(Event::Note(note)) if note.topic == Topic::Stop);
-    match (epochs >= plan.epochs() || is_out_of_steps, is_stopped) {
+    match (Record::is_finished(plan, events), is_stopped) {
         (true, _) => Progress::Finished,
         (false, true) => Progress::Stopped,
         (false, false) => Progress::Open,
@@ -231,4 +239,30 @@ fn model_facts(plan: &Plan, classes: usize) -> Option<ModelFacts> {
         keys: keys.join(", "),
         name: summary.name,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::run::epochs_tests::{epoch, eval};
+
+    #[test]
+    fn a_run_ends_with_its_last_epoch_or_the_evaluation_after_its_last_update() {
+        let plan = |text: &str| toml::from_str::<Plan>(text).unwrap();
+        let whole = plan("[train]\nepochs = 3\n");
+        let short = plan("[train]\nepochs = 3\nmax_steps = 20\n");
+        // Stopped between its last update and the evaluation.
+        let stop = Event::Note(Note::new(20, Topic::Stop, "stopped"));
+        let mut events = vec![eval(0, "val", 50.0), epoch(0, 1.0), stop];
+        assert!(!Record::is_finished(&short, &events));
+        assert_eq!(progress(&short, &events), Progress::Stopped);
+        events.push(eval(1, "val", 60.0));
+        assert!(Record::is_finished(&short, &events));
+        assert!(!Record::is_finished(&whole, &events));
+        events.extend([epoch(1, 1.0), epoch(2, 1.0)]);
+        assert!(Record::is_finished(&whole, &events));
+        assert_eq!(progress(&whole, &events), Progress::Finished);
+    }
 }

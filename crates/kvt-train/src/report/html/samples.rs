@@ -29,7 +29,7 @@ pub struct Sample {
     pub picture: RgbImage,
     /// The most probable classes with their probabilities, best first; none from a backbone without a head.
     pub guesses: Vec<(String, f64)>,
-    /// Where the class token of the last block looks, head by head; none where there is none.
+    /// Where the class token looks in the last block that has a map, head by head; none where there is none.
     pub maps: Vec<HeadMap>,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn chosen(report: &Report) -> Result<Markup, ReportError> {
     }
     let samples = &report.samples;
     if samples.iter().any(|sample| !sample.maps.is_empty()) {
-        let text = "Below each image: where the class token of the last block looks, head by head. The brightest patch has the \
+        let text = "Below each image: where the class token looks in the last block that has a map, head by head. The brightest patch has the \
                     largest weight; dark blue ones are not looked at, as with k-NN attention.";
         page.element("p", &[("class", "note")], text);
     }

@@ -46,7 +46,7 @@
         if (at < 0 || line.group.classList.contains("off")) continue;
         const row = make(tip, "div", line.kind);
         make(row, "i");
-        const spread = line.spread[at] ? ` ± ${short(line.spread[at], 3)}` : "";
+        const spread = line.spread[at] && line.spread[at] !== "-" ? ` ± ${short(line.spread[at], 3)}` : "";
         make(row, "span").textContent = `${line.name}: ${short(line.y[at], 5)}${spread}`;
         const mark = make(marks, "circle", `mark ${line.kind}`);
         mark.setAttribute("cx", line.points[at][0]);

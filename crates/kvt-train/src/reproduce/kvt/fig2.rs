@@ -124,13 +124,21 @@ fn found(rows: &[LayersOfRow], runs: &Runs) -> String {
     let (Some(knn), Some(dense)) = (knn, dense) else {
         return String::new();
     };
-    let count = knn.seeds.len().min(dense.seeds.len());
-    let images = knn.seeds.iter().flat_map(|(_, layers)| layers.first());
+    let count = |number: usize| format!("{number} seed{}", if number == 1 { "" } else { "s" });
+    let count = match (dense.seeds.len(), knn.seeds.len()) {
+        (dense, knn) if dense == knn => format!("{} of each row", count(dense)),
+        (dense, knn) => format!(
+            "{} with dense and {} with k-NN attention",
+            count(dense),
+            count(knn)
+        ),
+    };
+    let all = knn.seeds.iter().chain(&dense.seeds);
+    let images = all.flat_map(|(_, layers)| layers.first());
     let images = images.map(|layer| layer.images()).max().unwrap_or(0);
     let mut text = format!(
-        "The last checkpoints of {count} seed{} of each row, on {images} validation images. Bars are the spread over the seeds, or of one seed the \
-         standard error over the images. *Roughness* is the mean absolute difference of neighbouring layers.\n\n",
-        if count == 1 { "" } else { "s" },
+        "The last checkpoints of {count}, on {images} validation images. Bars are the spread over the seeds, or of one seed the \
+         standard error over the images. *Roughness* is the mean absolute difference of neighbouring layers.\n\n"
     );
     let cells = PANELS.iter().map(|(measure, panel, paper)| {
         let [of_knn, of_dense] = [knn, dense].map(|row| values(row, *measure));

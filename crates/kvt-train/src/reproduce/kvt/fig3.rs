@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Watch, runs, table};
+use super::super::{
+    Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
+};
 use crate::analysis::{Measure, axis};
 use crate::error::TrainError;
 use crate::report::{ErrorLine, LinePanel, Statistic, line_panels};
@@ -43,6 +45,10 @@ impl Item for Fig3 {
         &[Scale::Paper, Scale::Cifar, Scale::CifarShort]
     }
 
+    fn versions(&self) -> &'static [Version] {
+        &[Version::Eccv]
+    }
+
     fn sweep(&self, order: &Order) -> Result<Option<Sweep>, ReproduceError> {
         runs::sweep("fig2", order).map(Some)
     }
@@ -52,9 +58,13 @@ impl Item for Fig3 {
         let mut csv =
             "run,seed,epoch,layer,split,images,nonlocality,nonlocality_se,nonlocality_raw,nonlocality_raw_se\n"
                 .to_owned();
-        let mut rows = Vec::new();
+        let (mut rows, mut without) = (Vec::new(), Vec::new());
         for (row, title) in ROWS {
-            rows.push((title, of_row(&runs, row, &mut csv)?));
+            rows.push((title, of_row(&runs, row, &mut csv, &mut without)?));
+        }
+        let without = lacking(&without);
+        if !without.is_empty() {
+            watch.warn(&without);
         }
         let means = |row: &ByLayer| -> Vec<f64> {
             let values = row.values().filter_map(|seeds| statistic(seeds));
@@ -74,7 +84,7 @@ impl Item for Fig3 {
         Ok(Outcome {
             csv,
             svg: line_panels(self.title(), &panels, 2).map_err(ReproduceError::Draw)?,
-            found: found(&rows, &runs),
+            found: found(&rows, &without, &runs),
             files: vec![(
                 "fig3-runs.csv".to_owned(),
                 runs.csv(Metric::TOP1).into_bytes(),
@@ -84,12 +94,19 @@ impl Item for Fig3 {
     }
 }
 
-/// The nonlocality in the logs of the finished runs of a row; every number of it is also added to the table.
-fn of_row(runs: &Runs, row: &str, csv: &mut String) -> Result<ByLayer, ReproduceError> {
+/// The nonlocality in the logs of the finished runs of a row; every number of it is also added to the table. Runs whose
+/// logs have none are named in `without`.
+fn of_row(
+    runs: &Runs,
+    row: &str,
+    csv: &mut String,
+    without: &mut Vec<String>,
+) -> Result<ByLayer, ReproduceError> {
     let mut by_layer = ByLayer::new();
     for (cell, _) in runs.finished(row) {
         let run = RunDir::open(cell.dir()).map_err(TrainError::from)?;
         let log = read_log(&run.log()).map_err(TrainError::from)?;
+        let mut is_measured = false;
         for event in log.events {
             let Event::Layer(layer) = event else {
                 continue;
@@ -100,6 +117,7 @@ fn of_row(runs: &Runs, row: &str, csv: &mut String) -> Result<ByLayer, Reproduce
             let Some(mean) = number(DRAWN, "") else {
                 continue;
             };
+            is_measured = true;
             let error = number(DRAWN, LayerRecord::ERROR);
             let seed = cell.plan.seed;
             let key = (layer.layer, layer.epoch + 1);
@@ -119,8 +137,24 @@ fn of_row(runs: &Runs, row: &str, csv: &mut String) -> Result<ByLayer, Reproduce
                 cell(raw_error)
             );
         }
+        if !is_measured {
+            without.push(cell.label());
+        }
     }
     Ok(by_layer)
+}
+
+/// What is said of finished runs whose logs have no nonlocality; nothing if there are none.
+fn lacking(without: &[String]) -> String {
+    if without.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = without.iter().map(|name| format!("`{name}`")).collect();
+    format!(
+        "nothing is drawn of {}: the logs have no nonlocality, as layers are measured during the training alone; train again with \
+         `--set analysis.every=1 --runs DIR`, `DIR` a new folder",
+        names.join(", ")
+    )
 }
 
 /// The mean over the seeds.
@@ -148,7 +182,7 @@ fn lines(row: &ByLayer) -> Vec<ErrorLine> {
     lines.into_values().collect()
 }
 
-fn found(rows: &[(&'static str, ByLayer)], runs: &Runs) -> String {
+fn found(rows: &[(&'static str, ByLayer)], without: &str, runs: &Runs) -> String {
     let mut text = "A line for each layer; bars are the spread over the seeds, or of one seed the standard error over the images. Both panels have one \
                     scale. After the last epoch, in patches:\n\n"
         .to_owned();
@@ -171,6 +205,9 @@ fn found(rows: &[(&'static str, ByLayer)], runs: &Runs) -> String {
     let header: Vec<&str> = std::iter::once("layer").chain(titles).collect();
     text += &table(&header, &cells);
     text.push('\n');
+    if !without.is_empty() {
+        let _ = writeln!(text, "- Missing: {without}.");
+    }
     for (title, values) in &last {
         let Some(mean) = Statistic::of(values) else {
             continue;

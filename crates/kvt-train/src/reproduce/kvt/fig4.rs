@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use image::RgbImage;
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
-use super::inside::Inside;
+use super::inside::{Inside, seeds};
 use super::pictures::{Sample, beside, encoded, generated, stacked, validation};
 use crate::error::TrainError;
 use crate::probe::{Drawn, HeadMap, class_attention, draw};
@@ -36,8 +36,8 @@ impl Item for Fig4 {
          and k-NN. \"Different heads attend to different semantic regions\"; k-NN attention \"filters out most irrelevant information from background \
          regions\".\n\n\
          Not stated: the images, their size, and k. DINO's own program shows images of 480 pixels; with patches of 16 these have 901 tokens, of which \
-         k = 100 are a much smaller share than of the 197 in training. Here both sizes are drawn: that of training, and twice that. A share of the keys \
-         stays a share, a count a count."
+         k = 100 are a much smaller share than of the 197 in training. Here two sizes are drawn: that of training, and twice that, with the k of the \
+         configuration: a share of the keys stays a share, a count a count."
     }
 
     fn scales(&self) -> &'static [Scale] {
@@ -54,9 +54,12 @@ impl Item for Fig4 {
         let mut table = Vec::new();
         // By attention: what is committed shows generated images alone.
         let (mut drawn, mut seen) = (Vec::new(), Vec::new());
-        for (done, (row, title)) in ROWS.into_iter().enumerate() {
-            // One model of each row is looked at.
-            if let Some((cell, _)) = runs.finished(row).next() {
+        // One model of each row is looked at.
+        let chosen = runs.of_one_seed(&ROWS.map(|(row, _)| row));
+        let mut shown = Vec::new();
+        for (done, ((row, title), cell)) in ROWS.into_iter().zip(chosen).enumerate() {
+            if let Some(cell) = cell {
+                shown.push((title, cell.plan.seed));
                 let inside = Inside::of(cell)?;
                 let side = inside.model.config().img_size();
                 let (mut own, mut others) = (Vec::new(), Vec::new());
@@ -82,7 +85,7 @@ impl Item for Fig4 {
         Ok(Outcome {
             csv,
             svg,
-            found: found(&table, &runs),
+            found: found(&table, &shown, &runs),
             files: vec![
                 ("fig4.png".to_owned(), png),
                 ("fig4-val.png".to_owned(), others),
@@ -142,7 +145,7 @@ fn line(title: &str, side: usize, maps: &[Vec<HeadMap>]) -> Vec<String> {
     ]
 }
 
-fn found(lines: &[Vec<String>], runs: &Runs) -> String {
+fn found(lines: &[Vec<String>], shown: &[(&str, u64)], runs: &Runs) -> String {
     let task = runs.sweep.cells.first().map(|cell| cell.plan.task);
     let (model, metric) = match task {
         Some(TaskKind::Dino) => (
@@ -162,9 +165,10 @@ fn found(lines: &[Vec<String>], runs: &Runs) -> String {
         "largest weight",
     ];
     format!(
-        "{model} From left to right: the image and each head of dense attention, then the same for k-NN attention. From top to bottom: {GENERATED} generated \
-         images at the size of training, and at twice that size. The brightest patch has the largest weight of its map; a patch that is not kept is dark \
-         blue. `fig4-val.png` shows {VALIDATION} validation images in the same order. Means over the generated images and the heads:\n\n{}{}",
+        "{model} {}From left to right: the image and each head of dense attention, then the same for k-NN attention. From top to bottom: \
+         {GENERATED} generated images at the size of training, and at twice that size. The brightest patch has the largest weight of its \
+         map; a patch that is not kept is dark blue. `fig4-val.png` shows {VALIDATION} validation images in the same order. Means over the generated images and the heads:\n\n{}{}",
+        seeds(shown),
         table(&header, lines),
         runs.notes(metric)
     )

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use image::RgbImage;
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
-use super::inside::Inside;
+use super::inside::{Inside, seeds};
 use super::pictures::{Sample, encoded, generated, stacked, validation};
 use crate::analysis::attribution::{Attribution, attribute, enlarge, normalized, overlay};
 use crate::error::TrainError;
@@ -56,9 +56,12 @@ impl Item for Fig5 {
         let runs = Runs::of(self, order, watch)?;
         let (mut drawn, mut seen): (Vec<Explained>, Vec<Explained>) = (Vec::new(), Vec::new());
         let mut classes = Vec::new();
-        for (done, (row, title)) in ROWS.into_iter().enumerate() {
-            // One model of each row is looked at.
-            if let Some((cell, _)) = runs.finished(row).next() {
+        // One model of each row is looked at.
+        let chosen = runs.of_one_seed(&ROWS.map(|(row, _)| row));
+        let mut shown = Vec::new();
+        for (done, ((_, title), cell)) in ROWS.into_iter().zip(chosen).enumerate() {
+            if let Some(cell) = cell {
+                shown.push((title, cell.plan.seed));
                 let inside = Inside::of(cell)?;
                 let side = inside.model.config().img_size();
                 classes = inside.splits.classes().to_vec();
@@ -74,7 +77,7 @@ impl Item for Fig5 {
         Ok(Outcome {
             csv: csv(&drawn, &classes),
             svg,
-            found: found(&drawn, &seen, &classes, &runs),
+            found: found([&drawn, &seen], &shown, &classes, &runs),
             files: vec![
                 ("fig5.png".to_owned(), png),
                 ("fig5-val.png".to_owned(), others),
@@ -149,11 +152,17 @@ fn class(classes: &[String], number: usize) -> String {
     name.unwrap_or_else(|| number.to_string())
 }
 
-fn found(drawn: &[Explained], seen: &[Explained], classes: &[String], runs: &Runs) -> String {
+fn found(
+    [drawn, seen]: [&[Explained]; 2],
+    shown: &[(&str, u64)],
+    classes: &[String],
+    runs: &Runs,
+) -> String {
     let mut text = format!(
-        "From left to right: the image, dense attention, k-NN attention; from blue, the smallest relevance of a picture, to red, the largest. {} generated \
-         images; `fig5-val.png` shows {} validation images. *Half* is the smallest share of the patches that have half of the relevance: small where it \
-         is concentrated.\n\n",
+        "The models are those after their last epoch. {}From left to right: the image, dense attention, k-NN attention; from blue, the \
+         smallest relevance of a picture, to red, the largest. {} generated images; `fig5-val.png` shows {} \
+         validation images. *Half* is the smallest share of the patches that have half of the relevance: small where it is concentrated.\n\n",
+        seeds(shown),
         drawn.len(),
         seen.len()
     );

@@ -56,6 +56,23 @@ impl Inside {
     }
 }
 
+/// Of which seeds the models are that a figure shows, by their titles: a sentence, with a space after it.
+pub(super) fn seeds(shown: &[(&str, u64)]) -> String {
+    match shown {
+        [] => String::new(),
+        [(_, first), others @ ..] if others.iter().all(|(_, seed)| seed == first) => {
+            format!("They are of seed {first}. ")
+        }
+        all => {
+            let all = all.iter().map(|(title, seed)| format!("{title} {seed}"));
+            format!(
+                "Their seeds differ: {}. ",
+                all.collect::<Vec<_>>().join(", ")
+            )
+        }
+    }
+}
+
 /// The layers of all finished runs of a row, seed by seed.
 pub(super) struct LayersOfRow {
     pub(super) row: String,

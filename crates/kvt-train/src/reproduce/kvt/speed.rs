@@ -88,6 +88,10 @@ impl Item for Speed {
         &[Version::V1]
     }
 
+    fn takes_overrides(&self) -> bool {
+        true
+    }
+
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let mut cases = Vec::new();
         for way in &WAYS {
@@ -258,17 +262,17 @@ mod tests {
             },
             ..Speed::PAPER
         };
-        let set = |text: &str| text.to_owned();
+        let overrides = [
+            "train.device=cpu",
+            "model.img_size=32",
+            "model.depth=1",
+            "model.embed_dim=24",
+            "model.num_heads=2",
+            "train.batch_size=2",
+            "model.attention.neighbors=3",
+        ];
         let order = Order {
-            overrides: vec![
-                set("train.device=cpu"),
-                set("model.img_size=32"),
-                set("model.depth=1"),
-                set("model.embed_dim=24"),
-                set("model.num_heads=2"),
-                set("train.batch_size=2"),
-                set("model.attention.neighbors=3"),
-            ],
+            overrides: overrides.map(str::to_owned).into(),
             ..Order::default()
         };
         let heard = Heard::default();

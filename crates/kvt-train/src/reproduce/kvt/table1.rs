@@ -2,12 +2,14 @@
 
 use kvt_models::Summary;
 
-use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
+use super::super::{
+    Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
+};
 use super::paper::{CONV_NETS, System, TABLE1};
 use super::{cited, fields, kept, ours, percent, short, stated};
 use crate::report::{Axis, Chart, Line, Names, Statistic};
 use crate::run::{Metric, RunDir};
-use crate::sweep::{Cell, Found};
+use crate::sweep::{Cell, Found, Sweep};
 use crate::task::model_config;
 
 /// Table 1 of both versions.
@@ -50,6 +52,15 @@ impl Item for Table1 {
         &[Version::Eccv, Version::V1]
     }
 
+    /// Without the systems that the version lacks.
+    fn sweep(&self, order: &Order) -> Result<Option<Sweep>, ReproduceError> {
+        let mut sweep = runs::sweep(self.name(), order)?;
+        let is_in = |row: &str| !is_lacking(row, order.version);
+        sweep.cells.retain(|cell| is_in(&cell.name));
+        sweep.pairs.retain(|pair| pair.iter().all(|row| is_in(row)));
+        Ok(Some(sweep))
+    }
+
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let runs = Runs::of(self, order, watch)?;
         let rows = rows(&runs, order.version)?;
@@ -64,6 +75,15 @@ impl Item for Table1 {
             failures: runs.failures,
         })
     }
+}
+
+/// Whether a row of a sweep is of a system that a version lacks.
+fn is_lacking(row: &str, version: Version) -> bool {
+    let mut lacking = TABLE1.iter().filter(|one| one.top1(version).is_none());
+    lacking.any(|one| {
+        let kind = row.strip_prefix(one.key);
+        kind.is_some_and(|kind| kind.starts_with('-'))
+    })
 }
 
 /// What a finished cell counts with: top-1, or of a run without labels that of linear evaluation.
