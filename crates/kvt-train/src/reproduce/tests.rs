@@ -134,7 +134,7 @@ fn a_page_has_its_command() {
         made_by("table3", &order),
         "kvt reproduce table3 --scale cifar-short"
     );
-    order.data = Some(PathBuf::from("/home/data"));
+    order.data = Some(PathBuf::from("/pictures/data"));
     order.seeds = Some(2);
     order.overrides = ["data.kind=cifar", "train.device=\"cpu\"", "a=it's"]
         .map(str::to_owned)
