@@ -65,6 +65,10 @@ struct Entry {
 /// # Errors
 /// If it cannot be read.
 pub fn is_sweep(path: &Path) -> std::io::Result<bool> {
+    // A pipe is read once: it is a configuration.
+    if !path.is_file() {
+        return Ok(false);
+    }
     let text = read_text(path, LARGEST_FILE)?;
     let table = toml::from_str::<toml::Table>(&text);
     Ok(table.is_ok_and(|table| table.get("run").is_some_and(toml::Value::is_array)))
