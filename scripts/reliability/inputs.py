@@ -258,16 +258,17 @@ def keys(context: Context):
                 odd = [*odd, "[1]", "[0]", "[1, 2, 3, 4, 5, 6, 7]", "[-1]", "[9223372036854775807]"]
         else:
             wrong, odd = NO_FLOAT, ODD_FLOAT
-        name = key.rsplit(".", 1)[1] if "." in key else key
+        # A section that does not apply is refused as a whole.
+        names = (key.rsplit(".", 1)[-1], *(["class_attention"] if "class_attention" in key else []))
         for value in wrong:
             if value == WORDS.get(key):
                 continue
             yield Input(f"key {key}={value}", ["config", "check", "config.toml", "--set", f"{key}={value}"],
-                        EITHER if kind == "string" and (value != "''" or key == "augment.auto") else ERROR, (name,))
+                        EITHER if kind == "string" and (value != "''" or key == "augment.auto") else ERROR, names)
             if kind == "string" and "u0000" in value:
                 yield train_with(key, value)
         for value in odd:
-            yield Input(f"key {key}={value[:40]}", ["config", "check", "config.toml", "--set", f"{key}={value}"], EITHER, (name,))
+            yield Input(f"key {key}={value[:40]}", ["config", "check", "config.toml", "--set", f"{key}={value}"], EITHER, names)
             if key not in LONG and not key.startswith("run."):
                 yield train_with(key, value)
 

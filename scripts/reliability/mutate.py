@@ -102,7 +102,10 @@ def images(context: Context, references):
         reference = context.work / "reference-ema" / "run"
         ended = run(context, ["predict", "--run", reference, "--json", *names], folder, 60)
         ended.check_sane(2 * GIB)
-        found = {entry["image"] for entry in json.loads(ended.stdout)} if ended.stdout.strip() else set()
+        entries = json.loads(ended.stdout) if ended.stdout.strip() else []
+        if [entry["image"] for entry in entries] != names:
+            raise Failure(f"each image has a record, in their order: {ended.describe()}")
+        found = {entry["image"] for entry in entries if "error" not in entry}
         for name in names:
             refused = any(line.startswith("error:") and name in line for line in ended.stderr.splitlines())
             if refused == (name in found):
