@@ -1,22 +1,16 @@
 //! `kvt attention-map`
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use kvt_ops::Key;
 
 use super::common::Overrides;
-use super::images::expand;
+use super::each_image::{Shown, each_image};
 use super::output;
 use super::table::table;
 use super::trained::{self, Trained};
-use crate::data::{View, decode, eval_transform, image_limits};
-use crate::fs::write_atomic;
-use crate::preview;
 use crate::probe::{Drawn, LayerMaps, Layers, Looking, attention_maps, draw};
-use crate::report::encode_png;
 
 /// `kvt attention-map --run RUN --output DIR IMAGE...`
 #[derive(Debug, clap::Args)]
@@ -51,29 +45,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ..
     } = args.trained.load_backbone(&args.overrides, false)?;
     let device = device.device.inner();
-    let transform = eval_transform(&plan, size)?;
-    let (files, mut are_all) = expand(&args.images);
-    fs_err::create_dir_all(&args.output)?;
     let mut rows = Vec::new();
-    for (number, path) in files.iter().enumerate() {
-        let image = match decode(path, image_limits(&plan)) {
-            Ok(image) => image,
-            Err(error) => {
-                // As `kvt predict` does: the rest is drawn, and the exit status tells.
-                output::error(&error.to_string());
-                are_all = false;
-                continue;
-            }
-        };
-        let mut view = View::zeros(1, size);
-        transform.apply(image, Key::new(0), view.image_mut(0))?;
-        let seen = preview::picture(&view.pixels, size, &plan.augment);
-        let layers = attention_maps(&model, view.upload(&device), args.layer)?
+    let are_all = each_image(&args.images, &plan, size, &device, &args.output, |shown| {
+        let Shown {
+            input, seen, file, ..
+        } = shown;
+        let layers = attention_maps(&model, input, args.layer)?
             .with_context(|| format!("`{}`", model.config().name()))?;
-        let stem = path.file_stem().unwrap_or(path.as_os_str());
-        // Images of several folders may have one name.
-        let name = format!("{number:03}-{}.png", stem.to_string_lossy());
-        let file = args.output.join(name);
         let mut drawn = Vec::new();
         for LayerMaps {
             layer,
@@ -98,18 +76,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
             drawn.push(maps);
         }
-        let sheet = draw(
-            &seen,
-            &drawn,
-            match args.plain {
-                true => Drawn::Beside,
-                false => Drawn::OnImage,
-            },
-        );
-        let (width, height) = sheet.dimensions();
-        let png = encode_png(&sheet, width, height).map_err(anyhow::Error::msg)?;
-        write_atomic(&file, |out| out.write_all(&png))?;
-    }
+        let place = match args.plain {
+            true => Drawn::Beside,
+            false => Drawn::OnImage,
+        };
+        Ok(draw(&seen, &drawn, place))
+    })?;
     let header = [
         "picture",
         "layer",
@@ -121,7 +93,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !rows.is_empty() {
         output::print(&table(&header, rows))?;
     }
-    Ok(match are_all && !files.is_empty() {
+    Ok(match are_all {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })

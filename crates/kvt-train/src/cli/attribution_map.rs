@@ -1,24 +1,19 @@
 //! `kvt attribution-map`
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use image::RgbImage;
-use kvt_ops::Key;
 
 use super::common::Overrides;
-use super::images::expand;
+use super::each_image::{Shown, each_image};
 use super::output;
 use super::table::table;
 use super::trained::{self, Trained};
 use crate::analysis::attribution::{attribute, check, enlarge, normalized, overlay};
-use crate::data::{View, decode, eval_transform, image_limits};
-use crate::fs::{write_atomic, write_text};
-use crate::preview;
+use crate::fs::write_text;
 use crate::probe::sheet;
-use crate::report::{csv_field, encode_png};
+use crate::report::csv_field;
 
 /// `kvt attribution-map --run RUN IMAGE...`
 #[derive(Debug, clap::Args)]
@@ -58,51 +53,37 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(class) => Some(number(class, classes.as_deref())?),
         None => None,
     };
-    let (files, mut are_all) = expand(&args.images);
     let device = device.device.inner();
-    let transform = eval_transform(&plan, size)?;
-    fs_err::create_dir_all(&args.out)?;
     let mut csv = "image,class,row,column,relevance\n".to_owned();
     let mut rows = Vec::new();
-    for (count, path) in files.iter().enumerate() {
-        let image = match decode(path, image_limits(&plan)) {
-            Ok(image) => image,
-            Err(error) => {
-                // As `kvt attention-map` does: the rest is drawn, and the exit status tells.
-                output::error(&error.to_string());
-                are_all = false;
-                continue;
-            }
-        };
-        let mut view = View::zeros(1, size);
-        transform.apply(image, Key::new(0), view.image_mut(0))?;
-        let seen = preview::picture(&view.pixels, size, &plan.augment);
-        let found = attribute(&model, view.upload(&device), class)
-            .with_context(|| format!("`{}`", path.display()))?;
-        let [grid_rows, columns] = found.grid;
+    let are_all = each_image(&args.images, &plan, size, &device, &args.out, |shown| {
+        let Shown {
+            path,
+            input,
+            seen,
+            file,
+        } = shown;
+        let found =
+            attribute(&model, input, class).with_context(|| format!("`{}`", path.display()))?;
+        let columns = found.grid[1].max(1);
         let name = classes.as_ref().and_then(|names| names.get(found.class));
         let name = name.cloned().unwrap_or_else(|| found.class.to_string());
         for (place, relevance) in found.patches.iter().enumerate() {
-            let (row, column) = (place / columns.max(1), place % columns.max(1));
+            let (row, column) = (place / columns, place % columns);
             let image = csv_field(&path.display().to_string());
             let class = csv_field(&name);
             csv += &format!("{image},{class},{row},{column},{relevance}\n");
         }
-        let map = enlarge(&found.patches, [grid_rows, columns], [size.0, size.1]);
+        let map = enlarge(&found.patches, found.grid, [size.0, size.1]);
         let drawn = overlay(&seen, &normalized(&map));
-        let stem = path.file_stem().unwrap_or(path.as_os_str());
-        // Images of several folders may have one name.
-        let file = args
-            .out
-            .join(format!("{count:03}-{}.png", stem.to_string_lossy()));
-        write_png(&file, &sheet(&[vec![(seen, None), (drawn, None)]]))?;
         rows.push(vec![
             file.display().to_string(),
             name,
             format!("{:.2} %", 100.0 * found.probability()),
             format!("{:.0} %", 100.0 * found.half()),
         ]);
-    }
+        Ok(sheet(&[vec![(seen, None), (drawn, None)]]))
+    })?;
     if rows.is_empty() {
         bail!("no image could be read: nothing is drawn");
     }
@@ -120,12 +101,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn write_png(file: &Path, picture: &RgbImage) -> anyhow::Result<()> {
-    let (width, height) = picture.dimensions();
-    let png = encode_png(picture, width, height).map_err(anyhow::Error::msg)?;
-    Ok(write_atomic(file, |out| out.write_all(&png))?)
-}
-
 /// The number of a class by its name, where names are known, or by its number.
 fn number(class: &str, names: Option<&[String]>) -> anyhow::Result<usize> {
     let named = names.and_then(|names| names.iter().position(|name| name == class));
@@ -136,6 +111,8 @@ fn number(class: &str, names: Option<&[String]>) -> anyhow::Result<usize> {
         Some(_) => bail!(
             "there is no class `{class}`: the model's classes are those of `classes.txt` in its run"
         ),
-        None => bail!("`{class}` is no number, and the names of the model's classes are not known"),
+        None => {
+            bail!("`{class}` is not a number, and the names of the model's classes are not known")
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The `kvt` command line: one file per verb. The only part of the project that prints.
+//! The `kvt` command line: one file per verb. No other part of the project prints.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,6 +19,7 @@ mod completions;
 mod config;
 mod data;
 mod devices;
+mod each_image;
 mod eval;
 mod fetch;
 mod finetune;
@@ -138,16 +139,16 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints what clap says of a command line, which may also be a help page. Who is used to another program gives keys of the
-/// configuration as options.
+/// Prints clap's message about a command line, which may also be a help page. Users of other programs tend to pass configuration
+/// keys as options, so it names the matching keys.
 fn refuse(error: &clap::Error) -> ExitCode {
-    // A closed output is no reason to say more.
+    // A closed output is not worth another message.
     let _ = error.print();
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
     {
         let mut keys = keys_named(&option.trim_start_matches('-').replace('-', "_"));
-        // Of several, the one of the training is meant most often.
+        // Of several keys, the one in `train` is usually meant.
         keys.sort_by_key(|key| !key.starts_with("train."));
         let takes_set = takes_set(std::env::args_os().skip(1));
         let keys = keys.iter().map(|key| match takes_set {
@@ -177,7 +178,7 @@ fn takes_set(words: impl Iterator<Item = OsString>) -> bool {
         .any(|option| option.get_long() == Some("set"))
 }
 
-/// Whether the reader of our output went away, as `| head` does: no reason to complain.
+/// Whether the reader of our output went away, as `| head` does, which is not an error.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()

@@ -95,18 +95,7 @@ impl Chart<'_> {
             .x_label_area_size(46)
             .y_label_area_size(70)
             .build_cartesian_2d(x, y)?;
-        chart
-            .configure_mesh()
-            .x_desc(self.x.label)
-            .y_desc(self.y.label)
-            .axis_desc_style(text(16))
-            .label_style(text(14))
-            .axis_style(INK.stroke_width(1))
-            .bold_line_style(GRID.stroke_width(1))
-            .light_line_style(TRANSPARENT)
-            .x_label_formatter(&|value| number(*value))
-            .y_label_formatter(&|value| number(*value))
-            .draw()?;
+        mesh(&mut chart, &self.x, &self.y, [16, 14])?;
         let mut listed = 0;
         for line in &self.lines {
             let color = PALETTE[line.color % PALETTE.len()];
@@ -155,6 +144,28 @@ impl Chart<'_> {
         root.present()?;
         Ok(())
     }
+}
+
+/// Draws axes and grid of a chart; `sizes` are those of the letters at the axes and of the numbers.
+pub(super) fn mesh<DB: DrawingBackend>(
+    chart: &mut ChartContext<'_, DB, Cartesian2d<Scale, Scale>>,
+    x: &Axis<'_>,
+    y: &Axis<'_>,
+    sizes: [u32; 2],
+) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>> {
+    let [axis, label] = sizes.map(|size| (FONT, size).into_font().color(&INK));
+    chart
+        .configure_mesh()
+        .x_desc(x.label)
+        .y_desc(y.label)
+        .axis_desc_style(axis)
+        .label_style(label)
+        .axis_style(INK.stroke_width(1))
+        .bold_line_style(GRID.stroke_width(1))
+        .light_line_style(TRANSPARENT)
+        .x_label_formatter(&|value| number(*value))
+        .y_label_formatter(&|value| number(*value))
+        .draw()
 }
 
 /// The piece of a line before its name.

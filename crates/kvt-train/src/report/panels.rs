@@ -4,9 +4,9 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::FontStyle;
 
-use super::chart::{Axis, Scale, number};
+use super::chart::{Axis, Scale, mesh};
 use super::font::{FONT, register_fonts};
-use super::plot::{GRID, INK};
+use super::plot::INK;
 use super::series::color;
 
 /// Size of a chart, in SVG units.
@@ -97,7 +97,6 @@ fn chart(
     area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     panel: &LinePanel<'_>,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let text = |size: u32| (FONT, size).into_font().color(&INK);
     let points = || panel.lines.iter().flat_map(|line| &line.points);
     let ends = |&(_, y, error): &(f64, f64, Option<f64>)| {
         let error = error.unwrap_or(0.0);
@@ -114,18 +113,7 @@ fn chart(
         .x_label_area_size(40)
         .y_label_area_size(64)
         .build_cartesian_2d(x, y)?;
-    chart
-        .configure_mesh()
-        .x_desc(panel.x.label)
-        .y_desc(panel.y.label)
-        .axis_desc_style(text(14))
-        .label_style(text(13))
-        .axis_style(INK.stroke_width(1))
-        .bold_line_style(GRID.stroke_width(1))
-        .light_line_style(TRANSPARENT)
-        .x_label_formatter(&|value| number(*value))
-        .y_label_formatter(&|value| number(*value))
-        .draw()?;
+    mesh(&mut chart, &panel.x, &panel.y, [14, 13])?;
     for line in &panel.lines {
         let color = color(line.color);
         let style = color.stroke_width(2);

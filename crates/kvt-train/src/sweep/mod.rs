@@ -1,8 +1,8 @@
-//! Many runs as one job: configurations times seeds times overrides, and what they come to together.
+//! Many runs as one job: configurations times seeds times overrides, and their joint results.
 //!
-//! A [`Sweep`] is a TOML file. Each of its [`Cell`]s is an ordinary run in a folder of its own, so a cell that is finished is not
-//! trained again, one that was stopped goes on, and `kvt eval`, `kvt probe` and `kvt compare` take it like any other. What a
-//! cell has come to is read from its folder alone: [`State`], [`Found`].
+//! A [`Sweep`] is a TOML file. Each of its [`Cell`]s is an ordinary run in a separate folder, so a finished cell is not trained
+//! again, a stopped one resumes, and `kvt eval`, `kvt probe` and `kvt compare` take it like any other run. The state and the
+//! results of a cell are read only from its folder: [`State`], [`Found`].
 
 mod carry_out;
 mod cell;
@@ -28,7 +28,7 @@ pub use self::judged::{PREDICTIONS, Predictions};
 pub use self::linear::LINEAR;
 pub use self::state::{CRASH, State};
 pub use self::table::{
-    OfSeed, PLAN_HEADER, PairRow, cells_csv, commands_markdown, p_text, pairs, pairs_csv,
+    OfSeed, PLAN_HEADER, PairRow, cells_csv, commands_markdown, p_is, pairs, pairs_csv,
     pairs_markdown, plan_rows,
 };
 pub use self::watch::Watch;

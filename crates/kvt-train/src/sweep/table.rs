@@ -1,11 +1,10 @@
-//! What a sweep comes to, as tables: its cells, and its pairs with tests.
+//! The results of a sweep as tables: its cells, and its pairs with tests.
 
 use super::{Cell, Cost, Costs, Found, State, Sweep};
 use crate::report::{PairedT, csv_field, difference_text, interval_text, mcnemar};
 use crate::run::Metric;
 
-/// A seed, how many validation images the first run alone gets right and the second one alone, and the p value of McNemar's exact
-/// test.
+/// A seed, how many validation images only the first and only the second run gets right, and the p value of McNemar's exact test.
 pub type OfSeed = (u64, [u64; 2], f64);
 
 /// Two rows, tested against each other.
@@ -15,7 +14,7 @@ pub struct PairRow {
     pub names: [String; 2],
     /// The second one minus the first one after the last epoch, seed by seed.
     pub last: Option<PairedT>,
-    /// The same of each run's best epoch.
+    /// The same for the best epoch of each run.
     pub best: Option<PairedT>,
     /// By seed, after the last epoch.
     pub images: Vec<OfSeed>,
@@ -65,7 +64,7 @@ fn pair(names: &[String; 2], cells: &[Cell], found: &[Found], metric: Metric) ->
 }
 
 impl PairRow {
-    /// The difference with its 95 % interval and p value, where there are any.
+    /// The difference with its 95 % interval and p value, if there are any.
     #[must_use]
     pub fn text(test: Option<&PairedT>, metric: Metric) -> String {
         let Some(test) = test else {
@@ -91,16 +90,16 @@ impl PairRow {
 }
 
 /// `p = 0.02`, or `p < 1e-99`.
-fn p_is(p: f64) -> String {
+#[must_use]
+pub fn p_is(p: f64) -> String {
     match p_text(p) {
         text if text.starts_with('<') => format!("p {text}"),
         text => format!("p = {text}"),
     }
 }
 
-/// A p value with two digits; below 1e-99 only that.
-#[must_use]
-pub fn p_text(p: f64) -> String {
+/// A rounded p value; below 1e-99, only that bound.
+fn p_text(p: f64) -> String {
     match p {
         p if p >= 0.1 => format!("{p:.2}"),
         p if p >= 0.001 => format!("{p:.3}"),
@@ -109,7 +108,7 @@ pub fn p_text(p: f64) -> String {
     }
 }
 
-/// The pairs in Markdown, with what the numbers are.
+/// The pairs in Markdown, with an explanation of the numbers.
 #[must_use]
 pub fn pairs_markdown(pairs: &[PairRow], metric: Metric) -> String {
     if pairs.is_empty() {
@@ -173,7 +172,7 @@ pub fn pairs_csv(pairs: &[PairRow]) -> String {
     text
 }
 
-/// All cells as CSV: how far each is, and what it came to.
+/// All cells as CSV: the state and the results of each.
 #[must_use]
 pub fn cells_csv(cells: &[Cell], found: &[Found], metric: Metric) -> String {
     let mut text = format!(
@@ -199,7 +198,7 @@ pub fn cells_csv(cells: &[Cell], found: &[Found], metric: Metric) -> String {
     text
 }
 
-/// The exact command of each cell in Markdown, and how far it is.
+/// The exact command of each cell in Markdown, and its state.
 #[must_use]
 pub fn commands_markdown(cells: &[Cell], found: &[Found]) -> String {
     let line = |(cell, found): (&Cell, &Found)| {
@@ -217,7 +216,7 @@ pub fn commands_markdown(cells: &[Cell], found: &[Found]) -> String {
     cells.iter().zip(found).map(line).collect()
 }
 
-/// What is planned, one line for each cell: how far it is, and what it costs. The last line is the sum.
+/// The plan, one row for each cell: its state and its cost. The last row is the sum.
 #[must_use]
 pub fn plan_rows(cells: &[Cell], found: &[Found], costs: &Costs) -> Vec<Vec<String>> {
     let row = |((cell, found), cost): ((&Cell, &Found), &Cost)| {
@@ -252,7 +251,7 @@ fn tera(macs: Option<f64>) -> String {
     macs.map_or_else(|| "?".to_owned(), |macs| format!("{:.1}", macs / 1e12))
 }
 
-/// Hours and minutes of some seconds.
+/// A number of seconds in hours and minutes.
 fn duration(seconds: Option<f64>) -> String {
     let Some(seconds) = seconds else {
         return "?".to_owned();

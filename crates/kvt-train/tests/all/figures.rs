@@ -1,4 +1,4 @@
-//! `kvt reproduce fig2|fig3|fig4|fig5`, with tiny models in place of the repository's.
+//! `kvt reproduce fig2|fig3|fig4|fig5`, with tiny models instead of the repository's.
 
 use crate::support::Workspace;
 
@@ -7,7 +7,7 @@ fn item(workspace: &Workspace, name: &str, set: &str) {
     let run = |name: &str, set: &str| {
         format!("[[run]]\nname = \"{name}\"\nconfig = \"../../../tiny.toml\"\nset = [{set}]\n\n")
     };
-    let knn = "\"model.attention.kind=knn\", \"model.attention.neighbors=5\"";
+    let knn = "\"model.attention.kind=knn\", \"model.attention.neighbors=0.3\"";
     let text = format!("output = \"runs/{name}\"\nseeds = [3, 4]\nset = [{set}]\n\n")
         + &run("dense", "")
         + &run("knn", knn);
@@ -15,7 +15,7 @@ fn item(workspace: &Workspace, name: &str, set: &str) {
     workspace.write(&path, text);
 }
 
-/// Makes an item, and gives its page.
+/// Makes an item, and returns its page.
 fn made(workspace: &Workspace, name: &str) -> String {
     made_with(workspace, name, &[])
 }
@@ -82,7 +82,7 @@ fn figures_2_and_3_come_of_the_same_runs() {
     );
     assert!(!page.contains("Missing"), "{page}");
 
-    // Each row's mean is of all of its own seeds.
+    // Each row's mean covers all its own seeds.
     fs_err::remove_dir_all(workspace.path("runs/fig2/runs/dense-seed3")).unwrap();
     let page = made_with(&workspace, "fig2", &["--as-is"]);
     assert!(
@@ -102,7 +102,7 @@ fn figure_3_names_the_runs_that_were_not_measured() {
     let page = made(&workspace, "fig3");
     assert!(
         page.contains(
-            "Missing: nothing is drawn of `dense-seed3`, `dense-seed4`, `knn-seed3`, `knn-seed4`:"
+            "Missing: cannot draw `dense-seed3`, `dense-seed4`, `knn-seed3`, `knn-seed4`:"
         ) && page.contains("`--set analysis.every=1 --runs DIR`"),
         "{page}"
     );
@@ -120,7 +120,7 @@ fn attribution_maps_pass_over_what_is_no_image() {
     assert!(error.contains("a.png"), "{error}");
     let csv = workspace.read("maps/relevance.csv");
     assert_eq!(csv.lines().count(), 1 + 2 * 16, "{csv}");
-    // The two images, by their places on the command line.
+    // The two images, named by their positions on the command line.
     let mut files = workspace.entries("maps");
     files.sort();
     assert_eq!(files, ["001-000.png", "002-001.png", "relevance.csv"]);
@@ -139,16 +139,35 @@ fn figure_4_draws_heads_and_figure_5_relevance() {
     let page = made(&workspace, "fig4");
     assert!(page.contains("supervised ones"), "{page}");
     assert!(page.contains("They are of seed 3. From left"), "{page}");
-    // Of 16 patches k-NN attention keeps at most 5, dense attention all; twice the size has 64.
-    assert!(page.contains("| dense, 16 px | 16 | 16.0 | "), "{page}");
-    assert!(page.contains("| dense, 32 px | 64 | 64.0 | "), "{page}");
+    // 480/224 times 16 px are 36 px in whole patches of 4 px. k-NN attention keeps 0.3 of 17 or 82 tokens, that is 5 or 24, and
+    // then 5 of 82; one of them may be the class token.
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .map(|line| line.split(" | ").collect())
+        .collect();
+    let looked_at = |title: &str| {
+        let row = rows.iter().find(|row| row[0] == title).unwrap();
+        let numbers: Vec<f64> = row[1..3].iter().map(|text| text.parse().unwrap()).collect();
+        (numbers[0], numbers[1])
+    };
+    for (size, keys, patches, kept) in [
+        (16, "k of the configuration", 16.0, 5.0),
+        (36, "k of the configuration", 81.0, 24.0),
+        (36, "k of training", 81.0, 5.0),
+    ] {
+        if keys == "k of the configuration" {
+            let dense = looked_at(&format!("| dense, {size} px, {keys}"));
+            assert_eq!(dense, (patches, patches));
+        }
+        let (all, found) = looked_at(&format!("| k-NN, {size} px, {keys}"));
+        assert!(
+            all == patches && (kept - 1.0..=kept).contains(&found),
+            "{page}"
+        );
+    }
     let heads = lines(&workspace, "fig4");
-    // Two rows, three images, two heads, two sizes.
-    assert_eq!(heads.len(), 1 + 2 * 3 * 2 * (16 + 64));
-    let kept = heads
-        .iter()
-        .filter(|row| row[0] == "knn" && row[6] != "0.000000");
-    assert!(kept.count() <= 3 * 2 * 2 * 5);
+    // Three images, two heads, two sizes; k-NN attention once more at the larger one.
+    assert_eq!(heads.len(), 1 + 3 * 2 * (2 * (16 + 81) + 81));
 
     let page = made(&workspace, "fig5");
     assert!(page.contains("| circle (generated) | dense | "), "{page}");
@@ -160,7 +179,7 @@ fn figure_4_draws_heads_and_figure_5_relevance() {
         files.sort();
         let expected = ["-val.png", ".csv", ".md", ".png", ".svg"];
         assert_eq!(files, expected.map(|ending| format!("{name}{ending}")));
-        // Models of one seed are compared, where there are any.
+        // Models with the same seed are compared, if possible.
         fs_err::remove_dir_all(workspace.path(&format!("runs/{name}/runs/dense-seed3"))).unwrap();
         let page = made_with(&workspace, name, &["--as-is"]);
         assert!(page.contains("They are of seed 4. From left"), "{page}");

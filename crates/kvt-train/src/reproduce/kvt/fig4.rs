@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use image::RgbImage;
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
-use super::inside::{Inside, seeds};
+use super::inside::{Inside, each_row};
 use super::pictures::{Sample, beside, encoded, generated, stacked, validation};
 use crate::error::TrainError;
 use crate::probe::{Drawn, HeadMap, class_attention, draw};
@@ -15,12 +15,13 @@ use crate::task::TaskKind;
 /// Figure 4 of KVT.
 pub(in crate::reproduce) struct Fig4;
 
-const ROWS: [(&str, &str); 2] = [("dense", "dense"), ("knn", "k-NN")];
 /// Images of each kind.
 const GENERATED: usize = 3;
 const VALIDATION: usize = 6;
-/// As many times the size of training as the paper's 480 of 224 pixels, in whole patches.
-const LARGER: usize = 2;
+/// Image sizes of DINO's own program and of training: figures at the larger size have the same ratio, in whole patches.
+const SIZES: [usize; 2] = [480, 224];
+/// How k-NN attention chooses its number of keys, in the table and in the CSV.
+const KEYS: [&str; 2] = ["k of the configuration", "k of training"];
 
 impl Item for Fig4 {
     fn name(&self) -> &'static str {
@@ -36,8 +37,9 @@ impl Item for Fig4 {
          and k-NN. \"Different heads attend to different semantic regions\"; k-NN attention \"filters out most irrelevant information from background \
          regions\".\n\n\
          Not stated: the images, their size, and k. DINO's own program shows images of 480 pixels; with patches of 16 these have 901 tokens, of which \
-         k = 100 are a much smaller share than of the 197 in training. Here two sizes are drawn: that of training, and twice that, with the k of the \
-         configuration: a share of the keys stays a share, a count a count."
+         k = 100 is a much smaller share than of the 197 in training. Here the images have the size of training and 480/224 times that size. At the \
+         larger size k-NN attention is shown twice: with the k of the configuration, where a share of the keys stays a share, and with as many keys \
+         as it kept in training."
     }
 
     fn scales(&self) -> &'static [Scale] {
@@ -50,42 +52,43 @@ impl Item for Fig4 {
 
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let runs = Runs::of(self, order, watch)?;
-        let mut csv = "run,image,side,head,row,column,weight\n".to_owned();
+        let mut csv = "run,image,side,keys,head,row,column,weight\n".to_owned();
         let mut table = Vec::new();
-        // By attention: what is committed shows generated images alone.
+        // By attention; only generated images are in the picture that may be published.
         let (mut drawn, mut seen) = (Vec::new(), Vec::new());
-        // One model of each row is looked at.
-        let chosen = runs.of_one_seed(&ROWS.map(|(row, _)| row));
-        let mut shown = Vec::new();
-        for (done, ((row, title), cell)) in ROWS.into_iter().zip(chosen).enumerate() {
-            if let Some(cell) = cell {
-                shown.push((title, cell.plan.seed));
-                let inside = Inside::of(cell)?;
-                let side = inside.model.config().img_size();
-                let (mut own, mut others) = (Vec::new(), Vec::new());
-                for side in [side, LARGER * side] {
-                    let samples = generated(&cell.plan, side, GENERATED)?;
-                    let maps = maps(&inside, &samples)?;
-                    for (sample, maps) in samples.iter().zip(&maps) {
-                        add(&mut csv, row, sample, side, maps);
-                    }
-                    table.push(line(title, side, &maps));
-                    rows(&mut own, &samples, &maps);
-                    let samples = validation(&cell.plan, &inside, side, VALIDATION)?;
-                    let found = self::maps(&inside, &samples)?;
-                    rows(&mut others, &samples, &found);
+        let seeds = each_row(&runs, watch, |(row, title), cell, inside| {
+            let side = inside.model.config().img_size();
+            let counted = inside.with_counts(cell)?;
+            let larger = larger(side, inside, &generated(&cell.plan, side, 1)?)?;
+            let (mut own, mut others) = (Vec::new(), Vec::new());
+            let as_configured = [side, larger].map(|side| (inside, KEYS[0], side));
+            let counted = counted.as_ref().map(|counted| (counted, KEYS[1], larger));
+            for (inside, keys, side) in as_configured.into_iter().chain(counted) {
+                let samples = generated(&cell.plan, side, GENERATED)?;
+                let maps = maps(inside, &samples)?;
+                for (sample, maps) in samples.iter().zip(&maps) {
+                    add(&mut csv, [row, keys], sample, side, maps);
                 }
-                drawn.push(own);
-                seen.push(others);
+                table.push(line([title, keys], side, &maps));
+                rows(&mut own, &samples, &maps);
+                let samples = validation(&cell.plan, inside, side, VALIDATION)?;
+                rows(&mut others, &samples, &self::maps(inside, &samples)?);
             }
-            watch.progress(done + 1, ROWS.len());
-        }
+            if counted.is_none() {
+                // Beside the third block of the other attention, whose number of keys can be chosen in two ways.
+                own.extend_from_within(own.len().saturating_sub(GENERATED)..);
+                others.extend_from_within(others.len().saturating_sub(VALIDATION)..);
+            }
+            drawn.push(own);
+            seen.push(others);
+            Ok(())
+        })?;
         let (png, svg) = encoded(&stacked(&beside(&drawn)))?;
         let (others, _) = encoded(&stacked(&beside(&seen)))?;
         Ok(Outcome {
             csv,
             svg,
-            found: found(&table, &shown, &runs),
+            found: found(&table, &seeds, &runs),
             files: vec![
                 ("fig4.png".to_owned(), png),
                 ("fig4-val.png".to_owned(), others),
@@ -107,7 +110,17 @@ fn maps(inside: &Inside, samples: &[Sample]) -> Result<Vec<Vec<HeadMap>>, Reprod
     Ok(all)
 }
 
-fn add(csv: &mut String, row: &str, sample: &Sample, side: usize, maps: &[HeadMap]) {
+/// The larger image size: 480/224 times that of training, rounded to whole patches.
+fn larger(side: usize, inside: &Inside, samples: &[Sample]) -> Result<usize, ReproduceError> {
+    let maps = maps(inside, samples)?;
+    let columns = maps.iter().flatten().next().map_or(1, |map| map.grid[1]);
+    let patch = (side / columns.max(1)).max(1);
+    let [shown, trained] = SIZES;
+    let step = trained * patch;
+    Ok((side * shown + step / 2) / step * patch)
+}
+
+fn add(csv: &mut String, [row, keys]: [&str; 2], sample: &Sample, side: usize, maps: &[HeadMap]) {
     for (head, map) in maps.iter().enumerate() {
         let columns = map.grid[1].max(1);
         for (place, weight) in map.weights.iter().enumerate() {
@@ -115,7 +128,7 @@ fn add(csv: &mut String, row: &str, sample: &Sample, side: usize, maps: &[HeadMa
             let name = &sample.name;
             let _ = writeln!(
                 csv,
-                "{row},{name},{side},{head},{down},{across},{weight:.6}"
+                "{row},{name},{side},{keys},{head},{down},{across},{weight:.6}"
             );
         }
     }
@@ -129,7 +142,7 @@ fn rows(all: &mut Vec<RgbImage>, samples: &[Sample], maps: &[Vec<HeadMap>]) {
 }
 
 /// A line of the table: means over images and heads.
-fn line(title: &str, side: usize, maps: &[Vec<HeadMap>]) -> Vec<String> {
+fn line([title, keys]: [&str; 2], side: usize, maps: &[Vec<HeadMap>]) -> Vec<String> {
     let heads: Vec<&HeadMap> = maps.iter().flatten().collect();
     let mean = |of: &dyn Fn(&HeadMap) -> f64| {
         heads.iter().map(|map| of(map)).sum::<f64>() / heads.len().max(1) as f64
@@ -137,7 +150,7 @@ fn line(title: &str, side: usize, maps: &[Vec<HeadMap>]) -> Vec<String> {
     let patches = heads.first().map_or(0, |map| map.weights.len());
     let largest = |map: &HeadMap| map.weights.iter().copied().fold(0.0, f64::max);
     vec![
-        format!("{title}, {side} px"),
+        format!("{title}, {side} px, {keys}"),
         patches.to_string(),
         format!("{:.1}", mean(&|map| map.kept as f64)),
         format!("{:.3}", mean(&|map| map.weights.iter().sum())),
@@ -145,7 +158,7 @@ fn line(title: &str, side: usize, maps: &[Vec<HeadMap>]) -> Vec<String> {
     ]
 }
 
-fn found(lines: &[Vec<String>], shown: &[(&str, u64)], runs: &Runs) -> String {
+fn found(lines: &[Vec<String>], seeds: &str, runs: &Runs) -> String {
     let task = runs.sweep.cells.first().map(|cell| cell.plan.task);
     let (model, metric) = match task {
         Some(TaskKind::Dino) => (
@@ -166,9 +179,10 @@ fn found(lines: &[Vec<String>], shown: &[(&str, u64)], runs: &Runs) -> String {
     ];
     format!(
         "{model} {}From left to right: the image and each head of dense attention, then the same for k-NN attention. From top to bottom: \
-         {GENERATED} generated images at the size of training, and at twice that size. The brightest patch has the largest weight of its \
+         {GENERATED} generated images at the size of training, at the larger size with the k of the configuration, and at the larger size with \
+         the k of training, where an attention without a share of the keys is drawn again. The brightest patch has the largest weight of its \
          map; a patch that is not kept is dark blue. `fig4-val.png` shows {VALIDATION} validation images in the same order. Means over the generated images and the heads:\n\n{}{}",
-        seeds(shown),
+        seeds,
         table(&header, lines),
         runs.notes(metric)
     )

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use image::RgbImage;
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
-use super::inside::{Inside, seeds};
+use super::inside::{Inside, each_row};
 use super::pictures::{Sample, encoded, generated, stacked, validation};
 use crate::analysis::attribution::{Attribution, attribute, enlarge, normalized, overlay};
 use crate::error::TrainError;
@@ -15,7 +15,6 @@ use crate::run::Metric;
 /// Figure 5 of KVT.
 pub(in crate::reproduce) struct Fig5;
 
-const ROWS: [(&str, &str); 2] = [("dense", "dense"), ("knn", "k-NN")];
 /// Images of each kind.
 const GENERATED: usize = 4;
 const VALIDATION: usize = 10;
@@ -56,28 +55,20 @@ impl Item for Fig5 {
         let runs = Runs::of(self, order, watch)?;
         let (mut drawn, mut seen): (Vec<Explained>, Vec<Explained>) = (Vec::new(), Vec::new());
         let mut classes = Vec::new();
-        // One model of each row is looked at.
-        let chosen = runs.of_one_seed(&ROWS.map(|(row, _)| row));
-        let mut shown = Vec::new();
-        for (done, ((_, title), cell)) in ROWS.into_iter().zip(chosen).enumerate() {
-            if let Some(cell) = cell {
-                shown.push((title, cell.plan.seed));
-                let inside = Inside::of(cell)?;
-                let side = inside.model.config().img_size();
-                classes = inside.splits.classes().to_vec();
-                let samples = generated(&cell.plan, side, GENERATED)?;
-                explain(&inside, title, samples, &mut drawn)?;
-                let samples = validation(&cell.plan, &inside, side, VALIDATION)?;
-                explain(&inside, title, samples, &mut seen)?;
-            }
-            watch.progress(done + 1, ROWS.len());
-        }
+        let seeds = each_row(&runs, watch, |(_, title), cell, inside| {
+            let side = inside.model.config().img_size();
+            classes = inside.splits.classes().to_vec();
+            let samples = generated(&cell.plan, side, GENERATED)?;
+            explain(inside, title, samples, &mut drawn)?;
+            let samples = validation(&cell.plan, inside, side, VALIDATION)?;
+            explain(inside, title, samples, &mut seen)
+        })?;
         let (png, svg) = encoded(&picture(&drawn))?;
         let (others, _) = encoded(&picture(&seen))?;
         Ok(Outcome {
             csv: csv(&drawn, &classes),
             svg,
-            found: found([&drawn, &seen], &shown, &classes, &runs),
+            found: found([&drawn, &seen], &seeds, &classes, &runs),
             files: vec![
                 ("fig5.png".to_owned(), png),
                 ("fig5-val.png".to_owned(), others),
@@ -152,17 +143,12 @@ fn class(classes: &[String], number: usize) -> String {
     name.unwrap_or_else(|| number.to_string())
 }
 
-fn found(
-    [drawn, seen]: [&[Explained]; 2],
-    shown: &[(&str, u64)],
-    classes: &[String],
-    runs: &Runs,
-) -> String {
+fn found([drawn, seen]: [&[Explained]; 2], seeds: &str, classes: &[String], runs: &Runs) -> String {
     let mut text = format!(
         "The models are those after their last epoch. {}From left to right: the image, dense attention, k-NN attention; from blue, the \
          smallest relevance of a picture, to red, the largest. {} generated images; `fig5-val.png` shows {} \
          validation images. *Half* is the smallest share of the patches that have half of the relevance: small where it is concentrated.\n\n",
-        seeds(shown),
+        seeds,
         drawn.len(),
         seen.len()
     );

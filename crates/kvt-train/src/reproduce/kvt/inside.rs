@@ -1,9 +1,13 @@
-//! The models of an item's runs, looked into after their last epoch.
+//! The trained models of an item's runs, for analysis.
 
-use kvt_models::Model;
+use std::num::NonZeroUsize;
 
-use super::super::{ReproduceError, Runs};
+use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, PerStage};
+use kvt_models::{Model, ModelError};
+
+use super::super::{ReproduceError, Runs, Watch};
 use crate::analysis::{Estimate, Layer, Measure, analyze};
+use crate::config::Plan;
 use crate::data::{Split, Splits};
 use crate::device;
 use crate::error::TrainError;
@@ -17,16 +21,45 @@ use crate::task::{
 
 /// A trained model, its classes and its images.
 pub(super) struct Inside {
-    /// On its device, without autodiff. A model of DINO is the teacher, with a head that means nothing.
+    /// On its device, without autodiff. For DINO it is the teacher, whose head is untrained.
     pub(super) model: Model,
     pub(super) splits: Splits,
     pub(super) device: burn::tensor::Device,
 }
 
 impl Inside {
-    /// Of a finished run, after its last epoch.
+    /// Opens a finished run after its last epoch.
     pub(super) fn of(cell: &Cell) -> Result<Self, ReproduceError> {
-        let plan = &cell.plan;
+        Self::open(cell, &cell.plan)
+    }
+
+    /// The same model keeping, at any image size, as many keys as at its training size. `None` if it does so already, or if its
+    /// attention is not k-NN attention.
+    pub(super) fn with_counts(&self, cell: &Cell) -> Result<Option<Self>, ReproduceError> {
+        let Some(AttentionConfig::Knn(knn)) = &cell.plan.model.overrides.attention else {
+            return Ok(None);
+        };
+        let summary = self.model.config().summary();
+        let stages = summary.attending().count();
+        let (mut given, mut counts) = (Vec::new(), Vec::new());
+        for (number, stage) in summary.attending().enumerate() {
+            let own = knn.neighbors.at("neighbors", number, stages);
+            let own = own.map_err(ModelError::from).map_err(TrainError::from)?;
+            given.push(own);
+            counts.push(NonZeroUsize::new(own.resolve(stage.keys)).map_or(own, Neighbors::Count));
+        }
+        if counts == given {
+            return Ok(None);
+        }
+        let mut plan = cell.plan.clone();
+        plan.model.overrides.attention = Some(AttentionConfig::Knn(KnnConfig {
+            neighbors: PerStage::from(counts),
+            ..knn.clone()
+        }));
+        Self::open(cell, &plan).map(Some)
+    }
+
+    fn open(cell: &Cell, plan: &Plan) -> Result<Self, ReproduceError> {
         let run = RunDir::open(cell.dir()).map_err(TrainError::from)?;
         let classes = run.read_classes().map_err(TrainError::from)?;
         let device = device::resolve(&plan.train.device).map_err(TrainError::from)?;
@@ -56,8 +89,30 @@ impl Inside {
     }
 }
 
-/// Of which seeds the models are that a figure shows, by their titles: a sentence, with a space after it.
-pub(super) fn seeds(shown: &[(&str, u64)]) -> String {
+/// Dense and k-NN attention: the name of the row, and its title.
+pub(super) type Row = (&'static str, &'static str);
+pub(super) const ROWS: [Row; 2] = [("dense", "dense"), ("knn", "k-NN")];
+
+/// Shows one model of each row to `each`, all of the same seed if possible. Returns a sentence about their seeds ([`seeds`]).
+pub(super) fn each_row(
+    runs: &Runs,
+    watch: &dyn Watch,
+    mut each: impl FnMut(Row, &Cell, &Inside) -> Result<(), ReproduceError>,
+) -> Result<String, ReproduceError> {
+    let mut shown = Vec::new();
+    let chosen = runs.of_one_seed(&ROWS.map(|(row, _)| row));
+    for (done, (row, cell)) in ROWS.into_iter().zip(chosen).enumerate() {
+        if let Some(cell) = cell {
+            shown.push((row.1, cell.plan.seed));
+            each(row, cell, &Inside::of(cell)?)?;
+        }
+        watch.progress(done + 1, ROWS.len());
+    }
+    Ok(seeds(&shown))
+}
+
+/// A sentence about the seeds of the models that a figure shows, by their titles, with a space after it.
+fn seeds(shown: &[(&str, u64)]) -> String {
     match shown {
         [] => String::new(),
         [(_, first), others @ ..] if others.iter().all(|(_, seed)| seed == first) => {
@@ -80,7 +135,7 @@ pub(super) struct LayersOfRow {
 }
 
 impl LayersOfRow {
-    /// Of the validation images; with 0 all of them.
+    /// Measures the layers on `images` validation images; 0 is all of them.
     pub(super) fn of(runs: &Runs, row: &str, images: usize) -> Result<Self, ReproduceError> {
         let mut seeds = Vec::new();
         for (cell, _) in runs.finished(row) {
@@ -96,8 +151,8 @@ impl LayersOfRow {
         })
     }
 
-    /// The number, mean and error of each layer: the mean over the seeds and its spread, or of one seed the standard error over the
-    /// images.
+    /// The number, mean and error of each layer. The error is the spread over the seeds, or the standard error over the images if
+    /// there is only one seed.
     pub(super) fn points(&self, measure: Measure) -> Vec<(f64, f64, Option<f64>)> {
         let layers = self.seeds.iter().map(|(_, layers)| layers.len()).max();
         (0..layers.unwrap_or(0))

@@ -5,7 +5,7 @@ use super::paper::{Convergence, TABLE2, TABLE2_EPOCHS};
 use super::{cited, fields, ours, percent, stated};
 use crate::report::{Axis, Chart, Line, Names, PairedT, difference_text};
 use crate::run::Metric;
-use crate::sweep::p_text;
+use crate::sweep::p_is;
 
 /// Table 2 of both versions.
 pub(in crate::reproduce) struct Table2;
@@ -53,7 +53,7 @@ impl Item for Table2 {
     }
 }
 
-/// The finished epochs of the rows.
+/// The numbers of finished epochs, one for each row.
 fn epochs(order: &Order) -> &'static [u32] {
     match order.scale {
         Scale::Paper => &TABLE2_EPOCHS,
@@ -61,9 +61,9 @@ fn epochs(order: &Order) -> &'static [u32] {
     }
 }
 
-/// The paper's top-1 of a model after so many epochs, dense and k-NN.
+/// The paper's top-1 of a model after `epoch` epochs, dense and k-NN.
 fn paper(model: &Convergence, order: &Order, epoch: u32) -> [Option<f64>; 2] {
-    // After as many epochs of another model on other images there is nothing to compare.
+    // The smaller scales train other models on other images, so their numbers are not comparable.
     if order.scale != Scale::Paper {
         return [None, None];
     }
@@ -72,7 +72,7 @@ fn paper(model: &Convergence, order: &Order, epoch: u32) -> [Option<f64>; 2] {
     of.map(|column| column.get(place?).copied())
 }
 
-/// The differences of a model after so many epochs, seed by seed.
+/// The paired test of k-NN minus dense after `epoch` epochs, seed by seed.
 fn difference(runs: &Runs, key: &str, epoch: u32) -> Option<PairedT> {
     let of = |attention: &str| {
         let row = format!("{key}-{attention}");
@@ -163,7 +163,7 @@ fn difference_cell(test: Option<PairedT>) -> String {
     };
     let text = difference_text(Some(&test.difference), Metric::TOP1);
     match (test.half_width, test.p) {
-        (Some(half), Some(p)) => format!("{text} (± {half:.1}, p = {})", p_text(p)),
+        (Some(half), Some(p)) => format!("{text} (± {half:.1}, {})", p_is(p)),
         _ => text,
     }
 }
