@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Opens a report of `kvt report` in headless Chromium, and looks whether it works.
+"""Opens a report of `kvt report` in headless Chromium, and checks that it works.
 
     kvt report runs/quickstart/dense runs/quickstart/knn --eval --samples 12 --out report.html
     scripts/report_check.py report.html [--out FOLDER] [--chromium PROGRAM]
@@ -7,8 +7,8 @@
 Screenshots of the whole page at 400 and 1200 px, light and dark, of the values under the pointer, and as it prints (also a PDF)
 go into FOLDER (default `report-check`): look at them. It fails
 
-- if the browser's console or its log has any message of level warning or error, such as a refusal by the page's policy;
-- if the page asks for anything besides itself and its own data;
+- if the browser's console or its log has any message of level warning or error, such as a violation of the page's security policy;
+- if the page requests anything besides itself and its own data;
 - if the page is wider than the window;
 - if a line does not show its numbers under the pointer, or cannot be switched off;
 - if the page without scripts lacks a curve.
@@ -80,7 +80,7 @@ class Browser:
         high = lambda fd: fcntl.fcntl(fd, fcntl.F_DUPFD, 20)
         theirs = [high(to_browser[0]), high(from_browser[1])]
         self.write_end, self.read_end = to_browser[1], from_browser[0]
-        # A small program puts them there: a shell need not know numbers above 9.
+        # A small program moves them to 3 and 4: a shell may not support numbers above 9.
         start = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execvp(sys.argv[3], sys.argv[3:])"
         flags = [*FLAGS, "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"]
         self.process = subprocess.Popen(
@@ -145,7 +145,7 @@ class Browser:
         return answer["result"].get("value")
 
     def shot(self, path, whole=True):
-        # The last state is on the screen only with the next frames.
+        # The latest state is on the screen only after the next frames.
         self.call("Runtime.evaluate", awaitPromise=True, expression="new Promise(r => setTimeout(r, 300))")
         data = self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
         path.write_bytes(base64.b64decode(data))
@@ -157,7 +157,7 @@ class Browser:
 
 
 def complaints(browser, address):
-    """What the page made the browser say or ask for."""
+    """Messages and requests that the page should not have caused."""
     found = []
     for event in browser.events:
         method, what = event["method"], event.get("params", {})

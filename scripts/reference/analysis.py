@@ -6,9 +6,9 @@ Writes to `crates/kvt-train/tests/golden/`:
     weights.<timm name>, images [5,3,16,16]
     <measure> [layers], <measure>_se [layers]     mean and standard error over the 5 images
 
-Every metric is computed as it is written down: cosines of all pairs, `torch.std` of rows, distances of all pairs of patches.
-Tensors come from hooks of timm's blocks (the stream that enters each branch, and what the branch adds), attention weights from
-Algorithm 1 in place of timm's softmax.
+Every metric is computed directly from its definition: cosines of all pairs, `torch.std` of rows, distances of all pairs of patches.
+Tensors come from hooks on timm's blocks (the stream that enters each branch, and the branch's output), attention weights from
+Algorithm 1 instead of timm's softmax.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Golden numbers of Transformer Attribution, by its authors' code in f64. Takes a checkout of
+"""Golden numbers of Transformer Attribution, computed by its authors' code in f64. Takes a checkout of
 https://github.com/hila-chefer/Transformer-Explainability: its code is run, never copied (it needs `einops`).
 
 Writes to `crates/kvt-train/tests/golden/`:
@@ -10,8 +10,8 @@ Writes to `crates/kvt-train/tests/golden/`:
     relevance, gradient [2,layers,heads,tokens,tokens]   of the attention weights of each block
 
 Two things differ from a plain use of their code: the last norm has timm's epsilon 1e-6 (theirs has PyTorch's 1e-5), and k-NN attention
-is Algorithm 1 in place of the softmax, through which relevance passes unchanged as through theirs. A seed is taken only if f32
-gives the same to 1e-4 of the largest number, so that no sum of the rules is near 0.
+is Algorithm 1 instead of the softmax; relevance passes through it unchanged, as through theirs. A seed is accepted only if f32
+agrees to 1e-4 of the largest number, so that no divisor of the rules is near 0.
 """
 
 import itertools

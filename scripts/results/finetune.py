@@ -2,9 +2,9 @@
 
   python scripts/results/finetune.py target/release/kvt data/cifar10
 
-Trains a small DeiT on five classes of CIFAR-10 (all their images), then learns the other five from a few images of each:
-by `kvt finetune`, by its linear probe, and from random weights for as many and for four times as many epochs. All are judged on
-the 5,000 validation images of the five classes. Prints a table with the best and the last top-1, and the seconds of each run.
+Trains a small DeiT on five classes of CIFAR-10 (all their images), then learns the other five from a few images of each: with
+`kvt finetune`, with its linear probe, and from random weights for as many and for four times as many epochs. All are evaluated on
+the 5,000 validation images of the new classes. Prints a table with the best and the last top-1, and the seconds of each run.
 
 Folders of links and the runs go to --out; a run that is finished there is not repeated.
 """
@@ -44,7 +44,7 @@ def top1(run):
 
 
 def run(label, folder, command, rows):
-    """Carries out a command that leaves a run in a folder, if it is not there, and adds a row."""
+    """Runs a command that makes a run in a folder, unless it is there already, and adds a row."""
     seconds = folder / "seconds.txt"
     if not seconds.exists():
         start = time.monotonic()
@@ -75,7 +75,7 @@ def main():
     link_split(arguments.data / "train", few / "train", NEW, arguments.images, arguments.seed)
     link_split(arguments.data / "val", few / "val", NEW)
 
-    # 5,000 images to judge on are ten times those to learn from: not after every epoch.
+    # Evaluate rarely: there are ten times as many validation images (5,000) as training images.
     common = ["--set", f"seed={arguments.seed}", "--device", arguments.device]
     seldom = ["--set", f"train.eval_every={max(1, epochs // 10)}"]
     small = [*common, *seldom, "--set", f"data.path={few}", "--set", "data.drop_last=false", "--set", "train.batch_size=32",

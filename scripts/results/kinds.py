@@ -8,8 +8,8 @@
 
 `runs` reads the finished runs of a folder's configurations, in `<run.dir>-seed<seed>` below --root, and adds a row for each. Rows of
 other runs stay, so that the runs can be made on several days. `costs` asks for parameters and multiply-accumulate operations
-(`kvt models show`), and times a step of each kind in turns with one of dense attention (`kvt bench step`). `table` prints Markdown.
-The two former take the folder of either number of tokens.
+(`kvt models show`), and times steps of each kind, alternating with dense attention (`kvt bench step`). `table` prints Markdown.
+`runs` and `costs` take the folder of either number of tokens.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def read(path, header):
 
 
 def write(path, header, rows, key):
-    """All rows, the later of two with the same key."""
+    """Writes all rows; of two with the same key, the later one."""
     known = {tuple(str(row[name]) for name in key): row for row in rows}
     rows = [known[key] for key in sorted(known, key=lambda key: (int(key[0]), *key[1:]))]
     new = path.with_suffix(".new")
@@ -57,14 +57,14 @@ def shown(kvt, path):
 
 
 def finished(folder):
-    """The row of a run's last epoch, if it is finished, and what it was trained on."""
+    """The last epoch's row of a finished run, its epochs, its images and its seed; `None` if it is not finished."""
     if not (folder / "epochs.csv").exists():
         return None
     plan = tomllib.loads((folder / "config.toml").read_text())
     with (folder / "epochs.csv").open() as file:
         rows = list(csv.DictReader(file))
     epochs = plan["train"]["epochs"]
-    # The file counts from 0.
+    # Epochs in the file count from 0.
     if not rows or int(rows[-1]["epoch"]) + 1 != epochs:
         return None
     return rows[-1], epochs, plan["data"]["subset"], plan["seed"]

@@ -1,7 +1,8 @@
-//! The custom operations on the CPU backend, forward and backward, at the sizes of a DeiT-Tiny step
-//! with a batch of 16, convolutions at those of CvT-13's second stage: `cargo bench --bench operations`.
+//! The custom operations on the CPU backend, forward and backward, at the sizes of a DeiT-Tiny step with a batch of
+//! 16; depthwise convolutions at the sizes of CvT-13's second stage, other convolutions at Visformer's. Run with
+//! `cargo bench --bench operations`.
 //!
-//! For comparisons with PyTorch, peaks and memory there is `kvt bench`.
+//! For comparisons with PyTorch, peaks and memory, use `kvt bench`.
 
 use burn::nn::{LayerNormConfig, LinearConfig};
 use burn::tensor::module::conv2d;
@@ -24,13 +25,13 @@ fn main() {
     divan::main();
 }
 
-/// Numbers around 0 that nothing but their count decides.
+/// Numbers around 0 that depend only on their count.
 fn random<const D: usize>(shape: [usize; D]) -> Tensor<D> {
     let data = TensorData::new(numbers(shape.iter().product()), shape);
     Tensor::from_data(data, &Device::flex().autodiff())
 }
 
-/// Of variance 1, near enough to normal: sums of four.
+/// Approximately standard normal: scaled sums of four uniform numbers.
 fn numbers(count: usize) -> Vec<f32> {
     let mut rng = Key::new(0).rng();
     let mut draw = || (0..4).map(|_| rng.random::<f32>() - 0.5).sum::<f32>() * 3f32.sqrt();
@@ -70,9 +71,9 @@ fn softmax(bencher: Bencher<'_, '_>, kept: usize) {
     });
 }
 
-/// From scores to probabilities, forward alone, 100 keys kept: scores that all differ, with one per row
-/// that is far above the others (a key that nearly all queries like most), and of eight levels (keys that
-/// are alike). How long the selection takes depends on them.
+/// From scores to probabilities, forward only, 100 keys kept. The time of the selection depends on the scores: all
+/// different (`normal`), with one per row far above the others (`sink`: a key that nearly all queries prefer), or on
+/// eight levels (`equal`: keys that are alike).
 #[divan::bench(args = ["normal", "sink", "equal"])]
 fn selection(bencher: Bencher<'_, '_>, scores: &str) {
     let shape = [BATCH, HEADS, TOKENS, TOKENS];
@@ -131,7 +132,7 @@ fn depthwise(bencher: Bencher<'_, '_>, stride: usize) {
     });
 }
 
-/// The same by Burn's own convolution.
+/// The same with Burn's own convolution.
 #[divan::bench(args = [1, 2])]
 fn depthwise_of_burn(bencher: Bencher<'_, '_>, stride: usize) {
     let weight = random([DIM, 1, 3, 3]).require_grad();
@@ -156,7 +157,7 @@ fn convolution(bencher: Bencher<'_, '_>, convolution: Convolution) {
     });
 }
 
-/// The same by Burn's own convolution.
+/// The same with Burn's own convolution.
 #[divan::bench(args = CONVOLUTIONS)]
 fn convolution_of_burn(bencher: Bencher<'_, '_>, convolution: Convolution) {
     let (size, channels, groups, kernel) = convolution;

@@ -1,4 +1,4 @@
-//! Dropout, drawn on the host from a key: of attention weights, and of whatever else a model drops.
+//! Dropout of attention weights and of other activations, drawn on the host from a key.
 
 use burn::tensor::{Shape, Tensor, TensorData};
 use rand::Rng;
@@ -6,8 +6,7 @@ use rayon::prelude::*;
 
 use kvt_ops::{Key, Phase};
 
-/// Weights whose fate one stream of random numbers decides. A constant, so that the draw does not
-/// depend on the number of threads.
+/// Weights per stream of random numbers. A constant, so that the draw does not depend on the number of threads.
 const BLOCK: usize = 1 << 14;
 
 /// Dropout: a weight is zeroed with `probability`, else divided by `1 - probability`.
@@ -39,8 +38,8 @@ impl Dropout {
         }
     }
 
-    /// The weights, `[batch, heads, query, key]` or of any other shape, with some of them dropped: the same ones on
-    /// every device, whatever else draws random numbers.
+    /// The weights, `[batch, heads, query, key]` or of any other shape, with some of them dropped. The same ones are
+    /// dropped on every device, whatever else draws random numbers.
     #[must_use]
     pub fn apply<const D: usize>(self, weights: Tensor<D>) -> Tensor<D> {
         let shape = Shape::from(weights.dims());
@@ -49,11 +48,11 @@ impl Dropout {
         weights * factors
     }
 
-    /// What so many weights are multiplied with.
+    /// The factors that `len` weights are multiplied with.
     fn factors(self, len: usize) -> Vec<f32> {
         let kept = 1.0 - self.probability;
         let factor = (1.0 / kept) as f32;
-        // Of the 2^32 numbers that are drawn alike, those below this keep a weight.
+        // A uniform 32-bit number below this level keeps its weight.
         let level = (kept * (u64::from(u32::MAX) + 1) as f64).round() as u64;
         let mut factors = vec![0.0; len];
         let blocks = factors.par_chunks_mut(BLOCK).enumerate();
@@ -78,7 +77,7 @@ mod tests {
         Dropout { probability, key }.factors(len)
     }
 
-    /// Over several streams, of which the last is a part.
+    /// Over several streams, the last of them partial.
     #[test]
     fn weights_are_dropped_at_the_rate_that_is_asked_for() {
         for probability in [0.0, 0.1, 0.5, 0.9] {
@@ -95,8 +94,7 @@ mod tests {
         }
     }
 
-    /// No two streams, and no two keys, drop the same: of two that have nothing to do with each other
-    /// half the weights agree.
+    /// Different streams and different keys are independent: half of their factors agree.
     #[test]
     fn streams_and_keys_have_nothing_in_common() {
         let all = [factors(0.5, 1, 3 * BLOCK), factors(0.5, 2, 3 * BLOCK)].concat();

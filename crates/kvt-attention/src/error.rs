@@ -16,12 +16,12 @@ pub enum AttentionError {
         name: &'static str,
         /// Its shape.
         actual: [usize; 4],
-        /// What the others ask for.
+        /// The shape that the other tensors require.
         expected: [usize; 4],
     },
     /// A bias or mask that cannot be broadcast to the scores.
     #[error(
-        "`{name}` has shape {actual:?}, which does not broadcast to {scores:?} ([batch, heads, query, key]): every dimension is 1 or as there, and the second may divide the heads"
+        "`{name}` has shape {actual:?}, which does not broadcast to {scores:?} ([batch, heads, query, key]): every dimension must be 1 or equal; the second may also divide the heads"
     )]
     Broadcast {
         /// Which tensor.
@@ -41,13 +41,13 @@ pub enum AttentionError {
         /// The type of q.
         expected: DType,
     },
-    /// A type that is more exact than what attention computes in.
+    /// A type of higher precision than attention computes in.
     #[error("`q` is {0:?}, but attention is computed in f32: cast `q`, `k` and `v` to f32")]
     Precision(DType),
     /// A setting out of its range.
     #[error("{0}")]
     Setting(&'static str),
-    /// A number of neighbours that makes no sense.
+    /// An invalid number of neighbours.
     #[error(transparent)]
     Neighbors(#[from] NeighborsError),
     /// A list that fits neither "one for all" nor "one per stage".
@@ -62,12 +62,12 @@ pub enum AttentionError {
         /// Stages of the model.
         stages: usize,
     },
-    /// A mechanism at a place where it cannot stand.
+    /// A mechanism at a place where it cannot be used.
     #[error("`kind = \"{kind}\"` {reason}: {help}")]
     Misplaced {
         /// The kind of attention.
         kind: &'static str,
-        /// What does not fit; the sentence goes on from the kind.
+        /// What does not fit; the sentence continues after the kind.
         reason: String,
         /// A way out.
         help: String,
@@ -82,7 +82,7 @@ pub enum AttentionError {
         /// Attention heads.
         num_heads: usize,
     },
-    /// A number of tokens that is not made of the prefix and the map.
+    /// A number of tokens that contradicts the prefix and the map.
     #[error(
         "`tokens` is {tokens}, but `prefix` {prefix} and `grid` {grid:?} ask for {expected}: leave `tokens` out, or make them agree"
     )]
@@ -93,7 +93,7 @@ pub enum AttentionError {
         prefix: usize,
         /// Rows and columns of the map, if there is one.
         grid: Option<[usize; 2]>,
-        /// The tokens of both; without a map the fewest possible.
+        /// Tokens of prefix and map together; without a map, the minimum.
         expected: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Initial weights of a mechanism: the door to whoever makes them.
+//! Initial weights of a mechanism: the interface to the initialisers.
 
 use burn::module::Param;
 use burn::nn::{Initializer, Linear, LinearConfig};
@@ -15,7 +15,7 @@ pub enum Law {
         /// The largest absolute value.
         bound: f32,
     },
-    /// Normal around 0; the models of `kvt-models` draw again what is beyond 2, as timm does.
+    /// Normal around 0; the models of `kvt-models` redraw values beyond ±2, as timm does.
     Normal {
         /// The standard deviation.
         std: f32,
@@ -31,8 +31,8 @@ pub trait ParamInit: Sized {
     /// The initialiser of a part, by its name among the parameters.
     fn child(&self, name: &str) -> Self;
 
-    /// Tells the places of a model apart, whatever its seed. Numbers that a mechanism draws once and
-    /// does not save come from here, so that a loaded model draws the same ones.
+    /// Identifies the place in the model, independently of the seed. Mechanisms draw fixed numbers that are not saved
+    /// from this key, so that a loaded model draws the same ones.
     fn path(&self) -> Key;
 
     /// A parameter.

@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 //!
-//! # What is where
+//! # Contents
 //! - [`MultiHeadAttention`]: a Burn module with its projections, made from a [`MultiHeadAttentionConfig`].
-//! - [`AttentionConfig`]: the kinds of attention with their settings, checked at a [`Place`], costed and made
-//!   there. Each kind is a [`MechanismConfig`] that makes a [`Mechanism`]; [`Mixer`] is any of them.
+//! - [`AttentionConfig`]: the kinds of attention with their settings, which are validated, costed and built for a
+//!   [`Place`]. Each kind is a [`MechanismConfig`] that makes a [`Mechanism`]; [`Mixer`] is any of them.
 //! - [`SoftmaxAttention`], [`attend`] and [`attend_unchecked`]: softmax attention from q, k, v to an output.
 //! - [`Neighbors`]: how many keys a query keeps.
 

@@ -1,4 +1,4 @@
-//! What every attention mechanism provides, and what it is told.
+//! The interface of the attention mechanisms, and their inputs.
 
 use burn::module::Module;
 use burn::tensor::{Bool, Tensor};
@@ -17,8 +17,7 @@ pub trait Mechanism: Module {
     /// - `v`: `[batch, heads, key, value_dim]`
     /// - output: `[batch, heads, query, value_dim]`
     ///
-    /// Swin's windows stand beside the heads: the second dimension is then `windows * heads`, window by
-    /// window.
+    /// Swin folds its windows into the heads: the second dimension is then `windows * heads`, window by window.
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4>;
 
     /// Self-attention from one projection.
@@ -31,11 +30,10 @@ pub trait Mechanism: Module {
         merge_heads(self.attend(q, k, v, context))
     }
 
-    /// The attention probabilities before dropout, for those who look at them; `None` for mechanisms
-    /// that have none.
+    /// The attention probabilities before dropout, for inspection; `None` for mechanisms that have none.
     ///
     /// # Shapes
-    /// Those of [`attend`](Self::attend); output: `[batch, heads, query, key]`
+    /// As for [`attend`](Self::attend); output: `[batch, heads, query, key]`
     fn probabilities(&self, _q: Tensor<4>, _k: Tensor<4>, _context: &Context) -> Option<Tensor<4>> {
         None
     }
@@ -49,8 +47,8 @@ pub trait Mechanism: Module {
 
 /// What is added to the scores before the selection, broadcastable to `[batch, heads, query, key]`.
 ///
-/// Where windows stand beside the heads, the bias may have the heads of one window, which come again in
-/// every window, and the mask one matrix per window.
+/// Where windows are folded into the heads, the bias may have the heads of one window, which are repeated for every
+/// window, and the mask one matrix per window.
 #[derive(Clone, Debug, Default)]
 pub struct Score {
     /// An additive bias, after scale and temperature.
@@ -60,13 +58,13 @@ pub struct Score {
 }
 
 impl Score {
-    /// Whether nothing is added and nothing hidden.
+    /// Whether there is neither a bias nor a mask.
     pub fn is_plain(&self) -> bool {
         self.bias.is_none() && self.mask.is_none()
     }
 }
 
-/// What a mechanism is told besides queries, keys and values. [`Place::context`] makes one.
+/// The inputs of a mechanism besides queries, keys and values. [`Place::context`] makes one.
 #[derive(Clone, Debug)]
 pub struct Context {
     /// Multiplies the products of queries and keys.
@@ -77,13 +75,13 @@ pub struct Context {
     pub dropout: Option<Dropout>,
     /// Tokens before the map: class token and distillation token.
     pub prefix: usize,
-    /// Rows and columns of the map that the queries behind the prefix form, row by row.
+    /// Rows and columns of the map that the queries after the prefix form, row by row.
     pub grid: Option<[usize; 2]>,
     /// Evaluation, or training with the key from which a mechanism draws.
     pub phase: Phase,
 }
 
-/// Where an attention stands: what a mechanism must know to be checked, costed and made.
+/// A place of attention in a model: what is needed to validate, cost and build a mechanism.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
     /// Queries of one image; 0 if their number is not known beforehand.
@@ -96,7 +94,7 @@ pub struct Place {
     pub head_dim: usize,
     /// Tokens before the map: class token and distillation token.
     pub prefix: usize,
-    /// Rows and columns of the map that the queries behind the prefix form, row by row.
+    /// Rows and columns of the map that the queries after the prefix form, row by row.
     pub grid: Option<[usize; 2]>,
     /// Whether a bias is added to the scores.
     pub bias: bool,
@@ -104,16 +102,16 @@ pub struct Place {
     pub mask: bool,
     /// Dropout of the attention weights, in [0, 1).
     pub dropout: f64,
-    /// Why only softmax attention stands here; `None` where every kind may.
+    /// Why only softmax attention can be used here; `None` where every kind can.
     pub softmax_only: Option<SoftmaxOnly>,
 }
 
-/// Why a place takes [softmax attention](crate::AttentionConfig::is_softmax) alone: the two halves of a message.
+/// Why a place takes only [softmax attention](crate::AttentionConfig::is_softmax): the two halves of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoftmaxOnly {
-    /// What is there; the sentence goes on from "cannot stand where".
+    /// What is there; the sentence continues after "cannot be used where".
     pub reason: &'static str,
-    /// What can stand there, or where the kind can.
+    /// What can be used there, or where the kind can be used.
     pub help: &'static str,
 }
 
@@ -194,7 +192,7 @@ impl Place {
     }
 }
 
-/// The parameters of any mechanism that weight decay does not shrink: learned points, scales, shares of a mixture, and
+/// Names of mechanism parameters that are exempt from weight decay: learned points, scales, shares of a mixture, and
 /// biases of any shape. Other parameters of one dimension do not decay either.
 pub const UNDECAYED: [&str; 5] = ["points", "sigma", "near", "far", "bias"];
 
@@ -204,22 +202,22 @@ pub trait MechanismConfig: Clone + Default + Serialize + DeserializeOwned + Json
     /// The value of `kind`.
     const KIND: &'static str;
 
-    /// Whether this is softmax attention over the keys that it is given, with a score for each of them. It stands
-    /// wherever a family has attention, also where others [do not](Place::softmax_only).
+    /// Whether this is softmax attention over the given keys, with a score for each of them. It can be used wherever
+    /// a family has attention, even where others [cannot](Place::softmax_only).
     const IS_SOFTMAX: bool = false;
 
-    /// Whether parameters fit one number of keys, and the model so one image size.
+    /// Whether the parameters fit only one number of keys, and the model therefore only one image size.
     const FIXES_KEYS: bool = false;
 
-    /// What these settings make.
+    /// The mechanism that these settings make.
     type Mechanism: Mechanism;
 
-    /// The number of stages that the lists among the settings are for; 1 if there are no lists.
+    /// The number of stages that lists among the settings have entries for; 1 if there are no lists.
     fn stages(&self) -> usize {
         1
     }
 
-    /// The settings of stage number `stage` of a model with so many `stages`.
+    /// The settings of stage number `stage` of a model with `stages` stages.
     ///
     /// # Errors
     /// [`AttentionError::PerStage`], if a list fits neither one stage nor all of them.
@@ -227,7 +225,7 @@ pub trait MechanismConfig: Clone + Default + Serialize + DeserializeOwned + Json
         Ok(self.clone())
     }
 
-    /// Refuses settings that make no sense wherever they stand.
+    /// Refuses settings that are invalid at every place.
     ///
     /// # Errors
     /// A value out of its range, or values that exclude each other.
@@ -235,7 +233,7 @@ pub trait MechanismConfig: Clone + Default + Serialize + DeserializeOwned + Json
         Ok(())
     }
 
-    /// Refuses a place where valid settings cannot stand.
+    /// Refuses a place where valid settings cannot be used.
     ///
     /// # Errors
     /// [`AttentionError::Misplaced`].
@@ -244,8 +242,8 @@ pub trait MechanismConfig: Clone + Default + Serialize + DeserializeOwned + Json
     /// What the mechanism costs at a place where it fits.
     fn cost(&self, place: &Place) -> Cost;
 
-    /// The module for a place where it fits. Names of parameters are given to `init` as the fields of
-    /// the module carry them.
+    /// The module for a place where it fits. Parameters are requested from `init` under the names of the module's
+    /// fields.
     fn init(&self, place: &Place, init: &impl ParamInit) -> Self::Mechanism;
 }
 

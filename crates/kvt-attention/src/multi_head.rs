@@ -19,7 +19,7 @@ pub struct MultiHeadAttentionConfig {
     pub d_model: usize,
     /// Attention heads.
     pub num_heads: usize,
-    /// The mechanism: dense, unless set.
+    /// The mechanism; dense by default.
     #[config(default = "AttentionConfig::dense()")]
     pub attention: AttentionConfig,
     /// Dropout of the attention weights, in [0, 1).
@@ -28,13 +28,13 @@ pub struct MultiHeadAttentionConfig {
     /// Whether queries, keys and values have a bias.
     #[config(default = true)]
     pub qkv_bias: bool,
-    /// Tokens of a sequence, prefix and map together. Mechanisms with a weight for every token need their number; with a
-    /// `grid` it follows from it.
+    /// Tokens of a sequence, prefix and map together. Mechanisms with a weight for every token need this number; a
+    /// `grid` implies it.
     pub tokens: Option<usize>,
-    /// Tokens before the map, such as a class token, for mechanisms that look at positions.
+    /// Tokens before the map, such as a class token, for mechanisms that use positions.
     #[config(default = 0)]
     pub prefix: usize,
-    /// Rows and columns of the map that the other tokens form, for mechanisms that look at positions.
+    /// Rows and columns of the map that the other tokens form, for mechanisms that use positions.
     pub grid: Option<[usize; 2]>,
 }
 
@@ -75,7 +75,7 @@ impl MultiHeadAttentionConfig {
         ))
     }
 
-    /// Tokens of a sequence; 0 where nothing is said.
+    /// Tokens of a sequence; 0 if not given.
     fn count(&self) -> Result<usize, AttentionError> {
         let Self {
             tokens,
@@ -100,8 +100,8 @@ impl MultiHeadAttentionConfig {
 }
 
 /// Multi-head self-attention with timm's parameter names: `qkv` (dim to 3 dim, in the order
-/// `(3, heads, head_dim)`) and `proj`. Weights of the mechanism stand below `mixer`. Scores are scaled
-/// by `head_dim^-0.5`.
+/// `(3, heads, head_dim)`) and `proj`. Parameters of the mechanism are below `mixer`. Scores are scaled by
+/// `head_dim^-0.5`.
 #[derive(Module, Debug)]
 pub struct MultiHeadAttention {
     /// Queries, keys and values in one projection.
@@ -114,8 +114,7 @@ pub struct MultiHeadAttention {
 }
 
 impl MultiHeadAttention {
-    /// For callers who have validated `attention` at its place; others use
-    /// [`MultiHeadAttentionConfig`].
+    /// For callers that have validated `attention` at `place`; others use [`MultiHeadAttentionConfig`].
     pub fn new(
         init: &impl ParamInit,
         attention: &AttentionConfig,
@@ -143,12 +142,12 @@ impl MultiHeadAttention {
         linear_add(&self.proj, self.attend(x, self.context(phase)), residual)
     }
 
-    /// What the mechanism is told where this module stands.
+    /// The context of a call of this module.
     pub fn context(&self, phase: Phase) -> Context {
         self.place.context(phase)
     }
 
-    /// What every token takes from the others, before the output projection.
+    /// The output of the attention, before the output projection.
     ///
     /// # Shapes
     /// - `x`: `[batch, tokens, dim]`

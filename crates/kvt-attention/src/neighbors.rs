@@ -22,14 +22,14 @@ pub enum Neighbors {
     Fraction(f64),
 }
 
-/// A number of neighbours that makes no sense.
+/// An invalid number of neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum NeighborsError {
     /// A count of zero.
     #[error("neighbors = 0 keeps no key: use a count of at least 1, or a share in (0, 1]")]
     Zero,
     /// A share outside (0, 1].
-    #[error("neighbors = {0} is no share of the keys: use a number in (0, 1], or a whole count")]
+    #[error("neighbors = {0} is not a share of the keys: use a number in (0, 1], or a whole count")]
     Share(f64),
 }
 
@@ -189,7 +189,7 @@ mod tests {
         for (text, message) in [
             ("0", "keeps no key"),
             ("-3", "keeps no key"),
-            ("1.5", "no share"),
+            ("1.5", "not a share"),
             ("\"half\"", "a count of at least 1, or a share"),
         ] {
             let error = serde_json::from_str::<Neighbors>(text).unwrap_err();

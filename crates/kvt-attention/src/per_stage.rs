@@ -34,7 +34,7 @@ impl<T> PerStage<T> {
 }
 
 impl<T: Copy> PerStage<T> {
-    /// The value of stage number `stage` of a model with so many `stages`.
+    /// The value of stage number `stage` of a model with `stages` stages.
     ///
     /// # Errors
     /// If the list fits neither one stage nor all of them; the error names `key`.

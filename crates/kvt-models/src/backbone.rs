@@ -1,4 +1,4 @@
-//! From images to features: what every backbone does, and what it can be asked for.
+//! From images to features: the interface of the backbones, and what can be requested of them.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -9,45 +9,45 @@ use crate::layers::Pass;
 use crate::observe::{BlockIndex, Observer, Watch};
 use crate::precision::Precision;
 
-/// Changes the patch tokens `[batch, rows * columns, dim]` of a map of `[rows, columns]`, as mixing the
-/// patches of two images does.
+/// Changes the patch tokens `[batch, rows * columns, dim]` of a map of `[rows, columns]`, for example by mixing the
+/// patches of two images.
 pub type TokenMix<'a> = dyn Fn(Tensor<3>, [usize; 2]) -> Tensor<3> + 'a;
 
-/// How position embeddings become those of images of another size than the configured one.
+/// How position embeddings are adapted to images of another size than the configured one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Positions {
-    /// As the family's original does.
+    /// As in the original of the family.
     #[default]
     Family,
-    /// As DINO does for its small crops: bicubic, with the factor `(patches + 0.1) / patches before`. Of DeiT alone, which is
-    /// DINO's backbone; others do it as with [`Family`](Self::Family).
+    /// As in DINO for its small crops: bicubic, with the factor `(patches + 0.1) / patches before`. Only for DeiT,
+    /// which is DINO's backbone; other families use [`Family`](Self::Family).
     Dino,
 }
 
-/// What a backbone is asked for besides its tokens; by default nothing, at no cost.
+/// Requests to a backbone besides its tokens; none by default, at no cost.
 #[derive(Clone, Copy, Default)]
 pub struct Ask<'a> {
-    /// Whether to give the map of every stage.
+    /// Whether to return the map of every stage.
     pub maps: bool,
-    /// How many of the last stage's blocks to give the tokens of.
+    /// How many of the last blocks of the last stage return their tokens.
     pub blocks: usize,
-    /// Is applied to the patches right after they have become tokens, before they get a position.
+    /// Applied to the patch tokens before they get a position.
     pub mix: Option<&'a TokenMix<'a>>,
     /// How positions are interpolated.
     pub positions: Positions,
-    /// Receives what the blocks compute on the way.
+    /// Receives intermediate results of the blocks.
     pub observer: Option<&'a dyn Observer>,
-    /// The type of products; a [`Model`](crate::Model) has its own instead.
+    /// The type of products; a [`Model`](crate::Model) replaces it by its own.
     pub precision: Precision,
 }
 
 impl<'a> Ask<'a> {
-    /// Activations on their way into a product.
+    /// Casts activations that enter a product.
     pub(crate) fn lower<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         self.precision.lower(x)
     }
 
-    /// The patch tokens, mixed if that was asked for.
+    /// The patch tokens, mixed if requested.
     pub(crate) fn mixed(&self, tokens: Tensor<3>, grid: [usize; 2]) -> Tensor<3> {
         match self.mix {
             Some(mix) => mix(tokens, grid),
@@ -55,12 +55,12 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Of how many of its last blocks a stage of `stages` keeps the tokens.
+    /// The number of blocks at the end of a stage whose tokens are kept, in a model of `stages` stages.
     pub(crate) fn blocks_of(&self, stage: usize, stages: usize) -> usize {
         if stage + 1 == stages { self.blocks } else { 0 }
     }
 
-    /// What the blocks of a stage are told.
+    /// The context of the blocks of a stage.
     pub(crate) fn pass(&self, stage: usize, grid: [usize; 2], phase: Phase) -> Pass<'a> {
         let watch = Watch {
             observer: self.observer,
@@ -75,20 +75,19 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// What a backbone makes of images.
+/// The output of a backbone.
 #[derive(Clone, Debug)]
 pub struct Features {
-    /// The tokens after the final norm, `[batch, tokens, num_features]`: first the prefix tokens, then
-    /// the map row by row. PiT and CvT, like their originals, normalise the class tokens alone, and give
-    /// no others.
+    /// The tokens after the final norm, `[batch, tokens, num_features]`: first the prefix tokens, then the map row by
+    /// row. PiT and CvT, like their originals, normalise and return only the class tokens.
     pub tokens: Tensor<3>,
     /// How many of the tokens come before the map: the class token and the distillation token.
     pub prefix: usize,
-    /// If asked for, the map of every stage, without prefix tokens and before any final norm,
+    /// If requested, the map of every stage, without prefix tokens and before any final norm,
     /// `[batch, channels, height, width]`.
     pub maps: Vec<Tensor<4>>,
-    /// If asked for, all tokens after each of the last stage's last blocks and the final norm,
-    /// `[batch, tokens, num_features]`; fewer where the stage has fewer blocks.
+    /// If requested, all tokens after each of the last stage's last blocks and the final norm,
+    /// `[batch, tokens, num_features]`; fewer if the stage has fewer blocks.
     pub blocks: Vec<Tensor<3>>,
 }
 
@@ -102,13 +101,13 @@ impl Features {
         pooled(&self.tokens, self.prefix)
     }
 
-    /// The same of each of the [`blocks`](Self::blocks).
+    /// The same for each of the [`blocks`](Self::blocks).
     pub fn pooled_blocks(&self) -> Vec<Tensor<2>> {
         let blocks = self.blocks.iter();
         blocks.map(|tokens| pooled(tokens, self.prefix)).collect()
     }
 
-    /// The mean of the tokens behind the prefix; `None` where there are none.
+    /// The mean of the tokens after the prefix; `None` if there are none.
     ///
     /// # Shapes
     ///
@@ -137,16 +136,17 @@ pub trait Backbone: Module {
     ///
     /// # Panics
     ///
-    /// On sizes that [`check_size`](Self::check_size) refuses, on other channels, and, where the attention has weights for
-    /// one number of tokens, on all but the configured size ([`Model::check_size`](crate::Model::check_size) says both).
+    /// On sizes that [`check_size`](Self::check_size) refuses, on other channels, and, if the attention has weights
+    /// for one number of tokens, on all but the configured size ([`Model::check_size`](crate::Model::check_size)
+    /// checks both).
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features;
 
-    /// Refuses images of a size, `[height, width]` in pixels, that the backbone cannot take. It takes
-    /// more sizes than the configured one: position embeddings are interpolated.
+    /// Refuses images of a size, `[height, width]` in pixels, that the backbone does not support. It supports more
+    /// sizes than the configured one: position embeddings are interpolated.
     ///
     /// # Errors
     ///
-    /// [`ModelError::ImageSize`], which says what sizes are expected.
+    /// [`ModelError::ImageSize`], which names the expected sizes.
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError>;
 }
 
@@ -162,7 +162,7 @@ mod tests {
         tensor.into_data().try_to_vec().unwrap()
     }
 
-    /// Three tokens of two numbers, of which one, two or none stand before the map.
+    /// Three tokens of two numbers, of which one, two or none are before the map.
     #[test]
     fn an_image_is_its_class_token_or_the_mean_of_its_tokens() {
         let tokens =

@@ -1,4 +1,4 @@
-//! Sizes and settings that all families have.
+//! Sizes and settings that all families share.
 
 use kvt_attention::{AttentionConfig, Place};
 
@@ -7,7 +7,7 @@ use crate::overrides::ModelOverrides;
 use crate::summary::BlockSize;
 use crate::validate;
 
-/// What a classifier of any family is told.
+/// The sizes and settings of a classifier of any family.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CommonConfig {
     /// Side of the square input image in pixels.
@@ -20,8 +20,8 @@ pub struct CommonConfig {
     pub mlp_ratio: f64,
     /// Whether queries, keys and values have a bias.
     pub qkv_bias: bool,
-    /// Stochastic depth of the last block, in [0, 1); falls linearly to 0 in the first: of the
-    /// model, in CvT of the last stage, whose other stages have none.
+    /// Rate of stochastic depth in the last block, in [0, 1). It rises linearly from 0 in the first block: that of the
+    /// model, or in CvT that of the last stage, since the other stages of a CvT have none.
     pub drop_path: f64,
     /// Dropout of the attention weights, in [0, 1).
     pub attn_drop: f64,
@@ -54,7 +54,7 @@ impl CommonConfig {
         }
     }
 
-    /// Refuses what describes no model, whatever its channels.
+    /// Refuses settings that are invalid whatever the channels.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         validate::sizes(&[
             ("img_size", self.img_size),

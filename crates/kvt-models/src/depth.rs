@@ -1,4 +1,4 @@
-//! How deep in a model a parameter stands: the layers of layer-wise learning rates, as timm's `group_matcher` and
+//! The depth of a parameter in a model: the layers of layer-wise learning rates, as timm's `group_matcher` and
 //! `param_groups_layer_decay` count them.
 
 use crate::families::ModelConfig;
@@ -9,7 +9,7 @@ use crate::summary::StageSummary;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockGroup {
     /// The module of the blocks: their parameters are below `name.0`, `name.1`, ... or `name.blocks.0`, ...
-    /// What has no number belongs to the first block.
+    /// Parameters without a number belong to the first block.
     pub name: String,
     /// Other modules and parameters that lead to the resolution of the blocks.
     pub leading: Vec<String>,
@@ -18,7 +18,7 @@ pub(crate) struct BlockGroup {
 }
 
 impl BlockGroup {
-    /// The blocks of a stage that stand below its name, as does what leads to it.
+    /// The blocks of a stage, and the modules that lead to them, all below its name.
     pub(crate) fn of_stage(stage: StageSummary) -> Self {
         Self {
             name: stage.name,
@@ -32,9 +32,9 @@ impl Model {
     /// The layer of a parameter, from 0 to [`layers`](Self::layers) `- 1`: 0 is the embedding (patches, positions, class
     /// tokens), then every block is a layer, and the classifier is the last.
     ///
-    /// What leads to the resolution of a stage belongs to the first block of it, and the final norm to the last block. So
-    /// it is in timm; timm has no such rule for PiT, and neither CvT, T2T-ViT nor So-ViT. In VOLO, as in timm's, the coarser
-    /// map has a layer to itself.
+    /// Modules that lead to the resolution of a stage belong to its first block, and the final norm to the last
+    /// block, as in timm; timm has no such rule for PiT, and does not have CvT, T2T-ViT and So-ViT. In VOLO, as in
+    /// timm's, the coarser map has its own layer.
     pub fn layer(&self, parameter: &Parameter) -> usize {
         self.config.layer(&parameter.name)
     }
@@ -68,7 +68,7 @@ impl ModelConfig {
         for (number, group) in self.of_family().blocks().iter().enumerate() {
             let leading = group.leading.iter().find_map(|module| within(module));
             if let Some(rest) = within(&group.name).or(leading.map(|_| "")) {
-                // A model of one stage may call it by its blocks.
+                // A model of one stage may name it after its blocks.
                 let block = rest.strip_prefix("blocks.").unwrap_or(rest);
                 let block = block
                     .split('.')

@@ -1,17 +1,17 @@
-//! What can be wrong with a model's configuration or its input.
+//! Errors in the configuration of a model or in its input.
 
 use kvt_attention::AttentionError;
 
-/// A configuration that describes no model, or images that do not fit one.
+/// An invalid configuration, or images that do not fit a model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
     /// There is no model of this name.
     #[error("no model is called `{name}`: {hint}")]
     UnknownModel {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// Near names, or all of them.
+        /// Similar names, or all of them.
         hint: String,
     },
     /// A size is zero.
@@ -37,22 +37,22 @@ pub enum ModelError {
         field: &'static str,
         /// Its value.
         value: usize,
-        /// What has to divide it, in words: another field and its value, or a number.
+        /// What must divide it, in words: another field and its value, or a number.
         divisor: String,
-        /// Why, or which values are.
+        /// The reason, or the values that are multiples.
         reason: String,
     },
-    /// Channels that change where nothing changes them.
+    /// Channels that change between stages without a layer that changes them.
     #[error(
-        "`embed_dim` is {embed_dim}, and {last} in the last stage: only the stage of outlookers may have other channels than those behind it"
+        "`embed_dim` is {embed_dim}, and {last} in the last stage: only the stage of outlookers may have a different number of channels than later stages"
     )]
     ChannelsChange {
-        /// Channels of a token in a stage behind the outlookers.
+        /// Channels of a token in a stage after the outlookers.
         embed_dim: usize,
         /// Channels of a token in the last stage.
         last: usize,
     },
-    /// An attention that makes no sense.
+    /// An invalid attention.
     #[error(transparent)]
     Attention(#[from] AttentionError),
     /// A list of attentions that fits neither "one for all" nor "one per stage".
@@ -92,37 +92,37 @@ pub enum ModelError {
     InStage {
         /// The stage, by the name of its modules.
         stage: String,
-        /// What does not fit; part of the message, and so no source.
+        /// What does not fit; part of the message, and therefore not a source.
         problem: Box<ModelError>,
     },
-    /// An attention at a place of the family where it cannot stand.
+    /// An attention at a place of the family where it cannot be used.
     #[error("in {place}: {problem}")]
     Misplaced {
         /// The family, and the stage where there are several.
         place: String,
-        /// What cannot stand, and why; part of the message, and so no source.
+        /// What cannot be used, and why; part of the message, and therefore not a source.
         problem: AttentionError,
     },
-    /// A list that is needed because the number of stages is another than the model's own.
+    /// A list that is required because the number of stages differs from the model's own.
     #[error(
         "`{field}` is needed, since `depth` asks for {stages} stages and the model has {own}: give one entry for all stages, or one per stage"
     )]
     StageListMissing {
         /// The field of the configuration.
         field: &'static str,
-        /// Stages asked for.
+        /// Requested stages.
         stages: usize,
         /// Stages that the model of that name has.
         own: usize,
     },
-    /// A list of another length than its meaning asks for.
+    /// A list of the wrong length.
     #[error("`{field}` has {given} entries: expected {expected}")]
     ListLength {
         /// The field of the configuration.
         field: &'static str,
         /// Entries given.
         given: usize,
-        /// How many there have to be, and of what, in words.
+        /// The expected number of entries and their meaning, in words.
         expected: String,
     },
     /// An image too small for the model.
@@ -132,10 +132,10 @@ pub enum ModelError {
         img_size: usize,
         /// The family of models.
         family: &'static str,
-        /// The least side, in pixels.
+        /// The minimum side, in pixels.
         least: usize,
     },
-    /// Images of a size that the backbone cannot take.
+    /// Images of a size that the backbone does not support.
     #[error("images of {height} x {width} pixels do not fit {family}: expected {expected}")]
     ImageSize {
         /// Height of the images in pixels.
@@ -144,7 +144,7 @@ pub enum ModelError {
         width: usize,
         /// The family of models.
         family: &'static str,
-        /// The sizes that it takes, in words.
+        /// The sizes that it supports, in words.
         expected: String,
     },
     /// Images of another shape than the model's.
@@ -162,7 +162,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// Says in which family an attention cannot stand.
+    /// Adds the family in which an attention cannot be used.
     pub(crate) fn in_family(self, family: &str) -> Self {
         let (place, problem) = match self {
             Self::InStage { stage, problem } => match *problem {
@@ -179,7 +179,7 @@ impl ModelError {
         Self::Misplaced { place, problem }
     }
 
-    /// Says in which stage.
+    /// Adds the stage.
     pub(crate) fn in_stage(self, stage: impl Into<String>) -> Self {
         Self::InStage {
             stage: stage.into(),

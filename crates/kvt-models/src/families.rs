@@ -1,5 +1,5 @@
-//! The families of models: one list, from which the enums of configurations and backbones come, the names
-//! of all models, and the recognition of weights.
+//! The families of models: one list that generates the enums of configurations and backbones, the names of all
+//! models, and the recognition of weights.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -12,8 +12,7 @@ use crate::layers::Init;
 use crate::overrides::ModelOverrides;
 use crate::{cvt, deit, pit, so_vit, swin, t2t, tnt, twins, visformer, volo};
 
-/// Each line: module, network, configuration, and the name in the documentation. The module has a
-/// `FAMILY` too.
+/// Each line: module, network, configuration, and the name in the documentation. The module also has a `FAMILY`.
 macro_rules! families {
     ($($module:ident: $Network:ident from $Config:ident, $name:literal;)*) => {
         /// The configuration of any model.
@@ -56,7 +55,7 @@ macro_rules! families {
             all
         }
 
-        /// All models under another name of timm's, family by family.
+        /// All models under their other names in timm, family by family.
         pub(crate) fn aliased() -> Vec<(String, ModelConfig)> {
             let mut all = Vec::new();
             $(all.extend(
@@ -66,21 +65,21 @@ macro_rules! families {
         }
 
         impl ModelConfig {
-            /// What is true of all models of the family.
+            /// The properties of all models of the family.
             pub(crate) fn family(&self) -> &'static Family {
                 match self {
                     $(Self::$Network(_) => &$module::FAMILY,)*
                 }
             }
 
-            /// The configuration as its family sees it.
+            /// The configuration as the trait of its family.
             pub(crate) fn of_family(&self) -> &dyn FamilyConfig {
                 match self {
                     $(Self::$Network(config) => config,)*
                 }
             }
 
-            /// This configuration with some values replaced, each of which the family takes.
+            /// This configuration with some values replaced, all of which the family accepts.
             pub(crate) fn replace(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
                 match self {
                     $(Self::$Network(config) => Ok(config.with(overrides)?.into()),)*

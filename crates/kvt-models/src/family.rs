@@ -1,4 +1,4 @@
-//! What a family of models provides. All steps of adding one are in `CONTRIBUTING.md`.
+//! The interface of a family of models. `CONTRIBUTING.md` lists the steps of adding one.
 
 use burn::tensor::TensorData;
 
@@ -12,27 +12,28 @@ use crate::overrides::ModelOverrides;
 use crate::summary::Summary;
 use crate::weights::{StateDict, WeightsError};
 
-/// What is true of all models of a family.
+/// The properties of all models of a family.
 pub(crate) struct Family {
-    /// What messages call it.
+    /// The name in messages.
     pub name: &'static str,
-    /// A parameter that only models of this family have: by it weights are recognised.
+    /// A parameter that only models of this family have, by which weights are recognised.
     pub signature: &'static str,
-    /// The keys of [`ModelOverrides`] that it takes.
+    /// The keys of [`ModelOverrides`] that the family accepts.
     pub overrides: &'static [&'static [&'static str]],
-    /// Names of the classifier's layers in the order of [`Classifier::LAYERS`], the class first; empty where it has none.
+    /// Names of the classifier's layers in the order of [`Classifier::LAYERS`], the class first; empty for layers
+    /// that it lacks.
     pub outputs: &'static [&'static str],
-    /// Parameters without weight decay, although they are no bias and have more than one dimension.
+    /// Parameters without weight decay, although they are not biases and have more than one dimension.
     pub undecayed: &'static [Undecayed],
     /// Parameters whose names are not their paths through the modules.
     pub paths: Renaming,
-    /// The names of the authors' repository, where these are not timm's.
+    /// The names in the authors' repository, if they differ from timm's.
     pub official: Official,
-    /// Variants that share names with this family and are other models.
+    /// Variants that share names with this family but are other models.
     pub variants: &'static [Variant],
 }
 
-/// A model that looks like one of a family and computes something else.
+/// A model that looks like one of a family but computes something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Variant {
     /// A weight that only this variant has.
@@ -59,14 +60,14 @@ pub(crate) struct Renaming {
     pub from_name: fn(&str) -> String,
 }
 
-/// How the weights of the authors' repository are called.
+/// The names of weights in the authors' repository.
 #[derive(Clone, Copy)]
 pub(crate) struct Official {
     /// Whether weights carry these names.
     pub is_official: fn(&StateDict) -> bool,
-    /// Between these names and timm's.
+    /// The renaming between these names and timm's.
     pub names: Renaming,
-    /// Whether a file may hold or lack this, since it is no weight: a table that the model computes.
+    /// Whether an entry is optional in a file, because it is not a weight but a table that the model computes.
     pub is_computed: fn(&str) -> bool,
 }
 
@@ -99,7 +100,7 @@ impl Undecayed {
 }
 
 impl Family {
-    /// Whether weight decay is kept from a parameter of this name, whatever its shape.
+    /// Whether a parameter of this name is exempt from weight decay, whatever its shape.
     pub(crate) fn is_undecayed(&self, name: &str) -> bool {
         self.undecayed.iter().any(|rule| rule.covers(name))
     }
@@ -121,7 +122,7 @@ impl Family {
         }
     }
 
-    /// Whether a file may hold or lack this, since it is no weight.
+    /// Whether an entry is optional in a file, because it is not a weight.
     pub(crate) fn is_computed(&self, name: &str) -> bool {
         name.ends_with(".num_batches_tracked") || (self.official.is_computed)(name)
     }
@@ -153,31 +154,31 @@ pub(crate) trait FamilyConfig {
         Vec::new()
     }
 
-    /// This configuration with some values replaced, of which the family takes each; not yet validated.
+    /// This configuration with some values replaced, all of which the family accepts; not yet validated.
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError>
     where
         Self: Sized;
 
-    /// Refuses sizes that describe no model.
+    /// Refuses invalid sizes.
     fn validate(&self) -> Result<(), ModelError>;
 
-    /// timm's name of the architecture; channels x depth stand in for a size it has no name for.
+    /// timm's name of the architecture; channels x depth stand in for a size that timm has no name for.
     fn name(&self) -> String;
 
-    /// What every family has.
+    /// The settings that all families share.
     fn common(&self) -> &CommonConfig;
 
     /// Size and cost, computed without building the model; meaningful for a valid configuration.
     fn summary(&self) -> Summary;
 
-    /// The blocks, from the first to the last, for layer-wise learning rates. By default those of the stages, which
-    /// stand below the names of the stages.
+    /// The blocks, from the first to the last, for layer-wise learning rates. By default those of the stages, below
+    /// the names of the stages.
     fn blocks(&self) -> Vec<BlockGroup> {
         let stages = self.summary().stages.into_iter();
         stages.map(BlockGroup::of_stage).collect()
     }
 
-    /// Numbers that are saved, neither trained nor computed, and no statistics: those that are drawn once.
+    /// How many numbers are drawn once and saved: they are neither trained, nor computed, nor statistics.
     fn fixed_numbers(&self) -> usize {
         0
     }
@@ -187,8 +188,8 @@ pub(crate) trait FamilyConfig {
         false
     }
 
-    /// Where the classifier has an output for every token of a map: along a side, how many tokens of the first map
-    /// become one of it.
+    /// If the classifier has an output for every token of a map: how many tokens of the first map, along a side,
+    /// become one token of it.
     fn token_scale(&self) -> Option<usize> {
         None
     }
@@ -196,14 +197,14 @@ pub(crate) trait FamilyConfig {
     /// The classifier of the model with the original's initialisation.
     fn classifier(&self, init: &Init<'_>) -> Classifier;
 
-    /// The numbers of a weight of the other layout as this layout orders them, where the two differ in more than names. The
+    /// A weight of the other layout, reordered for the layout `to`, if the layouts differ in more than names. The
     /// name is timm's.
     fn reordered(&self, _name: &str, _weight: &TensorData, _to: Layout) -> Option<TensorData> {
         None
     }
 
-    /// A weight of another image size (position embeddings, tables of relative positions) at the
-    /// size of this model's parameter `name`; `None` where that cannot be done.
+    /// A weight of another image size (position embeddings, tables of relative positions) at the size of this model's
+    /// parameter `name`; `None` if that is impossible.
     fn resize(&self, _name: &str, _shape: &[usize], _weight: &TensorData) -> Option<TensorData> {
         None
     }

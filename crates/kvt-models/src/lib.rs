@@ -2,10 +2,10 @@
 //!
 //! A name becomes a [`ModelConfig`] ([`ModelConfig::by_name`]), overrides change it
 //! ([`ModelConfig::with`]), and a device and a key make it a [`Model`] ([`ModelConfig::init`]).
-//! What a configuration costs is known without building it ([`ModelConfig::summary`]).
+//! The cost of a configuration is known without building the model ([`ModelConfig::summary`]).
 //!
-//! A model is a [`Backbone`] and a [`Head`]. A backbone can be asked for more than its tokens ([`Ask`]): the
-//! maps of its stages, the tokens after its last blocks, or, by an [`Observer`], what happens in its blocks.
+//! A model is a [`Backbone`] and a [`Head`]. A backbone can return more than its tokens ([`Ask`]): the maps of its
+//! stages, the tokens after its last blocks, or, to an [`Observer`], intermediate results of its blocks.
 //!
 //! Parameters carry timm's names and PyTorch's layout wherever they leave the model: in
 //! [`Model::parameters`], in a [`weights::StateDict`] and in files. [`checkpoint`] brings files and models

@@ -63,7 +63,7 @@ impl ModelConfig {
 }
 
 impl Model {
-    /// The logits of a batch of images: where there are several outputs, what they say [together](Logits::mean).
+    /// The logits of a batch of images: several outputs are [combined](Logits::mean).
     ///
     /// # Shapes
     ///
@@ -71,7 +71,7 @@ impl Model {
     ///
     /// # Panics
     ///
-    /// On images that [`check_input`](Self::check_input) refuses, unless the backbone takes their size.
+    /// On images that [`check_input`](Self::check_input) refuses, unless the backbone supports their size.
     pub fn forward(&self, images: Tensor<4>, phase: Phase) -> Tensor<2> {
         self.forward_heads(images, phase).mean()
     }
@@ -89,7 +89,7 @@ impl Model {
         self.forward_asked(images, &Ask::default(), phase)
     }
 
-    /// The logits of each output, of a backbone that is asked for more than its tokens: to mix them, or to be observed.
+    /// The logits of each output, with requests to the backbone, for example to mix patches or to be observed.
     ///
     /// # Shapes
     ///
@@ -111,9 +111,9 @@ impl Model {
         self.head.forward(features, phase)
     }
 
-    /// This model with a backbone that stays as it is: none of its parameters gets a gradient, and it always works as in
-    /// evaluation, without drop path and dropout, and with batch norms whose running statistics do not move. Only the
-    /// head is trained then (a linear probe), and nothing of the backbone's work is kept for a backward pass.
+    /// This model with a frozen backbone: its parameters get no gradients, and it always runs as in evaluation,
+    /// without drop path and dropout, and without updates of the running statistics of batch norms. Only the head is
+    /// trained (a linear probe), and the backbone keeps nothing for a backward pass.
     #[must_use]
     pub fn freeze_backbone(self) -> Self {
         Self {
@@ -130,12 +130,12 @@ impl Model {
         Self { precision, ..self }
     }
 
-    /// The type of the backbone's products; f32 unless [told otherwise](Self::with_precision).
+    /// The type of the backbone's products; f32 by default, see [`with_precision`](Self::with_precision).
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// What training does not change: everything in a [frozen](Self::freeze_backbone) backbone.
+    /// The parameters that training does not change: all of a [frozen](Self::freeze_backbone) backbone.
     pub fn frozen(&self) -> Vec<ParamId> {
         let mut all = All(Vec::new());
         if self.is_frozen {
@@ -153,12 +153,12 @@ impl Model {
         self.config.check_input(dims)
     }
 
-    /// Refuses images of a size, `[height, width]` in pixels, that the backbone or its attention cannot take.
+    /// Refuses images of a size, `[height, width]` in pixels, that the backbone or its attention does not support.
     ///
     /// # Errors
     ///
-    /// [`ModelError::ImageSize`]: as [`Backbone::check_size`], and any but the configured size where the attention has
-    /// weights for one number of tokens.
+    /// [`ModelError::ImageSize`]: as [`Backbone::check_size`], and on all but the configured size if the attention
+    /// has weights for one number of tokens.
     pub fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
         let ([height, width], side) = (size, self.config.img_size());
         let stages = self.config.summary().stages.into_iter();
@@ -190,9 +190,9 @@ impl Model {
         state
     }
 
-    /// Whether weight decay shrinks a parameter: neither biases and other one-dimensional parameters,
-    /// nor what the original leaves out (position embeddings, class tokens), nor what a mechanism of attention
-    /// [leaves out](UNDECAYED).
+    /// Whether weight decay applies to a parameter. Exempt are biases and other one-dimensional parameters, those
+    /// that the original exempts (position embeddings, class tokens), and those that a mechanism of attention
+    /// [exempts](UNDECAYED).
     pub fn decays(&self, parameter: &Parameter) -> bool {
         let name = parameter.name.as_str();
         let last = name.rsplit('.').next().unwrap_or(name);
@@ -201,8 +201,8 @@ impl Model {
         parameter.shape.len() > 1 && !is_undecayed
     }
 
-    /// Everything that a file of weights holds: the parameters, and what is saved with them but not
-    /// trained, such as the running statistics of batch norms.
+    /// The contents of a file of weights: the parameters, and what is saved with them but not trained, such as the
+    /// running statistics of batch norms.
     pub(crate) fn state(&self) -> Vec<Parameter> {
         self.pytorch_tensors()
             .into_iter()
@@ -283,7 +283,7 @@ struct Trained(HashSet<ParamId>);
 
 impl ModuleVisitor for Trained {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        // Burn keeps the setting to itself on devices without autodiff, and restores it for training.
+        // Burn hides the setting on devices without autodiff, and restores it for training.
         let training = param.valid().train();
         if training.val().is_require_grad() {
             self.0.insert(param.id);

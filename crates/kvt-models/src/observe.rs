@@ -1,5 +1,5 @@
-//! What the blocks of a model hand out while they run: the stream of tokens, the outputs of the residual
-//! branches, and the attention probabilities. Without an observer nothing extra is computed.
+//! Intermediate results of the blocks of a model: the stream of tokens, the outputs of the residual branches, and the
+//! attention probabilities. Without an observer nothing extra is computed.
 
 use burn::tensor::Tensor;
 use kvt_ops::widened;
@@ -30,18 +30,18 @@ pub enum Point {
     Output,
 }
 
-/// Receives tensors while a model runs, and cannot change the result. While training the tensors belong to
-/// the graph of the pass: `detach` them to keep them. All of them are f32.
+/// Receives tensors while a model runs, and cannot change the result. In training the tensors belong to the graph of
+/// the pass: `detach` them to keep them. All of them are f32.
 pub trait Observer {
-    /// Whether to hand out a point of a block. Branch outputs and probabilities are computed only for
-    /// an observer that wants them, and cost another projection or another attention.
+    /// Whether the observer wants a point of a block. Branch outputs and probabilities are computed only for an
+    /// observer that wants them, and cost another projection or another attention.
     fn wants(&self, block: BlockIndex, point: Point) -> bool;
 
     /// The stream or the output of a branch at a point.
     ///
     /// # Shapes
     ///
-    /// `[batch, tokens, dim]`, prefix tokens first, then the map row by row. Where attention stays within the patches of a
+    /// `[batch, tokens, dim]`, prefix tokens first, then the map row by row. For attention within the patches of a
     /// TNT, `batch` counts the patches of all images.
     fn tokens(&self, block: BlockIndex, point: Point, tokens: Tensor<3>);
 
@@ -49,12 +49,12 @@ pub trait Observer {
     ///
     /// # Shapes
     ///
-    /// `[batch, heads, query, key]`; where attention stays within windows, `heads` counts the heads
-    /// of all windows: `[batch, windows * heads, area, area]`.
+    /// `[batch, heads, query, key]`; for attention within windows, `heads` counts the heads of all windows:
+    /// `[batch, windows * heads, area, area]`.
     fn probabilities(&self, _block: BlockIndex, _probabilities: Tensor<4>) {}
 }
 
-/// An observer, or none, at a block.
+/// An optional observer at a block.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Watch<'a> {
     pub(crate) observer: Option<&'a dyn Observer>,
@@ -62,7 +62,7 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Hands out tokens, `[batch, .., dim]`, which are made only if they are wanted.
+    /// Passes tokens, `[batch, .., dim]`, to the observer; they are computed only if it wants them.
     pub(crate) fn tokens<const D: usize>(&self, point: Point, tokens: impl FnOnce() -> Tensor<D>) {
         if let Some(observer) = self.wanting(point) {
             let tokens = widened(tokens());
@@ -72,7 +72,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Hands out attention probabilities, which are made only if they are wanted, and only if the
+    /// Passes attention probabilities to the observer; they are computed only if it wants them, and only if the
     /// mechanism has any.
     pub(crate) fn probabilities(&self, probabilities: impl FnOnce() -> Option<Tensor<4>>) {
         if let Some(observer) = self.wanting(Point::Probabilities)

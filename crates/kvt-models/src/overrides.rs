@@ -1,4 +1,4 @@
-//! What a run may change about a named model.
+//! The changes that a run can make to a named model.
 
 use kvt_attention::{AttentionConfig, PerStage};
 use schemars::JsonSchema;
@@ -104,7 +104,7 @@ pub(crate) const COMMON: &[&str] = &[
     "drop_path",
     "attn_drop",
 ];
-/// The keys of blocks: how many, and what is in them.
+/// The keys of blocks: their number and contents.
 pub(crate) const BLOCKS: &[&str] = &["embed_dim", "depth", "num_heads", "attention"];
 
 impl ModelOverrides {
@@ -177,7 +177,7 @@ impl ModelOverrides {
         }
     }
 
-    /// The strides of `N` steps, or the model's own. `steps` tells them.
+    /// The strides of `N` steps, or the model's own. `steps` describes them in errors.
     pub(crate) fn strides<const N: usize>(
         &self,
         own: [usize; N],
@@ -194,7 +194,7 @@ impl ModelOverrides {
         })
     }
 
-    /// Channels, number and heads of blocks that are all alike, or the model's own.
+    /// Channels, number and heads of identical blocks, or the model's own.
     pub(crate) fn blocks(&self, own: [usize; 3]) -> Result<[usize; 3], ModelError> {
         let [embed_dim, depth, num_heads] = own;
         Ok([
@@ -222,7 +222,7 @@ impl ModelOverrides {
     }
 }
 
-/// One number where a list has no meaning; `which` goes on from "one number".
+/// One number, if a list has no meaning; `which` continues the phrase "one number".
 pub(crate) fn one(
     field: &'static str,
     given: &Option<PerStage<usize>>,
@@ -232,8 +232,8 @@ pub(crate) fn one(
     each(field, given, [own], &format!("one number{which}")).map(|[one]| one)
 }
 
-/// A number for each of `N` parts of a model, which are always as many: from one for all, one for each, or the model's
-/// own. `expected` says so.
+/// A number for each of the `N` parts of a model: from one for all, one for each, or the model's own. `expected`
+/// describes this in errors.
 pub(crate) fn each<const N: usize>(
     field: &'static str,
     given: &Option<PerStage<usize>>,

@@ -1,8 +1,8 @@
 //! Mixed precision: the type in which a model multiplies.
 //!
-//! Weights, the residual stream, norms, the head and the loss are f32. What enters a branch of products is
-//! [lowered](Precision::lower), and from there the type of the activations decides: layers cast their weights to it. Where a
-//! branch joins the stream it is f32 again.
+//! Weights, the residual stream, norms, the head and the loss are f32. Activations that enter a branch of products
+//! are [lowered](Precision::lower), and from there layers cast their weights to the type of the activations. A branch
+//! is f32 again where it joins the stream.
 
 use burn::tensor::{DType, Tensor};
 use kvt_ops::in_type;
@@ -41,7 +41,7 @@ impl Precision {
         }
     }
 
-    /// Activations on their way into a branch of products. The gradient comes back in the type of `x`.
+    /// Casts activations that enter a branch of products. Their gradient has the type of `x`.
     pub fn lower<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
         match self {
             Self::F32 => x,

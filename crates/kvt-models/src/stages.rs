@@ -1,4 +1,4 @@
-//! What the stages of a hierarchical model are told.
+//! The configuration of the stages of a hierarchical model.
 
 use kvt_attention::AttentionConfig;
 
@@ -66,7 +66,7 @@ impl StagesConfig {
         })
     }
 
-    /// Refuses no stages, and lists of different lengths.
+    /// Refuses zero stages, and lists of different lengths.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         validate::sizes(&[("depth", self.count())])?;
         let lists = [

@@ -1,4 +1,4 @@
-//! What a configuration costs, computed without building the model.
+//! The cost of a configuration, computed without building the model.
 
 use kvt_attention::{AttentionConfig, Cost, Macs, Place};
 
@@ -16,7 +16,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of the stages, and of what stands outside of them.
+    /// The sum of the stages and of the rest of the model.
     pub(crate) fn new(name: String, stages: Vec<StageSummary>, params: usize, macs: Macs) -> Self {
         Self {
             name,
@@ -41,27 +41,27 @@ pub struct StageSummary {
     pub depth: usize,
     /// Tokens, that is queries.
     pub tokens: usize,
-    /// Keys each query chooses from; 0 where no query chooses keys.
+    /// Keys each query chooses from; 0 if queries choose no keys.
     pub keys: usize,
     /// Keys each query keeps.
     pub k: usize,
-    /// Whether `attention` is for these queries: not where they choose no keys, and not for a class token with an attention
-    /// to itself (`class_attention`).
+    /// Whether `attention` applies to these queries: not if they choose no keys, and not for a class token with its
+    /// own attention (`class_attention`).
     pub takes_attention: bool,
-    /// Trainable parameters: of the blocks, and of what leads to their resolution.
+    /// Trainable parameters of the blocks, and of the modules that lead to their resolution.
     pub params: usize,
     /// Multiply-accumulate operations of the same.
     pub macs: Macs,
-    /// The mechanism of attention; none where the blocks have none that can be chosen.
+    /// The mechanism of attention; `None` if the blocks have no selectable mechanism.
     pub attention: Option<StageAttention>,
 }
 
 /// The mechanism of attention in all blocks of a stage, without the projections around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageAttention {
-    /// The kind, as a configuration has it.
+    /// The kind, as in a configuration.
     pub kind: &'static str,
-    /// Whether parameters fit one number of keys, and the model so one image size.
+    /// Whether the parameters fit only one number of keys, and the model therefore only one image size.
     pub fixes_keys: bool,
     /// Trainable parameters.
     pub params: usize,
@@ -70,7 +70,8 @@ pub struct StageAttention {
 }
 
 impl StageAttention {
-    /// Of so many `blocks`, each of which attends in `places` at once: in the windows of a map, in the patches of an image.
+    /// The mechanisms of `blocks` blocks, each with `places` places of attention: the windows of a map, or the
+    /// patches of an image.
     pub(crate) fn new(config: &AttentionConfig, cost: Cost, blocks: usize, places: usize) -> Self {
         Self {
             kind: config.kind(),
@@ -93,7 +94,7 @@ impl StageAttention {
 }
 
 impl StageSummary {
-    /// Of transformer blocks with an attention at `place`, and of nothing else.
+    /// A stage of transformer blocks with an attention at `place`, and nothing else.
     pub(crate) fn of_blocks(
         name: String,
         depth: usize,
@@ -115,7 +116,7 @@ impl StageSummary {
         }
     }
 
-    /// The same with what leads to the blocks.
+    /// The same with the modules that lead to the blocks.
     pub(crate) fn behind(self, params: usize, macs: Macs) -> Self {
         Self {
             params: self.params + params,
@@ -125,8 +126,8 @@ impl StageSummary {
     }
 }
 
-/// What decides the size of a pre-norm transformer block, besides its mechanism of attention: the
-/// projections around the mechanism and an MLP, each behind a layer norm.
+/// The sizes of a pre-norm transformer block without its mechanism of attention: the projections around the mechanism
+/// and an MLP, each after a layer norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockSize {
     /// Channels of a token.

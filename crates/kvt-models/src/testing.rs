@@ -1,4 +1,4 @@
-//! What the tests of several families share.
+//! Helpers that the tests of several families share.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -12,7 +12,7 @@ use crate::family::FamilyConfig;
 use crate::model::Model;
 use crate::overrides::ModelOverrides;
 
-/// A family's own configuration of a name.
+/// The configuration of a name, in the type of its family.
 pub(crate) fn named<C: FamilyConfig>(name: &str) -> C {
     let mut configs = C::named().into_iter();
     configs.find(|config| config.name() == name).unwrap()
@@ -40,7 +40,7 @@ pub(crate) fn build(config: impl Into<ModelConfig>, seed: u64) -> Model {
     config.init(&Device::flex(), Key::new(seed)).unwrap()
 }
 
-/// Square images of two channels, no two pixels of which are alike.
+/// Square images of two channels, all of whose pixels differ.
 pub(crate) fn images(batch: usize, side: usize, device: &Device) -> Tensor<4> {
     let image = Tensor::arange(0..(batch * 2 * side * side) as i64, device).float();
     (image * 0.37).sin().reshape([batch, 2, side, side])
@@ -52,7 +52,7 @@ pub(crate) fn logits(model: &Model, phase: Phase) -> TensorData {
     model.forward(images, phase).into_data()
 }
 
-/// Trainable numbers of the parameters whose names begin so.
+/// Trainable numbers of the parameters whose names have one of these beginnings.
 pub(crate) fn count(model: &Model, beginnings: &[&str]) -> usize {
     let parameters = model.parameters().into_iter();
     let found = parameters.filter(|parameter| {

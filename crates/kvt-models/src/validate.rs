@@ -122,7 +122,7 @@ pub(crate) fn whole_heads(
     multiple(channels, (heads, format!("`{field}` {heads}")), reason)
 }
 
-/// Refuses a size that another number, by its value and in words, does not divide.
+/// Refuses a size that is not a multiple of another number, which is given by its value and in words.
 pub(crate) fn multiple(
     (field, value): (&'static str, usize),
     (divisor, called): (usize, String),

@@ -1,4 +1,4 @@
-//! One way to give a custom operation a backward pass.
+//! Adds a backward pass to a custom operation.
 //!
 //! An operation implements its trait for `Autodiff<B, C>` in three steps: [`split`] the inputs, run the
 //! forward pass of the inner backend, and [`record`] what the backward pass needs.
@@ -10,10 +10,10 @@ use burn::backend::autodiff::{
 };
 use burn::backend::{Autodiff, Backend, tensor::FloatTensor};
 
-/// From the saved state and the gradient of the output to the gradients of the inputs.
+/// Computes the gradients of the inputs from the saved state and the gradient of the output.
 type GradientFn<B, S, const N: usize> = fn(S, FloatTensor<B>) -> [FloatTensor<B>; N];
 
-/// The same of the inputs that ask for theirs; what the others get is dropped.
+/// As [`GradientFn`], only for the inputs that require a gradient; the gradients of the others are discarded.
 type AskedGradientFn<B, S, const N: usize> =
     fn(S, FloatTensor<B>, [bool; N]) -> [Option<FloatTensor<B>>; N];
 
@@ -37,7 +37,7 @@ where
     }
 }
 
-/// The places of the inputs in the graph, for [`record`], and the tensors of the inner backend.
+/// The graph nodes of the inputs, for [`record`], and the tensors of the inner backend.
 ///
 /// The type of the inputs does not depend on the checkpoint strategy.
 pub(crate) fn split<B: Backend, const N: usize>(
@@ -47,8 +47,7 @@ pub(crate) fn split<B: Backend, const N: usize>(
     (nodes, inputs.map(|input| input.into_primitive()))
 }
 
-/// Puts an output into the graph, behind the inputs at `nodes`. `state` is dropped if none of them needs
-/// a gradient.
+/// Adds an output to the graph, after the inputs at `nodes`. `state` is dropped if none of them requires a gradient.
 pub(crate) fn record<B: Backend, C: CheckpointStrategy, S, const N: usize>(
     nodes: [NodeGuard; N],
     output: FloatTensor<B>,
@@ -66,7 +65,7 @@ where
     )
 }
 
-/// As [`record`], for gradients of which each is worth leaving out where its input does not ask for it.
+/// As [`record`], for gradients that are worth skipping if their input does not require one.
 pub(crate) fn record_asked<B: Backend, C: CheckpointStrategy, S, const N: usize>(
     nodes: [NodeGuard; N],
     output: FloatTensor<B>,

@@ -1,4 +1,4 @@
-//! Casts around operations that compute in f32 whatever the type of their inputs.
+//! Casts around operations that compute in f32 for inputs of any type.
 
 use burn::backend::{TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Tensor};
@@ -10,7 +10,7 @@ pub(crate) fn is_half(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16)
 }
 
-/// A half type as f32, and every other type as it is. The gradient comes back in the type of `x`.
+/// Casts a half type to f32 and leaves other types unchanged. The gradient has the type of `x`.
 pub fn widened<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     match is_half(x.dtype()) {
         true => in_type(x, DType::F32),
@@ -18,7 +18,7 @@ pub fn widened<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     }
 }
 
-/// In a float type; the same tensor if it has that type already.
+/// Casts to a float type; returns the same tensor if it already has that type.
 pub(crate) fn cast<B: ConvertOps>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
     match x.dtype() == dtype {
         true => x,
@@ -26,12 +26,12 @@ pub(crate) fn cast<B: ConvertOps>(x: FloatTensor<B>, dtype: DType) -> FloatTenso
     }
 }
 
-/// As f32.
+/// Casts to f32.
 pub(crate) fn to_f32<B: ConvertOps>(x: FloatTensor<B>) -> FloatTensor<B> {
     cast::<B>(x, DType::F32)
 }
 
-/// A half type as f32, and every other type as it is.
+/// Casts a half type to f32 and leaves other types unchanged.
 pub(crate) fn widened_primitive<B: ConvertOps>(x: FloatTensor<B>) -> FloatTensor<B> {
     match is_half(x.dtype()) {
         true => to_f32::<B>(x),

@@ -1,36 +1,35 @@
-//! Custom operations of vision transformers for Burn: tensors to tensors, each with its gradient, on the CPU
-//! and on every GPU runtime.
+//! Custom operations of vision transformers for Burn: functions from tensors to tensors, each with its gradient, on the
+//! CPU and on every GPU runtime.
 //!
 //! | | |
 //! |---|---|
 //! | [`attention()`], [`self_attention()`] | `softmax(top_k(scale q k^T)) v` in one operation |
-//! | [`flash_attention()`], [`flash_self_attention()`] | the same in GPU kernels that never store a score |
+//! | [`flash_attention()`], [`flash_self_attention()`] | the same in GPU kernels that never store scores |
 //! | [`attention_with()`] | the same with a bias or a mask |
 //! | [`knn_softmax()`] | from scores to the probabilities of the kept keys |
 //! | [`portable`] | the same selection, composed of Burn's operations |
-//! | [`linear()`], [`linear_add()`], [`linear_with()`] | a linear layer, alone, added to a residual, or given by its weight |
+//! | [`linear()`], [`linear_add()`], [`linear_with()`] | a linear layer, by itself, added to a residual, or given by its weight |
 //! | [`Residual`] | a branch added to a residual stream, whole or scaled sample by sample |
 //! | [`layer_norm()`] | layer normalisation over the last dimension |
 //! | [`gelu()`] | GELU with the exact error function |
 //! | [`conv2d()`] | a convolution without a bias |
-//! | [`depthwise_conv2d()`] | a convolution of each channel by itself |
+//! | [`depthwise_conv2d()`] | a separate convolution for each channel |
 //! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
 //! | [`contiguous_gradient()`] | works around a Burn bug with convolution gradients on GPUs |
 //! | [`widened()`], [`in_type()`] | casts between half types and f32 |
-//! | [`adamw()`], [`Guard`], [`square_sum()`], [`square_sums()`] | an optimizer's update, also as the device decides, and the norm for clipping |
+//! | [`adamw()`], [`Guard`], [`square_sum()`], [`square_sums()`] | optimizer updates that the device can skip, norms for clipping |
 //! | [`rank_sum()`] | a sum over the processes that train together |
 //! | [`Key`], [`Phase`] | keyed randomness: a seed gives one result |
 //!
 //! # Layout
 //! Each operation has a folder:
 //!
-//! - `mod.rs`: the public function, and the trait of the backends with a portable default where there is one;
-//!   its implementation for `Autodiff` is the backward pass;
+//! - `mod.rs`: the public function, and the trait of the backends with a portable default implementation if there is
+//!   one; its implementation for `Autodiff` is the backward pass;
 //! - `cpu.rs`: the implementation for Burn's `Flex` backend;
-//! - `gpu.rs` and `kernel.rs`: the launches and kernels for the CubeCL runtimes, where Burn's operations are
-//!   not enough.
+//! - `gpu.rs` and `kernel.rs`: the launches and kernels for the CubeCL runtimes, if Burn's operations are not enough.
 //!
-//! `cpu/` and `gpu/` hold what several of them use, `autodiff.rs` the one way to register a backward pass.
+//! `cpu/` and `gpu/` contain shared code, and `autodiff.rs` registers backward passes.
 
 mod adamw;
 mod attention;

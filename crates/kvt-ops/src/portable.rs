@@ -1,12 +1,12 @@
-//! The selection composed of Burn's operations: the paper's Algorithm 1 step by step, on every backend. The
-//! fused operation is tested against it.
+//! The selection composed of Burn's operations: the paper's Algorithm 1 step by step, on every backend. Tests compare
+//! the fused operation with it.
 //!
 //! All operations stay on the device (Burn sorts on the host), and none orders ties differently on some backend.
 
 use burn::tensor::{Bool, Int, Tensor};
 
-/// Marks the keys that survive: exactly `min(k, n)` per row of `ranking` (last dimension), of equal ones those at
-/// the lower indices. A NaN survives too, so that it is not dropped silently. `k` is at least 1.
+/// Marks the keys that survive: exactly `min(k, n)` per row of `ranking` (last dimension), and of equal keys those at
+/// lower indices first. A NaN survives too, so that it is not dropped silently. `k` is at least 1.
 pub fn select<const D: usize>(ranking: Tensor<D>, k: usize) -> Tensor<D, Bool> {
     let last = D - 1;
     let keys = ranking.dims()[last];
@@ -16,7 +16,7 @@ pub fn select<const D: usize>(ranking: Tensor<D>, k: usize) -> Tensor<D, Bool> {
     let threshold = ranking.clone().topk(k, last).narrow(last, k - 1, 1);
     let above = ranking.clone().greater(threshold.clone());
     let ties = ranking.clone().equal(threshold);
-    // Places left for ties; the n-th tie of a row gets one if n <= places.
+    // Places left for ties; the n-th tie of a row is kept if n <= places.
     let places = above
         .clone()
         .int()
@@ -34,12 +34,12 @@ pub fn indices<const D: usize>(kept: Tensor<D, Bool>, k: usize) -> Tensor<D, Int
     let keys = kept.dims()[last];
     let mut shape = [1; D];
     shape[last] = keys;
-    // Burn's top-k takes fewer than all.
+    // Burn's top-k requires a k below the number of keys.
     if k >= keys {
         let all = Tensor::<1, Int>::arange(0..keys as i64, &kept.device());
         return all.reshape(shape).expand(kept.dims());
     }
-    // Distinct numbers, larger for lower indices: top-k returns them in order, without ties.
+    // Distinct numbers, larger for lower indices: top-k returns the indices in order, without ties.
     let order = Tensor::<1, Int>::arange(-(keys as i64)..0, &kept.device())
         .mul_scalar(-1)
         .float()

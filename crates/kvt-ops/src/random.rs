@@ -1,16 +1,16 @@
-//! Keyed randomness: every draw has a name, and nothing is remembered between draws.
+//! Keyed randomness: every draw has a name, and draws share no state.
 //!
 //! A key is a 64-bit hash of the path that led to it: `Key::new(seed).named("augment").child(epoch)`.
-//! Every user of random numbers makes a generator from a separate key, so the numbers depend neither on the order
-//! of calls, nor on threads, nor on what ran before a resume.
+//! All random numbers come from generators with separate keys, so they depend neither on the order of calls, nor on
+//! threads, nor on what ran before a resume.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 /// A point in the tree of random streams.
 ///
-/// The mixing is splitmix64's finaliser, names are hashed with 64-bit FNV-1a, and the generator is
-/// ChaCha8: all three are fixed, so a key means the same numbers on every platform and version.
+/// The mixing function is the finaliser of splitmix64, names are hashed with 64-bit FNV-1a, and the generator is
+/// ChaCha8: all three are fixed, so a key gives the same numbers on every platform and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(u64);
 
@@ -51,7 +51,7 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Whether a forward pass trains, and if so from which key its dropout and drop path draw.
+/// Whether a forward pass trains, and if so, the key for its dropout and drop path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Inference: no dropout, no drop path.
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_key_is_the_same_everywhere() {
-        // Computed by an implementation in Python: a change here changes every seeded run.
+        // Computed with a Python implementation: a change here changes every seeded run.
         assert_eq!(Key::new(0).value(), 0xcaf7_b423_21ac_cd0c);
         assert_eq!(
             Key::new(1).named("augment").child(3).value(),
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// Otherwise all layers would drop the same.
+    /// Otherwise all layers would drop the same values.
     #[test]
     fn every_part_of_a_model_has_its_own_phase() {
         let train = Phase::Train(Key::new(7));

@@ -1,21 +1,21 @@
-//! The mean of the weights of several files, as timm's `avg_checkpoints.py` takes it: of the last checkpoints of a run, or of
-//! runs from the same weights (Wortsman et al., [Model soups](https://arxiv.org/abs/2203.05482)).
+//! The mean of the weights of several files, as timm's `avg_checkpoints.py` computes it: of the last checkpoints of a run, or of
+//! runs that start from the same weights (Wortsman et al., [Model soups](https://arxiv.org/abs/2203.05482)).
 
 use std::path::{Path, PathBuf};
 
 use burn::tensor::TensorData;
 use kvt_models::weights::{self, StateDict, WeightsError};
 
-/// Why weights have no mean.
+/// Why weights cannot be averaged.
 #[derive(Debug, thiserror::Error)]
 pub enum AverageError {
     /// A file cannot be read.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// No file.
+    /// There are no files.
     #[error("no files to average")]
     Nothing,
-    /// A tensor that one file has and another one lacks, or has in another shape.
+    /// A tensor is missing from one of the files, or has another shape there.
     #[error(
         "`{}` and `{}` have different weights: `{name}` is {of_first} in the first and {of_other} in the other; average checkpoints of \
          one model",
@@ -33,7 +33,7 @@ pub enum AverageError {
         /// Its shape in the other.
         of_other: String,
     },
-    /// A tensor whose numbers cannot be had.
+    /// The values of a tensor cannot be read.
     #[error("`{name}` of `{}` cannot be read", .file.display())]
     Tensor {
         /// The file.
@@ -43,8 +43,7 @@ pub enum AverageError {
     },
 }
 
-/// The mean of the weights in these files, number by number, summed in 64 bits. Whole numbers, such as counters, are those of
-/// the last file.
+/// The element-wise mean of the weights in these files, summed in f64. Integer tensors, such as counters, are taken from the last file.
 ///
 /// # Errors
 /// If a file cannot be read, or the files differ in names or shapes.
@@ -80,7 +79,7 @@ pub fn average(files: &[PathBuf]) -> Result<StateDict, AverageError> {
     Ok(averaged.collect())
 }
 
-/// The numbers of a tensor in 32 bits, as all files are read; `None` for one of whole numbers.
+/// The values of a tensor in f32, as all files are read; `None` for an integer tensor.
 fn numbers(file: &Path, name: &str, data: &TensorData) -> Result<Option<Vec<f32>>, AverageError> {
     if !data.dtype().is_float() {
         return Ok(None);
@@ -92,7 +91,7 @@ fn numbers(file: &Path, name: &str, data: &TensorData) -> Result<Option<Vec<f32>
     })
 }
 
-/// Names and shapes in words, by name, and which are whole numbers.
+/// Names and shapes in words, by name, with a mark for integer tensors.
 fn shapes(weights: &StateDict) -> Vec<(String, String)> {
     let shape = |(name, data): (&str, &TensorData)| {
         let whole = match data.dtype().is_float() {
@@ -157,9 +156,9 @@ mod tests {
         let mean = average(&files).unwrap();
         let of = |name| mean.get(name).unwrap().try_to_vec::<f32>().unwrap();
         assert_eq!(of("a"), [3.0, 1.0]);
-        // 32 bits would lose the 1 beside 1e8.
+        // f32 would lose the 1 beside 1e8.
         assert_eq!(of("b"), [1.0 / 3.0]);
-        // Of a file with itself it is the file.
+        // The mean of a file with itself is the file.
         let same = average(&[files[0].clone(), files[0].clone()]).unwrap();
         assert_eq!(same, weights::read(&files[0]).unwrap());
     }
@@ -182,7 +181,7 @@ mod tests {
             &[("a", &[1.0]), ("b", &[1.0]), ("c", &[1.0])],
         ));
         assert!(other.contains("`c` is missing in the first"), "{other}");
-        // Whole numbers and others have no mean.
+        // Integers and floats cannot be averaged.
         let counter = TensorData::new(vec![1i64], [1]);
         let tensors = [("a".to_owned(), counter.clone()), ("b".to_owned(), counter)];
         let path = folder.path().join("five.safetensors");

@@ -1,7 +1,7 @@
-//! Device names: from `--device` and `train.device` to a Burn device, and what this machine has.
+//! Device names: from `--device` and `train.device` to a Burn device, and the devices of this machine.
 //!
-//! Burn's devices are lazy, and a missing driver panics at first use, on another thread. So a device
-//! is looked up among those that are there, and never made from its name.
+//! Burn's devices are lazy, and a missing driver panics at first use, on another thread. So a device is always looked
+//! up among the existing ones, and never created from its name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,14 +12,14 @@ use kvt_ops::cpu_multiplies_bf16;
 
 use crate::world::Local;
 
-/// A kind of device that a name can ask for.
+/// A kind of device that a name can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The CPU, by Burn's `flex` backend.
+    /// The CPU, with Burn's `flex` backend.
     Cpu,
-    /// Any GPU through wgpu, shaders in WGSL.
+    /// Any GPU through wgpu, with shaders in WGSL.
     Wgpu,
-    /// A GPU through Vulkan, shaders in SPIR-V.
+    /// A GPU through Vulkan, with shaders in SPIR-V.
     Vulkan,
     /// An Apple GPU.
     Metal,
@@ -30,7 +30,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, the one that `auto` prefers first.
+    /// All kinds, in the order of preference of `auto`.
     const ALL: [Self; 6] = [
         Self::Cuda,
         Self::Rocm,
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// Burn's name of the kind, or `None` where this build leaves it out.
+    /// Burn's name of the kind, or `None` if this build does not include it.
     fn burn(self) -> Option<DeviceType> {
         match self {
             Self::Cpu => Some(DeviceType::Flex),
@@ -85,30 +85,32 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a device may be called.
+/// The allowed device names.
 pub(crate) const NAMES: &str = "`auto`, `cpu`, `wgpu`, `vulkan`, `metal`, `cuda` or `rocm`, a GPU with an index up to 255 as in `cuda:1`";
 
 /// A device by name: `auto`, a kind, or a kind with an index (`cuda:1`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// The first GPU that is a real one, else the CPU.
+    /// The first hardware GPU, or otherwise the CPU.
     Auto,
     /// One device of a kind.
     Exactly(Kind, usize),
 }
 
-/// A device that can't be had.
+/// A device that is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// No device name.
-    #[error("`{0}` is no device: use {names}", names = NAMES)]
+    /// An invalid device name.
+    #[error("`{0}` is not a device: use {names}", names = NAMES)]
     Name(String),
     /// A kind that this binary was built without.
-    #[error("this build has no `{kind}`: build with `--features {kind}`; there is {available}")]
+    #[error(
+        "this build does not include `{kind}`: build with `--features {kind}`; available: {available}"
+    )]
     NotBuilt {
-        /// The kind asked for.
+        /// The requested kind.
         kind: Kind,
-        /// What can be used.
+        /// The available devices.
         available: String,
     },
     /// Fewer devices than processes.
@@ -119,30 +121,30 @@ pub enum DeviceError {
     TooFew {
         /// The kind.
         kind: Kind,
-        /// Its devices.
+        /// The number of its devices.
         count: usize,
-        /// Processes on the host.
+        /// The number of processes on the host.
         processes: usize,
     },
-    /// A precision in which a device cannot multiply.
+    /// A precision that a device does not support.
     #[error(
         "device `{device}` cannot compute in {}: set `train.precision` to {ways}, or choose another `train.device`",
         .precision.name()
     )]
     Precision {
-        /// The precision asked for.
+        /// The requested precision.
         precision: Precision,
         /// The device's name.
         device: String,
-        /// The precisions that it has.
+        /// The supported precisions.
         ways: String,
     },
     /// A kind or index that this machine does not have.
     #[error("there is no device `{wanted}` on this machine; there is {available}")]
     Absent {
-        /// The device asked for.
+        /// The requested device.
         wanted: String,
-        /// What can be used.
+        /// The available devices.
         available: String,
     },
 }
@@ -157,7 +159,7 @@ impl FromStr for Wanted {
         let invalid = || DeviceError::Name(text.to_owned());
         let (kind, index) = match text.split_once(':') {
             None => (text, 0),
-            // A number may have a sign, but not here.
+            // A number could have a sign, but an index must not.
             Some((kind, index)) if index.starts_with(|first: char| first.is_ascii_digit()) => {
                 (kind, index.parse::<u8>().map_err(|_| invalid())?)
             }
@@ -167,7 +169,7 @@ impl FromStr for Wanted {
             .into_iter()
             .find(|known| known.name() == kind)
             .ok_or_else(invalid)?;
-        // The CPU is one device, whatever it is made of.
+        // The CPU is always one device.
         if kind == Kind::Cpu && index > 0 {
             return Err(invalid());
         }
@@ -175,14 +177,14 @@ impl FromStr for Wanted {
     }
 }
 
-/// A device that is there.
+/// An existing device.
 #[derive(Clone, Debug)]
 pub struct ResolvedDevice {
-    /// Its name as `--device` takes it.
+    /// Its name, as accepted by `--device`.
     pub name: String,
     /// The hardware, or the adapter.
     pub description: String,
-    /// Whether a program on the CPU stands in for a GPU: right, but slow.
+    /// Whether it is a GPU emulated on the CPU: correct, but slow.
     pub software: bool,
     /// The device.
     pub device: Device,
@@ -195,17 +197,17 @@ impl ResolvedDevice {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The PCI address of the card, where it is known.
+    /// The PCI address of the card, if it is known.
     #[cfg(feature = "nccl")]
     pub(crate) fn card(&self) -> Option<String> {
         let card = self.device.identity()?.physical?;
         card.pci_address.map(|address| address.to_string())
     }
 
-    /// Refuses a precision that the device does not have; a warning where it is slower than f32.
+    /// Rejects a precision that the device does not support; returns a warning if it is slower than f32.
     ///
     /// # Errors
-    /// [`DeviceError::Precision`], which says what the device has.
+    /// [`DeviceError::Precision`], which lists the supported precisions.
     pub fn check_precision(&self, precision: Precision) -> Result<Option<String>, DeviceError> {
         let has = |precision: &Precision| self.device.supports_dtype(precision.dtype());
         if !has(&precision) {
@@ -218,7 +220,7 @@ impl ResolvedDevice {
                 ways: ways.join(" or "),
             });
         }
-        // Measured with DeiT, whose time goes into linear layers. Convolutions and scores are computed in f32 between casts.
+        // Measured with DeiT, which spends its time in linear layers. Convolutions and scores are computed in f32 between casts.
         let is_fast = match precision {
             Precision::F32 => true,
             Precision::Bf16 => cpu_multiplies_bf16(),
@@ -235,16 +237,16 @@ impl ResolvedDevice {
     }
 }
 
-/// What there is of a kind.
+/// The devices of a kind.
 #[derive(Clone, Debug)]
 pub struct Listing {
     /// The kind.
     pub kind: Kind,
-    /// The devices, or why there is none.
+    /// The devices, or the reason why there is none.
     pub devices: Result<Vec<ResolvedDevice>, String>,
 }
 
-/// Every kind of device, with what this machine has of it or why it has none.
+/// Every kind of device, with the devices of this machine or the reason why there is none.
 pub fn list() -> Vec<Listing> {
     Kind::ALL
         .into_iter()
@@ -255,11 +257,10 @@ pub fn list() -> Vec<Listing> {
         .collect()
 }
 
-/// The device of a name.
+/// The device with a name.
 ///
 /// # Errors
-/// If the name is none, or this build or this machine has no such device; the error lists what is
-/// there.
+/// If the name is invalid, or this build or this machine has no such device; the error lists the available devices.
 pub fn resolve(text: &str) -> Result<ResolvedDevice, DeviceError> {
     let wanted: Wanted = text.parse()?;
     let (kind, index) = match wanted {
@@ -286,8 +287,8 @@ pub fn resolve(text: &str) -> Result<ResolvedDevice, DeviceError> {
         })
 }
 
-/// The device of a name for one of several processes of a host: where the name has no index, the one of its number there, so
-/// that each process has its own. The CPU is shared.
+/// The device with a name for one of several processes of a host: if the name has no index, the process's local number is
+/// used, so that each process has its own device. The CPU is shared.
 ///
 /// # Errors
 /// As [`resolve`], and if there are fewer devices than processes.
@@ -315,8 +316,8 @@ pub fn resolve_local(text: &str, local: Local) -> Result<ResolvedDevice, DeviceE
     })
 }
 
-/// The device that `auto` stands for, out of a [`list`]: the first that is no software adapter, which
-/// would be slower than the CPU backend.
+/// The device for `auto` from a [`list`]: the first that is not a software adapter, which would be slower than the CPU
+/// backend.
 pub fn automatic(list: Vec<Listing>) -> Option<ResolvedDevice> {
     list.into_iter()
         .filter_map(|listing| listing.devices.ok())
@@ -360,7 +361,7 @@ fn find(kind: Kind) -> Result<Vec<ResolvedDevice>, String> {
     Ok(found)
 }
 
-/// The hardware behind a device, and whether that is a program on the CPU.
+/// The hardware of a device, and whether it is emulated on the CPU.
 fn describe(kind: Kind, device: &Device) -> (String, bool) {
     match kind {
         Kind::Cpu => {
@@ -374,7 +375,7 @@ fn describe(kind: Kind, device: &Device) -> (String, bool) {
 #[cfg(feature = "gpu")]
 fn adapter(device: &Device) -> (String, bool) {
     match device.identity() {
-        // A software rasteriser is no card.
+        // A software rasteriser is not a card.
         Some(identity) => {
             let software = identity.physical.is_none();
             let note = if software { ", a software adapter" } else { "" };

@@ -1,4 +1,4 @@
-//! What can stop a run.
+//! Errors that stop a run.
 
 use std::path::PathBuf;
 
@@ -13,60 +13,60 @@ use crate::world::{Failure, WorldError};
 /// An error of training, evaluation or prediction.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
-    /// The configuration.
+    /// An invalid configuration.
     #[error(transparent)]
     Config(#[from] Box<ConfigError>),
-    /// The data.
+    /// An error of the data.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The device.
+    /// An error of the device.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The model's configuration or input.
     #[error(transparent)]
     Model(#[from] kvt_models::ModelError),
-    /// Weights.
+    /// An error of the weights.
     #[error(transparent)]
     Weights(#[from] kvt_models::weights::WeightsError),
-    /// The run's folder or its checkpoints.
+    /// An error of the run's folder or its checkpoints.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// Files.
+    /// An error of a file.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// What a process of a job ended with, as all of them know.
+    /// The error of a process of a job, which all processes know.
     #[error("{}", .0.message)]
     Job(Failure),
-    /// An error of the command line, to be told to the other processes of a job.
+    /// An error of the command line, which is sent to the other processes of a job.
     #[error("{0}")]
     Verb(String),
-    /// The processes of a job lost each other, or cannot work together.
+    /// The processes of a job lost contact, or cannot work together.
     #[error(transparent)]
     World(#[from] WorldError),
-    /// The optimizer's state.
+    /// An invalid optimizer state.
     #[error(transparent)]
     Optimizer(#[from] OptimizerError),
     /// The device failed.
     #[error("the device failed: {0}")]
     Execution(String),
-    /// The loss depends on no parameter, or the task left all of them out.
+    /// The loss depends on no parameter, or the task excluded all of them.
     #[error(
         "no parameter got a gradient: the loss depends on none, or the task leaves all of them out"
     )]
     NoGradient,
-    /// A centre of other outputs.
+    /// A centre for a different number of outputs.
     #[error("the centre in the checkpoint is not of the {expected} outputs of `dino.out_dim`")]
     Centre {
         /// Outputs of the head.
         expected: usize,
     },
-    /// A task that does not measure what its checkpoints are compared by.
+    /// A task that does not report the metric by which its checkpoints are compared.
     #[error("the evaluation has no `{metric}`, by which the best checkpoint is chosen")]
     NoMetric {
         /// The name of the metric.
         metric: &'static str,
     },
-    /// The model does not fit the data.
+    /// The model does not match the data.
     #[error(
         "`model.num_classes` is {model}, but `{}` has {found} classes: leave it out, or use data with as many classes",
         .data.display()
@@ -79,7 +79,7 @@ pub enum TrainError {
         /// Its classes.
         found: usize,
     },
-    /// Data of one class, which every model tells apart from nothing.
+    /// Data with a single class, for which every model is right.
     #[error(
         "`{}` has one class only, `{class}`: there is nothing to learn; it takes a folder for each of two classes or more",
         .data.display()
@@ -90,9 +90,9 @@ pub enum TrainError {
         /// Its class.
         class: String,
     },
-    /// The loss or the gradient is no number any more.
+    /// The loss or the gradient is no longer finite.
     #[error(
-        "step {step} (epoch {}): loss {loss}, gradient norm {grad_norm}: training cannot go on; {dump}",
+        "step {step} (epoch {}): loss {loss}, gradient norm {grad_norm}: training cannot continue; {dump}",
         .epoch + 1
     )]
     NotFinite {
@@ -104,20 +104,20 @@ pub enum TrainError {
         loss: f64,
         /// Its gradient norm.
         grad_norm: f64,
-        /// Where the evidence lies, or why there is none.
+        /// Location of the dump, or why there is none.
         dump: String,
     },
-    /// An error that somebody may mend before going on.
+    /// An error that can be repaired before the run continues.
     #[error("{}; the state after step {step} {saved}", chain(.cause))]
     Stopped {
-        /// Updates done.
+        /// Number of updates done.
         step: u64,
-        /// What happened.
+        /// The error.
         cause: Box<TrainError>,
-        /// What became of the state.
+        /// Whether the state was saved.
         saved: String,
     },
-    /// The configuration that a run was started with says nothing any more.
+    /// The configuration of a run is damaged.
     #[error(
         "the configuration of run `{}` is damaged: {problem}\nwrite it anew with `kvt config print CONFIG > {}`",
         .run.display(), .run.join("config.toml").display()
@@ -130,7 +130,7 @@ pub enum TrainError {
     },
     /// A resumed configuration that would change the run's mathematics.
     #[error(
-        "run `{}` was started with another configuration:\n{differences}\nuse the old values to resume, or another `run.dir` to start anew",
+        "run `{}` was started with another configuration:\n{differences}\nuse the old values to resume, or another `run.dir` to start a new run",
         .run.display()
     )]
     ConfigChanged {
@@ -139,9 +139,9 @@ pub enum TrainError {
         /// One line per difference.
         differences: String,
     },
-    /// The images of a resumed run are other ones.
+    /// The images of a resumed run are different.
     #[error(
-        "the data of run `{}` has changed: {}, or use another `run.dir` to start anew",
+        "the data of run `{}` has changed: {}, or use another `run.dir` to start a new run",
         .run.display(), changed(.old, .new)
     )]
     DataChanged {
@@ -149,10 +149,10 @@ pub enum TrainError {
         run: PathBuf,
         /// The images of the checkpoint.
         old: DataState,
-        /// The images there are.
+        /// The current images.
         new: DataState,
     },
-    /// A checkpoint has more weights than the model.
+    /// A checkpoint has weights that the model does not have.
     #[error(
         "checkpoint `{}` has weights that the model lacks (`{names}`): the model is not the one that was trained",
         .path.display()
@@ -163,7 +163,7 @@ pub enum TrainError {
         /// Its surplus weights.
         names: String,
     },
-    /// An average that a checkpoint does not have.
+    /// A missing average in a checkpoint.
     #[error(
         "checkpoint `{}` has no `ema.safetensors`: its run kept no EMA (`ema.decay = 0`); evaluate it without `--ema`, \
          or start a new run from its weights with `init.weights`",
@@ -173,7 +173,7 @@ pub enum TrainError {
         /// The checkpoint.
         path: PathBuf,
     },
-    /// State of the task that a checkpoint does not have.
+    /// A missing state of the task in a checkpoint.
     #[error("checkpoint `{}` has no `{file}`: it was written by a run with another task", .path.display())]
     NoTaskState {
         /// The checkpoint.
@@ -181,17 +181,17 @@ pub enum TrainError {
         /// The file.
         file: String,
     },
-    /// A weight file that does not fit.
+    /// A weight file that does not match the model.
     #[error("could not start from the weights in `{}`{hint}", .path.display())]
     InitWeights {
         /// The file.
         path: PathBuf,
-        /// A way out, where there is one.
+        /// A solution, if there is one.
         hint: &'static str,
         /// What is wrong with it.
         source: kvt_models::weights::WeightsError,
     },
-    /// A teacher that does not fit.
+    /// A teacher that does not match.
     #[error("`{}` cannot teach this model: {problem}", .path.display())]
     Teacher {
         /// The run or the file that it comes from.
@@ -199,7 +199,7 @@ pub enum TrainError {
         /// What is wrong with it.
         problem: TeacherError,
     },
-    /// The weights of a teacher that do not fit.
+    /// Weights of a teacher that do not match.
     #[error("could not load the teacher `{}` into `distill.teacher_model`", .path.display())]
     TeacherWeights {
         /// The file.
@@ -207,35 +207,35 @@ pub enum TrainError {
         /// What is wrong with it.
         source: kvt_models::weights::WeightsError,
     },
-    /// A resumed run with another teacher.
+    /// A resumed run with a different teacher.
     #[error(
-        "`{}` is not the teacher that the run was started with: restore it, or use another `run.dir` to start anew",
+        "`{}` is not the teacher that the run was started with: restore it, or use another `run.dir` to start a new run",
         .path.display()
     )]
     OtherTeacher {
-        /// The teacher that there is.
+        /// The current teacher.
         path: PathBuf,
     },
-    /// Nothing could be evaluated.
+    /// No image could be evaluated.
     #[error("none of the images to evaluate could be read: run `kvt data check` on the data")]
     NothingEvaluated,
-    /// The model gives no numbers any more.
+    /// The model's outputs are no longer finite.
     #[error(
         "step {step}: the validation {metric} is {value}: the weights have diverged; \
          start a new run with a lower `optim.lr` or with `optim.clip_norm`, or go back with `--resume-from best`"
     )]
     Diverged {
-        /// Updates done.
+        /// Number of updates done.
         step: u64,
         /// The metric that is not finite.
         metric: String,
         /// Its value.
         value: f64,
     },
-    /// Image folders hold colour images.
+    /// Image folders contain colour images.
     #[error("`model.in_chans` is {0}, but image folders give 3 channels: leave it out")]
     Channels(usize),
-    /// Tokens cannot learn in a model that gives no logits for them.
+    /// A setting for tokens with a model that has no outputs for them.
     #[error(
         "`{key}` is for models with an output for every token, as VOLO has it, and `{model}` has none: remove it"
     )]
@@ -256,8 +256,8 @@ impl TrainError {
         }
     }
 
-    /// Whether every process of a job ends with this error: it was [agreed](crate::world::agree()) on, or all come to it by the
-    /// same numbers. Of any other the others know nothing, and may wait.
+    /// Whether every process of a job ends with this error: it was [agreed](crate::world::agree()) on, or all processes derive
+    /// it from the same numbers. The other processes do not know of any other error, and may wait.
     pub fn is_known_to_all(&self) -> bool {
         match self {
             Self::Stopped { cause, .. } => cause.is_known_to_all(),
@@ -272,7 +272,7 @@ impl TrainError {
     }
 }
 
-/// An error and what caused it, in one line.
+/// An error and its causes, in one line.
 pub(crate) fn chain(error: &TrainError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -283,7 +283,7 @@ pub(crate) fn chain(error: &TrainError) -> String {
     text
 }
 
-/// How the images of a run differ from those of its checkpoint, and what to do.
+/// The differences between the images of a run and those of its checkpoint, and what to do.
 fn changed(old: &DataState, new: &DataState) -> String {
     let counts = |state: &DataState| (state.train, state.val);
     if counts(old) == counts(new) && old.listing == new.listing {

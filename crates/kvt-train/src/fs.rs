@@ -1,7 +1,7 @@
-//! Files that are written whole or not at all.
+//! Files that are written completely or not at all.
 //!
-//! A training machine loses power, fills its disk or kills the process at any instruction. Whoever writes a file
-//! through [`write_atomic`] leaves behind either the old content or the new, never a half.
+//! A training machine can lose power, fill its disk or kill the process at any instruction. A file written with
+//! [`write_atomic`] has either the old content or the new, never a part of it.
 
 use std::fs::TryLockError;
 use std::io::{self, BufWriter, Write};
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use tempfile::NamedTempFile;
 
-/// How the temporary files of [`write_atomic`] begin, so that a left-over one can be told from a user's file.
+/// The prefix of the temporary files of [`write_atomic`], which distinguishes leftovers from a user's files.
 pub const TEMPORARY_PREFIX: &str = ".kvt-tmp-";
 
-/// Writes `path` through `write`: into a temporary file of the same folder, then fsync, rename, fsync of the folder.
+/// Writes `path` with `write`: to a temporary file in the same folder, then fsync, rename, and fsync of the folder.
 ///
 /// # Errors
-/// Whatever `write` returns, or a failure of the file system; both name `path`, and the old file is untouched.
+/// An error of `write` or of the file system; both name `path`, and the old file is unchanged.
 pub fn write_atomic(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<&mut std::fs::File>) -> io::Result<()>,
@@ -25,16 +25,16 @@ pub fn write_atomic(
     sync_folder(parent(path))
 }
 
-/// Writes `path` as [`write_atomic`] does, with this text.
+/// Writes a text to `path`, as [`write_atomic`].
 ///
 /// # Errors
-/// A failure of the file system, which names `path`; the old file is untouched.
+/// An error of the file system, which names `path`; the old file is unchanged.
 pub fn write_text(path: &Path, text: &str) -> io::Result<()> {
     write_atomic(path, |file| file.write_all(text.as_bytes()))
 }
 
-/// Writes several files that belong together. `write` is told the number of the file. Only when all are on the disk
-/// are they renamed, so that a full disk leaves the old ones.
+/// Writes several files that belong together. `write` gets the index of the file. The files are renamed only when all
+/// are on the disk, so that a full disk leaves the old ones.
 ///
 /// # Errors
 /// As [`write_atomic`].
@@ -55,7 +55,7 @@ pub fn write_together(
     Ok(())
 }
 
-/// The content of `path` in a temporary file of its folder, on the disk.
+/// Writes the content of `path` to a temporary file in its folder, and syncs it to the disk.
 fn stage(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<&mut std::fs::File>) -> io::Result<()>,
@@ -66,15 +66,15 @@ fn stage(
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // The default of temporary files is private to the user; the umask still applies to this mode.
+        // Temporary files are private to the user by default; the umask still applies to this mode.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     let mut file = loop {
         let made = builder.tempfile_in(parent(path));
         let file = made.map_err(|error| not_made(path, &error))?;
-        // Tells `remove_leftovers` that somebody is at it; a system that cannot lock has nobody who asks.
+        // Tells `remove_leftovers` that the file is in use; on a system without locks, it removes nothing.
         let is_taken = matches!(file.as_file().try_lock(), Err(TryLockError::WouldBlock));
-        // Another process may have come before the lock, and taken the file for a leftover.
+        // Before the lock was taken, another process may have considered the file a leftover.
         if !is_taken && file.path().exists() {
             break file;
         }
@@ -95,7 +95,7 @@ fn persist(file: NamedTempFile, path: &Path) -> io::Result<()> {
         .map_err(|error| named(path, &error.error))
 }
 
-/// Why no temporary file could be made, without its name: nobody asked for it.
+/// Why no temporary file could be created, without its name, which is unknown to the user.
 fn not_made(path: &Path, error: &io::Error) -> io::Error {
     let folder = parent(path);
     let reason = match folder.is_dir() {
@@ -110,10 +110,10 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), message)
 }
 
-/// Finds out whether [`write_atomic`] could write `path`, for those who work for long before they do.
+/// Checks whether [`write_atomic`] could write `path`, before long work begins.
 ///
 /// # Errors
-/// If its folder is missing or may not be written to, or `path` is a folder; the message names it.
+/// If its folder is missing or not writable, or `path` is a folder; the message names it.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         let kind = io::ErrorKind::IsADirectory;
@@ -127,10 +127,10 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Deletes the temporary files that killed processes left in a folder, and none that is being written.
+/// Deletes the temporary files that killed processes left in a folder, but none that is being written.
 ///
 /// # Errors
-/// When the folder cannot be read or a file not be deleted.
+/// If the folder cannot be read or a file cannot be deleted.
 pub fn remove_leftovers(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -140,7 +140,7 @@ pub fn remove_leftovers(folder: &Path) -> io::Result<()> {
             .is_some_and(|name| name.starts_with(TEMPORARY_PREFIX));
         if temporary {
             match remove_leftover(&entry) {
-                // Written to its end in the meantime, or deleted by another process.
+                // Completed in the meantime, or deleted by another process.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 done => done?,
             }
@@ -149,22 +149,22 @@ pub fn remove_leftovers(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Deletes a temporary file that nobody is at.
+/// Deletes a temporary file that is not in use.
 fn remove_leftover(entry: &fs::DirEntry) -> io::Result<()> {
     if entry.file_type()?.is_file() {
         let file = fs::File::open(entry.path())?;
         if file.file().try_lock().is_ok() {
-            // While it is locked, so that nobody begins with it.
+            // Deleted while locked, so that no other process can start to use it.
             fs::remove_file(entry.path())?;
         }
     }
     Ok(())
 }
 
-/// Makes the names inside `folder` (creations, renames) durable, where the platform can do that.
+/// Makes the names inside `folder` (creations, renames) durable, if the platform supports it.
 ///
 /// # Errors
-/// When the folder cannot be opened or synced.
+/// If the folder cannot be opened or synced.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) {
         fs::File::open(folder)?.sync_all()?;
@@ -172,7 +172,7 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The first of `path.1`, `path.2`, ... that does not exist: where a file is kept that a new one replaces.
+/// The first of `path.1`, `path.2`, ... that does not exist: the new name for a file that is replaced.
 pub(crate) fn free_path(path: &Path) -> PathBuf {
     let mut number = 1_u64;
     loop {
@@ -185,7 +185,7 @@ pub(crate) fn free_path(path: &Path) -> PathBuf {
     }
 }
 
-/// The folder that holds `path`; `.` for a bare file name.
+/// The folder that contains `path`; `.` for a bare file name.
 pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -216,7 +216,7 @@ mod tests {
         let path = folder.path().join("a.txt");
         fs::write(&path, "old").unwrap();
         let error = write_atomic(&path, |file| {
-            // More than the buffer, so that some bytes have reached the disk.
+            // More than the buffer holds, so that some bytes have reached the disk.
             file.write_all(&[b'x'; 100_000])?;
             Err(io::Error::new(io::ErrorKind::StorageFull, "disk full"))
         })
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Nobody may make a file there, not even who may write everywhere.
+    /// Files cannot be created there, even by a privileged user.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_folder_that_takes_no_file_is_told_without_the_temporary_one() {

@@ -8,25 +8,25 @@
 //! data -> recipe -> task
 //! ```
 //!
-//! - [`config`]: TOML layers become one validated [`config::Plan`]; [`schema`]: what its keys may be.
-//! - [`data`], [`augment`]: image folders, decoding, the loader, upload; what is done to each image.
+//! - [`config`]: TOML layers become one validated [`config::Plan`]; [`schema`]: the allowed values of its keys.
+//! - [`data`], [`augment`]: image folders, decoding, the loader, upload; augmentation of images.
 //! - [`recipe`]: loss, optimizer, schedule, clipping, accuracy.
-//! - [`task`]: what is trained and how it is judged: classification, self-supervised training by DINO.
-//! - [`analysis`]: what happens in the layers of a model, and which patches speak for a class.
-//! - [`probe`]: how much the features of a backbone say of the classes.
+//! - [`task`]: the training objective and its evaluation: classification, self-supervised training with DINO.
+//! - [`analysis`]: measurements in the layers of a model, and attribution of a class to patches.
+//! - [`probe`]: how well the features of a backbone predict the classes.
 //! - [`engine`]: the loop, one update, checkpoints, resume.
-//! - [`finetune`]: a plan for one's own images, from a folder and weights.
-//! - [`judge`]: how a classifier errs, class by class.
-//! - [`preview`]: a plan's learning rates and augmented images as pictures, before it trains.
+//! - [`finetune`]: a plan for a user's own images, from a folder and weights.
+//! - [`judge`]: the errors of a classifier, class by class.
+//! - [`preview`]: pictures of a plan's learning rates and augmented images, before it trains.
 //! - [`average`]: the mean of the weights of several files.
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
-//! - [`reproduce`]: figures and tables of papers, computed anew.
-//! - [`mod@bench`]: how long an attention operation or a training step takes.
-//! - [`sweep`]: many runs as one job, and what they come to together.
+//! - [`reproduce`]: figures and tables of papers, computed again.
+//! - [`mod@bench`]: timing of attention operations and training steps.
+//! - [`sweep`]: many runs as one job, and their combined results.
 //! - [`device`]: device names.
 //! - [`world`]: the processes of a job.
-//! - [`error`]: what can stop a run.
-//! - [`fs`], [`text`]: files that are written whole or not at all; text that people hand over.
+//! - [`error`]: errors that stop a run.
+//! - [`fs`], [`text`]: atomic writing of files; reading of text files from the user.
 //! - [`cli`]: the `kvt` binary, the only part that prints.
 
 pub mod analysis;

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// A training step allocates and frees the same large blocks over and over. mimalloc keeps them,
-/// where glibc gives them back to the system and pays for it in page faults.
+/// A training step allocates and frees the same large blocks repeatedly. mimalloc keeps them, whereas glibc returns
+/// them to the system, which costs page faults.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -12,14 +12,15 @@ fn main() -> ExitCode {
     kvt_train::cli::main()
 }
 
-/// Sets what libraries read from the environment before or behind our back, and starts the program again with it, in the
-/// same process: a program that has threads cannot change its environment safely. What the user has set is left alone.
+/// Sets environment variables that libraries read on their own, even before `main`, and restarts the program with them,
+/// in the same process: a program with threads cannot safely change its environment. Variables set by the user are not
+/// changed.
 ///
-/// - `MIMALLOC_PURGE_DELAY`: mimalloc keeps for good what it would give back after a while; a step is 8 % faster for it. It
-///   reads this before `main`.
+/// - `MIMALLOC_PURGE_DELAY`: mimalloc permanently keeps memory that it would otherwise return after a while, which makes a
+///   step 8 % faster. It reads this before `main`.
 /// - `XDG_RUNTIME_DIR`: without it, the graphics libraries that look for a GPU write several lines to stderr that look like
-///   errors, because they also look for a desktop. `/dev/null` is an absolute path, which is all that they ask for, and below
-///   it there can be no socket of a desktop, and no file that somebody must delete.
+///   errors, because they also look for a desktop. `/dev/null` is an absolute path, which is all they require, and there can
+///   be neither a desktop's socket below it nor a file to delete.
 #[cfg(unix)]
 fn prepare_environment() {
     use std::os::unix::process::CommandExt;
@@ -41,7 +42,7 @@ fn prepare_environment() {
     if !has_folder {
         again.env("XDG_RUNTIME_DIR", "/dev/null");
     }
-    // Returns only if it failed, and then all is well but for the speed and the lines.
+    // Returns only on failure, and then only the speed and the messages are affected.
     let _ = again.exec();
 }
 

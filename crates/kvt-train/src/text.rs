@@ -1,5 +1,5 @@
-//! Text files that people name: configurations, lists of classes. Read whole, but never without end. How messages list names, and
-//! words as a shell takes them.
+//! Text files given by the user, such as configurations and lists of classes, read completely but with a size limit. Also lists
+//! of names in messages, and quoting of shell words.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -8,11 +8,11 @@ use fs_err as fs;
 
 /// Reads a text file of at most `most` bytes.
 ///
-/// Besides regular files only what a shell hands over is read, standard input and `<(...)`: another
-/// pipe may have nobody who writes to it, and a device has no end.
+/// Besides regular files, only those passed by a shell are read, standard input and `<(...)`: another pipe may have no
+/// writer, and a device has no end.
 ///
 /// # Errors
-/// If the file cannot be read, is of another kind, is longer, or is no UTF-8; the message names it.
+/// If the file cannot be read, is of another kind, is too long, or is not valid UTF-8; the message names it.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     let refuse = |reason: String| {
         let message = format!("failed to read `{}`: {reason}", path.display());
@@ -21,13 +21,13 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     match std::fs::metadata(path) {
         Ok(kind) if kind.is_dir() => return refuse("it is a folder, not a file".to_owned()),
         Ok(kind) if !kind.is_file() && !is_handed_over(path) => {
-            return refuse("it is no regular file, but a pipe or a device".to_owned());
+            return refuse("it is not a regular file, but a pipe or a device".to_owned());
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let message = format!("no file `{}`", path.display());
             return Err(io::Error::new(error.kind(), message));
         }
-        // What else is wrong is best told by opening it.
+        // Other problems are best reported by opening the file.
         _ => {}
     }
     let mut bytes = Vec::new();
@@ -39,21 +39,21 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(text),
-        Err(_) => refuse("it is no text in UTF-8".to_owned()),
+        Err(_) => refuse("it is not UTF-8 text".to_owned()),
     }
 }
 
-/// Whether the path stands for an open file of this process.
+/// Whether the path refers to an open file of this process.
 fn is_handed_over(path: &Path) -> bool {
     path == Path::new("/dev/stdin")
         || path.starts_with("/dev/fd")
         || path.starts_with("/proc/self/fd")
 }
 
-/// Names in a message.
+/// Maximum number of names in a message.
 const NAMES: usize = 5;
 
-/// At most five names in back-quotes, and how many more there are.
+/// Up to five names in backticks, and the number of the rest.
 pub(crate) fn quoted(names: &[String]) -> String {
     let shown = names.iter().take(NAMES).map(|name| format!("`{name}`"));
     let shown = shown.collect::<Vec<_>>().join(", ");
@@ -64,10 +64,10 @@ pub(crate) fn quoted(names: &[String]) -> String {
     }
 }
 
-/// A word of a command, as a shell takes it.
+/// A word of a command, quoted for a shell if necessary.
 pub(crate) fn shell(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@=".contains(c);
-    // Some shells look for a program after `=` at the beginning.
+    // Some shells look up a program after `=` at the beginning.
     let is_safe = !word.is_empty() && !word.starts_with('=');
     match is_safe && word.chars().all(is_plain) {
         true => word.to_owned(),
@@ -128,7 +128,7 @@ mod tests {
         assert!(error.to_string().starts_with("no file `"), "{error}");
     }
 
-    /// Neither would ever end.
+    /// Neither of them would ever end.
     #[cfg(unix)]
     #[test]
     fn a_pipe_that_nobody_writes_to_and_a_device_are_refused() {
@@ -140,7 +140,7 @@ mod tests {
             let error = read_text(path, 1000).unwrap_err().to_string();
             let name = path.display().to_string();
             assert!(
-                error.contains(&name) && error.contains("no regular file"),
+                error.contains(&name) && error.contains("not a regular file"),
                 "{error}"
             );
         }

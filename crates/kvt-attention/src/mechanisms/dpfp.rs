@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// The paper multiplies entry i with entry i + j, and this entry i with entry i - j: the same products in another
+    /// The paper multiplies entry i by entry i + j, this code entry i by entry i - j: the same products in another
     /// order. The numbers are exact.
     #[test]
     fn features_are_the_products_of_the_paper() {

@@ -1,24 +1,24 @@
-//! Where mechanisms take random numbers from: always from keys, never from the generator of a device.
+//! The random numbers of mechanisms: always drawn from keys, never from the generator of a device.
 
 use kvt_ops::{Key, Phase};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// When a mechanism draws its random numbers anew.
+/// When a mechanism redraws its random numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Redraw {
-    /// In training at every step, from the key of the step. Evaluation always has the same numbers.
+    /// At every step of training, from the key of the step. Evaluation always uses the same numbers.
     #[default]
     Step,
-    /// Never: training has the numbers of evaluation.
+    /// Never: training uses the numbers of evaluation.
     Never,
 }
 
 /// The random numbers of one attention layer.
 ///
-/// Nothing drawn is saved: what evaluation uses follows from the seed of the configuration and from the place in
-/// the model, so a loaded model has the same numbers, whatever the batch and the device.
+/// No draws are saved: the numbers of evaluation follow from the seed of the configuration and the place in the
+/// model, so a loaded model has the same numbers, whatever the batch and the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draws {
     fixed: Key,
@@ -26,7 +26,7 @@ pub(crate) struct Draws {
 }
 
 impl Draws {
-    /// `place` is the initialiser's path: another place of the model has other numbers.
+    /// `place` is the initialiser's path: different places of the model have different numbers.
     pub(crate) fn new(seed: u64, place: Key, redraw: Redraw) -> Self {
         Self {
             fixed: Key::new(seed).named("attention").child(place.value()),
@@ -34,7 +34,7 @@ impl Draws {
         }
     }
 
-    /// The key of one purpose in one pass.
+    /// The key for one purpose in one pass.
     pub(crate) fn key(&self, phase: Phase, purpose: &str) -> Key {
         match (phase, self.redraw) {
             (Phase::Train(key), Redraw::Step) => key.named("mixer").named(purpose),

@@ -1,4 +1,4 @@
-//! What holds for every kind of attention.
+//! Properties of every kind of attention.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -17,7 +17,7 @@ fn with(kind: &str, key: &str, value: Value) -> AttentionConfig {
     serde_json::from_value(Value::Object(keys)).unwrap()
 }
 
-/// Both ends of the range of a key are valid, and what is a little outside of it is not.
+/// Both ends of the range of a key are valid, and values slightly outside it are not.
 #[test]
 fn the_schemas_and_the_checks_have_the_same_ranges() {
     let mut ranges = 0;
@@ -29,7 +29,7 @@ fn the_schemas_and_the_checks_have_the_same_ranges() {
             else {
                 continue;
             };
-            // These bound each other, so that their ends are not valid beside the others' defaults.
+            // These limit each other, so that the ends of one range are invalid with the defaults of the others.
             if *kind == "poolingformer" && ["pool", "pool_radius", "stride"].contains(&key.as_str())
             {
                 continue;
@@ -47,7 +47,7 @@ fn the_schemas_and_the_checks_have_the_same_ranges() {
             assert!(valid(least) && valid(most), "{kind} `{key}`");
             let beyond = if is_whole { most + 1.0 } else { most * 1.1 };
             assert!(!valid(beyond), "{kind} `{key}` {beyond}");
-            // There are no whole numbers below 0.
+            // Unsigned integers cannot be below 0.
             if is_whole && least == 0.0 {
                 continue;
             }

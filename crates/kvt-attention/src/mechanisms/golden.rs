@@ -1,4 +1,4 @@
-//! Files of `scripts/reference/zoo_*.py`: what PyTorch computes for one kind of attention.
+//! Files of `scripts/reference/zoo_*.py`: the results of PyTorch for one kind of attention.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -9,8 +9,8 @@ use kvt_testing::devices::{assert_close, devices, tensor, values};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-/// What runs on the GPU in every test run: a software driver compiles the kernels of each for seconds.
-/// `KVT_GPU_CASES=all` asks for all files.
+/// Files that run on the GPU in every test run: a software driver takes seconds to compile the kernels of each.
+/// `KVT_GPU_CASES=all` runs all files.
 const ON_GPU: [&str; 2] = ["linear", "nystrom"];
 
 type Gradient = Box<dyn Fn(&Gradients) -> Option<Vec<f32>>>;
@@ -34,7 +34,7 @@ pub(super) struct Inputs<'a> {
     pub(super) v: Tensor<4>,
 }
 
-/// What a mechanism made of them.
+/// The results of a mechanism on these inputs.
 pub(super) struct Outcome {
     out: Tensor<4>,
     learned: Vec<(String, Gradient)>,
@@ -48,7 +48,7 @@ impl Outcome {
         }
     }
 
-    /// A parameter, whose gradient the file has as `grad_<name>`.
+    /// Adds a parameter, whose gradient the file has as `grad_<name>`.
     pub(super) fn learned<const D: usize>(mut self, name: &str, parameter: Tensor<D>) -> Self {
         let gradient = move |all: &Gradients| parameter.grad(all).map(values);
         self.learned.push((name.to_owned(), Box::new(gradient)));
@@ -102,8 +102,8 @@ impl Golden {
         tensor(&data, shape, device)
     }
 
-    /// Runs a mechanism on the inputs and compares the output, the gradients of q, k, v and those of its parameters
-    /// with the file.
+    /// Runs a mechanism on the inputs and compares the output and the gradients of q, k, v and the parameters with
+    /// the file.
     pub(super) fn check(&self, tolerance: f32, run: impl Fn(&Inputs<'_>) -> Outcome) {
         let everywhere = ON_GPU.contains(&self.name.as_str())
             || std::env::var("KVT_GPU_CASES").is_ok_and(|cases| cases == "all");
@@ -132,7 +132,7 @@ impl Golden {
             compare("out", &values(out));
             let Inputs { q, k, v, .. } = inputs;
             for (name, input) in [("grad_q", q), ("grad_k", k), ("grad_v", v)] {
-                // What takes no part in the output has no gradient: the file has zeros.
+                // Inputs that do not affect the output have no gradient here, and zeros in the file.
                 let gradient = input.grad(&gradients).map(values);
                 let zeros = || vec![0.0; self.values(name).len()];
                 compare(name, &gradient.unwrap_or_else(zeros));

@@ -45,14 +45,14 @@ impl KnnConfig {
         }
     }
 
-    /// The mechanism of one stage: of a list that was not split, the first.
+    /// The mechanism of one stage: the first, if the list has not been split.
     fn first(&self) -> SoftmaxAttention {
         let first = self.neighbors.values().first();
         self.softmax(first.copied().unwrap_or(Neighbors::All))
     }
 }
 
-/// Half of the keys.
+/// Keeps half of the keys.
 impl Default for KnnConfig {
     fn default() -> Self {
         Self::new(Neighbors::Fraction(0.5))

@@ -1,4 +1,4 @@
-//! Linear attention: features of one entry each.
+//! Linear attention: each feature is computed from one entry.
 
 use burn::module::Module;
 use burn::tensor::activation::relu;
@@ -65,10 +65,10 @@ impl Mechanism for LinearAttention {
     }
 }
 
-/// `elu(x) + 1`, in f32: `x + 1` of what is positive, else `exp(x)`, which stays positive where `exp(x) - 1 + 1` is 0.
+/// `elu(x) + 1`, in f32: `x + 1` for positive `x`, else `exp(x)`, which stays positive where `exp(x) - 1 + 1` is 0.
 pub(super) fn elu_features(x: Tensor<4>) -> Tensor<4> {
     let x = x.cast(DType::F32);
-    // Never the exponential of a large number: its gradient would be infinite, and NaN where it is not chosen.
+    // Avoids the exponential of large numbers: its gradient would be infinite, and NaN where it is masked.
     x.clone().clamp_max(0.0).exp() + relu(x)
 }
 
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// By hand, and where `exp(x) - 1 + 1` and its gradient leave what f32 holds.
+    /// By hand, and where `exp(x) - 1 + 1` and its gradient leave the range of f32.
     #[test]
     fn features_are_positive_and_have_gradients_everywhere() {
         let device = Device::flex().autodiff();

@@ -44,8 +44,8 @@ pub use memory_compressed::MemoryCompressed;
 pub use nystrom::Nystrom;
 pub use scram::ScramSearch;
 
-/// Makes of lines `Variant: module::Settings` the enums of settings and of modules, and the dispatch of what their
-/// traits provide, and hands the settings out.
+/// Makes the enums of settings and of modules from lines `Variant: module::Settings`, dispatches the methods of their
+/// traits, and re-exports the settings.
 macro_rules! mechanisms {
     ($($(#[$cfg:meta])* $kind:ident: $file:ident::$config:ident;)+) => {
         $(
@@ -53,8 +53,8 @@ macro_rules! mechanisms {
             pub use $file::$config;
         )+
 
-        /// Which attention a model has, and its settings: the table `[model.attention]`, whose keys stand
-        /// beside `kind`. Keys of other kinds are ignored, and without `kind` attention is dense.
+        /// The attention of a model and its settings: the table `[model.attention]`, whose keys are beside `kind`.
+        /// Keys of other kinds are ignored, and without `kind` attention is dense.
         ///
         /// Lists among the settings have one entry per stage; [`per_stage`](Self::per_stage) splits them.
         #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -91,15 +91,15 @@ macro_rules! mechanisms {
                 }
             }
 
-            /// Whether this is softmax attention over the keys that it is given: the kind that stands wherever a
-            /// family has attention, also where [others do not](Place::softmax_only).
+            /// Whether this is softmax attention over the given keys: the kind that can be used wherever a family has
+            /// attention, even where others [cannot](Place::softmax_only).
             pub fn is_softmax(&self) -> bool {
                 match self {
                     $($(#[$cfg])* Self::$kind(_) => <$config as MechanismConfig>::IS_SOFTMAX,)+
                 }
             }
 
-            /// Whether parameters fit one number of keys, and the model so one image size.
+            /// Whether the parameters fit only one number of keys, and the model therefore only one image size.
             pub fn fixes_keys(&self) -> bool {
                 match self {
                     $($(#[$cfg])* Self::$kind(_) => <$config as MechanismConfig>::FIXES_KEYS,)+
@@ -130,14 +130,14 @@ macro_rules! mechanisms {
                 Vec::from([$($(#[$cfg])* <$config>::json_schema(generator)),+])
             }
 
-            /// The number of stages that the lists among the settings are for; 1 if there are no lists.
+            /// The number of stages that lists among the settings have entries for; 1 if there are no lists.
             fn stages(&self) -> usize {
                 match self {
                     $($(#[$cfg])* Self::$kind(config) => config.stages(),)+
                 }
             }
 
-            /// The settings of stage number `stage` of a model with so many `stages`.
+            /// The settings of stage number `stage` of a model with `stages` stages.
             ///
             /// # Errors
             /// [`AttentionError::PerStage`], if a list fits neither one stage nor all of them.
@@ -147,7 +147,7 @@ macro_rules! mechanisms {
                 })
             }
 
-            /// Refuses settings that make no sense wherever they stand.
+            /// Refuses settings that are invalid at every place.
             ///
             /// # Errors
             /// A value out of its range, or values that exclude each other.
@@ -157,14 +157,14 @@ macro_rules! mechanisms {
                 }
             }
 
-            /// Refuses settings that make no sense, and a place where the mechanism cannot stand.
+            /// Refuses invalid settings, and a place where the mechanism cannot be used.
             ///
             /// # Errors
             /// As [`validate`](Self::validate), or [`AttentionError::Misplaced`].
             pub fn validate_at(&self, place: &Place) -> Result<(), AttentionError> {
                 self.validate()?;
                 if let (Some(SoftmaxOnly { reason, help }), false) = (place.softmax_only, self.is_softmax()) {
-                    let reason = format!("cannot stand where {reason}");
+                    let reason = format!("cannot be used where {reason}");
                     return Err(AttentionError::misplaced(self.kind(), reason, help));
                 }
                 match self {
@@ -256,7 +256,7 @@ impl AttentionConfig {
         Self::Knn(KnnConfig::new(neighbors))
     }
 
-    /// The settings of each stage: one entry where all stages share them.
+    /// The settings of each stage: one entry if all stages share them.
     ///
     /// # Errors
     /// [`AttentionError::PerStage`], if lists have different lengths, or no entry.

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 use super::AttentionConfig;
 use crate::{DenseConfig, MechanismConfig as _};
 
-/// Every key of any kind, with what all its kinds say of it. `x-kinds` lists these. Where they differ, in the default or
-/// in the range, `x-of-kind` has the schema of the key in each of them. A test says that type and description never
-/// differ.
+/// Every key of any kind, with the part of its schema that all its kinds share. `x-kinds` lists these kinds. If their
+/// defaults or ranges differ, `x-of-kind` has the schema of the key for each of them. A test ensures that type and
+/// description never differ.
 impl JsonSchema for AttentionConfig {
     fn schema_name() -> Cow<'static, str> {
         "AttentionConfig".into()
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(ranges.get("minimum"), None);
         assert_eq!(ranges["default"], 1);
         assert_eq!(ranges["x-of-kind"]["a"]["minimum"], 1);
-        // An end that one kind has alone.
+        // A bound that only one kind has.
         let mut open = schema(1, 0);
         open.as_object_mut().map(|schema| schema.remove("minimum"));
         let ends = union(&[("b", schema(1, 0)), ("a", open)]);

@@ -167,7 +167,7 @@ fn settings_are_written_flat_and_read_back() {
     assert_eq!(serde_json::to_value(&configs[1]).unwrap(), knn);
 }
 
-/// The table of a run's configuration, in the order of the fields and with a point in every share.
+/// The table of a run's configuration, in the order of the fields and with a decimal point in every share.
 #[test]
 fn a_table_of_toml_is_read_and_written() {
     let text = "kind = \"knn\"\nneighbors = [7, 0.25]\nselection = \"euclidean\"\n\
@@ -216,7 +216,7 @@ const OF_A_KIND: [&str; 5] = [
     "exclusiveMaximum",
 ];
 
-/// So that a key means the same whatever the kind, and one schema can describe the table.
+/// A key must have the same meaning in every kind, so that one schema can describe the table.
 #[test]
 fn a_key_has_one_schema_in_all_its_kinds() {
     let mut known: BTreeMap<String, BTreeMap<&str, Value>> = BTreeMap::new();
@@ -328,7 +328,7 @@ fn a_list_has_one_entry_per_stage_or_one_for_all() {
     assert!(list.validate_at(&Place::new(4, 8, 2)).is_err());
     let one = with(vec![first].into());
     assert_eq!(one.per_stage().unwrap(), [stages[0].clone()]);
-    // However it is written: a run that says the other goes on.
+    // Both notations are equal: a run can be resumed with either.
     assert_eq!(one, stages[0]);
     let written = json!({ "kind": "knn", "neighbors": [7] });
     assert_eq!(parse(written).unwrap(), one);
@@ -348,7 +348,7 @@ fn numbers<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> T
     Tensor::from_data(TensorData::new(data, shape), device)
 }
 
-/// Dense and k-NN through the door are the operation, bit for bit, also with all that a context holds.
+/// Dense and k-NN attention through the mixer equal the operation, bit for bit, with every part of a context.
 #[test]
 fn the_door_changes_nothing() {
     let device = Device::flex();
@@ -551,7 +551,7 @@ fn a_place_where_a_mechanism_cannot_stand_is_refused() {
     };
     assert_eq!(
         mean.validate_at(&windows).unwrap_err().to_string(),
-        "`kind = \"mean\"` cannot stand where queries see a window: use `dense` or `knn`"
+        "`kind = \"mean\"` cannot be used where queries see a window: use `dense` or `knn`"
     );
     for softmax in [
         AttentionConfig::dense(),
@@ -664,7 +664,7 @@ fn only_a_ranking_by_distance_does_not_see_the_bias() {
     assert!(!ranks(Selection::Euclidean));
 }
 
-/// Whatever the device and its seed, and different from place to place.
+/// A path does not depend on the device or its seed, and differs from place to place.
 #[test]
 fn a_path_names_a_place() {
     let init = BurnInit::new(&Device::flex());

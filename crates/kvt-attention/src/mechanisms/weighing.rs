@@ -1,4 +1,4 @@
-//! Exact softmax attention inside of a mechanism.
+//! Exact softmax attention inside a mechanism.
 
 use burn::tensor::{Bool, Tensor};
 
@@ -9,14 +9,14 @@ use crate::{Context, Dropout, Score, SoftmaxAttention, attend_unchecked};
 pub(super) struct Weighing {
     /// Multiplies the products.
     pub(super) scale: f64,
-    /// Of all keys, with a temperature.
+    /// Over all keys, with a temperature.
     pub(super) softmax: SoftmaxAttention,
     /// Dropout of the weights.
     pub(super) dropout: Option<Dropout>,
 }
 
 impl Weighing {
-    /// As the context of a call says.
+    /// With scale and dropout of the context of a call.
     pub(super) fn new(softmax: SoftmaxAttention, context: &Context) -> Self {
         Self {
             scale: context.scale,
@@ -57,7 +57,7 @@ impl Weighing {
     /// Dense attention for the queries of the prefix, which have no place on the map, and `rest` for the others.
     ///
     /// # Shapes
-    /// Those of [`attend_unchecked`]; `rest` is given the other queries, and all keys and values.
+    /// As for [`attend_unchecked`]; `rest` is given the other queries, and all keys and values.
     pub(super) fn behind_prefix(
         self,
         prefix: usize,

@@ -14,10 +14,10 @@ mod stored;
 
 use check::check;
 
-/// Temperatures outside of this range make all scores equal in 32 bits, or infinite.
+/// Temperatures outside this range make all scores equal in f32, or infinite.
 pub(crate) const TEMPERATURES: [f64; 2] = [1e-6, 1e6];
 
-/// By what a query ranks its keys.
+/// How a query ranks its keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Selection {
@@ -33,21 +33,21 @@ pub enum Selection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Implementation {
-    /// The best that can do what is asked: fused for dot products, masked for distances.
+    /// The best one for the request: fused for dot products, masked for distances.
     #[default]
     Auto,
     /// Custom operations: one from q, k and v to the output, or, where there is dropout, one from scores
     /// to probabilities. Dot products only.
     Fused,
-    /// The same, but where there is neither bias, mask nor dropout a GPU never writes a score to its
-    /// memory. What its cores cannot do (rows of scores that do not fit into their memory, vectors of
-    /// more than 512 numbers) is composed of matrix products; the CPU, which stores no scores anyway,
-    /// does as for `Fused`. Dot products only.
+    /// As `Fused`, but without bias, mask and dropout a GPU never writes scores to its memory. If its kernels cannot
+    /// run (rows of scores exceed its shared memory, or vectors have more than 512 numbers, fewer on some devices),
+    /// attention is composed of matrix products; the CPU, which stores no scores anyway, runs `Fused`. Dot products
+    /// only.
     Flash,
     /// Burn's own operations: a threshold, a mask, a dense softmax (Algorithm 1).
     Masked,
-    /// Gathers the k kept keys and values of every query, `[batch, heads, query, k, head_dim]`: the
-    /// paper's slow version, with its memory. No bias on the keys is lost, it is gathered too.
+    /// Gathers the k kept keys and values of every query, `[batch, heads, query, k, head_dim]`: the paper's slow
+    /// version, with its memory. A bias is gathered too.
     Gathered,
 }
 
@@ -80,13 +80,13 @@ pub struct SoftmaxAttention {
     /// How many keys a query keeps.
     #[module(skip)]
     pub neighbors: Neighbors,
-    /// By what a query ranks its keys.
+    /// How a query ranks its keys.
     #[module(skip)]
     pub selection: Selection,
     /// How the selection is carried out.
     #[module(skip)]
     pub implementation: Implementation,
-    /// Divides the scaled scores before the softmax (Table 3 of the paper); 1 leaves them alone.
+    /// Divides the scaled scores before the softmax (Table 3 of the paper); 1 leaves them unchanged.
     #[module(skip)]
     pub temperature: f64,
 }
@@ -126,7 +126,7 @@ impl SoftmaxAttention {
         asked || self.neighbors.resolve(keys) == keys
     }
 
-    /// What the operations are told of rows of so many keys, and a scale without the temperature.
+    /// The settings of the operations for rows of `keys` keys. `scale` does not include the temperature.
     fn settings(&self, scale: f64, keys: usize) -> AttentionSettings {
         AttentionSettings {
             scale: scale / self.temperature,
@@ -143,7 +143,7 @@ impl SoftmaxAttention {
         }
     }
 
-    /// Refuses settings that make no sense, alone or together.
+    /// Refuses invalid settings and combinations.
     ///
     /// # Errors
     /// If the temperature or the share of neighbours is out of its range, or the fused
@@ -189,7 +189,7 @@ impl Mechanism for SoftmaxAttention {
         attend_unchecked(q, k, v, score, scale, self, dropout)
     }
 
-    /// Without a copy of q, k and v where it is fused, with neither bias nor mask.
+    /// Makes no copy of q, k and v if the operation is fused and there is no bias, mask or dropout.
     fn attend_packed(&self, qkv: Tensor<3>, heads: usize, context: Context) -> Tensor<3> {
         assert_not_f64(qkv.dtype());
         let [batch, tokens, width] = qkv.dims();
@@ -225,9 +225,8 @@ impl Mechanism for SoftmaxAttention {
 /// - `v`: `[batch, heads, key, value_dim]`
 /// - output: `[batch, heads, query, value_dim]`
 ///
-/// # Types
-/// All of one type: f32, or a half type, which is widened first, so that scores are made, ranked and
-/// weighed in f32 whatever the implementation. The output has the type of the inputs.
+/// `q`, `k`, `v` and a bias have one type: f32 or a half type. Half types are widened first, so that every
+/// implementation makes, ranks and weighs scores in f32. The output has the type of the inputs.
 ///
 /// # Errors
 /// If shapes or types disagree, the type is f64, the temperature or dropout is out of range, or the fused
@@ -248,7 +247,7 @@ pub fn attend(
 /// [`attend`] for modules, whose shapes and settings fit by construction.
 ///
 /// # Shapes
-/// Those of [`attend`].
+/// As for [`attend`].
 ///
 /// # Panics
 /// On shapes that do not fit, as Burn's operations do, and on f64.
@@ -278,8 +277,7 @@ pub fn attend_unchecked(
     stored::attend(q, k, v, score, scale, attention, dropout)
 }
 
-/// The attention probabilities, by the operations of [`attend`]: what it gives for values that are the
-/// rows of the identity.
+/// The attention probabilities: the output of [`attend`] for values that are the rows of the identity.
 ///
 /// # Shapes
 /// - `q`: `[batch, heads, query, head_dim]`
@@ -303,7 +301,7 @@ pub fn probabilities(
     attend_unchecked(q, k, values, score, scale, attention, None)
 }
 
-/// In f32 more would be lost than who asks for f64 expects.
+/// Callers that pass f64 expect more precision than f32 has.
 fn assert_not_f64(dtype: DType) {
     assert!(
         dtype != DType::F64,

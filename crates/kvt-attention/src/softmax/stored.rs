@@ -1,5 +1,4 @@
-//! Attention over scores that are stored: with dropout, by other rankings than the score's, and of Burn's
-//! own operations.
+//! Attention with stored scores: with dropout, with rankings other than by score, and with Burn's own operations.
 
 use burn::tensor::{Bool, DType, Int, Tensor};
 
@@ -19,7 +18,7 @@ pub(super) fn attend(
     dropout: Option<Dropout>,
 ) -> Tensor<4> {
     let dtype = q.dtype();
-    // Rounded scores would tie where others do not, and keep other keys.
+    // Rounded scores would have more ties, and keep other keys.
     let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
     let [_, heads, keys, _] = k.dims();
     let score = for_every_head(score, heads);
@@ -47,7 +46,7 @@ pub(super) fn attend(
             None => scores.clone(),
         };
         let selected = portable::select(ranking, kept);
-        // A NaN or +inf spoils its row wherever it stands: a ranking by distance does not see the bias.
+        // A NaN or +inf spoils its row even if its key is not kept: a ranking by distance does not see the bias.
         let spoilt = spoilt(scores.clone());
         if attention.implementation == Implementation::Gathered {
             let indices = portable::indices(selected, kept);

@@ -30,7 +30,7 @@ struct Problem {
     mask: Option<(Vec<bool>, [usize; 4])>,
 }
 
-/// Dimensions that a layout has in full, of batch, queries and keys, and its heads.
+/// The heads of a layout, and whether it has batch, queries and keys in full.
 type Layout = Option<(usize, [bool; 3])>;
 
 impl Problem {
@@ -41,7 +41,7 @@ impl Problem {
             [dim(batch, sizes.images), heads, queries, keys]
         };
         let bias = bias.map(shape).map(|shape| {
-            // Scores are exact in f32, and tie.
+            // Scores are exact in f32, and have ties.
             let data = draw(7, shape.iter().product(), 9, 0.25);
             (data, shape)
         });
@@ -59,8 +59,8 @@ impl Problem {
         }
     }
 
-    /// Output, and the gradients of q, k, v and the bias, by the definition: each head by itself, with a bias of its
-    /// own, which is -inf where the mask hides.
+    /// Output, and the gradients of q, k, v and the bias, by the definition: each head by itself, with its own bias,
+    /// which is -inf where the mask hides.
     fn solve(&self, kept: usize) -> [Vec<f32>; 5] {
         let Sizes {
             images,
@@ -262,7 +262,7 @@ fn every_device_and_implementation_agrees_with_sorting() {
     }
 }
 
-/// The rows that are NaN throughout; no row is so in part.
+/// The rows that are NaN throughout; no row is partly NaN.
 fn broken(x: &[f32], width: usize) -> Vec<bool> {
     let rows = x.chunks(width);
     rows.map(|row| {
@@ -313,7 +313,7 @@ fn a_row_without_a_visible_key_is_nan_and_has_no_gradient() {
     }
 }
 
-/// The gradients of everything, by differences of the output.
+/// All gradients against finite differences of the output.
 #[test]
 fn gradients_are_the_slopes() {
     let device = Device::flex();
@@ -345,7 +345,7 @@ fn gradients_are_the_slopes() {
     }
 }
 
-/// Bias and mask that are views: turned, and expanded over what they are for.
+/// Bias and mask that are views: transposed, and expanded over the dimensions that share them.
 #[test]
 fn bias_and_mask_are_read_where_they_lie() {
     let device = Device::flex();

@@ -6,7 +6,7 @@ use kvt_attention::{Implementation, Neighbors, Score, SoftmaxAttention, attend};
 use crate::devices::{tensor, values};
 use crate::naive::{Inputs, NAMES, Sizes, worst};
 
-/// What is asked of an implementation.
+/// The settings of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) implementation: Implementation,
@@ -16,7 +16,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// In f32, by the implementation that is chosen by itself, at a scale that rounds nothing.
+    /// In f32, with the automatic implementation, at a scale that causes no rounding.
     pub(crate) fn new(kept: usize) -> Self {
         Self {
             implementation: Implementation::Auto,
@@ -85,7 +85,7 @@ impl Case {
         self.check_against(inputs, &expected, name, device);
     }
 
-    /// As [`Self::check`], where many are compared with one solution.
+    /// As [`Self::check`], for many comparisons with one solution.
     #[track_caller]
     pub(crate) fn check_against(
         &self,
@@ -111,7 +111,7 @@ impl Case {
     }
 }
 
-/// With values that a type can hold.
+/// The inputs with values rounded to a type.
 pub(crate) fn rounded(mut inputs: Inputs, dtype: DType) -> Inputs {
     let Inputs {
         q,

@@ -78,7 +78,7 @@ fn a_module_drops_nothing_in_evaluation_or_at_rate_zero() {
     }
 }
 
-/// The same key draws the same on every device; no two blocks, steps or purposes do.
+/// The same key draws the same on every device; different blocks, steps and purposes draw differently.
 #[test]
 fn what_a_module_drops_is_keyed() {
     let run = |device: &Device, phase| output(device, RATE, phase);

@@ -92,7 +92,7 @@ fn forward_and_gradients_match_pytorch() {
         ] {
             let attention = case.attention(implementation);
             if attention.validate().is_err() {
-                // These two rank by dot product alone.
+                // These two only rank by dot product.
                 assert!(matches!(
                     implementation,
                     Implementation::Fused | Implementation::Flash

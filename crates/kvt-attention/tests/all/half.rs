@@ -1,4 +1,4 @@
-//! Half types: scores are f32, whoever makes them.
+//! Half types: every implementation computes scores in f32.
 
 use burn::tensor::{DType, Device, Tensor};
 use kvt_attention::{
@@ -24,7 +24,7 @@ fn half_types(name: &str, device: &Device) -> Vec<DType> {
     types
 }
 
-/// Half types round what goes in and what comes out.
+/// Half types round inputs and outputs.
 #[test]
 fn half_types_agree_with_sorting() {
     for keys in [1, 9, 70] {
@@ -59,7 +59,7 @@ const KEYS: usize = 60;
 const DIM: usize = 16;
 const KEPT: usize = 20;
 
-/// Queries and keys that half types hold, whose products f32 holds and half types do not.
+/// Queries and keys that are exact in half types, but whose products are exact only in f32.
 fn queries_and_keys() -> [Vec<f32>; 2] {
     [(1, QUERIES), (2, KEYS)].map(|(seed, tokens)| draw(seed, tokens * DIM, 61, 1.0))
 }
@@ -84,8 +84,8 @@ fn kept_by_sorting(selection: Selection) -> Vec<bool> {
     q.chunks(DIM).flat_map(row).collect()
 }
 
-/// Rounded scores would tie where those in f32 do not, and the lower index would win: the same keys are
-/// kept by all implementations, with a bias of nothing and without one.
+/// Rounded scores would tie where those in f32 do not, and the lower index would win: all implementations keep the
+/// same keys, with a bias of zero and without one.
 #[test]
 fn the_kept_keys_are_those_of_exact_scores() {
     let [q, k] = queries_and_keys();
@@ -115,7 +115,7 @@ fn the_kept_keys_are_those_of_exact_scores() {
                             bias: biased.then_some(bias),
                             mask: None,
                         };
-                        // So small that no weight vanishes in f16, and a power of two: it rounds nothing.
+                        // So small that no weight vanishes in f16, and a power of two, which is exact.
                         let scale = f64::from(2.0f32.powi(-12));
                         let (q, k, v) = (q.clone(), k.clone(), v.clone());
                         let out = attend(q, k, v, score, scale, &attention, None).unwrap();
@@ -131,7 +131,7 @@ fn the_kept_keys_are_those_of_exact_scores() {
     }
 }
 
-/// The mask of dropout is that of f32.
+/// Dropout drops the same weights as in f32.
 #[test]
 fn half_types_may_be_dropped() {
     let sizes = Sizes {

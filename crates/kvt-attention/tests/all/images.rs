@@ -48,7 +48,7 @@ fn gradients_of_many_images_and_blocks_agree_with_sorting() {
     }
 }
 
-/// The parts of an image meet however many threads there are.
+/// The parts of an image add up on any number of threads.
 #[test]
 fn gradients_in_parts_agree_with_sorting_on_any_number_of_threads() {
     let sizes = sizes(1, 2, 600, 220);
@@ -84,7 +84,7 @@ fn gradients_of_a_bias_agree_with_sorting() {
     }
 }
 
-/// The sums of a bias do not depend on who makes them.
+/// Sums for a bias do not depend on the number of threads.
 #[test]
 fn gradients_of_a_bias_are_the_same_on_any_number_of_threads() {
     let inputs = biased(sizes(9, 2, 70, 90), 5);

@@ -1,4 +1,4 @@
-//! The implementations against each other, and the errors of the front door.
+//! The implementations against each other, and the errors of [`attend`].
 
 use burn::tensor::{Device, Tensor};
 use kvt_attention::{
@@ -62,7 +62,7 @@ fn hidden_keys_are_never_kept_before_visible_ones() {
         let [q, k, v] = qkv(4, 10, &device);
         let hidden: Vec<bool> = (0..10).map(|i| i % 3 != 0).collect();
         let mask = bools(&hidden, [1, 1, 1, 10], &device);
-        // The visible keys alone, densely: k = 4 of 4 visible, k = 6 reaches into the hidden.
+        // Dense attention to the visible keys: k = 4 keeps exactly those, k = 6 also reaches hidden ones.
         let visible = |x: &Tensor<4>| {
             Tensor::cat([0, 3, 6, 9].map(|i| x.clone().narrow(2, i, 1)).to_vec(), 2)
         };
@@ -107,7 +107,7 @@ fn hidden_keys_are_never_kept_before_visible_ones() {
     }
 }
 
-/// A NaN key spoils every row that sees it, also where ties leave no place for it among the kept.
+/// A NaN key spoils every row that sees it, even where ties leave no place for it among the kept.
 #[test]
 fn a_nan_is_never_dropped() {
     for (name, device) in devices() {

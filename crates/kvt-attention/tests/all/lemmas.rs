@@ -57,7 +57,7 @@ impl Lemma1 {
         tensor(&flat(&self.golden[name]), [rows, self.d], device)
     }
 
-    /// What the query takes from `v`, by projections `w_q` and `w_k`.
+    /// The output of the query from `v`, with projections `w_q` and `w_k`.
     fn attend(&self, w_q: Tensor<2>, w_k: Tensor<2>, v: Tensor<2>, kept: Neighbors) -> Tensor<4> {
         let x = self.matrix("x", self.n, &v.device());
         attend(
@@ -104,8 +104,8 @@ fn lemma_1_derivatives_match_pytorch() {
     }
 }
 
-/// The closed form of the k-NN gradient is that of dense attention, with the variance over the keys that
-/// we keep, by the weights that we give them. The paper's printed form for W_K is another one.
+/// The closed form of the k-NN gradient is the one of dense attention, with the variance over the kept keys under
+/// their weights. The paper's printed form for W_K differs.
 #[test]
 fn the_printed_gradient_for_w_k_is_wrong() {
     let lemma = Lemma1::new();
@@ -139,7 +139,7 @@ fn the_printed_gradient_for_w_k_is_wrong() {
                 printed_error = printed_error.max(error);
             }
         }
-        // As far off as PyTorch found it.
+        // The same error as in PyTorch.
         let expected = lemma.golden[kind]["printed_wk_error"].as_f64().unwrap();
         assert!(
             expected > 0.1 && (printed_error - expected).abs() < 1e-4,
@@ -208,7 +208,7 @@ fn lemma_2_the_error_is_smallest_at_the_relevant_count() {
     // A U: falling before, rising after.
     assert!(errors[..4].is_sorted_by(|a, b| a > b), "{errors:?}");
     assert!(errors[3..].is_sorted_by(|a, b| a < b), "{errors:?}");
-    // The same sizes as the reference's own draws.
+    // Close to the errors of the reference, which has other draws.
     for (error, expected) in errors.iter().zip(flat(&golden()["lemma_2"]["error"])) {
         assert!((error - f64::from(expected)).abs() < 0.05, "{errors:?}");
     }

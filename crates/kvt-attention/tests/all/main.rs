@@ -1,5 +1,5 @@
-//! Tests of the attention on every device at hand: the CPU backend, and wgpu where an adapter is
-//! found. `KVT_REQUIRE_GPU=1` turns a missing adapter into a failure.
+//! Tests of the attention on every available device: the CPU backend, and wgpu if an adapter is found.
+//! `KVT_REQUIRE_GPU=1` turns a missing adapter into a failure.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 

@@ -21,7 +21,7 @@ pub(crate) fn identity(dim: usize, device: &Device) -> Linear {
     layer(Tensor::eye(dim, device), None)
 }
 
-/// Tokens through a projection of theirs to queries, keys and values, and a gradient of the output.
+/// Tokens, their projection to queries, keys and values, and a gradient of the output.
 struct Projected {
     /// Queries, keys and values.
     inner: Inputs,
@@ -44,7 +44,7 @@ impl Projected {
             dim,
             value_dim: dim,
         };
-        // Whole numbers: all that is projected is exact.
+        // Integers, so that all projections are exact.
         let x = draw(21, images * tokens * width, 3, 1.0);
         let weight = draw(22, width * 3 * width, 3, 1.0);
         let probe = draw(23, images * tokens * width, 1001, 0.002);
@@ -137,7 +137,7 @@ impl Projected {
     }
 
     fn check(&self, kept: usize, name: &str, device: &Device) {
-        // Channels of 4: a scale that rounds nothing.
+        // Heads of 4 channels: the scale causes no rounding.
         let expected = self.solve(0.5, kept);
         let actual = self.run(kept, device);
         for (what, (actual, expected)) in ["out", "x", "weight"]
@@ -154,7 +154,7 @@ impl Projected {
     }
 }
 
-/// The gradients lie packed, three in one tensor, and are added up over blocks of queries.
+/// The gradients are packed, three in one tensor, and are added up over blocks of queries.
 #[test]
 fn gradients_through_the_projections_agree_with_sorting() {
     for (images, tokens) in [(9, 150), (6, 200), (1, 600)] {

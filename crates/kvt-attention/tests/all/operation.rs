@@ -70,8 +70,8 @@ fn every_device_agrees_with_sorting() {
     }
 }
 
-/// Sizes that share out the units of a cube in every way: rows that are alone or many, columns that
-/// are few, no power of two, or as many as there are units, and rows too long to be held.
+/// Sizes that divide the threads of a workgroup in every way: one row or many, columns that are few, not a power of
+/// two, or as many as there are threads, and rows too long for shared memory.
 #[test]
 fn flash_agrees_with_sorting_at_every_size() {
     for (queries, keys, dim, value_dim) in [
@@ -99,8 +99,8 @@ fn flash_agrees_with_sorting_at_every_size() {
     }
 }
 
-/// What is saved of a row must tell its probabilities to the last digits, however large its scores
-/// are: two keys that tie share a row evenly.
+/// The saved values of a row must give its probabilities to the last digits, however large its scores are: two tied
+/// keys share a row evenly.
 #[test]
 fn large_scores_lose_nothing() {
     for (name, device) in devices() {
@@ -127,7 +127,7 @@ fn large_scores_lose_nothing() {
     }
 }
 
-/// A row without a value spoils the gradients of its query and of all keys, and no other query's.
+/// A row without finite scores spoils the gradients of its query and of all keys, but of no other query.
 #[test]
 fn broken_rows_spoil_what_they_touch() {
     for (name, device) in devices() {
@@ -158,7 +158,7 @@ fn broken_rows_spoil_what_they_touch() {
     }
 }
 
-/// More cubes than one dimension of a grid may have.
+/// More workgroups than one dimension of a dispatch can have.
 #[test]
 fn many_heads_agree_with_sorting() {
     let sizes = Sizes {
@@ -179,7 +179,7 @@ fn many_heads_agree_with_sorting() {
 }
 
 #[test]
-#[should_panic(expected = "do not fit together")]
+#[should_panic(expected = "have mismatched shapes")]
 fn modules_are_told_what_does_not_fit() {
     let device = Device::flex();
     let q = Tensor::<4>::ones([1, 1, 4, 8], &device);
@@ -216,7 +216,7 @@ fn views_are_read_where_they_lie() {
     assert_eq!(run(&view, &shared), run(&copy, &shared_copy));
 }
 
-/// One tensor as queries, keys and values: its three gradients add up. Nothing at all is fine too.
+/// One tensor as queries, keys and values: its three gradients add up. Empty tensors are accepted too.
 #[test]
 fn one_tensor_may_be_all_three_and_empty() {
     let device = Device::flex().autodiff();

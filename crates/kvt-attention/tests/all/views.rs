@@ -1,4 +1,4 @@
-//! Inputs whose values do not lie side by side, against copies in which they do.
+//! Inputs that are not contiguous, against contiguous copies.
 
 use burn::tensor::{Device, Tensor};
 use kvt_attention::{Neighbors, Score, SoftmaxAttention, attend};

@@ -1,4 +1,4 @@
-//! Which of the named models weights fit.
+//! The named models that weights fit.
 
 use super::Layout;
 use super::layout::{family_of, layout};
@@ -8,15 +8,15 @@ use crate::overrides::ModelOverrides;
 use crate::weights::{StateDict, WeightsError};
 
 /// The names of the models that weights fit, as far as their numbers tell: models of the family that the names of the
-/// weights tell, with as many parameters outside of the classifier as there are numbers. An alias is listed only where no
-/// model has the size under a name of its own.
+/// weights indicate, with as many parameters outside the classifier as the weights have numbers. An alias is listed
+/// only if no model has the size under its main name.
 ///
-/// Several models fit where they differ in nothing that is stored, as CvT at two image sizes. None fits weights of a
-/// family that is not known, and of a custom size.
+/// Several models fit if they differ in nothing that is stored, as CvT at two image sizes. No model fits weights of
+/// an unknown family or of a custom size.
 ///
 /// # Errors
 ///
-/// [`WeightsError::Variant`] for weights of another model that goes under the names of a family.
+/// [`WeightsError::Variant`] for weights of another model with the names of a family.
 pub fn identify(weights: &StateDict) -> Result<Vec<String>, WeightsError> {
     let Some(family) = family_of(weights) else {
         return Ok(Vec::new());
@@ -49,7 +49,7 @@ pub fn identify(weights: &StateDict) -> Result<Vec<String>, WeightsError> {
     Ok(found)
 }
 
-/// Numbers outside of the classifier, whose parameters are proportional to the classes.
+/// Numbers outside the classifier, whose parameters are proportional to the classes.
 fn backbone_numbers(config: &ModelConfig) -> Option<usize> {
     let with_classes = |classes| {
         let overrides = ModelOverrides {
@@ -113,9 +113,9 @@ mod tests {
             ),
             // Nothing that is stored depends on the size of the images.
             ("cvt_13", Layout::Official, &["cvt_13", "cvt_13_384"]),
-            // Its positions are in the file, and no parameters.
+            // Its positions are in the file, but are not parameters.
             ("so_vit_7", Layout::Official, &["so_vit_7"]),
-            // What is saved but not trained is no parameter.
+            // State that is saved but not trained is not a parameter.
             ("t2t_vit_7", Layout::Official, &["t2t_vit_7"]),
             ("twins_svt_small", Layout::Timm, &["twins_svt_small"]),
         ] {

@@ -1,11 +1,11 @@
-//! Whose names weights carry, and which family they are for.
+//! The origin of the names of weights, and the family that they indicate.
 
 use crate::families::FAMILIES;
 use crate::family::Family;
 use crate::model::Model;
 use crate::weights::StateDict;
 
-/// Whose names weights carry.
+/// The origin of the names of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// timm's.
@@ -14,18 +14,18 @@ pub enum Layout {
     Official,
 }
 
-/// What the names in a file tell about the model it is for.
+/// What the names in a file reveal about its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recognised {
     /// The family.
     pub family: &'static str,
-    /// Whose names these are.
+    /// The origin of the names.
     pub layout: Layout,
     /// Rows of the classifier.
     pub classes: Option<usize>,
 }
 
-/// The model that weights are for, as far as their names tell.
+/// The family, layout and classes of weights, as far as their names reveal them.
 pub fn recognise(weights: &StateDict) -> Option<Recognised> {
     let family = family_of(weights)?;
     let layout = layout(family, weights);
@@ -43,9 +43,9 @@ pub fn recognise(weights: &StateDict) -> Option<Recognised> {
     })
 }
 
-/// The family that weights are for, as far as their names tell.
+/// The family of weights, as far as their names reveal it.
 pub(super) fn family_of(weights: &StateDict) -> Option<&'static Family> {
-    // The last: later families have DeiT's blocks too, and besides what DeiT does not have.
+    // The last match: later families have DeiT's blocks too, plus modules that DeiT does not have.
     let mut families = FAMILIES.iter().rev();
     families
         .find(|family| weights.get(family.signature).is_some())
@@ -61,7 +61,7 @@ pub(super) fn layout(family: &Family, weights: &StateDict) -> Layout {
 }
 
 impl Model {
-    /// Whose names the weights carry, as far as this model's family tells the two apart.
+    /// The origin of the names, as far as this model's family distinguishes the two.
     pub fn layout(&self, weights: &StateDict) -> Layout {
         layout(self.config.family(), weights)
     }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::{ModelConfig, ModelOverrides};
 
-    /// The family, and the classes of the head, whosever names the weights carry.
+    /// The family, and the classes of the head, in both layouts of the names.
     #[test]
     fn names_tell_the_family_and_the_classes() {
         for (name, family, official) in [
@@ -124,7 +124,7 @@ mod tests {
             let timm = StateDict::from_model(&model).unwrap();
             for (weights, layout) in [
                 (model.rename(&timm, Layout::Official), official),
-                // timm has none of them.
+                // timm has none of these families.
                 (
                     timm,
                     if ["CvT", "T2T-ViT", "So-ViT"].contains(&family) {

@@ -1,6 +1,6 @@
-//! Between weights and models: [`recognise`] tells whose weights they are, [`identify`] which named models they fit,
-//! [`Model::load`](crate::Model::load)
-//! takes them into a model, and `StateDict::from_model` reads them from it.
+//! Between weights and models: [`recognise`] tells the family and layout of weights, [`identify`] the named models
+//! that they fit, [`Model::load`](crate::Model::load) loads them into a model, and `StateDict::from_model` reads them
+//! from one.
 
 mod identify;
 mod layout;

@@ -18,7 +18,7 @@ impl StateDict {
 }
 
 impl Model {
-    /// Refuses weights that are NaN or infinite: so would be the logits, whatever the images are.
+    /// Refuses weights that are NaN or infinite: the logits would be, too, whatever the images are.
     ///
     /// # Errors
     ///

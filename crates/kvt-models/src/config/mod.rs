@@ -1,4 +1,4 @@
-//! Names to configurations.
+//! Configurations by name.
 
 use crate::common::CommonConfig;
 use crate::error::ModelError;
@@ -6,13 +6,13 @@ use crate::families::{ModelConfig, aliased, named};
 use crate::overrides::ModelOverrides;
 use crate::summary::Summary;
 
-/// How alike two names are (Jaro-Winkler, 0 to 1) for one to be suggested for the other.
+/// The minimum similarity of two names (Jaro-Winkler, 0 to 1) for one to be suggested for the other.
 const NEAR: f64 = 0.8;
-/// How many names are suggested at most.
+/// The maximum number of suggested names.
 const SUGGESTIONS: usize = 3;
 
-/// Parameters of the largest model that is not refused as a mistake: 16 GiB of weights, and four times that
-/// to train.
+/// The largest number of parameters that is not refused as a mistake: 16 GiB of weights, and four times as much to
+/// train.
 const MOST_PARAMS: usize = 1 << 32;
 
 /// The names of all models, as timm spells them where it has the model.
@@ -20,7 +20,7 @@ pub fn names() -> Vec<String> {
     named().iter().map(ModelConfig::name).collect()
 }
 
-/// timm's other names of models of the same modules, each with the name that the model has here: its `vit_*`.
+/// timm's other names of models of the same modules (its `vit_*`), each with the name that the model has here.
 pub fn aliases() -> Vec<(String, String)> {
     let aliases = aliased().into_iter();
     aliases
@@ -33,7 +33,7 @@ impl ModelConfig {
     ///
     /// # Errors
     ///
-    /// There is no such name; the error suggests near ones.
+    /// There is no such name; the error suggests similar ones.
     pub fn by_name(name: &str) -> Result<Self, ModelError> {
         let known = named().into_iter().find(|config| config.name() == name);
         let alias = || aliased().into_iter().find(|(alias, _)| alias == name);
@@ -48,8 +48,8 @@ impl ModelConfig {
     ///
     /// # Errors
     ///
-    /// A value the family does not have, a list that fits neither "one for all" nor "one per stage",
-    /// or a result that describes no model.
+    /// A value that the family does not have, a list that fits neither "one for all" nor "one per stage", or an
+    /// invalid result.
     pub fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let family = self.family();
         let takes = |key| family.overrides.iter().any(|keys| keys.contains(&key));
@@ -66,7 +66,7 @@ impl ModelConfig {
             None => 1,
         };
         let summary = config.summary();
-        // Each size in its range, their product may be larger than any machine.
+        // Even if each size is in its range, their product may exceed any machine.
         if summary.params > MOST_PARAMS {
             return Err(ModelError::OutOfRange {
                 field: "parameters of the model",
@@ -83,7 +83,7 @@ impl ModelConfig {
         Ok(config)
     }
 
-    /// Refuses sizes that describe no model.
+    /// Refuses invalid sizes.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl ModelConfig {
         valid.map_err(|error| error.in_family(self.family().name))
     }
 
-    /// Refuses images the model does not take.
+    /// Refuses images of another shape than the model's.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl ModelConfig {
         })
     }
 
-    /// timm's name of the architecture; channels x depth stand in for a size it has no name for.
+    /// timm's name of the architecture; channels x depth stand in for a size that timm has no name for.
     pub fn name(&self) -> String {
         self.of_family().name()
     }
@@ -136,8 +136,8 @@ impl ModelConfig {
         self.of_family().is_distilled()
     }
 
-    /// Where the classifier has an output for every token of a map ([`Logits::aux`](crate::Logits::aux)): along a side,
-    /// how many tokens of the first map become one of it.
+    /// If the classifier has an output for every token of a map ([`Logits::aux`](crate::Logits::aux)): how many
+    /// tokens of the first map, along a side, become one token of it.
     pub fn token_scale(&self) -> Option<usize> {
         self.of_family().token_scale()
     }

@@ -236,7 +236,7 @@ fn sizes_whose_cost_is_no_number_are_refused() {
         };
         assert!(with(name, fine).contains("at most 1024"), "{name}");
     }
-    // The pixels of a patch in a row, 2^36 numbers for each.
+    // The concatenated pixels of a patch have 2^36 numbers.
     let patches = ModelOverrides {
         img_size: Some(65_536),
         patch_size: Some(1024),
@@ -284,7 +284,7 @@ fn sizes_whose_cost_is_no_number_are_refused() {
     assert!(with("deit_tiny_patch16_224", list).contains("expected one number"));
 }
 
-/// Each size is in its range, and their product is more than any machine has.
+/// Each size is in its range, but their product exceeds any machine.
 #[test]
 fn a_model_larger_than_any_machine_is_refused() {
     let with = |name: &str, embed_dim: &[usize], depth: &[usize]| {
@@ -320,7 +320,7 @@ fn a_model_larger_than_any_machine_is_refused() {
             "{name}: {error}"
         );
     }
-    // Convolutions whose operations are no number of 64 bits.
+    // Convolutions whose number of operations exceeds 64 bits.
     let stem = ModelOverrides {
         img_size: Some(65_536),
         strides: Some(vec![1, 64]),
@@ -332,7 +332,7 @@ fn a_model_larger_than_any_machine_is_refused() {
     let volo = ModelConfig::by_name("volo_d1_224").unwrap();
     let error = volo.with(&stem).unwrap_err().to_string();
     assert!(error.starts_with("`parameters of the model`"), "{error}");
-    // ViT-G, the largest that anybody trained on images, has 1.8 billion.
+    // ViT-G, among the largest models trained on images, has 1.8 billion.
     let giant = with("deit_tiny_patch16_224", &[1664], &[48]).unwrap();
     assert!(giant.summary().params > 1_500_000_000);
 }

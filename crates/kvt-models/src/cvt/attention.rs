@@ -28,7 +28,7 @@ pub(super) struct ConvAttention {
     place: Place,
 }
 
-/// A convolution of each channel on its own, normalised over the batch.
+/// A convolution of each channel by itself, normalised over the batch.
 #[derive(Module, Debug)]
 struct ConvProjection {
     conv: Conv2d,
@@ -45,7 +45,7 @@ impl ConvProjection {
 
     /// # Shapes
     ///
-    /// `[batch, dim, rows, columns]` to `[batch, tokens, dim]`, at stride 1 as many as there were.
+    /// `[batch, dim, rows, columns]` to `[batch, tokens, dim]`, at stride 1 with the same number of tokens.
     fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<3> {
         to_tokens(self.bn.forward(self.conv.forward(map), phase))
     }
@@ -92,7 +92,7 @@ impl SelfAttention<3> for ConvAttention {
         let q = project(&self.conv_proj_q, &self.proj_q);
         let k = project(&self.conv_proj_k, &self.proj_k);
         let v = project(&self.conv_proj_v, &self.proj_v);
-        // The original scales by all channels, not by those of a head.
+        // The original scales by all channels instead of those of a head.
         let context = Context {
             scale: (dim as f64).powf(-0.5),
             grid: Some(pass.grid),

@@ -5,11 +5,11 @@
 //!   <https://arxiv.org/abs/2103.15808>
 //! - Upstream: <https://github.com/microsoft/CvT>, whose parameter names these are; timm has no CvT
 //!
-//! In every stage a token attends to the tokens of a map that the convolution of keys and values has
-//! halved (`kv_stride`), and keeps as many of these keys as the configured attention of the stage
-//! says. The class token joins in the last stage, as a query and as a key.
+//! In every stage a token attends to the tokens of a map that the convolution of keys and values has halved
+//! (`kv_stride`), and keeps as many of these keys as the attention of the stage is configured to. The class token
+//! joins in the last stage, as a query and as a key.
 //!
-//! As in the original, scores are scaled by the width of the model, `dim^-0.5`, and not of a head. There
+//! As in the original, scores are scaled by the width of the model, `dim^-0.5`, and not by the width of a head. There
 //! are no position embeddings, so that the weights are the same for every image size.
 
 mod attention;
@@ -33,7 +33,7 @@ pub(crate) static FAMILY: Family = Family {
         to_name: |path| renamed(path, "stages.", "stage"),
         from_name: |name| renamed(name, "stage", "stages."),
     },
-    // timm has no CvT, so that there are no other names.
+    // timm has no CvT, so there are no other names.
     official: Official {
         is_official: |_| true,
         ..Official::TIMM
@@ -41,7 +41,7 @@ pub(crate) static FAMILY: Family = Family {
     variants: &[],
 };
 
-/// A name with another beginning.
+/// A name with its prefix replaced.
 fn renamed(name: &str, from: &str, to: &str) -> String {
     match name.strip_prefix(from) {
         Some(rest) => format!("{to}{rest}"),

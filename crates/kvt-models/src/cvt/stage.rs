@@ -1,4 +1,4 @@
-//! A stage of a CvT, and what it costs.
+//! A stage of a CvT, and its cost.
 
 use kvt_attention::{Macs, Place};
 
@@ -6,7 +6,7 @@ use crate::layers::ConvSettings;
 use crate::stages::StageConfig;
 use crate::summary::{BlockSize, StageAttention, StageSummary};
 
-/// A stage, as its modules and their cost need it.
+/// The sizes of a stage, for its modules and their cost.
 #[derive(Clone, Debug)]
 pub(super) struct StageSize {
     pub block: BlockSize,
@@ -19,7 +19,7 @@ pub(super) struct StageSize {
     /// Tokens along a side of the map.
     pub grid: usize,
     pub kv_stride: usize,
-    /// 1 where there is a class token.
+    /// 1 if there is a class token.
     pub prefix: usize,
 }
 
@@ -37,12 +37,12 @@ impl StageSize {
         }
     }
 
-    /// Where attention stands in the blocks.
+    /// The place of attention in the blocks.
     pub(super) fn place(&self) -> Place {
         self.place_on(self.grid)
     }
 
-    /// Where it would stand on a map of another side, for a larger image.
+    /// The place on a map of another side, for a larger image.
     pub(super) fn place_on(&self, grid: usize) -> Place {
         let keys = self.projection(self.kv_stride).output_size(grid);
         let tokens = self.prefix + grid.pow(2);

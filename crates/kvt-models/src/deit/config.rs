@@ -1,4 +1,4 @@
-//! Sizes of a DeiT, and what they cost.
+//! Sizes of a DeiT, and their cost.
 
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
@@ -16,7 +16,7 @@ use crate::weights::pos_embed;
 /// Sizes and settings of a DeiT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeitConfig {
-    /// What it shares with the other families.
+    /// What DeiT shares with the other families.
     pub common: CommonConfig,
     /// Side of a patch in pixels; divides `img_size`.
     pub patch_size: usize,
@@ -55,17 +55,17 @@ impl DeitConfig {
         1 + usize::from(self.distilled)
     }
 
-    /// Tokens of a block: queries, and keys each of them chooses from.
+    /// Tokens of a block: queries, and the keys that each of them chooses from.
     pub fn tokens(&self) -> usize {
         self.num_prefix_tokens() + self.grid_size().pow(2)
     }
 
-    /// What a block is made of.
+    /// The sizes of a block.
     pub(super) fn block(&self) -> BlockSize {
         self.common.block(self.embed_dim)
     }
 
-    /// Where attention stands in a block.
+    /// The place of attention in a block.
     pub(super) fn place(&self) -> Place {
         Place {
             prefix: self.num_prefix_tokens(),

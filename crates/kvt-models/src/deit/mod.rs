@@ -6,10 +6,10 @@
 //!   `vision_transformer.py` and `deit.py`
 //!
 //! timm's `vit_*` of the same modules (no global pooling, no norm before the blocks, no layer scale) are the same
-//! networks, trained otherwise and on images normalised otherwise: their names are aliases.
+//! networks, with different training and image normalisation: their names are aliases.
 //!
-//! One stage: all tokens attend to all tokens, the class token (and the distillation token)
-//! included, and each query keeps as many of these keys as the configured attention says.
+//! There is one stage: all tokens attend to all tokens, including the class token (and the distillation token), and
+//! each query keeps as many of these keys as the attention is configured to.
 
 mod config;
 mod network;
@@ -35,7 +35,7 @@ pub(crate) static FAMILY: Family = Family {
     variants: VARIANTS,
 };
 
-/// timm's `vision_transformer.py` makes all of these under the names of the same parameters.
+/// timm's `vision_transformer.py` makes all of these with the same parameter names.
 const VARIANTS: &[Variant] = &[
     Variant {
         signature: "fc_norm.weight",

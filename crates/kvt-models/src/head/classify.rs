@@ -1,5 +1,5 @@
-//! A linear classifier with one output, with a second one for distillation, or with one for every token; and with a
-//! second-order part.
+//! A linear classifier with one output, and optionally one for distillation, one for every token, and a second-order
+//! part.
 
 use burn::module::Module;
 use burn::nn::Linear;
@@ -10,7 +10,7 @@ use super::{Head, SecondOrder};
 use crate::backbone::Features;
 use crate::layers::Init;
 
-/// The classifier of all families. Outside of it the layers carry the names that the family gives them.
+/// The classifier of all families. Outside this module, its layers have the names that the family gives them.
 #[derive(Module, Debug)]
 pub struct Classifier {
     class: Linear,
@@ -22,7 +22,7 @@ pub struct Classifier {
     reads: Reads,
 }
 
-/// What a classifier reads of the tokens.
+/// The part of the tokens that a classifier reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
     /// The first token, and for distillation the second.
@@ -32,8 +32,8 @@ pub enum Reads {
 }
 
 impl Classifier {
-    /// The layers that depend on the classes, and the rest of the second-order part, as their names within the module
-    /// begin.
+    /// The layers that depend on the classes, and the rest of the second-order part, by the beginnings of their names
+    /// within the module.
     pub(crate) const LAYERS: [&'static str; 5] = [
         "class",
         "distillation",
@@ -61,7 +61,7 @@ impl Classifier {
         }
     }
 
-    /// The same with an output for every token behind the prefix.
+    /// The same with an output for every token after the prefix.
     pub(crate) fn with_aux(self, aux: Linear) -> Self {
         Self {
             aux: Some(aux),
@@ -113,17 +113,17 @@ impl Head for Classifier {
 /// The logits of a classifier's outputs.
 #[derive(Clone, Debug)]
 pub struct Logits {
-    /// From the class token, or from the mean of the tokens; of So-ViT from all tokens, `[batch, num_classes]`.
+    /// From the class token, or from the mean of the tokens; in So-ViT from all tokens, `[batch, num_classes]`.
     pub class: Tensor<2>,
-    /// From the distillation token, where the model has one, `[batch, num_classes]`.
+    /// From the distillation token, if the model has one, `[batch, num_classes]`.
     pub distillation: Option<Tensor<2>>,
-    /// From every token of the last map, where the model has an output for them, `[batch, tokens, num_classes]`.
+    /// From every token of the last map, if the model has an output for them, `[batch, tokens, num_classes]`.
     pub aux: Option<Tensor<3>>,
 }
 
 impl Logits {
-    /// What the outputs say together: the mean of class and distillation, or the class plus half of the largest of the
-    /// tokens, each class by itself.
+    /// The combined outputs: the mean of class and distillation, or the class plus half of the maximum over the
+    /// tokens, for each class by itself.
     pub fn mean(self) -> Tensor<2> {
         let logits = match self.distillation {
             Some(distillation) => (self.class + distillation) * 0.5,

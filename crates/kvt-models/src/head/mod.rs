@@ -1,4 +1,4 @@
-//! From features to what a model is trained for.
+//! From features to the outputs of a model.
 
 mod classify;
 mod second_order;

@@ -37,7 +37,7 @@ pub struct ConvSettings {
 }
 
 impl ConvSettings {
-    /// With a bias, and a kernel that is the stride: from patches to tokens.
+    /// With a bias, and a kernel equal to the stride: from patches to tokens.
     pub fn patches(in_channels: usize, out_channels: usize, patch_size: usize) -> Self {
         Self {
             in_channels,
@@ -50,7 +50,7 @@ impl ConvSettings {
         }
     }
 
-    /// Of single pixels, without a bias.
+    /// Single pixels, without a bias.
     pub fn pointwise(in_channels: usize, out_channels: usize) -> Self {
         Self {
             bias: false,
@@ -64,7 +64,7 @@ impl ConvSettings {
         self.out_channels * self.fan_in() + bias
     }
 
-    /// Of the weight: `[out_channels, in_channels / groups, kernel, kernel]`.
+    /// Shape of the weight: `[out_channels, in_channels / groups, kernel, kernel]`.
     pub(crate) fn shape(&self) -> [usize; 4] {
         let inputs = self.in_channels / self.groups.max(1);
         [self.out_channels, inputs, self.kernel, self.kernel]
@@ -81,7 +81,7 @@ impl ConvSettings {
         outputs.saturating_mul(self.fan_in())
     }
 
-    /// Side of the output of an image with sides of `size` pixels; 0 where the kernel does not fit.
+    /// Side of the output of an image with sides of `size` pixels; 0 if the kernel does not fit.
     pub fn output_size(&self, size: usize) -> usize {
         let room = (size + 2 * self.padding).checked_sub(self.kernel);
         room.map_or(0, |room| room / self.stride.max(1) + 1)
@@ -89,7 +89,7 @@ impl ConvSettings {
 }
 
 impl Conv2d {
-    /// Puts the layer together from its parameters.
+    /// Assembles the layer from its parameters.
     pub fn new(
         weight: Param<Tensor<4>>,
         bias: Option<Param<Tensor<1>>>,
@@ -102,7 +102,7 @@ impl Conv2d {
         }
     }
 
-    /// How it moves over the image.
+    /// How the convolution moves over an image.
     pub fn settings(&self) -> ConvSettings {
         self.settings
     }
@@ -126,7 +126,7 @@ impl Conv2d {
         let weight = in_type(self.weight.val(), x.dtype());
         let depthwise = groups == in_channels && groups > 1;
         let patches = kernel == stride && kernel > 1 && padding == 0;
-        // GPUs and patches keep Burn's convolution, and with it their numbers to the bit.
+        // GPUs and patches keep Burn's convolution, so that their results do not change by a bit.
         if !depthwise && (patches || x.device() != Device::flex()) {
             let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], groups);
             return contiguous_gradient(burn_conv2d(x, weight, bias, options));
@@ -143,8 +143,8 @@ impl Conv2d {
         }
     }
 
-    /// The same of tokens, each of which is a pixel: for a convolution of [single
-    /// pixels](ConvSettings::pointwise), which is a linear layer then.
+    /// The same for tokens, each of which is a pixel. The convolution must be [pointwise](ConvSettings::pointwise),
+    /// which makes it a linear layer.
     ///
     /// # Shapes
     ///

@@ -4,8 +4,8 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use kvt_ops::Phase;
 use rand::RngExt;
 
-/// What the residual branch of each sample is multiplied by while training: 0 with probability `rate`, else `1 / (1 - rate)`, as
-/// `[batch]`. None in evaluation and at rate 0.
+/// The factors of the residual branch of each sample in training, `[batch]`: 0 with probability `rate`, else
+/// `1 / (1 - rate)`. `None` in evaluation and at rate 0.
 ///
 /// The numbers are drawn on the host from the phase's key: the same key drops the same samples on every
 /// backend.

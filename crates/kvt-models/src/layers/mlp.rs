@@ -7,10 +7,10 @@ use kvt_ops::{Residual, gelu, in_type, linear, widened};
 
 use super::{Init, project};
 
-/// What stands between the two layers of an MLP.
+/// The activation between the two layers of an MLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
-    /// `x * Phi(x)`, by the error function.
+    /// `x * Phi(x)`, with the error function.
     Gelu,
     /// `x * sigmoid(1.702 x)`.
     QuickGelu,
@@ -35,7 +35,7 @@ impl Mlp {
         }
     }
 
-    /// What stands before the second layer.
+    /// The input of the second layer.
     ///
     /// # Shapes
     ///
@@ -52,7 +52,7 @@ impl Mlp {
         }
     }
 
-    /// The output from [`hidden`](Self::hidden), added to a residual where there is one.
+    /// The output from [`hidden`](Self::hidden), added to a residual if there is one.
     ///
     /// # Shapes
     ///

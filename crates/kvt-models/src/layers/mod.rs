@@ -1,4 +1,4 @@
-//! What several backbones share.
+//! Layers that several backbones share.
 
 mod batch_norm;
 mod block;

@@ -7,12 +7,12 @@ use kvt_ops::{Phase, layer_norm};
 
 use super::{BatchNorm, BatchNormSettings, Init};
 
-/// Which norm stands before the branches of a block.
+/// The norm before the branches of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NormKind {
     /// A layer norm: over the channels of each token.
     Layer {
-        /// Is added to the variance.
+        /// Added to the variance.
         epsilon: f64,
     },
     /// A batch norm: over all tokens of a batch, for each channel.
@@ -20,7 +20,7 @@ pub enum NormKind {
 }
 
 impl NormKind {
-    /// Is added to the variance.
+    /// The number that is added to the variance.
     pub(crate) fn epsilon(self) -> f64 {
         match self {
             Self::Layer { epsilon } => epsilon,
@@ -37,7 +37,7 @@ pub(crate) enum Norm {
 }
 
 impl Norm {
-    /// A norm of `dim` channels that does nothing yet: unit weight, zero bias.
+    /// A norm of `dim` channels with unit weight and zero bias.
     pub(crate) fn new(init: &Init<'_>, kind: NormKind, dim: usize) -> Self {
         match kind {
             NormKind::Layer { epsilon } => Self::Layer(init.layer_norm(dim, epsilon)),
@@ -45,11 +45,11 @@ impl Norm {
         }
     }
 
-    /// `epsilon` is for the layer norm, since Burn's does not tell the one it was made with.
+    /// `epsilon` is for the layer norm, since Burn's does not expose its own.
     ///
     /// # Shapes
     ///
-    /// `[batch, .., dim]` to the same.
+    /// `[batch, .., dim]` to the same shape.
     pub(crate) fn forward<const D: usize>(
         &self,
         x: Tensor<D>,

@@ -1,4 +1,4 @@
-//! Images to tokens: a convolution whose kernel is its stride.
+//! Images to tokens: a convolution whose kernel equals its stride.
 
 use burn::module::{Module, Param};
 use burn::nn::LayerNorm;
@@ -24,7 +24,7 @@ impl PatchEmbed {
         Self::from_conv(init.conv("proj", settings))
     }
 
-    /// From a convolution whose kernel is its stride.
+    /// From a convolution whose kernel equals its stride.
     pub(crate) fn from_conv(proj: Conv2d) -> Self {
         Self {
             proj,
@@ -47,9 +47,9 @@ impl PatchEmbed {
         self.proj.settings().kernel
     }
 
-    /// The tokens in f32, as they enter the stream, from images of any type, and rows and columns of the map that they form. Equal to the convolution, which does not see what is
-    /// left over at the right and at the bottom; since patches do not overlap it is one matrix product, which is
-    /// faster than the general kernels in both directions.
+    /// The tokens in f32, as they enter the stream, from images of any type, and rows and columns of the map that
+    /// they form. The result equals the convolution, which ignores remainders at the right and at the bottom; since
+    /// patches do not overlap it is one matrix product, which is faster than the general kernels in both directions.
     ///
     /// # Shapes
     ///
@@ -75,7 +75,7 @@ impl PatchEmbed {
         (self.normalise(tokens), grid)
     }
 
-    /// The same of a map of tokens.
+    /// The same for a map of tokens.
     ///
     /// # Shapes
     ///
@@ -97,8 +97,8 @@ impl PatchEmbed {
     }
 }
 
-/// A convolution of a map of tokens whose kernel is its stride, in the type of the tokens: one matrix product, without a copy of the
-/// map with its channels first. Like any convolution it does not see what is left over where kernels do not
+/// A convolution of a map of tokens whose kernel equals its stride, in the type of the tokens: one matrix product,
+/// without a copy of the map with its channels first. Like any convolution it ignores remainders if kernels do not
 /// divide the map.
 ///
 /// # Shapes
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// A map of tokens is an image with its channels last. What does not fill a patch is not seen.
+    /// A map of tokens is an image with its channels last. Remainders that do not fill a patch are ignored.
     #[test]
     fn tokens_give_what_their_image_gives() {
         let device = Device::flex();

@@ -5,10 +5,11 @@ use burn::tensor::module;
 use burn::tensor::ops::{MaxPoolOptions, PadMode};
 use kvt_ops::{in_type, widened};
 
-/// The mean of each square of `size` pixels, as PyTorch's `AvgPool2d(size, size, ceil_mode=True)`: the squares at the lower
-/// and right border may be cut off, and are the means of the pixels that there are.
+/// The mean of each square of `size` pixels, as PyTorch's `AvgPool2d(size, size, ceil_mode=True)`: squares at the
+/// lower and right border may be cut off, and are the means of their remaining pixels.
 ///
-/// Half types are summed in f32. Composed, since these squares do not overlap: Burn's own would divide some of the cut ones by the pixels of a whole one.
+/// Half types are summed in f32. Composed of simple operations, since these squares do not overlap: Burn's own
+/// pooling would divide some of the cut squares by the pixels of a whole one.
 ///
 /// # Shapes
 ///
@@ -71,14 +72,14 @@ mod tests {
 
     const CHANNELS: usize = 3;
 
-    /// All different, in no order.
+    /// Different numbers in no order.
     fn numbers(count: usize) -> Vec<f32> {
         (0..count)
             .map(|i| (i * 7919 % 2003) as f32 / 1000.0 - 1.0)
             .collect()
     }
 
-    /// Output and gradient, of a permuted view, whose gradient is not constant.
+    /// Output and gradient for a permuted view, with an output gradient that is not constant.
     fn run(
         [height, width]: [usize; 2],
         device: &burn::tensor::Device,

@@ -3,7 +3,7 @@
 use burn::tensor::TensorData;
 
 /// The sinusoid of T2T-ViT and So-ViT, `[1, tokens, dim]`: at position `p` and channel `j` the angle is
-/// `p / 10000^(2 floor(j / 2) / dim)`, of which even channels have the sine and odd ones the cosine. Computed in f64.
+/// `p / 10000^(2 floor(j / 2) / dim)`; even channels have its sine and odd ones its cosine. Computed in f64.
 pub fn sinusoid(tokens: usize, dim: usize) -> TensorData {
     let value = |position: usize, channel: usize| {
         let exponent = 2.0 * (channel / 2) as f64 / dim as f64;
@@ -24,7 +24,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// Of `get_sinusoid_encoding(197, 448)` of T2T-ViT.
+    /// Numbers of `get_sinusoid_encoding(197, 448)` of T2T-ViT.
     #[test]
     fn the_numbers_are_the_originals() {
         let data = sinusoid(197, 448);

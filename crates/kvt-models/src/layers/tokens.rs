@@ -1,4 +1,4 @@
-//! Between tokens in a row and a map of them.
+//! Conversions between sequences and maps of tokens.
 
 use burn::tensor::Tensor;
 

@@ -1,5 +1,5 @@
-//! Names of weights in the original repository and in timm: the original's `pools.0` is what timm makes the
-//! beginning of `transformers.1`.
+//! Names of weights in the original repository and in timm: the original's `pools.0` is the beginning of
+//! `transformers.1` in timm.
 
 use crate::weights::StateDict;
 

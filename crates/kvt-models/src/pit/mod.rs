@@ -5,12 +5,12 @@
 //!   <https://arxiv.org/abs/2103.16302>
 //! - Upstream: <https://github.com/naver-ai/pit>; parameter names as in timm's `pit.py`
 //!
-//! In every stage all tokens attend to all tokens, the class token (and the distillation token)
-//! included, and each query keeps as many of these keys as the configured attention of the stage
-//! says. Between stages the map is pooled by a convolution, and the class tokens by a linear layer.
+//! In every stage all tokens attend to all tokens, including the class token (and the distillation token), and each
+//! query keeps as many of these keys as the attention of the stage is configured to. Between stages the map is pooled
+//! by a convolution, and the class tokens by a linear layer.
 //!
-//! Position embeddings of another image size are resized as in a DeiT; the original and timm refuse them. Drop path rates rise to the configured rate in the last block, as in timm; the
-//! original's stay one step below it.
+//! Position embeddings of another image size are resized as in a DeiT; the original and timm refuse them. Drop path
+//! rates rise to the configured rate in the last block, as in timm; the original's stay one step below it.
 
 mod config;
 mod layout;

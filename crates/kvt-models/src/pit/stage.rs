@@ -1,4 +1,4 @@
-//! A stage of a PiT, and what it costs.
+//! A stage of a PiT, and its cost.
 
 use kvt_attention::{Macs, Place};
 
@@ -6,21 +6,21 @@ use crate::layers::ConvSettings;
 use crate::stages::StageConfig;
 use crate::summary::{BlockSize, StageSummary};
 
-/// A stage, as its modules and their cost need it.
+/// The sizes of a stage, for its modules and their cost.
 pub(super) struct StageSize {
     pub block: BlockSize,
     pub config: StageConfig,
-    /// Where attention stands in the blocks.
+    /// The place of attention in the blocks.
     pub place: Place,
     /// Makes the map of this stage from the map of the stage before.
     pub pool: Option<ConvSettings>,
-    /// Tokens along a side of the map before.
+    /// Tokens along a side of the previous map.
     pub before: usize,
     /// Tokens along a side of the map.
     pub grid: usize,
 }
 
-/// Halves a map, with the same number of filters on each of its channels.
+/// Halves a map, with equally many filters for each of its channels.
 pub(super) fn pool(in_channels: usize, out_channels: usize) -> ConvSettings {
     ConvSettings {
         in_channels,

@@ -4,16 +4,16 @@
 //! - Paper: Xie et al., *So-ViT: Mind Visual Tokens for Vision Transformer*,
 //!   <https://arxiv.org/abs/2104.10935v1>
 //! - Upstream: <https://github.com/jiangtaoxie/So-ViT> at c31972e, whose parameter names these are; later commits
-//!   have the authors' next model, SoT, and timm has neither
+//!   contain the authors' next model, SoT, and timm has neither
 //!
-//! One stage: all tokens attend to all tokens, the class token included, and each query keeps as many of
-//! these keys as the configured attention says. The positions are a fixed sinusoid, which is saved with the
-//! weights and never trained.
+//! There is one stage: all tokens attend to all tokens, including the class token, and each query keeps as many of
+//! these keys as the attention is configured to. The positions are a fixed sinusoid, which is saved with the weights
+//! and never trained.
 //!
-//! The original derives the stride of the last bottleneck from the size of the image, as
-//! `img_size / 112`, and so takes images of 112 to 335 pixels only. Here `strides` is a setting, and a bottleneck
-//! projects its shortcut wherever channels or size change; where the original runs, both are the same with
-//! strides of 2, 2, 2 from 224 pixels, and of 2, 2, 1 below.
+//! The original derives the stride of the last bottleneck from the size of the image, as `img_size / 112`, and so
+//! accepts only images of 112 to 335 pixels. Here `strides` is a setting, and a bottleneck projects its shortcut
+//! wherever channels or size change; where the original runs, both are the same with strides of 2, 2, 2 from 224
+//! pixels, and of 2, 2, 1 below.
 
 mod config;
 mod network;
@@ -39,7 +39,7 @@ pub(crate) static FAMILY: Family = Family {
     // The original excludes no parameter by its name: the class token decays.
     undecayed: &[],
     paths: Renaming::NONE,
-    // timm has no So-ViT, so that there are no other names.
+    // timm has no So-ViT, so there are no other names.
     official: Official {
         is_official: |_| true,
         names: Renaming::NONE,

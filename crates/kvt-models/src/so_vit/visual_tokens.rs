@@ -1,4 +1,4 @@
-//! From images to tokens: a stem, and bottlenecks as a ResNet has them.
+//! From images to tokens: a stem, and bottlenecks as in a ResNet.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -13,7 +13,7 @@ use crate::layers::{
 const WIDTH: usize = 64;
 /// Channels after a bottleneck.
 const WIDE: usize = 4 * WIDTH;
-/// Of the three batch norms in the trunk of a bottleneck, unlike the norm of its shortcut.
+/// The settings of the three batch norms in the trunk of a bottleneck; the norm of its shortcut differs.
 const TRUNK_NORM: BatchNormSettings = BatchNormSettings {
     epsilon: 1e-3,
     momentum: 0.01,
@@ -21,13 +21,13 @@ const TRUNK_NORM: BatchNormSettings = BatchNormSettings {
 /// Kernel, stride and padding of the pooling after the stem.
 const POOL: [usize; 3] = [3, 2, 1];
 
-/// What decides the size of the visual tokens.
+/// The sizes of the visual tokens.
 #[derive(Clone, Debug)]
 pub(super) struct VisualTokensSize {
     pub in_chans: usize,
     /// Channels of a token.
     pub dim: usize,
-    /// Of the bottlenecks.
+    /// Strides of the bottlenecks.
     pub strides: [usize; 3],
 }
 
@@ -61,14 +61,14 @@ impl BottleneckSize {
         ]
     }
 
-    /// The projection of the shortcut, where channels or size change.
+    /// The projection of the shortcut, if channels or size change.
     fn downsample(self) -> Option<ConvSettings> {
         let changes = self.stride != 1 || self.in_channels != WIDE;
         changes.then(|| conv([self.in_channels, WIDE], 1, self.stride, false))
     }
 
-    /// The convolutions with the sides of the maps that they see, from a map with sides of `size`; each is
-    /// followed by a batch norm.
+    /// The convolutions with the sides of the maps that they see, from a map with sides of `size`; each is followed
+    /// by a batch norm.
     fn convolutions(self, size: usize) -> impl Iterator<Item = (ConvSettings, usize)> {
         let [first, second, third] = self.trunk();
         let smaller = second.output_size(size);
@@ -144,7 +144,7 @@ pub(super) struct VisualTokens {
 
 #[derive(Module, Debug)]
 struct Residual {
-    /// The original counts the pooling after it, too.
+    /// The original also counts the pooling after it.
     stem: [Conv2d; 1],
     stage: Vec<Bottleneck>,
     transition: Conv2d,
@@ -159,7 +159,7 @@ struct Bottleneck {
     bn2: BatchNorm,
     conv3: Conv2d,
     bn3: BatchNorm,
-    /// What the shortcut goes through; nothing where neither channels nor size change.
+    /// The layers of the shortcut; `None` if neither channels nor size change.
     downsample: Option<(Conv2d, BatchNorm)>,
 }
 
@@ -168,7 +168,7 @@ impl VisualTokens {
     pub(super) fn new(init: &Init<'_>, size: &VisualTokensSize) -> Self {
         let init = init.child("tokens");
         let stage = init.child("stage");
-        // The size of the image decides no weight.
+        // No weight depends on the size of the image.
         let (bottlenecks, _) = size.bottlenecks(1);
         let bottlenecks = bottlenecks.into_iter().enumerate();
         Self {

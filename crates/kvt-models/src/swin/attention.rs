@@ -17,8 +17,7 @@ pub(super) struct WindowAttention {
     proj: Linear,
     /// `[relative_positions, heads]`.
     relative_position_bias_table: Param<Tensor<2>>,
-    /// Rows of the table, `[area * area]`. It follows from the sizes, as the mask does: neither is
-    /// saved.
+    /// Rows of the table, `[area * area]`. It follows from the sizes, as the mask does: neither is saved.
     index: Tensor<1, Int>,
     /// For maps of the configured size, `[1, windows, 1, area * area]`.
     mask: Option<Tensor<4>>,
@@ -47,7 +46,7 @@ impl WindowAttention {
         }
     }
 
-    /// What the windows of a map add to the scores, `[1, windows, 1, area * area]`.
+    /// The numbers that the windows of a map add to the scores, `[1, windows, 1, area * area]`.
     fn mask_of(&self, windows: Windows, device: &Device) -> Option<Tensor<4>> {
         match windows == self.windows {
             true => self.mask.clone(),
@@ -67,7 +66,8 @@ impl WindowAttention {
         Some(hidden.reshape([1, windows, area, area]))
     }
 
-    /// What is added to the scores, which are f32, and so is it: the biases of the relative positions, and the mask of a shift.
+    /// The sum that is added to the scores, in f32 like the scores: the biases of the relative positions, and the
+    /// mask of a shift.
     ///
     /// # Shapes
     ///
@@ -86,7 +86,7 @@ impl WindowAttention {
     }
 }
 
-/// What the windows of a shifted map add to the scores, `[1, windows, 1, area * area]`.
+/// The numbers that the windows of a shifted map add to the scores, `[1, windows, 1, area * area]`.
 fn mask(windows: Windows, device: &Device) -> Option<Tensor<4>> {
     let shape = [1, windows.count(), 1, windows.area().pow(2)];
     let mask = TensorData::new(windows.shift_mask()?, shape);
@@ -106,8 +106,9 @@ impl SelfAttention<4> for WindowAttention {
             heads, head_dim, ..
         } = self.place;
 
-        // Windows stand beside the heads: all of them attend at once, and what is added to their
-        // scores is one tensor for the whole batch, and without a mask for all windows. [3, batch, windows, heads, area, head_dim]
+        // Windows are folded into the heads: all of them attend at once, and the sum that is added to their scores is
+        // one tensor for the whole batch, and without a mask one for all windows.
+        // `[3, batch, windows, heads, area, head_dim]`
         let qkv = linear(&self.qkv, x)
             .reshape([batch, windows, area, 3, heads, head_dim])
             .permute([3, 0, 1, 4, 2, 5]);
@@ -184,7 +185,7 @@ mod tests {
         attention.project(attention.mix(map, pass), None, pass)
     }
 
-    /// A map whose first row has something added.
+    /// A map with a number added to its first row.
     fn map(first: f32, device: &Device) -> Tensor<4> {
         let map: Vec<f32> = (0..4 * 4 * 8)
             .map(|i| (i * 29 % 97) as f32 / 48.0 - 1.0 + if i < 32 { first } else { 0.0 })
@@ -192,8 +193,8 @@ mod tests {
         Tensor::from_data(TensorData::new(map, [1, 4, 4, 8]), device)
     }
 
-    /// In a shifted block the last row of a map shares windows with the first, but is no neighbour of
-    /// it: what is in the first row does not change the last, by whatever the keys are ranked.
+    /// In a shifted block the last row of a map shares windows with the first, but is not its neighbour: the first
+    /// row does not change the last, by whichever criterion keys are ranked.
     #[test]
     fn nothing_crosses_the_seam() {
         let device = Device::flex();
@@ -216,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Also where all keys are kept, a hidden one has no weight, and not only a small one.
+    /// Even if all keys are kept, a hidden one has no weight at all.
     #[test]
     fn no_gradient_crosses_the_seam() {
         let device = Device::flex().autodiff();

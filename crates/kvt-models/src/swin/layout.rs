@@ -1,7 +1,7 @@
 //! Names of weights in the original repository and in timm.
 //!
-//! The original merges patches at the end of a stage, timm at the beginning of the next; and timm's
-//! classifier lies one level deeper.
+//! The original merges patches at the end of a stage, timm at the beginning of the next; timm's classifier is one
+//! level deeper.
 
 use crate::weights::StateDict;
 
@@ -31,7 +31,7 @@ pub(super) fn official_name(timm: &str) -> String {
     }
 }
 
-/// Whether a file may hold this although the model computes it: the original saves its tables.
+/// Whether an entry is optional in a file because the model computes it: the original saves its tables.
 pub(super) fn is_computed(name: &str) -> bool {
     name.ends_with(".relative_position_index") || name.ends_with(".attn_mask")
 }

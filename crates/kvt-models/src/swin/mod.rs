@@ -6,17 +6,17 @@
 //! - Upstream: <https://github.com/microsoft/Swin-Transformer>; parameter names as in timm's
 //!   `swin_transformer.py`
 //!
-//! A token attends to the tokens of its window, and keeps as many of these keys as the configured
-//! attention of its stage says. The selection sees the complete scores: with the relative position
-//! bias, and in shifted windows with the mask.
+//! A token attends to the tokens of its window, and keeps as many of these keys as the attention of its stage is
+//! configured to. The selection sees the complete scores: with the relative position bias, and in shifted windows
+//! with the mask.
 //!
-//! The mask adds -100 where tokens of a window are no neighbours in the image, as the original
-//! does, and not minus infinity. Beside a legal key, a weight of about e^-100 vanishes in f32: a
-//! query that keeps more keys than are legal gives the others no weight.
+//! As in the original, the mask adds -100, not minus infinity, if tokens of a window are not neighbours in the image.
+//! Beside a visible key, a weight of about e^-100 vanishes in f32: a query that keeps more keys than are visible
+//! gives the others no weight.
 //!
-//! Where a map does not divide into windows we do as timm does, since the original refuses it: the
-//! map is rolled, then padded with zeros at its right and bottom, and the padding is not masked, so
-//! that the biases of the projection are keys there.
+//! Maps that do not divide into windows are handled as in timm, since the original refuses them: the map is rolled,
+//! then padded with zeros at its right and bottom, and the padding is not masked, so that the biases of the
+//! projection are keys there.
 
 mod attention;
 mod config;

@@ -4,11 +4,11 @@ use burn::tensor::TensorData;
 
 use crate::weights::interpolate::{Tap, interpolate};
 
-/// Resizes a table `[source * source, heads]` to `[side * side, heads]`, as timm's
-/// `resize_rel_pos_bias_table` does, which comes from BEiT: near positions keep their resolution,
-/// far ones are spread in a geometric progression, and between them it interpolates linearly.
+/// Resizes a table `[source * source, heads]` to `[side * side, heads]`, as timm's `resize_rel_pos_bias_table` does,
+/// which comes from BEiT: near positions keep their resolution, far ones are spread in a geometric progression, with
+/// linear interpolation between them.
 ///
-/// `None` where the table is not of this form.
+/// `None` if the table does not have this form.
 pub(super) fn resample(table: &TensorData, side: usize) -> Option<TensorData> {
     let [places, heads] = *table.shape().as_slice() else {
         return None;
@@ -24,13 +24,13 @@ pub(super) fn resample(table: &TensorData, side: usize) -> Option<TensorData> {
     Some(TensorData::new(resized, [side * side, heads]))
 }
 
-/// What each of the `side` positions `-(side / 2), ..., side / 2` is made of.
+/// The inputs of each of the `side` positions `-(side / 2), ..., side / 2`.
 fn taps(source: usize, side: usize) -> Vec<Tap> {
     let positions = positions(source, side);
     let half = (side / 2) as f64;
     let targets = (0..side).map(|i| i as f64 - half);
     let tap = |target: f64| {
-        // Beyond the last position its value holds.
+        // Positions beyond the last have its value.
         let after = positions.partition_point(|position| *position < target);
         let (Some(before), true) = (after.checked_sub(1), after < source) else {
             return Tap {
@@ -47,8 +47,8 @@ fn taps(source: usize, side: usize) -> Vec<Tap> {
     targets.map(tap).collect()
 }
 
-/// Where the `source` entries of a table lie among the positions of one with `side` entries: the
-/// steps from the centre outwards grow by a factor that reaches the border, within limits.
+/// The places of the `source` entries of a table among the positions of one with `side` entries: the steps from the
+/// centre outwards grow by a factor that reaches the border, within limits.
 fn positions(source: usize, side: usize) -> Vec<f64> {
     let steps = (source / 2) as i32;
     let (mut low, mut high, mut factor) = (1.01f64, 1.5f64, 1.5);

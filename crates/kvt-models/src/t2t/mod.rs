@@ -6,21 +6,21 @@
 //! - Upstream: <https://github.com/yitu-opensource/T2T-ViT>, whose parameter names these are; timm has no
 //!   T2T-ViT
 //!
-//! The token module has three soft splits (unfolding). After each of the first two stands a layer over all tokens:
-//! in the `t2t_vit_t_*` a transformer with one head, whose queries keep as many keys as the configured attention says;
-//! in the others a Performer, which approximates softmax attention by random features and so makes no scores to
-//! choose keys by. The blocks behind it are a DeiT's.
+//! The token module has three soft splits (unfolding). Each of the first two is followed by a layer over all tokens:
+//! in the `t2t_vit_t_*` a transformer with one head, whose queries keep as many keys as the attention is configured
+//! to; in the others a Performer, which approximates softmax attention by random features and so makes no scores to
+//! choose keys by. The blocks after it are those of DeiT.
 //!
-//! So there are three stages, `tokens_to_token.attention1`, `tokens_to_token.attention2` and `blocks`, all of which
-//! choose keys where the token module has transformers, and the last alone where it has Performers.
+//! There are three stages, `tokens_to_token.attention1`, `tokens_to_token.attention2` and `blocks`. All of them
+//! choose keys if the token module has transformers, and only the last if it has Performers.
 //!
-//! As in the original, the scores of a token transformer are scaled by the width of its input, not of its head; the
-//! blocks alone have drop path, attention dropout and an optional bias of queries, keys and values; and positions are a
-//! fixed sinusoid. The sinusoid is computed for the configured image size, and resized where weights come from another
+//! As in the original, the scores of a token transformer are scaled by the width of its input, not of its head; only
+//! the blocks have drop path, attention dropout and an optional bias of queries, keys and values; and positions are a
+//! fixed sinusoid. The sinusoid is computed for the configured image size, and resized if weights come from another
 //! size. Images that are not square work here; the original refuses them.
 //!
-//! The original sets another scale of the blocks' scores when it is asked for pretrained weights. The published
-//! weights were trained without it, and it is left out.
+//! The original changes the scale of the blocks' scores when it is asked for pretrained weights. The published
+//! weights were trained without this change, and it is left out.
 
 mod config;
 mod network;
@@ -48,7 +48,7 @@ pub(crate) static FAMILY: Family = Family {
         to_name: |path| renamed(path, [".sequential.fc1.", ".sequential.fc2."], LAYERS),
         from_name: |name| renamed(name, LAYERS, [".sequential.fc1.", ".sequential.fc2."]),
     },
-    // timm has no T2T-ViT, so that there are no other names.
+    // timm has no T2T-ViT, so there are no other names.
     official: Official {
         is_official: |_| true,
         is_computed: |name| name == "pos_embed",
@@ -57,10 +57,10 @@ pub(crate) static FAMILY: Family = Family {
     variants: &[],
 };
 
-/// The linear layers in a Performer's MLP; between them stands the activation.
+/// The linear layers in a Performer's MLP, with the activation between them.
 const LAYERS: [&str; 2] = [".mlp.0.", ".mlp.2."];
 
-/// A name with another part.
+/// A name with a part replaced.
 fn renamed(name: &str, from: [&str; 2], to: [&str; 2]) -> String {
     let [first, second] = [0, 1].map(|i| (from[i], to[i]));
     name.replace(first.0, first.1).replace(second.0, second.1)

@@ -14,21 +14,21 @@ use super::token::TokenSize;
 use crate::layers::{Activation, Init, Mlp, Pass, project};
 use crate::observe::Point;
 
-/// Is added to the divisor, where all features of a query may be almost zero.
+/// Added to the divisor, since all features of a query may be almost zero.
 const EPSILON: f64 = 1e-8;
 
 /// Attention by random features, and an MLP, with the original's parameter names. The residual stream begins with
 /// the values.
 #[derive(Module, Debug)]
 pub(super) struct TokenPerformer {
-    /// Random directions `[features, dim]`, orthogonal and of length `sqrt(features)`: fixed, and saved.
+    /// Random directions `[features, dim]`, orthogonal and of length `sqrt(features)`: fixed, but saved.
     w: Param<Tensor<2>>,
     /// To keys, queries and values, in this order.
     kqv: Linear,
     proj: Linear,
     norm1: LayerNorm,
     norm2: LayerNorm,
-    /// Known outside as `mlp.0` and `mlp.2`.
+    /// Named `mlp.0` and `mlp.2` in weights.
     sequential: Mlp,
     /// Dropout of both branches.
     #[module(skip)]
@@ -58,7 +58,7 @@ impl TokenPerformer {
     pub(super) fn forward(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
         let Pass { phase, watch, .. } = pass;
         let normed = pass.lower(layer_norm(&self.norm1, x, NORM_EPSILON));
-        // Features are exponentials, whose range f16 lacks and whose sums bf16 rounds away: in f32.
+        // In f32: features are exponentials, which exceed the range of f16, and bf16 is too inexact for their sums.
         let kqv = widened(linear(&self.kqv, normed));
         let dim = kqv.dims()[2] / 3;
         let [k, q, v] = [0, 1, 2].map(|i| kqv.clone().narrow(2, i * dim, dim));
@@ -91,7 +91,7 @@ impl TokenPerformer {
         exponent.exp() / features.sqrt()
     }
 
-    /// The stream and a branch with dropout. A branch without dropout is added while it is made.
+    /// The stream plus a branch with dropout. A branch without dropout is added in the same operation.
     fn add(
         &self,
         stream: Tensor<3>,

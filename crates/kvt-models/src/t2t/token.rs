@@ -1,4 +1,4 @@
-//! A layer of the token module, and what it costs.
+//! A layer of the token module, and its cost.
 
 use kvt_attention::{AttentionConfig, Macs, Place};
 use kvt_ops::Unfold;
@@ -6,21 +6,21 @@ use kvt_ops::Unfold;
 use crate::places::softmax_only;
 use crate::summary::{StageAttention, StageSummary};
 
-/// What stands after a soft split, as its modules and their cost need it.
+/// The sizes of a layer after a soft split, for its modules and their cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TokenSize {
     /// The soft split before the layer.
     pub split: Unfold,
     /// Channels of an unfolded token.
     pub input: usize,
-    /// Channels of a token behind the layer.
+    /// Channels of a token after the layer.
     pub dim: usize,
     /// Tokens along a side of the map.
     pub grid: usize,
 }
 
-/// The unfolding with kernels of so many pixels that makes of `stride` pixels one position: with the least padding
-/// for which no pixel at the border is left out. The original's 2 for 7 by 4, and 1 for 3 by 2.
+/// The unfolding with kernels of `kernel` pixels at a distance of `stride` pixels, with the least padding that leaves
+/// out no pixel at the border: in the original 2 for 7 by 4, and 1 for 3 by 2.
 pub(super) fn split(kernel: usize, stride: usize) -> Unfold {
     Unfold {
         kernel,
@@ -40,7 +40,7 @@ impl TokenSize {
         self.dim / 2
     }
 
-    /// Where attention stands in a token transformer, which has one head, and no dropout.
+    /// The place of attention in a token transformer, which has one head and no dropout.
     pub(super) fn place(&self) -> Place {
         Place {
             grid: Some([self.grid; 2]),

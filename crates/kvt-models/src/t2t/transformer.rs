@@ -11,7 +11,7 @@ use super::token::TokenSize;
 use crate::layers::{Activation, Init, Mlp, Pass, project};
 use crate::observe::Point;
 
-/// Attention with one head, and an MLP. Input and output differ in width, so that the residual stream begins with the
+/// Attention with one head, and an MLP. Input and output differ in width, so the residual stream begins with the
 /// values instead of the input.
 #[derive(Module, Debug)]
 pub(super) struct TokenTransformer {

@@ -37,8 +37,8 @@ impl Attention {
         }
     }
 
-    /// Queries, keys and values, `[batch, tokens, 3 * dim]`: one product with the weights of both projections, in the order
-    /// that fused attention takes without a copy.
+    /// Queries, keys and values, `[batch, tokens, 3 * dim]`: one product with the weights of both projections, in the
+    /// order that fused attention reads without a copy.
     fn qkv(&self, x: Tensor<3>) -> Tensor<3> {
         let weight = Tensor::cat(vec![self.qk.weight.val(), self.v.weight.val()], 1);
         let bias = self.qk.bias.iter().chain(&self.v.bias);

@@ -4,7 +4,7 @@ use burn::tensor::TensorData;
 
 use crate::weights::StateDict;
 
-/// Parts of a block, as paths of modules, and as timm names them.
+/// Parts of a block, as paths of modules, and their names in timm.
 const PARTS: [(&str, &str); 8] = [
     ("inner.norm1", "norm_in"),
     ("inner.attn", "attn_in"),
@@ -52,7 +52,7 @@ pub(super) fn path(name: &str) -> String {
     })
 }
 
-/// Changes what follows the number of a block.
+/// Changes the part of a name after the number of a block.
 fn in_block(name: &str, change: impl Fn(&str) -> Option<String>) -> String {
     let changed = name.strip_prefix("blocks.").and_then(|rest| {
         let (number, rest) = rest.split_once('.')?;
@@ -87,8 +87,8 @@ fn by_parts<'a>(name: &'a str, change: impl Fn(&'a str) -> &'a str) -> String {
     parts.join(".")
 }
 
-/// The numbers of a weight of the original in timm's order, by timm's name: the positions of pixels, which are tokens
-/// there, `[1, side * side, dim]`, and a map here, `[1, dim, side, side]`.
+/// The weight of the original in timm's order, by timm's name: positions of pixels, which are tokens in the original,
+/// `[1, side * side, dim]`, and a map in timm, `[1, dim, side, side]`.
 pub(super) fn timm_order(name: &str, data: &TensorData) -> Option<TensorData> {
     let [1, pixels, dim] = *data.shape().as_slice() else {
         return None;
@@ -103,7 +103,7 @@ pub(super) fn timm_order(name: &str, data: &TensorData) -> Option<TensorData> {
     ))
 }
 
-/// The other way round.
+/// The inverse of [`timm_order`].
 pub(super) fn official_order(name: &str, data: &TensorData) -> Option<TensorData> {
     let [1, dim, rows, columns] = *data.shape().as_slice() else {
         return None;

@@ -1,4 +1,4 @@
-//! TNT: a vision transformer in whose patches smaller transformers work on pixels.
+//! TNT: a vision transformer whose patches contain smaller transformers over pixels.
 //!
 //! - Paper: Han et al., *Transformer in Transformer*, <https://arxiv.org/abs/2103.00112>
 //! - Upstream: <https://github.com/huawei-noah/Efficient-AI-Backbones>, folder `tnt_pytorch`; parameter names as in timm's
@@ -8,8 +8,8 @@
 //! which the patches and the class token do. Between the two, the pixels of each patch are projected onto its token.
 //! Each has its own attention: lists of the configuration have two entries, `inner` and `outer`.
 //!
-//! "Pixels" are what a convolution makes of a patch. It sees no pixel of another patch: it pads each patch with
-//! zeros. timm's `legacy` model convolves the whole image instead, and projects pixels in another way.
+//! "Pixels" are the outputs of a convolution of a patch. The convolution sees no pixel of another patch: it pads each
+//! patch with zeros. timm's `legacy` model convolves the whole image instead, and projects pixels differently.
 //!
 //! Inner drop path drops branches of single patches. `mlp_ratio` is for the outer MLP; the inner one is four times as wide
 //! as its tokens, as in timm (the original has one ratio for both, which is 4). Position embeddings of patches are resized
@@ -50,7 +50,7 @@ pub(crate) static FAMILY: Family = Family {
             to_name: layout::timm_name,
             from_name: layout::official_name,
         },
-        // Zeros that the original keeps and never reads.
+        // Zeros that the original saves but never reads.
         is_computed: |name| name == "outer_tokens",
     },
     variants: &[],

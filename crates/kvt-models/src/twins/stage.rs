@@ -1,4 +1,4 @@
-//! A stage of a Twins, and what it costs.
+//! A stage of a Twins, and its cost.
 
 use kvt_attention::{Macs, Place};
 
@@ -7,13 +7,13 @@ use crate::places::softmax_only;
 use crate::stages::StageConfig;
 use crate::summary::{BlockSize, StageAttention, StageSummary};
 
-/// A stage, as its modules and their cost need it.
+/// The sizes of a stage, for its modules and their cost.
 #[derive(Clone, Debug)]
 pub(super) struct StageSize {
     pub block: BlockSize,
     pub config: StageConfig,
     pub attn_drop: f64,
-    /// Makes the tokens of this stage from those of the stage before, or from pixels.
+    /// Makes the tokens of this stage from those of the previous stage, or from pixels.
     pub embed: ConvSettings,
     /// Side of the map that the embedding sees.
     pub before: usize,
@@ -34,7 +34,7 @@ impl StageSize {
         block.is_multiple_of(2)
     }
 
-    /// Whether there are blocks that attend to the whole map: the second is one.
+    /// Whether there are blocks that attend to the whole map: the second block is one.
     pub(super) fn has_global(&self) -> bool {
         self.config.depth > 1
     }
@@ -46,8 +46,7 @@ impl StageSize {
         }
     }
 
-    /// Whether padding is hidden where a map of this family's does not divide into windows: dense
-    /// attention gives it weight, as timm does.
+    /// Whether padding is hidden if a map does not divide into windows: dense attention gives it weight, as in timm.
     pub(super) fn hides_padding(&self) -> bool {
         let place = self.window();
         self.config.attention.cost(&place).kept < place.keys
@@ -67,7 +66,7 @@ impl StageSize {
         }
     }
 
-    /// Where attention stands in the blocks with windows: in one of them.
+    /// The place of attention in the blocks with windows: one window.
     pub(super) fn local(&self) -> Place {
         let is_padded = !self.grid().is_multiple_of(self.window_size);
         Place {
@@ -76,7 +75,7 @@ impl StageSize {
         }
     }
 
-    /// Where attention stands in the blocks that see the whole map.
+    /// The place of attention in the blocks that see the whole map.
     pub(super) fn global(&self) -> Place {
         let grid = self.grid();
         Place {
@@ -88,14 +87,14 @@ impl StageSize {
         }
     }
 
-    /// The convolution that makes the tokens whose keys and values the whole map attends to; none where
-    /// these are all tokens.
+    /// The convolution that makes the tokens from which keys and values of the whole map are made; `None` if these
+    /// are all tokens.
     pub(super) fn reduction(&self) -> Option<ConvSettings> {
         let dim = self.block.dim;
         (self.sr_ratio > 1).then(|| ConvSettings::patches(dim, dim, self.sr_ratio))
     }
 
-    /// The convolution that gives tokens their positions, each channel on its own.
+    /// The convolution that gives tokens their positions, each channel by itself.
     pub(super) fn position(&self) -> ConvSettings {
         ConvSettings {
             in_channels: self.block.dim,
@@ -108,8 +107,8 @@ impl StageSize {
         }
     }
 
-    /// Size and cost of the blocks, of the embedding before them, and of the positions. Where the two kinds of
-    /// blocks differ in keys, those of the kind with more.
+    /// Size and cost of the blocks, of the embedding before them, and of the positions. `keys` and `k` are those of
+    /// the kind of blocks with more keys.
     pub(super) fn summary(&self, stage: usize) -> StageSummary {
         let BlockSize { dim, hidden, .. } = self.block;
         let (grid, depth) = (self.grid(), self.config.depth);
@@ -117,7 +116,7 @@ impl StageSize {
 
         let (local, windows) = (self.local(), self.windows());
         let in_windows = self.config.attention.cost(&local);
-        // What pads a map becomes queries, keys and values, and nothing else.
+        // The padding of a map becomes queries, keys and values, but nothing else.
         let padding = windows.count() * windows.area() - tokens;
         let local_macs = self.block.macs(tokens)
             + Macs::linear(padding * 3 * dim.pow(2))

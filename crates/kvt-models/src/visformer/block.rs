@@ -12,7 +12,7 @@ use crate::layers::{
 };
 use crate::observe::Point;
 
-/// Attention, where there is some, and an MLP, each behind a batch norm and around a residual.
+/// Attention, if there is any, and an MLP, each after a batch norm and added to a residual.
 #[derive(Module, Debug)]
 pub(super) struct VisformerBlock {
     norm1: Option<BatchNorm>,
@@ -58,7 +58,7 @@ impl VisformerBlock {
 
     /// # Shapes
     ///
-    /// `[batch, rows * columns, dim]` to the same.
+    /// `[batch, rows * columns, dim]` to the same shape.
     pub(super) fn forward(&self, mut x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
         let Pass { phase, watch, .. } = pass;
         watch.tokens(Point::Input, || x.clone());
@@ -91,7 +91,7 @@ impl VisformerBlock {
 }
 
 impl SpatialMlp {
-    /// What stands before the last convolution.
+    /// The input of the last convolution.
     ///
     /// # Shapes
     ///
@@ -104,7 +104,7 @@ impl SpatialMlp {
         }
     }
 
-    /// The output from [`hidden`](Self::hidden), added to a residual where there is one.
+    /// The output from [`hidden`](Self::hidden), added to a residual if there is one.
     fn project(&self, hidden: Tensor<3>, residual: Option<Residual<3>>) -> Tensor<3> {
         let projected = self.conv3.forward_tokens(hidden);
         match residual {

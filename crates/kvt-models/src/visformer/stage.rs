@@ -1,4 +1,4 @@
-//! A stage of a Visformer, and what it costs.
+//! A stage of a Visformer, and its cost.
 
 use kvt_attention::{AttentionConfig, Macs, Place};
 
@@ -8,7 +8,7 @@ use crate::summary::{StageAttention, StageSummary};
 /// Groups of the convolution within an MLP.
 pub(super) const GROUPS: usize = 8;
 
-/// A stage, as its modules and their cost need it.
+/// The sizes of a stage, for its modules and their cost.
 #[derive(Clone, Debug)]
 pub(super) struct StageSize {
     /// Channels of a token.
@@ -17,17 +17,17 @@ pub(super) struct StageSize {
     pub hidden: usize,
     /// Blocks.
     pub depth: usize,
-    /// What the blocks have besides their MLP.
+    /// The part of the blocks besides their MLP.
     pub kind: Kind,
-    /// Makes the map of this stage from the map before.
+    /// Makes the map of this stage from the previous map.
     pub embed: ConvSettings,
-    /// Tokens along a side of the map before.
+    /// Tokens along a side of the previous map.
     pub before: usize,
     /// Tokens along a side of the map.
     pub grid: usize,
 }
 
-/// What lets a token see others.
+/// The part that mixes tokens.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// A convolution within the MLP.
@@ -35,7 +35,7 @@ pub(super) enum Kind {
     /// Attention.
     Attention {
         attention: AttentionConfig,
-        /// Where it stands.
+        /// Its place.
         place: Place,
     },
 }

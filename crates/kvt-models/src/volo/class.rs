@@ -1,4 +1,4 @@
-//! Blocks in which the class token reads all tokens, and nothing else changes.
+//! Blocks in which the class token reads all tokens, and only the class token changes.
 
 use burn::module::Module;
 use burn::nn::{LayerNorm, Linear};
@@ -11,7 +11,7 @@ use super::stage::ClassSize;
 use crate::layers::{Activation, Init, Mlp, Pass, project};
 use crate::observe::Point;
 
-/// Class attention and an MLP, each behind a norm and around a residual. The original has no drop path here.
+/// Class attention and an MLP, each after a norm and added to a residual. The original has no drop path here.
 #[derive(Module, Debug)]
 pub(super) struct ClassBlock {
     norm1: LayerNorm,

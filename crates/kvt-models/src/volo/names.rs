@@ -1,6 +1,6 @@
-//! Between paths through the modules and the original's names, which number what stands in its lists.
+//! Conversion between paths through the modules and the original's names, which number the entries of its lists.
 
-/// Modules of the original's `patch_embed.conv` for one convolution: it, its norm, and an activation.
+/// Modules of the original's `patch_embed.conv` per convolution: the convolution, its norm, and an activation.
 const PER_CONVOLUTION: usize = 3;
 /// The place of the first stage of transformer blocks in the original's `network`.
 const FIRST: usize = 2;
@@ -43,7 +43,7 @@ pub(super) fn from_name(name: &str) -> String {
     renamed().unwrap_or_else(|| name.to_owned())
 }
 
-/// The number before the first point, and what is behind it.
+/// The number before the first dot, and the part after it.
 fn numbered(name: &str) -> Option<(usize, &str)> {
     let (number, rest) = name.split_once('.')?;
     Some((number.parse().ok()?, rest))
@@ -75,7 +75,7 @@ mod tests {
             assert_eq!(to_name(path), name);
             assert_eq!(from_name(name), path);
         }
-        // No parameter has these, but a file may.
+        // No parameter has these names, but a file may.
         for name in ["patch_embed.conv.2.weight", "network.x.weight", "network"] {
             assert_eq!(from_name(name), name);
         }

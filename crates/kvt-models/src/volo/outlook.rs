@@ -1,4 +1,4 @@
-//! Outlook attention: each place of a map makes the weights by which the tokens around it are mixed.
+//! Outlook attention: each place of a map produces the weights that mix the tokens around it.
 
 use burn::module::Module;
 use burn::nn::Linear;
@@ -18,8 +18,8 @@ pub(super) const WINDOWS: Unfold = Unfold {
 /// Tokens of a window, each of which gets a mix of all of them.
 pub(super) const AREA: usize = WINDOWS.kernel * WINDOWS.kernel;
 
-/// Attention within windows that overlap. Their weights come from the mean of the tokens at the centre of each
-/// by a linear layer, and what a token gets from several windows is summed.
+/// Attention within overlapping windows. A linear layer makes the weights of each window from the mean of the tokens
+/// at its centre, and the outputs of a token from several windows are summed.
 #[derive(Module, Debug)]
 pub(super) struct OutlookAttention {
     v: Linear,
@@ -62,13 +62,13 @@ impl OutlookAttention {
 impl SelfAttention<4> for OutlookAttention {
     /// # Shapes
     ///
-    /// `[batch, rows, columns, dim]` to the same.
+    /// `[batch, rows, columns, dim]` to the same shape.
     fn mix(&self, map: Tensor<4>, pass: Pass<'_>) -> Tensor<4> {
         let [batch, rows, columns, dim] = map.dims();
         let (heads, head_dim) = (self.heads, dim / self.heads);
         let values = unfold(linear(&self.v, map.clone()).permute([0, 3, 1, 2]), WINDOWS);
         let windows = values.dims()[2];
-        // Windows stand beside the heads.
+        // Windows are folded into the heads.
         let values = values
             .reshape([batch, heads, head_dim, AREA, windows])
             .permute([0, 4, 1, 3, 2])

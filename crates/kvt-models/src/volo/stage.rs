@@ -1,4 +1,4 @@
-//! The parts of a VOLO, and what they cost.
+//! The parts of a VOLO, and their cost.
 
 use kvt_attention::{AttentionConfig, Macs, Place};
 
@@ -27,7 +27,7 @@ pub(super) struct StageSize {
     pub attn_drop: f64,
     /// Tokens along a side of the coarse map.
     pub grid: usize,
-    /// Channels of the map that is made coarser before the first of these stages.
+    /// Channels of the map that is coarsened before the first of these stages.
     pub before: Option<usize>,
 }
 
@@ -50,7 +50,7 @@ impl OutlookSize {
         let [windows, _] = WINDOWS.positions([self.grid; 2]);
         let windows = windows.pow(2);
         let weights = self.num_heads * AREA.pow(2);
-        // A value and a projection where other blocks have q, k, v and a projection.
+        // A value and a projection instead of q, k, v and a projection in other blocks.
         let bias = if self.block.qkv_bias { 2 * dim } else { 0 };
         let params = self.block.params() - 2 * dim.pow(2) - bias + (dim + 1) * weights;
         let linear = tokens * (2 * dim.pow(2) + 2 * dim * hidden) + windows * dim * weights;
@@ -70,7 +70,7 @@ impl OutlookSize {
 }
 
 impl StageSize {
-    /// Where attention stands in the blocks.
+    /// The place of attention in the blocks.
     pub(super) fn place(&self) -> Place {
         Place {
             grid: Some([self.grid; 2]),
@@ -95,13 +95,13 @@ impl StageSize {
 }
 
 impl ClassSize {
-    /// Where attention stands in the blocks.
+    /// The place of attention in the blocks.
     pub(super) fn place(&self) -> Place {
         Place {
             keys: 1 + self.tokens,
             prefix: 1,
             dropout: self.attn_drop,
-            softmax_only: softmax_only("the class token alone is a query, as at the end of a VOLO"),
+            softmax_only: softmax_only("only the class token is a query, as at the end of a VOLO"),
             ..Place::new(1, self.block.dim, self.num_heads)
         }
     }

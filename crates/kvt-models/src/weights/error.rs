@@ -1,4 +1,4 @@
-//! What can be wrong with weights.
+//! Errors of weights.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ pub enum WeightsError {
         /// The path.
         path: PathBuf,
     },
-    /// The file has the ending of no format that is read.
+    /// The file has the ending of an unsupported format.
     #[error(
         "`{}` has an unknown ending: weights are read from `.safetensors`, `.pth`, `.pt` and `.bin`",
         path.display()
@@ -29,12 +29,12 @@ pub enum WeightsError {
         path: PathBuf,
     },
     /// A folder, a pipe or a device.
-    #[error("`{}` is no regular file: weights are read from files alone", path.display())]
+    #[error("`{}` is not a regular file: weights are read only from files", path.display())]
     NotAFile {
-        /// What is there.
+        /// The path.
         path: PathBuf,
     },
-    /// What Git keeps in place of a file that is stored elsewhere.
+    /// The placeholder that Git keeps instead of a file that is stored elsewhere.
     #[error(
         "`{}` is a Git LFS pointer, not the weights: run `git lfs pull` in its repository",
         path.display()
@@ -43,7 +43,7 @@ pub enum WeightsError {
         /// The file.
         path: PathBuf,
     },
-    /// An archive that unpacks to more than it is.
+    /// An archive that unpacks to more than its size.
     #[error(
         "`{}` has {size} bytes but unpacks to {unpacked}: PyTorch does not compress checkpoints; save it again with `torch.save`",
         path.display()
@@ -56,9 +56,9 @@ pub enum WeightsError {
         /// Bytes of the file.
         size: u64,
     },
-    /// Tensors that are larger together than the file allows.
+    /// Tensors whose total size exceeds what the file allows.
     #[error(
-        "the tensors of `{}` stand for {claimed} bytes, many times the {size} of the file: save each of them with its own numbers",
+        "the tensors of `{}` claim {claimed} bytes, many times the {size} of the file: save each of them with its own numbers",
         path.display()
     )]
     Claims {
@@ -70,22 +70,22 @@ pub enum WeightsError {
         size: u64,
     },
     /// The file is not a valid safetensors file, or cannot become one.
-    #[error("`{}` is no valid safetensors file", path.display())]
+    #[error("`{}` is not a valid safetensors file", path.display())]
     Safetensors {
         /// The file.
         path: PathBuf,
-        /// What the format's library says.
+        /// The error of the format's library.
         source: safetensors::SafeTensorError,
     },
     /// The file is not a valid PyTorch checkpoint.
     #[error(
-        "`{}` is no PyTorch checkpoint that can be read (save it in Python with `safetensors.torch.save_file` instead)",
+        "`{}` is not a readable PyTorch checkpoint (save it in Python with `safetensors.torch.save_file` instead)",
         path.display()
     )]
     Pytorch {
         /// The file.
         path: PathBuf,
-        /// What the format's library says.
+        /// The error of the format's library.
         #[source]
         source: Box<burn_store::pytorch::PytorchError>,
     },
@@ -123,37 +123,37 @@ pub enum WeightsError {
     NotFinite {
         /// The first of them.
         name: String,
-        /// How many of its numbers.
+        /// The count of these numbers.
         count: usize,
     },
     /// Keys are missing or have another shape.
     #[error("the weights do not fit the model: {}", report.problems())]
     Incompatible {
-        /// What became of every key.
+        /// The outcome of every key.
         report: LoadReport,
         /// Which parts do not fit.
         misfit: Misfit,
     },
-    /// Weights of another family of models, as their names tell.
+    /// Weights of another family of models, according to their names.
     #[error(
         "the weights are of a model of the family {found}, but `{model}` is of {family}: name the model that they are for"
     )]
     OtherFamily {
-        /// The family that the names tell.
+        /// The family that the names indicate.
         found: &'static str,
         /// The model.
         model: String,
         /// Its family.
         family: &'static str,
     },
-    /// Weights of another model, whose names are those of this one.
+    /// Weights of another model that has the names of this one.
     #[error(
-        "`{signature}` gives the weights away as those of a model {difference}: kvt does not have that model"
+        "`{signature}` identifies the weights as those of a model {difference}: kvt does not have that model"
     )]
     Variant {
-        /// The weight that gives it away.
+        /// The weight that identifies the other model.
         signature: &'static str,
-        /// What the other model does.
+        /// How the other model differs.
         difference: &'static str,
     },
     /// A parameter cannot be moved between host and device.

@@ -1,6 +1,6 @@
 //! Interpolation of maps of vectors, on the host.
 
-/// The inputs one output is made of.
+/// The inputs of one output.
 pub(crate) struct Tap {
     /// The first input.
     pub first: usize,
@@ -22,7 +22,7 @@ impl Tap {
     }
 }
 
-/// The taps that make `input` values into one each, as rows of a matrix `[taps, input]`.
+/// The taps as rows of a matrix `[taps, input]`, which maps `input` values to one value per tap.
 pub(crate) fn matrix(taps: &[Tap], input: usize) -> Vec<f32> {
     let mut matrix = vec![0.0; taps.len() * input];
     for (row, tap) in matrix.chunks_exact_mut(input.max(1)).zip(taps) {
@@ -33,8 +33,8 @@ pub(crate) fn matrix(taps: &[Tap], input: usize) -> Vec<f32> {
     matrix
 }
 
-/// Resizes a map of vectors of `dim` numbers, row by row and `width` to a row, by the taps of the new
-/// rows and of the new columns.
+/// Resizes a map of vectors of `dim` numbers, row by row with `width` vectors per row, with the taps of the new rows
+/// and of the new columns.
 pub(crate) fn interpolate(
     [rows, columns]: [&[Tap]; 2],
     map: &[f32],

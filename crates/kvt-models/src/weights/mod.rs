@@ -1,4 +1,4 @@
-//! Weights outside of a model: timm's names, PyTorch's layout, and the files they come in.
+//! Weights outside a model: timm's names, PyTorch's layout, and their files.
 //!
 //! [`read()`] and [`write()`] move a [`StateDict`] from and to files. [`checkpoint`](crate::checkpoint) moves
 //! it from and to models.

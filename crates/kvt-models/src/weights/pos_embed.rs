@@ -1,6 +1,6 @@
-//! Position embeddings of another image size, bicubic, prefix tokens kept as they are; antialiased as timm's
-//! `resample_abs_pos_embed` makes them, or plain. On the host for weights that are loaded, on the device for
-//! images of another size than the model's.
+//! Position embeddings of another image size: bicubic interpolation, antialiased as in timm's
+//! `resample_abs_pos_embed` or plain, with unchanged prefix tokens. On the host for weights that are loaded, on the
+//! device for images of another size than the model's.
 
 use burn::tensor::{Tensor, TensorData};
 
@@ -9,19 +9,20 @@ use super::interpolate::{Tap, interpolate, matrix};
 /// How a map is resized: PyTorch's bicubic interpolation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bicubic {
-    /// As timm does: where the map shrinks, every number takes from all that lie beneath it.
+    /// As in timm: where the map shrinks, every number depends on all the old numbers that it covers.
     Antialiased,
-    /// As PyTorch does unless it is told otherwise: from four numbers along each axis.
+    /// PyTorch's default: from four numbers along each axis.
     Plain,
-    /// As DINO does for crops of another size: as `Plain`, but in steps of `input / (output + 0.1)`. Its code asks PyTorch for the
-    /// factor `(output + 0.1) / input`, lest rounding lose a row, and PyTorch takes the factor for the places, too.
+    /// As in DINO for crops of another size: as `Plain`, but in steps of `input / (output + 0.1)`. Its code gives
+    /// PyTorch the factor `(output + 0.1) / input`, so that rounding does not lose a row, and PyTorch also uses the
+    /// factor for the positions.
     Dino,
 }
 
 /// Resizes learned position embeddings `[1, prefix + side * side, dim]` to `grid` patches, rows and
 /// columns, as timm does.
 ///
-/// `None` where the embeddings are not of this form.
+/// `None` if the embeddings do not have this form.
 pub(crate) fn resample(
     embedding: &TensorData,
     grid: [usize; 2],
@@ -30,10 +31,10 @@ pub(crate) fn resample(
     Bicubic::Antialiased.resample(embedding, grid, prefix)
 }
 
-/// Resizes a map of position embeddings `[1, dim, side, side]` to `grid` x `grid` patches in the same
-/// way. (timm cannot change the image size of models that have one.)
+/// Resizes a map of position embeddings `[1, dim, side, side]` to `grid` x `grid` patches in the same way. (timm
+/// cannot change the image size of models with such a map.)
 ///
-/// `None` where the embeddings are not of this form.
+/// `None` if the embeddings do not have this form.
 pub(crate) fn resample_map(embedding: &TensorData, grid: usize) -> Option<TensorData> {
     let [1, dim, side, columns] = *embedding.shape().as_slice() else {
         return None;
@@ -49,8 +50,8 @@ pub(crate) fn resample_map(embedding: &TensorData, grid: usize) -> Option<Tensor
     Some(TensorData::new(values, [1, dim, grid, grid]))
 }
 
-/// The position embeddings of a map, from the embeddings of a map of another size, as timm makes them. Where the
-/// sizes are equal, the embeddings are returned as they are.
+/// The position embeddings of a map, from the embeddings of a map of another size, as in timm. If the sizes are
+/// equal, the embeddings are returned unchanged.
 ///
 /// # Shapes
 ///
@@ -86,7 +87,7 @@ impl Bicubic {
 
     /// Resizes position embeddings `[1, side, side, dim]` to `grid` x `grid` patches.
     ///
-    /// `None` where the embeddings are not of this form.
+    /// `None` if the embeddings do not have this form.
     pub(crate) fn resample_grid(self, embedding: &TensorData, grid: usize) -> Option<TensorData> {
         let [1, side, columns, dim] = *embedding.shape().as_slice() else {
             return None;
@@ -100,7 +101,7 @@ impl Bicubic {
         Some(TensorData::new(values, [1, grid, grid, dim]))
     }
 
-    /// As [`interpolated`](Self::interpolated), of a map behind `prefix` tokens, whose embeddings stay as they are.
+    /// As [`interpolated`](Self::interpolated), for a map after `prefix` tokens, whose embeddings do not change.
     ///
     /// # Shapes
     ///
@@ -162,7 +163,7 @@ impl Bicubic {
     }
 }
 
-/// When shrinking, the kernel is widened by the scale; beyond the border there is nothing.
+/// When shrinking, the kernel is widened by the scale; places beyond the border are left out.
 fn antialiased(center: f64, scale: f64, input: usize) -> Tap {
     let stretch = scale.max(1.0);
     let support = 2.0 * stretch;
@@ -176,7 +177,7 @@ fn antialiased(center: f64, scale: f64, input: usize) -> Tap {
     Tap { first, weights }
 }
 
-/// Beyond the border its value holds.
+/// Places beyond the border have the value of the border.
 fn plain(center: f64, input: usize) -> Tap {
     let place = center - 0.5;
     let before = place.floor() as i64 - 1;
@@ -270,7 +271,7 @@ mod tests {
             };
             close(resized.try_to_vec().unwrap(), &expected);
 
-            // The same on the device, which leaves the prefix tokens to the model.
+            // The same on the device, which handles only the patches.
             let input = Tensor::<3>::from_data(tensor("input").clone(), &Device::flex());
             let [_, tokens, dim] = input.dims();
             let side = (tokens - prefix).isqrt();

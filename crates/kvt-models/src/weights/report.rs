@@ -1,32 +1,32 @@
-//! What became of weights that were put into a model, key by key.
+//! The outcome of loading weights into a model, key by key.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// How many problems an error message spells out.
+/// How many problems an error message lists.
 const SHOWN: usize = 12;
 
-/// What became of every key of the model and of the weights, by name.
+/// The outcome of every key of the model and of the weights, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
     /// One row per key: the model's in the order of its modules, then the unused ones.
     pub rows: Vec<LoadRow>,
 }
 
-/// What became of one key.
+/// The outcome of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadRow {
     /// timm's name of the parameter, or the name of the unused weight.
     pub name: String,
     /// The parameter's shape in PyTorch's layout; `None` for an unused weight.
     pub expected: Option<Vec<usize>>,
-    /// The weight's shape; `None` where there is no weight.
+    /// The weight's shape; `None` if there is no weight.
     pub found: Option<Vec<usize>>,
     /// What happened.
     pub outcome: Outcome,
 }
 
-/// What became of a key.
+/// The outcome of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// Loaded as it is.
@@ -34,29 +34,29 @@ pub enum Outcome {
     /// Loaded after it was resized to the model's image or window size: position embeddings, and tables
     /// of relative positions.
     Resized,
-    /// A classification head, or a mechanism of attention, that stays as initialised, as asked for.
+    /// A classification head, or a mechanism of attention, that stays as initialised on request.
     Reset,
     /// The weights lack this parameter.
     Missing,
     /// The weight has another shape.
     Mismatched,
-    /// A table that the model computes itself, whether the weights have it or lack it, or a counter it has no use for.
+    /// A table that the model computes itself, whether or not the weights have it, or a counter that it does not use.
     Computed,
     /// The model has no such parameter.
     Unused,
 }
 
-/// Which parts of a model some weights do not fit. What the options of loading name can stay as initialised.
+/// The parts of a model that some weights do not fit. Those that have a loading option can stay as initialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// The classification head alone: [`LoadOptions::reset_head`](crate::checkpoint::LoadOptions::reset_head).
+    /// Only the classification head: [`LoadOptions::reset_head`](crate::checkpoint::LoadOptions::reset_head).
     Head,
-    /// Parameters of the mechanisms of attention alone:
+    /// Only parameters of the mechanisms of attention:
     /// [`LoadOptions::reset_mixer`](crate::checkpoint::LoadOptions::reset_mixer).
     Mixers,
-    /// These two.
+    /// Both of these.
     HeadAndMixers,
-    /// Others, too.
+    /// Also others.
     Others,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for Outcome {
 }
 
 impl LoadRow {
-    /// Whether the parameter got no weight although it was to have one.
+    /// Whether the parameter should have got a weight but did not.
     pub(crate) fn is_problem(&self) -> bool {
         matches!(self.outcome, Outcome::Missing | Outcome::Mismatched)
     }
@@ -90,8 +90,7 @@ impl LoadReport {
             .map(|row| row.name.as_str())
     }
 
-    /// Whether every parameter of the model has got its weight, or stays as initialised because that
-    /// was asked for.
+    /// Whether every parameter of the model has got its weight, or stays as initialised on request.
     pub fn fits(&self) -> bool {
         !self.rows.iter().any(LoadRow::is_problem)
     }
@@ -116,14 +115,14 @@ impl LoadReport {
         lines.join("; ")
     }
 
-    /// The counts, what was not used, and what stays as initialised.
+    /// The counts, the unused keys, and the parameters that stay as initialised.
     pub fn summary(&self) -> String {
         let parts = [Some(self.to_string()), self.unused(), self.reset()];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         parts.join("; ")
     }
 
-    /// The names of what stays as initialised, if there is anything.
+    /// The names of the parameters that stay as initialised, if there are any.
     fn reset(&self) -> Option<String> {
         let names: Vec<&str> = self.names(Outcome::Reset).collect();
         let shown = names.iter().take(SHOWN).map(|name| format!("`{name}`"));

@@ -28,7 +28,7 @@ pub(crate) fn file_name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-/// The files whose names begin so; there are some.
+/// The files whose names have this beginning; there are some.
 pub(crate) fn files(family: &str) -> Vec<PathBuf> {
     let entries = fs_err::read_dir(folder()).unwrap();
     let mut files: Vec<PathBuf> = entries
@@ -65,7 +65,7 @@ pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig
     }
 }
 
-/// The arguments of a model in Python, and how its attention is to be carried out here.
+/// The arguments of a model in Python, and the implementation of its attention here.
 struct Json(Value, Implementation);
 
 fn deit(config: &Json) -> DeitConfig {
@@ -121,7 +121,7 @@ fn cvt(config: &Json) -> CvtConfig {
     let depth = config.sizes("depth");
     CvtConfig {
         common: config.common(),
-        // Those of the later stages are the same in all models.
+        // The sizes of the later stages are the same in all models.
         patch_size: config.sizes("patch_size")[0],
         patch_stride: config.sizes("patch_stride")[0],
         embed_dim: config.sizes("dim_embed"),
@@ -156,7 +156,7 @@ fn visformer(config: &Json) -> VisformerConfig {
         config.size("embed_dim"),
         config.size("num_heads"),
     );
-    // Without a stem the first patch embedding has its stride, too.
+    // Without a stem, its stride is part of the first patch embedding.
     let (init_channels, strides) = match config.0["init_channels"].as_u64() {
         Some(channels) => (channels as usize, [2, patch / 4, patch / 8, patch / 8]),
         None => (1, [0, patch / 2, patch / 8, patch / 8]),
@@ -248,12 +248,12 @@ impl Json {
             img_size: self.size("img_size"),
             in_chans: self.size("in_chans"),
             num_classes: self.size("num_classes"),
-            // CvT's is a list, of the same number for all stages.
+            // CvT's is a list with the same number for all stages.
             mlp_ratio: match self.0["mlp_ratio"].as_array() {
                 Some(list) => list[0].as_f64().unwrap(),
                 None => self.number("mlp_ratio"),
             },
-            // PiT and CvT always have one, Visformer has none and does not ask.
+            // PiT and CvT always have a bias, Visformer has none and ignores the setting.
             qkv_bias: self.0["qkv_bias"].as_bool().unwrap_or(true),
             drop_path: 0.0,
             attn_drop: 0.0,
@@ -281,7 +281,7 @@ impl Json {
         sizes.map(|size| size.as_u64().unwrap() as usize).collect()
     }
 
-    /// The attention of each stage: all have their own neighbours, or the same.
+    /// The attention of each stage: each has its own neighbours, or all have the same.
     fn attention(&self, stages: usize) -> Vec<AttentionConfig> {
         let neighbors = &self.0["attention"]["neighbors"];
         match neighbors.as_array() {
@@ -290,7 +290,7 @@ impl Json {
         }
     }
 
-    /// An attention with the settings that all have.
+    /// An attention with the settings that all stages share.
     fn knn(&self, neighbors: &Value) -> AttentionConfig {
         AttentionConfig::Knn(KnnConfig {
             temperature: self.0["attention"]["temperature"].as_f64().unwrap(),

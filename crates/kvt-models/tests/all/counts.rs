@@ -1,4 +1,4 @@
-//! Parameters of the models with a name, as Python counts them.
+//! Parameters of the named models, as Python counts them.
 
 use kvt_models::ModelConfig;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::cases::folder;
 
 #[test]
 fn parameters_are_those_of_the_published_models() {
-    // Written by `scripts/reference/counts.py`, and by the scripts of families whose authors' code is needed.
+    // Written by `scripts/reference/counts.py`, and by the scripts of families that need the authors' code.
     for (file, least) in [("param_counts.json", 36), ("counts_sovit.json", 4)] {
         compare(file, least);
     }

@@ -1,4 +1,4 @@
-//! What training drops of the attention, and of the branches.
+//! Dropout of attention weights, and drop path of the branches.
 
 use std::num::NonZeroUsize;
 
@@ -71,7 +71,7 @@ fn drop_path_follows_the_key_and_spares_evaluation() {
         })
     };
     for (plain, dropping) in with(0.0).into_iter().zip(with(0.5)) {
-        // A new model for each pass, whose running statistics have not moved.
+        // A new model for each pass, with initial running statistics.
         let run = |config: &ModelConfig, phase| {
             let model = config.init(&Device::flex(), Key::new(1)).unwrap();
             logits(&model, phase)

@@ -1,4 +1,4 @@
-//! What backbones give when they are asked.
+//! The outputs of backbones on request.
 
 use burn::tensor::{Device, Tensor};
 use kvt_models::{Ask, Backbone, Features, Head, Model, ModelOverrides, TokenMix};
@@ -77,8 +77,8 @@ fn every_stage_gives_its_map() {
     }
 }
 
-/// The last map, normalised token by token, is what the last block gives: norms start with a weight of
-/// one and a bias of zero. Batch norms, which Visformer has, start with a mean of zero and a variance of one.
+/// The last map, normalised token by token, equals the output of the last block: norms start with a weight of one and
+/// a bias of zero. Visformer's batch norms start with a mean of zero and a variance of one.
 #[test]
 fn the_last_map_is_the_last_block_before_the_norm() {
     let ask = Ask {
@@ -115,7 +115,7 @@ fn the_last_map_is_the_last_block_before_the_norm() {
         let patches = last.clone().narrow(1, features.prefix, rows * columns);
         assert_close(&values(patches), &normalised, &name);
 
-        // What the classifier reads of the tokens is of the last block, too.
+        // The tokens that the classifier reads equal those of the last block, too.
         let read = features.tokens.dims()[1];
         let last = last.narrow(1, 0, read);
         assert_close(&values(features.tokens), &values(last), &name);
@@ -146,8 +146,8 @@ fn the_head_makes_the_logits_of_the_features() {
     }
 }
 
-/// Until positions are added, patches know only their own pixels: to exchange all patches of two images
-/// is to exchange the images.
+/// Until positions are added, patches depend only on their own pixels: exchanging all patches of two images is the
+/// same as exchanging the images.
 #[test]
 fn mixed_tokens_are_those_of_mixed_images() {
     let device = Device::flex();

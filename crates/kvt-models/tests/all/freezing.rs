@@ -1,4 +1,4 @@
-//! A frozen backbone: only the head is trained, everything else stays and works as in evaluation.
+//! A frozen backbone: only the head is trained, and the rest does not change and runs as in evaluation.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor};
@@ -52,7 +52,7 @@ fn a_frozen_backbone_works_as_in_evaluation_and_gets_no_gradient() {
         let before = StateDict::from_model(&model).unwrap();
         let input = || images([SIDE; 2], &device);
         let trained = model.forward(input(), training());
-        // The head of So-ViT has batch norms, which work as in training.
+        // The head of So-ViT has batch norms, which run as in training.
         let norms_in_head = name.starts_with("so_vit");
         let evaluated = values(model.forward(input(), Phase::Eval));
         assert_eq!(
@@ -67,7 +67,7 @@ fn a_frozen_backbone_works_as_in_evaluation_and_gets_no_gradient() {
             false => 2 * (1 + usize::from(config.token_scale().is_some())),
         };
         assert_eq!(with_gradient(&model.head, &gradients), of_head, "{name}");
-        // Neither have the running statistics of batch norms moved.
+        // The running statistics of batch norms have not changed either.
         let of_backbone = |weights: StateDict| -> StateDict {
             let weights = weights.into_iter();
             weights
@@ -77,7 +77,7 @@ fn a_frozen_backbone_works_as_in_evaluation_and_gets_no_gradient() {
         let after = StateDict::from_model(&model).unwrap();
         assert_eq!(of_backbone(after), of_backbone(before), "{name}");
 
-        // The same model, not frozen: drop path, and gradients everywhere.
+        // The same model without freezing: drop path, and gradients everywhere.
         let free = config.init(&device, Key::new(1)).unwrap();
         let out = free.forward(input(), training());
         assert_ne!(values(out.clone()), values(trained), "{name}");

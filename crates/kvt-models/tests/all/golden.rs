@@ -1,12 +1,12 @@
 //! Logits and gradients against the models in Python.
 //!
-//! Each file of `scripts/reference` has weights under timm's names (CvT's own for CvT) behind
-//! `weights.`, `images`, `logits`, a `probe`, and gradients of `sum(logits * probe)` behind
-//! `grad.`: of the images, and of every parameter. A large gradient is behind `grad_sketch.` instead,
-//! as its norm and its products with some vectors. Models with batch norms have `train.` too, for a step
-//! of training from the same weights: logits, gradients, and the running statistics after it. Weights, images and
-//! `probe` of newer files are drawn instead, see `seeded.rs`. Models with an output for every token have both outputs
-//! as `logits.class` and `logits.aux`, and `mix.` of a step of training with mixed tokens.
+//! Each file of `scripts/reference` has weights under timm's names (CvT's own for CvT) with the prefix `weights.`,
+//! `images`, `logits`, a `probe`, and gradients of `sum(logits * probe)` with the prefix `grad.`: with respect to the
+//! images and to every parameter. A large gradient has the prefix `grad_sketch.` instead, and is stored as its norm
+//! and its products with some vectors. Models with batch norms also have `train.` for a step of training from the
+//! same weights: logits, gradients, and the running statistics after it. In newer files, weights, images and `probe`
+//! are drawn instead, see `seeded.rs`. Models with an output for every token have both outputs as `logits.class` and
+//! `logits.aux`, and `mix.` for a step of training with mixed tokens.
 
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ fn cvt_is_the_originals() {
     compare_family("cvt_");
 }
 
-/// A seeded file: with one other weight, each of its numbers is another.
+/// A seeded file: a change of one weight changes all of its results.
 #[test]
 fn one_other_weight_is_noticed() {
     let device = Device::flex().autodiff();
@@ -157,8 +157,8 @@ fn volo_is_the_same_on_a_gpu() {
     compare_on_gpu("volo_fine");
 }
 
-/// MixToken in a step of training: with tokens of another image in a box, each output is the official model's, and so is the
-/// gradient of what both say.
+/// MixToken in a step of training: with tokens of another image in a box, each output equals that of the official
+/// model, and so does the gradient of their combination.
 #[test]
 fn volo_is_the_official_one_with_mixed_tokens() {
     let device = Device::flex().autodiff();
@@ -170,7 +170,7 @@ fn volo_is_the_official_one_with_mixed_tokens() {
         let (model, _) = model.load(&weights, LoadOptions::default()).unwrap();
 
         let corners: Vec<f32> = golden.tensors.get("mix.box").unwrap().try_to_vec().unwrap();
-        // The tokens of a box that is so many times larger come from the image at the other end of the batch.
+        // The tokens of a box that is `scale` times larger come from the image at the other end of the batch.
         let exchange = |tokens: Tensor<3>, [rows, columns]: [usize; 2], scale: usize| {
             let [batch, count, width] = tokens.dims();
             let corner = |i: usize| corners[i] as usize * scale;
@@ -216,8 +216,8 @@ fn a_nested_pytorch_checkpoint_gives_the_same_weights() {
     assert_eq!(checkpoint, behind(&golden, "weights."));
 }
 
-/// One case, since a software driver compiles the kernels of each for minutes. `KVT_GPU_CASES` asks
-/// for others: the beginning of their names, or `all`.
+/// One case, since a software driver takes minutes to compile the kernels of each. `KVT_GPU_CASES` selects others:
+/// the beginning of their names, or `all`.
 fn compare_on_gpu(case: &str) {
     let Some(device) = gpu() else { return };
     let family = case.split_inclusive('_').next().unwrap();
@@ -225,7 +225,7 @@ fn compare_on_gpu(case: &str) {
     let cases = match asked.as_deref() {
         None => files(case),
         Some("all") => files(family),
-        // There are some, but perhaps of another family.
+        // Some files match, but perhaps of another family.
         Some(start) => files(start),
     };
     let of_family = |path: &PathBuf| file_name(path).starts_with(family);
@@ -273,12 +273,12 @@ fn compare(path: &Path, implementation: Implementation, device: &Device) {
     golden.finish();
 }
 
-/// What Python computed, and where to compute it here.
+/// The results of Python, and the device for the computation here.
 struct Golden<'a> {
     case: String,
     tensors: StateDict,
     device: &'a Device,
-    /// What is not as in Python. All of it is said: which gradients are wrong tells where to look.
+    /// The differences from Python. All are reported: the set of wrong gradients tells where to look.
     differences: Vec<String>,
 }
 
@@ -297,7 +297,7 @@ impl<'a> Golden<'a> {
         Tensor::from_data(images, self.device).require_grad()
     }
 
-    /// Logits and gradients of one pass, with those behind `prefix`.
+    /// Compares logits and gradients of one pass with those under `prefix`.
     fn compare_pass(&mut self, model: &Model, phase: Phase, prefix: &str) {
         let images = self.images();
         model.check_input(images.dims()).unwrap();
@@ -336,7 +336,7 @@ impl<'a> Golden<'a> {
             } else if self.tensors.get(&stored).is_some() {
                 self.compare(&stored, grad.unwrap());
             } else if prefix.is_empty() {
-                // Python leaves out what is zero but for rounding.
+                // Python leaves out gradients that are zero up to rounding.
                 let largest = grad.as_ref().map_or(0.0, largest);
                 if largest.is_nan() || largest > TOLERANCE * scale {
                     self.differences
@@ -346,7 +346,7 @@ impl<'a> Golden<'a> {
         }
     }
 
-    /// Fails if anything is not as in Python.
+    /// Fails if anything differs from Python.
     fn finish(&self) {
         let differences = self.differences.join("\n");
         assert!(differences.is_empty(), "{}:\n{differences}", self.case);
@@ -378,7 +378,7 @@ impl<'a> Golden<'a> {
         let pairs = actual.iter().zip(&expected);
         let wrong = |(actual, expected): &(&f32, &f32)| {
             let difference = (*actual - *expected).abs() / largest;
-            // A NaN is no agreement.
+            // A NaN is not an agreement.
             difference.is_nan() || difference >= TOLERANCE
         };
         let count = pairs.clone().filter(wrong).count();
@@ -391,7 +391,7 @@ impl<'a> Golden<'a> {
     }
 }
 
-/// The tensors whose names begin so, without that beginning.
+/// The tensors whose names begin with `prefix`, without it.
 fn behind(tensors: &StateDict, prefix: &str) -> StateDict {
     tensors
         .iter()
@@ -414,7 +414,7 @@ fn gradient(model: &Model, name: &str, grads: &Gradients) -> Option<TensorData> 
     let mut found = GradientOf {
         id: parameter.id,
         grads,
-        // Burn has the weight of a linear layer as `[in, out]`.
+        // Burn stores the weight of a linear layer as `[in, out]`.
         transposed: parameter.shape.len() == 2 && name.ends_with(".weight"),
         gradient: None,
     };

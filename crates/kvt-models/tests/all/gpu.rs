@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 
-/// `None` where there is no adapter; `KVT_REQUIRE_GPU=1` makes that a failure.
+/// `None` if there is no adapter; `KVT_REQUIRE_GPU=1` makes that a failure.
 #[cfg(feature = "wgpu")]
 #[expect(clippy::print_stderr, reason = "says what was tested")]
 #[track_caller]
@@ -10,7 +10,7 @@ pub(crate) fn gpu() -> Option<Device> {
     use burn::tensor::DeviceType;
     let device = Device::enumerate(DeviceType::Wgpu).into_iter().next();
     match &device {
-        // Without a Vulkan driver wgpu falls back to OpenGL: say what this run tested.
+        // Without a Vulkan driver wgpu falls back to OpenGL: print what this run tested.
         Some(device) => eprintln!("wgpu adapter: {:?}", device.identity()),
         None => kvt_testing::no_gpu(),
     }

@@ -1,6 +1,7 @@
-//! Products in half types: against PyTorch's autocast, and beside f32 in every family and with every kind of attention.
+//! Products in half types: against PyTorch's autocast, and against f32 in every family and with every kind of
+//! attention.
 //!
-//! `scripts/reference/half.py` writes the logits of autocast, for weights and images of the files beside its own.
+//! `scripts/reference/half.py` writes the logits of autocast for weights and images of the other golden files.
 
 use std::cell::RefCell;
 
@@ -36,10 +37,11 @@ fn distance(actual: &[f32], expected: &[f32]) -> f64 {
     f64::from(difference / largest)
 }
 
-/// With the same numbers rounded at the same places, what is left are sums in another order, which now and then round a
-/// number to its other neighbour; some cases agree to 1e-7. Measured with and without bf16 instructions, relative to the largest
-/// logit: 2.0e-2 in bf16 and 5.5e-3 in f16 (where another key is kept), wholly under autocast 1.3e-2 and 1.7e-3; the images'
-/// gradient by its norm 4.5e-2 and 1.2e-2. A bias that is not rounded keeps another key in `swin_padding_knn`: 5.8e-2.
+/// The same numbers are rounded at the same places, so differences come only from sums in another order, which
+/// sometimes round a number to its other neighbour; some cases agree to 1e-7. Measured with and without bf16
+/// instructions, relative to the largest logit: 2.0e-2 in bf16 and 5.5e-3 in f16 (where another key is kept),
+/// entirely under autocast 1.3e-2 and 1.7e-3; the gradient of the images by its norm 4.5e-2 and 1.2e-2. A bias that
+/// is not rounded keeps another key in `swin_padding_knn`: 5.8e-2.
 #[test]
 fn logits_and_gradients_are_those_of_pytorchs_autocast() {
     let expected = read(&folder().join("half.safetensors")).unwrap();
@@ -103,7 +105,7 @@ fn logits_and_gradients_are_those_of_pytorchs_autocast() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The gradients of all parameters, one after the other, by name.
+/// The gradients of all parameters, concatenated in the order of their names.
 struct Collected<'a> {
     grads: &'a Gradients,
     found: Vec<f32>,
@@ -134,7 +136,7 @@ fn step(model: &Model, size: usize) -> [Vec<f32>; 3] {
     let heads = model.forward_heads(images([size; 2], &device), Phase::Train(Key::new(5)));
     let class = heads.class.clone();
     assert_eq!(class.dtype(), DType::F32);
-    // Every output has to depend on its parameters.
+    // Every output must depend on its parameters.
     let others = heads.distillation.map(|x| x.powi_scalar(2).sum());
     let aux = heads.aux.map(|x| x.powi_scalar(2).sum());
     let probe = images([size; 2], &device).reshape([-1]);
@@ -153,10 +155,10 @@ fn step(model: &Model, size: usize) -> [Vec<f32>; 3] {
     [values(evaluated), values(class), collected.found]
 }
 
-/// How far a step in a half type is from f32: logits by their largest, gradients by their norm.
+/// The distance of a step in a half type from f32: logits relative to their largest, gradients by their norm.
 fn compare(what: &str, config: &ModelConfig, size: usize, precision: Precision, most: f64) {
     let device = Device::flex().autodiff();
-    // Each with running statistics of its own.
+    // Each has its own running statistics.
     let [model, half] = [(); 2].map(|()| config.init(&device, Key::new(1)).unwrap());
     let [evaluated, trained, gradient] = step(&model, size);
     let half = half.with_precision(precision);
@@ -193,11 +195,11 @@ fn every_family_learns_in_half_types_as_in_f32() {
         for config in all {
             let what = format!("{} {}", config.name(), attention.kind());
             let [bf16, f16] = match what.starts_with("so_vit") {
-                // Its ReLUs, its max pooling and batch norms over 32 tokens make gradients that jump: measured 0.24 and 0.11,
-                // with logits of 0.08 and 0.005. PyTorch's autocast moves those of the official code by 0.07 to 0.47 and 0.01
-                // to 0.20, over 25 seeds: `scripts/reference/sovit_half.py`.
+                // Its ReLUs, its max pooling and batch norms over 32 tokens make gradients jump: measured 0.24 and
+                // 0.11, with logits of 0.08 and 0.005. PyTorch's autocast moves those of the official code by 0.07 to
+                // 0.47 and 0.01 to 0.20, over 25 seeds: `scripts/reference/sovit_half.py`.
                 true => [0.5, 0.3],
-                // A visformer's gradient in bf16: 0.075; all others 0.007 and 0.002.
+                // The gradient of a Visformer in bf16: 0.075; all others 0.007 and 0.002.
                 false => [0.15, 0.03],
             };
             compare(&what, &config, SIDE, Precision::Bf16, bf16);
@@ -217,7 +219,7 @@ fn every_kind_of_attention_learns_in_half_types_as_in_f32() {
             attention: Some(attention.clone()),
             ..ModelOverrides::default()
         });
-        // Tokens enough for the defaults of all.
+        // Enough tokens for the defaults of all kinds.
         let overrides = ModelOverrides {
             img_size: Some(64),
             ..overrides
@@ -229,7 +231,7 @@ fn every_kind_of_attention_learns_in_half_types_as_in_f32() {
     }
 }
 
-/// The original Performer beside the attention of a T2T-ViT's token module.
+/// The original Performer in the token module of a T2T-ViT.
 #[test]
 fn performers_of_tokens_learn_in_half_types() {
     let config = ModelConfig::by_name("t2t_vit_14").unwrap();
@@ -246,7 +248,7 @@ fn performers_of_tokens_learn_in_half_types() {
     compare("performer", &config, SIDE, Precision::F16, 2e-4);
 }
 
-/// What a stream of tokens looks like from outside.
+/// The types of the tensors that an observer receives.
 #[derive(Default)]
 struct Types(RefCell<Vec<DType>>);
 
@@ -288,7 +290,7 @@ fn whatever_leaves_a_model_is_f32() {
     }
 }
 
-/// Another precision than the model's own is not asked for by accident.
+/// A model uses its own precision, not one that is requested by accident.
 #[test]
 fn a_model_keeps_its_precision() {
     let config = &configs(&ModelOverrides::default())[0];
@@ -306,6 +308,6 @@ fn a_model_keeps_its_precision() {
     assert_eq!(run(&model, Precision::Bf16), run(&model, Precision::F32));
     assert_eq!(run(&half, Precision::F32), run(&half, Precision::Bf16));
     assert_ne!(run(&model, Precision::F32), run(&half, Precision::F32));
-    // As for evaluation within training.
+    // Also for evaluation during training.
     assert_eq!(half.valid().precision(), Precision::Bf16);
 }

@@ -1,4 +1,4 @@
-//! Every kind of attention: in which families it stands and what refuses it, what it counts, learns and loads.
+//! Every kind of attention: which families accept or refuse it, and its counts, gradients and weights.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
@@ -27,7 +27,7 @@ fn with(
     })
 }
 
-/// At 384 px there are tokens enough for all defaults, but for the last stages of PiT and CvT.
+/// At 384 px there are enough tokens for all defaults, except in the last stages of PiT and CvT.
 fn large() -> ModelOverrides {
     ModelOverrides {
         img_size: Some(384),
@@ -70,7 +70,7 @@ fn families_take_every_kind_or_say_why_not() {
         for (model, place, reason) in refusals {
             let error = with(model, &attention, ModelOverrides::default()).unwrap_err();
             let expected =
-                format!("in {place}: `kind = \"{kind}\"` cannot stand where {reason}: {help}");
+                format!("in {place}: `kind = \"{kind}\"` cannot be used where {reason}: {help}");
             assert_eq!(error.to_string(), expected);
             assert!(matches!(error, ModelError::Misplaced { .. }));
         }
@@ -89,7 +89,7 @@ fn families_take_every_kind_or_say_why_not() {
             assert_eq!(last.kind, kind, "{model}");
         }
     }
-    // Dense and k-NN attention stand everywhere.
+    // Dense and k-NN attention can be used everywhere.
     for attention in AttentionConfig::defaults() {
         for (model, ..) in refusals {
             let stands = with(model, &attention, ModelOverrides::default()).is_ok();
@@ -159,7 +159,7 @@ fn every_kind_runs_and_learns_in_its_families() {
                 idle.retain(|name| name.contains("mixer"));
                 assert!(idle.is_empty(), "{name} {kind}: {idle:?}");
 
-                // Another size: taken, or refused with the one that fits.
+                // Another size is accepted, or refused with the one that fits.
                 let checked = model.check_size([8, 20]);
                 assert_eq!(checked.is_err(), kind == "linformer", "{name} {kind}");
                 if checked.is_ok() {
@@ -171,7 +171,7 @@ fn every_kind_runs_and_learns_in_its_families() {
     }
 }
 
-/// Where a stage has one token there is one key at any stride, but a larger image has fewer keys than queries.
+/// If a stage has one token, there is one key at any stride, but a larger image has fewer keys than queries.
 #[test]
 fn a_stage_of_one_token_is_judged_as_in_a_larger_image() {
     let kind = others().find(|attention| attention.kind() == "low-rank-band");
@@ -189,7 +189,7 @@ fn a_stage_of_one_token_is_judged_as_in_a_larger_image() {
     assert!(error.starts_with("in `stage0`"), "{error}");
 }
 
-/// The class token of VOLO is a lone query.
+/// The class token of VOLO is a single query.
 #[test]
 fn a_lone_query_takes_softmax_attention_alone() {
     for attention in others() {
@@ -202,14 +202,11 @@ fn a_lone_query_takes_softmax_attention_alone() {
             .with(&overrides);
         let error = config.unwrap_err().to_string();
         assert!(error.starts_with("in `post_network` of VOLO: "), "{error}");
-        assert!(
-            error.contains("the class token alone is a query"),
-            "{error}"
-        );
+        assert!(error.contains("only the class token is a query"), "{error}");
     }
 }
 
-/// `[model.attention]` is for the layers where the kind can stand; a configuration made in code is refused.
+/// `[model.attention]` applies to the layers where the kind can be used; a configuration made in code is refused.
 #[test]
 fn small_transformers_stay_dense_with_other_kinds() {
     let kinds = |config: &ModelConfig| -> Vec<&str> {
@@ -236,7 +233,7 @@ fn small_transformers_stay_dense_with_other_kinds() {
             "{error}"
         );
     }
-    // k-NN attention is for all of them.
+    // k-NN attention applies to all of them.
     let knn = AttentionConfig::knn(kvt_attention::Neighbors::Fraction(0.5));
     let tnt = with("tnt_s_patch16_224", &knn, ModelOverrides::default()).unwrap();
     assert_eq!(kinds(&tnt), ["knn", "knn"]);
@@ -340,7 +337,7 @@ fn every_kind_learns_with_all_its_parameters() {
     }
 }
 
-/// Nothing is drawn in an evaluation that another pass, or the image beside, would change.
+/// An evaluation does not depend on other passes or on the other image of the batch.
 #[test]
 fn an_evaluation_depends_on_the_image_alone() {
     let device = Device::flex();
@@ -360,7 +357,7 @@ fn an_evaluation_depends_on_the_image_alone() {
     }
 }
 
-/// The weights of a dense model are those of any kind, but for the kind's own parameters.
+/// The weights of a dense model fit every kind, except the kind's own parameters.
 #[test]
 fn weights_of_another_kind_are_loaded_but_for_the_mechanism() {
     let dense = StateDict::from_model(&build(&AttentionConfig::dense(), 1)).unwrap();
@@ -415,7 +412,7 @@ fn weights_of_another_kind_are_loaded_but_for_the_mechanism() {
     }
 }
 
-/// A head of other classes beside a new mechanism: both are asked for.
+/// A head of other classes and a new mechanism: the error names both.
 #[test]
 fn a_misfit_tells_which_parts_do_not_fit() {
     let dense = StateDict::from_model(&build(&AttentionConfig::dense(), 1)).unwrap();

@@ -38,7 +38,7 @@ fn layers_are_timms() {
     }
 }
 
-/// timm has no T2T-ViT: by hand, with ViT's rule. All that makes tokens is the embedding.
+/// timm has no T2T-ViT: by hand, with ViT's rule. All modules that make tokens belong to the embedding.
 #[test]
 fn the_layers_of_a_t2t_vit() {
     let (_, overrides) = families()

@@ -1,4 +1,4 @@
-//! Everything that is checked through the public interface.
+//! Tests of the public interface.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 

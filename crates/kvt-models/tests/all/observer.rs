@@ -1,4 +1,4 @@
-//! What an observer sees of the blocks, and that nothing changes under its eyes.
+//! The tensors that an observer receives from the blocks; observing does not change the results.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,10 +23,10 @@ const POINTS: [Point; 6] = [
     Point::Output,
 ];
 
-/// Those of a block without attention.
+/// The points of a block without attention.
 const WITHOUT_ATTENTION: [Point; 3] = [Point::Input, Point::Mlp, Point::Output];
 
-/// Those of a block whose attention has no keys.
+/// The points of a block whose attention has no keys.
 const WITHOUT_KEYS: [Point; 5] = [
     Point::Input,
     Point::Attention,
@@ -45,10 +45,10 @@ fn points(stage: &StageSummary) -> &'static [Point] {
     }
 }
 
-/// A tensor: where, its shape and its numbers.
+/// A tensor: its place, shape and numbers.
 type Seen = (BlockIndex, Point, Vec<usize>, Vec<f32>);
 
-/// Writes down everything, or one point.
+/// Records everything, or one point.
 #[derive(Default)]
 struct Recorder {
     only: Option<Point>,
@@ -73,7 +73,7 @@ impl Observer for Recorder {
     }
 }
 
-/// Tokens of a pass of a new model, and its state after it.
+/// Tokens of a pass of a new model, and the state of the model after it.
 fn pass(
     config: &ModelConfig,
     observer: Option<&dyn Observer>,
@@ -102,7 +102,7 @@ fn observe(config: &ModelConfig, only: Option<Point>) -> Vec<Seen> {
     recorder.seen.into_inner()
 }
 
-/// Running statistics of batch norms included, which a second look at a branch must not move.
+/// This includes running statistics of batch norms, which a second computation of a branch must not change.
 #[test]
 fn nothing_changes_for_being_observed() {
     let dropping = ModelOverrides {
@@ -180,8 +180,8 @@ fn the_stream_grows_by_the_branches() {
                 assert_close(&middle.3, &expected, &format!("{name} {place:?}"));
             }
             assert_close(&out.3, &sum(middle, mlp), &format!("{name} {place:?}"));
-            // Within a stage one block's output is the next one's input, to which the patches of a TNT add their pixels, and
-            // before the second block a Twins adds positions.
+            // Within a stage the output of a block is the input of the next, except that the patches of a TNT add
+            // their pixels, and that a Twins adds positions before the second block.
             if let Some(output) = outputs.insert(place.stage, out.3.clone()) {
                 let adds = (tnt && place.stage == 1) || (twins && place.block == 1);
                 assert_eq!(output == input.3, !adds, "{name} {place:?}");
@@ -207,7 +207,7 @@ fn probabilities_are_those_of_the_kept_keys() {
                     panic!("{name}: {shape:?}")
                 };
                 assert_eq!(keys, stage.keys, "{name}");
-                // Windows stand beside the heads.
+                // Windows are folded into the heads.
                 assert!(heads * queries >= stage.tokens, "{name}: {shape:?}");
                 for row in values.chunks_exact(keys) {
                     let sum: f32 = row.iter().sum();

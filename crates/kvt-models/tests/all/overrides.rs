@@ -1,9 +1,9 @@
-//! What each family lets a run change.
+//! The settings that a run can change in each family.
 
 use kvt_attention::{AttentionConfig, Neighbors};
 use kvt_models::{ModelConfig, ModelError, ModelOverrides};
 
-/// A name of each family, and what messages call the family.
+/// A model of each family, and the name of the family in messages.
 const FAMILIES: &[(&str, &str)] = &[
     ("deit_tiny_patch16_224", "DeiT"),
     ("swin_tiny_patch4_window7_224", "Swin"),
@@ -17,10 +17,10 @@ const FAMILIES: &[(&str, &str)] = &[
     ("volo_d1_224", "VOLO"),
 ];
 
-/// The families whose queries, keys and values have no bias unless they are told to.
+/// The families whose queries, keys and values have no bias by default.
 const UNBIASED: &[&str] = &["T2T-ViT", "TNT", "So-ViT", "VOLO"];
 
-/// Strides that are not the family's own, as many as it has steps.
+/// Strides that differ from the family's own, one for each of its steps.
 fn strides(family: &str) -> Vec<usize> {
     match family {
         "T2T-ViT" => vec![2, 2, 1],
@@ -48,7 +48,7 @@ impl Takes {
     }
 }
 
-/// Every key with a value that is not the own value of the family's models, and the families that take it.
+/// Every key with a value that differs from that of the family's models, and the families that take it.
 fn keys(family: &str) -> Vec<(&'static str, ModelOverrides, Takes)> {
     macro_rules! key {
         ($key:ident, $value:expr, $takes:expr) => {{
@@ -102,7 +102,7 @@ fn keys(family: &str) -> Vec<(&'static str, ModelOverrides, Takes)> {
     ]
 }
 
-/// No key is ignored: a family takes it, or says that it does not.
+/// No key is ignored: a family takes it, or refuses it.
 #[test]
 fn every_key_changes_a_model_or_is_refused() {
     for &(model, family) in FAMILIES {

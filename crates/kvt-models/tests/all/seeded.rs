@@ -1,5 +1,5 @@
-//! Weights, images and probe of a golden file that does not hold them, but says how they are drawn
-//! (`scripts/reference/seeded.py`): by splitmix64, from the name of each and the seed of the file.
+//! Weights, images and probe of a golden file that does not store them, but describes how to draw them
+//! (`scripts/reference/seeded.py`): with splitmix64, from the name of each and the seed of the file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,11 +17,11 @@ struct Seeded {
     seed: u64,
     /// Shape, center and spread of each tensor.
     tensors: BTreeMap<String, (Vec<usize>, f32, f32)>,
-    /// In hexadecimal, of all numbers.
+    /// Of all numbers, in hexadecimal.
     checksum: String,
 }
 
-/// All tensors of a golden file: those that lie in it, and those that are drawn.
+/// All tensors of a golden file: those that it stores, and those that are drawn.
 pub(crate) fn golden(path: &Path) -> StateDict {
     let mut tensors = read(path).unwrap();
     let bytes = fs_err::read(path).unwrap();
@@ -37,7 +37,7 @@ pub(crate) fn golden(path: &Path) -> StateDict {
 }
 
 impl Seeded {
-    /// Every tensor, once all of their bits are Python's.
+    /// Every tensor, after checking that all bits equal Python's.
     fn draw(&self) -> BTreeMap<String, TensorData> {
         let draw = |(name, (shape, center, spread)): (&String, &(Vec<usize>, f32, f32))| {
             let numbers = numbers(name, self.seed, *center, *spread);
@@ -82,7 +82,7 @@ fn checksum<'a>(tensors: impl Iterator<Item = &'a TensorData>) -> String {
     format!("{:016x}", fnv1a64(bytes))
 }
 
-/// Their authors' own: of FNV-1a ("a"), and of splitmix64 with the seed 0 (its first two numbers).
+/// The published values: FNV-1a of "a", and the first two numbers of splitmix64 with the seed 0.
 #[test]
 fn hash_and_generator_are_the_published_ones() {
     assert_eq!(fnv1a64("a".bytes()), 0xaf63_dc4c_8601_ec8c);
@@ -90,7 +90,7 @@ fn hash_and_generator_are_the_published_ones() {
     assert_eq!(splitmix64(GOLDEN), 0x6e78_9e6a_a1b9_65f4);
 }
 
-/// Names and seeds have streams of their own, of the promised mean and deviation.
+/// Names and seeds have different streams, with the specified mean and deviation.
 #[test]
 fn numbers_depend_on_name_and_seed() {
     let draw = |name, seed| {
@@ -109,7 +109,7 @@ fn numbers_depend_on_name_and_seed() {
     assert!((variance - 0.25 / 3.0).abs() < 0.005, "{variance}");
 }
 
-/// The last bit of one number.
+/// The change of the last bit of one number.
 #[test]
 fn a_checksum_sees_every_bit() {
     let tensors = [1.0f32, 2.0].map(|x| TensorData::new(vec![x, 3.0], [2]));

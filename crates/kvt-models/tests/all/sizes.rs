@@ -47,8 +47,8 @@ fn unfolded(name: &str) -> Option<usize> {
     }
 }
 
-/// The weights of the model for mirrored images, whose rows are columns: kernels and positions are
-/// mirrored, and what takes 2 x 2 tokens takes the second for the third.
+/// The weights of the model for mirrored images, whose rows are columns: kernels and positions are mirrored, and
+/// layers that read 2 x 2 tokens exchange the second and the third.
 fn mirrored(weights: &StateDict) -> StateDict {
     let tnt = weights.get("pixel_pos").is_some();
     let is_volo = weights.get("aux_head.weight").is_some();
@@ -76,7 +76,7 @@ fn mirrored(weights: &StateDict) -> StateDict {
                 let side = places.isqrt();
                 swapped(data, &[side, side, heads], 0, 1)
             }
-            // TNT's pixels of a patch in a row, each of 6 numbers.
+            // The concatenated pixels of a patch in TNT, each of 6 numbers.
             [out, inputs] if tnt && name.ends_with("proj.weight") && inputs % 24 == 0 => {
                 swapped(data, &[out, 2, 2, inputs / 4], 1, 2)
             }
@@ -107,8 +107,8 @@ fn mirrored(weights: &StateDict) -> StateDict {
     weights.collect()
 }
 
-/// Rows and columns are nowhere taken for each other: mirrored weights make of mirrored images the same
-/// logits and mirrored maps. Maps and windows that do not divide are among the sizes.
+/// Rows and columns are never confused: mirrored weights map mirrored images to the same logits and to mirrored maps.
+/// The sizes include maps and windows that do not divide.
 #[test]
 fn a_mirrored_model_sees_mirrored_images() {
     let ask = Ask {
@@ -137,8 +137,8 @@ fn a_mirrored_model_sees_mirrored_images() {
     }
 }
 
-/// The images decide, and not the configuration: a model that was made for other images sees the same in
-/// them once it has the weights. Positions and tables that depend on the size come from PyTorch's rule.
+/// The images matter, not the configuration: a model that was made for other images gives the same results once it
+/// has the weights. Positions and tables that depend on the size follow PyTorch's rule.
 #[test]
 fn a_model_takes_the_images_of_another() {
     for model in models() {
@@ -161,7 +161,7 @@ fn a_model_takes_the_images_of_another() {
     }
 }
 
-/// Swin's windows stay as they are, so that a model for larger images has the same weights.
+/// Swin's windows do not change, so that a model for larger images has the same weights.
 #[test]
 fn a_swin_takes_the_images_of_another() {
     let swin = |img_size| {
@@ -234,7 +234,7 @@ fn sizes_that_no_map_comes_from_are_refused() {
         let expected = match name.split('_').next().unwrap() {
             "deit" => "DeiT: expected multiples of the 4 pixels of a patch",
             "swin" => "Swin: expected multiples of the 2 pixels of a patch",
-            // The stem leaves four of seven pixels, and the embeddings one of four.
+            // The stem makes four pixels of seven, and the embeddings one of four.
             "visformer" => "Visformer: expected at least 7 pixels on each side",
             "tnt" => "TNT: expected multiples of the 4 pixels of a patch",
             "pit" => "PiT: expected at least 4 pixels on each side",

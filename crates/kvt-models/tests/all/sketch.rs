@@ -1,5 +1,5 @@
 //! A gradient as a few numbers: its norm, and its products with three vectors (`sketch` in
-//! `scripts/reference/common.py`). Where a number of the gradient is wrong, so are they.
+//! `scripts/reference/common.py`). A wrong number of the gradient changes them.
 
 /// Norm and products of a tensor.
 pub(crate) fn sketch(values: &[f32]) -> [f64; 4] {
@@ -25,7 +25,7 @@ fn number(place: u64) -> f64 {
     (x >> 40) as f64 / f64::from(1 << 23) - 1.0
 }
 
-/// One wrong number, or two that changed places, show in every product.
+/// One wrong number, or two that changed places, changes every product.
 #[test]
 fn a_sketch_tells_gradients_apart() {
     let values: Vec<f32> = (0..2000).map(|i| (i * 37 % 101) as f32 / 50.0).collect();

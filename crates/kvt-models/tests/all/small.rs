@@ -4,7 +4,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::{Model, ModelConfig, ModelOverrides};
 use kvt_ops::Key;
 
-/// Side of their images.
+/// Side of their images in pixels.
 pub(crate) const SIDE: usize = 16;
 
 /// For small images and a few classes.
@@ -16,7 +16,7 @@ pub(crate) fn small(overrides: ModelOverrides) -> ModelOverrides {
     }
 }
 
-/// The smallest of each family.
+/// The smallest model of each family.
 pub(crate) fn families() -> Vec<(&'static str, ModelOverrides)> {
     let one = ModelOverrides {
         patch_size: Some(4),
@@ -127,9 +127,9 @@ pub(crate) fn configs(change: &ModelOverrides) -> Vec<ModelConfig> {
         let config = config.with(&small(overrides)).unwrap();
         let stages = lists.values().len();
         let depth: Vec<usize> = match name {
-            // Statistics that no training has moved let its numbers grow with every block.
+            // With initial running statistics its numbers grow with every block.
             "visformer_tiny" => vec![1, 1, 2],
-            // Its other stages are a layer each.
+            // Its other stages have one layer each.
             "t2t_vit_t_14" => vec![2],
             _ => (2..2 + stages).collect(),
         };
@@ -155,7 +155,7 @@ pub(crate) fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().try_to_vec().unwrap()
 }
 
-/// Fails where two tensors are not the same but for rounding.
+/// Fails if two tensors differ by more than rounding.
 #[track_caller]
 pub(crate) fn assert_close(actual: &[f32], expected: &[f32], what: &str) {
     assert_eq!(actual.len(), expected.len(), "{what}");

@@ -1,4 +1,4 @@
-//! What of a model is trained, and what is only saved.
+//! Which parts of a model are trained, and which are only saved.
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Tensor};
@@ -25,8 +25,8 @@ fn names(model: &Model) -> Vec<String> {
     model.parameters().into_iter().map(|p| p.name).collect()
 }
 
-/// A frozen parameter is no parameter for an optimizer, and a weight all the same; on every device, and
-/// after a round between training and evaluation.
+/// An optimizer does not see a frozen parameter, which is still a weight; on every device, and after switching
+/// between training and evaluation.
 #[test]
 fn frozen_parameters_are_saved_but_not_trained() {
     for device in [Device::flex(), Device::flex().autodiff()] {

@@ -11,7 +11,7 @@ use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::{par_map_copy, tensor, values_of};
 use crate::cpu::simd::dot;
 
-/// Values of a block: a constant, so that sums do not depend on the number of threads.
+/// Elements per block: a constant, so that sums do not depend on the number of threads.
 const BLOCK: usize = 16 * 1024;
 
 impl AdamWOps for Flex {
@@ -28,7 +28,7 @@ impl AdamWOps for Flex {
         cast::<Self>(tensor(vec![sum], Shape::new([1])), dtype)
     }
 
-    /// One tensor after the other, into the first of the parts.
+    /// Adds the tensors one after the other to the first partial sum.
     fn add_square_sums(parts: FloatTensor<Self>, tensors: Eight<Self>) -> FloatTensor<Self> {
         let mut parts = parts.to_contiguous();
         for x in tensors.into_array() {

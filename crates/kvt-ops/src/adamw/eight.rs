@@ -2,11 +2,11 @@
 
 use burn::backend::{Backend, ExtensionType, tensor::FloatTensor};
 
-/// How many parameters a launch takes. An operation of a backend has a fixed number of tensors, and a device as many bindings as it
-/// has: where it has fewer than eight parameters need, the operation takes some launches.
+/// How many parameters an operation takes, since an operation of a backend has a fixed number of tensors. On a device with too
+/// few bindings for eight parameters, the operation makes several launches.
 pub(crate) const GROUP: usize = 8;
 
-/// A tensor of each of [`GROUP`] parameters.
+/// One tensor for each of [`GROUP`] parameters.
 #[derive(ExtensionType)]
 #[extension_type(fusion: cfg(feature = "cube"))]
 pub(crate) struct Eight<B: Backend> {
@@ -20,7 +20,7 @@ pub(crate) struct Eight<B: Backend> {
     h: FloatTensor<B>,
 }
 
-/// What belongs to each of them, in pairs.
+/// Pairs the elements of two arrays.
 pub(super) fn zip<A, B>(a: [A; GROUP], b: [B; GROUP]) -> [(A, B); GROUP] {
     let [a0, a1, a2, a3, a4, a5, a6, a7] = a;
     let [b0, b1, b2, b3, b4, b5, b6, b7] = b;

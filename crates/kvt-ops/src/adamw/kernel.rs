@@ -1,5 +1,4 @@
-//! CubeCL kernels of AdamW, which reads and writes every number once, and of sums in an order that depends on the
-//! length alone.
+//! CubeCL kernels: AdamW, which reads and writes every number once, and sums in an order that depends only on the length.
 
 use cubecl::prelude::*;
 
@@ -21,7 +20,7 @@ pub(super) struct Step {
     pub inv_sqrt_bias_correction2: f32,
 }
 
-/// [`super::AdamWOps::adamw`] of some parameters: a unit has one number of each, of those that are so long.
+/// [`super::AdamWOps::adamw`] for several parameters: a thread updates one element of each parameter that is long enough.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn adamw_kernel<F: Float>(
     weights: &Sequence<OwnedTensor<F>>,
@@ -47,7 +46,7 @@ pub(super) fn adamw_kernel<F: Float>(
             let mut weight = weights.index(j)[i];
             let mut exp_avg = exp_avgs.index(j)[i];
             let mut exp_avg_sq = exp_avg_sqs.index(j)[i];
-            // All units take one way.
+            // The branch is the same for all threads.
             if made {
                 let step = steps.index(j);
                 let grad = f32::cast_from(grads.index(j)[i]) * (step.grad_scale * factor);
@@ -66,7 +65,7 @@ pub(super) fn adamw_kernel<F: Float>(
     }
 }
 
-/// New weight and moments from a gradient with all its factors.
+/// New weight and moments from a gradient that includes all its factors.
 #[cube]
 fn updated<F: Float>(weight: F, grad: f32, exp_avg: F, exp_avg_sq: F, step: &Step) -> (F, F, F) {
     let exp_avg = f32::cast_from(exp_avg) * step.beta1 + grad * step.rest1;
@@ -81,7 +80,7 @@ fn updated<F: Float>(weight: F, grad: f32, exp_avg: F, exp_avg_sq: F, step: &Ste
     )
 }
 
-/// The new numbers where a guard lets an update be made, else the old ones.
+/// The new values if the guard lets the update be made, else the old ones.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn chosen_kernel<F: Float>(
     guard: &Tensor<f32>,
@@ -98,8 +97,8 @@ pub(super) fn chosen_kernel<F: Float>(
     output[i] = select(guard[1] > 0.0f32, new[i], old[i]);
 }
 
-/// The content of a [`super::Guard`], by one unit. Numbers that are not finite are found by their bits, since shader
-/// compilers may assume that there are none.
+/// The content of a [`super::Guard`], computed by one thread. Numbers that are not finite are detected by their bits, since
+/// shader compilers may assume that there are none.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn guard_kernel(
     numbers: &Tensor<f32>,
@@ -122,7 +121,7 @@ pub(super) fn guard_kernel(
     }
 }
 
-/// One sum per cube, whose units are one row group: each adds every `cubes * units`-th number.
+/// One sum per workgroup, whose threads form one row group: each adds every `cubes * units`-th element.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn sums_kernel<F: Float, O: Float>(
     x: &Tensor<F>,
@@ -152,8 +151,8 @@ pub(super) fn sums_kernel<F: Float, O: Float>(
     }
 }
 
-/// Parts of a sum with the squares of some tensors added to them: a part per cube, whose units are one row group. Each adds every
-/// `cubes * units`-th number of each tensor.
+/// Partial sums with the squares of some tensors added to them: one sum per workgroup, whose threads form one row group. Each
+/// thread adds every `cubes * units`-th element of each tensor.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn add_square_sums_kernel(
     parts: &Tensor<f32>,

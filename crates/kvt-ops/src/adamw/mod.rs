@@ -1,9 +1,9 @@
-//! What an optimizer does to every parameter: AdamW's update, and the sum of squares for clipping.
+//! The per-parameter work of an optimizer: AdamW's update, and the sum of squares for clipping.
 //!
-//! Composed of Burn's operations, an update is a dozen passes over all parameters: on the CPU on one thread, on a
-//! GPU as several kernels per parameter. Here it is one pass, and a GPU takes [eight](Eight) parameters in one launch.
+//! Composed of Burn's operations, an update makes a dozen passes over all parameters: on the CPU on one thread, on a GPU as
+//! several kernels per parameter. Here it is one pass, and a GPU updates up to [eight](Eight) parameters per launch.
 //!
-//! A [`Guard`] lets the device decide about an update, which the host then need not wait for.
+//! A [`Guard`] lets the device decide whether an update is made, so that the host need not wait.
 
 #[cfg(feature = "cube")]
 use burn::backend::fusion::custom::TensorSpec;
@@ -37,7 +37,7 @@ pub struct AdamWStep {
     pub inv_sqrt_bias_correction2: f64,
 }
 
-/// What an update of AdamW takes of a parameter: flat tensors of one length and type, without autodiff.
+/// The inputs of an AdamW update of one parameter: flat tensors of one length and type, without autodiff.
 #[derive(Clone, Debug)]
 pub struct AdamWInput {
     /// The weight.
@@ -53,22 +53,22 @@ pub struct AdamWInput {
 /// AdamW on a backend, for flat tensors without autodiff.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Fusion: cfg(feature = "cube"))]
 pub(crate) trait AdamWOps: Backend {
-    /// The sum of the squares, `[1]`, summed in f32 in an order that depends on the length alone.
+    /// The sum of the squares, `[1]`, summed in f32 in an order that depends only on the length.
     #[fusion(meta = scalar)]
     fn square_sum(x: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// Some numbers with the squares of eight tensors added to them; all in f32. The order depends on the lengths alone.
+    /// Partial sums with the squares of eight tensors added to them; all in f32. The order depends only on the lengths.
     #[fusion(meta = |parts, _tensors| parts.clone())]
     fn add_square_sums(
         parts: FloatTensor<Self>,
         #[extension_type] tensors: Eight<Self>,
     ) -> FloatTensor<Self>;
 
-    /// The sum of such parts, `[1]`.
+    /// The sum of such partial sums, `[1]`.
     #[fusion(meta = scalar)]
     fn sum_of_parts(parts: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// The content of a [`Guard`], from the one of the update before; all in f32.
+    /// The content of a [`Guard`], given the guard of the previous update; all in f32.
     #[fusion(meta = decision)]
     fn guard(
         numbers: FloatTensor<Self>,
@@ -76,7 +76,7 @@ pub(crate) trait AdamWOps: Backend {
         max_norm: f64,
     ) -> FloatTensor<Self>;
 
-    /// The new weight, first moment and second moment with the factor of a [`Guard`], if it lets the update be made; else the
+    /// The new weight, first moment and second moment, using the factor of a [`Guard`], if it lets the update be made; else the
     /// inputs.
     #[fusion(meta = |weight, _grad, exp_avg, exp_avg_sq, _guard, _step| (weight.clone(), exp_avg.clone(), exp_avg_sq.clone()))]
     fn adamw(
@@ -88,7 +88,7 @@ pub(crate) trait AdamWOps: Backend {
         step: AdamWStep,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
-    /// [`Self::adamw`] of eight parameters of one type, none of which is empty.
+    /// [`Self::adamw`] for eight non-empty parameters of one type.
     #[fusion(meta = |weights, _grads, exp_avgs, exp_avg_sqs, _guard, _steps| (weights.clone(), exp_avgs.clone(), exp_avg_sqs.clone()))]
     fn adamw_of_eight(
         #[extension_type] weights: Eight<Self>,
@@ -100,7 +100,7 @@ pub(crate) trait AdamWOps: Backend {
     ) -> (Eight<Self>, Eight<Self>, Eight<Self>);
 }
 
-/// One number of the same type.
+/// A single number of the same type.
 #[cfg(feature = "cube")]
 fn scalar(x: &TensorSpec) -> TensorSpec {
     TensorSpec::new(burn::tensor::Shape::new([1]), x.dtype)
@@ -112,17 +112,17 @@ fn decision(_numbers: &TensorSpec, before: &TensorSpec, _max_norm: &f64) -> Tens
     before.clone()
 }
 
-/// What the device decides about an update: whether it is made, and by what its gradients are multiplied.
+/// The device's decision about an update: whether it is made, and the factor for its gradients.
 ///
 /// `[2]` in f32: the factor; and 1 if the update is made, else 0.
 #[derive(Clone, Debug)]
 pub struct Guard(Tensor<1>);
 
 impl Guard {
-    /// The decision about an update on which these numbers tell, the last of them the norm of its gradients.
+    /// The decision about an update from these numbers, the last of which is the norm of its gradients.
     ///
-    /// It is made if all of them are finite, and if the one that was `before` it was made. The factor is
-    /// `min(1, max_norm / (norm + 1e-6))`, as of PyTorch's `clip_grad_norm_`, or 1 without a largest norm.
+    /// The update is made if all numbers are finite and the previous update, `before`, was made. The factor is `min(1, max_norm /
+    /// (norm + 1e-6))`, as in PyTorch's `clip_grad_norm_`, or 1 without a `max_norm`.
     ///
     /// # Panics
     /// If there are no numbers.
@@ -136,7 +136,7 @@ impl Guard {
             Some(before) => before.0.clone(),
             None => Self::open(&numbers.device()).0,
         };
-        // A norm above that is not finite.
+        // A larger norm is not finite.
         let max_norm = max_norm.unwrap_or(f64::from(f32::MAX));
         let (numbers, before) = (numbers.into_dispatch(), before.into_dispatch());
         Self(Tensor::from_dispatch(Dispatch::guard(
@@ -149,16 +149,16 @@ impl Guard {
         Self(Tensor::ones([2], (device, DType::F32)))
     }
 
-    /// What is decided, `[2]` in f32: the factor; and 1 if the update is made, else 0.
+    /// The decision, `[2]` in f32: the factor; and 1 if the update is made, else 0.
     pub fn content(&self) -> Tensor<1> {
         self.0.clone()
     }
 }
 
-/// Numbers that the sum over many tensors has on its way, at most: one for each cube of a launch.
+/// Maximum number of partial sums over many tensors: one for each workgroup of a launch.
 const PARTS: usize = 1024;
 
-/// Numbers of the longest tensor for each of them, at least.
+/// Maximum number of elements of the longest tensor per partial sum, unless that takes more than [`PARTS`] sums.
 const NUMBERS_OF_A_PART: usize = 1024;
 
 /// The sum of the squares of a tensor without autodiff, `[1]`.
@@ -166,8 +166,8 @@ pub fn square_sum(x: Tensor<1>) -> Tensor<1> {
     Tensor::from_dispatch(Dispatch::square_sum(x.into_dispatch()))
 }
 
-/// The sum of the squares of all numbers of flat tensors without autodiff, `[1]`, in an order that depends on types and lengths
-/// alone; `None` of no tensor. It is of their type, and f32 where they have several.
+/// The sum of the squares of all elements of flat tensors without autodiff, `[1]`, or `None` without tensors. It has their type,
+/// or f32 where they differ. The order of summation depends only on types and lengths.
 ///
 /// On the CPU it is [`square_sum`] of each, added up from the first to the last.
 pub fn square_sums(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
@@ -205,8 +205,8 @@ pub fn square_sums(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
 /// weight     <- weight_scale weight - step_size exp_avg / (sqrt(exp_avg_sq) inv_sqrt_bias_correction2 + eps)
 /// ```
 ///
-/// Computed in f32, also for half types and f64. As a guard decides: weight and moments stay as they are where the update is not made,
-/// whatever the gradient, which is also multiplied with the guard's factor.
+/// Computed in f32, also for half types and f64. The factor of a guard also multiplies the gradient. Where the guard rejects the
+/// update, weight and moments stay unchanged, whatever the gradient.
 ///
 /// # Panics
 /// If the tensors of a parameter differ in length or type.
@@ -231,7 +231,7 @@ pub fn adamw(inputs: Vec<AdamWInput>, guard: Option<&Guard>) -> Vec<(Tensor<1>, 
     outputs
 }
 
-/// Of one parameter.
+/// Updates one parameter.
 fn update(input: AdamWInput, guard: &Guard) -> (Tensor<1>, [Tensor<1>; 2]) {
     let AdamWInput {
         weight,
@@ -248,7 +248,7 @@ fn update(input: AdamWInput, guard: &Guard) -> (Tensor<1>, [Tensor<1>; 2]) {
     (tensor(weight), [tensor(exp_avg), tensor(exp_avg_sq)])
 }
 
-/// Of eight.
+/// Updates eight parameters.
 fn update_eight(
     inputs: [AdamWInput; GROUP],
     guard: &Guard,

@@ -1,17 +1,17 @@
 //! k-NN attention as one operation, from q, k and v to the output.
 //!
-//! - `fused`: the CPU never stores a score: blocks of queries go through the cache, forward and backward. GPUs
-//!   compose it of matrix products and the k-NN softmax (`composed`), and keep the probabilities for the
-//!   gradient where these are few.
-//! - `flash`: GPU kernels that never store a score. The CPU runs `fused`.
-//! - `added`: with a bias or a mask. The CPU does as for `fused`, GPUs compose it.
+//! - `fused`: the CPU never writes scores to memory: it works in blocks of queries that stay in the cache, forward and
+//!   backward. GPUs compose the attention of matrix products and the k-NN softmax (`composed`), and save the
+//!   probabilities for the gradient if there are few.
+//! - `flash`: GPU kernels that never store scores. The CPU runs `fused`.
+//! - `added`: with a bias or a mask. The CPU works as in `fused`, GPUs compose it.
 //!
 //! The caller chooses among them.
 
 use burn::backend::Dispatch;
 use burn::tensor::{Bool, Tensor};
 
-/// Gives the attention of a backend its backward pass, from four methods of its trait: attention, its
+/// Defines the autodiff backward pass of the attention of a backend, from four methods of its trait: attention, its
 /// backward pass, and both for packed tokens.
 macro_rules! record_backward {
     ($ops:ident {
@@ -62,18 +62,18 @@ use added::{AddedAttentionOps, Given};
 use flash::FlashAttentionOps;
 use fused::FusedAttentionOps;
 
-/// Scale of the scores, and number of kept keys.
+/// Scale of the scores and number of kept keys.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionSettings {
-    /// Multiplies the scores.
+    /// Factor of the scores.
     pub scale: f64,
-    /// Keys that a query keeps, at least 1.
+    /// Keys kept per query, at least 1.
     pub kept: usize,
 }
 
 /// `softmax(top_k(scale q k^T)) v` in one operation on any device.
 ///
-/// Computed in f32; the output has the type of the inputs. Keys are selected as by
+/// Computed in f32; the output has the type of the inputs. Keys are selected as in
 /// [`knn_softmax`](crate::knn_softmax()).
 ///
 /// # Shapes
@@ -83,7 +83,7 @@ pub struct AttentionSettings {
 /// - output: `[batch, heads, query, value_dim]`
 ///
 /// # Panics
-/// On tensors that do not fit together: the kernels would read past their ends.
+/// If the shapes of the tensors do not match: the kernels would read out of bounds.
 pub fn attention(
     q: Tensor<4>,
     k: Tensor<4>,
@@ -98,21 +98,21 @@ pub fn attention(
 /// [`attention`] with a bias that is added to the scores and a mask that hides keys, before the selection:
 /// `softmax(top_k(scale q k^T + bias)) v` over the visible keys.
 ///
-/// A hidden key has no weight and is never kept before a visible one. A row without a visible key becomes NaN.
-/// What is saved for the gradient is as for [`attention`]; GPUs compose it of matrix products.
+/// A hidden key has zero weight and is never kept before a visible one. A row without a visible key becomes NaN. The
+/// tensors saved for the gradient are as for [`attention`]; GPUs compose this operation of matrix products.
 ///
 /// # Shapes
 /// - `q`, `k`, `v` and output: as [`attention`]
 /// - `bias`: `[1 or batch, heads of a window, 1 or query, 1 or key]`
 /// - `mask`: `[1 or batch, windows, 1 or query, 1 or key]`, `true` where a key is hidden
 ///
-/// Windows may stand beside the heads, window by window, so that the second dimension of q, k and v is `windows *
-/// heads of a window`: head `h` has the bias `h % heads of a window` and the mask `h / heads of a window`. For bias
-/// and mask alone, each of the two numbers may be any divisor of the heads: 1 is for all heads, and `heads` for each
-/// of them.
+/// Windows can stand beside the heads, window by window, so that the second dimension of q, k and v is
+/// `windows * heads of a window`: head `h` has the bias `h % heads of a window` and the mask
+/// `h / heads of a window`. The second dimension of bias and mask can each be any divisor of the number of heads: 1
+/// applies to all heads, and `heads` to each of them.
 ///
 /// # Panics
-/// On tensors that do not fit together.
+/// If the shapes of the tensors do not match.
 pub fn attention_with(
     q: Tensor<4>,
     k: Tensor<4>,
@@ -140,17 +140,17 @@ pub fn attention_with(
     Tensor::from_dispatch(out)
 }
 
-/// [`attention`] in GPU kernels that keep the scores out of the device's memory. The CPU runs [`attention`],
-/// which stores no scores there.
+/// [`attention`] in GPU kernels that do not write scores to device memory. The CPU runs [`attention`], which does not
+/// store scores either.
 ///
-/// Where the kernels cannot run (rows of scores beyond the shared memory of the device, vectors of more numbers
-/// than a cube has units), the GPU composes the attention of matrix products.
+/// If the kernels cannot run (rows of scores exceed the shared memory of the device, or a query, key or value has more
+/// vectors of up to four numbers than a workgroup has threads), the GPU composes the attention of matrix products.
 ///
 /// # Shapes
 /// As [`attention`].
 ///
 /// # Panics
-/// On tensors that do not fit together: the kernels would read past their ends.
+/// If the shapes of the tensors do not match: the kernels would read out of bounds.
 pub fn flash_attention(
     q: Tensor<4>,
     k: Tensor<4>,
@@ -162,7 +162,7 @@ pub fn flash_attention(
     Tensor::from_dispatch(Dispatch::flash_attention(q, k, v, settings).0)
 }
 
-/// [`attention`] of the tokens with each other, from the packed projection.
+/// [`attention`] among the tokens, from the packed projection.
 ///
 /// # Shapes
 /// - `qkv`: `[batch, tokens, 3 * dim]` in the order `(3, heads, head_dim)`
@@ -172,7 +172,7 @@ pub fn self_attention(qkv: Tensor<3>, heads: usize, settings: AttentionSettings)
     Tensor::from_dispatch(Dispatch::fused_self_attention(qkv, heads, settings).0)
 }
 
-/// [`flash_attention`] of the tokens with each other, from the packed projection.
+/// [`flash_attention`] among the tokens, from the packed projection.
 ///
 /// # Shapes
 /// As [`self_attention`].
@@ -192,7 +192,7 @@ fn assert_fit(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>) {
             && v.dims() == [batch, heads, keys, value_dim]
             && q.dtype() == k.dtype()
             && q.dtype() == v.dtype(),
-        "attention: q {:?} of {:?}, k {:?} of {:?} and v {:?} of {:?} do not fit together",
+        "attention: q {:?} of {:?}, k {:?} of {:?} and v {:?} of {:?} have mismatched shapes or types",
         q.dims(),
         q.dtype(),
         k.dims(),

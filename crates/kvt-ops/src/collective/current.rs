@@ -1,4 +1,4 @@
-//! The group of the micro-batch that this thread works at.
+//! The group of the micro-batch that this thread works on.
 
 use std::cell::RefCell;
 
@@ -8,15 +8,15 @@ thread_local! {
     static CURRENT: RefCell<Option<Group>> = const { RefCell::new(None) };
 }
 
-/// The group of the micro-batch that this thread works at, or `None` where it is one process's alone.
+/// The group of the micro-batch that this thread works on, or `None` if the micro-batch is not shared between processes.
 pub fn current_group() -> Option<Group> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Does some work of this thread in a group. Layers ask for it by [`current_group`]: whether a micro-batch is shared is a
+/// Runs `work` on this thread in a group. Layers read it with [`current_group`]: whether a micro-batch is shared is a
 /// property of the micro-batch, not of the model.
 pub fn with_group<R>(group: Option<Group>, work: impl FnOnce() -> R) -> R {
-    /// Puts the group before it back, also where the work panics.
+    /// Restores the previous group, even if the work panics.
     struct Restore(Option<Group>);
 
     impl Drop for Restore {

@@ -1,7 +1,7 @@
-//! Sums over the processes that train one model together, inside the graph: what a batch norm over all of them needs.
+//! Sums over the processes that train one model together, inside the graph, as needed by a batch norm over all of them.
 //!
-//! Every process must ask for the same sums in the same order, forwards and backwards. So [`with_group`] surrounds the
-//! forward and the backward pass of a micro-batch, and no sum is taken outside of it.
+//! Every process must request the same sums in the same order, in the forward and the backward pass. So [`with_group`]
+//! surrounds both passes of a micro-batch, and no sum is computed outside of it.
 
 mod current;
 
@@ -17,20 +17,19 @@ use burn::tensor::{Tensor, TensorData, read_sync};
 pub use self::current::{current_group, with_group};
 use crate::autodiff::{record, split};
 
-/// What connects the processes that take part in a micro-batch.
+/// Connects the processes that take part in a micro-batch.
 pub trait Collective: Debug + Send + Sync {
     /// The number of this process, from 0.
     fn rank(&self) -> usize;
 
-    /// How many there are.
+    /// The number of processes.
     fn size(&self) -> usize;
 
-    /// Replaces each number by its sum over the processes: NaN in all places if one of them is lost, so that the loss
-    /// tells.
+    /// Replaces each number by its sum over the processes, or by NaN if a process is lost, so that the loss reveals it.
     fn sum(&self, values: &mut [f32]);
 }
 
-/// The processes of a micro-batch, and what their batch norms do.
+/// The processes of a micro-batch, and whether batch norms share statistics.
 #[derive(Clone, Debug)]
 pub struct Group {
     collective: Arc<dyn Collective>,
@@ -38,14 +37,14 @@ pub struct Group {
 }
 
 impl Group {
-    /// With `joint`, batch norms normalise by the statistics of all processes' images, as if they were one micro-batch.
-    /// Without it each process normalises by its own, and the running statistics take in those of each process in turn, as
-    /// if its images had come one after another.
+    /// With `joint`, batch norms normalise with the statistics of the images of all processes, as if they were one
+    /// micro-batch. Otherwise each process normalises with its own statistics, and the running statistics are updated with
+    /// those of each process in turn, as if their images had been processed one after another.
     pub fn new(collective: Arc<dyn Collective>, joint: bool) -> Self {
         Self { collective, joint }
     }
 
-    /// Whether batch norms normalise by the statistics of all processes.
+    /// Whether batch norms normalise with the statistics of all processes.
     pub fn is_joint(&self) -> bool {
         self.joint
     }
@@ -55,7 +54,7 @@ impl Group {
         self.collective.rank()
     }
 
-    /// How many there are.
+    /// The number of processes.
     pub fn size(&self) -> usize {
         self.collective.size()
     }
@@ -64,7 +63,7 @@ impl Group {
 /// Sums over processes on a backend.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait CollectiveOps: Backend {
-    /// See [`rank_sum`]. By way of the host.
+    /// See [`rank_sum`]. The sum is computed on the host.
     #[fusion(default)]
     fn rank_sum(x: FloatTensor<Self>, group: Group) -> FloatTensor<Self> {
         let (device, shape, dtype) = (x.device(), x.shape(), x.dtype());
@@ -72,7 +71,7 @@ pub(crate) trait CollectiveOps: Backend {
         let values = data.map(|data| data.convert::<f32>().try_into_vec::<f32>());
         let mut values = match values {
             Ok(Ok(values)) => values,
-            // The others wait for the sum: they get to know by it.
+            // The other processes wait for the sum: NaN tells them about the failure.
             _ => vec![f32::NAN; shape.num_elements()],
         };
         group.collective.sum(&mut values);
@@ -85,7 +84,7 @@ impl CollectiveOps for burn::backend::Flex {}
 #[cfg(feature = "cube")]
 impl CollectiveOps for burn_cubecl::CubeBackend {}
 
-/// Each process has the sum, so each of its gradients is the sum of what all of them made of it.
+/// Every process uses the sum, so the gradient of each input is the sum of the output gradients of all processes.
 impl<B: CollectiveOps, C: CheckpointStrategy> CollectiveOps for Autodiff<B, C> {
     fn rank_sum(x: FloatTensor<Self>, group: Group) -> FloatTensor<Self> {
         let (node, [x]) = split([x]);
@@ -94,7 +93,7 @@ impl<B: CollectiveOps, C: CheckpointStrategy> CollectiveOps for Autodiff<B, C> {
     }
 }
 
-/// The sum of a tensor over the processes of a group, in f32, in each of them; differentiable.
+/// The sum of a tensor over the processes of a group, computed in f32 and returned to each of them; differentiable.
 pub fn rank_sum<const D: usize>(x: Tensor<D>, group: &Group) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::rank_sum(x.into_dispatch(), group.clone()))
 }

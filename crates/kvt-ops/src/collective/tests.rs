@@ -30,8 +30,8 @@ fn values(x: Tensor<1>) -> Vec<f32> {
     x.into_data().try_to_vec().unwrap()
 }
 
-/// With `s = sum of x`, process `r` takes `(r + 1) s^2`: the gradient of all losses together by any `x` is
-/// `2 s (1 + 2 + 3)`.
+/// With `s = sum of x`, the loss of process `r` is `(r + 1) s^2`: the gradient of the sum of all losses with respect to
+/// any `x` is `2 s (1 + 2 + 3)`.
 #[test]
 fn sums_and_their_gradients_by_hand() {
     let found = in_threads(3, |group| {

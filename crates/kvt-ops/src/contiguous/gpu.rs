@@ -1,4 +1,4 @@
-//! The contiguous layout on the CubeCL runtimes: a copy if there are gaps.
+//! The contiguous layout on the CubeCL runtimes: copies tensors that have gaps.
 
 use burn::backend::tensor::FloatTensor;
 use burn_cubecl::{CubeBackend, kernel::into_contiguous};

@@ -1,9 +1,9 @@
 //! Works around a Burn bug with non-contiguous convolution gradients on GPUs.
 //!
-//! Burn 0.22.1 takes the gradient of a convolution's output for contiguous on a CubeCL runtime where only
-//! its images are: `is_spatial_contiguous` in burn-cubecl's `kernel/conv/im2col.rs` ignores the stride of
-//! the batch. A slice of a longer tensor is such a gradient, as for tokens behind a class token. If the tuner
-//! chose `dgrad_im2col` or `wgrad_im2col`, the gradient of the images or of the weight was silently wrong.
+//! Burn 0.22.1 treats the gradient of a convolution's output as contiguous on a CubeCL runtime if each of its images
+//! is: `is_spatial_contiguous` in burn-cubecl's `kernel/conv/im2col.rs` ignores the stride of the batch. A slice of a
+//! longer tensor is such a gradient, for example the tokens after a class token. If the tuner chose `dgrad_im2col` or
+//! `wgrad_im2col`, the gradient of the images or of the weight was silently wrong.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
@@ -17,7 +17,7 @@ mod gpu;
 /// The memory layout of a backend's tensors.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait LayoutOps: Backend {
-    /// The same values; contiguous where the backend's convolutions need that.
+    /// The same values; contiguous if the backend's convolutions need that.
     #[fusion(dtype = x, shape = x)]
     fn contiguous(x: FloatTensor<Self>) -> FloatTensor<Self> {
         x

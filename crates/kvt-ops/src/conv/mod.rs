@@ -1,7 +1,7 @@
 //! Convolution of images.
 //!
-//! On the CPU Burn copies images and gradients into other layouts and large new buffers around its matrix products. Here
-//! the columns of a product are built where they stay in the cache. GPUs use Burn's convolution.
+//! On the CPU, Burn copies images and gradients into other layouts and large new buffers around its matrix products.
+//! Here the columns of a product are built in buffers that stay in the cache. GPUs use Burn's convolution.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
@@ -12,10 +12,10 @@ use crate::autodiff::{record_asked, split};
 
 mod cpu;
 
-/// How square kernels move over an image.
+/// The movement of square kernels over an image.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// Pixels from one position to the next.
+    /// Pixels between adjacent positions.
     stride: usize,
     /// Pixels of zeros on each side of the image.
     padding: usize,
@@ -29,7 +29,7 @@ impl Settings {
     }
 }
 
-/// Convolutions on a backend; the defaults are Burn's.
+/// Convolutions on a backend; the default implementations are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait ConvOps: Backend {
     /// The convolution of x `[batch, inputs, height, width]` with `weight` `[outputs, inputs / groups, kernel, kernel]`.
@@ -88,8 +88,8 @@ impl<B: ConvOps, C: CheckpointStrategy> ConvOps for Autodiff<B, C> {
     }
 }
 
-/// The convolution of images on any device, as PyTorch's `conv2d` without a bias. Only the gradients that are asked for
-/// are computed.
+/// The convolution of images on any device, as PyTorch's `conv2d` without a bias. Only the requested gradients are
+/// computed.
 ///
 /// # Shapes
 /// - `x`: `[batch, inputs, height, width]`
@@ -98,8 +98,8 @@ impl<B: ConvOps, C: CheckpointStrategy> ConvOps for Autodiff<B, C> {
 ///   `rows = (height + 2 padding - kernel) / stride + 1` and `columns` likewise
 ///
 /// # Panics
-/// On a weight of another shape, channels that are no multiple of `groups`, a stride of 0, an empty image, or a kernel
-/// larger than the padded image.
+/// If the shape of the weight does not match, the number of channels is not a multiple of `groups`, the stride is 0, an
+/// image is empty, or the kernel is larger than the padded image.
 pub fn conv2d(
     x: Tensor<4>,
     weight: Tensor<4>,

@@ -1,5 +1,4 @@
-//! Casts between float types. On the CPU, between f32 and bf16 they run on all threads; elsewhere, and between other types,
-//! Burn casts.
+//! Casts between float types. On the CPU, casts between f32 and bf16 run on all threads; other casts are Burn's.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{
@@ -11,10 +10,10 @@ use crate::autodiff::{record, split};
 
 mod cpu;
 
-/// Casts on a backend; the default is Burn's.
+/// Casts on a backend; the default implementation is Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait ConvertOps: Backend {
-    /// In another float type.
+    /// Casts to another float type.
     #[fusion(default)]
     fn converted(x: FloatTensor<Self>, dtype: FloatDType) -> FloatTensor<Self> {
         Self::float_cast(x, dtype)
@@ -33,7 +32,7 @@ impl<B: ConvertOps, C: CheckpointStrategy> ConvertOps for Autodiff<B, C> {
     }
 }
 
-/// A tensor in a float type; the same tensor if it has that type already. The gradient comes back in the type of `x`.
+/// Casts to a float type; returns the same tensor if it already has that type. The gradient has the type of `x`.
 pub fn in_type<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
     if x.dtype() == dtype {
         return x;

@@ -1,12 +1,12 @@
-//! New buffers, filled on all threads. Burn fills new buffers with zeros on one thread first, which costs as much
-//! as writing the result.
+//! New buffers, filled on all threads. Burn first fills new buffers with zeros on one thread, which costs as much as
+//! writing the result.
 
 use burn::backend::{Flex, tensor::FloatTensor};
 use burn::tensor::{Element, Shape, TensorData};
 use rayon::prelude::*;
 
-/// A copy of `values`, changed block by block while the block is in the cache. `change` gets the values of a block
-/// and the block's item of `others`.
+/// A copy of `values`, changed block by block while the block is in the cache. `change` gets the values of a block and
+/// the block's item of `others`.
 pub(crate) fn par_map_copy<T: Send>(
     values: &[f32],
     block: usize,
@@ -50,7 +50,7 @@ pub(crate) fn par_build<T: Send>(
     )
 }
 
-/// As [`par_build`]; `build` also gets a `scratch`, which serves many parts one after the other.
+/// As [`par_build`]; `build` also gets a `scratch`, which is reused for many parts.
 pub(crate) fn par_build_with<S, T: Send>(
     len: usize,
     part: usize,
@@ -61,7 +61,7 @@ pub(crate) fn par_build_with<S, T: Send>(
     par_build_of(len, part, others, scratch, build)
 }
 
-/// As [`par_build_with`], of values of any type, whose default is zero.
+/// As [`par_build_with`], for values of any type whose default is zero.
 pub(crate) fn par_build_of<V: Copy + Default + Send, S, T: Send>(
     len: usize,
     part: usize,
@@ -102,17 +102,17 @@ pub(crate) fn values_of(tensor: &FloatTensor<Flex>) -> &[f32] {
     tensor.as_slice().unwrap_or(&[])
 }
 
-/// The values of a contiguous tensor, in its type.
+/// The values of a contiguous tensor, in the tensor's type.
 pub(crate) fn values_in<T: Element + bytemuck::Pod>(tensor: &FloatTensor<Flex>) -> &[T] {
     tensor.as_slice().unwrap_or(&[])
 }
 
-/// As [`tensor`], of values of any type.
+/// As [`tensor`], for values of any type.
 pub(crate) fn tensor_of<T: Element>(values: Vec<T>, shape: Shape) -> FloatTensor<Flex> {
     FloatTensor::<Flex>::from_data(TensorData::new(values, shape))
 }
 
-/// A tensor that takes over the values.
+/// A tensor that takes ownership of the values.
 pub(crate) fn tensor(values: Vec<f32>, shape: Shape) -> FloatTensor<Flex> {
     tensor_of(values, shape)
 }

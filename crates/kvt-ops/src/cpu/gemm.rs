@@ -1,4 +1,4 @@
-//! Matrix products of strided views, by the `gemm` crate.
+//! Matrix products of strided views, with the `gemm` crate.
 
 use std::ops::Range;
 
@@ -47,7 +47,7 @@ impl<'a, T: Copy> Matrix<'a, T> {
         self.data
     }
 
-    /// How far rows and columns are apart.
+    /// The distances between rows and between columns.
     pub(crate) fn strides(self) -> [usize; 2] {
         self.strides
     }
@@ -55,7 +55,7 @@ impl<'a, T: Copy> Matrix<'a, T> {
     /// The same matrix in another slice.
     ///
     /// # Panics
-    /// If that is shorter.
+    /// If the slice is shorter.
     pub(crate) fn with<U>(self, data: &[U]) -> Matrix<'_, U> {
         assert!(data.len() >= self.data.len(), "a slice that is too short");
         Matrix {
@@ -79,25 +79,25 @@ impl<'a, T: Copy> Matrix<'a, T> {
     }
 }
 
-/// How a product is written.
+/// How a product is written to the output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// Over the old values.
+    /// Replaces the old values.
     Replace,
     /// Added to the old values.
     Add,
 }
 
-/// Which threads compute a product. The result is the same to the bit.
+/// The threads that compute a product. The result is bit-identical for both.
 #[derive(Clone, Copy)]
 pub(crate) enum Threads {
-    /// The caller's.
+    /// The calling thread.
     This,
     All,
 }
 
 impl Threads {
-    /// All threads for each of so few products that some threads would have none, and otherwise one.
+    /// All threads for each product if there are fewer products than threads; otherwise one thread for each.
     pub(crate) fn of_each(products: usize) -> Self {
         if products < rayon::current_num_threads() {
             Self::All
@@ -110,7 +110,7 @@ impl Threads {
 /// `out = factor * a b` or `out += factor * a b` on this thread; the rows of `out` start `stride` apart.
 ///
 /// # Panics
-/// If the shapes do not fit, or the product does not lie within `out`.
+/// If the shapes do not match, or the product does not fit in `out`.
 pub(crate) fn multiply(
     out: &mut [f32],
     stride: usize,
@@ -143,19 +143,19 @@ pub(crate) fn multiply_on(
     }
 }
 
-/// `a b` in a new vector, row by row, on all threads. A sum stays on one thread, so that the result does not
-/// depend on their number.
+/// `a b` in a new vector, row by row, on all threads. Each sum is computed by one thread, so that the result does not
+/// depend on the number of threads.
 ///
 /// # Panics
-/// If the shapes do not fit.
+/// If the shapes do not match.
 pub(crate) fn product(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
     product_by(a, b, Parallelism::Rayon(0))
 }
 
-/// `out += a b` on all threads, as [`product`]; `out` is row by row.
+/// `out += a b` on all threads, as [`product`]; `out` is stored row by row.
 ///
 /// # Panics
-/// If the shapes do not fit.
+/// If the shapes do not match.
 pub(crate) fn add_product(out: &mut [f32], a: Matrix<'_>, b: Matrix<'_>) {
     let columns = b.shape[1];
     assert_fits(out.len(), [a.shape[0], columns], columns);
@@ -170,7 +170,7 @@ pub(crate) fn add_product(out: &mut [f32], a: Matrix<'_>, b: Matrix<'_>) {
 fn product_by(a: Matrix<'_>, b: Matrix<'_>, threads: Parallelism) -> Vec<f32> {
     let [rows, columns] = [a.shape[0], b.shape[1]];
     if rows == 1 || columns == 1 {
-        // A product with a vector reads the values that it replaces.
+        // The product with a vector reads the values that it replaces.
         let mut out = vec![0.0; rows * columns];
         multiply(&mut out, columns, Write::Replace, 1.0, a, b);
         return out;
@@ -186,11 +186,11 @@ fn product_by(a: Matrix<'_>, b: Matrix<'_>, threads: Parallelism) -> Vec<f32> {
     out
 }
 
-/// `a^T b` in a new vector, row by row, for matrices of many more rows than columns. The sum over the rows is
-/// taken in parts, whose number depends on the rows alone.
+/// `a^T b` in a new vector, row by row, for matrices with many more rows than columns. The sum over the rows is split
+/// into parts, whose number depends only on the number of rows.
 ///
 /// # Panics
-/// If the shapes do not fit.
+/// If the shapes do not match.
 pub(crate) fn product_over_rows(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
     const ROWS: usize = 512;
     let rows = a.shape[0];
@@ -236,8 +236,8 @@ unsafe fn gemm(
     assert_eq!(inner, b_rows, "matrices that do not fit");
     let [a_row, a_column] = a.strides.map(|s| s as isize);
     let [b_row, b_column] = b.strides.map(|s| s as isize);
-    // SAFETY: the caller answers for `out`; `Matrix::new` checked that every element of `a` and `b` lies in its
-    // slice.
+    // SAFETY: the caller guarantees the conditions on `out`; `Matrix::new` checked that every element of `a` and `b`
+    // lies within its slice.
     unsafe {
         gemm::gemm(
             m,
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     fn values(len: usize, seed: usize) -> Vec<f32> {
-        // Small whole numbers: sums are exact in any order.
+        // Small integers: sums are exact in any order.
         (0..len)
             .map(|i| ((i * 7919 + seed) % 7) as f32 - 3.0)
             .collect()
@@ -299,7 +299,7 @@ mod tests {
             let mut sum = vec![0.5; m * n];
             add_product(&mut sum, a.t(), b);
             assert!(sum.iter().zip(&expected).all(|(sum, x)| *sum == 0.5 + x));
-            // Into the middle columns of wider rows; the others keep their values.
+            // Writes to the middle columns of wider rows; the others keep their values.
             let mut wide = vec![0.5; m * (n + 3)];
             multiply(&mut wide[2..], n + 3, Write::Replace, 2.0, a.t(), b);
             multiply(&mut wide[2..], n + 3, Write::Add, 1.0, a.t(), b);

@@ -1,7 +1,7 @@
 //! Building blocks of the CPU implementations.
 //!
-//! All of them give the same bits whatever the number of threads: a sum is split into parts whose number
-//! depends on the shapes alone.
+//! Their results are bit-identical for any number of threads: a sum is split into parts whose number depends only on
+//! the shapes.
 
 pub(crate) mod bf16;
 pub(crate) mod buffer;

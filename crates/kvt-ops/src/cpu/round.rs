@@ -1,4 +1,4 @@
-//! Rounding to bf16 and back to f32, on all threads. Burn casts on one.
+//! Casts between bf16 and f32 on all threads. Burn casts on one thread.
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::Element;
@@ -8,10 +8,10 @@ use rayon::prelude::*;
 use super::bf16::Number;
 use super::buffer::{par_build_of, tensor_of, values_in};
 
-/// Values of a block.
+/// Values per block.
 const BLOCK: usize = 16 * 1024;
 
-/// Rounds or widens the values of a block, in instructions of this CPU.
+/// Rounds or widens the values of a block with the SIMD instructions of this CPU.
 pub(crate) fn copy<A: Number, B: Number>(from: &[A], to: &mut [B]) {
     Arch::new().dispatch(
         #[inline(always)]
@@ -23,7 +23,7 @@ pub(crate) fn copy<A: Number, B: Number>(from: &[A], to: &mut [B]) {
     );
 }
 
-/// A contiguous tensor of one type in the other one.
+/// Converts a contiguous tensor of type `A` to type `B`.
 pub(crate) fn convert<A, B>(x: &FloatTensor<Flex>) -> FloatTensor<Flex>
 where
     A: Number + Element,

@@ -1,17 +1,17 @@
-//! The exponential, sums and dot products in explicit SIMD.
+//! The exponential function, sums and dot products in explicit SIMD.
 
 use pulp::Simd;
 
 /// The argument below which [`exp`] is constant: the true value would be subnormal.
 pub(crate) const SMALLEST_EXPONENT: f32 = -87.3;
 
-/// `e^x` for x <= 0 to within 2 units in the last place; `e^-87.3` for x below -87.3.
+/// `e^x` for x <= 0 with an error of at most 2 units in the last place; `e^-87.3` for x below -87.3.
 ///
-/// `x = n ln 2 + r` with `|r| <= ln 2 / 2`: a Taylor polynomial in r, times `2^n` made from bits.
+/// `x = n ln 2 + r` with `|r| <= ln 2 / 2`: a Taylor polynomial in r, multiplied by `2^n`, which is built from bits.
 #[inline(always)]
 pub(crate) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let all = |value: f32| simd.splat_f32s(value);
-    // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits.
+    // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
     let round = all(12_582_912.0);
     let x = simd.max_f32s(x, all(SMALLEST_EXPONENT));
     let shifted = simd.mul_add_f32s(x, all(std::f32::consts::LOG2_E), round);
@@ -47,7 +47,7 @@ pub(crate) fn sum<S: Simd>(simd: S, row: &[f32]) -> f32 {
     simd.reduce_sum_f32s(sum)
 }
 
-/// The dot product of two rows of one length.
+/// The dot product of two rows of equal length.
 #[inline(always)]
 pub(crate) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     let ((a, a_rest), (b, b_rest)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));

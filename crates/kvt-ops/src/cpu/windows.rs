@@ -1,13 +1,13 @@
-//! Square windows that move over an image, row by row of their positions, and their elements as columns.
+//! Square windows that move over an image, by rows of positions, and their elements as columns.
 
 use std::ops::Range;
 
-/// The sizes of an image channel, and how windows move over it.
+/// The sizes of an image channel, and the movement of windows over it.
 #[derive(Clone, Copy)]
 pub(crate) struct Windows {
     pub height: usize,
     pub width: usize,
-    /// Rows of a window, and columns.
+    /// Rows and columns of a window.
     pub size: usize,
     pub stride: usize,
     pub padding: usize,
@@ -17,8 +17,8 @@ pub(crate) struct Windows {
     pub columns: usize,
 }
 
-/// The part of a row of positions whose windows see the image with one of their elements: the `len` positions from
-/// `output` on see the pixels from `input` on, a stride apart.
+/// The part of a row of positions whose windows cover the image with one of their elements: the `len` positions from
+/// `output` on cover the pixels from `input` on, `stride` apart.
 #[derive(Clone, Copy)]
 pub(crate) struct Span {
     pub input: usize,
@@ -34,7 +34,7 @@ impl Span {
 }
 
 impl Windows {
-    /// Over images in which a window fits.
+    /// For images in which a window fits.
     pub(crate) fn new(
         [height, width]: [usize; 2],
         size: usize,
@@ -68,13 +68,13 @@ impl Windows {
         self.size * self.size
     }
 
-    /// Calls `visit` with every element of a window and every span that it sees.
+    /// Calls `visit` with every element of a window and every span that it covers.
     #[inline(always)]
     pub(crate) fn for_each(&self, visit: impl FnMut(usize, Span)) {
         self.for_each_of(&(0..self.rows), visit);
     }
 
-    /// The same of some rows of positions, which count from the first of them.
+    /// [`Self::for_each`] for some rows of positions, counted from the first of them.
     #[inline(always)]
     fn for_each_of(&self, rows: &Range<usize>, mut visit: impl FnMut(usize, Span)) {
         for at in 0..self.area() {
@@ -90,8 +90,8 @@ impl Windows {
         }
     }
 
-    /// The first span of element `at` in some rows of positions, which count from the first of them, and the number of
-    /// spans: one row of positions each.
+    /// The first span of element `at` in some rows of positions, counted from the first of them, and the number of
+    /// spans: one per row of positions.
     #[inline(always)]
     fn spans(&self, at: usize, rows: &Range<usize>) -> (Span, usize) {
         let (first_row, count) = self.visible(at / self.size, self.height, self.rows);
@@ -116,8 +116,8 @@ impl Windows {
         (span, count)
     }
 
-    /// The elements of an image channel's windows as columns, of some rows of positions: element `at` of each window from
-    /// `at * stride` of `out` on. What lies outside the image stays as it is in `out`: it is to be zero.
+    /// The elements of an image channel's windows as columns, for some rows of positions: element `at` of each window
+    /// from `at * stride` of `out` on. Values outside the image are not written: `out` must contain zeros there.
     pub(crate) fn unfold(
         &self,
         rows: &Range<usize>,
@@ -134,8 +134,8 @@ impl Windows {
             let out = &mut out[at * stride + first.output..];
             let image = &image[first.input..];
             if adjacent {
-                // The rows of pixels follow each other as the rows of positions do: one copy, and zeros for the pixels that
-                // are at the other end of the image.
+                // The rows of pixels follow each other as the rows of positions do: one copy, then zeros for the pixels
+                // that wrap around to the other end of the image.
                 let len = (count - 1) * self.width + first.len;
                 out[..len].copy_from_slice(&image[..len]);
                 for row in 1..count {
@@ -152,7 +152,7 @@ impl Windows {
         }
     }
 
-    /// Adds to the pixels of an image channel what columns have for them, which lie as those of [`Self::unfold`].
+    /// Adds the values of columns, laid out as in [`Self::unfold`], to the pixels of an image channel.
     pub(crate) fn fold(
         &self,
         rows: &Range<usize>,
@@ -167,7 +167,7 @@ impl Windows {
         });
     }
 
-    /// Along one direction, the positions at which element `at` of the window lies in the image: the first, and
+    /// Along one direction, the positions at which element `at` of the window lies within the image: the first, and
     /// their number.
     #[inline(always)]
     fn visible(&self, at: usize, length: usize, positions: usize) -> (usize, usize) {
@@ -180,7 +180,7 @@ impl Windows {
     }
 }
 
-/// Every `stride`-th pixel.
+/// Copies every `stride`-th pixel.
 #[inline(always)]
 fn copy(out: &mut [f32], pixels: &[f32], stride: usize) {
     if stride == 1 {
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn some_rows_of_positions_are_those_of_all() {
-        // Rows that follow each other and others, padding that only some windows see, and windows of padding alone.
+        // Contiguous and separate rows, padding that only some windows cover, and windows that cover only padding.
         for ([height, width], size, stride, padding) in [
             ([7, 5], 3, 1, 1),
             ([5, 4], 5, 1, 2),

@@ -1,5 +1,5 @@
 //! Depthwise convolution on the CPU: every element of a kernel adds a shifted, scaled image to the output. Half types are
-//! widened, and what comes out is rounded once.
+//! widened, and the output is rounded once.
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
@@ -105,12 +105,12 @@ impl Geometry {
         }
     }
 
-    /// Values of an input channel.
+    /// Values per input channel.
     fn input(&self) -> usize {
         self.windows.pixels()
     }
 
-    /// Values of an output channel.
+    /// Values per output channel.
     fn output(&self) -> usize {
         self.windows.positions()
     }
@@ -165,7 +165,7 @@ impl Geometry {
     }
 }
 
-/// Adds every `stride`-th value of `row`, times a factor.
+/// Adds every `stride`-th value of `row`, multiplied by a factor.
 #[inline(always)]
 fn add(out: &mut [f32], row: &[f32], stride: usize, factor: f32) {
     if stride == 1 {
@@ -179,7 +179,7 @@ fn add(out: &mut [f32], row: &[f32], stride: usize, factor: f32) {
     }
 }
 
-/// Adds `grad`, times a factor, to every `stride`-th value of `out`.
+/// Adds `grad`, multiplied by a factor, to every `stride`-th value of `out`.
 #[inline(always)]
 fn add_back(out: &mut [f32], grad: &[f32], stride: usize, factor: f32) {
     if stride == 1 {
@@ -193,8 +193,8 @@ fn add_back(out: &mut [f32], grad: &[f32], stride: usize, factor: f32) {
     }
 }
 
-/// The dot product of every `stride`-th value of `row` with `grad`: at stride 1 in eight partial sums, since a
-/// single one could not be vectorised.
+/// The dot product of every `stride`-th value of `row` with `grad`: at stride 1 in eight partial sums, since a single
+/// sum could not be vectorised.
 #[inline(always)]
 fn strided_dot(row: &[f32], grad: &[f32], stride: usize) -> f32 {
     if stride > 1 {

@@ -1,8 +1,8 @@
-//! Depthwise convolution: each channel is convolved by itself, with one or more filters.
+//! Depthwise convolution: each channel is convolved separately, with one or more filters.
 //!
-//! On the CPU the gradients of Burn's own convolution go through a matrix product per channel; here they are
-//! sums of shifted rows. GPUs use Burn's convolution, on images whose channels come again for every filter: its depthwise
-//! kernel takes one filter per channel, and the tuner may choose it for more, which cannot be launched.
+//! On the CPU, the gradients of Burn's convolution use a matrix product per channel; here they are sums of shifted rows.
+//! GPUs use Burn's convolution, on images whose channels are repeated for every filter: Burn's depthwise kernel takes one
+//! filter per channel, and the tuner may choose it for more, which fails at launch.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{
@@ -15,7 +15,7 @@ use crate::autodiff::{record, split};
 
 mod cpu;
 
-/// Depthwise convolutions on a backend; the defaults are Burn's.
+/// Depthwise convolutions on a backend; the default implementations are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait DepthwiseOps: Backend {
     /// The convolution of x `[batch, channels, height, width]` with `weight`
@@ -62,7 +62,7 @@ impl<B: DepthwiseOps, C: CheckpointStrategy> DepthwiseOps for Autodiff<B, C> {
     }
 }
 
-/// The convolution by Burn's own.
+/// Burn's convolution.
 fn burn_forward<B: Backend>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
@@ -74,7 +74,7 @@ fn burn_forward<B: Backend>(
     B::conv2d(x, weight, None, options(outputs, stride, padding))
 }
 
-/// The gradients of x and the weight by Burn's own convolutions.
+/// The gradients of x and the weight with Burn's convolutions.
 fn burn_backward<B: Backend>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
@@ -92,7 +92,7 @@ fn burn_backward<B: Backend>(
     )
 }
 
-/// `[batch, channels, height, width]` to `[batch, outputs, height, width]`: every channel as often as it has filters.
+/// `[batch, channels, height, width]` to `[batch, outputs, height, width]`: repeats every channel for each of its filters.
 fn repeated<B: Backend>(x: FloatTensor<B>, outputs: usize) -> FloatTensor<B> {
     let [batch, channels, height, width] = x.shape().dims();
     if outputs == channels {
@@ -104,7 +104,7 @@ fn repeated<B: Backend>(x: FloatTensor<B>, outputs: usize) -> FloatTensor<B> {
     B::float_reshape(x, Shape::new([batch, outputs, height, width]))
 }
 
-/// The gradient of what [`repeated`] takes, from that of what it gives.
+/// The gradient of the input of [`repeated`] from the gradient of its output.
 fn summed<B: Backend>(grad: FloatTensor<B>, shape: &Shape) -> FloatTensor<B> {
     let [batch, channels, height, width] = shape.dims();
     let outputs = grad.shape()[1];
@@ -129,7 +129,7 @@ fn options(channels: usize, stride: usize, padding: usize) -> ConvOptions<2> {
 ///   `rows = (height + 2 padding - kernel) / stride + 1` and `columns` likewise
 ///
 /// # Panics
-/// On a weight of another shape, a stride of 0, or a kernel larger than the padded image.
+/// If the shape of the weight does not match, the stride is 0, or the kernel is larger than the padded image.
 pub fn depthwise_conv2d(
     x: Tensor<4>,
     weight: Tensor<4>,

@@ -13,7 +13,7 @@ use crate::cpu::buffer::{
 use crate::cpu::round::copy;
 use crate::cpu::simd::exp;
 
-/// Values of a block.
+/// Values per block.
 const BLOCK: usize = 16 * 1024;
 
 impl GeluOps for Flex {
@@ -46,7 +46,7 @@ impl GeluOps for Flex {
     }
 }
 
-/// A block is widened in the cache, and rounded on its way out.
+/// Widens a block in the cache, and rounds it when it is written.
 fn bf16_gelu(x: &FloatTensor<Flex>) -> FloatTensor<Flex> {
     let values: &[bf16] = values_in(x);
     let blocks = values.par_chunks(BLOCK);
@@ -130,10 +130,10 @@ fn slope<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.mul_add_f32s(x, pdf, cdf)
 }
 
-/// `Phi(x)` to within 1e-7, and the density `phi(x)`.
+/// `Phi(x)` with an error of at most 1e-7, and the density `phi(x)`.
 ///
-/// Abramowitz & Stegun 7.1.26: `erfc(z) = t (a1 + t (a2 + ...)) e^{-z^2}` with `t = 1 / (1 + p z)`, for `z >= 0`,
-/// where nothing cancels.
+/// Abramowitz & Stegun 7.1.26: `erfc(z) = t (a1 + t (a2 + ...)) e^{-z^2}` with `t = 1 / (1 + p z)`, for `z >= 0`, where
+/// there is no cancellation.
 #[inline(always)]
 fn normal_cdf_pdf<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
     const INV_SQRT_2: f32 = std::f32::consts::FRAC_1_SQRT_2;

@@ -1,7 +1,7 @@
 //! GELU with the exact error function, `x Phi(x)`, and its exact gradient (Hendrycks & Gimpel, 2016).
 //!
-//! Burn's own GELU uses the gradient of the tanh approximation on GPUs, and a scalar `erf` on one thread on
-//! the CPU. Here GPUs compose it of operations that Burn fuses, and the CPU has a vectorised loop.
+//! On GPUs, Burn's GELU uses the gradient of the tanh approximation; on the CPU, it uses a scalar `erf` on one thread.
+//! Here GPUs compose it of operations that Burn fuses, and the CPU has a vectorised loop.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
@@ -17,10 +17,10 @@ use crate::convert::ConvertOps;
 
 mod cpu;
 
-/// GELU on a backend; the defaults are composed of Burn's operations.
+/// GELU on a backend; the default implementations are composed of Burn's operations.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait GeluOps: ConvertOps {
-    /// `x Phi(x)` with the normal distribution function `Phi`; half types in f32, since `1 + erf(x)` cancels.
+    /// `x Phi(x)` with the normal distribution function `Phi`; half types are computed in f32, since `1 + erf(x)` cancels.
     #[fusion(default)]
     fn exact_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
         let dtype = x.dtype();
@@ -54,7 +54,7 @@ impl<B: GeluOps, C: CheckpointStrategy> GeluOps for Autodiff<B, C> {
     }
 }
 
-/// Back in a half type, from f32; as it is otherwise.
+/// Casts f32 back to a half type; leaves other types unchanged.
 fn narrowed<B: ConvertOps>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
     match is_half(dtype) {
         true => cast::<B>(x, dtype),
@@ -68,7 +68,7 @@ fn normal_cdf<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
     B::float_mul_scalar(B::float_add_scalar(erf, 1.0.into()), 0.5.into())
 }
 
-/// GELU with the exact error function, `x Phi(x)`, on any device. The CPU computes in f32, also for f64.
+/// GELU with the exact error function, `x Phi(x)`, on any device. The CPU computes in f32, even for f64.
 pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::exact_gelu(x.into_dispatch()))
 }

@@ -1,4 +1,4 @@
-//! How row-wise kernels are launched.
+//! Launches of row-wise kernels.
 
 use std::sync::OnceLock;
 
@@ -10,12 +10,12 @@ use cubecl::prelude::*;
 
 use super::row_group::RowStrategy;
 
-/// Iterations of a loop over a row, at most. A software driver (llvmpipe) silently ends all loops of a unit after
-/// 65,535 iterations in total, and a selection reads its row up to seventy times.
+/// Maximum number of iterations of a loop over a row. A software driver (llvmpipe) silently ends all loops of a thread
+/// after 65,535 iterations in total, and a selection reads its row up to seventy times.
 const ITERATIONS: usize = 512;
 
-/// Numbers of a row that a unit keeps in registers: as many as it reads or a few more, so that rows of many lengths share few kernels.
-/// The most are 1,024 keys by subgroups of 32.
+/// Numbers of a row that a thread keeps in registers: as many as it reads or slightly more, so that rows of many lengths share a few
+/// kernels. Subgroups of 32 threads hold at most 1,024 keys.
 const HELD: [usize; 5] = [4, 8, 16, 24, 32];
 
 /// Threads per workgroup, unless rows are split by subgroup.
@@ -26,9 +26,9 @@ pub(crate) struct Launch {
     pub rows: u32,
     pub width: u32,
     pub strategy: RowStrategy,
-    /// Numbers that a unit reads in one iteration.
+    /// Numbers that a thread reads per iteration.
     pub chunk: usize,
-    /// Numbers of a row that a unit keeps in registers, if it can keep all that it reads; else 0.
+    /// Numbers of a row that a thread keeps in registers if all that it reads fit; otherwise 0.
     pub held: usize,
     pub count: CubeCount,
     pub dim: CubeDim,
@@ -38,13 +38,13 @@ pub(crate) struct Launch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StrategyKind {
     Unit,
-    /// On a device whose planes differ in size, [`Self::Cube`] runs instead.
+    /// On a device with subgroups of different sizes, [`Self::Cube`] runs instead.
     Plane,
     Cube,
 }
 
 impl Launch {
-    /// For a tensor that is not empty, with the fastest strategy of its device.
+    /// For a non-empty tensor, with the fastest strategy of its device.
     pub(crate) fn new(tensor: &CubeTensor) -> Self {
         let kind = strategy_from_env().unwrap_or_else(|| {
             let properties = tensor.client.properties();
@@ -59,7 +59,7 @@ impl Launch {
         Self::with(tensor, kind)
     }
 
-    /// For a tensor that is not empty.
+    /// For a non-empty tensor.
     pub(crate) fn with(tensor: &CubeTensor, kind: StrategyKind) -> Self {
         let shape = tensor.shape();
         let width = shape[shape.num_dims() - 1];
@@ -71,7 +71,7 @@ impl Launch {
         let units = 1 << most.clamp(1, UNITS).ilog2();
         let (strategy, step, rows_per_cube, dim) = match kind {
             StrategyKind::Plane if plane > 1 && hardware.plane_size_min == plane => {
-                // The planes of a cube take different branches, if the device lets them.
+                // The subgroups of a workgroup take different branches, if the device supports it.
                 let free = properties.features.plane;
                 let rows = if free.contains(Plane::NonUniformControlFlow) {
                     4
@@ -90,7 +90,7 @@ impl Launch {
             }
         };
         let cubes = rows.div_ceil(rows_per_cube);
-        // One dimension may be limited to 65,535 cubes. Surplus cubes find no row.
+        // One dimension can be limited to 65,535 workgroups. Surplus workgroups have no rows.
         let x = cubes.min(hardware.max_cube_count.0);
         Self {
             rows,
@@ -104,20 +104,20 @@ impl Launch {
     }
 }
 
-/// Registers for so many numbers; 0 if they are too many.
+/// Registers for `numbers` numbers; 0 if they are too many.
 fn held(numbers: usize) -> usize {
     let fits = HELD.into_iter().find(|held| numbers <= *held);
     fits.unwrap_or(0)
 }
 
-/// Units of a row group in shared memory. Each reads some numbers of the row, and the result of every other
-/// unit: a few times more numbers than results.
+/// Threads per row group in shared memory. Each reads some numbers of the row, and the result of every other thread: a
+/// few times more numbers than results.
 fn group_size(width: usize) -> usize {
     (width.isqrt() / 2).max(1).next_power_of_two()
 }
 
-/// The strategy in the environment variable `KVT_ROWS`: for drivers with broken plane operations, and for
-/// tests. See docs/guide/devices.md.
+/// The strategy in the environment variable `KVT_ROWS`: for drivers with broken subgroup operations, and for tests. See
+/// docs/guide/devices.md.
 pub(super) fn strategy_from_env() -> Option<StrategyKind> {
     static KIND: OnceLock<Option<StrategyKind>> = OnceLock::new();
     *KIND.get_or_init(|| match std::env::var("KVT_ROWS").ok()?.as_str() {
@@ -133,7 +133,7 @@ pub(crate) fn empty(like: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor
     empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape, dtype)
 }
 
-/// The address type that reaches every element of every tensor.
+/// The address type that can address every element of every tensor.
 pub(crate) fn address(tensors: &[&CubeTensor]) -> AddressType {
     let types = tensors.iter().map(|x| x.required_address_type());
     types.max().unwrap_or_default()

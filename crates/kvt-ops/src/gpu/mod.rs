@@ -1,5 +1,5 @@
-//! Building blocks of the kernels for the GPU runtimes: how rows are spread over units, how the units of a
-//! row exchange results, and how they find the keys that a row keeps.
+//! Building blocks of the kernels for the GPU runtimes: how rows are divided among threads, how the threads of a row
+//! exchange results, and how they select the kept keys of a row.
 
 pub(crate) mod launch;
 pub(crate) mod order_key;

@@ -1,4 +1,4 @@
-//! Order keys: scores as unsigned numbers of the same order, and the weight of a kept score.
+//! Order keys: scores as unsigned integers in the same order, and the weight of a kept score.
 
 use cubecl::prelude::*;
 
@@ -7,8 +7,8 @@ pub(crate) const NEGATIVE_INFINITY: u32 = 0x007f_ffff;
 /// The order key of +inf; only the key of NaN is larger.
 pub(crate) const INFINITY: u32 = 0xff80_0000;
 
-/// A u32 whose order is the order of the floats. Both zeros have one key, and every NaN has the largest one.
-/// NaNs are found by their bits, since shader compilers may assume that there are none.
+/// A u32 in the same order as the floats. Both zeros have the same key, and every NaN has the largest key. NaNs are
+/// detected by their bits, since shader compilers may assume that there are none.
 #[cube]
 pub(crate) fn ordered_key<F: Float>(value: F) -> u32 {
     let value = f32::cast_from(value);
@@ -38,8 +38,8 @@ pub(crate) fn survivor_exp<F: Float>(
     survivor_key_exp(ordered_key::<F>(score), index, max, threshold, bound)
 }
 
-/// `exp(score - max)` of the survivor that has a key, else 0. A key survives above the threshold, or equal to it at an index
-/// below the bound.
+/// `exp(score - max)` of the survivor with the given key, otherwise 0. A key survives if it is above the threshold, or equal
+/// to it at an index below the bound.
 #[cube]
 pub(crate) fn survivor_key_exp(key: u32, index: u32, max: f32, threshold: u32, bound: u32) -> f32 {
     let kept = key > threshold || (key == threshold && index < bound);

@@ -1,20 +1,20 @@
-//! Row groups: the units that process a row together, and how they exchange results.
+//! Row groups: the threads that process a row together, and how they exchange results.
 
 use cubecl::prelude::*;
 
-/// Which units process a row together.
+/// The threads that process a row together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RowStrategy {
     /// One thread per row; fastest on software drivers, where threads are loop iterations.
     Unit,
-    /// The units of a plane (subgroup, warp), by plane operations.
+    /// The threads of a subgroup (plane, warp), with subgroup operations.
     Plane,
-    /// Groups of `size` of the `units` of a cube, through shared memory and barriers. Both are powers of two.
+    /// Groups of `size` of the `units` threads of a workgroup, through shared memory and barriers. Both are powers of two.
     Cube { units: usize, size: usize },
 }
 
 impl RowStrategy {
-    /// Words of shared memory for one exchange.
+    /// Words of shared memory per exchange.
     fn words(self) -> usize {
         match self {
             Self::Unit | Self::Plane => 0,
@@ -22,7 +22,7 @@ impl RowStrategy {
         }
     }
 
-    /// Units of a group that uses shared memory.
+    /// Threads per group that uses shared memory.
     fn size(self) -> usize {
         match self {
             Self::Unit | Self::Plane => 1,
@@ -31,22 +31,22 @@ impl RowStrategy {
     }
 }
 
-/// The part of a row that a unit reads: every `step`-th number from `first`.
+/// The part of a row that a thread reads: every `step`-th number from `first`.
 #[derive(CubeType, Clone, Copy)]
 pub(crate) struct Part {
     pub row: usize,
     /// Index of the first number of the row.
     pub base: usize,
-    /// Numbers of the row; 0 past the last row, whose units must still reach every barrier.
+    /// Numbers of the row; 0 past the last row, whose threads must still reach every barrier.
     pub width: usize,
     pub first: usize,
     pub step: usize,
 }
 
-/// The row group of a unit.
+/// The row group of a thread.
 ///
-/// The shared memory has two halves, used in turn, so that one barrier per exchange is enough: whoever writes to a
-/// half again has passed the barrier of the other half, which all readers of the first have reached.
+/// The shared memory has two halves, used in turn, so that one barrier per exchange is enough: a thread that writes to
+/// a half again has passed the barrier of the other half, which all readers of the first half have reached.
 #[derive(CubeType)]
 pub(crate) struct RowGroup {
     words: Shared<[u32]>,
@@ -65,7 +65,7 @@ impl RowGroup {
         }
     }
 
-    /// The part of this unit, of `rows` contiguous rows.
+    /// The part that this thread reads of `rows` contiguous rows.
     pub(crate) fn part(&self, rows: u32, width: u32) -> Part {
         let size = comptime!(self.strategy.size());
         let mut row = ABSOLUTE_POS / size;
@@ -86,7 +86,7 @@ impl RowGroup {
         }
     }
 
-    /// Index of the group's first word, after every unit has written one. All units of the cube call it.
+    /// Index of the group's first word, after every thread has written one. All threads of the workgroup must call it.
     fn exchange(&mut self, word: u32) -> usize {
         let base = self.half * comptime!(self.strategy.words());
         self.words[base + UNIT_POS as usize] = word;

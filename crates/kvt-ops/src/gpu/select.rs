@@ -1,15 +1,15 @@
-//! The selection of the keys that a row keeps, by the units of its row group.
+//! The selection of the kept keys of a row, by the threads of its row group.
 
 use cubecl::prelude::*;
 
 use super::order_key::{key_value, ordered_key};
 use super::row_group::{Part, RowGroup};
 
-/// Rounds of the search by value, which separates distinct scores in about ten, before the search by bits, which
-/// always ends.
+/// Rounds of the search by value, which separates distinct scores in about ten, before the search by bits, which always
+/// terminates.
 const ROUNDS: u32 = 24;
 
-/// The order keys of the numbers that a unit reads, in registers: as many as `count`, or none where that is 0.
+/// The order keys of the numbers that a thread reads, in registers: `count` keys, or none if `count` is 0.
 #[derive(CubeType)]
 pub(crate) struct Held {
     keys: Array<u32>,
@@ -19,13 +19,13 @@ pub(crate) struct Held {
 
 #[cube]
 impl Held {
-    /// Reads the part of a unit, which has at most `count` numbers.
+    /// Reads the part of a thread, which has at most `count` numbers.
     pub(crate) fn read<F: Float>(scores: &[F], part: &Part, #[comptime] count: usize) -> Held {
         let mut keys = Array::<u32>::new(comptime!(count.max(1)));
         #[unroll]
         for j in 0..count {
             let at = part.first + j * part.step;
-            // Below every key, and so below every threshold.
+            // Below every key, and therefore below every threshold.
             let mut key = 0u32;
             if at < part.width {
                 key = ordered_key::<F>(scores[part.base + at]);
@@ -41,8 +41,8 @@ impl Held {
     }
 }
 
-/// The next level of the search by value, where `many` keys are at least `low` and `few` at least `high`:
-/// interpolation and bisection in turn.
+/// The next level of the search by value, if `many` keys are at least `low` and `few` at least `high`: interpolation
+/// and bisection in turn.
 #[cube]
 fn level_between(low: u32, high: u32, many: u32, few: u32, kept: u32, round: u32) -> u32 {
     let from = key_value(low);
@@ -54,14 +54,14 @@ fn level_between(low: u32, high: u32, many: u32, few: u32, kept: u32, round: u32
     ordered_key::<f32>(from + (key_value(high) - from) * share)
 }
 
-/// The threshold and bound that keep `kept` of more keys: a key survives above the threshold, or equal to it at
-/// an index below the bound.
+/// The threshold and bound that keep `kept` keys of a row with more: a key survives if it is above the threshold, or
+/// equal to it at an index below the bound.
 ///
-/// The search goes by value, then by bits, then by the index of the ties, with one count per turn. Rows that
-/// meet at barriers take turns together until all are done, so all units of the cube call this function, even
-/// for a row that is not `wanted`.
+/// The search is by value, then by bits, then by the index of the ties, with one count per turn. Rows that share
+/// barriers take turns together until all are done, so all threads of the workgroup must call this function, even for a
+/// row that is not `wanted`.
 ///
-/// Keys that are `held` are not read again.
+/// Keys in `held` are not read again.
 #[cube]
 pub(crate) fn select_keys<F: Float>(
     scores: &[F],
@@ -79,7 +79,7 @@ pub(crate) fn select_keys<F: Float>(
     let mut high = max_key + 1u32;
     let mut many = part.width as u32;
     let mut few = 0u32;
-    // Of the ties at `low`, all before `bound` are kept, but not all before `end`.
+    // The ties at `low` before `bound` are all kept, but not all of those before `end`.
     let mut bound = 0u32;
     let mut end = part.width as u32 + 1u32;
 

@@ -12,7 +12,7 @@ use super::launch::{Launch, StrategyKind, strategy_from_env};
 
 pub(crate) struct Gpu(CubeDevice);
 
-/// The first adapter of wgpu, often a software driver.
+/// The first wgpu adapter, often a software driver.
 #[track_caller]
 pub(crate) fn device() -> Option<Gpu> {
     use burn::tensor::{Device, DeviceType};
@@ -45,7 +45,7 @@ pub(crate) fn strategies(gpu: &Gpu) -> Vec<StrategyKind> {
     kinds
 }
 
-/// The same cubes in two dimensions, as on a device that limits one; there may be a surplus cube.
+/// The same workgroups in two dimensions, as on a device that limits one; there may be a surplus workgroup.
 pub(crate) fn folded(mut launch: Launch) -> Launch {
     if let CubeCount::Static(x, 1, 1) = launch.count {
         launch.count = CubeCount::Static(x / 2 + 1, 2, 1);
@@ -58,7 +58,7 @@ impl Gpu {
         CubeBackend::float_from_data(TensorData::new(data.to_vec(), shape), &self.0)
     }
 
-    /// The half types that it computes with.
+    /// The half types that the device supports.
     pub(crate) fn halves(&self) -> Vec<DType> {
         let types = [DType::F16, DType::BF16];
         let has = |dtype: &DType| CubeBackend::supports_dtype(&self.0, *dtype);

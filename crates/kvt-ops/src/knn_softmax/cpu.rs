@@ -8,7 +8,7 @@ use super::KnnSoftmaxOps;
 use crate::cast::{cast, to_f32};
 use crate::cpu::softmax_row::{scale, softmax_gradient, softmax_row};
 
-/// Scores of a block of rows, about.
+/// Approximate number of scores per block of rows.
 const BLOCK: usize = 16 * 1024;
 
 impl KnnSoftmaxOps for Flex {
@@ -19,7 +19,7 @@ impl KnnSoftmaxOps for Flex {
         }
         let dtype = scores.dtype();
         let keys = shape[shape.num_dims() - 1];
-        // In place if nothing else holds the scores; `storage_mut` copies otherwise.
+        // In place if the scores have no other owner; otherwise `storage_mut` copies.
         let mut scores = into_contiguous(to_f32::<Self>(scores));
         let rows = (BLOCK / keys).max(1);
         let arch = Arch::new();
@@ -68,14 +68,14 @@ impl KnnSoftmaxOps for Flex {
     }
 }
 
-/// The contiguous tensor; the only owner of its storage if `tensor` was.
+/// The contiguous tensor; it is the only owner of its storage if `tensor` was.
 fn into_contiguous(tensor: FloatTensor<Flex>) -> FloatTensor<Flex> {
     let copy = tensor.to_contiguous();
     drop(tensor);
     copy
 }
 
-/// Rows of scores become rows of probabilities.
+/// Turns rows of scores into rows of probabilities.
 struct Softmax<'a> {
     rows: &'a mut [f32],
     keys: usize,
@@ -95,7 +95,7 @@ impl WithSimd for Softmax<'_> {
     }
 }
 
-/// Rows of gradients of probabilities become rows of gradients of scores.
+/// Turns rows of gradients of probabilities into rows of gradients of scores.
 struct Gradient<'a> {
     grad: &'a mut [f32],
     probabilities: &'a [f32],

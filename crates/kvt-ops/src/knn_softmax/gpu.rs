@@ -1,4 +1,4 @@
-//! k-NN softmax on the CubeCL runtimes: the launches of its kernels.
+//! k-NN softmax on the CubeCL runtimes: kernel launches.
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
 use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// Few levels, so that scores tie. The last four rows: all scores equal, all -inf, one +inf, one NaN.
+    /// Few distinct values, so that scores tie. The last four rows: all scores equal, all -inf, one +inf, one NaN.
     fn scores(rows: usize, width: usize) -> Vec<f32> {
         let mut scores: Vec<f32> = (0..rows * width)
             .map(|i| ((i * 7919 + i / 13) % 37) as f32 * 0.25 - 4.0)
@@ -148,8 +148,8 @@ mod tests {
         }
     }
 
-    /// Rows around the longest that units hold in registers, of `HELD` numbers each: by one unit, by a plane, by a group of a cube. In
-    /// half types the scores are read as f32.
+    /// Row lengths around the longest that threads hold in registers, for rows split by thread, by subgroup and by group of a
+    /// workgroup. Half types are read as f32.
     #[test]
     fn the_longest_rows_in_registers_keep_the_best() {
         let Some(device) = device() else { return };
@@ -160,7 +160,7 @@ mod tests {
                 let row = device.tensor(&vec![0.0; *width], [1, *width]);
                 Launch::with(&row, kind).held
             };
-            // The first length that is not held; the one before it is the longest.
+            // The first length that is not held; the one before it is the longest that is.
             let first = lengths.find(|width| held(width) == 0).unwrap();
             assert!(first > 32, "{kind:?}: {first}");
             for width in [first - 2, first - 1, first] {
@@ -173,7 +173,7 @@ mod tests {
                     let actual = device.values(forward(scores.clone(), k, launch));
                     assert_close(&actual, &expected, 1e-3, &what);
                     for dtype in &halves {
-                        // The levels of the scores are exact in half types.
+                        // The score values are exact in half types.
                         let scores = CubeBackend::float_cast(scores.clone(), (*dtype).into());
                         let launch = folded(Launch::with(&scores, kind));
                         let actual = forward(scores, k, launch);
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Probabilities that were rounded to 16 bits.
+    /// Compares probabilities that were rounded to 16 bits.
     #[track_caller]
     fn assert_half(actual: &[f32], expected: &[f32], what: &str) {
         assert_eq!(actual.len(), expected.len(), "{what}");
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// `0.3 P (dP - sum(P dP))` of rows that keep half of their keys.
+    /// `0.3 P (dP - sum(P dP))` for rows that keep half of their keys.
     #[test]
     fn every_row_strategy_has_the_same_gradient() {
         let Some(device) = device() else { return };

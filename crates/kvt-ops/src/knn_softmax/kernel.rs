@@ -1,5 +1,5 @@
-//! CubeCL kernels of k-NN softmax: a row group per row. The scores of short rows are read once, into registers; those
-//! of others stay in global memory and its caches, so that rows may have any length.
+//! CubeCL kernels of k-NN softmax: one row group per row. The scores of short rows are read once, into registers; those
+//! of longer rows stay in global memory and its caches, so that rows can have any length.
 
 use cubecl::prelude::*;
 
@@ -9,8 +9,8 @@ use crate::gpu::order_key::{
 use crate::gpu::row_group::{RowGroup, RowStrategy};
 use crate::gpu::select::{Held, select_keys};
 
-/// Probabilities of the `k` largest of each row of scores, zero elsewhere. A unit holds the keys of its part of a row if
-/// `held` is not 0: so many at most.
+/// Probabilities of the `k` largest scores of each row, zero elsewhere. If `held` is not 0, a thread holds the keys of
+/// its part of a row, at most `held`.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn knn_softmax_kernel<F: Float>(
     scores: &Tensor<F>,
@@ -33,7 +33,7 @@ pub(super) fn knn_softmax_kernel<F: Float>(
         for j in 0..held {
             let key = own.key(j);
             max_key = select(key > max_key, key, max_key);
-            // 0 is the key of nothing.
+            // Key 0 marks padding.
             min_key = select(key < min_key && key > 0u32, key, min_key);
         }
     } else {
@@ -54,7 +54,7 @@ pub(super) fn knn_softmax_kernel<F: Float>(
     let max_key = group.max(max_key);
     // The minimum, as a maximum of complements.
     let min_key = 0xffff_ffffu32 - group.max(0xffff_ffffu32 - min_key);
-    // A NaN or +inf in the row, or nothing but -inf: the softmax is undefined.
+    // The row contains NaN or +inf, or only -inf: the softmax is undefined.
     let broken = max_key >= INFINITY || max_key <= NEGATIVE_INFINITY;
     // Below every key: all survive.
     let mut threshold = 0u32;
@@ -126,7 +126,7 @@ pub(super) fn knn_softmax_kernel<F: Float>(
     }
 }
 
-/// The gradient of the scores times `scale`: `scale P (dP - sum(P dP))`.
+/// The gradient of the scores, multiplied by `scale`: `scale P (dP - sum(P dP))`.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn knn_softmax_backward_kernel<F: Float>(
     probabilities: &Tensor<F>,

@@ -1,9 +1,9 @@
 //! k-NN softmax: from scores to the probabilities of the kept keys, in one operation.
 //!
 //! # Semantics of the selection
-//! Of a row of `n` scores exactly `min(k, n)` survive; of equal scores the one at the lower index does, and
-//! -0 equals +0. Half types are selected as f32. `k >= n` keeps all. A row with a NaN or +inf, or with nothing
-//! but -inf, becomes NaN.
+//! Exactly `min(k, n)` of the `n` scores of a row survive; of equal scores, those at lower indices survive first, and
+//! -0 equals +0. Half types are selected as f32. `k >= n` keeps all. A row that contains NaN or +inf, or only -inf,
+//! becomes NaN.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
@@ -25,10 +25,10 @@ pub(crate) trait KnnSoftmaxOps: ConvertOps {
     #[fusion(dtype = scores, shape = scores)]
     fn knn_softmax(scores: FloatTensor<Self>, k: usize) -> FloatTensor<Self>;
 
-    /// The gradient of the scores times `scale`: `scale P (dP - sum(P dP))` per row. A dropped score has `P = 0` and so
-    /// gets exactly zero: neither a mask nor the scores are needed.
+    /// The gradient of the scores, multiplied by `scale`: `scale P (dP - sum(P dP))` per row. A dropped score has
+    /// `P = 0` and so gets exactly zero: neither a mask nor the scores are needed.
     ///
-    /// The default body is for `Autodiff`, which must have one, although Burn takes no second derivatives.
+    /// The default body is for `Autodiff`, which needs one, although Burn does not support second derivatives.
     #[fusion(dtype = probabilities, shape = probabilities)]
     fn knn_softmax_backward(
         probabilities: FloatTensor<Self>,
@@ -56,11 +56,11 @@ impl<B: KnnSoftmaxOps, C: CheckpointStrategy> KnnSoftmaxOps for Autodiff<B, C> {
 
 /// Softmax over the `k` largest scores of each row (last dimension) and zero elsewhere, on any device.
 ///
-/// Computed in f32, also for half types and f64; the output has the type of the scores. Of equal scores the
-/// one at the lower index is kept. A row with a NaN or +inf, or with nothing but -inf, becomes NaN.
+/// Computed in f32, even for half types and f64; the output has the type of the scores. Of equal scores, those at lower
+/// indices are kept. A row that contains NaN or +inf, or only -inf, becomes NaN.
 ///
 /// # Shapes
-/// `[.., key]` to the same.
+/// `[.., key]` to the same shape.
 ///
 /// # Panics
 /// If `k` is zero.

@@ -166,7 +166,7 @@ impl WithSimd for Backward<'_> {
     }
 }
 
-/// Values of a row, and rows of a part.
+/// Values per row and rows per part.
 fn width_and_part(shape: &Shape) -> (usize, usize) {
     let width = shape[shape.num_dims() - 1].max(1);
     let rows = shape.num_elements() / width;

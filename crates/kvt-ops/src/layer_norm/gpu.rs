@@ -1,4 +1,4 @@
-//! Layer normalisation on the CubeCL runtimes: the launches of its kernels.
+//! Layer normalisation on the CubeCL runtimes: kernel launches.
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
@@ -11,12 +11,12 @@ use super::kernel::{
 use super::{LayerNormOps, one_per_row};
 use crate::gpu::launch::{Launch, address, empty};
 
-/// Units of a cube that sums columns.
+/// Threads per workgroup for column sums.
 const COLUMNS: u32 = 64;
 
-/// Blocks of rows that are summed separately, at most.
+/// Maximum number of blocks of rows that are summed separately.
 const BLOCKS: u32 = 256;
-/// Rows of such a block, at least.
+/// Minimum number of rows per block.
 const ROWS: u32 = 32;
 
 impl LayerNormOps for CubeBackend {
@@ -172,8 +172,8 @@ mod tests {
         results
     }
 
-    /// Rows shorter and longer than a cube, down to one value, in one block of rows and in many; with a mean
-    /// far from zero, where the variance as a difference of squares would be lost.
+    /// Rows shorter and longer than a workgroup, down to one value, in one or many blocks of rows; with a mean far from
+    /// zero, where a variance computed as a difference of squares would lose its digits.
     #[test]
     fn every_row_strategy_normalises_the_rows() {
         let Some(device) = device() else { return };

@@ -1,5 +1,5 @@
-//! CubeCL kernels of layer normalisation: one pass over each row forward, one backward, and the sums over all
-//! rows for the gradients of gamma and beta.
+//! CubeCL kernels of layer normalisation: one forward pass over each row, one backward pass, and the sums over all rows
+//! for the gradients of gamma and beta.
 
 use cubecl::prelude::*;
 
@@ -128,8 +128,8 @@ pub(super) fn layer_norm_backward_kernel<F: Float>(
     }
 }
 
-/// Sums of `grad x_hat` and of `grad` over the rows of a block, `[2, block, width]`: one column per unit, one
-/// block per cube in y.
+/// Sums of `grad x_hat` and of `grad` over the rows of a block, `[2, block, width]`: one column per thread, one block
+/// per workgroup in y.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn column_sums_kernel<F: Float>(
     x: &Tensor<F>,

@@ -1,7 +1,7 @@
 //! Layer normalisation (Ba et al., 2016), forward and backward.
 //!
-//! Burn composes it of nine operations under autodiff, each with its own gradient: on the CPU each is a pass on
-//! one thread, and on a GPU a dozen kernels are left after fusion, where four are enough.
+//! Under autodiff, Burn composes it of nine operations, each with a separate gradient: on the CPU, each is a pass on
+//! one thread, and on a GPU a dozen kernels remain after fusion, where four are enough.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 #[cfg(feature = "cube")]
@@ -22,11 +22,11 @@ mod gpu;
 #[cfg(feature = "cube")]
 mod kernel;
 
-/// Layer normalisation on a backend, of tensors that are not empty.
+/// Layer normalisation on a backend, for non-empty tensors.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait LayerNormOps: Backend {
-    /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta` over the last dimension. Returns the output, and
-    /// of each row the mean and `rstd = 1 / sqrt(variance + epsilon)` in f32, `[.., 1]` each.
+    /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta` over the last dimension. Returns the output, and for each
+    /// row the mean and `rstd = 1 / sqrt(variance + epsilon)` in f32, `[.., 1]` each.
     #[fusion(meta = |x, _gamma, _beta, _epsilon| (x.clone(), statistic(x), statistic(x)))]
     fn fused_layer_norm(
         x: FloatTensor<Self>,
@@ -38,7 +38,7 @@ pub(crate) trait LayerNormOps: Backend {
     /// The gradients of x, gamma and beta: with `x_hat = (x - mean) rstd` and `g = grad gamma`, the first is
     /// `(g - mean(g) - x_hat mean(g x_hat)) rstd`.
     ///
-    /// The default body is for `Autodiff`, which must have one, although Burn takes no second derivatives.
+    /// The default body is for `Autodiff`, which needs one, although Burn does not support second derivatives.
     #[fusion(meta = |x, gamma, _mean, _rstd, _grad| (x.clone(), gamma.clone(), gamma.clone()))]
     fn fused_layer_norm_backward(
         x: FloatTensor<Self>,
@@ -100,16 +100,16 @@ fn one_per_row(shape: &Shape) -> Shape {
 }
 
 /// Layer normalisation over the last dimension, on any device. Half types are summed in f32. The output has the type of the
-/// layer's weights: that of an input of a half type into a layer in f32 is f32.
+/// layer's weights: a layer in f32 returns f32 for an input of a half type.
 ///
-/// `epsilon` is the value that the layer was made with, which Burn keeps private. A layer without beta, and one
-/// in f64, run Burn's own operation.
+/// `epsilon` is the value that the layer was created with, which is private in Burn. A layer without beta, or in f64,
+/// uses Burn's operation.
 ///
 /// # Shapes
-/// `[.., width]` to the same.
+/// `[.., width]` to the same shape.
 ///
 /// # Panics
-/// As Burn's layer, on an input of another width.
+/// As Burn's layer, if the width of the input does not match.
 pub fn layer_norm<const D: usize>(layer: &LayerNorm, x: Tensor<D>, epsilon: f64) -> Tensor<D> {
     let x = match layer.gamma.val().dtype() {
         DType::F32 => widened(x),
@@ -123,7 +123,7 @@ pub fn layer_norm<const D: usize>(layer: &LayerNorm, x: Tensor<D>, epsilon: f64)
         && [&gamma, &beta].map(|p| (p.dtype(), p.dims()[0])) == [(x.dtype(), x.dims()[D - 1]); 2]
         && x.shape().num_elements() > 0;
     if !ours {
-        // Burn reports a shape that does not fit.
+        // Burn reports a shape mismatch.
         return layer.forward(x);
     }
     let (gamma, beta) = (gamma.into_dispatch(), beta.into_dispatch());

@@ -1,5 +1,5 @@
-//! Linear layers of bf16 activations on the CPU. Weights, residuals and gradients are bf16 or f32, and rounded to bf16 on
-//! their way into a product; sums are f32.
+//! Linear layers of bf16 activations on the CPU. Weights, residuals and gradients are bf16 or f32, and rounded to bf16
+//! for a product; sums are f32.
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape, bf16};
@@ -29,7 +29,7 @@ pub(super) fn affine(
     inputs: [FloatTensor<Flex>; 3],
     residual: Option<FloatTensor<Flex>>,
 ) -> FloatTensor<Flex> {
-    // The caller waits for the thread pool once, and not for every loop.
+    // The caller waits for the thread pool once, not in every loop.
     rayon::scope(|_| forward(kernel, inputs, residual))
 }
 
@@ -65,7 +65,7 @@ fn forward(
     })
 }
 
-/// The gradient of x in bf16, and those of W and b in the type of W.
+/// The gradient of x in bf16, and the gradients of W and b in the type of W.
 pub(super) fn backward(
     kernel: Option<Kernel>,
     inputs: [FloatTensor<Flex>; 3],
@@ -117,8 +117,8 @@ mod tests {
         tensor_of(values.collect(), Shape::new(shape))
     }
 
-    /// What a layer computes on a CPU with the instructions, and on one without, differs by rounding alone. In f32 of the
-    /// rounded numbers it is the same.
+    /// The results of a layer on CPUs with and without the instructions, with weights in f32 or bf16, differ only by
+    /// rounding.
     #[test]
     fn all_cpus_agree() {
         let (rows, inputs, outputs) = (37, 21, 19);
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// 256 and 1.003, which is 1 in bf16, are 257: halfway between two numbers, of which 256 is the even one.
+    /// 256 and 1.003, which is 1 in bf16, add up to 257: halfway between two bf16 numbers, of which 256 is the even one.
     #[test]
     fn a_bias_is_rounded_before_it_is_added() {
         let tensor = |value: f32, shape: Shape| tensor_of(vec![value], shape);

@@ -1,5 +1,5 @@
-//! Linear layers on the CPU. Products of half types are summed in f32: those of bf16 in instructions for them where the CPU
-//! has these, others widened.
+//! Linear layers on the CPU. Products of half types are summed in f32: bf16 with dedicated instructions if the CPU has
+//! them, others widened.
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
@@ -14,7 +14,7 @@ use crate::cpu::gemm::{Matrix, add_product, product, product_over_rows};
 /// Parts of the sum over the rows: a constant, so that the result does not depend on the number of threads.
 const PARTS: usize = 16;
 
-/// Values of a block of rows, about.
+/// Approximate number of values per block of rows.
 const BLOCK: usize = 64 * 1024;
 
 impl LinearOps for Flex {
@@ -104,14 +104,14 @@ impl LinearOps for Flex {
     }
 }
 
-/// Whether `x` is bf16, and the others may be read into a product with it; none is empty.
+/// Whether `x` is bf16, and the others can be read in a product with it; none is empty.
 fn is_bf16<const N: usize>(x: &FloatTensor<Flex>, others: [&FloatTensor<Flex>; N]) -> bool {
     let read = |x: &FloatTensor<Flex>| matches!(x.dtype(), DType::F32 | DType::BF16);
     let fit = |x: &FloatTensor<Flex>| read(x) && !is_empty(x);
     x.dtype() == DType::BF16 && !is_empty(x) && others.into_iter().all(fit)
 }
 
-/// Rounded to a type, then as f32, with its values one after another.
+/// Rounded to a type, then contiguous in f32.
 pub(super) fn prepared(tensor: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
     to_f32::<Flex>(cast::<Flex>(tensor, dtype)).to_contiguous()
 }
@@ -120,7 +120,7 @@ fn is_empty(tensor: &FloatTensor<Flex>) -> bool {
     tensor.shape().num_elements() == 0
 }
 
-/// Values of a block, in whole rows of `outputs` values.
+/// Values per block, in whole rows of `outputs` values.
 fn block_len(outputs: usize) -> usize {
     (BLOCK / outputs).max(1) * outputs
 }

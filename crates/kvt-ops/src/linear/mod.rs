@@ -1,15 +1,15 @@
-//! A linear layer with a bias, `x W + b`, alone or added to a residual, `r + x W + b`, or `r + s (x W + b)` with a number for each
+//! A linear layer with a bias: `x W + b`, or added to a residual, `r + x W + b`, or `r + s (x W + b)` with one number `s` per
 //! sample.
 //!
-//! On the CPU Burn adds the bias, and sums its gradient, on one thread. Here both use all threads, as does the
-//! sum over the rows in the gradient of the weight; in f32 the product is accumulated onto the residual.
-//! GPUs use Burn's product, and Burn fuses bias, casts, scale and residual into one kernel behind it.
+//! On the CPU, Burn adds the bias and sums its gradient on one thread. Here both use all threads, as does the sum over
+//! the rows in the gradient of the weight; in f32, the product is accumulated onto the residual. GPUs use Burn's
+//! product, and Burn fuses bias, casts, scale and residual into one kernel after it.
 //!
-//! [`linear`] and [`linear_add`] are where activations meet weights, so the type of a product is chosen here: that of `x`.
-//! Weight and bias may have another type: they are rounded to that of `x`, and their gradients come back in their own. Both
-//! operands are always of one type, since not every backend refuses a product of two. On the CPU, products of bf16 numbers
-//! take the instructions for them where it has those. Every product of half types goes through `affine`, with a bias of zeros
-//! where the layer has none.
+//! [`linear`] and [`linear_add`] are where activations meet weights, so the type of a product is chosen here: the type of
+//! `x`. Weight and bias can have another type: they are rounded to the type of `x`, and their gradients have their own types.
+//! Both operands always have the same type, since not every backend rejects a product of two types. On CPUs with bf16
+//! instructions, products of bf16 numbers use them. Every product of half types goes through `affine`, with a bias of zeros
+//! if the layer has none.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
@@ -26,10 +26,10 @@ use crate::residual::{Residual, ResidualOps};
 mod bf16;
 mod cpu;
 
-/// Linear layers on a backend; the defaults are Burn's.
+/// Linear layers on a backend; the default implementations are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait LinearOps: ResidualOps {
-    /// `x W + b` in the type of x, of x `[.., input]`, W `[input, output]` and b `[output]`.
+    /// `x W + b` in the type of x, for x `[.., input]`, W `[input, output]` and b `[output]`.
     #[fusion(default)]
     fn affine(
         x: FloatTensor<Self>,
@@ -62,7 +62,7 @@ pub(crate) trait LinearOps: ResidualOps {
         Self::add_scaled(residual, Self::affine(x, weight, bias), scale)
     }
 
-    /// The gradients of x, W and b, the latter two in the type of W.
+    /// The gradients of x, W and b, those of W and b in the type of W.
     #[fusion(default)]
     fn affine_backward(
         x: FloatTensor<Self>,
@@ -113,7 +113,7 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
         let (nodes, [x, weight, bias, residual, scale]) = split([x, weight, bias, residual, scale]);
         let out = B::affine_add_scaled(x.clone(), weight.clone(), bias, residual, scale.clone());
         let state = [x, weight, scale];
-        // The scale is drawn, not learned.
+        // The scale is random, not learned.
         record_asked::<B, C, _, _>(nodes, out, state, |[x, weight, scale], grad, _| {
             let of_branch = B::scaled(grad.clone(), scale, x.dtype().into());
             let (x, weight, bias) = B::affine_backward(x, weight, of_branch);
@@ -122,7 +122,7 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
     }
 }
 
-/// `x W + b` by Burn's own linear layer, whose operands have one type.
+/// `x W + b` with Burn's linear layer, whose operands have the same type.
 fn burn_forward<B: ConvertOps>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
@@ -133,13 +133,13 @@ fn burn_forward<B: ConvertOps>(
     B::linear(x, weight, Some(bias))
 }
 
-/// A branch, in whatever type, added to the residual.
+/// Adds a branch of any type to the residual.
 fn add_branch<B: ConvertOps>(residual: FloatTensor<B>, branch: FloatTensor<B>) -> FloatTensor<B> {
     let branch = cast::<B>(branch, residual.dtype());
     B::float_add(residual, branch)
 }
 
-/// The gradients of x, W and b by Burn's own linear layer.
+/// The gradients of x, W and b with Burn's linear layer.
 fn burn_backward<B: ConvertOps>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
@@ -154,13 +154,13 @@ fn burn_backward<B: ConvertOps>(
     )
 }
 
-/// A linear layer on any device, in the type of `x`. In f32, Burn's own runs where the layer has no bias.
+/// A linear layer on any device, in the type of `x`. In f32, a layer without a bias uses Burn's operation.
 ///
 /// # Shapes
 /// `[.., input]` to `[.., output]`.
 ///
 /// # Panics
-/// As Burn's layer, on an input of another width.
+/// As Burn's layer, if the width of the input does not match.
 pub fn linear<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
     let weight = layer.weight.val();
     match &layer.bias {
@@ -169,8 +169,8 @@ pub fn linear<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
     }
 }
 
-/// [`linear`] of a weight that no [`Linear`] holds: a convolution's, or that of several layers put together. In f32 Burn's own
-/// layer runs.
+/// [`linear`] with a weight that is not in a [`Linear`]: that of a convolution, or the joined weights of several layers. In
+/// f32, it uses Burn's operation.
 ///
 /// # Shapes
 /// - `x`: `[.., input]`
@@ -179,14 +179,14 @@ pub fn linear<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
 /// - output: `[.., output]`
 ///
 /// # Panics
-/// As Burn's layer, on an input of another width.
+/// As Burn's layer, if the width of the input does not match.
 pub fn linear_with<const D: usize>(
     x: Tensor<D>,
     weight: Tensor<2>,
     bias: Option<Tensor<1>>,
 ) -> Tensor<D> {
     let dtype = x.dtype();
-    // Burn reports a shape that does not fit.
+    // Burn reports a shape mismatch.
     if !is_half(dtype) || !fits(&x, &weight) {
         let bias = bias.map(|bias| in_type(bias, dtype));
         return burn_linear(x, in_type(weight, dtype), bias);
@@ -202,17 +202,17 @@ fn affine<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Tensor<1>) -> T
     Tensor::from_dispatch(Dispatch::affine(x.into_dispatch(), weight, bias))
 }
 
-/// Whether an input has rows of the width that a weight takes.
+/// Whether the rows of an input have the width that a weight takes.
 fn fits<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>) -> bool {
     D >= 2 && x.dims()[D - 1] == weight.dims()[0]
 }
 
-/// [`linear`] added to a residual: `residual + x W + b`, in the type of the residual, with the branch multiplied by the scale of a
-/// [`Residual`] that has one. A product in a half type, that of `x`, is rounded to it before it is added.
+/// [`linear`] added to a residual: `residual + x W + b`, in the type of the residual, with the branch multiplied by the scale of
+/// the [`Residual`] if it has one. A product in a half type, the type of `x`, is rounded to it before it is added.
 ///
 /// # Shapes
 /// - `x`: `[.., input]`
-/// - `residual` and output: `[.., output]`; a residual of another shape is broadcast where it has no scale
+/// - `residual` and output: `[.., output]`; without a scale, a residual of another shape is broadcast
 ///
 /// # Panics
 /// As [`linear`] and [`Residual::plus`].

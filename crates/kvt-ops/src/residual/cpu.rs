@@ -8,7 +8,7 @@ use super::ResidualOps;
 use crate::cpu::bf16::Number;
 use crate::cpu::buffer::{par_build_of, par_map_copy, tensor, tensor_of, values_in, values_of};
 
-/// Values of a block, about; a block lies within a sample.
+/// Approximate number of elements per block; a block lies within one sample.
 const BLOCK: usize = 16 * 1024;
 
 impl ResidualOps for Flex {
@@ -39,15 +39,15 @@ impl ResidualOps for Flex {
     }
 }
 
-/// How the samples of a tensor are cut into blocks, all of one length but the last of a sample.
+/// How the samples of a tensor are cut into blocks of one length.
 struct Parts {
     scale: Vec<f32>,
-    /// Values of a sample.
+    /// Elements per sample.
     sample: usize,
 }
 
 impl Parts {
-    /// None where there is nothing to do.
+    /// `None` if the scale is not f32 or there are no elements.
     fn new(x: &FloatTensor<Flex>, scale: &FloatTensor<Flex>) -> Option<Self> {
         let scale = match scale.dtype() {
             DType::F32 => values_of(&scale.to_contiguous()).to_vec(),
@@ -58,7 +58,7 @@ impl Parts {
         (sample > 0).then_some(Self { scale, sample })
     }
 
-    /// Values of a block: a divisor of a sample's, so that no block belongs to two.
+    /// Elements per block: a divisor of the elements per sample, so that no block spans two samples.
     fn block(&self) -> usize {
         let least = self.sample.div_ceil(BLOCK);
         let count = (least..=self.sample).find(|count| self.sample.is_multiple_of(*count));

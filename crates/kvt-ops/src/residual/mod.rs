@@ -1,7 +1,8 @@
 //! A branch added to a residual stream, whole or scaled sample by sample: `r + s x`, as stochastic depth does it (Huang et al., 2016).
 //!
-//! Of Burn's operations it is a cast, a product and a sum, and the gradient of the branch two more. On a GPU Burn fuses them into one kernel. On
-//! the CPU each would be a pass over all values on one thread; here both are one pass on all threads.
+//! Composed of Burn's operations, this is a cast, a product and a sum, with two more operations for the gradient with respect to
+//! the branch. On a GPU Burn fuses them into one kernel. On the CPU each would be a pass over all values on one thread; here
+//! forward and backward are one pass each, on all threads.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
@@ -16,7 +17,7 @@ mod cpu;
 /// Residual streams on a backend; the defaults are composed of Burn's operations.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait ResidualOps: ConvertOps {
-    /// `r + s x` in the type of r, of x in any float type and the shape of r `[batch, ..]`, and s `[batch]` in that of r.
+    /// `r + s x` in the type of r. x has the shape of r, `[batch, ..]`, in any float type; s is `[batch]` in the type of r.
     #[fusion(default)]
     fn add_scaled(
         residual: FloatTensor<Self>,
@@ -26,7 +27,7 @@ pub(crate) trait ResidualOps: ConvertOps {
         add_scaled::<Self>(residual, branch, scale)
     }
 
-    /// `s x` of x `[batch, ..]` and s `[batch]` in its type, in another float type.
+    /// `s x` in any float type, of x `[batch, ..]` and s `[batch]` in the type of x.
     #[fusion(default)]
     fn scaled(
         x: FloatTensor<Self>,
@@ -65,7 +66,7 @@ impl<B: ResidualOps, C: CheckpointStrategy> ResidualOps for Autodiff<B, C> {
     }
 }
 
-/// [`ResidualOps::add_scaled`] of Burn's operations.
+/// [`ResidualOps::add_scaled`] composed of Burn's operations.
 fn add_scaled<B: ConvertOps>(
     residual: FloatTensor<B>,
     branch: FloatTensor<B>,
@@ -76,7 +77,7 @@ fn add_scaled<B: ConvertOps>(
     B::float_add(residual, B::float_mul(branch, scale))
 }
 
-/// [`ResidualOps::scaled`] of Burn's operations.
+/// [`ResidualOps::scaled`] composed of Burn's operations.
 fn scaled<B: ConvertOps>(
     x: FloatTensor<B>,
     scale: FloatTensor<B>,
@@ -86,7 +87,7 @@ fn scaled<B: ConvertOps>(
     cast::<B>(B::float_mul(x, scale), dtype.into())
 }
 
-/// `[batch]` as `[batch, 1, ..]`, for a tensor of a shape.
+/// Reshapes `[batch]` to `[batch, 1, ..]`, to broadcast it to a shape.
 fn one_per_sample<B: ConvertOps>(scale: FloatTensor<B>, mut shape: Shape) -> FloatTensor<B> {
     for i in 1..shape.num_dims() {
         shape[i] = 1;
@@ -102,19 +103,20 @@ pub struct Residual<const D: usize> {
 }
 
 impl<const D: usize> Residual<D> {
-    /// A stream `[batch, ..]` whose branch is multiplied by a number for each sample, `[batch]` in f32. No gradient goes to them.
+    /// A stream `[batch, ..]` whose branch is multiplied by one factor per sample, `[batch]` in f32. The factors receive no
+    /// gradient.
     pub fn scaled(stream: Tensor<D>, scale: Tensor<1>) -> Self {
         let scale = Some(scale);
         Self { stream, scale }
     }
 
-    /// The stream with a branch, which may be of a half type: in the type of the stream.
+    /// The stream plus a branch, in the type of the stream; the branch may have a half type.
     ///
     /// # Shapes
     /// `[batch, ..]`, as the stream; a stream without a scale is broadcast.
     ///
     /// # Panics
-    /// On a scale for another number of samples, and on a branch of another shape where there is a scale.
+    /// If the scale has another number of samples, or if there is a scale and the branch has another shape.
     pub fn plus(self, branch: Tensor<D>) -> Tensor<D> {
         let Self { stream, scale } = self;
         let Some(scale) = scale else {

@@ -1,4 +1,4 @@
-//! Unfold and fold on the CubeCL runtimes: the launches of their kernels.
+//! Unfold and fold on the CubeCL runtimes: kernel launches.
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
 use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
@@ -8,7 +8,7 @@ use super::kernel::{WindowsLaunch, fold_kernel, unfold_kernel};
 use super::{Unfold, UnfoldOps};
 use crate::gpu::launch::{address, empty};
 
-/// Units of a cube.
+/// Threads per workgroup.
 const UNITS: u32 = 256;
 
 impl UnfoldOps for CubeBackend {
@@ -74,7 +74,7 @@ impl Unfold {
     }
 }
 
-/// The numbers of a tensor, and cubes with a unit for each; `None` where it is empty.
+/// The number of elements of a tensor, and workgroups with one thread for each; `None` if it is empty.
 fn one_unit_per_number(out: &CubeTensor) -> Option<(u32, CubeCount, CubeDim)> {
     let count = out.shape().num_elements() as u32;
     let hardware = &out.client.properties().hardware;

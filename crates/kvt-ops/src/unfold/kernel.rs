@@ -1,8 +1,8 @@
-//! CubeCL kernels of unfold and fold, one number of the output per unit.
+//! CubeCL kernels of unfold and fold: one output element per thread.
 
 use cubecl::prelude::*;
 
-/// The sizes of an image, and how windows move over it.
+/// The sizes of an image, and the movement of windows over it.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 pub(super) struct Windows {
     pub height: u32,
@@ -48,7 +48,7 @@ pub(super) fn unfold_kernel<F: Float>(
     out[i] = value;
 }
 
-/// Gathers: each pixel sums what the windows have for it, so no two units write to the same place.
+/// A gather: each pixel sums the values of the windows that cover it, so no two threads write to the same address.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn fold_kernel<F: Float>(
     x: &Tensor<F>,

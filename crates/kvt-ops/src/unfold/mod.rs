@@ -1,8 +1,8 @@
 //! Unfold (im2col), the windows of an image as columns, and fold, the sum of such columns where they overlap. Each is
 //! the gradient of the other.
 //!
-//! Burn composes an unfold of a convolution with one-hot weights, whose cost grows with the square of a window's numbers,
-//! and has no fold.
+//! Burn implements both as convolutions with one-hot weights; the cost of its unfold grows with the square of the number
+//! of values in a window, over all channels.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{
@@ -18,19 +18,19 @@ mod gpu;
 #[cfg(feature = "cube")]
 mod kernel;
 
-/// How square windows move over an image that is surrounded by zeros.
+/// The movement of square windows over an image that is surrounded by zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfold {
     /// Side of a window in pixels.
     pub kernel: usize,
-    /// Pixels from one window to the next.
+    /// Pixels between adjacent windows.
     pub stride: usize,
     /// Pixels of zeros on each side of the image.
     pub padding: usize,
 }
 
 impl Unfold {
-    /// Rows and columns of windows over an image of `[height, width]` pixels; 0 where none fits.
+    /// Rows and columns of windows over an image of `[height, width]` pixels; 0 if none fits.
     pub fn positions(self, size: [usize; 2]) -> [usize; 2] {
         size.map(|length| {
             let room = (length + 2 * self.padding).checked_sub(self.kernel);
@@ -44,21 +44,21 @@ impl Unfold {
         kernel > 0 && stride > 0 && !size.contains(&0) && !self.positions(size).contains(&0)
     }
 
-    /// Of the columns of images of `[batch, channels, height, width]`.
+    /// The shape of the columns of images of `[batch, channels, height, width]`.
     fn unfolded(self, images: &Shape) -> Shape {
         let [batch, channels, height, width] = images.dims();
         let [rows, columns] = self.positions([height, width]);
         Shape::new([batch, channels * self.kernel.pow(2), rows * columns])
     }
 
-    /// Of the images of `[height, width]` pixels with columns of `[batch, channels * kernel^2, positions]`.
+    /// The shape of the images of `[height, width]` pixels with columns of `[batch, channels * kernel^2, positions]`.
     fn folded(self, columns: &Shape, [height, width]: [usize; 2]) -> Shape {
         let [batch, lines, _] = columns.dims();
         Shape::new([batch, lines / self.kernel.pow(2), height, width])
     }
 }
 
-/// Unfold and fold on a backend, of windows that fit.
+/// Unfold and fold on a backend, for windows that fit.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait UnfoldOps: Backend {
     /// See [`unfold`].
@@ -90,15 +90,14 @@ impl<B: UnfoldOps, C: CheckpointStrategy> UnfoldOps for Autodiff<B, C> {
     }
 }
 
-/// The windows of each image as columns, on any device, in the order of PyTorch's `Unfold`. The CPU has f64 in f32.
+/// The windows of each image as columns, on any device, in the order of PyTorch's `Unfold`. The CPU computes f64 in f32.
 ///
 /// # Shapes
-/// `[batch, channels, height, width]` to `[batch, channels * kernel^2, positions]`: of a column the channel is slowest, then
-/// come the rows of the window and its pixels; the windows follow each other row by row
-/// ([`Unfold::positions`]).
+/// `[batch, channels, height, width]` to `[batch, channels * kernel^2, positions]`: within a column, the channel varies
+/// slowest, then the rows of the window, then its pixels; the windows follow each other row by row ([`Unfold::positions`]).
 ///
 /// # Panics
-/// On a kernel or a stride of 0, an empty image, or a kernel larger than the padded image.
+/// If the kernel or the stride is 0, an image is empty, or the kernel is larger than the padded image.
 pub fn unfold(x: Tensor<4>, settings: Unfold) -> Tensor<3> {
     let [_, _, height, width] = x.dims();
     assert!(
@@ -109,8 +108,8 @@ pub fn unfold(x: Tensor<4>, settings: Unfold) -> Tensor<3> {
     Tensor::from_dispatch(Dispatch::unfold_windows(x.into_dispatch(), settings))
 }
 
-/// The images of `size`, `[height, width]`, whose pixels are the sums of the numbers that the columns have for them, on any
-/// device; as PyTorch's `Fold`. Half types are summed in f32, and the CPU has f64 in f32.
+/// The images of `size`, `[height, width]`, whose pixels are the sums of the values that the columns have for them, on any
+/// device; as PyTorch's `Fold`. Half types are summed in f32, and the CPU computes f64 in f32.
 ///
 /// It is the adjoint of [`unfold`], not its inverse: a pixel in three windows is the sum of three numbers.
 ///
@@ -118,7 +117,7 @@ pub fn unfold(x: Tensor<4>, settings: Unfold) -> Tensor<3> {
 /// `[batch, channels * kernel^2, positions]` to `[batch, channels, height, width]`.
 ///
 /// # Panics
-/// As [`unfold`] of such images, and on other columns than it has.
+/// As [`unfold`] of such images, and if the shape of the columns does not match.
 pub fn fold(x: Tensor<3>, size: [usize; 2], settings: Unfold) -> Tensor<4> {
     let [_, lines, positions] = x.dims();
     let [rows, columns] = settings.positions(size);

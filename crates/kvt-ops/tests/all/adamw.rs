@@ -80,7 +80,7 @@ fn three_steps_of_adamw_match_the_definition() {
                 step_size: lr / (1.0 - BETAS.0.powi(step)),
                 inv_sqrt_bias_correction2: 1.0 / (1.0 - BETAS.1.powi(step)).sqrt(),
             };
-            // The old tensors keep their values: a checkpoint may be reading them.
+            // The old tensors keep their values: a checkpoint might be reading them.
             let before = values(weight.clone());
             let (new, new_moments) = update(weight.clone(), grad, moments, None, step);
             assert_eq!(values(weight), before, "{name}");
@@ -97,8 +97,8 @@ fn three_steps_of_adamw_match_the_definition() {
     }
 }
 
-/// Lengths for one cube and for several, and one so long that a software driver which silently ends long loops
-/// would lose numbers.
+/// Lengths for one and for several workgroups, and one so long that numbers would be lost on a software driver that
+/// silently ends long loops.
 #[test]
 fn the_sum_of_squares_matches_the_definition() {
     for length in [1, 3, 4096, 4097, 70_001, 500_000] {
@@ -118,8 +118,8 @@ fn the_sum_of_squares_matches_the_definition() {
     }
 }
 
-/// By hand, of a norm of 4: two of it, all of it, and a norm that PyTorch's 1e-6 halves. A loss or a norm that is not finite
-/// leaves all as it is, to the bit, and so does every update after it.
+/// Computed by hand: a norm of 4 with limits of 2 and 5 and without a limit, and a norm that PyTorch's 1e-6 halves. A loss
+/// or a norm that is not finite leaves everything bit-identical, and so does every later update.
 #[test]
 fn a_guard_clips_and_refuses() {
     const STEP: AdamWStep = AdamWStep {
@@ -180,7 +180,7 @@ fn a_guard_clips_and_refuses() {
                 }
             }
         }
-        // One that is made after one that was.
+        // An update that is made after another one that was.
         let made = Guard::new(numbers(1.0, 1.0), None, None);
         let made = Guard::new(numbers(1.0, 1.0), Some(&made), None);
         let (weight, _) = update(draw(1), draw(2), [draw(3), squares()], Some(&made), STEP);
@@ -188,8 +188,9 @@ fn a_guard_clips_and_refuses() {
     }
 }
 
-/// By hand, of a norm of 4 that may be 2: the gradient is `4 * 0.5 * 0.5 = 1`, but for PyTorch's 1e-6. First moment
-/// `0.5 * 0.5 + 0.5 * 1`, second `0.75 * 0.25 + 0.25 * 1`, weight `0.9 * 2 - 0.2 * 0.75 / (2 sqrt(0.4375) + 0.1)`.
+/// Computed by hand for a norm of 4 limited to 2: the gradient is `4 * 0.5 * 0.5 = 1`, except for PyTorch's 1e-6. First
+/// moment `0.5 * 0.5 + 0.5 * 1`, second `0.75 * 0.25 + 0.25 * 1`, weight
+/// `0.9 * 2 - 0.2 * 0.75 / (2 sqrt(0.4375) + 0.1)`.
 #[test]
 fn a_guarded_update_by_hand() {
     for (name, device) in devices() {
@@ -212,7 +213,7 @@ fn a_guarded_update_by_hand() {
     }
 }
 
-/// Fewer parameters than a launch takes, as many, and more, one of them empty; each has its own numbers. On the CPU to the bit.
+/// Fewer parameters than a launch takes, as many, and more, one of them empty; each with different numbers. Bit-identical on the CPU.
 #[test]
 fn many_parameters_are_updated_as_each_by_itself() {
     for (count, empty) in [(1, None), (7, None), (8, None), (21, None), (9, Some(4))] {
@@ -264,7 +265,7 @@ fn many_parameters_are_updated_as_each_by_itself() {
     assert!(adamw(Vec::new(), None).is_empty());
 }
 
-/// Fewer tensors than a launch takes, as many, and more; the CPU adds them up one by one, to the bit.
+/// Fewer tensors than a launch takes, as many, and more; the CPU adds them one by one, bit-identically.
 #[test]
 fn the_squares_of_many_tensors_match_the_definition() {
     for count in [1, 7, 8, 9, 24] {
@@ -293,12 +294,12 @@ fn the_squares_of_many_tensors_match_the_definition() {
     assert!(square_sums(&[]).is_none());
 }
 
-/// The first tensor is of f32, and so are most; wherever another one stands, it is read as what it is.
+/// All tensors are f32 except one, at each position in turn, which is read in its own type.
 #[test]
 fn the_squares_of_tensors_of_several_types() {
     let device = burn::tensor::Device::flex();
     for other in 0..9 {
-        // Powers of two: no rounding in any type.
+        // Powers of two: exact in every type.
         let tensors: Vec<Tensor<1>> = (0..9)
             .map(|i| {
                 let x = tensor(&[0.5, 2.0, 1.0], [3], &device);
@@ -317,7 +318,7 @@ fn the_squares_of_tensors_of_several_types() {
     assert_eq!(values(sum.cast(DType::F32)), [9.0]);
 }
 
-/// On the CPU a guard's factor is the one that the host would give, to the bit.
+/// On the CPU, a guard's factor is bit-identical to the one that the host computes.
 #[test]
 fn a_guard_on_the_cpu_rounds_as_the_host() {
     let device = burn::tensor::Device::flex();

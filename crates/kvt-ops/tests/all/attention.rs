@@ -37,7 +37,7 @@ fn packed(device: &Device, attend: SelfAttention) -> [Vec<f32>; 2] {
     [values(out), values(qkv.grad(&grads).unwrap())]
 }
 
-/// The same from separate queries, keys and values.
+/// The same with separate queries, keys and values.
 fn separate(device: &Device, attend: Attention) -> [Vec<f32>; 2] {
     let (qkv, probe) = inputs(&device.clone().autodiff());
     let qkv = qkv.require_grad();
@@ -84,7 +84,7 @@ fn packed_and_separate_inputs_give_the_same_on_every_device() {
 }
 
 #[test]
-#[should_panic(expected = "do not fit together")]
+#[should_panic(expected = "have mismatched shapes")]
 fn keys_of_another_width_are_refused() {
     let device = Device::flex();
     let x = |dim| Tensor::<4>::zeros([1, 1, 2, dim], &device);

@@ -1,4 +1,4 @@
-//! Gradients of operations of which only some inputs are tracked.
+//! Gradients of operations with only some tracked inputs.
 
 use burn::tensor::{Device, Tensor};
 use kvt_ops::depthwise_conv2d;

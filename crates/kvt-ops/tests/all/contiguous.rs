@@ -1,4 +1,4 @@
-//! The gradient of a convolution whose output becomes tokens behind a class token: a slice of the gradient of all
+//! The gradient of a convolution whose output becomes the tokens after a class token: a slice of the gradient of all
 //! tokens.
 
 use burn::tensor::ops::ConvOptions;
@@ -17,7 +17,7 @@ fn input<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> Ten
 /// The gradients of images and weight.
 fn run(device: &Device) -> [Vec<f32>; 2] {
     let device = device.clone().autodiff();
-    // At this size the tuner chooses `wgrad_im2col` on a software driver, which is far off for a slice.
+    // At this size, the tuner chooses `wgrad_im2col` on a software driver, whose result is wrong for a slice.
     let x = input([4, 64, 16, 16], 1, &device).require_grad();
     let weight = input([128, 64, 3, 3], 2, &device).require_grad();
     let options = ConvOptions::new([2, 2], [1, 1], [1, 1], 1);

@@ -1,4 +1,4 @@
-//! The convolution of images against sums by definition in f64 and Burn's own, output and gradients.
+//! The convolution of images against sums by definition in f64 and Burn's convolution, output and gradients.
 
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, module};
@@ -12,7 +12,7 @@ struct Case {
     batch: usize,
     /// Height and width.
     size: [usize; 2],
-    /// Channels of a group: input and output.
+    /// Channels per group: input and output.
     channels: [usize; 2],
     groups: usize,
     kernel: usize,
@@ -39,7 +39,7 @@ const fn case(
 }
 
 const CASES: [Case; 18] = [
-    // A stem, groups of 3 x 3, single pixels of large and of small maps, with a stride and with padding.
+    // A stem, groups of 3 x 3, single pixels of large and small maps, with stride and padding.
     case(2, [32, 32], [3, 8], 1, [7, 2, 3]),
     case(3, [28, 28], [4, 6], 2, [3, 1, 1]),
     case(2, [20, 17], [5, 7], 1, [1, 1, 0]),
@@ -47,14 +47,14 @@ const CASES: [Case; 18] = [
     case(9, [4, 5], [5, 7], 2, [1, 1, 0]),
     case(3, [9, 8], [3, 4], 1, [1, 2, 0]),
     case(2, [5, 4], [3, 2], 1, [1, 1, 1]),
-    // Several images in a product, the last block shorter.
+    // Several images in a product, with a shorter last block.
     case(7, [7, 7], [4, 5], 2, [3, 1, 1]),
     case(5, [8, 5], [3, 2], 1, [3, 2, 1]),
     case(11, [2, 2], [6, 4], 1, [3, 1, 1]),
-    // Products of some rows of positions: of two sizes.
+    // Products of some rows of positions, in two sizes.
     case(1, [37, 41], [40, 3], 1, [3, 1, 1]),
     case(2, [35, 33], [70, 2], 1, [3, 1, 0]),
-    // Windows that leave pixels out, that are wider than the image, and that see nothing but padding.
+    // Windows that skip pixels, that are wider than the image, and that cover only padding.
     case(2, [10, 7], [2, 3], 1, [2, 3, 0]),
     case(2, [2, 3], [2, 3], 2, [5, 1, 2]),
     case(3, [2, 3], [2, 2], 1, [2, 2, 3]),
@@ -88,7 +88,7 @@ impl Case {
         [self.batch, self.groups * self.channels[1], rows, columns]
     }
 
-    /// Output and the gradients of x and the weight, of a sum of the output times fixed numbers.
+    /// Output and the gradients of x and the weight, for a weighted sum of the output.
     fn run(
         &self,
         device: &Device,
@@ -161,7 +161,7 @@ fn assert_agree(case: &Case, actual: &[Vec<f32>; 3], expected: &[Vec<f32>; 3]) {
         .iter()
         .zip(actual.iter().zip(expected))
     {
-        // Sums of a thousand numbers are around 20.
+        // Sums of a thousand numbers are about 20.
         let size = e.iter().fold(1.0_f32, |size, x| size.max(x.abs()));
         assert_close(&format!("{case:?}: {what}"), a, e, 5e-6 * size);
     }
@@ -200,7 +200,7 @@ fn other_layouts_and_types_agree() {
         case.weight(),
         &device,
     );
-    // Contiguous in another order.
+    // Channels last: contiguous in another order.
     let x = x.permute([0, 3, 1, 2]);
     let copy = tensor(&values(x.clone()), case.x(), &device);
     let expected = values(conv2d(copy, weight.clone(), 1, 1, 2));
@@ -246,7 +246,7 @@ fn every_subset_of_inputs_gets_the_same_gradients() {
 
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
-    // Fewer blocks than threads and more, one image each and several; a product that threads share.
+    // Fewer and more blocks than threads, with one or several images each; and a product that threads share.
     for case in [
         case(1, [28, 28], [24, 24], 2, [3, 1, 1]),
         case(3, [40, 33], [24, 48], 1, [3, 1, 1]),

@@ -1,4 +1,4 @@
-//! The depthwise convolution of every device against Burn's own on the CPU, output and gradients.
+//! The depthwise convolution on every device against Burn's on the CPU, output and gradients.
 
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, module::conv2d};
@@ -32,8 +32,8 @@ fn run(
 
 #[test]
 fn agrees_with_burns_convolution() {
-    // Image, kernel, filters per channel, stride, padding: CvT's two, PiT's, odd and even maps, rows
-    // longer than a register, kernels that see only padding, a pixel alone.
+    // Image, kernel, filters per channel, stride, padding: both of CvT's, PiT's, odd and even maps, rows longer than a
+    // register, kernels that cover only padding, a single pixel.
     for ([height, width], kernel, filters, stride, padding) in [
         ([14, 14], 3, 1, 1, 1),
         ([14, 14], 3, 1, 2, 1),

@@ -1,4 +1,4 @@
-//! GELU against its definition, composed of tensor operations whose gradients autodiff derives.
+//! GELU against its definition, composed of tensor operations with gradients from autodiff.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
@@ -16,7 +16,7 @@ fn forward_and_gradient_match_the_definition() {
         let device = device.autodiff();
         let run = |gelu: &dyn Fn(Tensor<2>) -> Tensor<2>| {
             let x = tensor(&data, [200, 200], &device).require_grad();
-            // A permuted view, and a gradient that is not constant.
+            // A permuted view, and a non-constant gradient.
             let y = gelu(x.clone().transpose());
             let grads = (y.clone() * y.clone()).sum().backward();
             (values(y), values(x.grad(&grads).unwrap()))
@@ -37,7 +37,7 @@ const TABLE: [[f32; 3]; 5] = [
     [2.0, 1.954_499_7, 1.085_231_8],
 ];
 
-/// On GPU runtimes Burn uses the gradient of the tanh approximation, which is off by 1e-3.
+/// On GPU runtimes, Burn uses the gradient of the tanh approximation, whose error is 1e-3.
 #[test]
 fn the_gradient_is_exact_on_every_device() {
     for (name, device) in devices() {

@@ -1,4 +1,4 @@
-//! Operations whose weights are f32 and whose activations are not: the type of the activations is that of the product.
+//! Operations with weights in f32 and activations in a half type: a product has the type of its activations.
 
 use burn::module::Param;
 use burn::nn::{LayerNormConfig, Linear, LinearConfig};
@@ -18,7 +18,7 @@ fn input<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> Ten
     tensor(&data, shape, device)
 }
 
-/// A tensor with the numbers of a half type.
+/// A tensor rounded to a half type, in f32.
 fn rounded<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
     x.cast(dtype).cast(DType::F32)
 }
@@ -30,7 +30,7 @@ fn layer(bias: bool, device: &Device) -> Linear {
     layer
 }
 
-/// Output and gradients are those of the rounded numbers in f32, rounded once more; those of the weights come back as f32.
+/// Output and gradients are those of the rounded numbers in f32, rounded once more; the gradients of the weights are f32.
 #[test]
 fn a_product_is_in_the_type_of_its_activations() {
     let device = Device::flex().autodiff();
@@ -81,7 +81,7 @@ fn a_product_is_in_the_type_of_its_activations() {
     }
 }
 
-/// Added to an f32 stream, what the layer gives is rounded before, and the stream is not.
+/// When the output of a layer is added to an f32 stream, the output is rounded first, and the stream is not.
 #[test]
 fn a_stream_keeps_its_type() {
     let device = Device::flex().autodiff();
@@ -94,7 +94,7 @@ fn a_stream_keeps_its_type() {
             assert_eq!(out.dtype(), DType::F32);
             let expected = stream.clone() + linear(&layer, x.clone()).cast(DType::F32);
             assert_eq!(values(out), values(expected));
-            // A branch that is scaled: in f32, behind the rounding.
+            // A scaled branch: scaled in f32, after rounding.
             let scale = tensor(&[0.0, 1.25, 1.25, 0.5, 3.0], [5], &device);
             let residual = Residual::scaled(stream.clone(), scale.clone());
             let x = x.detach().require_grad();
@@ -109,7 +109,7 @@ fn a_stream_keeps_its_type() {
                 values(widened(grad))
             });
             assert_eq!(of_x, wide);
-            // A stream of the type of the product: that is rounded before, and their sum once more.
+            // A stream in the type of the product: the product is rounded before the sum, and the sum once more.
             let stream = stream.cast(dtype);
             let out = linear_add(&layer, x.clone(), stream.clone());
             assert_eq!(out.dtype(), dtype);
@@ -134,7 +134,7 @@ fn weights_of_no_layer_are_cast_as_well() {
     }
 }
 
-/// Norms leave half types, as their weights never were in one.
+/// Norms return f32 for half types, since their weights are f32.
 #[test]
 fn a_layer_norm_in_f32_gives_f32() {
     let device = Device::flex().autodiff();
@@ -154,7 +154,7 @@ fn a_layer_norm_in_f32_gives_f32() {
     }
 }
 
-/// Convolutions on the CPU round what comes out, once, forwards and backwards.
+/// Convolutions on the CPU round their output once, in the forward and the backward pass.
 #[test]
 fn convolutions_are_those_of_rounded_numbers() {
     let device = Device::flex().autodiff();
@@ -182,7 +182,7 @@ fn convolutions_are_those_of_rounded_numbers() {
             };
             let weight = input(*shape, 2, &device);
             let found = run(dtype, weight.clone());
-            // With the images rounded too, in f32.
+            // With rounded images in f32.
             let x = rounded(input([2, 4, 7, 6], 1, &device), dtype)
                 .detach()
                 .require_grad();
@@ -215,7 +215,7 @@ fn gelu_of_half_types_is_rounded_once() {
     }
 }
 
-/// Burn's casts, on all threads: of a view, and of more numbers than a thread takes at a time. The gradient is cast back.
+/// Burn's casts, on all threads: for a view, and for more numbers than a thread takes at a time. The gradient is cast back.
 #[test]
 fn casts_are_those_of_burn() {
     let device = Device::flex().autodiff();

@@ -1,4 +1,4 @@
-//! The fused linear layer and layer norm against Burn's own, forward and gradients, on every device.
+//! The fused linear layer and layer norm against Burn's, forward and gradients, on every device.
 
 use burn::module::Param;
 use burn::nn::{LayerNormConfig, LinearConfig};
@@ -35,8 +35,8 @@ fn compare(what: &str, actual: &[Vec<f32>], expected: &[Vec<f32>]) {
 
 #[test]
 fn a_layer_norm_matches_burn() {
-    // Widths that are and are not multiples of a register, more rows than parts, a single row, and values so small
-    // that epsilon is half of the number under the root.
+    // Widths that are and are not multiples of a register, more rows than parts, a single row, and values so small that
+    // epsilon is half of the sum under the root.
     for (shape, size) in [
         ([2, 37, 48], 1.0),
         ([1, 1, 19], 1.0),
@@ -48,7 +48,7 @@ fn a_layer_norm_matches_burn() {
             let mut layer = LayerNormConfig::new(shape[2])
                 .with_epsilon(1e-6)
                 .init(&device);
-            // Other parameters than the initial ones.
+            // Parameters that differ from the initial ones.
             let shift = input([1, 1, shape[2]], 5, &device).flatten(0, 2);
             let gamma = (layer.gamma.val() + shift.clone()).detach().require_grad();
             layer.gamma = Param::from_tensor(gamma);
@@ -83,7 +83,7 @@ fn a_layer_norm_of_half_types_matches_f32() {
                 let parameter = |x: Tensor<1>| x.cast(dtype).detach().require_grad();
                 layer.gamma = Param::from_tensor(parameter(layer.gamma.val()));
                 layer.beta = layer.beta.map(|p| Param::from_tensor(parameter(p.val())));
-                // Values that all types hold.
+                // Values that all types represent exactly.
                 let data: Vec<f32> = (0..2 * 37 * 48)
                     .map(|i| (i * 7919 % 17) as f32 * 0.25)
                     .collect();
@@ -151,7 +151,7 @@ fn a_linear_layer_added_to_a_residual_matches_burn() {
             );
             let run = |out: Tensor<3>| {
                 let probe = input(out.dims(), 3, &device);
-                // The residual goes on to other uses, as in a block.
+                // The residual has other uses, as in a block.
                 let loss = (out.clone() * probe).sum() + (residual.clone() * 0.5).sum();
                 let grads = loss.backward();
                 vec![
@@ -169,13 +169,13 @@ fn a_linear_layer_added_to_a_residual_matches_burn() {
     }
 }
 
-/// A branch scaled sample by sample, by itself and behind a linear layer, beside Burn's cast, product and sum. Sizes of which a sample has
-/// one value, one block and several, and one with a sample that is dropped.
+/// A branch scaled sample by sample, by itself and after a linear layer, compared with Burn's cast, product and sum. A sample has one
+/// value, one block or several blocks; and one sample is dropped.
 #[test]
 fn a_scaled_branch_added_to_a_residual_matches_burn() {
     for (samples, rows, inputs, outputs) in [(3, 1, 5, 1), (2, 37, 24, 40), (3, 500, 8, 96)] {
         for (name, device) in devices() {
-            // Blocks are the CPU's, and a software driver tunes the products of each size for a minute.
+            // Blocks matter only on the CPU, and a software driver tunes the products of each size for a minute.
             if name == "wgpu" && rows != 37 {
                 continue;
             }
@@ -219,7 +219,7 @@ fn a_scale_for_another_number_of_samples_is_refused() {
     let _ = linear_add(&layer, x, residual);
 }
 
-/// Sums over the rows are taken in the same parts, however many threads there are.
+/// Sums over the rows are split into the same parts for any number of threads.
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     let device = Device::flex().autodiff();
@@ -249,7 +249,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
     assert_eq!(run(1), run(5));
 }
 
-/// A residual of one row is broadcast, as by Burn, and not overwritten.
+/// A residual of one row is broadcast, as in Burn, and not overwritten.
 #[test]
 fn a_residual_of_another_shape_is_broadcast() {
     let device = Device::flex();
@@ -259,7 +259,7 @@ fn a_residual_of_another_shape_is_broadcast() {
     assert_close("broadcast", &actual, &values(layer.forward(x) + row), 1e-6);
 }
 
-/// Burn refuses a shape that does not fit.
+/// Burn rejects a shape that does not match.
 #[test]
 #[should_panic(expected = "inner dimensions must match")]
 fn an_input_of_another_width_is_refused() {

@@ -1,5 +1,5 @@
-//! Operations of half types: types of outputs and gradients, and numbers against the same operations in f32, of the rounded
-//! inputs.
+//! Operations on half types: the types of outputs and gradients, and their values compared with the same operations in f32
+//! on the rounded inputs.
 
 use burn::module::Param;
 use burn::nn::{Linear, LinearConfig};
@@ -8,7 +8,7 @@ use kvt_ops::{AttentionSettings, Residual, gelu, in_type, linear, linear_add, se
 use kvt_testing::devices::{assert_close, devices, tensor, values};
 use kvt_testing::naive::draw;
 
-/// Devices and half types that go together, with the error of the type.
+/// Devices and the half types that they support, with the rounding error of the type.
 fn cases() -> Vec<(&'static str, Device, DType, f32)> {
     let mut cases = Vec::new();
     for (name, device) in devices() {
@@ -29,7 +29,7 @@ fn numbers<const D: usize>(seed: u64, shape: [usize; D], device: &Device) -> Ten
     tensor(&data, shape, device)
 }
 
-/// The numbers that a half type can hold, in f32.
+/// A tensor rounded to a half type, in f32.
 fn rounded<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
     x.cast(dtype).cast(DType::F32)
 }
@@ -54,7 +54,7 @@ fn a_cast_rounds_and_its_gradient_has_the_type_of_the_input() {
     }
 }
 
-/// Output, and gradients of x, weight and bias; `x` goes into the layer in the given type. A residual is f32.
+/// Output, and gradients of x, weight and bias; `x` has the given type in the layer. A residual is f32.
 fn run(
     layer: &Linear,
     x: &Tensor<3>,
@@ -82,7 +82,7 @@ fn run(
     ]
 }
 
-/// A layer with weights in f32, alone and added to a residual in f32, whole and scaled.
+/// A layer with weights in f32, by itself and added to a residual in f32, whole and scaled.
 #[test]
 fn a_linear_layer_takes_half_types_and_keeps_the_type_of_its_weights() {
     let [batch, tokens, inputs, outputs] = [2, 61, 33, 47];
@@ -127,7 +127,7 @@ fn gelu_of_half_types_is_that_of_f32_rounded() {
     }
 }
 
-/// Dense, and of the largest scores: the products of bf16 numbers are exact in f32 as well, so both select the same keys.
+/// Dense, and with the largest scores only: the products of bf16 numbers are exact in f32 too, so both select the same keys.
 #[test]
 fn attention_of_half_types_is_near_that_of_f32() {
     for (name, device, dtype, error) in cases() {

@@ -1,4 +1,4 @@
-//! The semantics of the selection as properties, against a naive implementation that sorts.
+//! The semantics of the selection as properties, compared with a naive implementation that sorts.
 
 use burn::tensor::{DType, Tensor};
 use kvt_ops::knn_softmax;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use kvt_testing::devices::{assert_close, devices, tensor, values};
 
-/// Sorts every row by (score descending, index ascending) and takes the softmax in f64.
+/// Sorts every row by (score descending, index ascending) and computes the softmax in f64.
 fn naive(scores: &[f32], keys: usize, k: usize) -> Vec<f32> {
     let mut out = vec![0.0f32; scores.len()];
     for (row, out) in scores.chunks(keys).zip(out.chunks_mut(keys)) {
@@ -68,7 +68,7 @@ proptest! {
         k in 1usize..80,
     ) {
         let keys = rows[0].len();
-        // Every row rotated differently.
+        // Rotates every row differently.
         let scores: Vec<f32> = (0..copies)
             .flat_map(|by| { let mut row = rows[0].clone(); row.rotate_left(by % keys); row })
             .collect();
@@ -81,7 +81,7 @@ proptest! {
 
 #[test]
 fn every_k_of_long_rows() {
-    // Lengths around the sizes of workgroups and planes, others than multiples of 32, and a long one.
+    // Lengths around the sizes of workgroups and subgroups, lengths that are not multiples of 32, and a long one.
     for keys in [1usize, 2, 31, 33, 197, 255, 257, 784, 3136, 16_384] {
         let scores: Vec<f32> = (0..2 * keys)
             .map(|i| ((i * 7919 % 1009) as f32 - 500.0) / 97.0)
@@ -182,7 +182,7 @@ fn many_rows() {
     }
 }
 
-/// The gradient against finite differences of the naive implementation; dropped scores get 0.
+/// The gradient compared with finite differences of the naive implementation; dropped scores get 0.
 #[test]
 fn gradient_matches_finite_differences() {
     let (rows, keys) = (6, 17);
@@ -232,7 +232,7 @@ fn gradient_matches_finite_differences() {
     }
 }
 
-/// The operation between lazy ones, on a permuted view, used twice: fusion must order it right.
+/// The operation between lazy operations, on a permuted view, used twice: fusion must order it correctly.
 #[test]
 fn composes_with_fused_operations() {
     let keys = 17;

@@ -1,12 +1,12 @@
-//! Unfold and fold of every device against loops over windows and pixels, outputs and gradients.
+//! Unfold and fold on every device against loops over windows and pixels, outputs and gradients.
 
 use burn::tensor::{DType, Device, Tensor};
 use kvt_ops::{Unfold, fold, unfold};
 
 use kvt_testing::devices::{assert_close, devices, tensor, values};
 
-/// `[height, width]`, kernel, stride and padding: T2T's, TNT's and VOLO's; windows that leave pixels out, and those that see
-/// nothing but padding; a pixel alone.
+/// `[height, width]`, kernel, stride and padding: those of T2T, TNT and VOLO; windows that skip pixels, and windows that
+/// cover only padding; a single pixel.
 const CASES: [([usize; 2], usize, usize, usize); 9] = [
     ([32, 32], 7, 4, 2),
     ([9, 9], 3, 2, 1),
@@ -27,7 +27,7 @@ fn numbers(count: usize, seed: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Calls `visit` with the place of a number in the columns, and of its pixel in the images, for each that is no padding.
+/// Calls `visit` with the index of a number in the columns and the index of its pixel in the images, for all but the padding.
 fn for_each([height, width]: [usize; 2], settings: Unfold, mut visit: impl FnMut(usize, usize)) {
     let Unfold {
         kernel,
@@ -54,7 +54,7 @@ fn for_each([height, width]: [usize; 2], settings: Unfold, mut visit: impl FnMut
     }
 }
 
-/// Images and columns, and what unfold and fold make of them by definition.
+/// Images and columns, and the results of unfold and fold by definition.
 fn defined(size: [usize; 2], settings: Unfold) -> [Vec<f32>; 4] {
     let images = numbers(BATCH * CHANNELS * size[0] * size[1], 1);
     let [rows, columns] = settings.positions(size);
@@ -107,7 +107,7 @@ fn both_are_as_defined_and_each_is_the_gradient_of_the_other() {
     }
 }
 
-/// `<unfold x, y> = <x, fold y>`, whatever the loops above are.
+/// `<unfold x, y> = <x, fold y>`, independent of the loops above.
 #[test]
 fn fold_is_the_adjoint_of_unfold() {
     let device = Device::flex();
@@ -127,7 +127,7 @@ fn fold_is_the_adjoint_of_unfold() {
     }
 }
 
-/// The numbers of `torch.nn.functional.unfold(torch.arange(18.).view(1, 2, 3, 3), 2)`.
+/// The result of `torch.nn.functional.unfold(torch.arange(18.).view(1, 2, 3, 3), 2)`.
 #[test]
 fn the_order_is_pytorchs() {
     let expected = [
@@ -153,7 +153,7 @@ fn the_order_is_pytorchs() {
     }
 }
 
-/// Of a permuted view, in f16, which holds these numbers.
+/// For a permuted view, and in f16, which represents these numbers exactly.
 #[test]
 fn views_and_half_types_give_the_same() {
     let settings = settings(3, 2, 1);

@@ -77,7 +77,7 @@ fn select(query: Vec<f32>, keys: Vec<f32>, k: usize) -> anyhow::Result<Vec<bool>
     let weights = knn_softmax(scores, k).into_data();
     let weights = weights
         .try_to_vec::<f32>()
-        .context("the weights are no f32")?;
+        .context("the weights are not f32")?;
     Ok(weights.iter().map(|&weight| weight > 0.0).collect())
 }
 

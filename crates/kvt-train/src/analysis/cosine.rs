@@ -8,11 +8,11 @@ use burn::tensor::Tensor;
 /// 1 / (n (n - 1)) sum_{i != j} t_i . t_j / (|t_i| |t_j|) = (|sum_i u_i|^2 - sum_i |u_i|^2) / (n (n - 1)),  u_i = t_i / |t_i|
 /// ```
 ///
-/// The right side takes n products of d numbers, where the left one takes n^2. A token of zeros has the cosine 0 with all others.
+/// The right side needs n products of d numbers instead of n^2. A zero token has cosine 0 with all others.
 ///
 /// # Shapes
 ///
-/// `[images, tokens, dim]` to `[images]`; `None` for less than two tokens.
+/// `[images, tokens, dim]` to `[images]`; `None` for fewer than two tokens.
 pub fn cosine_similarity(tokens: Tensor<3>) -> Option<Tensor<1>> {
     let count = tokens.dims()[1];
     if count < 2 {

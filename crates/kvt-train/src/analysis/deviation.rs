@@ -2,20 +2,20 @@
 
 use burn::tensor::Tensor;
 
-/// The standard deviation of the weights of a query, mean over queries, heads and windows, for each image `[images]`. The paper
-/// says neither over which keys nor by what it divides; uniform weights on k of n keys have the population standard deviation
+/// The standard deviation of each query's weights, averaged over queries, heads and windows, for each image `[images]`. The paper
+/// states neither the set of keys nor the divisor. Uniform weights on k of n keys have the population standard deviation
 /// `sqrt(n / k - 1) / n` over all keys, and 0 over the kept ones.
 #[derive(Clone, Debug)]
 pub struct Deviations {
-    /// Over all n keys, divided by `n - 1`: `torch.std` of what the softmax gives.
+    /// Over all n keys, divided by `n - 1`: `torch.std` of the softmax output.
     pub all_sample: Tensor<1>,
     /// Over all n keys, divided by `n`.
     pub all_population: Tensor<1>,
-    /// Over the k keys with a weight above 0, divided by `k - 1`; 0 where there is one.
+    /// Over the k keys with a weight above 0, divided by `k - 1`; 0 if there is only one.
     pub kept_sample: Tensor<1>,
     /// Over the k keys with a weight above 0, divided by `k`.
     pub kept_population: Tensor<1>,
-    /// How many keys have a weight above 0: with k-NN attention the k kept ones, fewer where one rounds to 0.
+    /// The number of keys with a weight above 0: with k-NN attention the k kept ones, or fewer if a weight rounds to 0.
     pub kept: Tensor<1>,
 }
 

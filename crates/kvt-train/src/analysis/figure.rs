@@ -1,12 +1,12 @@
-//! The layers as a picture.
+//! A figure of the metrics over the layers.
 
 use super::{Layer, Measure};
 use crate::report::{Axis, ErrorLine, LinePanel, line_panels};
 
-/// A panel for each metric that is shown, over the layers; a line for each name, with the standard error over the images.
+/// Draws a panel for each of [`Measure::SHOWN`] over the layers, with a line for each name and the standard error over the images.
 ///
 /// # Errors
-/// What the drawing library says.
+/// The message of the drawing library.
 pub fn figure(title: &str, models: &[(String, &[Layer])]) -> Result<String, String> {
     let of_measure = |measure: Measure| {
         let lines = models.iter().enumerate().map(|(color, (name, layers))| {

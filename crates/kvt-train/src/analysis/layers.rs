@@ -9,31 +9,31 @@ use super::{Analyzer, Estimate, Measure};
 use crate::data::{Batch, DataError};
 use crate::error::TrainError;
 
-/// A block, and what was measured in it.
+/// A block and its metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// Its place, from 1: blocks of all stages in their order.
+    /// Its number, from 1, counted through the blocks of all stages.
     pub number: usize,
-    /// Stage and block, as an observer is told.
+    /// Its stage and block, as observers receive them.
     pub block: BlockIndex,
-    /// What was measured. A block without attention weights has none of theirs, and keys that are not patches no nonlocality.
+    /// The metrics. A block without attention weights lacks theirs, and a block whose keys are not patches lacks nonlocality.
     pub measures: BTreeMap<Measure, Estimate>,
 }
 
 impl Layer {
-    /// Images looked at.
+    /// The number of images that were measured.
     pub fn images(&self) -> u64 {
         let all = self.measures.values().map(|found| found.images);
         all.max().unwrap_or(0)
     }
 
-    /// What was measured under a name.
+    /// The estimate of a measure, if there is one.
     pub fn get(&self, measure: Measure) -> Option<Estimate> {
         self.measures.get(&measure).copied()
     }
 }
 
-/// The layers of a model on images; `progress` hears how many are done. Nothing but sums is kept of an image.
+/// Measures the layers of a model on images; `progress` receives the number of images done. Only sums over the images are kept.
 ///
 /// # Errors
 /// If a batch cannot be loaded, no image can be read, or the device fails.

@@ -1,14 +1,13 @@
-//! The names of what is measured, each a metric with one of its conventions.
+//! The measures: each is a metric in one of its conventions.
 
-/// What is measured in a block: a number for each image.
+/// A measure of a block: one number for each image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
     /// Cosine similarity between all tokens that leave the block.
     Cosine,
     /// The same between patches, without class and distillation token.
     CosinePatches,
-    /// Standard deviation of the attention weights of a query over all keys, those that are not kept with weight 0; divided by
-    /// `n - 1`, as `torch.std` does.
+    /// Standard deviation of a query's attention weights over all keys, dropped ones with weight 0, divided by `n - 1` as in `torch.std`.
     Std,
     /// The same, divided by `n`.
     StdPopulation,
@@ -16,29 +15,29 @@ pub enum Measure {
     StdKept,
     /// The same, divided by `k`.
     StdKeptPopulation,
-    /// Keys of a query with a weight above 0.
+    /// Number of keys of a query with a weight above 0.
     Kept,
-    /// Norm of the output of the attention branch through the norm of the stream that enters it: mean over the tokens.
+    /// Norm of the attention branch's output divided by the norm of the stream that enters it, averaged over the tokens.
     AttentionRatio,
-    /// The same, mean over the patches.
+    /// The same, averaged over the patches.
     AttentionRatioPatches,
-    /// The same ratio of the norms of all tokens together.
+    /// The same ratio, with norms over all tokens of an image.
     AttentionRatioWhole,
-    /// Norm of the output of the MLP through the norm of the stream that enters it: mean over the tokens.
+    /// Norm of the MLP's output divided by the norm of the stream that enters it, averaged over the tokens.
     MlpRatio,
-    /// The same, mean over the patches.
+    /// The same, averaged over the patches.
     MlpRatioPatches,
-    /// The same ratio of the norms of all tokens together.
+    /// The same ratio, with norms over all tokens of an image.
     MlpRatioWhole,
-    /// Distance from a patch to what it looks at, in patches: class and distillation token are left out as queries and as keys,
-    /// and what is left of the weights of a query is divided by its sum.
+    /// Mean distance from a patch to the patches it attends to, in units of patches. Class and distillation tokens are left out as
+    /// queries and as keys, and the remaining weights of each query are normalised to sum 1.
     Nonlocality,
-    /// The same, where what is left of the weights stays as it is.
+    /// The same without normalising the remaining weights.
     NonlocalityRaw,
 }
 
 impl Measure {
-    /// All of them.
+    /// All measures.
     pub const ALL: [Self; 15] = [
         Self::Cosine,
         Self::CosinePatches,
@@ -57,7 +56,7 @@ impl Measure {
         Self::NonlocalityRaw,
     ];
 
-    /// One convention of each metric, which tables and pictures show: panels (a) to (d) of Figure 2, and Figure 3.
+    /// The convention of each metric that tables and figures show: panels (a) to (d) of Figure 2, and Figure 3.
     pub const SHOWN: [Self; 5] = [
         Self::Cosine,
         Self::Std,
@@ -87,7 +86,7 @@ impl Measure {
         }
     }
 
-    /// Its name for people.
+    /// Its human-readable name.
     pub fn title(self) -> &'static str {
         match self {
             Self::Cosine => "cosine similarity of tokens",

@@ -1,9 +1,9 @@
-//! What happens in the layers of a model: the four metrics of the paper's Figures 2 and 3 ([`analyze`]), and which patches of an
-//! image speak for a class ([`attribution`]).
+//! Analysis of the layers of a model: the four metrics of the paper's Figures 2 and 3 ([`analyze`]), and which patches of an image
+//! support a class ([`attribution`]).
 //!
-//! A metric is a function of tensors, one file each: from what a block hands out to one number for each image. Sums over the
-//! images of a batch are made on the device; what comes back to the host is a mean and a sum of squares for each metric of each
-//! block. `docs/concepts/analysis.md` has the formulas and what the paper leaves open.
+//! Each metric is a function of tensors, in its own file: it maps the tensors of a block to one number per image. Batches are
+//! reduced on the device; only a mean and a sum of squares per metric and block reach the host. `docs/concepts/analysis.md` has the
+//! formulas and the choices that the paper leaves open.
 
 pub mod attribution;
 mod config;
@@ -35,8 +35,8 @@ pub use table::{csv, json, markdown};
 #[cfg(test)]
 mod tests;
 
-/// Tokens before the map of patches, and rows and columns of that map, of so many tokens of a square image; `None` where no
-/// square is left behind at most two tokens (class and distillation).
+/// Splits the tokens of a square image into prefix tokens (class and distillation, at most two) and a square map of patches: the
+/// number of prefix tokens, and the side of the map; `None` if no prefix leaves a square.
 pub(crate) fn layout(tokens: usize) -> Option<(usize, usize)> {
     (0..=2).find_map(|prefix| {
         let patches = tokens.checked_sub(prefix)?;

@@ -1,6 +1,7 @@
 //! Means with standard errors, from sums over batches.
 
-/// Mean and squares of numbers that come in batches, merged as Chan, Golub and LeVeque do: nothing cancels.
+/// Mean and squared differences of numbers that arrive in batches, merged by the formula of Chan, Golub and LeVeque, which avoids
+/// cancellation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moments {
     count: u64,
@@ -10,7 +11,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Of so many numbers with this mean, and with this sum of squared differences from it.
+    /// The moments of `count` numbers with this mean and this sum of squared differences from it.
     pub fn new(count: u64, mean: f64, squares: f64) -> Self {
         Self {
             count,
@@ -19,7 +20,7 @@ impl Moments {
         }
     }
 
-    /// Takes the numbers of another batch.
+    /// Adds the numbers of another batch.
     pub fn merge(&mut self, other: Self) {
         let count = self.count + other.count;
         if count == 0 {
@@ -48,9 +49,9 @@ impl Moments {
 pub struct Estimate {
     /// Arithmetic mean.
     pub mean: f64,
-    /// Standard error of the mean: the sample standard deviation over the images through the root of their number; `None` for one
-    /// image.
+    /// Standard error of the mean: the sample standard deviation over the images, divided by the root of their number; `None` for
+    /// one image.
     pub error: Option<f64>,
-    /// Images.
+    /// The number of images.
     pub images: u64,
 }

@@ -1,8 +1,8 @@
-//! How far patches look: the nonlocality of [ConViT](https://arxiv.org/abs/2103.10697), equation 9.
+//! How far patches attend: the nonlocality of [ConViT](https://arxiv.org/abs/2103.10697), equation 9.
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-/// The Euclidean distances between the patches of a square map with so many rows, in patches, `[query, key]`, both row by row.
+/// The Euclidean distances between the patches of a square map with `side` rows, in units of patches, `[query, key]`, both row by row.
 pub fn distances(side: usize, device: &Device) -> Tensor<2> {
     let patches = side * side;
     let place = |patch: usize| [patch / side.max(1), patch % side.max(1)].map(|x| x as f64);
@@ -29,7 +29,7 @@ pub fn between_patches(weights: Tensor<4>, prefix: usize) -> Tensor<4> {
         .narrow(3, prefix, patches)
 }
 
-/// Weights divided by their sums, so that those of each query add up to 1; those of a query that looks at no patch stay 0.
+/// Weights normalised to sum 1 for each query; a query that attends to no patch keeps zeros.
 ///
 /// # Shapes
 ///
@@ -39,8 +39,8 @@ pub fn renormalized(weights: Tensor<4>) -> Tensor<4> {
     weights / sums
 }
 
-/// `1 / L sum_ij A_ij |d_ij|`, with L queries: the distance from a query to what it looks at, mean over the queries, for each
-/// head of each image.
+/// `1 / L sum_ij A_ij |d_ij|`, with L queries: the mean distance from a query to the keys it attends to, averaged over the queries,
+/// for each head of each image.
 ///
 /// # Shapes
 ///

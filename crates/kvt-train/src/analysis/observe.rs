@@ -1,4 +1,4 @@
-//! From what blocks hand out to one number per measure and image, summed batch by batch.
+//! Reduces the tensors of blocks to one number per measure and image, and accumulates these numbers over batches.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,15 +14,15 @@ use super::{
 use crate::error::TrainError;
 use crate::probe::read;
 
-/// Sums what is measured in the blocks of a model, over batches of images.
+/// Accumulates the measures of a model's blocks over batches of images.
 #[derive(Debug, Default)]
 pub struct Analyzer {
     moments: BTreeMap<(BlockIndex, Measure), Moments>,
 }
 
 impl Analyzer {
-    /// Runs a backbone, without autodiff, on images `[batch, 3, height, width]`, and adds what its blocks do. A mean and a sum of
-    /// squares for each measure of each block are read from the device, in one transfer.
+    /// Runs a backbone without autodiff on images `[batch, 3, height, width]`, and adds the measures of its blocks. One transfer
+    /// reads a mean and a sum of squares for each measure of each block from the device.
     ///
     /// # Errors
     /// If the device fails.
@@ -95,16 +95,16 @@ struct Watcher {
 
 #[derive(Default)]
 struct State {
-    /// What entered the branch that runs.
+    /// The stream that entered the current branch.
     stream: Option<Tensor<3>>,
     /// `[images]` each.
     values: Vec<((BlockIndex, Measure), Tensor<1>)>,
-    /// Distances between patches, by rows of their map.
+    /// Distances between patches, by the side of their map.
     distances: BTreeMap<usize, Tensor<2>>,
 }
 
 impl Watcher {
-    /// Notes numbers, as many for each image: of one image in a TNT, those of its patches.
+    /// Records values, averaged over each image: in a TNT an image has one value per patch.
     fn note(&self, block: BlockIndex, measure: Measure, values: Tensor<1>) {
         let count = values.dims()[0];
         if !count.is_multiple_of(self.images) {
@@ -121,7 +121,7 @@ impl Watcher {
     /// The ratios of a branch's output to the stream that entered it.
     fn branch(&self, block: BlockIndex, output: Tensor<3>, measures: [Measure; 3]) {
         let stream = self.state.borrow().stream.clone();
-        // A class token alone may leave an attention that all tokens entered.
+        // All tokens may enter an attention that outputs only the class token.
         let Some(stream) = stream.filter(|stream| stream.dims() == output.dims()) else {
             return;
         };
@@ -186,7 +186,7 @@ impl Observer for Watcher {
         self.note(block, Measure::StdKeptPopulation, found.kept_population);
         self.note(block, Measure::Kept, found.kept);
         let [_, _, queries, keys] = weights.dims();
-        // Elsewhere keys are not the patches themselves, but summaries of them.
+        // Otherwise the keys are not the patches, but summaries of them.
         let Some((prefix, side)) = layout(keys).filter(|_| queries == keys) else {
             return;
         };

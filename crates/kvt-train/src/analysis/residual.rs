@@ -1,21 +1,21 @@
-//! How much a branch adds to the stream.
+//! How much a branch adds to the residual stream.
 
 use burn::tensor::Tensor;
 
-/// `|f(t)| / |t|`: the norm of what a branch adds, through the norm of the stream that it is added to, for each image `[images]`.
-/// The paper says neither whether the norm is a token's or of all tokens, nor whether the class token counts.
+/// `|f(t)| / |t|`: the norm of a branch's output divided by the norm of the stream that it is added to, for each image `[images]`.
+/// The paper does not say whether the norm is taken per token or over all tokens, nor whether the class token counts.
 #[derive(Clone, Debug)]
 pub struct Ratios {
-    /// Of each token, mean over all tokens.
+    /// Per token, averaged over all tokens.
     pub tokens: Tensor<1>,
-    /// Of each token, mean over those behind the prefix; `None` where there are none.
+    /// Per token, averaged over the tokens after the prefix; `None` if there are none.
     pub patches: Option<Tensor<1>>,
-    /// Of all tokens together.
+    /// With norms over all tokens of an image.
     pub whole: Tensor<1>,
 }
 
-/// The ratios of a branch's output, before drop path and before it is added, and of the stream that enters the branch, before
-/// the norm. The first `prefix` tokens are not patches.
+/// The ratios of a branch's output, before drop path and addition, to the stream that enters the branch, before the norm. The first
+/// `prefix` tokens are not patches.
 ///
 /// # Shapes
 ///

@@ -49,7 +49,7 @@ pub fn json(layers: &[Layer]) -> Value {
     layers.iter().map(layer).collect()
 }
 
-/// A table of the measures that are shown: mean and standard error.
+/// A table of [`Measure::SHOWN`], with mean and standard error.
 pub fn markdown(layers: &[Layer]) -> String {
     let mut text = "| layer |".to_owned();
     for measure in Measure::SHOWN {
@@ -74,7 +74,7 @@ pub(crate) fn rows(layers: &[Layer]) -> impl Iterator<Item = Vec<String>> {
     })
 }
 
-/// `mean ± standard error` with so many decimals that both show.
+/// `mean ± standard error` with enough decimals to show both.
 pub(crate) fn cell(found: Option<Estimate>) -> String {
     let Some(Estimate { mean, error, .. }) = found else {
         return "-".to_owned();

@@ -22,8 +22,8 @@ fn close(actual: &[f64], expected: &[f64]) {
     }
 }
 
-/// Three tokens: two alike but for their length, and one at a right angle; one pair of three is alike. Then two that look away
-/// from each other, beside one of zeros.
+/// Two parallel tokens of different length and an orthogonal one: one pair of three has cosine 1. Then two opposite tokens and a
+/// zero token.
 #[test]
 fn cosines_of_pairs_by_hand() {
     let tokens = [
@@ -59,15 +59,15 @@ fn deviations_of_uniform_weights() {
     }
 }
 
-/// 1/4 and 3/4 of two kept keys among four, and a single kept key in the other row.
+/// One row with weights 1/4 and 3/4 on two of four keys, and one with all its weight on a single key.
 #[test]
 fn deviations_of_kept_keys_by_hand() {
     let weights = [0.25f32, 0.0, 0.75, 0.0, 0.0, 1.0, 0.0, 0.0];
     let found = deviations(tensor(&weights, [1, 1, 2, 4]));
-    // About the means 1/2 and 1: of the second row, of one key, 0.
+    // About the means 1/2 and 1; the second row has one key, and so 0.
     close(&numbers(found.kept_population), &[0.25 / 2.0]);
     close(&numbers(found.kept_sample), &[0.125f64.sqrt() / 2.0]);
-    // About the mean 1/4 of all keys: squares of 0, 1/16, 1/4, 1/16, and of 3/4 and three times 1/4.
+    // About the mean 1/4 of all keys: the squares are 0, 1/16, 1/4, 1/16 in the first row, and 9/16 and three times 1/16 in the second.
     let [first, second] = [0.375f64, 0.75];
     let mean = |by: f64| f64::midpoint((first / by).sqrt(), (second / by).sqrt());
     close(&numbers(found.all_population), &[mean(4.0)]);
@@ -75,7 +75,7 @@ fn deviations_of_kept_keys_by_hand() {
     close(&numbers(found.kept), &[1.5]);
 }
 
-/// A class token that is doubled and a patch that is halved.
+/// The branch has twice the norm of the stream at the class token, and half of it at the patch.
 #[test]
 fn ratios_by_hand() {
     let stream = tensor(&[3.0, 4.0, 0.0, 2.0], [1, 2, 2]);
@@ -86,13 +86,14 @@ fn ratios_by_hand() {
     close(&numbers(found.whole), &[101f64.sqrt() / 29f64.sqrt()]);
 }
 
-/// Uniform attention has the mean distance of two patches, 7.2808 on 14 x 14 and 3.6095 on 7 x 7; attention to oneself has 0.
+/// The nonlocality of uniform attention is the mean distance between two patches, 7.2808 on 14 x 14 and 3.6095 on 7 x 7; if each
+/// patch attends only to itself, it is 0.
 #[test]
 fn nonlocality_of_uniform_attention() {
     let device = Device::flex();
     for (side, expected) in [(14usize, 7.2808), (8, 4.1365), (7, 3.6095)] {
         let patches = side * side;
-        // Half of the weight is on a class token, in front.
+        // Half of the weight is on the class token, which comes first.
         let row = vec![0.5f32 / patches as f32; patches];
         let row = [vec![0.5], row].concat();
         let weights = row.repeat(patches + 1);
@@ -105,14 +106,14 @@ fn nonlocality_of_uniform_attention() {
         let own = Tensor::<2>::eye(patches, &device).unsqueeze::<4>();
         assert!(mean(own).abs() < 1e-9);
     }
-    // A query that looks at the class token alone.
+    // Queries that attend only to the class token.
     close(
         &numbers(renormalized(tensor(&[0.0; 4], [1, 1, 2, 2])).reshape([4])),
         &[0.0; 4],
     );
 }
 
-/// Whatever the batches, mean and error are those of all numbers.
+/// Mean and error do not depend on how the numbers are split into batches.
 #[test]
 fn moments_of_batches_are_those_of_all() {
     let all = [1e6 + 3.0, 1e6 + 1.0, 1e6 + 4.0, 1e6 + 1.0, 1e6 + 5.0];

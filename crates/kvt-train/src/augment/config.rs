@@ -37,7 +37,7 @@ section! {
         pub std: [f64; 3] = [0.229, 0.224, 0.225], "x-range" = "[1e-6, 1e6]";
         /// Evaluation resizes the shorter side to `img_size / crop_pct` and cuts out the centre. Above 1 the image becomes smaller
         /// than `img_size` and gets a black border.
-        // At the least share the resized image has a hundred times the pixels that are used.
+        // At the minimum fraction, the resized image has a hundred times the pixels that are used.
         pub crop_pct: f64 = Preset::Imagenet.crop_pct(),
             "x-range" = "[0.1, 2]", "x-default" = "`0.875` with imagenet, else `1.0`";
         /// How evaluation fits an image that is not square.
@@ -52,7 +52,7 @@ section! {
 }
 
 impl AugmentConfig {
-    /// The pairs that do not have the smaller value first.
+    /// The pairs whose first value is larger than the second.
     pub(crate) fn reversed(&self) -> impl Iterator<Item = (&'static str, [f64; 2])> + use<> {
         let pairs = [("scale", self.scale), ("ratio", self.ratio)];
         pairs.into_iter().filter(|(_, [low, high])| low > high)
@@ -66,7 +66,7 @@ impl AugmentConfig {
         }
     }
 
-    /// timm's rule: colour jitter is left out beside an automatic augmentation, unless that is 3-Augment.
+    /// timm's rule: colour jitter is skipped if there is an automatic augmentation other than 3-Augment.
     pub(crate) fn jitters(&self) -> bool {
         self.color_jitter > 0.0 && (self.auto.is_empty() || self.auto.contains("3a"))
     }

@@ -1,4 +1,4 @@
-//! Where an image is cut: the geometry of torchvision's crops, in whole pixels.
+//! The position of crops: the geometry of torchvision's crops, in whole pixels.
 
 use rand::{Rng, RngExt};
 
@@ -9,14 +9,15 @@ pub struct Crop {
     pub left: u32,
     /// Row of the upper edge.
     pub top: u32,
-    /// Columns.
+    /// Number of columns.
     pub width: u32,
-    /// Rows.
+    /// Number of rows.
     pub height: u32,
 }
 
-/// torchvision's `RandomResizedCrop.get_params` for a `width` x `height` image: an area uniform in `scale` (share of the
-/// image), an aspect ratio log-uniform in `ratio`, ten tries; else the largest central rectangle with an allowed ratio.
+/// torchvision's `RandomResizedCrop.get_params` for a `width` x `height` image: an area uniform in `scale` (fraction of
+/// the image), an aspect ratio log-uniform in `ratio`, ten attempts; then the largest central rectangle with an allowed
+/// ratio.
 pub fn random_resized_crop(
     (width, height): (u32, u32),
     scale: (f64, f64),
@@ -60,7 +61,7 @@ pub fn random_resized_crop(
     }
 }
 
-/// torchvision's `CenterCrop` of `size` = (width, height), which must fit: halves are rounded to even.
+/// torchvision's `CenterCrop` of `size` = (width, height), which must fit in the image: halves are rounded to even.
 pub fn center_crop((width, height): (u32, u32), size: (u32, u32)) -> Crop {
     let margin = |outer: u32, inner: u32| {
         (f64::from(outer.saturating_sub(inner)) / 2.0).round_ties_even() as u32
@@ -99,7 +100,7 @@ mod tests {
         fn area_and_ratio_are_in_range(seed: u64) {
             let crop = random_resized_crop((500, 400), SCALE, RATIO, &mut Key::new(seed).rng());
             let (w, h) = (f64::from(crop.width), f64::from(crop.height));
-            // Rounding to pixels moves a side by up to a half.
+            // Rounding to pixels changes a side by up to a half.
             prop_assert!((w + 0.5) * (h + 0.5) >= SCALE.0 * 200_000.0);
             prop_assert!((w + 0.5) / (h - 0.5) >= RATIO.0 && (w - 0.5) / (h + 0.5) <= RATIO.1);
         }
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn area_is_uniform_and_ratio_log_uniform() {
-        // Small areas never need a second try, so their distribution is not bent by rejection.
+        // Small areas never need a second attempt, so rejection does not distort their distribution.
         let mut rng = Key::new(1).rng();
         let (mut area, mut log_ratio, n) = (0.0, 0.0, 4000);
         for _ in 0..n {

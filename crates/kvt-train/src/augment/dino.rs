@@ -1,5 +1,5 @@
 //! The views of DINO (Caron et al. 2021): large crops for teacher and student, small ones for the student, each with its
-//! colour jitter, grey, blur and solarisation (`DataAugmentationDINO` of `main_dino.py`).
+//! own colour jitter, greyscale, blur and solarisation (`DataAugmentationDINO` of `main_dino.py`).
 
 use super::{AugmentConfig, AugmentError, ColorJitter, Preset, Step, Transform};
 
@@ -8,17 +8,17 @@ use super::{AugmentConfig, AugmentError, ColorJitter, Preset, Step, Transform};
 pub struct MultiCrop {
     /// Height and width of the two global views, in pixels.
     pub global_size: (usize, usize),
-    /// Smallest and largest area of a global view, as a share of the image.
+    /// Smallest and largest area of a global view, as a fraction of the image.
     pub global_scale: (f64, f64),
     /// Height and width of the local views, in pixels.
     pub local_size: (usize, usize),
-    /// Smallest and largest area of a local view, as a share of the image.
+    /// Smallest and largest area of a local view, as a fraction of the image.
     pub local_scale: (f64, f64),
     /// Number of local views.
     pub locals: usize,
     /// Probability of colour jitter in each view.
     pub color_jitter: f64,
-    /// Probability that a view is made grey.
+    /// Probability that a view is converted to greyscale.
     pub grayscale: f64,
     /// Probability of a blur in the first global view, the second one, and the local views.
     pub blur: [f64; 3],
@@ -29,7 +29,7 @@ pub struct MultiCrop {
 }
 
 impl Default for MultiCrop {
-    /// DINO's on ImageNet, with the scales of its longer runs.
+    /// DINO's values for ImageNet, with the scales of its longer runs.
     fn default() -> Self {
         Self {
             global_size: (224, 224),
@@ -48,10 +48,10 @@ impl Default for MultiCrop {
 
 impl MultiCrop {
     /// The transforms of all views: first the two global ones, then the local ones. `config` gives aspect ratios, flips,
-    /// interpolation and normalisation; its own automatic augmentation, jitter and erasing are not used.
+    /// interpolation and normalisation; its automatic augmentation, jitter and erasing are not used.
     ///
     /// # Errors
-    /// [`AugmentError::Setting`] if a value makes no sense.
+    /// [`AugmentError::Setting`] if a value is invalid.
     pub fn views(&self, config: &AugmentConfig) -> Result<Vec<Transform>, AugmentError> {
         let view = |size, scale: (f64, f64), steps| {
             let config = AugmentConfig {
@@ -76,7 +76,7 @@ impl MultiCrop {
             .collect()
     }
 
-    /// The steps of a view: jitter and grey, then blur and solarisation with these probabilities.
+    /// The steps of a view: jitter and greyscale, then blur and solarisation with these probabilities.
     fn steps(&self, blur: f64, solarize: f64) -> Vec<Step> {
         let jitter = ColorJitter {
             brightness: 0.4,
@@ -137,7 +137,7 @@ mod tests {
         assert!(error.views(&AugmentConfig::default()).is_err());
     }
 
-    /// Blur and solarisation reach the views that they are for, with the same crop otherwise.
+    /// Blur and solarisation affect only their views, which otherwise have the same crop.
     #[test]
     fn each_view_has_its_own_probabilities() {
         let plain = MultiCrop {

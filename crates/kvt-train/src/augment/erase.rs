@@ -1,4 +1,4 @@
-//! Random erasing (Zhong et al. 2017) as timm has it: rectangles of a normalised image are overwritten.
+//! Random erasing (Zhong et al. 2017) as in timm: overwrites rectangles of a normalised image.
 
 use kvt_ops::Key;
 use rand::{Rng, RngExt};
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::AugmentConfig;
 
-/// Smallest and largest area of all rectangles of an image, as a share of the image.
+/// Smallest and largest total area of the rectangles of an image, as a fraction of the image.
 const AREA: (f64, f64) = (0.02, 1.0 / 3.0);
 /// Smallest and largest height / width of a rectangle.
 const RATIO: (f64, f64) = (0.3, 1.0 / 0.3);
-/// How often a rectangle that does not fit is drawn again.
+/// Number of times that a rectangle which does not fit is redrawn.
 const TRIES: usize = 10;
 
 /// What an erased rectangle shows, in normalised values.
@@ -35,16 +35,16 @@ pub struct RandomErasing {
     max_count: u32,
 }
 
-/// A rectangle and what it shows.
+/// A rectangle and its new values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Patch {
     /// Row of its upper edge.
     pub top: usize,
     /// Column of its left edge.
     pub left: usize,
-    /// Rows.
+    /// Number of rows.
     pub height: usize,
-    /// Columns.
+    /// Number of columns.
     pub width: usize,
     /// Normalised values, `[3, height, width]`.
     pub values: Vec<f32>,
@@ -54,7 +54,7 @@ pub struct Patch {
 type Rectangle = [usize; 4];
 
 impl RandomErasing {
-    /// As `augment.erase`, `erase_mode` and `erase_count` say; `None` if the probability is 0.
+    /// The settings `augment.erase`, `erase_mode` and `erase_count`; `None` if the probability is 0.
     #[must_use]
     pub fn new(config: &AugmentConfig) -> Option<Self> {
         (config.erase > 0.0).then_some(Self {
@@ -64,8 +64,9 @@ impl RandomErasing {
         })
     }
 
-    /// What is erased of one image of `size` (height, width) in pixels: with a probability 1 to `erase_count` rectangles, which
-    /// share an area of 2 to 33 %, with a height / width log-uniform from 0.3 to 3.33. Later ones lie above earlier ones.
+    /// The patches for one image of `size` (height, width) in pixels: with the given probability, 1 to `erase_count`
+    /// rectangles, which share an area of 2 to 33 %, with a height / width log-uniform from 0.3 to 3.33. Later patches cover
+    /// earlier ones.
     #[must_use]
     pub fn patches(&self, size: (usize, usize), key: Key) -> Vec<Patch> {
         let mut rng = key.rng();
@@ -94,7 +95,7 @@ impl RandomErasing {
         let one = |_| {
             (0..TRIES).find_map(|_| {
                 let (h, w) = sides(area, uniform(), uniform());
-                // Never a whole side.
+                // Never a full side.
                 (h < height && w < width).then(|| {
                     let top = up_to(height - h, uniform());
                     [top, up_to(width - w, uniform()), h, w]
@@ -119,13 +120,13 @@ impl RandomErasing {
     }
 }
 
-/// A whole number from 0 to `max`, by one that is uniform in [0, 1).
+/// An integer from 0 to `max`, from a number that is uniform in [0, 1).
 fn up_to(max: usize, uniform: f64) -> usize {
     ((uniform * (max as f64 + 1.0)) as usize).min(max)
 }
 
-/// Height and width of a rectangle of `image`, the pixels that the shares of [`AREA`] are taken of. `area` and `ratio` say from
-/// 0 to 1 where it lies between the smallest and the largest.
+/// Height and width of a rectangle. `image` is the number of pixels that the fractions of [`AREA`] refer to. `area` and `ratio` from 0
+/// to 1 are positions between the smallest and the largest value in [`AREA`] and [`RATIO`].
 fn sides(image: f64, area: f64, ratio: f64) -> (usize, usize) {
     let area = (AREA.0 + (AREA.1 - AREA.0) * area) * image;
     let (low, high) = (RATIO.0.ln(), RATIO.1.ln());
@@ -135,7 +136,7 @@ fn sides(image: f64, area: f64, ratio: f64) -> (usize, usize) {
 }
 
 impl Patch {
-    /// Overwrites its rectangle of an image `[3, height, width]` of `size` (height, width). What lies outside is left out.
+    /// Overwrites its rectangle of an image `[3, height, width]` of `size` (height, width). Pixels outside the image are skipped.
     pub fn apply(&self, image: &mut [f32], size: (usize, usize)) {
         let plane = size.0 * size.1;
         if plane == 0 || self.height * self.width == 0 {
@@ -171,7 +172,7 @@ mod tests {
         }
     }
 
-    /// The same numbers between 0 and 1 in the place of timm's draws.
+    /// The same numbers between 0 and 1 instead of timm's draws.
     #[test]
     fn rectangles_are_timms() {
         let file: serde_json::Value =
@@ -200,7 +201,7 @@ mod tests {
         }
     }
 
-    /// A third of 10 x 10 pixels with height / width 3 is 10 high, and drawn again.
+    /// A rectangle of a third of 10 x 10 pixels with height / width 3 is 10 high, and is redrawn.
     #[test]
     fn no_rectangle_is_as_high_as_the_image() {
         let three = (3.0_f64 / 0.3).ln() / (1.0_f64 / 0.09).ln();
@@ -227,8 +228,8 @@ mod tests {
                 assert!(patch.top + patch.height <= 400 && patch.left + patch.width <= 400);
             }
         }
-        // Five standard errors: of a count, of a uniform area and of a uniform logarithm. At ratios near 3.3 an area
-        // of a third would be higher than the image, 0.5 % of the draws, and is drawn again.
+        // Five standard errors: of a count, of a uniform area and of a uniform logarithm. At ratios near 3.3, a
+        // rectangle with a third of the area would be higher than the image and is redrawn: 0.5 % of the draws.
         assert!((erased - 2000.0_f64).abs() < 5.0 * 38.7, "{erased}");
         assert!(
             (area / erased - 0.1767).abs() < 0.0101 + 0.002,
@@ -305,7 +306,7 @@ mod tests {
             channel[10] = values[1];
         }
         assert_eq!(image, expected);
-        // Beyond the image there is nothing to overwrite.
+        // Outside the image there is nothing to overwrite.
         let mut small = [0.0; 12];
         patch.apply(&mut small, (2, 2));
         assert_eq!(small, [0.0; 12]);

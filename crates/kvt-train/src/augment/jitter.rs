@@ -7,21 +7,21 @@ use rand::seq::SliceRandom;
 
 use super::ops;
 
-/// torchvision's `ColorJitter`: each factor uniform around 1, the hue around 0, the four in random order. What has no range
-/// is left out.
+/// torchvision's `ColorJitter`: each factor uniform around 1, the hue around 0, the four in random order. Adjustments with
+/// an empty range are skipped.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ColorJitter {
     /// Brightness is multiplied by 1 - this (at least 0) to 1 + this.
     pub brightness: f64,
-    /// The same of contrast.
+    /// The same for contrast.
     pub contrast: f64,
-    /// The same of saturation.
+    /// The same for saturation.
     pub saturation: f64,
-    /// The hue is turned by up to this share of the circle to either side, at most 0.5.
+    /// The hue is shifted by up to this fraction of the colour circle in either direction, at most 0.5.
     pub hue: f64,
 }
 
-/// One of the four, with what was drawn for it.
+/// One of the four adjustments and its drawn value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Adjustment {
     /// A factor of the brightness.
@@ -30,12 +30,12 @@ pub enum Adjustment {
     Contrast(f64),
     /// A factor of the saturation.
     Saturation(f64),
-    /// A share of the circle of hues.
+    /// A fraction of the colour circle.
     Hue(f64),
 }
 
 impl ColorJitter {
-    /// timm's `color_jitter` of one number: the same for all but the hue, which stays.
+    /// timm's `color_jitter` with one number: the same range for all except the hue, which does not change.
     #[must_use]
     pub fn uniform(strength: f64) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl ColorJitter {
         }
     }
 
-    /// What is done to one image, in its order.
+    /// The adjustments for one image, in order.
     #[must_use]
     pub fn draw(&self, key: Key) -> Vec<Adjustment> {
         let mut rng = key.rng();
@@ -75,7 +75,7 @@ impl ColorJitter {
 }
 
 impl Adjustment {
-    /// Changes an image.
+    /// Applies the adjustment to an image.
     pub fn apply(self, image: &mut RgbImage) {
         match self {
             Self::Brightness(factor) => ops::brightness(image, factor),
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// Each order and each place of a range is as likely as every other.
+    /// All orders are equally likely, and all factors uniform in their range.
     #[test]
     fn factors_are_uniform_and_orders_equally_likely() {
         let jitter = ColorJitter {
@@ -125,7 +125,7 @@ mod tests {
         }
         for (sum, squares) in sums.into_iter().zip(squares) {
             let mean = sum / n as f64;
-            // Of a uniform number: 1/2 and 1/12, each with five standard errors.
+            // For a uniform number: 1/2 and 1/12, each with five standard errors.
             assert!((mean - 0.5).abs() < 0.023, "{mean}");
             let variance = squares / n as f64 - mean * mean;
             assert!((variance - 1.0 / 12.0).abs() < 0.006, "{variance}");

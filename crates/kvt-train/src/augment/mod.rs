@@ -1,9 +1,9 @@
-//! What is done to images, from RGB pixels to normalised numbers `[3, height, width]`.
+//! Augmentation of images, from RGB pixels to normalised numbers `[3, height, width]`.
 //!
-//! Each image has its own [`Key`](kvt_ops::Key): what happens to it on the CPU does not depend on the images before it.
-//! What mixes several images of a batch ([`mix`]) happens on the device, from the key of the micro-batch.
+//! Each image has its own [`Key`](kvt_ops::Key): its augmentation on the CPU does not depend on the images before it.
+//! Mixing of several images of a batch ([`mix`]) happens on the device, with the key of the micro-batch.
 //!
-//! In the order of the steps: crop and resize, flips ([`Transform`]), operations of 8 bits ([`Step`]), normalisation,
+//! The order of the steps: crop and resize, flips ([`Transform`]), 8-bit operations ([`Step`]), normalisation,
 //! [`RandomErasing`].
 
 pub mod auto;

@@ -1,4 +1,4 @@
-//! Normalisation on the device: undone, applied again, or turned into that of another model.
+//! Normalisation on the device: undone, applied again, or converted to that of another model.
 
 use burn::tensor::{Device, Tensor, TensorData};
 
@@ -9,7 +9,7 @@ use super::AugmentConfig;
 pub struct Normalization {
     /// Subtracted first.
     pub mean: [f64; 3],
-    /// Divided by then.
+    /// The divisor, applied afterwards.
     pub std: [f64; 3],
 }
 
@@ -23,7 +23,7 @@ impl From<&AugmentConfig> for Normalization {
 }
 
 impl Normalization {
-    /// The 8-bit pixels, as numbers from 0 to 255, of normalised images.
+    /// The 8-bit pixels of normalised images, as numbers from 0 to 255.
     pub(super) fn undo(&self, images: Tensor<4>) -> Tensor<4> {
         let [mean, std] = self.in_levels(&images.device());
         (images * std + mean).round()
@@ -35,12 +35,12 @@ impl Normalization {
         (pixels - mean) / std
     }
 
-    /// Mean and standard deviation in levels of a pixel, `[1, 3, 1, 1]`.
+    /// Mean and standard deviation in pixel levels, `[1, 3, 1, 1]`.
     fn in_levels(&self, device: &Device) -> [Tensor<4>; 2] {
         [self.mean, self.std].map(|values| channels(values.map(|value| value * 255.0), device))
     }
 
-    /// From images that are normalised by this to such as are normalised by `other`, `[n, 3, height, width]`.
+    /// Converts images with this normalisation to the normalisation `other`, `[n, 3, height, width]`.
     #[must_use]
     pub fn convert(&self, other: &Self, images: Tensor<4>) -> Tensor<4> {
         if self == other {

@@ -2,7 +2,7 @@
 
 use image::RgbImage;
 
-/// Normalised value of each of the 256 levels, for each channel: one division per level, not per pixel.
+/// The normalised value of each of the 256 levels for each channel: one division per level, not per pixel.
 #[derive(Debug, Clone)]
 pub(super) struct Levels(Box<[[f32; 256]; 3]>);
 
@@ -19,8 +19,8 @@ impl Levels {
         Self(levels)
     }
 
-    /// Writes an image as `[3, height, width]`, each row from right to left if it is to be flipped. `out` holds the numbers
-    /// of one image.
+    /// Writes an image as `[3, height, width]`, with each row reversed if it must be flipped. `out` holds the numbers of
+    /// one image.
     pub(super) fn write(&self, image: &RgbImage, flip: bool, out: &mut [f32]) {
         let width = image.width().max(1) as usize;
         let plane = width * image.height() as usize;
@@ -42,7 +42,7 @@ impl Levels {
         }
     }
 
-    /// One row: a place for each channel, and the pixel that goes there.
+    /// Writes one row: pairs of a position for each channel and the pixel.
     fn row<'a>(
         &self,
         row: impl Iterator<Item = (((&'a mut f32, &'a mut f32), &'a mut f32), &'a [u8; 3])>,

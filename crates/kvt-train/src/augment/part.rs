@@ -1,4 +1,4 @@
-//! Images of which only the part that a transform looks at was decoded, perhaps at less than its full size.
+//! Partly decoded images: only the part that a transform uses, possibly at reduced size.
 
 use image::RgbImage;
 use kvt_ops::Key;
@@ -7,7 +7,7 @@ use crate::augment::crop::{Crop, random_resized_crop};
 use crate::augment::resize::resize_box;
 use crate::augment::{AugmentError, Preset, Transform};
 
-/// What a transform looks at in an image, and what becomes of it.
+/// The part of an image that a transform uses, and its target size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
     /// The part of the image.
@@ -16,24 +16,24 @@ pub struct Look {
     pub size: (u32, u32),
 }
 
-/// A decoded part of an image, with what is around it.
+/// A decoded part of an image, including pixels around the crop.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
     /// The pixels.
     pub image: RgbImage,
-    /// Where the crop begins and how long it is, across, in pixels of this image.
+    /// Offset and length of the crop, horizontally, in pixels of this image.
     pub across: (f64, f64),
-    /// The same down.
+    /// The same vertically.
     pub down: (f64, f64),
 }
 
 impl Transform {
-    /// What this transform will look at in an image of (width, height); `None` if it is all of it, or if that is not known
-    /// before the image is there.
+    /// The part that this transform will use of an image of (width, height); `None` if it is the whole image, or not known
+    /// before the image is decoded.
     pub fn looks_at(&self, size: (u32, u32), key: Key) -> Option<Look> {
         let config = &self.config;
         (self.is_training && config.preset == Preset::Imagenet).then(|| {
-            // The draw of `pixels`.
+            // The same draw as in `pixels`.
             let (scale, ratio) = (config.scale.into(), config.ratio.into());
             let mut rng = key.named("crop").rng();
             Look {
@@ -43,17 +43,17 @@ impl Transform {
         })
     }
 
-    /// As [`apply`](Self::apply), of the part that [`looks_at`](Self::looks_at) named.
+    /// As [`apply`](Self::apply), for the part that [`looks_at`](Self::looks_at) returned.
     ///
     /// # Errors
     ///
-    /// A crop that does not lie in the part, or an `out` of another length.
+    /// If the crop does not lie in the part, or `out` has the wrong length.
     pub fn apply_part(&self, part: &Part, key: Key, out: &mut [f32]) -> Result<(), AugmentError> {
         let (image, flip) = self.part_pixels(part, key)?;
         self.finish(&image, flip, key, out)
     }
 
-    /// The image at its final size, and whether it is still to be flipped.
+    /// The image at its final size, and whether it must still be flipped.
     pub(crate) fn part_pixels(
         &self,
         part: &Part,

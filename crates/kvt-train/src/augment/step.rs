@@ -1,4 +1,4 @@
-//! A step between the flips and the normalisation, on pixels of 8 bits.
+//! A step between the flips and the normalisation, on 8-bit pixels.
 
 use image::RgbImage;
 use kvt_ops::Key;
@@ -6,33 +6,33 @@ use rand::RngExt;
 
 use super::{AugmentConfig, AutoAugment, AutoError, ColorJitter, ops};
 
-/// A random change of the colours or of the geometry of an image. Each kind draws from a stream of its own name.
+/// A random change of the colours or the geometry of an image. Each kind draws from a separate named stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// RandAugment and its kin.
+    /// RandAugment, AugMix, AutoAugment or 3-Augment.
     Auto(AutoAugment),
     /// Colour jitter.
     Jitter {
         /// Its ranges.
         jitter: ColorJitter,
-        /// How often it is applied.
+        /// Probability.
         prob: f64,
     },
-    /// Grey.
+    /// Conversion to greyscale.
     Grayscale {
-        /// How often it is applied.
+        /// Probability.
         prob: f64,
     },
     /// Gaussian blur.
     GaussianBlur {
-        /// How often it is applied.
+        /// Probability.
         prob: f64,
         /// Smallest and largest standard deviation, in pixels; uniform.
         radius: (f64, f64),
     },
     /// Inverts the levels from a threshold on.
     Solarize {
-        /// How often it is applied.
+        /// Probability.
         prob: f64,
         /// The lowest level that is inverted.
         threshold: u32,
@@ -50,7 +50,7 @@ impl Step {
         Ok(auto.into_iter().chain(jitter).collect())
     }
 
-    /// Draws from the image's `key`, and changes the image or not.
+    /// Draws from the image's `key`, and may change the image.
     #[must_use]
     pub fn apply(&self, mut image: RgbImage, key: Key) -> RgbImage {
         let happens = |key: Key, prob: f64| key.rng().random::<f64>() < prob;

@@ -1,4 +1,4 @@
-//! One attention operation, from q, k and v to the output and back.
+//! One attention operation, from q, k and v to the output, with the backward pass.
 
 use burn::tensor::{Device, Tensor};
 use kvt_attention::{Score, SoftmaxAttention, attend};
@@ -12,61 +12,61 @@ use super::{AttentionInput, BenchError, peak_of};
 pub struct AttentionShape {
     /// Images.
     pub batch: usize,
-    /// Heads of an image.
+    /// Heads per image.
     pub heads: usize,
-    /// Queries, and keys.
+    /// Number of queries, and of keys.
     pub tokens: usize,
-    /// Channels of a head.
+    /// Channels per head.
     pub head_dim: usize,
 }
 
-/// What is measured.
+/// The case to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionCase {
     /// The sizes.
     pub shape: AttentionShape,
-    /// What scores it meets.
+    /// The distribution of the scores.
     pub input: AttentionInput,
-    /// Which attention.
+    /// The attention.
     pub attention: SoftmaxAttention,
 }
 
-/// What was measured. Times in milliseconds.
+/// The measurements. Times in milliseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttentionMeasurement {
     /// `dense` or `knn`.
     pub kind: String,
-    /// As in a configuration.
+    /// The name of the implementation, as in a configuration.
     pub implementation: String,
     /// The sizes.
     #[serde(flatten)]
     pub shape: AttentionShape,
-    /// What scores it met.
+    /// The distribution of the scores.
     pub input: AttentionInput,
-    /// Keys that a query keeps.
+    /// Keys kept per query.
     pub k: usize,
     /// The element type.
     pub dtype: String,
-    /// Output alone, without autodiff: the median.
+    /// Only the output, without autodiff: the median.
     pub forward_ms: f64,
     /// Output and all three gradients: the median.
     pub forward_backward_ms: f64,
-    /// The spread of the first.
+    /// The spread of the forward pass.
     pub forward: Timing,
-    /// The spread of the second.
+    /// The spread of forward and backward pass.
     pub forward_backward: Timing,
     /// Rate, counting seven matrix products: two forward, five backward.
     pub gflops: f64,
-    /// Memory rate, counting every input and output once: q, k, v and the output; backward q, k, v, the
-    /// gradient of the output and the three that come of it.
+    /// Memory rate, counting every input and output once: q, k, v and the output; in the backward pass q, k, v, the
+    /// gradient of the output and the three resulting gradients.
     pub gbps: f64,
-    /// Memory that forward and backward took beyond inputs, in a fresh process in which only a small
-    /// problem ran before.
+    /// Memory that forward and backward used in addition to the inputs, in a fresh process that ran only a small
+    /// problem before.
     pub peak_bytes: Option<u64>,
 }
 
 impl AttentionCase {
-    /// Keys that a query keeps.
+    /// Keys kept per query.
     pub fn kept(&self) -> usize {
         self.attention.neighbors.resolve(self.shape.tokens)
     }
@@ -88,7 +88,7 @@ impl AttentionCase {
         )?)
     }
 
-    /// Output and gradients, so that nothing is left out as unused.
+    /// Output and gradients, so that nothing is optimised away as unused.
     fn forward_backward(&self, inputs: &[Tensor<4>; 3]) -> Result<Vec<Tensor<4>>, BenchError> {
         let leaves = inputs.clone().map(Tensor::require_grad);
         let out = self.forward(leaves.clone())?;
@@ -104,7 +104,7 @@ impl AttentionCase {
     /// If the device fails.
     pub fn peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
         let device = device.clone().autodiff();
-        // What the process needs once, threads and code, is not the operation's.
+        // One-time costs of the process, such as threads and code, do not belong to the operation.
         let small = Self {
             shape: AttentionShape {
                 batch: 1,
@@ -120,8 +120,7 @@ impl AttentionCase {
     }
 }
 
-/// Times the cases in turn, round by round. `peak` says what memory a case takes; `progress` hears
-/// the number of rounds done.
+/// Times the cases in turn, round by round. `progress` is called with the number of completed rounds.
 ///
 /// # Errors
 /// If the device fails.

@@ -1,4 +1,4 @@
-//! What is measured on: numbers drawn on the host from keys, the same in every process and on every device.
+//! Inputs of measurements: numbers drawn on the host from keys, identical in every process and on every device.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_ops::Key;
@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 
 use super::AttentionShape;
 
-/// Different keys of a head, where many are the same.
+/// Number of distinct keys per head, if many are equal.
 const KINDS: usize = 8;
 
-/// Which scores an attention operation meets: how long the selection of keys takes depends on them.
+/// The distribution of the scores of an attention operation, which affects the time to select keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttentionInput {
     /// Normal queries, keys and values: scores that all differ.
     #[default]
     Normal,
-    /// The same, but for one key per head that nearly all queries like most.
+    /// The same, except for one key per head with the highest score for nearly all queries.
     Sink,
-    /// The same, but for keys of which there are eight kinds: many scores of a row are equal.
+    /// The same, except that a head has only eight distinct keys: many scores of a row are equal.
     Equal,
 }
 
 impl AttentionInput {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 3] = [Self::Normal, Self::Sink, Self::Equal];
 
-    /// Its name on the command line and in records.
+    /// The name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal",
@@ -50,7 +50,7 @@ impl AttentionInput {
         match self {
             Self::Normal => {}
             Self::Sink => {
-                // Queries agree in a channel, which one key has much of.
+                // All queries are large in one channel, in which one key is large too.
                 q.iter_mut().step_by(head_dim).for_each(|x| *x += 4.0);
                 let sinks = k.iter_mut().step_by(tokens * head_dim);
                 sinks.for_each(|x| *x = 5.0 * (head_dim as f32).sqrt());
@@ -93,7 +93,7 @@ mod tests {
         head_dim: 16,
     };
 
-    /// The scores of all rows.
+    /// The scores by row.
     fn scores(input: AttentionInput) -> Vec<Vec<f32>> {
         let [q, k, _] = input.tensors(SHAPE, &Device::flex());
         let scores: Vec<f32> = q

@@ -1,4 +1,4 @@
-//! Any kind of attention, from q, k and v to the output and back.
+//! Any kind of attention, from q, k and v to the output, with the backward pass.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::timing::{Rounds, Timing, time};
 use super::{AttentionInput, AttentionShape, BenchError, peak_of};
 
-/// What is measured: a kind of attention with its settings, at a number of tokens.
+/// The case to measure: a kind of attention with its settings, at a number of tokens.
 #[derive(Clone, Debug)]
 pub struct KindCase {
     /// The sizes.
@@ -18,12 +18,12 @@ pub struct KindCase {
     pub attention: AttentionConfig,
 }
 
-/// What a case took, measured alone in a process. Times in milliseconds.
+/// The times of a case, measured in a separate process. Times in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KindTimes {
-    /// Output alone, without autodiff, as in evaluation.
+    /// Only the output, without autodiff, as in evaluation.
     pub forward: Timing,
-    /// Output and the gradients of q, k, v and of all parameters, as in training: random numbers are drawn anew.
+    /// Output and the gradients of q, k, v and of all parameters, as in training: with new random numbers each time.
     pub forward_backward: Timing,
 }
 
@@ -35,19 +35,19 @@ pub struct KindMeasurement {
     /// The sizes.
     #[serde(flatten)]
     pub shape: AttentionShape,
-    /// Parameters of the mechanism; none where it cannot stand.
+    /// Parameters of the mechanism; `None` if it cannot be used at this size.
     pub params: Option<usize>,
-    /// Its multiply-accumulate operations for one image, forward; none where it cannot stand.
+    /// Multiply-accumulate operations per image in the forward pass; `None` if it cannot be used at this size.
     pub macs: Option<u64>,
-    /// What it took; none where it cannot stand or its process failed.
+    /// The times; `None` if it cannot be used at this size, or its process failed.
     pub times: Option<KindTimes>,
-    /// Memory that forward and backward took beyond inputs, in a fresh process in which only a small problem ran before.
+    /// Memory that forward and backward used in addition to the inputs, in a fresh process that ran only a small problem before.
     pub peak_bytes: Option<u64>,
     /// Why something was not measured.
     pub note: Option<String>,
 }
 
-/// What runs: the mechanism, its inputs, and where it stands.
+/// What is run: the mechanism, its inputs, and its position in a model.
 struct Running {
     mixer: Mixer,
     inputs: [Tensor<4>; 3],
@@ -55,8 +55,8 @@ struct Running {
 }
 
 impl KindCase {
-    /// A self-attention of one image or several. The tokens form a square map, behind a class token where their number is
-    /// one more than a square's; otherwise a mere row.
+    /// A self-attention of one or several images. The tokens form a square map, after a class token if their number is
+    /// one more than a square; otherwise a sequence.
     pub fn place(&self) -> Place {
         let AttentionShape {
             heads,
@@ -77,15 +77,15 @@ impl KindCase {
         }
     }
 
-    /// Refuses settings that cannot stand at this size.
+    /// Rejects settings that cannot be used at this size.
     ///
     /// # Errors
-    /// Why.
+    /// The reason.
     pub fn check(&self) -> Result<(), AttentionError> {
         self.attention.validate_at(&self.place())
     }
 
-    /// The line of a case that is still to be measured, or that says why it cannot stand.
+    /// The line of a case before it is measured, or with the reason why it cannot be used.
     pub fn record(&self) -> KindMeasurement {
         let refused = self.check().err();
         let cost = match &refused {
@@ -114,10 +114,10 @@ impl KindCase {
         })
     }
 
-    /// The times of this case, which nothing else disturbs.
+    /// The times of this case, without other cases in between.
     ///
     /// # Errors
-    /// If it cannot stand, or the device fails.
+    /// If it cannot be used at this size, or the device fails.
     pub fn times(&self, device: &Device, rounds: Rounds) -> Result<KindTimes, BenchError> {
         let running = self.start(device)?;
         let mixer = running.mixer.valid();
@@ -141,7 +141,7 @@ impl KindCase {
     /// The memory of one forward and backward pass in this process.
     ///
     /// # Errors
-    /// If it cannot stand, or the device fails.
+    /// If it cannot be used at this size, or the device fails.
     pub fn peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
         let small = Self {
             shape: AttentionShape {
@@ -152,7 +152,8 @@ impl KindCase {
             },
             ..self.clone()
         };
-        // What the process needs once, threads and code, is not the operation's. At so few tokens not every kind stands.
+        // One-time costs of the process, such as threads and code, do not belong to the operation. Not every kind can be
+        // used with so few tokens.
         if small.check().is_ok() {
             small.start(device)?.forward_backward(0);
         }
@@ -162,7 +163,7 @@ impl KindCase {
 }
 
 impl Running {
-    /// Output and gradients, so that nothing is left out as unused.
+    /// Output and gradients, so that nothing is optimised away as unused.
     fn forward_backward(&self, round: usize) -> Vec<Tensor<4>> {
         let leaves = self.inputs.clone().map(Tensor::require_grad);
         let phase = Phase::Train(Key::new(0).child(round as u64));
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(place(12), (0, None));
     }
 
-    /// A kind that cannot stand somewhere says so; all others have times and the costs of their settings.
+    /// A kind that cannot be used at a size says so; all others have times and the costs of their settings.
     #[test]
     fn every_kind_is_measured_or_says_why_not() {
         let device = Device::flex();

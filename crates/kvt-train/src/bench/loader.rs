@@ -1,4 +1,4 @@
-//! The way of an image from the disk to the batch: each stage on one thread, and the loader as training uses it.
+//! From an image on disk to the batch: each stage on one thread, and the loader as in training.
 
 use std::time::Instant;
 
@@ -11,52 +11,52 @@ use crate::data::{
     view_key,
 };
 
-/// What is measured.
+/// The case to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct LoaderCase {
-    /// Images of a round; those of the training split in the order of the first epoch, again and again if there are fewer.
+    /// Images per round: those of the training split in the order of the first epoch, repeated if there are fewer.
     pub images: usize,
     /// Threads of the loader.
     pub workers: usize,
-    /// Rounds that count.
+    /// Number of timed rounds.
     pub rounds: usize,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoaderMeasurement {
-    /// Images of a round.
+    /// Images per round.
     pub images: usize,
-    /// Views of each image.
+    /// Views per image.
     pub views: usize,
     /// Threads of the loader.
     pub workers: usize,
-    /// Milliseconds for an image, with all of its views, on one thread, stage by stage.
+    /// Milliseconds per image, with all of its views, on one thread, by stage.
     pub stages: Vec<Stage>,
     /// Images per second of all stages on one thread.
     pub images_per_second_alone: f64,
-    /// Images per second of reading and decoding alone on one thread: more is not to be had from these files.
+    /// Images per second of only reading and decoding on one thread: the upper limit for these files.
     pub decode_limit: f64,
     /// Images per second of the loader with its threads.
     pub loader: Timing,
-    /// Images per second of the loader for each thread.
+    /// Images per second of the loader per thread.
     pub images_per_second_per_core: f64,
 }
 
-/// A part of the work on an image.
+/// A part of the work for an image.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stage {
-    /// What it does.
+    /// The name of the stage.
     pub name: &'static str,
-    /// Milliseconds for an image.
+    /// Milliseconds per image.
     pub ms: f64,
-    /// Its share of the time of all stages.
+    /// Its fraction of the time of all stages.
     pub share: f64,
 }
 
 const STAGES: [&str; 4] = ["read", "decode", "crop, resize, augment", "flip, normalise"];
 
-/// Times the stages and the loader in turn, round by round; `progress` hears the number of rounds done.
+/// Times the stages and the loader in turn, round by round; `progress` is called with the number of completed rounds.
 ///
 /// # Errors
 /// If an image cannot be read, or the loader does not start.
@@ -68,7 +68,7 @@ pub fn loader(
 ) -> Result<LoaderMeasurement, BenchError> {
     let mut stages: [Vec<f64>; 4] = Default::default();
     let mut rates = Vec::new();
-    // One round more: it warms the page cache and the allocator.
+    // One extra round warms the page cache and the allocator.
     for round in 0..=case.rounds {
         let seconds = alone(plan, splits, case.images)?;
         let rate = together(plan, splits, case)?;
@@ -103,7 +103,7 @@ pub fn loader(
     })
 }
 
-/// The numbers of the images of a round.
+/// The indices of the images of a round.
 fn order(plan: &Plan, source: &Source, images: usize) -> Vec<u32> {
     let epoch = epoch_order(source.samples.len(), 0, plan.seed, plan.data.shuffle);
     epoch.into_iter().cycle().take(images).collect()
@@ -145,7 +145,7 @@ fn alone(plan: &Plan, splits: &Splits, images: usize) -> Result<[f64; 4], BenchE
         spend(1);
         for (number, (transform, view)) in transforms.iter().zip(&mut views).enumerate() {
             let key = view_key(key, number);
-            // A single view needs no copy of the image.
+            // The last view does not need a copy of the image.
             let copy = match number + 1 == transforms.len() {
                 true => picture.take(),
                 false => picture.clone(),

@@ -1,14 +1,13 @@
-//! How much memory something takes beyond what is there already.
+//! The memory that an operation uses in addition to what is already in use.
 
 use burn::tensor::Device;
 
 use super::BenchError;
 
-/// Bytes that the process (or, for a GPU, the device's memory pool) grew by at most while `work` ran.
-/// `None` where the system does not say: the process peak is read from Linux.
+/// The maximum number of bytes by which the process (or, for a GPU, the device's memory pool) grew while `work` ran.
+/// `None` if the system does not report it: the peak of the process is read from Linux.
 ///
-/// Memory that was freed before may be used again without being seen, so this is exact only in a
-/// process that has done little else.
+/// Memory that was freed before can be reused unnoticed, so this is exact only in a process that has done little else.
 ///
 /// # Errors
 /// If the device fails.
@@ -33,13 +32,13 @@ pub fn peak_of<T>(
     })
 }
 
-/// Makes the kernel forget the peak so far. Where that is not possible the peak may be that of the
-/// start of the process, and what is reported too large, never too small.
+/// Resets the kernel's record of the peak. If that is not possible, the peak may be from the start of the process, and
+/// the reported number too large, never too small.
 fn reset_peak() {
     let _ = fs_err::write("/proc/self/clear_refs", "5");
 }
 
-/// A line of the kernel's account of this process, in bytes.
+/// A line of the kernel's status of this process, in bytes.
 fn process(field: &str) -> Option<u64> {
     let status = fs_err::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
@@ -58,7 +57,7 @@ mod tests {
         let peak = peak_of(&Device::flex(), || Ok(vec![1u8; size]))
             .unwrap()
             .unwrap();
-        // Other tests free memory meanwhile.
+        // Other tests free memory at the same time.
         assert!(peak >= size as u64 / 4 * 3, "{peak}");
     }
 }

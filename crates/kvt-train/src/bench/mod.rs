@@ -1,5 +1,5 @@
-//! Measurements behind `kvt bench`: one attention operation, or one training step, dense beside
-//! k-NN, in alternation in one process, so that a machine that slows down slows both; the loader, stage by stage.
+//! Measurements of `kvt bench`: one attention operation, or one training step, dense and k-NN alternating in one
+//! process, so that a slowdown of the machine affects both; and the loader, stage by stage.
 
 mod attention;
 mod inputs;
@@ -24,7 +24,7 @@ pub use timing::{Rounds, Timing};
 
 use burn::tensor::ExecutionError;
 
-/// A measurement that came to nothing.
+/// A failed measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The device failed.
@@ -33,22 +33,22 @@ pub enum BenchError {
     /// A step failed.
     #[error(transparent)]
     Update(#[from] crate::engine::UpdateError),
-    /// A process is lost.
+    /// A process was lost.
     #[error(transparent)]
     World(#[from] crate::world::WorldError),
     /// The model cannot be built.
     #[error(transparent)]
     Model(#[from] kvt_models::ModelError),
-    /// The images.
+    /// The images cannot be read.
     #[error(transparent)]
     Data(#[from] crate::data::DataError),
-    /// An image.
+    /// An image cannot be decoded.
     #[error(transparent)]
     Decode(#[from] crate::data::DecodeError),
-    /// What is done to an image.
+    /// An image cannot be augmented.
     #[error(transparent)]
     Augment(#[from] crate::augment::AugmentError),
-    /// Shapes or settings of the attention.
+    /// Invalid shapes or settings of the attention.
     #[error(transparent)]
     Attention(#[from] kvt_attention::AttentionError),
 }

@@ -1,5 +1,4 @@
-//! What a device does in one large product and in one large copy: a yardstick for everything else that is
-//! measured on it.
+//! The speed of a device in one large product and in one large copy: a reference for all other measurements on it.
 
 use burn::tensor::Device;
 use kvt_ops::Key;
@@ -9,17 +8,17 @@ use super::BenchError;
 use super::inputs::normal;
 use super::timing::time;
 
-/// The best of some runs is taken: what disturbs a run only makes it slower.
+/// The best of several runs is used: disturbances only make a run slower.
 const RUNS: usize = 10;
 
-/// Rates of a device, in f32: the best of some runs.
+/// Rates of a device in f32: the best of several runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Peak {
-    /// GFLOP/s of Burn's own matrix product, of `1024 x 1024` or more.
+    /// GFLOP/s of Burn's matrix product, of `1024 x 1024` or more.
     pub matmul_gflops: f64,
-    /// GFLOP/s of arithmetic in registers without matrix units, as Burn measures it; on GPUs alone.
+    /// GFLOP/s of arithmetic in registers without matrix units, as Burn measures it; only on GPUs.
     pub arithmetic_gflops: Option<f64>,
-    /// GB/s of a large copy, what is read and what is written counted.
+    /// GB/s of a large copy, counting reads and writes.
     pub memory_gbps: Option<f64>,
 }
 
@@ -40,7 +39,7 @@ impl Peak {
     }
 }
 
-/// The first product of square matrices that takes long enough for the launch not to count.
+/// The first product of square matrices that takes long enough for the launch time to be negligible.
 fn matmul_gflops(device: &Device) -> Result<f64, BenchError> {
     const ENOUGH_MS: f64 = 5.0;
     let mut side = 1024;
@@ -57,7 +56,7 @@ fn matmul_gflops(device: &Device) -> Result<f64, BenchError> {
     }
 }
 
-/// All threads copy from one large block of memory to another. `None` where there is no room for them.
+/// All threads copy from one large block of memory to another. `None` if there is not enough memory.
 fn host_memory_gbps() -> Option<f64> {
     use rayon::prelude::*;
     const BYTES: usize = 256 << 20;
@@ -85,7 +84,7 @@ mod gpu {
     use burn::tensor::{Device, MemoryAccess, ThroughputKey, ThroughputMode};
     use cubecl::ir::{ElemType, FloatKind};
 
-    /// GFLOP/s of arithmetic and GB/s of copies by Burn's own probes, which it has for GPUs alone.
+    /// GFLOP/s of arithmetic and GB/s of copies with Burn's probes, which exist only for GPUs.
     pub(super) fn rates(device: &Device) -> Option<[Option<f64>; 2]> {
         let dtype = ElemType::Float(FloatKind::F32);
         let keys = [

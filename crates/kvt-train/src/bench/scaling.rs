@@ -1,4 +1,4 @@
-//! A training step in all processes of a job beside one in a single process.
+//! A training step in all processes of a job, compared with one in a single process.
 
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
@@ -8,31 +8,31 @@ use super::timing::{Rounds, Timing, time};
 use super::{BenchError, StepCase};
 use crate::engine::Processes;
 
-/// What was measured. Times in milliseconds.
+/// The measurements. Times in milliseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ScalingMeasurement {
     /// `dense` or `knn`.
     pub kind: String,
     /// The model's name.
     pub model: String,
-    /// Images of a process in a step.
+    /// Images per process in a step.
     pub batch: usize,
-    /// Processes.
+    /// Number of processes.
     pub processes: usize,
     /// A step of the first process, while the others wait.
     pub alone: Timing,
     /// A step of all processes with one micro-batch each.
     pub together: Timing,
-    /// What of that the first process spent on sums over the processes and on waiting for the others.
+    /// The part of it that the first process spent on sums over the processes and on waiting for the others.
     pub communication: Timing,
     /// Images per second of all processes.
     pub images_per_second: f64,
-    /// Of what as many processes would do that need not wait for each other: `alone / together`.
+    /// Fraction of the throughput that as many independent processes would have: `alone / together`.
     pub efficiency: f64,
 }
 
-/// Times the cases in turn, round by round: first the first process by itself, then all of them. `progress` hears the number
-/// of rounds done. All processes must call it, with the same `all` of them.
+/// Times the cases in turn, round by round: first the first process by itself, then all processes. `progress` is called with
+/// the number of completed rounds. All processes must call it, with the same `all`.
 ///
 /// # Errors
 /// If a model cannot be built, the device fails, or a process is lost.
@@ -48,7 +48,7 @@ pub fn scaling(
         .iter()
         .map(|case| Running::new(case, device))
         .collect::<Result<Vec<_>, _>>()?;
-    // Weights of its own: those of the steps together stay the same in all processes.
+    // Separate weights: those of the joint steps remain identical in all processes.
     let mut apart = match world.is_first() {
         true => cases
             .iter()
@@ -61,7 +61,7 @@ pub fn scaling(
     for round in 0..rounds.warmup + rounds.timed {
         let cases = running.iter_mut().zip(&mut times).enumerate();
         for (number, (running, [alone, together, communication])) in cases {
-            // Nobody begins before all are there.
+            // All processes wait until all are ready.
             world.gather(0.0)?;
             let own = match apart.get_mut(number) {
                 Some(running) => time(device, || running.step_with(&single))?,

@@ -15,54 +15,54 @@ use crate::engine::{Processes, Reader, Started, TrainState, Update, UpdateSettin
 use crate::recipe::{Clip, LossScale, OptimConfig, Optimizer, Position, Rates};
 use crate::task::Classify;
 
-/// What is measured.
+/// The case to measure.
 #[derive(Clone, Debug)]
 pub struct StepCase {
     /// `dense` or `knn`.
     pub kind: String,
     /// The model.
     pub config: ModelConfig,
-    /// Images of a step.
+    /// Images per step.
     pub batch: usize,
-    /// The type of products.
+    /// The type of matrix products.
     pub precision: Precision,
 }
 
-/// What was measured. Times in milliseconds.
+/// The measurements. Times in milliseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StepMeasurement {
     /// `dense` or `knn`.
     pub kind: String,
     /// The model's name.
     pub model: String,
-    /// Images of a step.
+    /// Images per step.
     pub batch: usize,
     /// Side of an image in pixels.
     pub img_size: usize,
-    /// Keys that a query keeps, by stage.
+    /// Keys kept per query, by stage.
     pub k: Vec<usize>,
-    /// The type of products.
+    /// The type of matrix products.
     pub dtype: String,
-    /// The forward pass alone, as in evaluation: the median.
+    /// Only the forward pass, as in evaluation: the median.
     pub forward_ms: f64,
     /// The whole step: the median.
     pub step_ms: f64,
-    /// The spread of the first.
+    /// The spread of the forward pass.
     pub forward: Timing,
-    /// The spread of the second.
+    /// The spread of the step.
     pub step: Timing,
     /// Images per second of training.
     pub images_per_second: f64,
     /// Rate of the step, counting the backward pass as twice the forward pass.
     pub gflops: f64,
-    /// Memory rate of parameters, gradients and the optimizer's moments alone: two readings of the
-    /// parameters, a writing of the gradients, and what AdamW reads and writes.
+    /// Memory rate of only the parameters, gradients and optimizer moments: two reads of the parameters, one write of
+    /// the gradients, and the reads and writes of AdamW.
     pub gbps: f64,
-    /// Memory that a step took beyond model and images; the first step of a fresh process.
+    /// Memory that a step used in addition to model and images; the first step of a fresh process.
     pub peak_bytes: Option<u64>,
 }
 
-/// The numbers of a step, whose size does not matter.
+/// Settings of a step; their values do not matter.
 const SETTINGS: UpdateSettings = UpdateSettings {
     seed: 1,
     rates: Rates {
@@ -73,7 +73,7 @@ const SETTINGS: UpdateSettings = UpdateSettings {
     ema_decay: 0.0,
 };
 
-/// A model on its way, with the images it sees again and again.
+/// A model in training, with images that are reused in every step.
 pub(super) struct Running {
     state: TrainState<Classify>,
     images: Tensor<4>,
@@ -106,7 +106,7 @@ impl Running {
                 loss_scale: LossScale::of(case.precision),
             },
         };
-        // An update that is left out takes less time than one that is made.
+        // A skipped update takes less time than one that is made.
         if running.state.loss_scale.is_some() {
             while !running.update(&Processes::alone())?.made {}
         }
@@ -128,7 +128,7 @@ impl Running {
         let started = self
             .state
             .start(processes, [Ok(batch)], start, SETTINGS, reader)?;
-        // As in training, but for the wait: a step is measured by itself.
+        // As in training, except that it waits: each step is measured separately.
         Ok(match started {
             Started::Done(update) => update,
             Started::OnItsWay(pending) => self.state.finish(pending)?,
@@ -147,7 +147,7 @@ impl StepCase {
     }
 }
 
-/// Times the cases in turn, round by round; `progress` hears the number of rounds done.
+/// Times the cases in turn, round by round; `progress` is called with the number of completed rounds.
 ///
 /// # Errors
 /// If a model cannot be built or the device fails.

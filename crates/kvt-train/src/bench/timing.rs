@@ -1,4 +1,4 @@
-//! Repeated timing with the device at rest before and after.
+//! Repeated timing, with the device idle before and after.
 
 use std::time::Instant;
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use super::BenchError;
 
-/// How often something is timed.
+/// The number of runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
-    /// Runs before the first that counts: caches, autotuning, allocator.
+    /// Runs before the first timed one: caches, autotuning, allocator.
     pub warmup: usize,
-    /// Runs that count, at least 1.
+    /// Timed runs, at least 1.
     pub timed: usize,
 }
 
 /// Milliseconds of several runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// The middle one.
+    /// The median.
     pub median: f64,
     /// The first quartile.
     pub low: f64,
@@ -28,10 +28,10 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Sums up the runs; NaN throughout if there are none.
+    /// Summarises the runs; all NaN if there are none.
     pub(crate) fn of(mut runs: Vec<f64>) -> Self {
         runs.sort_by(f64::total_cmp);
-        // The run at a share of the way from the first to the last, between two of them if need be.
+        // The run at a fraction of the way from the first to the last, interpolated if necessary.
         let at = |share: f64| {
             let place = share * runs.len().saturating_sub(1) as f64;
             let run = |i: usize| runs.get(i).copied().unwrap_or(f64::NAN);
@@ -46,8 +46,7 @@ impl Timing {
     }
 }
 
-/// Milliseconds that `work` takes on a device, from rest to rest. What it returns is dropped after
-/// the clock has stopped.
+/// Milliseconds that `work` takes on a device, from idle to idle. Its result is dropped after the clock has stopped.
 pub(crate) fn time<T>(
     device: &Device,
     work: impl FnOnce() -> Result<T, BenchError>,

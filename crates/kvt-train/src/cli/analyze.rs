@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     if let Some(out) = &args.out {
-        // Before all images are looked at.
+        // Create the folder before analysing the images.
         fs_err::create_dir_all(out)?;
     }
     let transform = Arc::new(eval_transform(&plan, size)?);

@@ -38,12 +38,12 @@ pub(super) struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// For commands that can do without a model; `None` where neither is given.
+    /// For commands that can do without a model; `None` if neither is given.
     pub(super) fn new(model: Option<String>, config: Option<PathBuf>) -> Option<Self> {
         (model.is_some() || config.is_some()).then_some(Self { model, config })
     }
 
-    /// The configuration, or one that only names the model.
+    /// The configuration, or a minimal one that only names the model.
     pub(super) fn document(&self, overrides: &[String]) -> anyhow::Result<Document> {
         match (&self.config, &self.model) {
             (Some(path), _) => Ok(Document::load(path, overrides)?),
@@ -57,7 +57,7 @@ impl ModelArgs {
     }
 }
 
-/// How many classes weights are for, where their names tell the family.
+/// The number of classes of weights, if their names reveal the family.
 pub(super) fn classes(weights: &StateDict) -> Option<usize> {
     recognise(weights)?.classes
 }
@@ -74,7 +74,7 @@ pub(super) struct Overrides {
 }
 
 impl Overrides {
-    /// All of them in the form of `--set`, the shorthands last.
+    /// All overrides in the form of `--set`, with the shorthands last.
     pub(super) fn all(&self) -> Vec<String> {
         let mut all = self.set.clone();
         all.extend(self.device.iter().map(|d| format!("train.device={d:?}")));
@@ -108,7 +108,7 @@ pub(super) fn bytes_bar(what: &str, total: u64) -> Shown {
     bar
 }
 
-/// A bar over a known number of things, cleared when it is dropped; hidden where nobody watches.
+/// A bar over a known number of items, cleared when it is dropped; hidden in silent processes.
 pub(super) fn bar(what: &str, total: usize) -> Shown {
     let bar = match output::is_silent() {
         true => ProgressBar::hidden(),
@@ -123,7 +123,7 @@ pub(super) fn bar(what: &str, total: usize) -> Shown {
     Shown::new(bar)
 }
 
-/// Hears of a data set that is generated on first use, and shows it.
+/// Shows the progress of a data set that is generated on first use.
 pub(super) fn generating() -> impl FnMut(usize, usize) {
     let mut shown: Option<Shown> = None;
     move |done, total| {

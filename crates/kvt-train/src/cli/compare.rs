@@ -1,4 +1,4 @@
-//! `kvt compare`: several runs side by side, as the paper's Table 2 has them.
+//! `kvt compare`: several runs side by side, as in the paper's Table 2.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -120,7 +120,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The metric of a name.
+/// The metric with a name.
 pub(super) fn named_metric(name: &str) -> Result<Metric, String> {
     let known = || Classify::METRICS.iter().chain(Dino::METRICS);
     known()
@@ -132,7 +132,7 @@ pub(super) fn named_metric(name: &str) -> Result<Metric, String> {
         })
 }
 
-/// What runs are compared by: the metric by which their task chooses its best checkpoint, where that is the same for all of them.
+/// The metric for comparing runs: the one by which their task chooses its best checkpoint, if it is the same for all of them.
 pub(super) fn best_metric(curves: &[Curve]) -> Metric {
     let has = |curve: &Curve, metric: Metric| {
         let mut epochs = curve.epochs.iter();
@@ -149,7 +149,7 @@ pub(super) fn best_metric(curves: &[Curve]) -> Metric {
     }
 }
 
-/// Finds what is wrong with any input before the first is trained for hours.
+/// Finds errors in any input before the first run trains for hours.
 fn check(args: &Args) -> anyhow::Result<()> {
     let mut folders: Vec<(PathBuf, &Path)> = Vec::new();
     for input in &args.inputs {
@@ -177,14 +177,14 @@ fn check(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The plan of a configuration, with overrides that are for all of them.
+/// The plan of a configuration, with overrides that apply to all of them.
 fn plan(config: &Path, args: &Args) -> anyhow::Result<Plan> {
     Ok(Document::load(config, &args.overrides.all())?
         .shared()
         .plan()?)
 }
 
-/// Trains one seed of a configuration, or what is left of it. `None` if it was stopped.
+/// Trains one seed of a configuration, or resumes it. `None` if it was stopped.
 fn train(
     config: &Path,
     args: &Args,
@@ -237,9 +237,9 @@ fn read(path: &Path) -> anyhow::Result<(Curve, RunFacts)> {
         || path.display().to_string(),
         |n| n.to_string_lossy().into_owned(),
     );
-    // They serve a warning alone: a run without them can still be compared.
+    // The classes only serve a warning: a run without them can still be compared.
     let classes = run.read_classes().unwrap_or_default();
-    // Runs of several folders may have one name.
+    // Runs in different folders may have the same name.
     let facts = RunFacts::new(path.display().to_string(), &plan, classes);
     let label = label_of(&name, seed);
     Ok((curve(&run, label, seed, plan.ema.report)?, facts))
@@ -253,7 +253,7 @@ fn curve(run: &RunDir, label: &str, seed: u64, report: EmaReport) -> anyhow::Res
     Ok(curve)
 }
 
-/// The row of a configuration: its file's name, or its path where two of them have one name.
+/// The row label of a configuration: the name of its file, or its path if another file has the same name.
 fn label(config: &Path, args: &Args) -> String {
     let same = |other: &&PathBuf| other.file_stem() == config.file_stem();
     match config.file_stem() {
@@ -264,7 +264,7 @@ fn label(config: &Path, args: &Args) -> String {
     }
 }
 
-/// Writes the table, with a Markdown page of its own, and the plots.
+/// Writes the table, also as a Markdown page, and the plots.
 pub(super) fn save(
     comparison: &Comparison,
     curves: &[Curve],

@@ -1,5 +1,4 @@
-//! `kvt completions` and `kvt man`: what a shell and `man` know of the command line, made from the same declaration as the help
-//! pages.
+//! `kvt completions` and `kvt man`: shell completions and manual pages, made from the same declaration as the help pages.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -45,7 +44,7 @@ pub(super) fn man(args: &ManArgs) -> anyhow::Result<ExitCode> {
     let mut pages = 0;
     while let Some((name, command)) = left.pop() {
         for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-            // The page of `help` would say what all of them say.
+            // A page for `help` would only repeat the others.
             if verb.get_name() != "help" {
                 left.push((format!("{name}-{}", verb.get_name()), verb.clone()));
             }
@@ -68,7 +67,7 @@ pub(super) fn man(args: &ManArgs) -> anyhow::Result<ExitCode> {
 
 const NAME: &str = "kvt";
 
-/// The command line with all that its help pages say.
+/// The command line with all its help texts.
 fn command() -> Command {
     let mut command = Cli::command();
     command.build();

@@ -88,10 +88,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks a configuration, or all those of a sweep.
+/// Checks a configuration, or all configurations of a sweep.
 fn check(config: &ConfigArgs) -> anyhow::Result<()> {
     let path = config.path()?;
-    // A file that cannot be read is told of as a configuration.
+    // Errors of reading the file are reported when it is loaded as a configuration.
     let plans = match is_sweep(&path).unwrap_or(false) {
         true => {
             let sweep = Sweep::load(&path, &config.overrides.all(), None)?;
@@ -101,7 +101,7 @@ fn check(config: &ConfigArgs) -> anyhow::Result<()> {
     };
     let mut told = BTreeSet::new();
     for plan in &plans {
-        // Also what only the model can tell: sizes that do not divide, lists of the wrong length.
+        // Also checks that need the model: sizes that do not divide, lists of the wrong length.
         let model = model_config(&plan.model, None)?;
         for warning in warnings(plan, &model, None) {
             if told.insert(warning.clone()) {
@@ -145,7 +145,7 @@ fn init(
     }
 }
 
-/// Draws the pictures of a configuration, and prints their paths and the rates of some epochs.
+/// Draws the pictures of a configuration, and prints their paths and the learning rates of some epochs.
 fn preview(config: &ConfigArgs, out: Option<&Path>) -> anyhow::Result<()> {
     let plan = config.plan()?;
     let preview = Preview::new(&plan, &mut generating())?;

@@ -15,9 +15,9 @@ use crate::data::{
     is_whole, open, open_split, pack,
 };
 
-/// The column of the labels, where none is named.
+/// The default column of the labels.
 const LABEL: &str = "label";
-/// How many bad files or duplicates are listed.
+/// Maximum number of bad files or duplicates that are listed.
 const SHOWN: usize = 20;
 
 /// `kvt data generate DIR`, `check DIR`, `split DIR` and `pack DIR OUT`
@@ -199,7 +199,7 @@ fn split_folder(dir: &Path, val_fraction: f64) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The splits of an image folder or of Parquet files by name, all with the classes of the first.
+/// The named splits of an image folder or of Parquet files, all with the classes of the first.
 fn sources(
     mut data: DataConfig,
     splits: &[String],
@@ -251,7 +251,7 @@ fn pack_folder(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The splits that are looked for where none is named.
+/// The splits to look for if none is named.
 const DEFAULT_SPLITS: [&str; 2] = ["train", "val"];
 
 fn check_folder(
@@ -261,7 +261,7 @@ fn check_folder(
     label_column: &str,
 ) -> anyhow::Result<ExitCode> {
     let splits: Vec<&str> = splits.iter().map(String::as_str).collect();
-    // A folder of classes alone, which `data.val_fraction` divides, is one split.
+    // A folder that holds only classes, which `data.val_fraction` divides, is one split.
     let is_there = |split: &&str| {
         dir.join(split).exists()
             || [DataKind::Parquet, DataKind::Cifar]
@@ -357,7 +357,7 @@ fn describe(found: &Check) -> String {
     text
 }
 
-/// What is wrong with the files of a split.
+/// Reports the problems of the files of a split.
 fn tell_files(split: &SplitCheck, say: &mut impl FnMut(String)) {
     let name = &split.name;
     for (class, _) in split.classes.iter().filter(|(_, images)| *images == 0) {

@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let file = match &args.output {
         Some(path) => {
             copy(&file, path)?;
-            // Beside a copy `kvt finetune` does not find what timm says of the weights.
+            // `kvt finetune` does not find timm's description of the weights beside a copy.
             output::status(
                 "timm's description of these weights (normalisation, crop) stays in the cache: without `--output`, the printed file has it \
                  beside it",
@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file in the cache, downloaded if it is not there.
+/// The file in the cache, downloaded if it is missing.
 #[cfg(feature = "fetch")]
 fn fetched(weights: Published) -> anyhow::Result<PathBuf> {
     let mut shown = None;

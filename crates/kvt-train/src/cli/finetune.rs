@@ -94,7 +94,7 @@ fn finetune(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What is wrong with the run's folder, which here is called `--out`.
+/// Makes errors about the run's folder mention the option `--out`, by which the folder is chosen here.
 fn with_out(error: TrainError) -> anyhow::Error {
     match error {
         TrainError::Run(error) => anyhow!(error.with_folder("--out")),
@@ -103,7 +103,7 @@ fn with_out(error: TrainError) -> anyhow::Error {
 }
 
 impl Args {
-    /// What is trained, and how it begins.
+    /// The plan to train, and how training starts.
     fn proposed(&self) -> anyhow::Result<(Plan, Start<'static>)> {
         if self.resume {
             let plan = resume(self.folder.as_deref(), &self.resumed())?;
@@ -133,7 +133,7 @@ impl Args {
         self.linear_probe || self.freeze == What::Backbone
     }
 
-    /// What is set for a run that goes on. What cannot change is among it, so that another value is refused, not ignored.
+    /// The settings for a resumed run. They include keys that cannot change, so that another value is refused, not ignored.
     fn resumed(&self) -> Choices {
         let mut choices = self.choices();
         if let Some(name) = &self.model {

@@ -60,7 +60,7 @@ fn matching(argument: &Path) -> anyhow::Result<Vec<PathBuf>> {
         ..glob::MatchOptions::default()
     };
     let found = glob::glob_with(pattern, options);
-    let found = found.with_context(|| format!("`{pattern}` is no pattern of files"))?;
+    let found = found.with_context(|| format!("`{pattern}` is not a valid file pattern"))?;
     let mut files = found.collect::<Result<Vec<PathBuf>, _>>()?;
     files.retain(|path| !path.is_dir());
     match files.is_empty() {
@@ -108,7 +108,7 @@ mod tests {
         for (name, expected) in [
             ("*.gif", "no file matches `"),
             ("none.png", "no file `"),
-            ("a[", "is no pattern of files"),
+            ("a[", "is not a valid file pattern"),
         ] {
             let error = named(&root.join(name)).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

@@ -1,4 +1,4 @@
-//! Signals that ask a run to stop: the loop finishes its step, saves, and the exit code tells which signal it was.
+//! Signals that ask a run to stop: the loop finishes its step and saves, and the exit code encodes the signal.
 //!
 //! | signal | sent by | exit code |
 //! |---|---|---|
@@ -7,27 +7,27 @@
 //! | `SIGUSR1` | Slurm's `--signal=USR1@60`, a minute before the time is over | 138 |
 //! | `SIGTERM` | `kill`, `timeout`, Slurm, Kubernetes | 143 |
 //!
-//! A signal that was ignored when the program started stays ignored: `nohup kvt train ... &` goes on after logout, and
-//! a script's background job does not hear the Ctrl-C of its terminal.
+//! A signal that was ignored when the program started stays ignored: `nohup kvt train ... &` goes on after logout, and a script's
+//! background job ignores the Ctrl-C of its terminal.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use super::output;
 
-/// Set once somebody asked to stop.
+/// Set once the user or the system asks to stop.
 pub(super) static STOP: AtomicBool = AtomicBool::new(false);
 
 /// The number of the first signal that asked to stop.
 static SIGNAL: AtomicU8 = AtomicU8::new(SIGINT);
 
-/// What a shell expects of a program that a signal ended: this and the number of the signal.
+/// A shell expects this plus the signal number as the exit code of a program that a signal ended.
 const BY_SIGNAL: u8 = 128;
 
-/// The same number everywhere.
+/// SIGINT has this number on every system.
 const SIGINT: u8 = 2;
 
-/// Asks to stop as Ctrl-C does.
+/// Asks to stop, as Ctrl-C does.
 #[cfg(feature = "tui")]
 pub(super) fn stop() {
     STOP.store(true, Ordering::Relaxed);
@@ -38,7 +38,7 @@ pub(super) fn exit_code() -> ExitCode {
     ExitCode::from(BY_SIGNAL + SIGNAL.load(Ordering::Relaxed))
 }
 
-/// Takes note of a signal.
+/// Records a signal.
 fn heard(signal: u8) {
     if !STOP.swap(true, Ordering::Relaxed) {
         SIGNAL.store(signal, Ordering::Relaxed);
@@ -48,7 +48,7 @@ fn heard(signal: u8) {
     }
 }
 
-/// Starts to listen.
+/// Starts to listen for signals.
 #[cfg(unix)]
 pub(super) fn listen() -> anyhow::Result<()> {
     use signal_hook::consts::signal;
@@ -73,8 +73,8 @@ pub(super) fn listen() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A bit for each signal that is ignored, the lowest for signal 1. Only Linux tells without unsafe code; elsewhere every
-/// signal is heeded.
+/// A bit for each ignored signal, the lowest for signal 1. Only Linux reports this without unsafe code; elsewhere every signal is
+/// handled.
 #[cfg(unix)]
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

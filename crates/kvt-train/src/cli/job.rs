@@ -1,4 +1,4 @@
-//! A verb in all processes of a job: one of them speaks, none is left waiting.
+//! Runs a verb in all processes of a job: one of them prints, and none is left waiting.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use super::output;
 use crate::error::TrainError;
 use crate::world::{self, Cores, World, WorldError};
 
-/// Does the work of a verb in this process, which may be one of several.
+/// Runs the work of a verb in this process, which may be one of several.
 ///
-/// The first one prints, and its exit code is the job's. An error that the others know nothing of ends them all: they may
-/// wait for this process.
+/// The first process prints, and its exit code is the job's. An error that only one process has ends them all, since the others
+/// may wait for it.
 pub(super) fn run(
     work: impl FnOnce(&Arc<dyn World>) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
@@ -36,14 +36,14 @@ pub(super) fn run(
             world.finish();
             match world.is_first() {
                 true => done,
-                // A launcher ends the others as soon as one fails: the first one may not have spoken yet.
+                // A launcher kills the others as soon as one fails, perhaps before the first one has printed the error.
                 false => Ok(ExitCode::SUCCESS),
             }
         }
     }
 }
 
-/// A result that is good only if it is good in all processes.
+/// A result that is `Ok` only if it is `Ok` in all processes.
 pub(super) fn agree<T>(world: &Arc<dyn World>, own: anyhow::Result<T>) -> anyhow::Result<T> {
     if world.is_alone() {
         return own;
@@ -57,12 +57,12 @@ fn is_known_to_all(error: &anyhow::Error) -> bool {
     error.is_some_and(TrainError::is_known_to_all)
 }
 
-/// Gives the CPU backend of this process its share of the cores, and says so where the launcher has left it too few.
+/// Gives the CPU backend of this process its share of the cores, and warns if the launcher has left it too few.
 fn share_cores(world: &dyn World) -> Result<(), WorldError> {
     let found = world::share_cores(world)?;
     if std::env::var_os("RAYON_NUM_THREADS").is_none() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(found.own);
-        // Somebody has made it already: then it is theirs to choose.
+        // If the pool exists already, its creator chose the size.
         let _ = pool.build_global();
     }
     if found.is_bound_to_one() {

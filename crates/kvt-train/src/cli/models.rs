@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a name is meant by a filter.
+/// Whether a filter matches a name.
 fn matches(filter: &str, name: &str) -> Result<bool, glob::PatternError> {
     let filter = match filter.contains(['*', '?', '[']) {
         true => filter.to_owned(),
@@ -104,12 +104,12 @@ fn matches(filter: &str, name: &str) -> Result<bool, glob::PatternError> {
     Ok(glob::Pattern::new(&filter)?.matches(name))
 }
 
-/// Whether a name is meant by a filter, if there is one.
+/// Whether a filter, if there is one, matches a name.
 fn is_meant(filter: Option<&str>, name: &str) -> anyhow::Result<bool> {
     match filter {
         Some(filter) => {
             let found = matches(filter, name);
-            found.with_context(|| format!("`{filter}` is no pattern of names"))
+            found.with_context(|| format!("`{filter}` is not a valid name pattern"))
         }
         None => Ok(true),
     }
@@ -120,7 +120,7 @@ fn published(filter: Option<&str>) -> anyhow::Result<String> {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut last = None;
     for weights in Published::all() {
-        // Of a model alone the first is taken.
+        // The first weights of a model are its default.
         let default = match last.replace(weights.model) == Some(weights.model) {
             true => "",
             false => "default",
@@ -194,7 +194,7 @@ fn list(filter: Option<&str>) -> anyhow::Result<String> {
 
 fn show(config: &ModelConfig) -> String {
     let summary = config.summary();
-    // A stage without keys has none to count.
+    // Show a dash for a stage without keys.
     let count = |number: usize| match number {
         0 => "-".to_owned(),
         number => number.to_string(),
@@ -249,7 +249,7 @@ fn show(config: &ModelConfig) -> String {
     )
 }
 
-/// The same for programs.
+/// A model in detail, as JSON.
 fn show_json(config: &ModelConfig) -> serde_json::Value {
     let summary = config.summary();
     let macs = |macs: Macs| {

@@ -1,7 +1,7 @@
-//! What goes to the terminal: results to stdout, everything else to stderr.
+//! Terminal output: results to stdout, everything else to stderr.
 //!
-//! Names of tensors, classes, keys and files come from files that others made. A control character in
-//! one would be a command to the terminal, so none is printed but our own line ends and tabs.
+//! Names of tensors, classes, keys and files come from untrusted files. A control character in one would be a command to the
+//! terminal, so all of them are escaped, except line ends and tabs.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -12,17 +12,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
 
-/// Set in the processes of a job that are not the first: what they have to say, it says.
+/// Set in the processes of a job other than the first, which prints for them.
 static SILENT: AtomicBool = AtomicBool::new(false);
 
-/// The bars that are shown. All is printed above them, also what another thread says, such as the one that hears signals.
+/// The visible bars. All output goes above them, also from other threads, such as the signal handler.
 static BARS: Mutex<Vec<(u64, ProgressBar)>> = Mutex::new(Vec::new());
 
 /// The number of the next bar.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// A bar that results, errors and all other lines are printed above. It is cleared when it is dropped, so that an error that
-/// ends the work behind it does not stand in its line.
+/// A bar above which results, errors and all other lines are printed. It is cleared when dropped, so that an error that ends its
+/// work is not printed into its line.
 #[derive(Debug)]
 pub(super) struct Shown {
     number: u64,
@@ -58,9 +58,9 @@ fn bars() -> MutexGuard<'static, Vec<(u64, ProgressBar)>> {
     BARS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes while no bar is on the terminal.
+/// Calls `write` while no bar is on the terminal.
 fn above_bars(write: &mut dyn FnMut()) {
-    // A copy: whoever writes may not wait for the list.
+    // A copy, so that the list is not locked during the write.
     let shown: Vec<ProgressBar> = bars().iter().map(|(_, bar)| bar.clone()).collect();
     suspended(&shown, write);
 }
@@ -73,12 +73,12 @@ fn suspended(bars: &[ProgressBar], write: &mut dyn FnMut()) {
     }
 }
 
-/// From now on nothing is printed, but by [`error_of_process`].
+/// From now on, only [`error_of_process`] prints.
 pub(super) fn silence() {
     SILENT.store(true, Ordering::Relaxed);
 }
 
-/// Whether nothing is printed.
+/// Whether output is silenced.
 pub(super) fn is_silent() -> bool {
     SILENT.load(Ordering::Relaxed)
 }
@@ -87,7 +87,7 @@ pub(super) fn is_silent() -> bool {
 pub(super) fn error_of_process(rank: usize, size: usize, text: &str) {
     SILENT.store(false, Ordering::Relaxed);
     error(&format!("process {rank} of {size}: {text}"));
-    // The error comes back to where errors are printed.
+    // The error is also passed up to where errors are printed.
     silence();
 }
 
@@ -115,7 +115,7 @@ pub(super) fn write(text: &str) -> anyhow::Result<()> {
     Ok(written?)
 }
 
-/// Prints a line for people. A closed stderr is no reason to stop.
+/// Prints a status line. A closed stderr does not stop the program.
 pub(super) fn status(text: &str) {
     if SILENT.load(Ordering::Relaxed) {
         return;
@@ -135,23 +135,23 @@ pub(super) fn warning(text: &str) {
     status(&format!("warning: {text}"));
 }
 
-/// Whether a person watches stderr.
+/// Whether output is not silenced and stderr is a terminal.
 pub(super) fn is_watched() -> bool {
     !SILENT.load(Ordering::Relaxed) && io::stderr().is_terminal()
 }
 
-/// A text without control characters but line ends and tabs.
+/// A text with control characters escaped, except line ends and tabs.
 fn printable(text: &str) -> Cow<'_, str> {
     escape(text, |c| c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
-/// A text for a place of one line, such as a cell of a table: without any control character.
+/// A text for a single line, such as a cell of a table: with all control characters escaped.
 pub(super) fn one_line(text: &str) -> Cow<'_, str> {
     escape(text, char::is_control)
 }
 
-/// Writes characters as JSON and TOML do within texts, so that what they had escaped anyway stays as it was
-/// and what they let through is still the same text. Control characters have four digits.
+/// Escapes characters as JSON and TOML do in strings, so that text they have escaped already does not change, and text they pass
+/// through keeps its meaning. Control characters get four digits.
 fn escape(text: &str, escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(&escaped) {
         return Cow::Borrowed(text);
@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    /// JSON escapes most of them itself; what it lets through is another spelling of the same text.
+    /// JSON escapes most control characters itself; for the rest, the output is another spelling of the same text.
     #[test]
     fn json_stays_json() {
         let value = serde_json::json!({ "a\u{1b}\u{7f}": "\u{9b}31m\n" });
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// What a terminal was asked to do.
+    /// Records the calls to a terminal.
     #[derive(Clone, Debug, Default)]
     struct Screen(std::sync::Arc<Mutex<Vec<String>>>);
 
@@ -242,8 +242,8 @@ mod tests {
         }
     }
 
-    /// Two bars, one begun while the other is shown: both are cleared before a line is written, and drawn again behind it; a
-    /// bar that was dropped is gone.
+    /// Two bars, one started while the other is visible: both are cleared before a line is written and redrawn after it; a
+    /// dropped bar is gone.
     #[test]
     fn lines_stand_above_all_bars() {
         let screen = Screen::default();

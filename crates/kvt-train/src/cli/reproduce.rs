@@ -109,7 +109,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 impl Args {
     fn order(&self, item: &dyn Item) -> Order {
         let scale = self.scale;
-        // The last version that has it.
+        // By default the last version that has the item.
         let version = self.version.or(item.versions().first().copied());
         let version = version.unwrap_or_default();
         let out = self.out.clone().unwrap_or_else(|| {

@@ -18,10 +18,10 @@ use crate::sweep::{
 };
 use crate::task::{Classify, Dino, Task, TaskKind};
 
-/// The sweep among the inputs, which must be the only one then.
+/// The sweep among the inputs; it must then be the only input.
 pub(super) fn among(args: &Args) -> anyhow::Result<Option<&Path>> {
     for input in args.inputs.iter().filter(|input| input.is_file()) {
-        // What cannot be read is told of as a configuration.
+        // Errors of reading the file are reported when it is loaded as a configuration.
         if !is_sweep(input).unwrap_or(false) {
             continue;
         }
@@ -157,14 +157,14 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
             );
         }
         output::status(&format!(
-            "no run is finished, since trainings crashed: there is no table but `{}`",
+            "no run is finished, because runs crashed: there is no table but `{}`",
             sweep.output.join("cells.csv").display()
         ));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What runs are judged by of which none is finished.
+/// The metric for runs of which none is finished.
 fn metric_of(cells: &[Cell]) -> Metric {
     match cells.iter().all(|cell| cell.plan.task == TaskKind::Dino) {
         true => Dino::BEST,
@@ -185,16 +185,18 @@ fn found(cells: &[Cell]) -> Result<Vec<Found>, SweepError> {
     cells.iter().map(Found::of).collect()
 }
 
-/// Prints how far each cell is and what it costs.
+/// Prints the progress and the cost of each cell.
 pub(super) fn dry_run(cells: &[Cell]) -> anyhow::Result<ExitCode> {
     let found = found(cells)?;
     let costs = Costs::of(cells, &found);
     output::print(&table(PLAN_HEADER, plan_rows(cells, &found, &costs)))?;
     if costs.total().1.is_none() {
-        output::status("time is told by finished runs of the same sweep, and there are none yet");
+        output::status(
+            "times are estimated from finished runs of the same sweep, and there are none yet",
+        );
     } else {
         output::status(
-            "times are of training alone: evaluations, checkpoints and the start come on top",
+            "times cover training only: evaluations, checkpoints and start-up are extra",
         );
     }
     Ok(ExitCode::SUCCESS)

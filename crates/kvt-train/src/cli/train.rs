@@ -78,7 +78,7 @@ fn train_task<T: Task>(
     carry_out(session, display)
 }
 
-/// Trains a session to its end, or until somebody interrupts, and says so.
+/// Trains a session until it ends or is interrupted, and prints a summary.
 pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyhow::Result<End> {
     interrupt::listen()?;
     let (dir, task) = (session.plan().run.dir.clone(), session.plan().task);
@@ -90,7 +90,7 @@ pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyh
         false => progress::silent(),
     };
     let mut listener = Tallying::new(workload, shown);
-    // An error leaves the bar or the dashboard, too, before it is printed.
+    // On an error, too, the bar or the dashboard is closed before the error is printed.
     let end = session.train(&mut listener, &interrupt::STOP)?;
     output::status(&listener.summary(end, &dir, task));
     Ok(end)

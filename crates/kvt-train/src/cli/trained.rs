@@ -23,7 +23,7 @@ use crate::text::read_text;
 
 /// Where the model comes from.
 #[derive(Debug, clap::Args)]
-// Flattened into another `Args`: clap names the group of each after its type, and wants one name once.
+// Flattened into another `Args`: clap names each group after its type, and names must be unique.
 #[group(id = "trained")]
 #[command(group(ArgGroup::new("run or configuration").required(true).args(["run", "config"])))]
 pub(super) struct Args {
@@ -53,12 +53,12 @@ pub(super) struct Args {
     weights: Option<PathBuf>,
 }
 
-/// A model that is ready to predict, and what it was trained with.
+/// A model that is ready to predict, with its plan and classes.
 pub(super) struct Trained {
     pub(super) plan: Plan,
     pub(super) model: Model,
     pub(super) device: ResolvedDevice,
-    /// The class names in label order, where a run knows them.
+    /// The class names in label order, if the run has them.
     pub(super) classes: Option<Vec<String>>,
     /// Height and width of its images.
     pub(super) size: (usize, usize),
@@ -77,13 +77,13 @@ impl Args {
         }
     }
 
-    /// The same with the trained weights of a run that reports their average, or the student of a run of DINO.
+    /// The same, but with the trained weights of a run that reports their average, or the student of a DINO run.
     pub(super) fn with_raw(mut self, raw: bool) -> Self {
         self.raw = raw;
         self
     }
 
-    /// The model, whose weights are numbers.
+    /// Loads the model and checks that its weights are finite.
     pub(super) fn load(&self, overrides: &Overrides) -> anyhow::Result<Trained> {
         let trained = match (&self.run, &self.config) {
             (Some(run), _) => self.run(run, overrides)?,
@@ -94,7 +94,8 @@ impl Args {
         Ok(trained)
     }
 
-    /// A model whose backbone alone is used: also of a run of DINO (its teacher, or with `--raw` its student), or with random weights.
+    /// A model of which only the backbone is used. It may come from a DINO run (its teacher, or with `--raw` its student) or have
+    /// random weights.
     pub(super) fn load_backbone(
         &self,
         overrides: &Overrides,
@@ -109,7 +110,7 @@ impl Args {
                 }
                 if plan.task == TaskKind::Dino && self.ema {
                     bail!(
-                        "`--ema`: a run of DINO keeps no such average; its teacher is the default, `--raw` takes the student"
+                        "`--ema`: a DINO run keeps no such average; the default is its teacher, and `--raw` selects the student"
                     );
                 }
                 let classes = run.read_classes()?;
@@ -189,13 +190,13 @@ impl Args {
             bail!("no weights: use `--weights FILE` or set `init.weights`");
         }
         let device = device_of(&plan)?;
-        // Labels come from the data, so that the head can be checked against it.
+        // The classes come from the data, so that the head can be checked against them.
         let classes = open_part(&plan.data, Split::Train, None)
             .ok()
             .map(|source| source.classes);
         let config = model_config(&plan.model, classes.as_ref().map(Vec::len))?;
         let model = build_model(&plan, &config, &inner(&device))?;
-        // A head that stays random would be evaluated as if it had been trained.
+        // Never reset the head: a random head would be evaluated as if it had been trained.
         let (model, report) = start_from(&plan.init, HeadReset::Never, model)?;
         for name in report
             .iter()
@@ -213,7 +214,7 @@ impl Args {
     }
 }
 
-/// Bytes of a file of class names.
+/// Maximum size of a file of class names, in bytes.
 const LARGEST_CLASSES: u64 = 1 << 26;
 
 /// The names in a file, one per line.
@@ -223,7 +224,7 @@ pub(super) fn names_in(path: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 impl Trained {
-    /// The same, whose classes have the names in a file, if there is one.
+    /// The same with the class names from a file, if one is given.
     pub(super) fn named(self, file: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = file else {
             return Ok(self);
@@ -259,7 +260,7 @@ fn without_head(plan: Plan, classes: Option<Vec<String>>) -> anyhow::Result<Trai
     })
 }
 
-/// The backbone of a file of weights: of a classifier, or of a student or teacher of DINO.
+/// The backbone from a weight file of a classifier, or of a DINO student or teacher.
 fn backbone_of(path: &Path, model: Model) -> anyhow::Result<Model> {
     let state = backbone_weights(weights::read(path)?);
     let options = LoadOptions {
@@ -274,7 +275,7 @@ fn backbone_of(path: &Path, model: Model) -> anyhow::Result<Model> {
     Ok(model)
 }
 
-/// The device of a plan, which computes in its precision.
+/// The device of a plan, which must support its precision.
 fn device_of(plan: &Plan) -> anyhow::Result<ResolvedDevice> {
     let device = device::resolve(&plan.train.device)?;
     if let Some(warning) = device.check_precision(plan.train.precision)? {
@@ -287,7 +288,7 @@ fn inner(device: &ResolvedDevice) -> Device {
     device.device.clone().inner()
 }
 
-/// A labelled folder whose classes are the model's, where they are known.
+/// A labelled folder with the model's classes, if they are known.
 pub(super) fn open_folder(
     dir: &Path,
     classes: Option<&[String]>,

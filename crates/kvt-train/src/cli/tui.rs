@@ -1,5 +1,4 @@
-//! Burn's metric types and its terminal dashboard, behind one listener. The only file that knows
-//! them: they change with Burn's versions.
+//! A listener for Burn's terminal dashboard. Burn's metric types, which change between its versions, are used only in this file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ const NOTE: &str = "Note";
 /// The dashboard.
 pub(super) struct Dashboard {
     renderer: TuiMetricsRendererWrapper,
-    /// Its key `q` asks to stop through this.
+    /// The key `q` asks to stop through this.
     interrupter: Interrupter,
     metrics: HashMap<String, MetricId>,
     workload: Workload,
@@ -48,7 +47,7 @@ impl Dashboard {
         ];
         for metric in workload.metrics {
             let unit = metric.percent.then_some("%");
-            // A metric that nobody measures would be a tab without a curve.
+            // A metric that is never measured would be a tab without a curve.
             let splits = [EvalRecord::VAL, EvalRecord::VAL_EMA];
             let splits = splits.into_iter().take(1 + usize::from(workload.has_ema));
             for split in splits.filter(|_| workload.tells(*metric)) {
@@ -106,13 +105,13 @@ impl Dashboard {
             }
         }
         let per_epoch = self.workload.steps_per_epoch.max(1);
-        // Steps count from 1: the last one of an epoch is step `per_epoch` of it, not 0.
+        // Steps count from 1: the last step of an epoch is step `per_epoch`, not 0.
         let within = (step.step - 1) % per_epoch + 1;
         self.renderer
             .update_split(usize::try_from(within).unwrap_or(usize::MAX));
     }
 
-    /// The last line for people; Burn's own log of events only counts them.
+    /// The last status line; Burn's own event log only counts events.
     fn note(&mut self, message: &str) {
         if let Some(id) = self.metrics.get(NOTE) {
             let text = SerializedEntry::new(message.to_owned(), message.to_owned());
@@ -140,7 +139,7 @@ fn title(metric: Metric, split: &str) -> String {
     }
 }
 
-/// Makes a metric known.
+/// Registers a metric.
 fn register(
     renderer: &mut TuiMetricsRendererWrapper,
     name: &str,
@@ -160,10 +159,10 @@ fn register(
 impl Listener for Dashboard {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
         match event {
-            // Each update is shown by `progress`.
+            // Updates are shown by `progress`.
             Event::Step(_) | Event::Layer(_) => {}
             Event::Eval(eval) => self.eval(eval),
-            // `update_epoch` takes the epochs that are done.
+            // `update_epoch` takes the number of finished epochs.
             Event::Epoch(epoch) if epoch.epoch + 1 < self.workload.epochs => {
                 let done = usize::try_from(epoch.epoch).unwrap_or(usize::MAX);
                 self.renderer.update_epoch(done.saturating_add(1));

@@ -1,4 +1,4 @@
-//! What the terminal shows of work that goes over many runs.
+//! Terminal output for work that spans many runs.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
@@ -10,10 +10,10 @@ use crate::engine::Workload;
 use crate::run::{Event, Listener, RunError};
 use crate::sweep::Watch;
 
-/// A bar for steps, and for each run what `kvt train` shows.
+/// A bar for steps, and for each run the output of `kvt train`.
 pub(super) struct Terminal {
     what: &'static str,
-    /// The bar of the steps that are being made: none while a run shows its own.
+    /// The bar of the current steps: `None` while a run shows its own bar.
     bar: Mutex<Option<Shown>>,
 }
 
@@ -57,7 +57,7 @@ impl Watch for Terminal {
     }
 }
 
-/// A run beside others, which says only what each epoch came to: bars of several would be written over each other.
+/// A run in parallel with others, which prints only a line per epoch: the bars of several runs would overwrite each other.
 struct Beside(String);
 
 impl Listener for Beside {

@@ -144,7 +144,7 @@ fn inspect(args: &Inspect) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The tensors, and what their names say about where they are from.
+/// The tensors, and what their names reveal about their origin.
 fn list(weights: &StateDict) -> String {
     let rows = weights.iter().map(|(name, data)| {
         vec![
@@ -167,7 +167,7 @@ fn list(weights: &StateDict) -> String {
     )
 }
 
-/// How many numbers are NaN or infinite, and where, if there are any.
+/// How many numbers are NaN or infinite, and the first tensor with one; `None` if all are finite.
 fn not_finite(weights: &StateDict) -> Option<String> {
     let mut found = weights.not_finite();
     let (first, mut numbers) = found.next()?;
@@ -184,7 +184,7 @@ fn not_finite(weights: &StateDict) -> Option<String> {
     ))
 }
 
-/// How weights fit a model, and the rows that tell why.
+/// How weights fit a model, with the rows that explain it.
 fn describe(
     config: &ModelConfig,
     layout: Layout,
@@ -283,7 +283,7 @@ fn mean(args: &Average) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a file that cannot be written, or that is there.
+/// Refuses a file that cannot be written, or that exists unless `force` is set.
 pub(super) fn check_output(path: &Path, force: bool) -> anyhow::Result<()> {
     if path
         .extension()
@@ -300,7 +300,7 @@ pub(super) fn check_output(path: &Path, force: bool) -> anyhow::Result<()> {
     Ok(check_writable(path)?)
 }
 
-/// The model, with as many classes as the weights have where nothing else is said.
+/// The model, by default with as many classes as the weights have.
 fn build(model: &ModelArgs, set: &[String], weights: &StateDict) -> anyhow::Result<Model> {
     let document = model.document(set)?;
     let config = model_config(&document.plan_without_data()?.model, classes(weights))?;

@@ -1,17 +1,17 @@
-//! Which keys of `[model.attention]` belong to the kind of attention that is chosen.
+//! The keys of `[model.attention]` that belong to the chosen kind of attention.
 
 use super::document::Checks;
 use super::problem::Problem;
 use super::reference::{Field, field, join, section};
 use crate::schema::kinds;
 
-/// The kind that no key has to choose.
+/// The kind that does not need to be chosen.
 const DEFAULT: &str = "dense";
 
 /// Reports the keys of a section that do not belong to its `kind`.
 ///
-/// A later file or override that changes the kind switches off those keys of the old kind that the new one lacks; a key
-/// that both have keeps its value. Overrides for several documents may be for the kinds of others.
+/// A later file or override that changes the kind disables the keys of the old kind that the new one lacks; a key that
+/// both have keeps its value. Overrides for several documents can be for the kinds of others.
 pub(super) fn keys(name: &str, checks: &mut Checks<'_>) {
     let fields = section(name).map_or(&[][..], |section| &section.fields);
     let choice = join(name, "kind");
@@ -29,7 +29,7 @@ pub(super) fn keys(name: &str, checks: &mut Checks<'_>) {
             None if !of_kinds.contains(&DEFAULT)
                 && !checks.document.is_for_another(&key, &choice) =>
             {
-                let message = format!("`{}` is set, but nothing says which attention", field.name);
+                let message = format!("`{}` is set, but no attention kind is set", field.name);
                 Problem::new(place, message).help(choose(&of_kinds, name))
             }
             Some(kind)
@@ -49,12 +49,12 @@ pub(super) fn keys(name: &str, checks: &mut Checks<'_>) {
     }
 }
 
-/// The kinds that have a key of `[model.attention]`; none where it is unknown, or does not belong to kinds.
+/// The kinds that have a key of `[model.attention]`; empty if the key is unknown or does not belong to kinds.
 pub(crate) fn kinds_with(key: &str) -> Vec<&'static str> {
     field(&join("model.attention", key)).map_or_else(Vec::new, |field| kinds(&field.schema))
 }
 
-/// The kinds that have a key, and the one that needs none.
+/// The kinds that have a key, and the default kind.
 fn choose(of_kinds: &[&str], name: &str) -> String {
     let (first, others) = of_kinds.split_first().unwrap_or((&DEFAULT, &[]));
     let others = others.iter().chain([&DEFAULT]);

@@ -1,4 +1,4 @@
-//! Whether a run may go on with another configuration.
+//! Whether a run can continue with a changed configuration.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,18 +7,18 @@ use super::Plan;
 use super::problem::ConfigError;
 use super::reference::{field, join};
 
-/// What a difference means for a run that is resumed.
+/// The consequence of a difference for a run that is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The run computes the same: the key only says where and how fast it is computed, what is written down, where
-    /// the images are, or whether the run goes on past a broken file. That images in another place are the same is
-    /// checked by the checkpoint's record of them.
+    /// The run computes the same results: the key only affects where and how fast it is computed, what is recorded,
+    /// where the images are, or whether the run continues after a broken file. The checkpoint's record of the images
+    /// ensures that images in another location are the same.
     Harmless,
-    /// It would be another run: the key is part of its mathematics, or of the data it sees.
+    /// It would be a different run: the key affects its mathematics or its data.
     Refused,
 }
 
-/// A key that two plans set differently.
+/// A key with different values in two plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Dotted key.
@@ -27,7 +27,7 @@ pub struct Difference {
     pub old: Option<String>,
     /// The new value as TOML; `None` if it is not set.
     pub new: Option<String>,
-    /// What it means for a run that is resumed.
+    /// The consequence for a run that is resumed.
     pub effect: Effect,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Difference {
 /// The keys in which two plans differ, in alphabetical order.
 ///
 /// # Errors
-/// If TOML cannot hold a value of a plan.
+/// If TOML cannot represent a value of a plan.
 pub fn diff(old: &Plan, new: &Plan) -> Result<Vec<Difference>, ConfigError> {
     let (old, mut new) = (entries(old)?, entries(new)?);
     let mut pairs: BTreeMap<_, _> = old
@@ -70,7 +70,7 @@ pub fn diff(old: &Plan, new: &Plan) -> Result<Vec<Difference>, ConfigError> {
         .collect())
 }
 
-/// Every key that the plan sets, with its value as TOML.
+/// Every key that the plan sets, with its value in TOML.
 pub(super) fn entries(plan: &Plan) -> Result<BTreeMap<String, String>, ConfigError> {
     fn add(section: &str, table: toml::Table, entries: &mut BTreeMap<String, String>) {
         for (key, value) in table {

@@ -1,4 +1,4 @@
-//! Configuration files and overrides, merged, and their way into a [`Plan`].
+//! Merged configuration files and overrides, and their conversion to a [`Plan`].
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use super::{Plan, rules};
 use crate::schema::{of_kind, refusals, words};
 use crate::text::read_text;
 
-/// Configuration files and overrides, merged; [`plan`](Document::plan) checks them and makes them complete.
+/// Merged configuration files and overrides; [`plan`](Document::plan) checks and completes them.
 #[derive(Debug)]
 pub struct Document {
     origin: Origin,
     root: Tree,
-    /// Whether the overrides are for other documents too.
+    /// Whether the overrides are also for other documents.
     is_shared: bool,
 }
 
@@ -22,13 +22,13 @@ impl Document {
     /// Reads the file at `path`, its bases, and `overrides` of the form `section.key=value`.
     ///
     /// # Errors
-    /// If a file cannot be read or is not TOML, if bases go in a circle, or if an override is not `KEY=VALUE`.
+    /// If a file cannot be read or is not TOML, if bases form a cycle, or if an override is not `KEY=VALUE`.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self, ConfigError> {
         Self::from_text(path, read_text(path, LARGEST_FILE)?, overrides)
     }
 
-    /// As [`load`](Self::load), with the text of the file at hand; `path` names it in messages and is what its `base` is
-    /// relative to.
+    /// As [`load`](Self::load), with the text of the file already read; `path` names it in messages, and its `base` is
+    /// relative to it.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -36,8 +36,8 @@ impl Document {
         Self::new(Origin::File(path.to_path_buf()), text, overrides)
     }
 
-    /// A configuration that no file holds: a text made from what the user said in `words`, such as `--model NAME`. Messages
-    /// show these words, without a line and a column of a text that nobody wrote; with empty words, nothing.
+    /// A configuration without a file: a text that kvt generated from the user's `words`, such as `--model NAME`. Messages
+    /// show these words, without a line and a column of the generated text; with empty words, they show nothing.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -53,8 +53,8 @@ impl Document {
         })
     }
 
-    /// This document with overrides that were given to several: what they set for another kind of attention than this
-    /// document's is not refused.
+    /// This document with overrides that were given for several: settings for another kind of attention than this
+    /// document's are not rejected.
     #[must_use]
     pub fn shared(self) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Document {
         }
     }
 
-    /// The name of the configuration: its file name without the ending.
+    /// The name of the configuration: its file name without the extension.
     #[must_use]
     pub fn name(&self) -> String {
         let stem = match &self.origin {
@@ -76,7 +76,7 @@ impl Document {
         )
     }
 
-    /// The value of a dotted key such as `train.epochs` as it is set, right or wrong; `None` if nothing sets it.
+    /// The value of a dotted key such as `train.epochs` as it is set, valid or not; `None` if it is not set.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&toml::Value> {
         Some(self.leaf(key)?.0)
@@ -90,7 +90,7 @@ impl Document {
         self.complete(true)
     }
 
-    /// A plan without data, for what needs a model and a device alone.
+    /// A plan without data, for operations that only need a model and a device.
     ///
     /// # Errors
     /// As [`plan`](Self::plan), but the data may be missing.
@@ -98,8 +98,8 @@ impl Document {
         self.complete(false)
     }
 
-    /// Checks every key, makes a plan of those that are right, and applies the rules over several keys to it. What is
-    /// wrong has its default meanwhile: one mistake does not hide another.
+    /// Checks every key, makes a plan of the valid ones, and applies the rules over several keys. Invalid values are
+    /// replaced by their defaults, so that one mistake does not hide another.
     fn complete(&self, with_data: bool) -> Result<Plan, ConfigError> {
         let mut checks = Checks {
             document: self,
@@ -120,7 +120,7 @@ impl Document {
         }
     }
 
-    /// The value of a dotted key and where it was last set, if anything sets it.
+    /// The value of a dotted key and where it was last set, if it is set.
     fn leaf(&self, key: &str) -> Option<(&toml::Value, Location)> {
         let node = find(&self.root, key)?;
         match &node.value {
@@ -129,7 +129,7 @@ impl Document {
         }
     }
 
-    /// Whether `key` was set for what `choice` said before a later file or override changed it, or for other documents.
+    /// Whether `key` was set for a value of `choice` that a later file or override changed, or for other documents.
     pub(super) fn is_for_another(&self, key: &str, choice: &str) -> bool {
         let depth = |key: &str| find(&self.root, key).map(Node::depth);
         match (depth(key), depth(choice)) {
@@ -139,7 +139,7 @@ impl Document {
         }
     }
 
-    /// The file as a whole, for what nothing sets.
+    /// The file as a whole, for keys that are not set.
     pub(super) fn place(&self) -> Location {
         self.origin.place()
     }
@@ -149,29 +149,29 @@ impl Document {
 pub(super) struct Checks<'a> {
     pub(super) document: &'a Document,
     pub(super) problems: Vec<Problem>,
-    /// Keys with a value that was refused.
+    /// Keys whose value was rejected.
     refused: Vec<String>,
-    /// Whether a key or section is unknown: it may be the one that seems to be missing.
+    /// Whether a key or section is unknown: it may be a misspelling of one that seems to be missing.
     pub(super) misnamed: bool,
 }
 
 impl Checks<'_> {
-    /// Where a key was last set, if anything sets it.
+    /// Where a key was last set, if it is set.
     pub(super) fn set_place(&self, key: &str) -> Option<Location> {
         Some(self.document.leaf(key)?.1)
     }
 
-    /// Whether anything sets a key.
+    /// Whether a key is set.
     pub(super) fn sets(&self, key: &str) -> bool {
         self.document.leaf(key).is_some()
     }
 
-    /// Whether the value of a key was refused.
+    /// Whether the value of a key was rejected.
     pub(super) fn refuses(&self, key: &str) -> bool {
         self.refused.iter().any(|refused| refused == key)
     }
 
-    /// Refuses the value of a key, where it was set.
+    /// Rejects the value of a key, at the place where it was set.
     pub(super) fn refuse(&mut self, key: &str, value: &str, expected: &str) {
         self.refused.push(key.to_owned());
         let place = self.set_place(key);
@@ -185,7 +185,7 @@ impl Checks<'_> {
         self.problems.push(problem);
     }
 
-    /// Reports a key that nothing sets.
+    /// Reports a key that is not set.
     pub(super) fn missing(&mut self, key: &str, help: &str) {
         if !self.misnamed {
             let place = self.document.place();
@@ -235,7 +235,7 @@ impl Checks<'_> {
     }
 }
 
-/// The `kind` of a section, or its default; empty where there is none.
+/// The `kind` of a section, or its default; empty if there is neither.
 fn chosen_kind<'a>(section: &str, table: &'a Tree) -> &'a str {
     match table.get("kind").map(|node| &node.value) {
         Some(NodeValue::Leaf(value)) => value.as_str().unwrap_or_default(),
@@ -285,7 +285,7 @@ fn unknown_key(section: &str, key: &str, place: Location) -> Problem {
     } else if near.is_none() {
         problem = problem.help(match closest_by(key, all(), |(_, name)| name) {
             Some((other, name)) if !other.is_empty() => {
-                // Several sections may have it; `[train]` is what most people mean.
+                // Several sections may have the key; `[train]` is what most people mean.
                 let mut others: Vec<&str> = all()
                     .filter(|(_, known)| *known == name)
                     .map(|(other, _)| other)
@@ -303,7 +303,7 @@ fn unknown_key(section: &str, key: &str, place: Location) -> Problem {
     problem
 }
 
-/// The candidate that is a typing error away from `word`, if there is one.
+/// The candidate that differs from `word` only by a typing error, if there is one.
 pub(super) fn closest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
@@ -319,7 +319,7 @@ fn closest_by<'a, T: Copy>(
     candidates
         .map(|candidate| (strsim::jaro_winkler(word, name(candidate)), candidate))
         .filter(|(similarity, _)| *similarity > 0.8)
-        // Of equals the first: `deit_tiny` means the 224 px model, which is listed before the 384 px one.
+        // The first of equally good ones: `deit_tiny` means the 224 px model, which is listed before the 384 px one.
         .reduce(|best, next| if next.0 > best.0 { next } else { best })
         .map(|(_, candidate)| candidate)
 }

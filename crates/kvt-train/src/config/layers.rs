@@ -1,4 +1,4 @@
-//! Files, their bases and `--set` overrides, merged into one tree in which every value keeps its place.
+//! Files, their bases and `--set` overrides, merged into one tree in which every value keeps its location.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,9 +13,9 @@ use super::problem::{ConfigError, Location, Problem};
 use super::reference::{join, section as known_section};
 use crate::text::read_text;
 
-/// Bytes of a file: far more than all keys together take.
+/// Maximum size of a file in bytes: far more than all keys need.
 pub(super) const LARGEST_FILE: u64 = 1 << 20;
-/// Parts of a key: more than any key has, and few enough to walk through by recursion.
+/// Maximum number of parts of a key: more than any key has, and few enough for recursion.
 const DEEPEST_KEY: usize = 16;
 
 /// Values by key.
@@ -36,28 +36,28 @@ pub(super) enum NodeValue {
     Leaf(toml::Value),
 }
 
-/// A file, or what a command line says.
+/// A file or a command-line argument.
 #[derive(Debug)]
 struct Source {
     origin: Origin,
     text: String,
-    /// How far below the last word it stands: the `--set` arguments, the file, its base, the base of that.
+    /// Distance from the highest-priority layer: 0 for `--set` arguments, 1 for the file, 2 for its base, and so on.
     depth: usize,
 }
 
-/// Where a text comes from.
+/// The origin of a text.
 #[derive(Clone, Debug)]
 pub(super) enum Origin {
     /// A file.
     File(PathBuf),
-    /// A text that kvt wrote for what the user said in these words, which messages show instead; empty for nothing to show.
+    /// A text that kvt generated from these words of the user, which messages show instead; if empty, they show nothing.
     Said(String),
     /// The argument of a `--set`.
     Override,
 }
 
 impl Origin {
-    /// The text as a whole, for what it lacks.
+    /// The text as a whole, for missing keys.
     pub(super) fn place(&self) -> Location {
         match self {
             Self::File(path) => Location::File(path.clone()),
@@ -66,7 +66,7 @@ impl Origin {
         }
     }
 
-    /// What a `base` in it is relative to, and what messages about it name.
+    /// The path that a `base` in it is relative to, and that messages name.
     fn path(&self) -> &Path {
         match self {
             Self::File(path) => path,
@@ -76,17 +76,17 @@ impl Origin {
 }
 
 impl Node {
-    /// Where its key is.
+    /// The location of its key.
     pub(super) fn key_place(&self) -> Location {
         self.source.place(&self.key)
     }
 
-    /// Where its value is.
+    /// The location of its value.
     pub(super) fn value_place(&self) -> Location {
         self.source.place(&self.span)
     }
 
-    /// How far below the last word it was last set: 0 with `--set`, 1 in the file, 2 in its base, and so on.
+    /// The layer in which it was last set: 0 for `--set`, 1 for the file, 2 for its base, and so on.
     pub(super) fn depth(&self) -> usize {
         self.source.depth
     }
@@ -113,7 +113,7 @@ pub(super) fn find<'a>(tree: &'a Tree, key: &str) -> Option<&'a Node> {
     }
 }
 
-/// Merges `text`, its bases below it and `overrides` above it.
+/// Merges `text` with its bases below it and `overrides` above it.
 pub(super) fn read(
     origin: &Origin,
     text: String,
@@ -121,7 +121,7 @@ pub(super) fn read(
 ) -> Result<Tree, ConfigError> {
     let one = |problem| ConfigError::invalid(vec![problem]);
     let mut root = Tree::new();
-    // The chain runs from the file to its last base; the file has the last word.
+    // The chain runs from the file to its last base; the file has priority.
     for table in read_chain(origin, text).map_err(one)?.into_iter().rev() {
         merge(&mut root, table, "");
     }
@@ -142,7 +142,7 @@ fn read_chain(origin: &Origin, text: String) -> Result<Vec<Tree>, Problem> {
     let path = origin.path();
     let canonical = |path: &Path| fs_err::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let mut tables = Vec::new();
-    // Shown paths for messages, and canonical ones to tell whether two are the same file.
+    // Displayed paths for messages, and canonical paths to detect that two are the same file.
     let mut chain = vec![(path.to_path_buf(), canonical(path))];
     let mut text = text;
     loop {
@@ -212,16 +212,16 @@ fn read_override(argument: &str) -> Result<Tree, Problem> {
         return refuse(message, "give the file itself instead");
     }
     if keys.len() > DEEPEST_KEY {
-        return refuse("no key has so many parts", usage);
+        return refuse("the key has too many parts", usage);
     }
 
-    // What is no TOML is a word: names and paths need no quotes within the shell's.
+    // A value that is not TOML is a string: names and paths need no quotes within the shell's quotes.
     let value = value.trim();
     let parsed = DeValue::parse(value).and_then(|value| convert_value(&source, value));
     let value = match parsed {
         Ok(value) => value,
         Err(_) if value.contains(['\n', '\r']) => {
-            let help = "give each key a `--set` of its own";
+            let help = "use a separate `--set` for each key";
             return refuse("the value has several lines", help);
         }
         Err(_) => NodeValue::Leaf(toml::Value::String(value.to_owned())),
@@ -267,9 +267,9 @@ fn convert_value(
     }
 }
 
-/// Tables merge key by key; everything else is replaced.
+/// Merges tables key by key; everything else is replaced.
 ///
-/// Where a section meets a value, one of them is a mistake: that one stays, so that it is reported.
+/// If a section meets a value, one of them is a mistake, which is kept so that it is reported.
 fn merge(below: &mut Tree, above: Tree, section: &str) {
     for (key, node) in above {
         let path = join(section, &key);

@@ -1,13 +1,13 @@
-//! From TOML files to one complete plan.
+//! From TOML files to a complete plan.
 //!
-//! A section of a file is one struct beside the code that uses it, a `section!` of `schema.rs`. It is the only
-//! declaration of its keys: the reference, the JSON schema, "did you mean", the checks, the file in a run's folder and the
-//! comparison on resume all follow from it.
+//! A section of a file is a struct next to the code that uses it, a `section!` of `schema.rs`. It is the only declaration
+//! of its keys: the reference, the JSON schema, "did you mean", the checks, the file in a run's folder and the comparison
+//! on resume are all derived from it.
 //!
-//! [`Document::load`] reads a file, its bases and the `--set` overrides and merges them; each value keeps its place, so
-//! that a mistake in a base is reported there. [`Document::plan`] then checks names, types and ranges against the
-//! schema, builds the structs of what is right, applies the rules over several keys (`rules.rs`), and gives a [`Plan`],
-//! or every problem that it found. [`warnings()`] tells what is allowed and probably not meant.
+//! [`Document::load`] reads a file, its bases and the `--set` overrides and merges them; each value keeps its location,
+//! so that a mistake in a base is reported there. [`Document::plan`] then checks names, types and ranges against the
+//! schema, builds the structs from the valid values, applies the rules over several keys (`rules.rs`), and returns a
+//! [`Plan`] or all problems found. [`warnings()`] lists settings that are allowed but probably not intended.
 
 mod attention;
 mod diff;

@@ -1,4 +1,4 @@
-//! The whole configuration: its sections, each declared beside the code that uses it.
+//! The whole configuration: its sections, each declared next to the code that uses it.
 
 use std::path::Path;
 
@@ -18,9 +18,9 @@ use crate::task::{DinoConfig, InitConfig, TaskKind};
 
 /// Configuration of a `kvt` run.
 ///
-/// A plan that comes from a [`Document`](super::Document) is complete and in range: every default is filled in, also
-/// one that depends on other keys, and what another key switches off has its default. An `Option` is a real choice
-/// ("no weights to start from"), never a value that somebody else has to complete.
+/// A plan from a [`Document`](super::Document) is complete and in range: every default is filled in, even if it depends
+/// on other keys, and keys that another key disables have their defaults. An `Option` is a real choice ("no weights to
+/// start from"), never a value to be completed later.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(description = "Configuration of a `kvt` run.")]
@@ -54,7 +54,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Epochs of the whole run: `train.epochs` and the cool-down.
+    /// Epochs of the whole run: `train.epochs` plus the cool-down.
     #[must_use]
     pub fn epochs(&self) -> u32 {
         self.train
@@ -66,7 +66,7 @@ impl Plan {
 /// The plan as a configuration file; loading it gives the same plan.
 ///
 /// # Errors
-/// If TOML cannot hold a value, such as a seed above `i64::MAX`.
+/// If TOML cannot represent a value, such as a seed above `i64::MAX`.
 pub fn resolved_toml(plan: &Plan) -> Result<String, ConfigError> {
     Ok(toml::to_string(plan)?)
 }
@@ -74,7 +74,7 @@ pub fn resolved_toml(plan: &Plan) -> Result<String, ConfigError> {
 /// The plan of a configuration file with overrides.
 ///
 /// # Errors
-/// If a file cannot be read or says something wrong; the error lists all of it.
+/// If a file cannot be read or is invalid; the error lists all problems.
 pub fn load_plan(path: &Path, overrides: &[String]) -> Result<Plan, Box<ConfigError>> {
     let plan = Document::load(path, overrides).and_then(|document| document.plan());
     plan.map_err(Box::new)

@@ -1,26 +1,26 @@
-//! What is wrong with a configuration, and where.
+//! Problems of a configuration, and their locations.
 
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Why a configuration gives no plan, or a plan no file.
+/// Why a configuration gives no plan, or a plan cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read; the message names it.
     #[error(transparent)]
     Read(#[from] io::Error),
-    /// TOML cannot hold a value of a plan.
+    /// TOML cannot represent a value of a plan.
     #[error("the configuration cannot be written as TOML: {0}")]
     Write(#[from] toml::ser::Error),
-    /// What the files or overrides say is wrong; every problem that was found, at least one.
+    /// The files or overrides are invalid; all problems found, at least one.
     #[error("{}", render(.0))]
     Invalid(Vec<Problem>),
 }
 
 impl ConfigError {
-    /// Problems in the order of the files, overrides last.
+    /// Problems in the order of the files, with overrides last.
     pub(super) fn invalid(mut problems: Vec<Problem>) -> Self {
         problems.sort_by(|a, b| a.place.cmp(&b.place));
         Self::Invalid(problems)
@@ -35,14 +35,14 @@ fn render(problems: &[Problem]) -> String {
     parts.join("\n\n")
 }
 
-/// One mistake, with its place and a way out.
+/// A mistake, with its location and possible solutions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where the mistake stands.
+    /// The location of the mistake.
     pub place: Location,
     /// What is wrong.
     pub message: String,
-    /// Ways out.
+    /// Possible solutions.
     pub help: Vec<String>,
 }
 
@@ -61,10 +61,10 @@ impl Problem {
     }
 }
 
-/// Where a value comes from.
+/// The location of a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
-    /// A file as a whole: for what it lacks.
+    /// A file as a whole: for missing keys.
     File(PathBuf),
     /// A span of a file.
     Span {
@@ -76,17 +76,17 @@ pub enum Location {
         column: usize,
         /// The text of the line.
         text: String,
-        /// Characters of the line that the span covers, at least 1.
+        /// Number of characters of the line in the span, at least 1.
         width: usize,
     },
-    /// What the user said that no file holds, as in `--model NAME`; empty where the message says it.
+    /// Words of the user that are not in a file, such as `--model NAME`; empty if the message already contains them.
     Said(String),
     /// The argument of a `--set`.
     Override(String),
 }
 
 impl Location {
-    /// The place of a byte range of a file's text; a range over several lines ends with its first one.
+    /// The location of a byte range in a file's text; a range over several lines ends with its first line.
     pub(super) fn span(path: &Path, text: &str, range: &Range<usize>) -> Self {
         let start = text.floor_char_boundary(range.start);
         let end = text.floor_char_boundary(range.end).max(start);

@@ -1,5 +1,5 @@
 //! The keys of a configuration, from the schema of a [`Plan`]: one table for the reference page, for "did you mean",
-//! for the checks of values, and for what a resumed run may change.
+//! for the checks of values, and for the changes allowed on resume.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ pub(super) struct Section {
 pub(super) struct Field {
     pub(super) name: String,
     pub(super) schema: Value,
-    /// Whether a resumed run may change it: `extend("x-resume" = "free")` at the key or its section.
+    /// Whether a resumed run can change it: `extend("x-resume" = "free")` at the key or its section.
     pub(super) is_free: bool,
 }
 
@@ -38,18 +38,18 @@ pub(super) fn sections() -> &'static [Section] {
     &SECTIONS
 }
 
-/// The section of a dotted name.
+/// The section with a dotted name.
 pub(super) fn section(name: &str) -> Option<&'static Section> {
     sections().iter().find(|section| section.name == name)
 }
 
-/// The key of a dotted name.
+/// The key with a dotted name.
 pub(super) fn field(path: &str) -> Option<&'static Field> {
     let (name, key) = path.rsplit_once('.').unwrap_or(("", path));
     section(name)?.fields.iter().find(|field| field.name == key)
 }
 
-/// What a dotted key such as `train.epochs` means: the first sentence of its description.
+/// The meaning of a dotted key such as `train.epochs`: the first sentence of its description.
 pub(crate) fn key_meaning(path: &str) -> Option<String> {
     let doc = doc(&field(path)?.schema);
     let end = doc.find(". ").map_or(doc.len(), |end| end + 1);
@@ -57,7 +57,7 @@ pub(crate) fn key_meaning(path: &str) -> Option<String> {
     (!sentence.is_empty()).then(|| sentence.to_owned())
 }
 
-/// The place of a dotted name in the reference, of a section or a key: in this order people read them.
+/// The position of a section or key in the reference, which is the order for readers.
 pub(crate) fn reading_order(path: &str) -> (usize, usize) {
     let place = |name: &str| sections().iter().position(|section| section.name == name);
     if let Some(place) = place(path) {
@@ -72,7 +72,7 @@ pub(crate) fn reading_order(path: &str) -> (usize, usize) {
     )
 }
 
-/// The dotted keys of a name, in the order of the reference: `epochs` is `train.epochs`.
+/// The dotted keys with a given last part, in the order of the reference: `epochs` is `train.epochs`.
 pub(crate) fn keys_named(name: &str) -> Vec<String> {
     let named = |section: &'static Section| {
         let mut fields = section.fields.iter();
@@ -110,7 +110,7 @@ pub fn reference() -> String {
             .fields
             .iter()
             .any(|field| !kinds(&field.schema).is_empty());
-        // Where the other keys depend on it, the kind comes first.
+        // If the other keys depend on the kind, it comes first.
         let first = kind.filter(|_| has_kinds);
         let others = section
             .fields
@@ -141,7 +141,7 @@ pub fn reference() -> String {
     page
 }
 
-/// What each kind does, as a list.
+/// A description of each kind, as a list.
 fn described_kinds(kind: &Value) -> String {
     let kinds = kind.get("oneOf").and_then(Value::as_array);
     let lines = kinds.into_iter().flatten().filter_map(|kind| {
@@ -181,7 +181,7 @@ fn default(schema: &Value) -> String {
     let words = schema.get("x-default").and_then(Value::as_str);
     match (words, schema.get("default")) {
         (Some(words), _) => words.to_owned(),
-        // JSON's shortest form of a number, a string, a boolean or a list of them is TOML too.
+        // The shortest JSON form of a number, a string, a boolean or a list of them is also valid TOML.
         (None, Some(value)) => format!("`{}`", value.to_string().replace(',', ", ")),
         (None, None) => "none".to_owned(),
     }

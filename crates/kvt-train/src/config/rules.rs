@@ -1,5 +1,5 @@
-//! The rules over several keys, and those that need more than a schema: defaults that depend on other keys, what is
-//! required when, which values fit each other.
+//! The rules over several keys, and rules that a schema cannot express: defaults that depend on other keys,
+//! conditionally required keys, and values that must match.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ use crate::device::{NAMES, Wanted};
 use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind};
 use crate::task::{DinoConfig, ResetHead, TaskKind, check_dino};
 
-/// Fills in the defaults that depend on other keys, gives what another key switches off its default, and reports what
-/// does not fit. Without `with_data` the data may be missing.
+/// Fills in the defaults that depend on other keys, resets keys that another key disables, and reports conflicts.
+/// Without `with_data`, the data can be missing.
 pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
     model(plan, checks);
     data(plan, with_data, checks);
@@ -56,11 +56,11 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     distillation(plan, checks);
     dino(plan, checks);
 
-    // Without gradients twice as many images fit.
+    // Without gradients, twice as many images fit in memory.
     if !checks.sets("eval.batch_size") {
         plan.eval.batch_size = 2 * plan.train.batch_size;
     }
-    // Whether this machine has the device, only those ask who use it.
+    // Whether this machine has the device is only checked where it is used.
     let device = &plan.train.device;
     if device.parse::<Wanted>().is_err() {
         checks.refuse("train.device", &format!("{device:?}"), NAMES);
@@ -94,7 +94,7 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
     for section in ["model.attention", "model.class_attention"] {
         attention::keys(section, checks);
     }
-    // Named models have no dropout, and dense attention.
+    // Named models have dense attention and no dropout.
     let overrides = &mut plan.model.overrides;
     overrides.drop_path.get_or_insert(0.0);
     overrides.attn_drop.get_or_insert(0.0);
@@ -215,7 +215,7 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
     if data.on_error == OnError::Fail {
         data.max_skipped = DataConfig::default().max_skipped;
     }
-    // Dealing out the places of a random order gives another random order.
+    // Without repeats, dividing the positions of a random order among replicas only gives another random order.
     if data.repeats == 1 {
         data.replicas = 1;
     }
@@ -241,12 +241,12 @@ fn mixing(mix: &mut MixConfig, checks: &mut Checks<'_>) {
 fn distillation(plan: &mut Plan, checks: &mut Checks<'_>) {
     let distill = &mut plan.distill;
     if distill.kind == DistillKind::None {
-        // An explicit `kind = "none"` may switch off the teacher of a base; silence may not.
+        // An explicit `kind = "none"` can disable the teacher of a base; a missing key cannot.
         for key in ["teacher", "teacher_model", "logits"] {
             if let Some(place) = checks.set_place(&format!("distill.{key}"))
                 && !checks.sets("distill.kind")
             {
-                let message = format!("`{key}` is set, but nothing says what is learned from it");
+                let message = format!("`{key}` is set, but `distill.kind` is not");
                 let help = "add `kind = \"soft\"` or `\"hard\"` under `[distill]`, or `\"none\"`";
                 checks
                     .problems
@@ -293,7 +293,7 @@ fn distillation(plan: &mut Plan, checks: &mut Checks<'_>) {
 fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {
     let fields = section("dino").map_or(&[][..], |section| &section.fields);
     if plan.task != TaskKind::Dino {
-        // An explicit `task = "classify"` may switch off what a base sets; silence may not.
+        // An explicit `task = "classify"` can disable the settings of a base; a missing key cannot.
         let set = fields.iter().map(|field| format!("dino.{}", field.name));
         let set = set.filter(|_| !checks.sets("task")).collect::<Vec<_>>();
         for key in set {
@@ -320,7 +320,7 @@ fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {
     }
 }
 
-/// Whether a path is that of a file of weights.
+/// Whether a path is that of a weight file.
 fn is_weights(path: &Path) -> bool {
     matches!(
         ending(path),
@@ -328,7 +328,7 @@ fn is_weights(path: &Path) -> bool {
     )
 }
 
-/// A file of weights does not say what model it is for; the folder of a run does.
+/// A weight file does not contain the model that it is for; the folder of a run does.
 fn teacher_model(distill: &DistillConfig, checks: &mut Checks<'_>) {
     let is_file = |path: &Path| is_weights(path);
     let key = "distill.teacher_model";
@@ -345,7 +345,7 @@ fn teacher_model(distill: &DistillConfig, checks: &mut Checks<'_>) {
         }
         (_, Some(_)) => conflict(
             key,
-            "a model is named, but `distill.teacher` is no file of weights",
+            "a model is named, but `distill.teacher` does not name a file of weights",
             "remove it, or let `distill.teacher` be a `.safetensors` or `.pth` file",
             checks,
         ),
@@ -353,7 +353,7 @@ fn teacher_model(distill: &DistillConfig, checks: &mut Checks<'_>) {
     }
 }
 
-/// Reports a key that does not go with others.
+/// Reports a key that conflicts with others.
 fn conflict(key: &str, message: &str, help: &str, checks: &mut Checks<'_>) {
     if let Some(place) = checks.set_place(key) {
         let problem = Problem::new(place, message.to_owned());

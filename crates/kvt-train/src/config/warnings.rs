@@ -1,4 +1,4 @@
-//! What a plan may say and probably does not mean.
+//! Settings of a plan that are allowed but probably not intended.
 
 use kvt_attention::{AttentionConfig, Neighbors};
 use kvt_models::ModelConfig;
@@ -7,8 +7,8 @@ use super::Plan;
 use crate::data::{DataKind, Sampler};
 use crate::task::Freeze;
 
-/// What is allowed in a plan for a model and probably not meant, in words. `images` is the number of training images,
-/// where it is known.
+/// Warnings about settings of a plan for a model that are allowed but probably not intended. `images` is the number of
+/// training images, if it is known.
 #[must_use]
 pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<String> {
     let mut found = missing_folders(plan);
@@ -52,7 +52,7 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
     found
 }
 
-/// Splits that are not there, of data that is not generated.
+/// Missing folders of splits, for data that is not generated.
 fn missing_folders(plan: &Plan) -> Vec<String> {
     let data = &plan.data;
     let folders = match data.kind {
@@ -69,7 +69,7 @@ fn missing_folders(plan: &Plan) -> Vec<String> {
     missing.collect()
 }
 
-/// What a frozen backbone makes useless.
+/// Settings that a frozen backbone makes useless.
 fn frozen(plan: &Plan) -> Option<String> {
     let is_frozen = plan.init.freeze == Freeze::Backbone;
     (is_frozen && plan.init.weights.is_none()).then(|| {
@@ -78,7 +78,7 @@ fn frozen(plan: &Plan) -> Option<String> {
     })
 }
 
-/// Stages in which k-NN attention keeps every key, because `model.attention.neighbors` counts at least as many.
+/// Stages in which k-NN attention keeps every key, because `model.attention.neighbors` is at least their number.
 fn dense_stages(plan: &Plan, model: &ModelConfig) -> Vec<String> {
     let Some(AttentionConfig::Knn(knn)) = &plan.model.overrides.attention else {
         return Vec::new();
@@ -86,7 +86,7 @@ fn dense_stages(plan: &Plan, model: &ModelConfig) -> Vec<String> {
     let counts = knn.neighbors.values();
     let summary = model.summary();
     let stages = summary.attending().enumerate();
-    // One entry is for all stages; of a list each has its own.
+    // A single entry applies to all stages; a list has one entry per stage.
     stages
         .filter_map(|(at, stage)| match counts.get(at).or(counts.first())? {
             Neighbors::Count(count) if count.get() >= stage.keys => Some(format!(

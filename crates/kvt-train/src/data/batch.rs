@@ -1,6 +1,6 @@
-//! A batch on the host: the views of some images, their targets, and which images they are.
+//! A batch on the host: the views of some images, their targets, and their indices.
 
-/// Pixels of all images of a batch, prepared in one way.
+/// Pixels of all images of a batch, prepared in the same way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
     /// Normalised pixels, `[n, 3, height, width]`.
@@ -9,12 +9,12 @@ pub struct View {
     pub size: (usize, usize),
 }
 
-/// Images on the host. Classification has one view of each; self-supervised training has many, of several sizes.
+/// Images on the host. Classification has one view of each image; self-supervised training has many, of several sizes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch<T = u32> {
     /// The views, each of all `n` images in the same order.
     pub views: Vec<View>,
-    /// The target of each image, `[n]`: its class, unless a task takes something else.
+    /// The target of each image, `[n]`: its class, unless a task uses something else.
     pub targets: Vec<T>,
     /// Index of each image in [`Source::samples`](crate::data::Source::samples), `[n]`.
     pub indices: Vec<u32>,
@@ -49,19 +49,19 @@ impl View {
         self.pixels.truncate(images * self.image_len());
     }
 
-    /// Numbers of one image.
+    /// Numbers per image.
     fn image_len(&self) -> usize {
         3 * self.size.0 * self.size.1
     }
 }
 
 impl<T> Batch<T> {
-    /// Images in it.
+    /// Number of images.
     pub fn len(&self) -> usize {
         self.indices.len()
     }
 
-    /// Whether it has no image.
+    /// Whether it contains no images.
     pub fn is_empty(&self) -> bool {
         self.indices.is_empty()
     }

@@ -1,4 +1,4 @@
-//! `[data]`: which images, and how they are read.
+//! `[data]`: the images, and how they are read.
 
 use std::path::PathBuf;
 

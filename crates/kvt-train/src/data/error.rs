@@ -1,4 +1,4 @@
-//! What can go wrong between a folder and a batch.
+//! Errors between a folder and a batch.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,14 @@ use crate::data::listing::{OtherFormats, Unlisted};
 use crate::schema::Refusal;
 use crate::text::quoted;
 
-/// An error of reading a data set.
+/// An error while reading a data set.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
     /// The folder of a split does not exist.
     #[error("no folder `{}`: expected an image folder `{}/<class>/*.jpg`", .0.display(), .0.display())]
     MissingFolder(PathBuf),
-    /// The folder of a split does not exist, and where it would be there are class folders.
+    /// The folder of a split does not exist, but there are class folders in its parent.
     #[error(
         "no folder `{}`, but there are class folders in `{}` itself: set `data.val_fraction`, such as 0.2, to validate on a \
          share of each class, or move them into `{train}` and `{val}`",
@@ -29,47 +29,47 @@ pub enum DataError {
         /// The name of the validation images' folder.
         val: String,
     },
-    /// The folder of a split holds no class folder.
+    /// The folder of a split contains no class folder.
     #[error("`{}` has no class folders: expected `<class>/*.jpg` in it", .0.display())]
     NoClasses(PathBuf),
-    /// The images lie in the split's folder itself.
+    /// The images are directly in the split's folder.
     #[error(
         "`{}` holds images but no class folders: move each image into a folder named by its class, `{}/<class>/*.jpg`",
         .0.display(), .0.display()
     )]
     FlatFolder(PathBuf),
-    /// A class folder without a readable kind of image.
+    /// A class folder without a supported image.
     #[error("class folder `{}` has no image{}", path.display(), instead(others))]
     EmptyClass {
         /// The folder.
         path: PathBuf,
-        /// The pictures in it that are not read.
+        /// The unsupported images in it.
         others: OtherFormats,
     },
-    /// A class folder whose name is not text.
+    /// A class folder whose name is not valid UTF-8.
     #[error("the name of class folder `{}` is not valid UTF-8: rename it", .0.display())]
     ClassName(PathBuf),
-    /// The folder's classes are not the expected ones.
+    /// The classes of the folder are not the expected ones.
     #[error("the classes of `{}` are not those expected: {}{}", path.display(), differences(missing, extra), nested(path, extra))]
     ClassesDiffer {
         /// The folder.
         path: PathBuf,
-        /// Expected classes that the folder lacks.
+        /// Expected classes that are missing.
         missing: Vec<String>,
-        /// Class folders that are not expected.
+        /// Class folders that were not expected.
         extra: Vec<String>,
     },
-    /// More images are asked for than there are.
+    /// More images are requested than exist.
     #[error("`data.subset` is {asked}, but `{}` has {found} training images: ask for fewer, or for all with 0", root.display())]
     Subset {
-        /// Where they lie.
+        /// Their folder.
         root: PathBuf,
-        /// Images asked for.
+        /// Number of images requested.
         asked: usize,
-        /// Images there are.
+        /// Number of images found.
         found: usize,
     },
-    /// A folder that is to be divided, and is divided.
+    /// A folder that is already divided into splits.
     #[error(
         "`{}` is divided into `{train}` and `{val}` already: leave `data.val_fraction` out, or set `data.path` to the folder \
          that holds the classes",
@@ -86,12 +86,12 @@ pub enum DataError {
     /// A folder without tar shards.
     #[error("`{}` has no shards: expected `*.tar` files as WebDataset and `kvt data pack` write them", .0.display())]
     NoShards(PathBuf),
-    /// A shard that cannot be used.
+    /// An unusable shard.
     #[error("shard `{}`{}: {fault}", shard.display(), in_shard(member))]
     Shard {
         /// The shard.
         shard: PathBuf,
-        /// The file in it that is wrong.
+        /// The invalid file in it.
         member: Option<String>,
         /// What is wrong.
         fault: ShardFault,
@@ -104,10 +104,10 @@ pub enum DataError {
     NoParquet {
         /// The folder.
         path: PathBuf,
-        /// The split that was looked for.
+        /// The requested split.
         split: Option<String>,
     },
-    /// A Parquet file that cannot be used.
+    /// An unusable Parquet file.
     #[error("`{}`: {fault}", path.display())]
     Parquet {
         /// The file.
@@ -120,15 +120,15 @@ pub enum DataError {
     NoImages {
         /// The folder.
         path: PathBuf,
-        /// The split that was looked for.
+        /// The requested split.
         split: Option<String>,
     },
-    /// A list of classes that is none.
+    /// An invalid list of classes.
     #[error("`{}` is not a JSON list of class names: {reason}", path.display())]
     ClassList {
         /// The file.
         path: PathBuf,
-        /// The parser's words.
+        /// The parser's message.
         reason: String,
     },
     /// A folder without CIFAR's files.
@@ -138,7 +138,7 @@ pub enum DataError {
         .0.display()
     )]
     NoCifar(PathBuf),
-    /// A file of records that is none.
+    /// An invalid file of records.
     #[error("`{}`: {reason}", path.display())]
     Records {
         /// The file.
@@ -146,8 +146,8 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A place for packed data in which there is something.
-    #[error("`{}` exists already: choose another folder, or remove it", .0.display())]
+    /// The destination for packed data already exists.
+    #[error("`{}` already exists: choose another folder, or remove it", .0.display())]
     Exists(PathBuf),
     /// More images than a sample index can count.
     #[error("`{}` has more than {} images", .0.display(), u32::MAX)]
@@ -155,13 +155,13 @@ pub enum DataError {
     /// A folder or file that cannot be read.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// A link that leads nowhere or back to itself, or a folder that cannot be listed: there may be images in it.
+    /// A dead or circular link, or a folder that cannot be listed: it may contain images.
     #[error("could not list `{}`: {}; repair or remove it", .0.path.display(), .0.reason)]
     Unlisted(Unlisted),
     /// An image that cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// A preparation of images that cannot be carried out.
+    /// An invalid augmentation.
     #[error(transparent)]
     Transform(#[from] AugmentError),
     /// An image that cannot be augmented.
@@ -172,7 +172,7 @@ pub enum DataError {
         /// The reason.
         source: AugmentError,
     },
-    /// `on_error = "skip"` met more bad files than it may.
+    /// `on_error = "skip"`, and the number of bad files exceeds the limit.
     #[error(
         "{count} unreadable images, more than the allowed {max}; the last one: `{}`: {reason}; repair the data or raise `data.max_skipped`",
         path.display()
@@ -180,14 +180,14 @@ pub enum DataError {
     TooManySkipped {
         /// Bad files so far in this epoch.
         count: usize,
-        /// The cap.
+        /// The limit.
         max: usize,
         /// The last bad file.
         path: PathBuf,
-        /// Why it is bad.
+        /// The reason.
         reason: String,
     },
-    /// `on_error = "skip"`, and nothing is left to train on.
+    /// `on_error = "skip"`, but no image can be read.
     #[error(
         "none of the {images} images in `{}` can be read: run `kvt data check` to see why",
         path.display()
@@ -195,10 +195,10 @@ pub enum DataError {
     NothingReadable {
         /// The folder.
         path: PathBuf,
-        /// Its images.
+        /// Number of its images.
         images: usize,
     },
-    /// The order of the epoch names a sample that the source does not have.
+    /// The order of the epoch contains a sample that the source does not have.
     #[error("the order names sample {index}, but `{}` has {len} images", path.display())]
     NoSuchSample {
         /// The sample index.
@@ -214,10 +214,10 @@ pub enum DataError {
     /// A worker thread could not be started.
     #[error("could not start a data worker: {0}")]
     Spawn(std::io::Error),
-    /// A worker thread panicked: a bug, reported instead of a short epoch.
+    /// A worker thread panicked: a bug, reported instead of a truncated epoch.
     #[error("a data worker panicked: {0}")]
     Panicked(String),
-    /// A setting of the generated data set that makes no sense.
+    /// An invalid setting of the generated data set.
     #[error("`data.shapes.{key}` is {}: expected {}", .refusal.value, .refusal.expected)]
     ShapesConfig {
         /// The key.
@@ -225,7 +225,7 @@ pub enum DataError {
         /// Its value, and what is allowed.
         refusal: Refusal,
     },
-    /// The folder for the generated data set holds another one.
+    /// The folder for the generated data set contains another one.
     #[error(
         "`{}` holds a data set generated with other settings ({differences}): remove the folder, or choose another `data.path`",
         path.display()
@@ -236,15 +236,15 @@ pub enum DataError {
         /// The settings that differ.
         differences: String,
     },
-    /// The folder for the generated data set holds something else.
-    #[error("`{}` is not empty and holds no generated data set: choose another `data.path`", .0.display())]
+    /// The folder for the generated data set contains something else.
+    #[error("`{}` is not empty and does not contain a generated data set: choose another `data.path`", .0.display())]
     NotShapes(PathBuf),
-    /// The manifest of a generated data set that cannot be read.
+    /// An unreadable manifest of a generated data set.
     #[error("`{}` is not a manifest of a generated data set: {reason}", path.display())]
     Manifest {
         /// The manifest file.
         path: PathBuf,
-        /// The parser's words.
+        /// The parser's message.
         reason: String,
     },
     /// An image that could not be written.
@@ -252,7 +252,7 @@ pub enum DataError {
     Write {
         /// The file.
         path: PathBuf,
-        /// The encoder's words.
+        /// The encoder's message.
         reason: String,
     },
 }
@@ -267,7 +267,7 @@ pub enum ShardFault {
     /// It ends within a member.
     #[error("the shard ends before it: truncated; write it again")]
     Truncated,
-    /// It lacks the two blocks of zeros.
+    /// The two blocks of zeros at its end are missing.
     #[error("the end of the archive is missing: truncated; write it again")]
     NoEnd,
     /// An image without a label.
@@ -279,12 +279,12 @@ pub enum ShardFault {
     /// Two images under one name.
     #[error("a second image of the same sample")]
     TwoImages,
-    /// A label that is no number, or too large a one.
+    /// A label that is not a number, or is too large.
     #[error("label `{label}` is not a whole number{}", below(*classes))]
     Label {
         /// The label.
         label: String,
-        /// How many classes there are, where that is known.
+        /// The number of classes, if it is known.
         classes: Option<usize>,
     },
 }
@@ -293,34 +293,34 @@ pub enum ShardFault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParquetFault {
-    /// Something in it cannot be read.
+    /// A part of it cannot be read.
     #[error("not a whole Parquet file: {0}; download or write it again")]
     Damaged(String),
-    /// A kind of content that is not read.
+    /// An unsupported kind of content.
     #[error("column `{column}` is {what}, which is not read: write the file again with {instead}")]
     Unread {
         /// The column.
         column: String,
-        /// How its values are written.
+        /// The encoding of its values.
         what: String,
-        /// What is read.
+        /// What is supported.
         instead: &'static str,
     },
-    /// No column has images.
+    /// No column contains images.
     #[error("no column of images, `image.bytes`: write it as Hugging Face's `datasets` does; there are {}", quoted(.0))]
     NoImages(Vec<String>),
-    /// Several columns have images, and none has the usual name.
+    /// Several columns contain images, and none has the usual name.
     #[error("several columns of images, {}: rename the one to be used to `image`", quoted(.0))]
     SeveralImages(Vec<String>),
-    /// The column of labels is missing, or has other values.
+    /// The column of labels is missing, or its values are not integers.
     #[error(
         "no column `{column}` of whole numbers: name that of the labels in `data.label_column`; there are {}",
         quoted(columns)
     )]
     NoLabels {
-        /// The column that was looked for.
+        /// The requested column.
         column: String,
-        /// Those that are there.
+        /// The existing columns.
         columns: Vec<String>,
     },
     /// A row without a label.
@@ -331,7 +331,7 @@ pub enum ParquetFault {
         /// The row, from 0.
         row: usize,
     },
-    /// A label that is none of a class.
+    /// A label that is not a class.
     #[error(
         "column `{column}`, row {row}: label {label} is not a number from 0{}; -1 in all rows is a split without labels",
         up_to(*classes)
@@ -343,10 +343,10 @@ pub enum ParquetFault {
         row: usize,
         /// The label.
         label: i64,
-        /// How many classes there are, where that is known.
+        /// The number of classes, if it is known.
         classes: Option<usize>,
     },
-    /// The files of a split do not agree.
+    /// The files of a split do not match.
     #[error("the names of its classes are not those of `{}` in their order: write the files of a split together", .0.display())]
     OtherClasses(PathBuf),
 }
@@ -380,7 +380,7 @@ fn in_shard(member: &Option<String>) -> String {
         .map_or(String::new(), |name| format!(", `{name}`"))
 }
 
-/// What a class folder without images holds, and what to do.
+/// The content of a class folder without images, and what to do.
 fn instead(others: &OtherFormats) -> String {
     match others.describe() {
         Some(found) => format!(" that is read, only {found}: convert them to JPEG or PNG"),
@@ -388,7 +388,7 @@ fn instead(others: &OtherFormats) -> String {
     }
 }
 
-/// How the classes of a folder differ from those that are expected.
+/// The differences between the classes of a folder and the expected ones.
 fn differences(missing: &[String], extra: &[String]) -> String {
     let parts = [("it lacks", missing), ("it also has", extra)];
     let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
@@ -396,7 +396,7 @@ fn differences(missing: &[String], extra: &[String]) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// What is meant where a folder of splits stands in place of one, whether an option names it or a key.
+/// A hint if the folder of the splits was given instead of a split, by an option or a key.
 fn nested(path: &Path, extra: &[String]) -> String {
     let splits = ["val", "valid", "validation", "test", "train"];
     let mut splits = splits.iter();

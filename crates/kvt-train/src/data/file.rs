@@ -1,21 +1,21 @@
-//! The bytes of an image file, read only if it is a regular file of a size that an image may have.
+//! The bytes of an image file, which are read only if it is a regular file with an acceptable size.
 
 use std::fs::{File, FileType};
 use std::io::Read;
 use std::path::Path;
 
-/// Room for what a file holds beside its pixels: colour profiles, previews, notes of the camera.
+/// Allowance for a file's content besides its pixels: colour profiles, previews, camera metadata.
 const EXTRA_BYTES: u64 = 64 << 20;
 
-/// How much an image file may ask for, so that a small or a huge file cannot take the machine's memory.
+/// Limits of an image file, so that a small or a huge file cannot exhaust the machine's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageLimits {
-    /// Most pixels, width times height. The size of a file is bounded by it too, see [`file_bytes`](Self::file_bytes).
+    /// Maximum number of pixels, width times height. It also limits the size of a file, see [`file_bytes`](Self::file_bytes).
     pub max_pixels: u64,
 }
 
 impl Default for ImageLimits {
-    /// Pillow's: an image of more than `2 * 89_478_485` pixels is an error there.
+    /// Pillow's limit: an image with more than `2 * 89_478_485` pixels is an error there.
     fn default() -> Self {
         Self {
             max_pixels: 178_956_970,
@@ -24,12 +24,12 @@ impl Default for ImageLimits {
 }
 
 impl ImageLimits {
-    /// The largest file that is read, in bytes: 8-bit pixels with alpha as they are, and 64 MiB.
+    /// The largest file that is read, in bytes: uncompressed 8-bit pixels with alpha, plus 64 MiB.
     pub fn file_bytes(self) -> u64 {
         EXTRA_BYTES.saturating_add(self.max_pixels.saturating_mul(4))
     }
 
-    /// Refuses a file of so many bytes, in words.
+    /// Rejects a file that is too large, with a message.
     pub(super) fn check_bytes(self, bytes: u64) -> Result<(), String> {
         let most = self.file_bytes();
         if bytes <= most {
@@ -41,7 +41,7 @@ impl ImageLimits {
         ))
     }
 
-    /// The most that a decoder may take, in bytes: 16-bit pixels with alpha, and 64 MiB.
+    /// The maximum memory of a decoder, in bytes: 16-bit pixels with alpha, plus 64 MiB.
     pub fn decoded_bytes(self) -> u64 {
         EXTRA_BYTES.saturating_add(self.max_pixels.saturating_mul(8))
     }
@@ -51,20 +51,20 @@ impl ImageLimits {
 ///
 /// # Errors
 ///
-/// The reason, in words: the file is missing, a link that leads nowhere, no regular file (a pipe would be waited for without
-/// end, a device has none), larger than [`ImageLimits::file_bytes`], or it cannot be read.
+/// The reason, as text: the file is missing, a dead link, not a regular file (reading a pipe could block forever, and a
+/// device has no end), larger than [`ImageLimits::file_bytes`], or unreadable.
 pub(super) fn read(path: &Path, limits: ImageLimits) -> Result<Vec<u8>, String> {
     let metadata = std::fs::metadata(path).map_err(|error| why(path, &error))?;
-    // Before it is opened: opening a pipe waits for its writer.
+    // Checked before opening: opening a pipe blocks until it has a writer.
     if !metadata.is_file() {
         return Err(format!("{}, not a file", kind(metadata.file_type())));
     }
     let most = limits.file_bytes();
     limits.check_bytes(metadata.len())?;
-    // `fs_err` would name the path a second time.
+    // `fs_err` would repeat the path.
     let words = |error: std::io::Error| error.to_string();
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
-    // It may grow, and some file systems do not know a size.
+    // The file may grow, and some file systems do not report a size.
     let mut file = File::open(path)
         .map_err(words)?
         .take(most.saturating_add(1));
@@ -73,7 +73,7 @@ pub(super) fn read(path: &Path, limits: ImageLimits) -> Result<Vec<u8>, String> 
     Ok(bytes)
 }
 
-/// Why there is nothing at a path: the system's words, and of a link that it is one.
+/// Why a path cannot be read: the system's message, with the target if the path is a link.
 pub(super) fn why(path: &Path, error: &std::io::Error) -> String {
     match std::fs::read_link(path) {
         Ok(target) => format!(
@@ -84,7 +84,7 @@ pub(super) fn why(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// Whether a path is a link whose target is not there.
+/// Whether a path is a link whose target is missing.
 pub(super) fn is_dead_link(path: &Path) -> bool {
     path.is_symlink() && std::fs::metadata(path).is_err()
 }
@@ -123,7 +123,7 @@ mod tests {
         let limits = ImageLimits { max_pixels: 100 };
         let most = limits.file_bytes();
         assert_eq!(most, 67_108_864 + 400);
-        // Holes: they take no room on the disk.
+        // Sparse files: they take no space on the disk.
         let file = fs_err::File::create(&path).unwrap();
         file.set_len(most).unwrap();
         assert_eq!(read(&path, limits).unwrap().len() as u64, most);
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(reason, "a folder, not a file");
     }
 
-    /// The pipe would block for ever, and the device never end.
+    /// The pipe would block forever, and the device would never end.
     #[cfg(unix)]
     #[test]
     fn pipes_sockets_and_devices_are_not_opened() {

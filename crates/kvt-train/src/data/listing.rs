@@ -1,4 +1,4 @@
-//! What lies in the folder of a split: class folders, images, and what looks like an image but is not read.
+//! The content of a split's folder: class folders, images, and image files that are not supported.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -8,31 +8,31 @@ use walkdir::WalkDir;
 
 use crate::data::{DataError, file};
 
-/// The endings of images that are read.
+/// The extensions of supported images.
 const READ: [&str; 5] = ["jpg", "jpeg", "png", "webp", "bmp"];
 
-/// The endings of pictures that are not: other formats, cameras' raw formats, and other names of formats that are read.
+/// The extensions of unsupported images: other formats, cameras' raw formats, and other names of supported formats.
 const NOT_READ: [&str; 36] = [
     "apng", "arw", "avif", "cr2", "cr3", "dib", "dng", "eps", "exr", "gif", "heic", "heif", "hif",
     "ico", "j2k", "jfif", "jif", "jp2", "jpe", "jxl", "nef", "orf", "pbm", "pcx", "pgm", "pnm",
     "ppm", "psd", "raf", "raw", "rw2", "svg", "tga", "tif", "tiff", "xcf",
 ];
 
-/// Files of picture formats that are not read: how many there are of one ending.
+/// Unsupported image files with the same extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotRead {
     /// The files.
     pub count: usize,
-    /// The first of them, by path.
+    /// The first one, by path.
     pub example: PathBuf,
 }
 
-/// Files of picture formats that are not read, by their ending in lower case.
+/// Unsupported image files, by their extension in lower case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OtherFormats(pub BTreeMap<String, NotRead>);
 
 impl OtherFormats {
-    /// The files in all.
+    /// The total number of files.
     pub fn count(&self) -> usize {
         self.0.values().map(|kind| kind.count).sum()
     }
@@ -65,7 +65,7 @@ impl OtherFormats {
         }
     }
 
-    /// The endings with their counts and an example each; `None` if there are no such files.
+    /// The extensions with their counts and an example each; `None` if there are no such files.
     pub fn describe(&self) -> Option<String> {
         let kinds = self.0.iter().map(|(ending, kind)| {
             let example = kind.example.display();
@@ -76,12 +76,12 @@ impl OtherFormats {
     }
 }
 
-/// A link that leads nowhere or in a circle, or a folder that cannot be listed.
+/// A dead or circular link, or a folder that cannot be listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unlisted {
     /// The link or folder.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -89,11 +89,11 @@ pub struct Unlisted {
 #[derive(Debug, Default)]
 pub(super) struct Classes {
     pub(super) names: Vec<String>,
-    /// What may be a class folder.
+    /// Links and folders that could be class folders.
     pub(super) unlisted: Vec<Unlisted>,
 }
 
-/// Lists the class folders of a split; hidden ones are passed over.
+/// Lists the class folders of a split; hidden ones are ignored.
 pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
     if !root.is_dir() {
         return Err(DataError::MissingFolder(root.to_owned()));
@@ -115,7 +115,7 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
                     .push(name.map_err(|_| DataError::ClassName(path))?);
             }
             Ok(_) => flat |= is_image(&path),
-            // Beside class folders an image is no image of the split, whether it is there or not.
+            // An image next to class folders is not an image of the split, whether it exists or not.
             Err(_) if is_image(&path) => flat = true,
             Err(error) => found.unlisted.push(Unlisted {
                 reason: file::why(&path, &error),
@@ -132,7 +132,7 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
     }
 }
 
-/// Whether some folder in this one, which is not hidden, holds an image itself: then these folders are classes.
+/// Whether a folder in this one, other than a hidden one, directly contains an image: then these folders are classes.
 pub(super) fn holds_classes(root: &Path) -> bool {
     let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries(root).any(|entry| {
@@ -140,24 +140,24 @@ pub(super) fn holds_classes(root: &Path) -> bool {
     })
 }
 
-/// What lies in a class folder and the folders in it.
+/// The content of a class folder, including its subfolders.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// What has the name of an image, whatever it is: what is no readable file is an unreadable image.
+    /// All entries with the name of an image; those that are not readable files are unreadable images.
     pub(super) images: Vec<PathBuf>,
     pub(super) others: OtherFormats,
     pub(super) unlisted: Vec<Unlisted>,
 }
 
 impl Listing {
-    /// Takes up what was passed over in another class.
+    /// Adds the ignored entries of another class.
     pub(super) fn merge_rest(&mut self, other: Self) {
         self.others.merge(other.others);
         self.unlisted.extend(other.unlisted);
     }
 }
 
-/// Lists a class folder. Links are followed; hidden files and folders, and files with other endings, are passed over.
+/// Lists a class folder. Links are followed; hidden files and folders, and files with other extensions, are ignored.
 pub(super) fn images(dir: &Path) -> Listing {
     let mut listing = Listing::default();
     let entries = WalkDir::new(dir)
@@ -177,7 +177,7 @@ pub(super) fn images(dir: &Path) -> Listing {
                 }
             }
             Err(error) => match error.path() {
-                // Links that lead nowhere come here before they are filtered.
+                // Dead links reach this point before they are filtered.
                 Some(path) if path.file_name().is_some_and(is_hidden) => {}
                 Some(path) if is_image(path) && file::is_dead_link(path) => {
                     listing.images.push(path.to_owned());
@@ -209,10 +209,10 @@ pub(super) fn images(dir: &Path) -> Listing {
     listing
 }
 
-/// The images in a folder and the folders in it, by name, without hidden ones.
+/// The images in a folder and its subfolders, by name, without hidden ones.
 ///
 /// # Errors
-/// For a link that leads nowhere or in a circle, or a folder that cannot be listed.
+/// For a dead or circular link, or a folder that cannot be listed.
 pub fn image_files(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
     let found = images(dir);
     match found.unlisted.into_iter().next() {
@@ -229,7 +229,7 @@ fn is_image(path: &Path) -> bool {
     ending(path).is_some_and(|found| is_read(&found))
 }
 
-/// Whether a file with this ending, in lower case, is an image that is read.
+/// Whether a file with this extension, in lower case, is a supported image.
 pub(super) fn is_read(ending: &str) -> bool {
     READ.contains(&ending)
 }
@@ -238,7 +238,7 @@ fn other_format(path: &Path) -> Option<String> {
     ending(path).filter(|found| NOT_READ.contains(&found.as_str()))
 }
 
-/// What comes after the last dot of a name, in lower case.
+/// The part after the last dot of a name, in lower case.
 fn ending(path: &Path) -> Option<String> {
     Some(path.extension()?.to_str()?.to_ascii_lowercase())
 }

@@ -1,7 +1,7 @@
 //! From files to batches on the host: `source -> sampler -> (decode -> augment) -> loader`.
 //!
-//! A [`Batch`] is plain numbers; only its upload, by the thread that trains, knows a device. The content and order of every
-//! batch follow from (seed, epoch) alone, whatever the number of workers. [`Splits`] are the images of a plan.
+//! A [`Batch`] contains plain numbers; only its upload, by the training thread, involves a device. The content and order of
+//! every batch depend only on (seed, epoch), for any number of workers. [`Splits`] are the images of a plan.
 
 mod batch;
 mod check;

@@ -1,4 +1,4 @@
-//! Jobs done by several threads, results taken in order: the machinery under the loader.
+//! Jobs on several threads with results in order: the machinery of the loader.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ type Job<T> = dyn Fn(usize, &AtomicBool) -> T + Send + Sync;
 
 /// Runs `job(i)` for a range of `i` on worker threads and yields the results in order of `i`.
 ///
-/// At most `workers + prefetch` jobs are begun or finished and not yet taken, which bounds the memory. Without workers
-/// the job runs in [`next`](Iterator::next). Dropping it stops the workers and waits for them.
+/// At most `workers + prefetch` jobs are running or waiting to be taken, which limits the memory. Without workers, the
+/// job runs in [`next`](Iterator::next). Dropping it stops the workers and waits for them.
 pub(super) struct Ordered<T> {
     job: Arc<Job<T>>,
     next: usize,
@@ -30,14 +30,14 @@ struct Pool<T> {
     queued: usize,
     jobs: Sender<usize>,
     results: Receiver<(usize, Result<T, String>)>,
-    /// Results that came before their turn.
+    /// Results that arrived before their turn.
     early: BTreeMap<usize, Result<T, String>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl<T: Send + 'static> Ordered<T> {
-    /// Starts the threads on the jobs of `range`. A job may look at the flag that it is given: true means that
-    /// nobody waits for its result.
+    /// Starts the threads on the jobs of `range`. A job can check the flag that it gets: true means that its result is
+    /// no longer needed.
     pub(super) fn start(
         range: std::ops::Range<usize>,
         workers: usize,
@@ -57,7 +57,7 @@ impl<T: Send + 'static> Ordered<T> {
         if workers == 0 {
             return Ok(this);
         }
-        // Neither channel needs a bound of its own: the tickets in `jobs` are the bound.
+        // The channels need no limit: the number of tickets in `jobs` is limited.
         let (jobs, tickets) = unbounded();
         let (done, results) = unbounded();
         let pool = this.pool.insert(Pool {
@@ -85,7 +85,7 @@ impl<T: Send + 'static> Ordered<T> {
 
 impl<T> Pool<T> {
     fn queue(&mut self, end: usize) {
-        // A failed send means that every worker is gone, which `take` reports.
+        // A failed send means that all workers have ended, which `take` reports.
         if self.queued < end && self.jobs.send(self.queued).is_ok() {
             self.queued += 1;
         }
@@ -127,7 +127,7 @@ fn run<T>(job: &Job<T>, number: usize, stop: &AtomicBool) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(|| job(number, stop))).map_err(|panic| panic_message(&*panic))
 }
 
-/// The words of a caught panic.
+/// The message of a caught panic.
 pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()
@@ -185,7 +185,7 @@ mod tests {
     fn results_come_in_order_though_jobs_end_out_of_order() {
         let (release, gate) = unbounded();
         let ordered = Ordered::start(0..8, 2, 4, move |i, _| {
-            // Job 0 cannot end before job 1 did.
+            // Job 0 cannot finish before job 1.
             match i {
                 0 => gate.recv().unwrap(),
                 1 => release.send(()).unwrap(),

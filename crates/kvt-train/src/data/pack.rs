@@ -1,4 +1,4 @@
-//! `kvt data pack`: an image folder or Parquet files become tar shards.
+//! `kvt data pack`: converts an image folder or Parquet files to tar shards.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -10,26 +10,26 @@ use crate::data::source::{CLASSES, LABEL, SHARD};
 use crate::data::{DataError, DecodeError, ImageLimits, Source, listing};
 use crate::fs::{parent, sync_folder, write_atomic};
 
-/// The names of the folders in which data is packed before they are renamed begin so.
+/// The prefix of the folders in which data is packed before they are renamed.
 const STAGING: &str = ".kvt-pack-";
 
-/// What was packed.
+/// The result of packing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packed {
-    /// Images.
+    /// Number of images.
     pub images: usize,
-    /// Shards.
+    /// Number of shards.
     pub shards: usize,
 }
 
 /// Writes the splits (folder name and images) as shards of about `shard_bytes` to `out/<split>/000000.tar`, ..., with the
-/// names of the classes beside them. `out` must not exist: it appears whole, or not at all.
+/// names of the classes next to them. `out` must not exist: it appears complete, or not at all.
 ///
-/// The images keep their bytes and their order, so that training on the shards is training on the folder, bit for bit.
-/// `progress` hears the number of images done.
+/// The images keep their bytes and their order, so that training on the shards is bit-identical to training on the
+/// folder. `progress` is called with the number of completed images.
 ///
 /// # Errors
-/// An image that cannot be read, or a failure of the file system.
+/// If an image cannot be read, or the file system fails.
 pub fn pack(
     splits: &[(&str, &Source)],
     out: &Path,
@@ -44,7 +44,7 @@ pub fn pack(
     let staging = tempfile::Builder::new()
         .prefix(STAGING)
         .tempdir_in(parent)?;
-    // Within the temporary folder, which only its owner may enter.
+    // Within the temporary folder, which only its owner can enter.
     let root = staging.path().join("data");
     let mut packed = Packed {
         images: 0,
@@ -68,7 +68,7 @@ pub fn pack(
     Ok(packed)
 }
 
-/// Writes the shards of a split and returns how many they are.
+/// Writes the shards of a split and returns their number.
 fn pack_split(
     source: &Source,
     dir: &Path,
@@ -108,8 +108,8 @@ fn pack_split(
     Ok(shards)
 }
 
-/// The ending of an image: the one of its name, or of an image without a name, such as in Parquet, of its format. One that
-/// is not read as an image would leave a label without an image in the shard.
+/// The extension of an image: from its name, or from its format if it has no name, as in Parquet. An unsupported one would
+/// leave a label without an image in the shard.
 fn ending(path: &Path, bytes: &[u8]) -> Result<String, String> {
     let named = path.extension().unwrap_or_default();
     if !named.is_empty() {
@@ -123,7 +123,7 @@ fn ending(path: &Path, bytes: &[u8]) -> Result<String, String> {
     }
 }
 
-/// A shard that is being written.
+/// A shard while it is being written.
 struct Shard(tar::Builder<BufWriter<std::fs::File>>);
 
 impl Shard {
@@ -132,7 +132,7 @@ impl Shard {
         Ok(Self(tar::Builder::new(BufWriter::new(file))))
     }
 
-    /// Adds a file; of its time and owner nothing is kept, so that the same images give the same shard.
+    /// Adds a file without its time and owner, so that the same images give the same shard.
     fn add(&mut self, name: &str, bytes: &[u8]) -> Result<(), DataError> {
         let mut header = tar::Header::new_ustar();
         header.set_size(bytes.len() as u64);

@@ -19,7 +19,7 @@ pub fn epoch_order(len: usize, epoch: u64, seed: u64, shuffle: bool) -> Vec<u32>
     order
 }
 
-/// How many batches `len` samples make.
+/// The number of batches for `len` samples.
 ///
 /// With `drop_last` the incomplete last batch is dropped, unless it is the only one: a data set smaller than one
 /// batch still trains.

@@ -23,14 +23,14 @@ pub struct Splits {
 }
 
 impl Splits {
-    /// Opens the data of a plan for images of `size` (height, width). A generated data set is made
-    /// on first use; `progress` then hears (images done, images in all).
+    /// Opens the data of a plan for images of `size` (height, width). A generated data set is created on first use, and
+    /// `progress` is called with (images done, total images).
     ///
-    /// With `classes` given (from a run that is resumed or evaluated), the folders must have exactly
-    /// these, and labels follow that list.
+    /// With `classes` given (from a run that is resumed or evaluated), the folders must have exactly these, and labels
+    /// follow that list.
     ///
     /// # Errors
-    /// If folders are missing or do not fit, or the generated data cannot be written.
+    /// If folders are missing or do not match, or the generated data cannot be written.
     pub fn open(
         plan: &Plan,
         size: (usize, usize),
@@ -48,7 +48,7 @@ impl Splits {
         })
     }
 
-    /// These images with other views of each in training: one per transform, instead of the plan's one.
+    /// These images with other views in training: one per transform, instead of the plan's single view.
     #[must_use]
     pub fn with_train_views(self, views: Vec<Arc<Transform>>) -> Self {
         Self {
@@ -57,12 +57,12 @@ impl Splits {
         }
     }
 
-    /// What identifies these images.
+    /// The identity of these images.
     pub fn state(&self) -> DataState {
         self.state
     }
 
-    /// What was passed over in the folders and what they lack, in words.
+    /// Warnings about ignored files and missing parts of the folders.
     pub fn warnings(&self) -> Vec<String> {
         let folders = [&self.train, &self.val].into_iter();
         let unread = folders.filter_map(|folder| {
@@ -86,18 +86,18 @@ impl Splits {
         &self.train.classes
     }
 
-    /// Micro-batches of a training epoch.
+    /// Micro-batches per training epoch.
     pub fn train_batch_count(&self, plan: &Plan) -> usize {
         sampler(plan).batch_count(self.train.samples.len())
     }
 
-    /// Updates of an epoch; the last one may have fewer micro-batches.
+    /// Updates per epoch; the last one can have fewer micro-batches.
     pub fn updates_per_epoch(&self, plan: &Plan) -> u64 {
         let batches = self.train_batch_count(plan);
         batches.div_ceil(plan.train.accumulate) as u64
     }
 
-    /// The batches of a training epoch from `first_batch` on; `target` says what is learned from a sample.
+    /// The batches of a training epoch from `first_batch` on; `target` gives the training target of a sample.
     ///
     /// # Errors
     /// If the loader cannot start.
@@ -111,7 +111,7 @@ impl Splits {
         Loader::start(self.train_loading(plan, target, epoch, first_batch))
     }
 
-    /// What [`train_batches`](Self::train_batches) starts.
+    /// The configuration of the loader that [`train_batches`](Self::train_batches) starts.
     pub fn train_loading<T>(
         &self,
         plan: &Plan,
@@ -135,7 +135,7 @@ impl Splits {
         }
     }
 
-    /// What is done to a training image, for each of its views.
+    /// The transform of a training image, for each of its views.
     pub fn train_views(&self) -> &[Arc<Transform>] {
         &self.train_views
     }
@@ -148,8 +148,8 @@ impl Splits {
         eval_batches(plan, &self.val, &self.val_transform)
     }
 
-    /// The validation images of one of `of` processes, in order: whole batches, as many as the others have or one more, one
-    /// process's behind the other's. All together are [`val_batches`](Self::val_batches).
+    /// The validation images of one of `of` processes, in order: whole batches, consecutive from process to process, whose
+    /// number differs by at most one. Together they are [`val_batches`](Self::val_batches).
     ///
     /// # Errors
     /// If the loader cannot start.
@@ -165,7 +165,7 @@ impl Splits {
         })
     }
 
-    /// All training images, in order, prepared as those of the validation.
+    /// All training images, in order, with the transform for validation.
     ///
     /// # Errors
     /// If the loader cannot start.
@@ -173,7 +173,7 @@ impl Splits {
         eval_batches(plan, &self.train, &self.val_transform)
     }
 
-    /// Some images of a split, at equal distances, in order, prepared as those of the validation; with 0 all of them.
+    /// Some images of a split, at equal distances, in order, with the transform for validation; 0 means all.
     ///
     /// # Errors
     /// If the loader cannot start.
@@ -202,10 +202,10 @@ fn cached(plan: &Plan, sources: [Source; 2]) -> [Source; 2] {
     }
 }
 
-/// Makes the data of a plan if it is generated and not there yet.
+/// Generates the data of a plan if it is a generated data set that does not exist yet.
 ///
 /// # Errors
-/// If it cannot be written, or something else is in its place.
+/// If it cannot be written, or the folder contains something else.
 pub fn ensure_data(plan: &Plan, progress: &mut dyn FnMut(usize, usize)) -> Result<(), DataError> {
     if let Some(shapes) = &plan.data.shapes {
         shapes::ensure(shapes, &plan.data.path, progress)?;
@@ -213,7 +213,7 @@ pub fn ensure_data(plan: &Plan, progress: &mut dyn FnMut(usize, usize)) -> Resul
     Ok(())
 }
 
-/// All images of a source, in order, prepared for evaluation.
+/// All images of a source, in order, transformed for evaluation.
 ///
 /// # Errors
 /// If the loader cannot start.
@@ -225,7 +225,7 @@ pub fn eval_batches(
     some_batches(plan, source, transform, 0)
 }
 
-/// As [`eval_batches`], of so many images at equal distances; with 0 of all.
+/// As [`eval_batches`], for `count` images at equal distances; 0 means all.
 ///
 /// # Errors
 /// If the loader cannot start.
@@ -254,12 +254,12 @@ fn eval_loading(plan: &Plan, source: &Arc<Source>, transform: &Arc<Transform>) -
     }
 }
 
-/// How a training epoch of a plan goes through its images.
+/// The sampler of a training epoch of a plan.
 fn sampler(plan: &Plan) -> Sampler {
     Sampler::new(&plan.data, plan.train.batch_size)
 }
 
-/// What all loaders of a plan share.
+/// The common settings of all loaders of a plan.
 fn loading<T>(
     plan: &Plan,
     source: &Arc<Source>,
@@ -287,30 +287,30 @@ fn loading<T>(
     }
 }
 
-/// How much an image file of a plan may ask for.
+/// The limits of an image file of a plan.
 pub fn image_limits(plan: &Plan) -> ImageLimits {
     ImageLimits {
         max_pixels: plan.data.max_pixels,
     }
 }
 
-/// The preparation of training images of `size` (height, width), each by itself.
+/// The transform of training images of `size` (height, width), for each image separately.
 ///
 /// # Errors
-/// If the plan's values make no sense together.
+/// If values of the plan are inconsistent.
 pub fn train_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, DataError> {
     let transform = Transform::train(&plan.augment, size)?;
-    // What is mixed first is erased on the device.
+    // If images are mixed first, erasing is done on the device.
     Ok(match plan.mix.mixes_first() {
         true => transform.without_erasing(),
         false => transform,
     })
 }
 
-/// The preparation of images of `size` (height, width) for evaluation and prediction.
+/// The transform of images of `size` (height, width) for evaluation and prediction.
 ///
 /// # Errors
-/// If the plan's values make no sense together.
+/// If values of the plan are inconsistent.
 pub fn eval_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, DataError> {
     Ok(Transform::evaluation(&plan.augment, size)?)
 }

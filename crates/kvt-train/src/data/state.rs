@@ -1,4 +1,4 @@
-//! What identifies the images of a run, so that it is not resumed on other ones.
+//! The identity of the images of a run, so that it is not resumed with different ones.
 
 use std::path::Path;
 
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{Sample, Source};
 
-/// What identifies the images of a run: an order of the epoch means something only for these.
+/// The identity of the images of a run: the order of an epoch is only meaningful for these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataState {
-    /// Training images.
+    /// Number of training images.
     pub train: usize,
-    /// Validation images.
+    /// Number of validation images.
     pub val: usize,
-    /// BLAKE3 of their relative paths and labels in order, cut to 64 bits.
+    /// BLAKE3 of their relative paths and labels in order, truncated to 64 bits.
     pub listing: u64,
-    /// The same of the sizes of their files; `None` in checkpoints of older versions and with `data.check_sizes = false`.
+    /// The same for the sizes of their files; `None` in checkpoints of older versions and with `data.check_sizes = false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sizes: Option<u64>,
 }
 
 impl DataState {
-    /// Of the images of two splits; of their files' sizes if `check_sizes`.
+    /// For the images of two splits; with the sizes of their files if `check_sizes`.
     pub fn of(train: &Source, val: &Source, check_sizes: bool) -> Self {
         let folders = [train, val];
         Self {
@@ -33,7 +33,7 @@ impl DataState {
         }
     }
 
-    /// Whether both are of the same images, by all that both know.
+    /// Whether both are for the same images, as far as both have the information.
     pub fn agrees(&self, other: &Self) -> bool {
         let known = |state: &Self| (state.train, state.val, state.listing);
         let sizes = self.sizes.zip(other.sizes);
@@ -41,7 +41,7 @@ impl DataState {
     }
 }
 
-/// A hash of the paths, relative to the folders, and labels: the folders may move.
+/// A hash of the paths, relative to the folders, and labels, so that the folders can be moved.
 fn listing(folders: [&Source; 2]) -> u64 {
     let mut hash = blake3::Hasher::new();
     for folder in folders {
@@ -54,7 +54,7 @@ fn listing(folders: [&Source; 2]) -> u64 {
     short(&hash)
 }
 
-/// A hash of the sizes of the files. On many threads: a disk far away takes its time for each.
+/// A hash of the file sizes. On many threads, since each query of a remote disk is slow.
 fn sizes(folders: [&Source; 2]) -> u64 {
     let mut hash = blake3::Hasher::new();
     for folder in folders {

@@ -1,4 +1,4 @@
-//! From host to device: where the data's way leaves the host.
+//! From host to device: the last step of the data on the host.
 
 use burn::tensor::{Device, Tensor, TensorData};
 
@@ -16,7 +16,7 @@ pub struct DeviceBatch<T = u32> {
 }
 
 impl View {
-    /// The pixels as `[n, 3, height, width]`. They are moved, not copied: a view may take hundreds of megabytes.
+    /// The pixels as `[n, 3, height, width]`. They are moved, not copied: a view can take hundreds of megabytes.
     pub fn into_data(self) -> TensorData {
         let shape = self.shape();
         TensorData::new(self.pixels, shape)
@@ -41,12 +41,12 @@ impl<T> Batch<T> {
 }
 
 impl<T> DeviceBatch<T> {
-    /// Images in it.
+    /// Number of images.
     pub fn len(&self) -> usize {
         self.indices.len()
     }
 
-    /// Whether it has no image.
+    /// Whether it contains no images.
     pub fn is_empty(&self) -> bool {
         self.indices.is_empty()
     }
@@ -66,7 +66,7 @@ mod tests {
         }
     }
 
-    /// The numbers stay where they are, on the CPU also within the tensor.
+    /// The numbers are not moved in memory, on the CPU even within the tensor.
     #[test]
     fn pixels_are_moved() {
         let view = view();

@@ -1,9 +1,9 @@
 //! A run's state on disk: weights under timm's names, moments, progress.
 //!
-//! `model.safetensors` is an ordinary weight file that any tool reads, and so is `ema.safetensors`,
-//! which is there if the run keeps an average; `optimizer.safetensors` holds the optimizer's state by PyTorch's names, such
-//! as `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`, and `step.<parameter>` where a parameter was left out of updates. A
-//! task may add its own state as `task.<name>.safetensors`. Together with `state.json` they restore a run to the bit.
+//! `model.safetensors` is an ordinary weight file that any tool reads, and so is `ema.safetensors`, which exists if the run keeps
+//! an average. `optimizer.safetensors` holds the optimizer's state under PyTorch's names, such as `exp_avg.<parameter>` and
+//! `exp_avg_sq.<parameter>`, and `step.<parameter>` where a parameter was left out of updates. A task may add its own state as
+//! `task.<name>.safetensors`. Together with `state.json` they restore a run bit for bit.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,14 +25,14 @@ const OPTIMIZER: &str = "optimizer.safetensors";
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct State {
     progress: Progress,
-    /// Updates the optimizer has made, for its bias correction: of every parameter that has no other count.
+    /// Updates that the optimizer has made, for its bias correction: for every parameter without its own count.
     updates: u32,
     /// The loss scale, in f16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     loss_scale: Option<LossScale>,
     /// Bytes of the log that belong to this state.
     log_offset: u64,
-    /// The images it was trained and evaluated on.
+    /// The images of its training and evaluation.
     data: DataState,
 }
 
@@ -46,18 +46,18 @@ pub struct Checkpointer {
 
 /// A restored run.
 pub struct Restored<T: Task> {
-    /// All that updates change.
+    /// Everything that updates change.
     pub state: TrainState<T>,
     /// How far the run was.
     pub progress: Progress,
     /// Bytes of the log at that point.
     pub log_offset: u64,
-    /// What could not be used, and what was set aside.
+    /// State that could not be used, and files that were set aside.
     pub warnings: Vec<Warning>,
 }
 
 impl Checkpointer {
-    /// For the checkpoints of a run on these images, of which the `keep_last` latest are kept.
+    /// For the checkpoints of a run on these images. The latest `keep_last` of them are kept.
     pub fn new(run: &RunDir, data: DataState, keep_last: usize) -> Self {
         Self {
             checkpoints: Checkpoints::new(run.checkpoints()).keep_last(keep_last),
@@ -71,7 +71,7 @@ impl Checkpointer {
         &self.run
     }
 
-    /// The checkpoints to come do not remember the sizes of the image files.
+    /// Leaves the sizes of image files out of future checkpoints.
     pub fn forget_sizes(&mut self) {
         self.data.sizes = None;
     }
@@ -79,7 +79,7 @@ impl Checkpointer {
     /// Writes a checkpoint and makes it the last; `kind` is its stage, and whether it is also the best.
     ///
     /// # Errors
-    /// If anything cannot be read from the device or written; older checkpoints are untouched then.
+    /// If anything cannot be read from the device or written; older checkpoints then stay untouched.
     pub fn save<T: Task>(
         &self,
         state: &TrainState<T>,
@@ -127,12 +127,12 @@ impl Checkpointer {
         Ok(saved.warnings)
     }
 
-    /// Restores a checkpoint into a freshly made state. If it fits, `before` is called, and then the folder is made to
-    /// agree: it becomes the last one, and those that are in its way are set aside.
+    /// Restores a checkpoint into a freshly made state. If it fits, `before` is called, and then the folder is updated: the
+    /// checkpoint becomes the last one, and conflicting ones are set aside.
     ///
     /// # Errors
-    /// If there is none, it is broken, it belongs to another model, task or other images, or it has no average
-    /// where one is asked for.
+    /// If there is no checkpoint, it is broken, it belongs to another model, task or other images, or it lacks an average that is
+    /// required.
     pub fn restore<T: Task>(
         &self,
         which: Which<'_>,
@@ -175,7 +175,7 @@ impl Checkpointer {
     }
 }
 
-/// A fresh state with all that a checkpoint holds.
+/// A fresh state filled from a checkpoint.
 fn load_state<T: Task>(
     checkpoint: &Checkpoint,
     saved: &State,
@@ -196,7 +196,7 @@ fn load_state<T: Task>(
     let mut task = fresh.task;
     task.load_state(&|name| {
         let name = task_file(name);
-        // Files that are not the checkpoint's own were not verified.
+        // Only files listed in the checkpoint were verified.
         if !checkpoint.has(&name) {
             let path = checkpoint.path().to_owned();
             return Err(TrainError::NoTaskState { path, file: name });
@@ -208,7 +208,7 @@ fn load_state<T: Task>(
         task,
         optimizer,
         ema,
-        // A run that went on in another precision begins with a scale of its own.
+        // A run resumed in another precision starts with a fresh scale.
         loss_scale: fresh
             .loss_scale
             .map(|fresh| saved.loss_scale.unwrap_or(fresh)),

@@ -1,4 +1,4 @@
-//! `[train]` and `[eval]`: what the loop is told.
+//! `[train]` and `[eval]`: settings of the training loop.
 
 use kvt_models::Precision;
 

@@ -1,4 +1,4 @@
-//! What led to a step that was not finite, kept for a look at it.
+//! Keeps the inputs of a step that was not finite, for inspection.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,11 @@ use crate::fs::write_atomic;
 use crate::recipe::Network;
 use crate::task::MODEL;
 
-/// Writes the weights before the step, and its micro-batches with their files and labels. The batches are read again by
-/// their place in the epoch: keyed augmentation gives the same pixels, so that training need not keep them. Returns the
-/// folder.
+/// Writes the weights before the step, and its micro-batches with their files and labels. The batches are read again by their
+/// position in the epoch: keyed augmentation gives the same pixels, so that training need not keep them. Returns the folder.
 ///
 /// # Errors
-/// If something cannot be written, or an image can no longer be read; what was written before stays.
+/// If something cannot be written, or an image can no longer be read; files written before stay.
 pub(super) fn dump<T>(
     run: &Path,
     step: u64,
@@ -37,7 +36,7 @@ pub(super) fn dump<T>(
         let batch = batch?;
         let samples = batch.indices.iter();
         let samples = samples.filter_map(|&index| source.samples.get(index as usize));
-        // JSON is text: of a name that is not, what can be shown is.
+        // JSON is text: a path that is not UTF-8 is written as far as it can be displayed.
         files.extend(samples.map(|sample| (sample.path.display().to_string(), sample.label)));
         for (view, pixels) in batch.views.into_iter().enumerate() {
             let name = match view {

@@ -1,7 +1,7 @@
-//! The training loop and what it stands on, readable in one sitting:
+//! The training loop and the parts it builds on:
 //!
 //! - [`Trainer`]: epochs, updates, evaluation, checkpoints. Its file is the loop.
-//! - [`TrainState`]: what an update changes, and the update itself.
+//! - [`TrainState`]: the state that updates change, and the update itself.
 //! - [`Session`]: a validated plan becomes a run folder, data, a network and a trainer.
 
 mod checkpoint;

@@ -1,4 +1,4 @@
-//! How far a run is: all that a resume needs besides weights and moments.
+//! How far a run has come: everything that resuming needs besides weights and moments.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +12,8 @@ pub struct Best {
     /// Optimizer updates before it. Checkpoints of kvt 0.1.0 lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
-    /// Its value of the task's metric, [`Task::BEST`](crate::task::Task::BEST). Checkpoints of before tasks call it `top1`,
-    /// which is a classifier's.
+    /// The value of the task's metric, [`Task::BEST`](crate::task::Task::BEST). Checkpoints from before tasks existed call it
+    /// `top1`, which is a classifier's metric.
     #[serde(alias = "top1")]
     pub value: f64,
 }
@@ -27,22 +27,22 @@ pub struct EpochSums {
     pub images: u64,
     /// Seconds of training.
     pub seconds: f64,
-    /// Seconds of it spent waiting for data; checkpoints of older versions lack it.
+    /// Seconds of these spent waiting for data; checkpoints of older versions lack it.
     #[serde(default)]
     pub data_wait: f64,
-    /// Seconds of it spent with the other processes.
+    /// Seconds of these spent on communication with other processes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub communication: f64,
     /// Learning rate of the last update.
     pub lr: f64,
 }
 
-/// Sums over the updates since the last line of the log.
+/// Sums over the updates since the last logged step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogSums {
     /// Updates.
     pub updates: u64,
-    /// Those of them that were not made, since gradients of a scaled loss were not finite.
+    /// Updates of these that were not made, since gradients of a scaled loss were not finite.
     #[serde(default)]
     pub unmade: u64,
     /// Loss of each update.
@@ -53,20 +53,20 @@ pub struct LogSums {
     pub images: u64,
     /// Seconds of training.
     pub seconds: f64,
-    /// Seconds of it spent waiting for data.
+    /// Seconds of these spent waiting for data.
     pub data_wait: f64,
-    /// Seconds of it spent with the other processes.
+    /// Seconds of these spent on communication with other processes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub communication: f64,
 }
 
-/// Whether a process was alone, of which checkpoints say nothing.
+/// Whether a process was alone; checkpoints omit the field then.
 fn is_zero(seconds: &f64) -> bool {
     *seconds == 0.0
 }
 
 impl LogSums {
-    /// Adds those of later updates.
+    /// Adds the sums of later updates.
     pub fn add(&mut self, later: Self) {
         self.updates += later.updates;
         self.unmade += later.unmade;
@@ -82,22 +82,22 @@ impl LogSums {
 /// The state of a run besides its tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Where training goes on.
+    /// Where training continues.
     pub position: Position,
     /// The best evaluation so far.
     pub best: Option<Best>,
     /// The running epoch.
     pub sums: EpochSums,
-    /// The next line of the log.
+    /// The sums for the next logged step.
     #[serde(default)]
     pub log: LogSums,
-    /// Whether the updates of an epoch (or of the run) are done, and what follows them is not.
+    /// Whether the updates of an epoch (or of the run) are done, but not the work that follows them.
     #[serde(default)]
     pub concluding: bool,
-    /// Whether this start has said that the device waits for images.
+    /// Whether the warning that the device waits for images was given since this start.
     #[serde(skip)]
     pub told_input_bound: bool,
-    /// Whether this start has said what the task warns of.
+    /// Whether the task's warning was given since this start.
     #[serde(skip)]
     pub told_collapse: bool,
 }
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// As classifiers wrote it before there were tasks, and kvt 0.1.0 before that.
+    /// As written by classifiers before tasks existed, and by kvt 0.1.0 before that.
     #[test]
     fn the_best_of_older_versions_is_read() {
         for (text, step) in [

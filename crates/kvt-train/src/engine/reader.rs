@@ -1,4 +1,4 @@
-//! Numbers that the host reads while the device goes on.
+//! Reads numbers to the host while the device goes on.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -7,26 +7,26 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 use super::UpdateError;
 
-/// Reads tensors on a thread beside the one that hands work to the device.
+/// Reads tensors on a thread beside the one that submits work to the device.
 ///
-/// On a GPU a tensor is copied behind all that was handed to the device when somebody first looks at it. This thread looks
-/// at once, and waits; who asked does not.
+/// On a GPU, a copy to the host is queued behind all work submitted before the data is first accessed. This thread accesses it at
+/// once and waits; the caller does not wait.
 #[derive(Debug)]
 pub struct Reader {
-    /// `None` while it is dropped.
+    /// `None` while the reader is being dropped.
     ask: Option<Sender<Request>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A tensor, and who wants its numbers.
+/// A tensor, and the channel for its numbers.
 type Request = (TensorData, Sender<Result<Vec<f64>, UpdateError>>);
 
-/// Numbers on their way.
+/// Numbers that are still being read.
 #[derive(Debug)]
 pub(super) struct Reading(Receiver<Result<Vec<f64>, UpdateError>>);
 
 impl Reader {
-    /// A reader for a device that works beside the host. On the CPU there is nothing to wait for, and `None`.
+    /// A reader for an asynchronous device. On the CPU there is nothing to wait for: `None`.
     pub fn of(device: &Device) -> Option<Self> {
         match *device == Device::flex() {
             true => None,
@@ -34,13 +34,13 @@ impl Reader {
         }
     }
 
-    /// A reader; `None` if the system has no thread left.
+    /// A reader; `None` if the system cannot start another thread.
     pub fn start() -> Option<Self> {
         let (ask, asked) = channel::<Request>();
         let thread = thread::Builder::new().name("reader".to_owned());
         let started = thread.spawn(move || {
             for (data, answer) in asked {
-                // Whoever asked may have gone.
+                // The receiver may be gone.
                 let _ = answer.send(numbers(data));
             }
         });
@@ -50,7 +50,7 @@ impl Reader {
         })
     }
 
-    /// Begins to read a tensor.
+    /// Starts to read a tensor.
     pub(super) fn read(&self, tensor: Tensor<1>) -> Result<Reading, UpdateError> {
         let data = data_of(tensor)?;
         let (answer, answered) = channel();
@@ -61,11 +61,11 @@ impl Reader {
 }
 
 impl Drop for Reader {
-    /// Reads what was asked for to the end, so that the thread does not outlive the device.
+    /// Finishes pending reads, so that the thread does not outlive the device.
     fn drop(&mut self) {
         self.ask = None;
         if let Some(thread) = self.thread.take() {
-            // If it panicked, whoever waits for its numbers hears of it.
+            // If the thread panicked, waiting for its numbers returns an error.
             let _ = thread.join();
         }
     }
@@ -88,13 +88,13 @@ fn data_of(tensor: Tensor<1>) -> Result<TensorData, UpdateError> {
     data.map_err(|error| UpdateError::Execution(error.to_string()))
 }
 
-/// The device is read here at the latest, which may fail.
+/// The device is read here at the latest, which can fail.
 fn numbers(data: TensorData) -> Result<Vec<f64>, UpdateError> {
     let numbers = data.try_into_vec_as::<f64>();
     numbers.map_err(|error| UpdateError::Execution(error.to_string()))
 }
 
-/// A driver that panics while the device is read ends the thread.
+/// The thread ends if a driver panics while the device is read.
 fn lost() -> UpdateError {
     UpdateError::Execution("its numbers cannot be read".to_owned())
 }
@@ -117,14 +117,14 @@ mod tests {
         assert_eq!(first.wait().unwrap(), [1.0, 2.0]);
     }
 
-    /// 7 is no truth value.
+    /// 7 is not a valid boolean.
     #[test]
     fn a_read_that_fails_is_an_error() {
         let bool = DType::Bool(BoolStore::Native);
         let data = TensorData::from_bytes_vec(vec![7], [1], bool);
         let error = numbers(data.clone()).unwrap_err();
         assert!(matches!(error, UpdateError::Execution(_)), "{error}");
-        // The thread goes on.
+        // The thread continues.
         let reader = Reader::start().unwrap();
         let (answer, answered) = channel();
         reader.ask.as_ref().unwrap().send((data, answer)).unwrap();

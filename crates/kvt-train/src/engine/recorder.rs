@@ -1,4 +1,4 @@
-//! The files that record a run, as one listener: log, tables of epochs and of layers, TensorBoard.
+//! Writes the files that record a run, as one listener: log, tables of epochs and of layers, TensorBoard.
 
 use crate::run::{
     EpochsCsv, Event, HyperParameters, JsonlLog, LayersCsv, Listener, Log, Metric, RunDir,
@@ -19,10 +19,9 @@ struct Files {
 }
 
 impl<'a> Recorder<'a> {
-    /// Opens the files of a run. `resumed` holds the length of the log in bytes and the number of
-    /// steps that the checkpoint stands for (both 0 for a run that starts over): what was logged after
-    /// it is cut off, as it will happen again. `metrics` are the columns of the table of epochs; TensorBoard gets the
-    /// hyper-parameters, if it gets anything.
+    /// Opens the files of a run. `resumed` holds the length of the log in bytes and the number of steps at the checkpoint (both 0
+    /// for a run that starts over): later log entries are cut off, as those steps will happen again. `metrics` are the columns of
+    /// the table of epochs; TensorBoard, if used, gets the hyper-parameters.
     ///
     /// # Errors
     /// If a file cannot be read or written.
@@ -56,12 +55,12 @@ impl<'a> Recorder<'a> {
         Ok((Self { files, next }, warnings))
     }
 
-    /// Passes events on and writes nothing: in a process of a job that is not the first.
+    /// Passes events on and writes nothing: for processes of a job other than the first.
     pub fn without_files(next: &'a mut dyn Listener) -> Self {
         Self { files: None, next }
     }
 
-    /// Bytes in the log: what a checkpoint remembers of it.
+    /// Bytes in the log, which a checkpoint remembers.
     pub fn log_offset(&self) -> u64 {
         self.files.as_ref().map_or(0, |files| files.log.offset())
     }

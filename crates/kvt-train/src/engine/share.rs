@@ -1,4 +1,4 @@
-//! The state of the first process in all of them.
+//! Shares the first process's state with all processes.
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Tensor, TensorData};
@@ -11,20 +11,20 @@ use crate::recipe::{LossScale, Network};
 use crate::task::Task;
 use crate::world::{Tensors, World, WorldError, agree, decode, encode};
 
-/// A network with all numbers of the first process.
+/// A network with all values of the first process.
 pub(super) fn shared<M: Module>(network: M, world: &dyn World) -> Result<M, TrainError> {
     Sharer::new(world, false).map(network)
 }
 
-/// Gives a network, and all that share with it, what the first process's one remembers without being trained, such as the
-/// running statistics of batch norms.
+/// Gives a network, and all clones that share its state, the untrained state of the first process's network, such as the running
+/// statistics of batch norms.
 pub(super) fn share_untrained(network: &impl Module, world: &dyn World) -> Result<(), TrainError> {
     Sharer::new(world, true).map(network.clone()).map(|_| ())
 }
 
 struct Sharer<'a> {
     world: &'a dyn World,
-    /// Whether trained numbers stay as they are.
+    /// Whether trained values stay unchanged.
     untrained: bool,
     failed: Option<TrainError>,
 }
@@ -78,14 +78,14 @@ impl ModuleMapper for Sharer<'_> {
     }
 }
 
-/// Gives all processes the state of the first one, where a run starts or goes on.
+/// Gives all processes the state of the first one, when a run starts or resumes.
 pub(super) fn share_state<T: Task>(
     world: &dyn World,
     state: TrainState<T>,
     progress: &mut Progress,
 ) -> Result<TrainState<T>, TrainError> {
     let is_first = world.is_first();
-    // What only the first process knows is made there, and its failure told before anybody waits for it.
+    // The first process's data is prepared first, so that the others learn of a failure before they wait for it.
     let own = match is_first {
         true => Sent::of(&state),
         false => Ok(Sent::default()),
@@ -117,7 +117,7 @@ pub(super) fn share_state<T: Task>(
     agree(world, taken)
 }
 
-/// What the first process hands out.
+/// The state that the first process sends.
 #[derive(Default)]
 struct Sent {
     updates: u32,
@@ -155,7 +155,7 @@ fn named(state: &StateDict) -> Tensors {
         .collect()
 }
 
-/// A fresh state with what the first process has sent.
+/// A fresh state filled with what the first process has sent.
 fn take<T: Task>(
     fresh: TrainState<T>,
     progress: &mut Progress,

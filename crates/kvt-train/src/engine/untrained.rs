@@ -1,4 +1,4 @@
-//! What a network remembers without being trained.
+//! The state of a network that changes without being trained.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use burn::tensor::Tensor;
 
 use crate::recipe::flat;
 
-/// What a network remembers without being trained, such as the running statistics of batch norms: its forward pass changes
-/// them, and a clone shares them.
+/// The state of a network that changes without being trained, such as the running statistics of batch norms: the forward pass
+/// changes it, and clones share it.
 #[derive(Debug)]
 pub(super) struct Untrained(HashMap<ParamId, Tensor<1>>);
 
@@ -19,7 +19,7 @@ impl Untrained {
         found
     }
 
-    /// Gives the network, and all that share with it, what was found before.
+    /// Restores this state in the network, and in all clones that share it.
     pub(super) fn put_back<M: Module>(mut self, network: &M) {
         let _shared = network.clone().map(&mut self);
     }

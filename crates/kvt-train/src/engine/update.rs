@@ -2,7 +2,7 @@
 //! `loss -> gradients -> (sum over processes) -> norm -> clip -> optimizer -> ema`; in f16 with a scaled loss.
 //!
 //! The host reads loss and norm before it goes on, and decides about the update: [`TrainState::update_with`]. Or, with a
-//! [`Reader`], the device decides, and the host reads while the device works at the next update: [`TrainState::start`], then
+//! [`Reader`], the device decides, and the host reads while the device works on the next update: [`TrainState::start`], then
 //! [`TrainState::finish`].
 
 use burn::tensor::Tensor;
@@ -22,13 +22,13 @@ use crate::world::{Failure, WorldError};
 pub struct TrainState<T: Task> {
     /// The weights.
     pub network: T::Network,
-    /// What is trained, with its own state.
+    /// The task, with its own state.
     pub task: T,
     /// The optimizer and its state.
     pub optimizer: Optimizer,
-    /// The average of the weights, where one is kept.
+    /// The average of the weights, if one is kept.
     pub ema: Option<Ema<T::Network>>,
-    /// What the loss is multiplied with before the backward pass, where the precision needs that.
+    /// The factor of the loss before the backward pass, if the precision needs one.
     pub loss_scale: Option<LossScale>,
 }
 
@@ -41,56 +41,56 @@ pub struct UpdateSettings {
     pub rates: Rates,
     /// How the gradients are clipped.
     pub clip: Clip,
-    /// The share of the average that stays.
+    /// The share of the average that is kept.
     pub ema_decay: f64,
 }
 
-/// What came of an update.
+/// The result of an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Update {
-    /// The mean loss over its images.
+    /// The mean loss over the images.
     pub loss: f64,
     /// The global norm of the gradients before clipping.
     pub grad_norm: f64,
-    /// Its images.
+    /// The number of images.
     pub images: usize,
-    /// Whether it was made. With a scaled loss that made the gradients infinite, it was not: weights, moments, the optimizer's
-    /// count, the average and what the network and the task remember are as before, and the scale is halved.
+    /// Whether it was made. It is not if a scaled loss made the gradients infinite: then weights, moments, the optimizer's count,
+    /// the average and the untrained state of network and task stay as before, and the scale is halved.
     pub made: bool,
 }
 
-/// An update that was handed to the device.
+/// An update that was submitted to the device.
 #[derive(Debug)]
 #[must_use = "an update on its way may have been refused, which `TrainState::finish` tells"]
 pub enum Started {
-    /// The host knows what came of it.
+    /// The host knows the result.
     Done(Update),
-    /// The device decides; what came of it is read by [`TrainState::finish`].
+    /// The device decides; [`TrainState::finish`] reads the result.
     OnItsWay(Pending),
 }
 
-/// An update whose numbers are on their way to the host.
+/// An update whose numbers are still being read.
 #[derive(Debug)]
 #[must_use = "the update may have been refused, which `TrainState::finish` tells"]
 pub struct Pending {
-    /// The losses, the norm, and what the device decided.
+    /// The losses, the norm, and the device's decision.
     reading: Reading,
     images: usize,
     before: Untrained,
     counts: Counts,
 }
 
-/// An update that was not made. Weights, moments and counts are as before, and so are, unless the device refused it, the average and
-/// what network and task remember: then see [`TrainState::finish`].
+/// An update that was not made. Weights, moments and counts are as before. So are the average and the untrained state of network
+/// and task, unless the device refused the update: then see [`TrainState::finish`].
 #[derive(Debug, thiserror::Error)]
 pub enum UpdateError {
-    /// A micro-batch that cannot be had. The state is as before, also what the micro-batches ahead of it changed.
+    /// A micro-batch is not available. The state is as before, including what earlier micro-batches of the update changed.
     #[error(transparent)]
     Data(DataError),
-    /// The loss or the gradient is not a finite number.
+    /// The loss or the gradient is not finite.
     #[error("loss {}, gradient norm {}: not finite", .0.loss, .0.grad_norm)]
     NotFinite(Update),
-    /// The device refused an update that is finite, because one before it was not: that one was not finished first.
+    /// The device refused a finite update, because an earlier one was not finite and had not been finished first.
     #[error("the device made no update after one that was not finite")]
     Refused(Update),
     /// The loss does not depend on any parameter, or all of them were left out.
@@ -108,15 +108,15 @@ pub enum UpdateError {
 }
 
 impl<T: Task> TrainState<T> {
-    /// Forward and backward for each micro-batch, and one step of the optimizer; the loss is the mean over the images of
-    /// all of them. `at` is the place of the first.
+    /// Forward and backward passes for each micro-batch, and one step of the optimizer; the loss is the mean over all their
+    /// images. `at` is the position of the first micro-batch.
     ///
-    /// Each micro-batch is asked for after the work on the one before it was handed to the device, and the end of them
-    /// before the host waits for the device.
+    /// Each micro-batch is requested after the work on the previous one was submitted to the device, and the end of the iterator
+    /// is reached before the host waits for the device.
     ///
     /// # Errors
-    /// If a micro-batch cannot be had, the loss is not finite, the gradient is not finite with a loss that is not scaled (or
-    /// no longer: a factor of 1), or the device fails. What the network and the task remember is put back, except if the device or
+    /// If a micro-batch is not available, the loss is not finite, the gradient is not finite although the loss is not scaled (or
+    /// no longer: a factor of 1), or the device fails. The untrained state of network and task is restored, unless the device or
     /// another process failed.
     pub fn update(
         &mut self,
@@ -127,9 +127,9 @@ impl<T: Task> TrainState<T> {
         self.update_with(&Processes::alone(), micro_batches, at, settings)
     }
 
-    /// One update by all processes of a job: `micro_batches` are those of this process, which takes every n-th of the
-    /// update's, its own rank being its first one. Everything that is drawn goes by the number of the micro-batch among those
-    /// of all processes, so that it does not matter how many there are.
+    /// One update by all processes of a job: `micro_batches` are those of this process, every n-th of the update's, starting with
+    /// its own rank. All random numbers depend on the index of the micro-batch among those of all processes, so that the number
+    /// of processes does not matter.
     ///
     /// # Errors
     /// As [`update`](Self::update), in all processes.
@@ -146,10 +146,10 @@ impl<T: Task> TrainState<T> {
         }
     }
 
-    /// As [`update_with`](Self::update_with). With a reader the host does not wait for the device, if it need not know
-    /// of this update before the next one: alone, with an optimizer that heeds a decision of the device (AdamW), and
-    /// without a loss scale. The device makes the update if loss and gradients are finite. If they are not it makes neither
-    /// this one nor those that follow, until [`finish`](Self::finish) says so.
+    /// As [`update_with`](Self::update_with). With a reader, the host does not wait for the device if it need not know the result
+    /// before the next update: in a single process, with an optimizer that supports the device's decision (AdamW), and without a
+    /// loss scale. The device makes the update if loss and gradients are finite. If they are not, it makes neither this update
+    /// nor later ones, until [`finish`](Self::finish) reports it.
     ///
     /// # Errors
     /// As [`update`](Self::update).
@@ -164,7 +164,7 @@ impl<T: Task> TrainState<T> {
         let mut micro_batches = micro_batches.into_iter();
         let mut accumulator = Accumulator::default();
         let (mut losses, mut places) = (Vec::new(), Vec::new());
-        // Of all processes.
+        // Totals over all processes.
         let (mut images, mut done, mut is_uneven) = (0, 0, false);
         let before = Untrained::of(&self.network);
         self.task.begin();
@@ -201,7 +201,7 @@ impl<T: Task> TrainState<T> {
         let share = |(loss, count): (Tensor<1>, usize)| loss * (count as f64 / images as f64);
         let mut losses: Vec<_> = losses.into_iter().map(share).collect();
         let counts = (accumulator.images(), images);
-        // Gradients are summed over the processes here, and losses below: all else is then the same in each.
+        // Gradients are summed over the processes here, and losses below; everything else is then the same in each process.
         let gradients = processes.reduce(accumulator.finish(), counts, &self.network)?;
         let gradients = gradients.ok_or(UpdateError::NoGradient)?;
         let mut gradients = gradients.unscaled(self.loss_scale.map_or(1.0, LossScale::factor));
@@ -213,7 +213,7 @@ impl<T: Task> TrainState<T> {
             let counts = self.optimizer.counts();
             let decision = self.optimizer.decide(numbers.clone(), max_norm);
             let pending = Pending {
-                // Ahead of the work on the weights.
+                // Queued ahead of the work on the weights.
                 reading: reader.read(Tensor::cat(vec![numbers, decision], 0))?,
                 images,
                 before,
@@ -225,13 +225,13 @@ impl<T: Task> TrainState<T> {
             self.follow(processes, at, settings)?;
             return Ok(Started::OnItsWay(pending));
         }
-        // The one place where the host waits for the device.
+        // The only place where the host waits for the device.
         let values = processes.losses(read(numbers), &places, done)?;
         let update = Update::of(&values, images);
         if !update.is_finite() {
             before.put_back(&self.network);
             self.task.undo();
-            // A smaller scale does not mend a loss that is not finite.
+            // A smaller scale does not help if the loss itself is not finite.
             let smaller = self.loss_scale.filter(|_| update.loss.is_finite());
             let Some(smaller) = smaller.and_then(LossScale::after_overflow) else {
                 return Err(UpdateError::NotFinite(update));
@@ -243,7 +243,7 @@ impl<T: Task> TrainState<T> {
             }));
         }
         if is_uneven {
-            // What forward passes changed in the first process; averages and teachers take it from the network.
+            // The forward passes changed this state in the first process; averages and teachers take it from the network.
             processes.share_untrained(&self.network)?;
         }
         let gradients = settings
@@ -256,22 +256,23 @@ impl<T: Task> TrainState<T> {
         Ok(Started::Done(update))
     }
 
-    /// Waits for an update that was on its way.
+    /// Waits for a pending update.
     ///
     /// # Errors
-    /// If its loss or its gradient was not finite, if the device refused it because an update before it was not finite, or if the
-    /// device fails. Weights, moments, the optimizer's counts and what the network remembers are then as before it, whatever was
-    /// started since; the average and what the task remembers are not. An update before it that nobody finished stays counted.
+    /// If its loss or its gradient was not finite, if the device refused it because an earlier update was not finite, or if the
+    /// device fails. Weights, moments, the optimizer's counts and the untrained state of the network are then as before this
+    /// update, even if others were started since; the average and the task's state are not. An earlier update that was never
+    /// finished stays counted.
     pub fn finish(&mut self, pending: Pending) -> Result<Update, UpdateError> {
         let mut numbers = pending.reading.wait()?;
-        // Behind loss and norm: the factor, and whether the update was made.
+        // After loss and norm come the factor and whether the update was made.
         let is_made = numbers.pop().is_some_and(|made| made > 0.0);
         numbers.pop();
         let update = Update::of(&numbers, pending.images);
         if is_made && update.is_finite() {
             return Ok(update);
         }
-        // What was put back for an update before this one was before this one too.
+        // If an earlier update was undone already, the network's state is from before this one, too.
         if self.optimizer.recount(&pending.counts) {
             pending.before.put_back(&self.network);
         }
@@ -281,13 +282,13 @@ impl<T: Task> TrainState<T> {
         })
     }
 
-    /// Whether the next update may begin before the host knows what came of this one.
+    /// Whether the next update may start before the host knows the result of this one.
     fn may_be_late(&self, processes: &Processes) -> bool {
-        // The next loss is scaled by what came of this one, and other processes must agree on it.
+        // A loss scale depends on this result, and several processes must agree on it.
         self.loss_scale.is_none() && processes.world().is_alone() && self.optimizer.heeds_guards()
     }
 
-    /// What follows new weights: their average, and the task's own state.
+    /// The work after new weights: their average, and the task's own state.
     fn follow(
         &mut self,
         processes: &Processes,
@@ -306,7 +307,7 @@ impl<T: Task> TrainState<T> {
 }
 
 impl Update {
-    /// An update of so many images from its losses, of which each counts as its share, and the norm behind them.
+    /// An update of `images` images from its losses, each weighted by its share, followed by the norm.
     fn of(numbers: &[f64], images: usize) -> Self {
         let (grad_norm, losses) = match numbers.split_last() {
             Some((norm, losses)) => (*norm, losses),

@@ -1,4 +1,4 @@
-//! Weights that others have published: their names, and with the feature `fetch` how they are had.
+//! Weights that others have published: their names and, with the feature `fetch`, their download.
 
 #[cfg(feature = "fetch")]
 mod download;
@@ -9,7 +9,7 @@ pub use self::download::Hub;
 use self::published::PUBLISHED;
 use crate::text::quoted;
 
-/// How alike a word and a name must be that is offered instead.
+/// The smallest similarity of a name that is suggested instead.
 const ALIKE: f64 = 0.85;
 
 /// Weights of a model on timm's hub.
@@ -29,10 +29,10 @@ impl Published {
             .flat_map(|&(model, tags)| tags.iter().map(move |&tag| Self { model, tag }))
     }
 
-    /// Those of a name: `MODEL.TAG`, also behind `timm/`, or a model alone for timm's default.
+    /// Finds weights by name: `MODEL.TAG`, also with the prefix `timm/`, or only the model for timm's default.
     ///
     /// # Errors
-    /// [`FetchError::Unknown`] with names that are alike.
+    /// [`FetchError::Unknown`] with similar names.
     pub fn find(name: &str) -> Result<Self, FetchError> {
         let wanted = name.strip_prefix("timm/").unwrap_or(name);
         let mut all = Self::all();
@@ -42,7 +42,7 @@ impl Published {
                 .map(|one| (strsim::jaro_winkler(wanted, &one.name()), one.name()))
                 .filter(|(alike, _)| *alike >= ALIKE)
                 .collect();
-            // Stable: of equal ones in the order of the list.
+            // The sort is stable: ties keep the order of the list.
             near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
             near.truncate(3);
             FetchError::Unknown {
@@ -57,17 +57,17 @@ impl Published {
         format!("{}.{}", self.model, self.tag)
     }
 
-    /// Where they are on the hub.
+    /// Their repository on the hub.
     pub fn repository(self) -> String {
         format!("timm/{}", self.name())
     }
 }
 
-/// Why there are no weights.
+/// Why weights could not be fetched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// No such name.
+    /// The name is unknown.
     #[error(
         "no published weights `{name}`{}: `kvt models list --weights` shows all names",
         instead(near)
@@ -75,30 +75,30 @@ pub enum FetchError {
     Unknown {
         /// The name.
         name: String,
-        /// Names that are alike.
+        /// Similar names.
         near: Vec<String>,
     },
-    /// The hub has none of that name.
+    /// The hub does not have the file.
     #[error(
         "the hub has no `{url}` (status {status}): it may have been renamed, or the mirror of `HF_ENDPOINT` lacks it"
     )]
     NotThere {
-        /// Where it was looked for.
+        /// The address of the file.
         url: String,
-        /// What the server answered.
+        /// The status of the server's answer.
         status: u16,
     },
-    /// The download did not come to its end.
+    /// The download was not completed.
     #[error(
-        "could not download `{url}`: {reason}; what has come is kept, and the same command goes on from there if the connection was lost"
+        "could not download `{url}`: {reason}; any partial file is kept, and the same command resumes it"
     )]
     Interrupted {
-        /// What was to be downloaded.
+        /// The address of the file.
         url: String,
-        /// What the client says.
+        /// The message of the client.
         reason: String,
     },
-    /// Nothing says what the file should be.
+    /// The server gives no checksum of the file.
     #[error(
         "the server of `{url}` gives no SHA-256 of the file (`{etag}`): take another mirror in `HF_ENDPOINT`"
     )]
@@ -108,17 +108,17 @@ pub enum FetchError {
         /// What it gives instead.
         etag: String,
     },
-    /// The file is another one.
+    /// The file does not have the promised checksum.
     #[error(
-        "`{url}` came as another file: its SHA-256 is {found}, and {expected} was promised; it is deleted, try again or take another \
+        "the SHA-256 of `{url}` is {found}, but the server promised {expected}: the file was deleted, try again or take another \
          mirror in `HF_ENDPOINT`"
     )]
     Checksum {
         /// The file.
         url: String,
-        /// By the server's word.
+        /// The checksum that the server gave.
         expected: String,
-        /// Of what came.
+        /// The checksum of the downloaded file.
         found: String,
     },
     /// The cache cannot be read or written.
@@ -129,7 +129,7 @@ pub enum FetchError {
 fn instead(near: &[String]) -> String {
     match near.is_empty() {
         true => String::new(),
-        false => format!("; alike are {}", quoted(near)),
+        false => format!("; similar names: {}", quoted(near)),
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
         let error = |name: &str| Published::find(name).unwrap_err().to_string();
         let text = error("deit_tiny_patch16_244");
         assert!(
-            text.contains("; alike are `deit_tiny_patch16_224.fb_in1k`"),
+            text.contains("; similar names: `deit_tiny_patch16_224.fb_in1k`"),
             "{text}"
         );
         assert_eq!(
@@ -170,7 +170,7 @@ mod tests {
         );
     }
 
-    /// Each name once, and of a model that kvt has.
+    /// Each name occurs once, and belongs to a model that kvt has.
     #[test]
     fn all_names_are_of_models() {
         let mut known: BTreeSet<String> = kvt_models::names().into_iter().collect();

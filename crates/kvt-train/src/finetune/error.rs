@@ -1,4 +1,4 @@
-//! Why there is no plan for one's own images.
+//! Errors of a plan for a user's own images.
 
 use std::path::PathBuf;
 
@@ -8,20 +8,20 @@ use crate::config::ConfigError;
 use crate::data::DataError;
 use crate::error::TrainError;
 
-/// An error of making a plan from a folder and weights.
+/// An error while creating a plan from a folder and weights.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FinetuneError {
-    /// The images.
+    /// An error of the images.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The weights, or the run that they come from, or the model.
+    /// An error of the weights, of the run that they come from, or of the model.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// The configuration.
+    /// An error of the configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The weights cannot be read, or are of a model that kvt does not have.
+    /// The weights cannot be read, or belong to an unknown model.
     #[error("could not use the weights in `{}`", .path.display())]
     Weights {
         /// The file.
@@ -29,14 +29,14 @@ pub enum FinetuneError {
         /// What is wrong with it.
         source: WeightsError,
     },
-    /// There is no such file.
+    /// The file does not exist.
     #[error(
         "no weights `{}`: give a `.safetensors`, `.pth`, `.pt` or `.bin` file, such as timm's for \
          `deit_small_patch16_224`, or the folder of a run of kvt",
         .0.display()
     )]
     NoWeights(PathBuf),
-    /// The names of the weights are those of no model.
+    /// The names of the weights do not match any model.
     #[error(
         "`{}` has weights of no model that kvt knows (the first is `{first}`): those of `kvt models list` are known, under \
          timm's names of parameters or the authors'; `kvt weights inspect` lists what a file holds",
@@ -48,7 +48,7 @@ pub enum FinetuneError {
         /// One of its names.
         first: String,
     },
-    /// The weights are of a known family, and of no size that has a name.
+    /// The weights belong to a known family, but not to a named size.
     #[error(
         "`{}` has weights of a {family} of a custom size: name the nearest model and what differs, as in `kvt finetune` with \
          `--model NAME --set model.depth=6` (`--print-config` writes the configuration alone); of a run of kvt give the folder, \
@@ -61,7 +61,7 @@ pub enum FinetuneError {
         /// The family.
         family: &'static str,
     },
-    /// The weights fit several models.
+    /// The weights match several models.
     #[error("`{}` fits several models, {}: choose with `--model`", .path.display(), quoted(.names))]
     SeveralModels {
         /// The file.
@@ -69,13 +69,13 @@ pub enum FinetuneError {
         /// Their names.
         names: Vec<String>,
     },
-    /// The `[model]` of a plan says nothing that a model can be made of.
-    #[error("the model of the weights cannot be made: {0}")]
+    /// The `[model]` section of a plan does not describe a valid model.
+    #[error("the model of the weights cannot be created: {0}")]
     Model(String),
-    /// A path that a configuration cannot hold.
+    /// A path that a configuration cannot represent.
     #[error("`{}` is not valid UTF-8, which a configuration must be: rename it", .0.display())]
     NotUtf8(PathBuf),
-    /// Nothing says which run to resume.
+    /// There is no run to resume.
     #[error("nothing to resume: give the run's folder with `--out`, or the folder of its images")]
     NoRun,
 }

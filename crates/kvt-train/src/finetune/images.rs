@@ -1,4 +1,4 @@
-//! What a folder of images holds, and how it is laid out: in splits, or classes alone.
+//! The content and layout of a folder of images: with splits, or only classes.
 
 use std::path::{Path, PathBuf};
 
@@ -9,11 +9,11 @@ use crate::config::Document;
 use crate::data::{self, DataConfig, DataError, DataKind, is_split, is_whole};
 use crate::error::TrainError;
 
-/// What people call the folders of the two splits, the usual name first.
+/// Common names of the folders of the two splits, the usual name first.
 const TRAIN: [&str; 2] = ["train", "training"];
 const VAL: [&str; 5] = ["val", "valid", "validation", "test", "testing"];
 
-/// The share of each class that is kept for validation where there is no folder for it.
+/// The fraction of each class for validation if there is no folder for it.
 const VAL_FRACTION: f64 = 0.2;
 
 /// The images of a user.
@@ -22,24 +22,24 @@ pub(super) struct Images {
     kind: DataKind,
     /// `data.path`.
     pub(super) path: PathBuf,
-    /// The names of the splits in it; without them it holds all images, or CIFAR's own two splits.
+    /// The names of the splits in it; without them it contains all images, or CIFAR's own two splits.
     splits: Option<[&'static str; 2]>,
     /// `data.label_column`.
     label_column: String,
-    /// The share of each class that is kept for validation.
+    /// The fraction of each class for validation.
     val_fraction: f64,
     /// `data.subset`.
     subset: usize,
     pub(super) classes: usize,
-    /// Images to train on.
+    /// Number of training images.
     pub(super) train: usize,
-    /// The folder that the user named, without its path.
+    /// The last part of the folder's path.
     name: String,
 }
 
 impl Images {
-    /// Looks at a folder: of CIFAR's files, of Parquet files, of tar shards, or else of images. What is `chosen` about them
-    /// counts: the column of the labels, the share that validates, and how many are trained on.
+    /// Inspects a folder of CIFAR's files, Parquet files, tar shards, or otherwise images. The `chosen` settings are used:
+    /// the column of the labels, the validation fraction, and the number of training images.
     pub(super) fn of(folder: &Path, chosen: &Document) -> Result<Self, FinetuneError> {
         let mut images = Self::by_layout(folder)?;
         if let Some(column) = chosen.value("data.label_column").and_then(Value::as_str) {
@@ -63,7 +63,7 @@ impl Images {
         Ok(images)
     }
 
-    /// The images of a folder by its layout alone, without counting them.
+    /// The images of a folder from its layout only, without counting them.
     pub(super) fn by_layout(folder: &Path) -> Result<Self, FinetuneError> {
         if !folder.is_dir() {
             return Err(DataError::MissingFolder(folder.to_owned()).into());
@@ -73,7 +73,7 @@ impl Images {
             let name = path.file_name()?;
             Some(name.to_string_lossy().into_owned())
         };
-        // Of a link its own name, which the user knows; `.` and `..` have none.
+        // For a link, its own name, which the user knows; `.` and `..` have none.
         let name = named(folder).or_else(|| named(&folder.canonicalize().ok()?));
         Ok(Self {
             kind,
@@ -109,7 +109,7 @@ impl Images {
         }
     }
 
-    /// What a run on these images is called.
+    /// The name of a run on these images.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -123,7 +123,7 @@ impl Images {
                 kind.map_err(|error| FinetuneError::Config(error.into()))?,
             ),
             ("path".to_owned(), text(&self.path)?),
-            // Of a few images none is left out.
+            // With few images, none is dropped.
             ("drop_last".to_owned(), false.into()),
         ]);
         if let Some([train, val]) = self.splits {
@@ -136,7 +136,7 @@ impl Images {
         Ok(keys)
     }
 
-    /// The folder in words.
+    /// A description of the folder.
     pub(super) fn describe(&self) -> String {
         let kind = match self.kind {
             DataKind::Folder | DataKind::Shapes => "",
@@ -161,14 +161,14 @@ impl Images {
     }
 }
 
-/// The kind of data in a folder, where its splits or all its images lie, and the names of the splits. Images are looked for
-/// last: a folder of shards is a class folder without images.
+/// The kind of data in a folder, the location of its splits or of all its images, and the names of the splits. Images are
+/// checked last: a folder of shards is a class folder without images.
 fn layout(folder: &Path) -> (DataKind, PathBuf, Option<[&'static str; 2]>) {
     if is_split(DataKind::Cifar, folder, "") {
         return (DataKind::Cifar, folder.to_owned(), None);
     }
     for kind in [DataKind::Parquet, DataKind::Tar, DataKind::Folder] {
-        // An archive beside the class folders that were unpacked from it is no shard.
+        // An archive next to the class folders that were unpacked from it is not a shard.
         let is_shadowed = |dir: &Path| kind == DataKind::Tar && is_whole(DataKind::Folder, dir);
         let split = |names: &[&'static str]| {
             let mut names = names.iter().copied();
@@ -176,7 +176,7 @@ fn layout(folder: &Path) -> (DataKind, PathBuf, Option<[&'static str; 2]>) {
         };
         match (split(&TRAIN), split(&VAL)) {
             (Some(train), Some(val)) => return (kind, folder.to_owned(), Some([train, val])),
-            // Its files may lie beside each other, not in a folder.
+            // Its files may be next to each other, not in a folder.
             (Some(train), None) if is_whole(kind, &folder.join(train)) => {
                 return (kind, folder.join(train), None);
             }

@@ -1,8 +1,8 @@
-//! A plan for one's own classes: from a folder of images and trained weights to a configuration.
+//! A plan for a user's own classes: from a folder of images and trained weights to a configuration.
 //!
-//! What the images and the weights say is said by them: classes, number of images, model, normalisation. The rest is a
-//! recipe for small data ([`Recipe`]). The result is an ordinary [`Document`], so that the run has a complete
-//! `config.toml`, and every other command works on it.
+//! Classes, number of images, model and normalisation are read from the images and the weights. The rest is a recipe
+//! for small data ([`Recipe`]). The result is an ordinary [`Document`], so that the run has a complete `config.toml`,
+//! and every other command works with it.
 
 mod error;
 mod images;
@@ -23,56 +23,56 @@ use crate::task::{Freeze, model_config};
 use self::images::Images;
 use self::source::Source;
 
-/// What messages about the plan name, since no file holds it.
+/// The origin of the plan in messages, since it has no file.
 const NAME: &str = "kvt finetune";
 
-/// What a user asks for.
+/// The request of a user.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
     /// The images: `<folder>/<class>/*`, or the same in `train` and `val` below it; or any other kind of data.
     pub folder: PathBuf,
-    /// A file of weights, or the folder of a run; random weights without one.
+    /// A weight file, or the folder of a run; without it, random weights.
     pub weights: Option<PathBuf>,
-    /// The model's name, timm's or ours; where it is not given, the weights must tell.
+    /// The model's name, timm's or ours; if it is not given, it is detected from the weights.
     pub model: Option<String>,
     /// Whether only the head is trained.
     pub probe: bool,
-    /// What stands in for the recipe.
+    /// Settings that replace those of the recipe.
     pub choices: Choices,
 }
 
-/// What a user sets without naming a key.
+/// Settings that a user chooses without a key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choices {
-    /// Epochs.
+    /// Number of epochs.
     pub epochs: Option<u32>,
-    /// The learning rate of the head as it is, whatever the batch.
+    /// The learning rate of the head, not scaled by the batch size.
     pub lr: Option<f64>,
-    /// Images of an update.
+    /// Images per update.
     pub batch_size: Option<usize>,
     /// Side of the images in pixels.
     pub img_size: Option<usize>,
     /// The run's folder.
     pub out: Option<PathBuf>,
-    /// Overrides of the form `section.key=value`; they have the last word.
+    /// Overrides of the form `section.key=value`, which have the highest priority.
     pub set: Vec<String>,
 }
 
-/// A plan, and where it comes from.
+/// A plan, and its sources.
 #[derive(Clone, Debug)]
 pub struct Proposal {
     /// The complete plan.
     pub plan: Plan,
-    /// Where its model, its images and its numbers come from, a line each.
+    /// The sources of its model, its images and its numbers, one line each.
     pub notes: Vec<String>,
-    /// The file that says all of this but [`Choices`], with comments: what `kvt config init` writes.
+    /// A file with everything except [`Choices`], with comments: the output of `kvt config init`.
     pub text: String,
 }
 
 /// The plan of a new run.
 ///
 /// # Errors
-/// If the images or the weights cannot be read, the weights are of no model that is known, or a value is out of range.
+/// If the images or the weights cannot be read, the weights belong to an unknown model, or a value is out of range.
 pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     let choices = &request.choices;
     let chosen = choices.document()?;
@@ -92,7 +92,7 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
         Some(_) => Recipe::new(images.train, params, freeze),
         None => Recipe::from_scratch(images.train, params),
     };
-    // What is no number of epochs is refused with the other keys.
+    // An invalid number of epochs is rejected with the other keys.
     let epochs = chosen.value("train.epochs").and_then(Value::as_integer);
     let recipe = match epochs.and_then(|epochs| u32::try_from(epochs).ok()) {
         Some(epochs) => recipe.with_epochs(epochs),
@@ -129,7 +129,7 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     let text = text::commented(&table, &head);
     let document = Document::of_words(NAME, text.clone(), &choices.overrides()?);
     let plan = document.and_then(|document| document.plan())?;
-    // Also what only the model can tell, such as an image size that its patches do not fill.
+    // This also checks conditions that only the model knows, such as an image size that is not a multiple of its patch size.
     model_config(&plan.model, Some(images.classes))?;
     let mut notes = source.notes;
     notes.push(images.describe());
@@ -137,10 +137,10 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     Ok(Proposal { plan, notes, text })
 }
 
-/// The plan of a run that is there, to be resumed, with what is set now. Its images may have moved to `folder`.
+/// The plan of an existing run to resume, with the current settings. Its images can have moved to `folder`.
 ///
 /// # Errors
-/// If there is no run in `choices.out`, or its configuration or a choice is wrong.
+/// If there is no run in `choices.out`, or its configuration or a setting is invalid.
 pub fn resume(folder: Option<&Path>, choices: &Choices) -> Result<Plan, FinetuneError> {
     let images = folder.map(Images::by_layout).transpose()?;
     let dir = match (&choices.out, &images) {
@@ -154,7 +154,7 @@ pub fn resume(folder: Option<&Path>, choices: &Choices) -> Result<Plan, Finetune
         overrides.insert(0, set("data.path", &text(&images.path)?));
     }
     let mut plan = load_plan(&run.config(), &overrides)?;
-    // Wherever it was when it was started.
+    // Even if the folder has moved since the run was started.
     plan.run.dir = dir;
     Ok(plan)
 }
@@ -166,19 +166,19 @@ fn init(weights: Option<&Path>, freeze: Freeze) -> Result<Table, FinetuneError> 
     let freeze = Value::try_from(freeze).map_err(|error| FinetuneError::Config(error.into()))?;
     Ok(Table::from_iter([
         ("weights".to_owned(), text(weights)?),
-        // Other classes may be as many.
+        // A different set of classes can have the same size.
         ("reset_head".to_owned(), "always".into()),
         ("freeze".to_owned(), freeze),
     ]))
 }
 
 impl Choices {
-    /// A configuration of what is chosen, one way or the other, and nothing else.
+    /// A configuration with only the chosen settings.
     fn document(&self) -> Result<Document, FinetuneError> {
         Ok(Document::of_words(NAME, String::new(), &self.overrides()?)?)
     }
 
-    /// All of them in the form of `--set`, the user's own last.
+    /// All settings in the form of `--set`, the user's own last.
     fn overrides(&self) -> Result<Vec<String>, FinetuneError> {
         let mut all = Vec::new();
         if let Some(epochs) = self.epochs {
@@ -205,7 +205,7 @@ impl Choices {
     }
 }
 
-/// A model's name without a tag of timm's after a point, which names the weights.
+/// A model's name without timm's tag after a dot, which identifies the weights.
 pub(crate) fn without_tag(name: &str) -> &str {
     name.split_once('.').map_or(name, |(name, _)| name)
 }
@@ -215,7 +215,7 @@ fn set(key: &str, value: &Value) -> String {
     format!("{key}={value}")
 }
 
-/// A path as a configuration can hold it.
+/// A path as a TOML value.
 fn text(path: &Path) -> Result<Value, FinetuneError> {
     match path.to_str() {
         Some(path) => Ok(path.into()),
@@ -223,12 +223,12 @@ fn text(path: &Path) -> Result<Value, FinetuneError> {
     }
 }
 
-/// A table of one key.
+/// A table with one key.
 fn one(key: &str, value: Value) -> Value {
     Table::from_iter([(key.to_owned(), value)]).into()
 }
 
-/// Parameters of the model of a `[model]` section.
+/// Number of parameters of the model in a `[model]` section.
 fn params(section: &Table) -> Result<usize, FinetuneError> {
     let section = section
         .clone()

@@ -2,8 +2,8 @@
 //!
 //! Sources: the fine-tuning recipes of MAE (He et al. 2022, table 9) and BEiT (Bao et al. 2022): AdamW, weight decay 0.05,
 //! layer decay 0.65 for ViT-B and 0.75 for others, drop path 0.1, label smoothing 0.1, RandAugment `rand-m9-mstd0.5-inc1`,
-//! a short linear warm-up and a cosine. They have 100 epochs of ImageNet; the length here is for folders of hundreds to
-//! thousands of images on one machine. Of a linear probe only crop and flip are left, as in MAE's and DINO's.
+//! a short linear warm-up and a cosine. They train for 100 epochs on ImageNet; the length here is for folders with
+//! hundreds to thousands of images on one machine. A linear probe uses only crop and flip, as in MAE and DINO.
 
 use toml::{Table, Value};
 
@@ -11,44 +11,44 @@ use crate::config::Plan;
 use crate::recipe::scaled_lr;
 use crate::task::Freeze;
 
-/// Images that a run of the default length goes through: some ten minutes of a DeiT-Tiny on two cores.
+/// Images processed in a run of default length: about ten minutes for DeiT-Tiny on two cores.
 const IMAGES_SEEN: usize = 20_000;
-/// The fewest and the most epochs.
+/// Minimum and maximum number of epochs.
 const EPOCHS: [usize; 2] = [5, 50];
-/// The same from random weights, which take far longer.
+/// The same for random weights, which take far longer.
 const SCRATCH_IMAGES_SEEN: usize = 2_000_000;
 const SCRATCH_EPOCHS: [usize; 2] = [30, 300];
-/// The largest batch, and the least number of updates of an epoch that a smaller one is taken for.
+/// The maximum batch size, and the minimum number of updates per epoch, for which a smaller batch is used.
 const BATCH: usize = 32;
 const LEAST_STEPS: usize = 4;
 
-/// The numbers of a fine-tuning run.
+/// The settings of a fine-tuning run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
-    /// Epochs.
+    /// Number of epochs.
     pub epochs: u32,
-    /// Images of an update.
+    /// Images per update.
     pub batch_size: usize,
     /// Learning rate of the head for `lr_batch` images.
     pub lr: f64,
     /// See `optim.lr_batch`.
     pub lr_batch: usize,
-    /// The rate of each layer as a share of the next one's.
+    /// The learning rate of each layer, as a fraction of the next layer's.
     pub layer_decay: f64,
     /// Weight decay.
     pub weight_decay: f64,
     /// Stochastic depth of the last block.
     pub drop_path: f64,
-    /// Share of the target that is spread over all classes.
+    /// Fraction of the target that is distributed over all classes.
     pub label_smoothing: f64,
     /// Epochs of warm-up.
     pub warmup_epochs: f64,
-    /// RandAugment, in timm's words.
+    /// RandAugment, as timm's policy string.
     pub auto: &'static str,
 }
 
 impl Recipe {
-    /// For so many training images, and a model of so many parameters.
+    /// The recipe for `images` training images and a model with `params` parameters.
     #[must_use]
     pub fn new(images: usize, params: usize, freeze: Freeze) -> Self {
         let images = images.max(1);
@@ -56,7 +56,7 @@ impl Recipe {
         let epochs = IMAGES_SEEN.div_ceil(images).clamp(fewest, most);
         let batch_size = match images / LEAST_STEPS {
             0 | 1 => 2,
-            // The largest power of two in it.
+            // The largest power of two that is not larger.
             share => (1 << share.ilog2()).min(BATCH),
         };
         let epochs = u32::try_from(epochs).unwrap_or(u32::MAX);
@@ -68,7 +68,7 @@ impl Recipe {
                 lr: 5e-4,
                 lr_batch: 128,
                 layer_decay: match params {
-                    // ViT-B and its like.
+                    // ViT-B and similar sizes.
                     50_000_000..200_000_000 => 0.65,
                     _ => 0.75,
                 },
@@ -93,8 +93,8 @@ impl Recipe {
         }
     }
 
-    /// For a model with random weights: DeiT's settings (Touvron et al. 2021, table 9) without what mixes images, and more
-    /// epochs the fewer images there are.
+    /// For a model with random weights: DeiT's settings (Touvron et al. 2021, table 9) without mixing of images, and with
+    /// more epochs for fewer images.
     #[must_use]
     pub fn from_scratch(images: usize, params: usize) -> Self {
         let recipe = Self::new(images, params, Freeze::None);
@@ -111,7 +111,7 @@ impl Recipe {
         }
     }
 
-    /// With a number of epochs that was chosen, of which a tenth is warm-up.
+    /// Sets a chosen number of epochs, of which a tenth is warm-up.
     pub(super) fn with_epochs(self, epochs: u32) -> Self {
         Self {
             epochs,
@@ -173,7 +173,7 @@ impl Recipe {
         })
     }
 
-    /// What a plan with this recipe will do, in words.
+    /// A description of the training in a plan with this recipe.
     pub(super) fn describe(plan: &Plan) -> String {
         let images = plan.train.batch_size * plan.train.accumulate;
         let lr = scaled_lr(plan.optim.lr, plan.optim.lr_batch, images);
@@ -222,7 +222,7 @@ mod tests {
         );
         let recipe = Recipe::from_scratch(50_000, 5_000_000);
         assert_eq!((recipe.layer_decay, recipe.warmup_epochs), (1.0, 4.0));
-        // DeiT's.
+        // As in DeiT.
         assert_eq!(Recipe::from_scratch(100, 5_000_000).warmup_epochs, 5.0);
     }
 

@@ -1,4 +1,4 @@
-//! What weights say of themselves: their model, and how its images were normalised.
+//! What weights reveal: their model, and the normalisation of its images.
 
 use std::path::{Path, PathBuf};
 
@@ -16,34 +16,34 @@ use crate::run::{Checkpoints, RunDir, RunError, Which};
 use crate::task::{CheckpointWeights, TEACHER, TaskKind, task_file};
 use crate::text::read_text;
 
-/// The model where neither the user nor weights name one.
+/// The model if neither the user nor the weights specify one.
 const SMALL: &str = "deit_tiny_patch16_224";
-/// What timm puts beside published weights.
+/// The file that timm publishes next to weights.
 const TIMM_CONFIG: &str = "config.json";
-/// Bytes of it: far more than any has.
+/// Maximum size in bytes: far more than needed.
 const LARGEST_CONFIG: u64 = 1 << 20;
 
-/// timm's `IMAGENET_INCEPTION_MEAN` and `_STD`, those of its `vit_*` from Google's weights, and its `crop_pct` for them.
+/// timm's `IMAGENET_INCEPTION_MEAN` and `_STD`, used for `vit_*` with Google's weights, and their `crop_pct`.
 const HALF: [f64; 3] = [0.5; 3];
 const VIT_CROP_PCT: f64 = 0.9;
-/// Tags of timm's `vit_*` weights that were trained elsewhere, on images normalised as ImageNet usually is.
+/// Tags of timm's `vit_*` weights from other sources, with ImageNet's usual normalisation.
 const IMAGENET_TAGS: [&str; 3] = ["dino", "mae", "ijepa"];
 
 /// Weights to start from.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Source {
-    /// The file; random weights without one.
+    /// The file; `None` means random weights.
     pub(super) file: Option<PathBuf>,
     /// The keys of `[model]`.
     pub(super) model: Table,
-    /// The keys of `[augment]` that say how the model expects its images.
+    /// The keys of `[augment]` that describe the model's input images.
     pub(super) augment: Table,
-    /// Where both are known from, a line each.
+    /// The sources of both, one line each.
     pub(super) notes: Vec<String>,
 }
 
 impl Source {
-    /// Random weights of a model, by default the smallest that its paper trains on ImageNet.
+    /// Random weights of a model, by default the smallest one that its paper trains on ImageNet.
     pub(super) fn random(model: Option<&str>) -> Self {
         let name = model.map_or(SMALL, without_tag);
         let how = match model {
@@ -61,8 +61,8 @@ impl Source {
         }
     }
 
-    /// Looks at weights: a file, or the folder of a run. `model` names the model where the user does, and `img_size`
-    /// chooses where a model of two sizes has the same weights.
+    /// Inspects weights: a file, or the folder of a run. `model` is the model's name if the user gave one, and
+    /// `img_size` decides between models of two sizes with the same weights.
     pub(super) fn of(
         path: &Path,
         model: Option<&str>,
@@ -131,13 +131,13 @@ impl Source {
         })
     }
 
-    /// Parameters of the model.
+    /// Number of parameters of the model.
     pub(super) fn params(&self) -> Result<usize, FinetuneError> {
         params(&self.model)
     }
 }
 
-/// The best weights of a run, or the last where none was evaluated: those that the run is judged by, of DINO the teacher's.
+/// The best weights of a run, or the last if none was evaluated: the reported weights, with DINO those of the teacher.
 fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
     let plan = load_plan(&run.config(), &[])?;
     let checkpoints = Checkpoints::new(run.checkpoints());
@@ -152,7 +152,7 @@ fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
     })
 }
 
-/// The run that a file of weights is a checkpoint's of: `RUN/checkpoints/NAME/FILE`.
+/// The run of a checkpoint's weight file: `RUN/checkpoints/NAME/FILE`.
 fn run_of(file: &Path) -> Option<RunDir> {
     let checkpoints = file.parent()?.parent()?;
     let is_named = checkpoints.file_name()? == "checkpoints";
@@ -160,7 +160,7 @@ fn run_of(file: &Path) -> Option<RunDir> {
     is_named.then_some(run)
 }
 
-/// The one model that weights fit.
+/// The only model that matches the weights.
 fn choose(
     file: &Path,
     weights: &StateDict,
@@ -210,7 +210,7 @@ fn model_of(plan: &Plan) -> Result<Table, FinetuneError> {
     Ok(table)
 }
 
-/// How a run prepares its images, without what varies them.
+/// The input preparation of a run, without random augmentation.
 fn augment_of(plan: &Plan) -> Result<Table, FinetuneError> {
     let keys = [
         "preset",
@@ -241,7 +241,7 @@ fn half() -> Table {
     ])
 }
 
-/// Whether the weights go under the name of one of timm's `vit_*` from Google's weights.
+/// Whether the weights are named like one of timm's `vit_*` with Google's weights.
 fn is_vit(model: Option<&str>, timm: &TimmConfig, file: &Path) -> bool {
     let stem = file
         .file_stem()
@@ -256,7 +256,7 @@ fn is_vit(model: Option<&str>, timm: &TimmConfig, file: &Path) -> bool {
     })
 }
 
-/// What timm says of published weights.
+/// timm's description of published weights.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct TimmConfig {
     architecture: Option<String>,
@@ -265,7 +265,7 @@ struct TimmConfig {
 }
 
 impl TimmConfig {
-    /// From the `config.json` beside a file, where it is one of timm's.
+    /// From the `config.json` next to a file, if it is one of timm's.
     fn beside(file: &Path) -> Option<Self> {
         let text = read_text(&file.with_file_name(TIMM_CONFIG), LARGEST_CONFIG).ok()?;
         let config: Json = serde_json::from_str(&text).ok()?;
@@ -277,7 +277,7 @@ impl TimmConfig {
         })
     }
 
-    /// From what a `.safetensors` file says of itself.
+    /// From the metadata of a `.safetensors` file.
     fn of_metadata(metadata: std::collections::BTreeMap<String, String>) -> Option<Self> {
         let architecture = metadata.get("architecture").cloned();
         let values = metadata.into_iter();
@@ -291,7 +291,7 @@ impl TimmConfig {
         })
     }
 
-    /// The keys of `[augment]` that are said.
+    /// The keys of `[augment]` that are specified.
     fn augment(&self) -> Option<Table> {
         let three = |key: &str| {
             let numbers = self.pretrained.get(key)?.as_array()?.iter();

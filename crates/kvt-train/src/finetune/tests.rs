@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::task::ResetHead;
 
-/// A folder `photos` with images of three classes, and weights that say nothing of themselves.
+/// A folder `photos` with images of three classes, and weights without metadata.
 fn workspace(weights: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for class in ["a", "b", "c"] {
@@ -48,7 +48,7 @@ fn request(folder: &TempDir, weights: &str) -> Request {
     }
 }
 
-/// What `kvt config init` writes is the plan that `kvt finetune` trains by.
+/// The output of `kvt config init` is the plan that `kvt finetune` uses.
 #[test]
 fn the_text_is_the_plan() {
     let folder = workspace("w.safetensors");
@@ -94,7 +94,7 @@ fn a_plan_is_complete_and_has_sane_values() {
     ] {
         assert!(notes.contains(words), "{words}: {notes}");
     }
-    // The same plan comes from the file that a run has.
+    // The configuration file of a run gives the same plan.
     let text = crate::config::resolved_toml(&plan).unwrap();
     let again = Document::from_text(Path::new("x.toml"), text, &[]).unwrap();
     assert_eq!(again.plan().unwrap(), plan);
@@ -129,7 +129,7 @@ fn what_is_chosen_stands_in_for_the_recipe() {
     assert_eq!(chosen.model.overrides.drop_path, Some(0.5));
     assert_eq!(chosen.run.dir, Path::new("a \"b\""));
 
-    // The same epochs by their key, and a warm-up of the user's.
+    // The same epochs set by their key, and a warm-up chosen by the user.
     let set = |set: &[&str]| {
         let set = set.iter().map(|&set| set.to_owned()).collect();
         let choices = Choices {
@@ -198,14 +198,14 @@ fn what_lies_beside_the_weights_is_believed() {
     assert_eq!(plan.augment.std, [1.0, 2.0, 3.0]);
     assert_eq!(plan.augment.crop_pct, 1.0);
 
-    // Somebody else's file is not.
+    // A file that is not timm's is ignored.
     fs::write(folder.path().join("config.json"), "[1, 2").unwrap();
     let plan = propose(&request(&folder, "model.safetensors"))
         .unwrap()
         .plan;
     assert_eq!(plan.model.name, "deit_tiny_patch16_224");
 
-    // What the weights say themselves.
+    // The metadata of the weights.
     let file = folder.path().join("model.safetensors");
     let state = kvt_models::weights::read(&file).unwrap();
     let metadata = [("mean", "[0.5, 0.5, 0.5]"), ("std", "[0.25, 0.5, 0.5]")];
@@ -243,12 +243,12 @@ fn folders_are_splits_where_classes_are_in_them() {
             .ends_with(", 50 % of each class are kept for validation")
     );
 
-    // The recipe is for the images that are trained on.
+    // The recipe depends on the number of training images.
     let few = chosen(&photos, &["data.subset=4"]);
     assert_eq!(few.train, 4);
     assert!(few.describe().contains(" 4 images to train on"));
 
-    // A class of trains.
+    // A class called `train`.
     images(&photos.join("train"), 5);
     assert_eq!((of(&photos).train, of(&photos).path), (16, photos.clone()));
 
@@ -297,7 +297,7 @@ fn every_kind_of_data_is_recognised() {
         [kind, &path, train, val, share].map(str::to_owned)
     };
 
-    // Shards in splits, in one split, and without; an archive beside what was unpacked from it.
+    // Shards in splits, in one split, and without splits; an archive next to what was unpacked from it.
     for class in ["a", "b"] {
         images(&at("photos/train").join(class), 5);
         images(&at("photos/val").join(class), 1);
@@ -323,7 +323,7 @@ fn every_kind_of_data_is_recognised() {
     let folder = keys(["folder", "photos", "train", "val", ""]);
     assert_eq!(of("photos").0, folder);
 
-    // Parquet as a repository of the Hub has it.
+    // Parquet files in the layout of a repository on the Hub.
     let hub = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/tests/fixtures/parquet/hub/data"
@@ -421,10 +421,10 @@ fn what_cannot_be_used_says_what_to_do() {
     assert!(custom.contains("a DeiT of a custom size"), "{custom}");
     let mut variant = state;
     variant.insert("blocks.0.ls1.gamma", TensorData::zeros::<f32, _>([192]));
-    insta::assert_snapshot!(error(&save("variant.safetensors", variant)), @"could not use the weights in `DIR/variant.safetensors`: `blocks.0.ls1.gamma` gives the weights away as those of a model with layer scale, as DeiT III, BEiT and DINOv2 have it: kvt does not have that model");
+    insta::assert_snapshot!(error(&save("variant.safetensors", variant)), @"could not use the weights in `DIR/variant.safetensors`: `blocks.0.ls1.gamma` identifies the weights as those of a model with layer scale, as DeiT III, BEiT and DINOv2 have it: kvt does not have that model");
 }
 
-/// The images are counted before there is a plan: the count needs the column.
+/// The images are counted before there is a plan: counting needs the column.
 #[test]
 fn labels_may_be_in_another_column() {
     let folder = workspace("w.safetensors");
@@ -455,7 +455,7 @@ fn labels_may_be_in_another_column() {
         "{notes:?}"
     );
 
-    // A run that goes on has the column in its configuration.
+    // A resumed run has the column in its configuration.
     let choices = Choices {
         out: Some("gone".into()),
         ..Choices::default()
@@ -464,7 +464,7 @@ fn labels_may_be_in_another_column() {
     assert!(error.starts_with("`gone` holds no run"), "{error}");
 }
 
-/// A configuration cannot hold the name: the run would be in another folder.
+/// A configuration cannot represent the name: the run would be in another folder.
 #[cfg(unix)]
 #[test]
 fn the_folder_of_a_run_is_utf8() {

@@ -1,13 +1,13 @@
-//! A proposed configuration as a file for people: what was chosen, with the meaning of each key above it.
+//! A proposed configuration as a readable file: the settings, each below the meaning of its key.
 
 use toml::{Table, Value};
 
 use crate::config::{key_meaning, reading_order};
 
-/// Columns of a comment.
+/// Maximum width of a comment.
 const WIDTH: usize = 100;
 
-/// The file: a head of comments, then the sections.
+/// The file: comments at the top, then the sections.
 pub(super) fn commented(table: &Table, head: &[String]) -> String {
     let mut text = String::new();
     for line in head {
@@ -17,7 +17,7 @@ pub(super) fn commented(table: &Table, head: &[String]) -> String {
     text
 }
 
-/// A section and those in it: keys first, as TOML wants it.
+/// A section and its subsections: keys first, as TOML requires.
 fn section(name: &str, table: &Table, text: &mut String) {
     let is_table = |value: &Value| matches!(value, Value::Table(_));
     let join = |key: &str| match name {
@@ -46,9 +46,9 @@ fn section(name: &str, table: &Table, text: &mut String) {
     }
 }
 
-/// A text as lines of a comment.
+/// Formats a text as comment lines.
 ///
-/// TOML has no control characters in comments, and a path may have some.
+/// TOML does not allow control characters in comments, and a path may contain some.
 fn comment(words: &str) -> String {
     let words = words.replace(char::is_control, " ");
     let mut lines = Vec::new();
@@ -111,7 +111,7 @@ mod tests {
             assert!(line.starts_with("# ") && line.len() <= WIDTH, "{line}");
         }
         assert_eq!(comment(""), "#\n");
-        // TOML refuses them in comments.
+        // TOML rejects them in comments.
         assert_eq!(comment("a\u{1b}b\u{7f} c"), "# a b c\n");
     }
 }

@@ -4,7 +4,7 @@
 /// Bins of equal width, as in the paper's tables.
 pub const BINS: usize = 15;
 
-/// How often a model is right where it is so sure.
+/// How often a model is right, by its confidence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calibration {
     bins: [Bin; BINS],
@@ -19,7 +19,7 @@ struct Bin {
 }
 
 impl Calibration {
-    /// Hears of an image: the probability of the predicted class, and whether that was right.
+    /// Adds an image: the probability of the predicted class, and whether it was right.
     pub fn hear(&mut self, probability: f64, is_right: bool) {
         // Bin m of M is ((m - 1) / M, m / M].
         let place = (probability * BINS as f64).ceil() as usize;
@@ -31,8 +31,8 @@ impl Calibration {
         }
     }
 
-    /// The mean difference of accuracy and confidence over the bins, each weighted by its images: 0 where a model is right as
-    /// often as it believes. In [0, 1]; 0 without images.
+    /// The mean absolute difference between accuracy and confidence over the bins, each weighted by its images: 0 if confidence
+    /// equals accuracy in every bin. In [0, 1]; 0 without images.
     #[must_use]
     pub fn error(&self) -> f64 {
         let all: u64 = self.bins.iter().map(|bin| bin.images).sum();

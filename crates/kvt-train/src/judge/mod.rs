@@ -1,6 +1,6 @@
-//! How a classifier errs: class by class, which classes it confuses, and whether its probabilities are true.
+//! How a classifier errs: class by class, which classes it confuses, and whether its probabilities are calibrated.
 //!
-//! Everything is counted from the logits of single images, as they come from the one evaluation path
+//! Everything is counted from the logits of single images, which come from the shared evaluation path
 //! ([`evaluate_among`](crate::task::evaluate_among)).
 
 mod calibration;
@@ -15,27 +15,27 @@ pub use self::calibration::{BINS, Calibration};
 pub use self::real::{RealError, RealLabels};
 pub use self::tables::{ClassRow, Confused};
 
-/// What a model said of one image.
+/// A model's prediction for one image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
     /// Its index in [`Source::samples`](crate::data::Source::samples).
     pub index: u32,
     /// Its class.
     pub label: u32,
-    /// The class with the highest logit; of equal ones the first.
+    /// The class with the highest logit, the first one on a tie.
     pub predicted: u32,
     /// The probability of that class, in [0, 1].
     pub probability: f64,
 }
 
-/// What a model said of all images of a split.
+/// A model's predictions for all images of a split, and their statistics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     /// Number of classes.
     classes: usize,
     /// Image by image, in the order of the split.
     pub verdicts: Vec<Verdict>,
-    /// Images by true class and predicted class, of the pairs that occur: of thousands of classes few do.
+    /// Numbers of images by true class and predicted class, only for the pairs that occur: with thousands of classes few do.
     confusion: BTreeMap<(u32, u32), u64>,
     calibration: Calibration,
     real: Option<Real>,
@@ -53,7 +53,7 @@ struct Real {
 }
 
 impl Judgement {
-    /// Of a model of so many classes, before any image.
+    /// The judgement of a model with `classes` classes, before any image.
     #[must_use]
     pub fn new(classes: usize) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Judgement {
         }
     }
 
-    /// The same, judged also by ImageNet's reassessed labels; `numbers` has the number of each image in that list.
+    /// Also judges by ImageNet's reassessed labels; `numbers` has the number of each image in that list.
     #[must_use]
     pub fn with_real(mut self, labels: RealLabels, numbers: Vec<usize>) -> Self {
         self.real = Some(Real {
@@ -78,8 +78,7 @@ impl Judgement {
         self
     }
 
-    /// Hears of a batch and its logits, `[images, classes]` row by row. Classes that may not be chosen have the logit
-    /// negative infinity.
+    /// Adds a batch and its logits, `[images, classes]` row by row. Classes that must not be chosen have a logit of negative infinity.
     pub fn hear(&mut self, batch: &Batch, logits: &[f32]) {
         let rows = logits.chunks_exact(self.classes.max(1));
         for ((row, &label), &index) in rows.zip(&batch.targets).zip(&batch.indices) {
@@ -103,14 +102,14 @@ impl Judgement {
         }
     }
 
-    /// Whether probabilities are true.
+    /// The calibration of the probabilities.
     #[must_use]
     pub fn calibration(&self) -> &Calibration {
         &self.calibration
     }
 
-    /// Images with reassessed labels, and how many percent of them have one of these as their best class, and among their best
-    /// five; `None` where nobody asked, or no image has any.
+    /// The number of images with reassessed labels, and the percentages of them whose best class, or one of whose best five, is
+    /// such a label; `None` without reassessed labels, or if no image has any.
     #[must_use]
     pub fn real(&self) -> Option<(usize, f64, f64)> {
         let real = self.real.as_ref().filter(|real| real.images > 0)?;
@@ -123,7 +122,7 @@ impl Real {
     fn hear(&mut self, index: u32, ranked: &[u32]) {
         let number = self.numbers.get(index as usize);
         let labels = number.map_or(&[][..], |number| self.labels.of(*number));
-        // An image that the labellers could not agree on counts for nothing.
+        // An image on which the labellers did not agree is not counted.
         if labels.is_empty() {
             return;
         }
@@ -134,8 +133,8 @@ impl Real {
     }
 }
 
-/// The best five classes of a row of logits that may be chosen, best first; of equal ones the lower class first. A row with a
-/// NaN has none, as in [`correct`](crate::recipe::correct).
+/// The best five classes of a row of logits that can be chosen, best first, on a tie the lower class first. A row with a NaN has
+/// none, as in [`correct`](crate::recipe::correct).
 fn ranked(row: &[f32]) -> Vec<u32> {
     if row.iter().any(|logit| logit.is_nan()) {
         return Vec::new();

@@ -6,24 +6,24 @@ use std::path::{Path, PathBuf};
 use crate::data::Source;
 use crate::text::read_text;
 
-/// Bytes of the file: far more than it has.
+/// Largest size of the file in bytes: far more than it has.
 const LARGEST: u64 = 1 << 26;
 /// Classes of ImageNet.
 const CLASSES: u32 = 1000;
-/// How the names of the images begin; their number follows, from 1.
+/// The prefix of the image names; the number of the image follows, from 1.
 const PREFIX: &str = "ILSVRC2012_val_";
 
 /// The classes of each validation image, by its number from 0: none, one or several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RealLabels(Vec<Vec<u32>>);
 
-/// Why there are no reassessed labels.
+/// Why reassessed labels cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RealError {
     /// The file cannot be read; the message names it.
     #[error(transparent)]
     Read(#[from] std::io::Error),
-    /// The file holds something else.
+    /// The file has other contents.
     #[error(
         "`{}` does not hold a list of class numbers for each image, as in `[[65], [970, 795], []]`: {reason}; take `real.json` of \
          github.com/google-research/reassessed-imagenet",
@@ -32,12 +32,12 @@ pub enum RealError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// The parser's words, or which number is none of a class.
+        /// The parser's message, or the number that is not a class.
         reason: String,
     },
-    /// Labels for fewer images.
+    /// The file has labels for fewer images.
     #[error(
-        "there are reassessed labels of {labels} images, and none for `{}`: the file has lost its end, take it anew",
+        "there are reassessed labels of {labels} images, and none for `{}`: the file is truncated; download it again",
         .path.display()
     )]
     TooShort {
@@ -46,19 +46,19 @@ pub enum RealError {
         /// The first image that has none.
         path: PathBuf,
     },
-    /// An image without a number in its name.
+    /// An image has no number in its name.
     #[error(
         "`{}` is not named as ImageNet's validation images are, `{PREFIX}00000001.JPEG`: reassessed labels go by these names",
         .0.display()
     )]
     Name(PathBuf),
-    /// Another number of classes than ImageNet's.
+    /// The model has another number of classes than ImageNet.
     #[error("reassessed labels are for the 1000 classes of ImageNet, and the model has {0}")]
     Classes(usize),
-    /// Classes in another order, or by other names.
+    /// The classes have another order or other names.
     #[error(
-        "reassessed labels number ImageNet's classes by their WordNet names (`n01440764` is 0), and the class `{0}` is no such name, \
-         or is not behind the one before it: name the folders of classes so"
+        "reassessed labels number ImageNet's classes by their WordNet names (`n01440764` is 0), and the class `{0}` is not such a name, \
+         or is out of order: name the class folders accordingly"
     )]
     ClassName(String),
 }
@@ -67,7 +67,7 @@ impl RealLabels {
     /// Reads `real.json`.
     ///
     /// # Errors
-    /// If the file cannot be read, or is no list of lists of numbers.
+    /// If the file cannot be read, or is not a list of lists of class numbers.
     pub fn read(path: &Path) -> Result<Self, RealError> {
         let text = read_text(path, LARGEST)?;
         let malformed = |reason| RealError::Malformed {
@@ -86,7 +86,7 @@ impl RealLabels {
         Ok(Self(lists))
     }
 
-    /// The same without the classes that may not be chosen: an image with no other label counts for nothing.
+    /// The same labels without the classes that must not be chosen: an image with no other label is not counted.
     #[must_use]
     pub fn among(mut self, chosen: &[bool]) -> Self {
         for list in &mut self.0 {
@@ -100,10 +100,10 @@ impl RealLabels {
         self.0.get(number).map_or(&[], Vec::as_slice)
     }
 
-    /// The number of each image of a split in this list, by its name.
+    /// The number of each image of a split in this list, from its name.
     ///
     /// # Errors
-    /// If the model has other classes, or an image another name.
+    /// If the model has other classes, or an image has another name.
     pub fn numbers(&self, source: &Source) -> Result<Vec<usize>, RealError> {
         check_classes(&source.classes)?;
         let number = |path: &Path| {

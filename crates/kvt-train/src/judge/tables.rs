@@ -1,42 +1,42 @@
-//! What a judgement comes to: by class, by pair of classes, and as CSV.
+//! The results of a judgement: by class, by pair of classes, and as CSV.
 
 use super::Judgement;
 use crate::data::Source;
 use crate::report::csv_field;
 
-/// How a class fared. Shares are in [0, 1], `None` where they are of nothing.
+/// The results of a class. Shares are in [0, 1], and `None` if their denominator is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClassRow {
     /// Its images.
     pub images: u64,
-    /// Images that were taken for it.
+    /// Images that were predicted as this class.
     pub predicted: u64,
-    /// Its images that were.
+    /// Its images that were predicted correctly.
     pub right: u64,
 }
 
-/// Up to this many classes the confusion matrix is a square; a larger one is nearly all zeros.
+/// Up to this many classes the whole confusion matrix is written; a larger one is nearly all zeros.
 const SQUARE: usize = 2000;
 
-/// Two classes of which one was taken for the other; or a class that was recognised.
+/// A class and the class that its images were predicted as, which may be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confused {
     /// The true class.
     pub label: usize,
-    /// What it was taken for.
+    /// The predicted class.
     pub predicted: usize,
-    /// Images.
+    /// The number of images.
     pub images: u64,
 }
 
 impl ClassRow {
-    /// Share of its images that were recognised: the accuracy of the class.
+    /// Share of its images that were predicted correctly: the accuracy of the class.
     #[must_use]
     pub fn recall(self) -> Option<f64> {
         share(self.right, self.images)
     }
 
-    /// Share of the images taken for it that are its own.
+    /// Share of the images predicted as this class that belong to it.
     #[must_use]
     pub fn precision(self) -> Option<f64> {
         share(self.right, self.predicted)
@@ -70,7 +70,7 @@ impl Judgement {
         rows
     }
 
-    /// The mean of the classes' recalls, of those with images: what accuracy would be if all had as many. In [0, 1].
+    /// The mean recall of the classes with images: the accuracy if all of them had equally many. In [0, 1].
     #[must_use]
     pub fn balanced_accuracy(&self) -> f64 {
         let recalls: Vec<f64> = self
@@ -81,14 +81,14 @@ impl Judgement {
         recalls.iter().sum::<f64>() / recalls.len().max(1) as f64
     }
 
-    /// The pairs of classes that are confused most, at most so many; of equal ones in label order.
+    /// The most confused pairs of classes, at most `most` of them; ties are in label order.
     #[must_use]
     pub fn confused(&self, most: usize) -> Vec<Confused> {
         let mut pairs: Vec<Confused> = self
             .cells()
             .filter(|pair| pair.label != pair.predicted)
             .collect();
-        // Stable: equal ones stay in label order.
+        // The sort is stable: ties stay in label order.
         pairs.sort_by_key(|pair| std::cmp::Reverse(pair.images));
         pairs.truncate(most);
         pairs
@@ -104,8 +104,8 @@ impl Judgement {
         })
     }
 
-    /// The confusion matrix: a row for each true class, a column for each that was predicted. With more than 2000 classes a row
-    /// for each pair that occurs.
+    /// The confusion matrix: a row for each true class, a column for each predicted class. With more than 2000 classes, a row for
+    /// each pair that occurs.
     #[must_use]
     pub fn confusion_csv(&self, names: &[String]) -> String {
         let names: Vec<String> = names.iter().map(|name| csv_field(name)).collect();
@@ -147,7 +147,7 @@ impl Judgement {
         rows.fold(header, |text, row| text + &row)
     }
 
-    /// The images with what they were taken for.
+    /// The images with their predictions.
     #[must_use]
     pub fn predictions_csv(&self, source: &Source) -> String {
         let name = |class: u32| {
@@ -170,7 +170,7 @@ impl Judgement {
         rows.fold(header, |text, row| text + &row)
     }
 
-    /// Images of a class (`label`) that were taken for another one, or recognised.
+    /// The number of images of class `label` that were predicted as class `predicted`.
     #[must_use]
     pub fn count(&self, label: usize, predicted: usize) -> u64 {
         let class = |class: usize| u32::try_from(class).ok();

@@ -78,7 +78,7 @@ fn tables_as_csv() {
     assert_eq!((judged.count(1, 0), judged.count(2, 2)), (2, 0));
 }
 
-/// As many classes as ImageNet-21k: no square is made of them.
+/// With as many classes as ImageNet-21k, the whole confusion matrix is not written.
 #[test]
 fn many_classes_take_no_square() {
     let classes = 21_841;
@@ -101,8 +101,8 @@ fn many_classes_take_no_square() {
     assert_eq!(rows[21_840].recall(), Some(1.0));
 }
 
-/// All seven are 80 % sure and three are right: |3/7 - 0.8|. Two more at 0.2 and 0.21, right and wrong, are in two bins:
-/// (0.1333, 0.2] and (0.2, 0.2667].
+/// All seven have a confidence of 0.8 and three are right: |3/7 - 0.8|. Two others at 0.2 and 0.21, right and wrong, are in two
+/// bins: (0.1333, 0.2] and (0.2, 0.2667].
 #[test]
 fn calibration_by_hand() {
     let judged = judged();
@@ -119,7 +119,7 @@ fn calibration_by_hand() {
     assert!((some.error() - (0.8 + 0.21) / 4.0).abs() < 1e-12);
 }
 
-/// As [`correct`](crate::recipe::correct) ranks, with classes that may not be chosen left out.
+/// Ranks as [`correct`](crate::recipe::correct) does, and leaves out classes that must not be chosen.
 #[test]
 fn classes_are_ranked_as_accuracy_counts_them() {
     let none = f32::NEG_INFINITY;
@@ -148,12 +148,11 @@ fn reassessed_labels_are_any_of_several_or_none() {
     assert_eq!(judged.real(), None);
     let logits = [0.0, 1.0, 2.0, 9.0, 0.0, 0.0, 0.0, 0.0, 1.0];
     judged.hear(&batch(&[0, 0, 0]), &logits);
-    // Right by its second label; not counted; wrong, but third best.
+    // Image 0 is right by its second label, image 1 is not counted, and image 2 is wrong, but its label is second best.
     assert_eq!(judged.real(), Some((2, 50.0, 100.0)));
 }
 
-/// Where the model may choose among classes 0 and 1 alone, no label but these is asked for: image 0 has one of its two left,
-/// image 2 none of its one.
+/// If the model can choose only classes 0 and 1, other labels are left out: image 0 keeps one of its two, image 2 none.
 #[test]
 fn reassessed_labels_among_some_of_the_classes() {
     let labels = RealLabels::of_lists(&[&[1, 2], &[0], &[2]]).among(&[true, true, false]);

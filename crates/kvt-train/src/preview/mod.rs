@@ -1,5 +1,5 @@
-//! What a plan will do, before it trains: the curve of its learning rate, and a sheet of its training images as the
-//! model will see them, as pictures.
+//! Pictures of a plan before it trains: the curve of its learning rate, and a sheet of its training images as the model
+//! will get them.
 
 mod rates;
 mod sheet;
@@ -16,14 +16,14 @@ use crate::task::model_config;
 
 pub(crate) use sheet::picture;
 
-/// Why there is no preview.
+/// An error of a preview.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PreviewError {
-    /// The images.
+    /// An error of the images.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The model, whose image size counts.
+    /// An error of the model, whose image size is needed.
     #[error(transparent)]
     Train(#[from] TrainError),
     /// A picture cannot be drawn.
@@ -34,14 +34,14 @@ pub enum PreviewError {
     Io(#[from] io::Error),
 }
 
-/// The pictures of a plan, and the numbers that go with them.
+/// The pictures of a plan, and the corresponding numbers.
 #[derive(Clone, Debug)]
 pub struct Preview {
-    /// Training images.
+    /// Number of training images.
     pub images: usize,
-    /// Images of an update.
+    /// Images per update.
     pub images_per_step: usize,
-    /// Updates of an epoch.
+    /// Updates per epoch.
     pub steps_per_epoch: u64,
     /// The learning rate of the first update of some epochs, counted from 1.
     pub rates: Vec<(u32, f64)>,
@@ -50,7 +50,7 @@ pub struct Preview {
 }
 
 impl Preview {
-    /// Draws the pictures of a plan. `generating` hears of the progress of a data set that is made on first use.
+    /// Draws the pictures of a plan. `generating` is called with the progress of a data set that is generated on first use.
     ///
     /// # Errors
     /// If the images cannot be read, or the plan's model does not exist.
@@ -90,7 +90,7 @@ impl Preview {
         })
     }
 
-    /// Writes the pictures into a folder, which is made if it is missing; each is written whole.
+    /// Writes the pictures to a folder, which is created if it is missing; each file is written atomically.
     ///
     /// # Errors
     /// If one cannot be written.
@@ -106,7 +106,7 @@ impl Preview {
     }
 }
 
-/// Epochs that tell a schedule, counted from 0: the first two, the first after the warm-up, the quarters, the last.
+/// The epochs that characterise a schedule, counted from 0: the first two, the first after the warm-up, the quarters, the last.
 fn shown_epochs(epochs: u32, warmup: f64) -> Vec<u32> {
     let last = epochs.saturating_sub(1);
     // Casts of floats saturate.

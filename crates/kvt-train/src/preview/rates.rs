@@ -8,10 +8,10 @@ use crate::report::{FONT, GRID, INK, PALETTE, encode_png, register_fonts};
 
 /// Size in pixels.
 const SIZE: (u32, u32) = (1600, 900);
-/// The curve has at most so many points.
+/// Maximum number of points of the curve.
 const MOST_POINTS: u64 = 3200;
 
-/// A PNG of the rate of every update, over the epochs.
+/// A PNG of the learning rate of every update, over the epochs.
 pub(super) fn draw(
     schedule: &Schedule,
     steps_per_epoch: u64,
@@ -24,7 +24,7 @@ pub(super) fn draw(
     encode_png(&pixels, SIZE.0, SIZE.1)
 }
 
-/// Epochs done and the rate at that point, for updates at equal distances.
+/// The epochs done and the learning rate at that point, for updates at equal distances.
 fn points(schedule: &Schedule, steps_per_epoch: u64, epochs: u32) -> Vec<(f64, f64)> {
     let all = steps_per_epoch * u64::from(epochs);
     let count = all.min(MOST_POINTS);

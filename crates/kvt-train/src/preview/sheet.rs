@@ -1,4 +1,4 @@
-//! A contact sheet: some training images, each as in evaluation and as several epochs draw it.
+//! A contact sheet: some training images, each as in evaluation and as augmented in several epochs.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::data::{
 use crate::report::{FONT, INK, encode_png, register_fonts};
 use crate::task::{Classify, Dino, Task, TaskKind};
 
-/// Images, and pictures of each: the first is the image as in evaluation.
+/// Number of images, and of pictures of each: the first is the image as in evaluation.
 const ROWS: usize = 4;
 const COLUMNS: u32 = 8;
-/// A smaller picture is enlarged by a whole factor to at least this side, in pixels.
+/// A smaller picture is enlarged by an integer factor to at least this side, in pixels.
 const LEAST_SIDE: u32 = 96;
-/// Pixels between pictures, and for a line of text above a row.
+/// Pixels between pictures, and height of a line of text above a row.
 const GAP: u32 = 8;
 const LINE: u32 = 24;
 
@@ -38,12 +38,12 @@ pub(super) fn draw(
         let Some(sample) = splits.train.samples.get(index) else {
             continue;
         };
-        // The loader's numbers are of 32 bits.
+        // The loader's indices have 32 bits.
         let number = u32::try_from(index).unwrap_or(u32::MAX);
         let image = match splits.train.decode(number, image_limits(plan), None) {
             Ok(Picture::Whole(image)) => image,
             Ok(Picture::Part(_)) => continue,
-            // The run passes over it, too.
+            // The run skips it, too.
             Err(error) if plan.data.on_error == OnError::Skip => {
                 unreadable.get_or_insert(error);
                 continue;
@@ -55,7 +55,7 @@ pub(super) fn draw(
         let training = columns.iter();
         let training = training.map(|column| (&*column.transform, column.epoch, column.view));
         for (transform, epoch, view) in evaluation.chain(training) {
-            // The draws are those of the run.
+            // The draws are the same as in the run.
             let key = view_key(image_key(plan.seed, epoch, number), view);
             let own = transform.size();
             let mut numbers = vec![0.0; 3 * own.0 * own.1];
@@ -89,7 +89,7 @@ pub(super) fn draw(
     }
 }
 
-/// How a column shows training images.
+/// The training images in a column.
 struct Column {
     name: String,
     transform: Arc<Transform>,
@@ -97,7 +97,7 @@ struct Column {
     view: usize,
 }
 
-/// The columns beside the evaluation: the same view in several epochs, or the views of the first one.
+/// The columns after the evaluation: the same view in several epochs, or the views of the first epoch.
 fn columns(plan: &Plan, size: (usize, usize)) -> Result<Vec<Column>, DataError> {
     let views = match plan.task {
         TaskKind::Classify => Classify::views(plan, size)?,
@@ -125,13 +125,13 @@ fn columns(plan: &Plan, size: (usize, usize)) -> Result<Vec<Column>, DataError> 
     })
 }
 
-/// Images at equal distances: of a folder sorted by class, those of several classes.
+/// Images at equal distances: in a folder sorted by class, these are of several classes.
 fn chosen(images: usize) -> impl Iterator<Item = usize> {
     let rows = ROWS.min(images);
     (0..rows).map(move |row| (2 * row + 1) * images / (2 * rows))
 }
 
-/// The picture that was normalised to `[3, height, width]`.
+/// The picture before normalisation to `[3, height, width]`.
 pub(crate) fn picture(
     numbers: &[f32],
     (height, width): (usize, usize),
@@ -144,7 +144,7 @@ pub(crate) fn picture(
         let level = |channel: usize| {
             let number = numbers.get(channel * plane + at).copied().unwrap_or(0.0);
             let share = f64::from(number) * config.std[channel] + config.mean[channel];
-            // The cast saturates: noise of random erasing may lie outside.
+            // The cast saturates: noise of random erasing may be outside the range.
             (255.0 * share).round() as u8
         };
         image::Rgb([level(0), level(1), level(2)])
@@ -193,7 +193,7 @@ fn render(
     encode_png(&sheet, sheet_width, sheet_height)
 }
 
-/// Writes texts at their places on a white sheet.
+/// Writes texts at the given positions on a white sheet.
 fn write(
     pixels: &mut [u8],
     size: (u32, u32),
@@ -259,7 +259,7 @@ mod tests {
                 let pixels = sheet
                     .pixels()
                     .filter(|pixel| **pixel == colour(row, column));
-                // Twice as large as it was.
+                // Enlarged by a factor of two.
                 assert_eq!(pixels.count(), 96 * 96, "{row} {column}");
             }
         }

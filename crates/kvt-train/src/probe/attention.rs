@@ -1,4 +1,4 @@
-//! Where the class token looks: the attention of the last block, head by head, as DINO's figures show it.
+//! Where the class token attends: the attention of the last block, head by head, as in DINO's figures.
 
 use burn::tensor::Tensor;
 use image::{Rgb, RgbImage};
@@ -7,35 +7,35 @@ use kvt_models::Model;
 use super::layers::{Layers, Looking, attention_maps};
 use crate::error::TrainError;
 
-/// How much each patch weighs in the class token of an image, for one head.
+/// The attention to each patch of an image, for one head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeadMap {
     /// Rows and columns of patches.
     pub grid: [usize; 2],
-    /// The weights, row by row. With those of the prefix tokens they add up to 1.
+    /// The weights, row by row. Together with those of the prefix tokens they sum to 1.
     pub weights: Vec<f64>,
-    /// Patches with a weight above 0: those that k-NN attention keeps.
+    /// The number of patches with a weight above 0: with k-NN attention, those that it keeps.
     pub kept: usize,
 }
 
 /// Why there is no map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoMap {
-    /// No token attends for the whole image.
+    /// There is no class token among the tokens that attend.
     #[error("it has no class token among the tokens that attend")]
     NoClassToken,
-    /// No probabilities.
-    #[error("it has no attention probabilities there: dense and k-NN attention have some")]
+    /// The attention has no probabilities.
+    #[error("it has no attention probabilities there: dense and k-NN attention have them")]
     NoProbabilities,
-    /// Attention within windows or patches.
+    /// Attention stays within windows or patches.
     #[error(
         "its attention stays within windows or patches there, so that no token looks at the whole image: take another layer"
     )]
     Parts,
-    /// Tokens that are no map.
-    #[error("its tokens there are no map of the image")]
+    /// The tokens do not form a map of the image.
+    #[error("its tokens there do not form a map of the image")]
     NoGrid,
-    /// Fewer blocks.
+    /// The model has fewer blocks.
     #[error("it has {blocks} blocks, counted from 1")]
     NoSuchLayer {
         /// How many there are.
@@ -43,10 +43,10 @@ pub enum NoMap {
     },
 }
 
-/// The maps of each head, of each image `[batch, 3, height, width]`, for the class token of the last block that has a map.
+/// The class token's maps in the last block that has any, for each image `[batch, 3, height, width]` and each head.
 ///
 /// # Errors
-/// If the device fails; in the result, if the model has no such map.
+/// If the device fails; the inner result is an error if the model has no such map.
 pub fn class_attention(
     model: &Model,
     images: Tensor<4>,
@@ -59,7 +59,7 @@ pub fn class_attention(
     }))
 }
 
-/// A map by itself, with a pixel for each patch, in the same colours.
+/// A map without the image, with a pixel for each patch, in the colours of an overlay.
 pub fn draw_map(map: &HeadMap) -> RgbImage {
     let [rows, columns] = map.grid;
     let largest = map.weights.iter().copied().fold(0.0, f64::max);
@@ -69,7 +69,7 @@ pub fn draw_map(map: &HeadMap) -> RgbImage {
     })
 }
 
-/// Dark blue for nothing, else from black over red to yellow and white.
+/// Dark blue for zero, otherwise from black through red and yellow to white.
 pub(super) fn color(weight: f64, largest: f64) -> Rgb<u8> {
     if weight <= 0.0 || largest <= 0.0 {
         return Rgb([20, 24, 80]);

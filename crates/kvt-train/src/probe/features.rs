@@ -1,19 +1,19 @@
-//! What is probed: features of a backbone, or the pixels themselves.
+//! The features that are probed: of a backbone, or the pixels themselves.
 
 use burn::tensor::Tensor;
 use kvt_models::{Ask, Backbone, Model};
 use kvt_ops::Phase;
 
-/// How an image becomes a row of numbers.
+/// How an image becomes a row of features.
 #[derive(Clone, Debug)]
 pub enum Extractor {
-    /// A backbone's class tokens, or means of tokens where it has none.
+    /// A backbone's class tokens, or means of tokens if it has none.
     Backbone {
         /// The model, on a device without autodiff; its head is not used.
         model: Box<Model>,
-        /// How many of the last blocks: 1 is the output alone. The rows of several stand side by side, each behind the final norm.
+        /// How many of the last blocks: 1 is only the output. The features of several blocks are concatenated, each after the final norm.
         blocks: usize,
-        /// Whether the mean of the patches follows.
+        /// Whether to append the mean of the patches.
         avgpool: bool,
     },
     /// The normalised pixels.

@@ -1,4 +1,4 @@
-//! The training images of linear evaluation: cut anew in each epoch, or features that were computed once.
+//! The training images of linear evaluation: cropped anew in each epoch, or given as features that were computed once.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::augment::{AugmentConfig, Interpolation, Preset};
 use crate::config::Plan;
 use crate::data::{DataError, Splits, epoch_order, train_transform};
 
-/// How training images are cut.
+/// How training images are cropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Crops {
     /// As in DINO: area 0.08 to 1, bilinear, flips.
     #[default]
     Dino,
-    /// By the configuration.
+    /// As in the configuration.
     Config,
     /// Not at all, so that their features are computed once.
     None,
@@ -37,7 +37,7 @@ impl Crops {
     }
 }
 
-/// As names alone: the option that takes them explains them.
+/// Only names: the option that takes them explains them.
 impl ValueEnum for Crops {
     fn value_variants<'a>() -> &'a [Self] {
         &[Self::Dino, Self::Config, Self::None]
@@ -48,10 +48,10 @@ impl ValueEnum for Crops {
     }
 }
 
-/// The plan and the images of linear evaluation, cut for training to `size` (height, width).
+/// The plan and the images of linear evaluation, with training images cropped to `size` (height, width).
 ///
 /// # Errors
-/// If the configuration's settings make no sense together.
+/// If the settings of the configuration contradict each other.
 pub fn cut_images(
     plan: &Plan,
     splits: &Splits,
@@ -74,7 +74,7 @@ pub fn cut_images(
     Ok((plan, splits))
 }
 
-/// The original's loader, whatever the training run's: each image once, in a new order, the short batch as well.
+/// The settings of the original's loader, whatever the training run has: each image once, in a new order, with the last short batch.
 fn each_image_once(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     plan.data.repeats = 1;
@@ -84,7 +84,7 @@ fn each_image_once(plan: &Plan) -> Plan {
     plan
 }
 
-/// The batches of an epoch from features that were computed once, in another order in each epoch.
+/// The batches of an epoch from features that were computed once, in a new order in each epoch.
 pub fn shuffled<'a>(
     bank: &'a Rows,
     device: &'a Device,
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::config::load_plan;
 
-    /// A run that sees each image three times, in order and without the short batch, is judged on all of them.
+    /// Linear evaluation uses each image once, even if the run repeats images, keeps their order and drops the short batch.
     #[test]
     fn an_epoch_has_each_image_once() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The weighted k-NN classifier (Wu et al., 2018, <https://arxiv.org/abs/1805.01978>, section 3.4), as DINO's `eval_knn.py` has
-//! it: the nearest images by the cosine of their features vote with `exp(cosine / temperature)`.
+//! The weighted k-NN classifier (Wu et al., 2018, <https://arxiv.org/abs/1805.01978>, section 3.4), as in DINO's `eval_knn.py`: the
+//! nearest images by the cosine of their features vote with `exp(cosine / temperature)`.
 
 use std::cmp::Ordering;
 
@@ -9,28 +9,28 @@ use super::Rows;
 use super::rows::read;
 use crate::error::TrainError;
 
-/// Images that are classified together.
+/// Images that are classified at once.
 const CHUNK: usize = 256;
-/// PyTorch's `normalize` divides by this at least.
+/// The smallest divisor, as in PyTorch's `normalize`.
 const LEAST_NORM: f64 = 1e-12;
 
 /// How the neighbours of an image vote.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnnVote {
-    /// How many neighbours vote: a result for each; all that there are where these are fewer.
+    /// The numbers of neighbours that vote, each with a result; at most all images of the bank.
     pub neighbors: Vec<usize>,
-    /// What cosines are divided by.
+    /// The divisor of the cosines.
     pub temperature: f64,
-    /// Classes.
+    /// The number of classes.
     pub classes: usize,
 }
 
-/// What a number of neighbours came to.
+/// The accuracy with one number of neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnnAccuracy {
-    /// Neighbours.
+    /// The number of neighbours.
     pub neighbors: usize,
-    /// Images.
+    /// The number of images.
     pub images: usize,
     /// Images whose class has the most votes.
     pub top1: usize,
@@ -59,7 +59,7 @@ impl KnnVote {
     /// The original's numbers of neighbours.
     pub const NEIGHBORS: [usize; 4] = [10, 20, 100, 200];
 
-    /// Classifies images by a bank of others, and counts what is right.
+    /// Classifies images by their neighbours in a bank, and counts the correct ones.
     ///
     /// # Errors
     /// If the device fails.
@@ -90,7 +90,7 @@ impl KnnVote {
         Ok(found)
     }
 
-    /// How many classes come before `label` in the vote; of equals the lower one comes first.
+    /// How many classes come before `label` in the vote; on a tie the lower class comes first.
     fn place<'a>(
         &self,
         voters: impl Iterator<Item = &'a Neighbor>,
@@ -112,7 +112,7 @@ impl KnnVote {
     }
 }
 
-/// Tells the `count` nearest images of the bank to each query, the nearest first; of equally near ones the first in the bank.
+/// Calls `tell` with the `count` nearest images of the bank for each query, nearest first; ties keep the order of the bank.
 ///
 /// # Errors
 /// If the device fails.
@@ -137,7 +137,7 @@ pub fn nearest(
     Ok(())
 }
 
-/// The places and values of the `count` largest numbers, largest first; of equal ones the first.
+/// The places and values of the `count` largest numbers, largest first; ties keep their order.
 fn largest(row: &[f32], count: usize) -> Vec<Neighbor> {
     let order = |a: &Neighbor, b: &Neighbor| match b.1.total_cmp(&a.1) {
         Ordering::Equal => a.0.cmp(&b.0),
@@ -152,7 +152,7 @@ fn largest(row: &[f32], count: usize) -> Vec<Neighbor> {
     all
 }
 
-/// Each row at the length 1.
+/// Scales each row to length 1.
 fn normalized(rows: Tensor<2>) -> Tensor<2> {
     let lengths = rows.clone().square().sum_dim(1).sqrt();
     rows / lengths.clamp_min(LEAST_NORM)

@@ -1,4 +1,4 @@
-//! Where the tokens of an image look, block by block: the attention of the class token, or of all tokens together.
+//! Where the tokens of an image attend, block by block: the attention of the class token, or the mean over all tokens.
 
 use std::cell::RefCell;
 
@@ -13,7 +13,7 @@ use crate::error::TrainError;
 /// Tokens before the patches, at most: the class token and the distillation token.
 const MOST_PREFIX: usize = 2;
 
-/// Of which blocks maps are drawn.
+/// The blocks whose maps are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layers {
     /// The last one that has maps.
@@ -30,7 +30,7 @@ pub enum Layers {
 pub enum Looking {
     /// The class token.
     ClassToken,
-    /// All tokens, on average, where no class token is among them.
+    /// The mean over all tokens, if there is no class token among them.
     AllTokens,
 }
 
@@ -41,20 +41,20 @@ pub struct LayerMaps {
     pub layer: usize,
     /// Whose attention it is.
     pub looking: Looking,
-    /// Of each image the map of each head.
+    /// The maps of each image, one for each head.
     pub maps: Vec<Vec<HeadMap>>,
 }
 
-/// What is known of a block: nothing until it has spoken.
+/// What a block has reported.
 struct Seen {
     block: BlockIndex,
-    /// Tokens that enter it, and for how many sequences.
+    /// How many sequences enter it, and the tokens of each.
     input: [usize; 2],
     /// `[batch, heads, 1, patches]`.
     weights: Result<(Looking, Tensor<4>), NoMap>,
 }
 
-/// Hears of all blocks, and keeps of each attention one row per head.
+/// Observes all blocks, and keeps one row per head of each attention.
 struct Rows {
     /// Images.
     batch: usize,
@@ -79,14 +79,14 @@ impl Observer for Rows {
 
     fn probabilities(&self, block: BlockIndex, probabilities: Tensor<4>) {
         let mut seen = self.seen.borrow_mut();
-        // A block speaks between its own input and the next one's; blocks within blocks speak before these go on.
+        // A block reports between its own input and the next block's; inner blocks report before the outer one goes on.
         if let Some(seen) = seen.iter_mut().rev().find(|seen| seen.block == block) {
             seen.weights = row(probabilities, seen.input, self.batch);
         }
     }
 }
 
-/// From `[batch, heads, query, key]` the row that is drawn.
+/// Extracts the row to draw from `[batch, heads, query, key]`.
 fn row(
     probabilities: Tensor<4>,
     [sequences, tokens]: [usize; 2],
@@ -103,16 +103,16 @@ fn row(
     let prefix = (0..=MOST_PREFIX).find(is_map).ok_or(NoMap::NoGrid)?;
     let (looking, row) = match prefix {
         0 => (Looking::AllTokens, probabilities.mean_dim(2)),
-        // Tokens before the patches begin with the class token.
+        // The class token is the first of the tokens before the patches.
         _ => (Looking::ClassToken, probabilities.narrow(2, 0, 1)),
     };
     Ok((looking, row.narrow(3, prefix, keys - prefix)))
 }
 
-/// The maps of each head, of each image `[batch, 3, height, width]` of the same height and width, for some blocks.
+/// The maps of each head of some blocks, for square images `[batch, 3, height, width]`.
 ///
 /// # Errors
-/// If the device fails; in the result, if there is no such block, or none has a map.
+/// If the device fails; the inner result is an error if there is no such block, or none of the chosen ones has a map.
 pub fn attention_maps(
     model: &Model,
     images: Tensor<4>,
@@ -134,7 +134,7 @@ pub fn attention_maps(
     let chosen: Vec<_> = match which {
         Layers::Last => {
             let numbered: Vec<_> = numbered.collect();
-            // Without any the last one says why.
+            // If no block has maps, the last one gives the reason.
             let place = numbered.iter().rposition(|(_, seen)| seen.weights.is_ok());
             let place = place.unwrap_or(blocks.saturating_sub(1));
             numbered.into_iter().skip(place).take(1).collect()
@@ -167,7 +167,7 @@ pub fn attention_maps(
     Ok(Ok(all))
 }
 
-/// `[batch, heads, 1, patches]`, image by image and head by head.
+/// Splits `[batch, heads, 1, patches]` by image and by head.
 fn maps(weights: Tensor<4>) -> Result<Vec<Vec<HeadMap>>, TrainError> {
     let [_, heads, _, patches] = weights.dims();
     let weights = read(weights)?;
@@ -203,7 +203,7 @@ mod tests {
         let (looking, found) = row(tensor(&values, [1, 1, 5, 5]), [1, 5], 1).unwrap();
         assert_eq!(looking, Looking::ClassToken);
         assert_eq!(read(found).unwrap(), [1.0, 2.0, 3.0, 4.0]);
-        // Class attention: one query. Two tokens before the patches.
+        // Class attention has one query. Here two tokens come before the patches.
         let (looking, found) = row(tensor(&values[..6], [1, 1, 1, 6]), [1, 1], 1).unwrap();
         assert_eq!(looking, Looking::ClassToken);
         assert_eq!(read(found).unwrap(), [2.0, 3.0, 4.0, 5.0]);

@@ -1,5 +1,5 @@
-//! Linear evaluation as DINO's `eval_linear.py` has it: one linear layer on features that stay as they are, trained by SGD with
-//! momentum, its rate falling by half a cosine from epoch to epoch.
+//! Linear evaluation as in DINO's `eval_linear.py`: one linear layer on frozen features, trained by SGD with momentum and a
+//! learning rate that falls by half a cosine from epoch to epoch.
 
 use burn::tensor::activation::{log_softmax, softmax};
 use burn::tensor::{Device, Tensor, TensorData};
@@ -14,16 +14,16 @@ use crate::recipe::{Correct, correct, cosine};
 /// How the layer is trained.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearRecipe {
-    /// Times that training goes through the images.
+    /// Passes over the training images.
     pub epochs: u32,
-    /// Images of an update.
+    /// Images per update.
     pub batch_size: usize,
-    /// The learning rate of 256 images; it is proportional to the batch.
+    /// The learning rate for a batch of 256 images; it scales in proportion to the batch size.
     pub lr: f64,
 }
 
 impl Default for LinearRecipe {
-    /// The original's.
+    /// The recipe of the original.
     fn default() -> Self {
         Self {
             epochs: 100,
@@ -34,7 +34,7 @@ impl Default for LinearRecipe {
 }
 
 impl LinearRecipe {
-    /// The learning rate in an epoch, from 0.
+    /// The learning rate in an epoch, counted from 0.
     pub fn lr(&self, epoch: u32) -> f64 {
         let start = self.lr * self.batch_size as f64 / 256.0;
         cosine(start, 0.0, f64::from(epoch) / f64::from(self.epochs.max(1)))
@@ -43,10 +43,10 @@ impl LinearRecipe {
 
 /// The momentum of the original's SGD.
 const MOMENTUM: f64 = 0.9;
-/// The standard deviation of the first weights.
+/// The standard deviation of the initial weights.
 const STD: f32 = 0.01;
 
-/// The layer, with what SGD remembers of it. No tensor has autodiff: the gradient is a formula.
+/// The layer and its momentum. No tensor has autodiff: the gradient is computed by its formula.
 #[derive(Clone, Debug)]
 pub struct LinearProbe {
     /// `[dim, classes]` and `[1, classes]`.
@@ -55,19 +55,19 @@ pub struct LinearProbe {
 }
 
 impl LinearProbe {
-    /// A layer with normal weights and no bias.
+    /// A layer with normally distributed weights and zero bias.
     pub fn new(dim: usize, classes: usize, device: &Device, key: Key) -> Self {
         let mut rng = key.rng();
         let count = dim * classes;
         let values: Vec<f32> = match Normal::new(0.0, STD) {
             Ok(normal) => normal.sample_iter(&mut rng).take(count).collect(),
-            // The deviation is a constant above 0.
+            // Unreachable: the deviation is a positive constant.
             Err(_) => vec![0.0; count],
         };
         Self::from_weights(TensorData::new(values, [dim, classes]), device)
     }
 
-    /// A layer of these weights, `[dim, classes]`, and no bias.
+    /// A layer with these weights, `[dim, classes]`, and zero bias.
     pub fn from_weights(weight: TensorData, device: &Device) -> Self {
         let device = device.clone().inner();
         let weight = Tensor::<2>::from_data(weight, &device);
@@ -84,7 +84,7 @@ impl LinearProbe {
         features.matmul(weight) + bias
     }
 
-    /// One update by features `[images, dim]` and their classes; the mean cross-entropy before it.
+    /// Makes an update with features `[images, dim]` and their classes, and returns the mean cross-entropy before it.
     ///
     /// # Errors
     /// If the device fails.
@@ -117,7 +117,7 @@ impl LinearProbe {
         Ok(loss)
     }
 
-    /// How many of some images are right.
+    /// How many images are classified correctly.
     ///
     /// # Errors
     /// If the device fails.
@@ -142,10 +142,10 @@ impl LinearProbe {
     }
 }
 
-/// Images that are classified together.
+/// Images that are classified at once.
 const CHUNK: usize = 1024;
 
-/// What an epoch of linear evaluation came to.
+/// The result of an epoch of linear evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearEpoch {
     /// The epoch, from 0.
@@ -160,8 +160,8 @@ pub struct LinearEpoch {
     pub top5: f64,
 }
 
-/// Trains a layer on the training images of each epoch, and judges it after each by the validation images. `epoch` gives the
-/// batches of features and labels of an epoch; `tell` hears of each one that is done, and says whether to go on.
+/// Trains a layer on the training images of each epoch, and judges it after each on the validation images. `epoch` returns the
+/// batches of features and labels of an epoch; `tell` receives the result of each epoch, and returns whether to continue.
 ///
 /// # Errors
 /// What `epoch` returns, or if the device fails.

@@ -1,5 +1,5 @@
-//! How much the features of a backbone say of the classes, without training it: by the nearest neighbours of an image
-//! ([`KnnVote`]) and by a linear layer ([`LinearProbe`]); and where its tokens look ([`attention_maps`]).
+//! How well the features of a backbone predict the classes without training it: by nearest neighbours ([`KnnVote`]) and by a linear
+//! layer ([`LinearProbe`]); and where its tokens attend ([`attention_maps`]).
 
 mod attention;
 mod features;

@@ -8,7 +8,7 @@ const FRAME: u32 = 3;
 /// A smaller picture is enlarged by a whole factor to at least this side.
 const LEAST_SIDE: u32 = 64;
 
-/// One picture of a row, and whether its frame says right (`true`) or wrong; none around the image that is looked up.
+/// One picture of a row, and whether its frame marks it as right (`true`) or wrong; the query image has no frame.
 pub type Tile = (RgbImage, Option<bool>);
 
 /// Rows of pictures of one size on white: the neighbours' frames are blue where the class is the same, and orange where not.
@@ -46,7 +46,7 @@ pub fn sheet(rows: &[Vec<Tile>]) -> RgbImage {
     sheet
 }
 
-/// Each pixel as a square of `factor` pixels.
+/// Enlarges each pixel to a square of `factor` pixels.
 pub(super) fn enlarged(image: &RgbImage, factor: u32) -> RgbImage {
     let (width, height) = image.dimensions();
     RgbImage::from_fn(width * factor, height * factor, |x, y| {

@@ -10,7 +10,7 @@ use crate::error::TrainError;
 pub struct Rows {
     /// The rows one after another, `[images, dim]`.
     pub features: Vec<f32>,
-    /// Numbers of a row.
+    /// The length of a row.
     pub dim: usize,
     /// The class of each image.
     pub labels: Vec<u32>,
@@ -19,7 +19,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Images.
+    /// The number of images.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
@@ -44,7 +44,7 @@ impl Rows {
     }
 }
 
-/// The features of all images of some batches; `features` makes them from `[batch, 3, height, width]`, without autodiff.
+/// The features of all images of some batches; `features` computes them from `[batch, 3, height, width]`, without autodiff.
 ///
 /// # Errors
 /// If a batch cannot be loaded, no image can be read, or the device fails.
@@ -75,7 +75,7 @@ pub fn collect(
     }
 }
 
-/// The numbers of a tensor on the host.
+/// Copies the values of a tensor to the host.
 pub(crate) fn read<const D: usize>(values: Tensor<D>) -> Result<Vec<f32>, TrainError> {
     let values = values.try_into_vec_as::<f32>();
     values.map_err(|error| TrainError::Execution(error.to_string()))

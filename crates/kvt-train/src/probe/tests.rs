@@ -22,7 +22,7 @@ fn vote(neighbors: &[usize], classes: usize) -> KnnVote {
     }
 }
 
-/// One very near image outvotes two farther ones; lengths do not count; of equal votes the lower class wins.
+/// One very near image outvotes two farther ones; lengths do not count; on a tie the lower class wins.
 #[test]
 fn neighbours_vote_by_their_cosine() {
     let device = Device::flex();
@@ -45,7 +45,7 @@ fn neighbours_vote_by_their_cosine() {
     assert_eq!(found[0].top1, 0);
 }
 
-/// More images than one chunk, more neighbours than there are, and equal ones in the order of the bank.
+/// More images than one chunk, more neighbours than images, and ties, which keep the order of the bank.
 #[test]
 fn the_nearest_come_first() {
     let device = Device::flex();
@@ -83,7 +83,7 @@ fn pixels_are_features_too() {
     assert_eq!(found, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
 }
 
-/// The last blocks side by side, the output last, and the mean of the patches behind them.
+/// The last blocks side by side, the output last, then the mean of the patches.
 #[test]
 fn features_of_several_blocks_stand_side_by_side() {
     const DIM: usize = 4;
@@ -130,7 +130,7 @@ fn the_layer_begins_as_the_originals() {
     let count = weight.len() as f64;
     let mean = weight.iter().sum::<f64>() / count;
     let std = (weight.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count).sqrt();
-    // Of 10000 numbers: five standard deviations of mean and deviation.
+    // For 10000 numbers: five standard errors of the mean and of the deviation.
     assert!(mean.abs() < 5e-4, "{mean}");
     assert!((std - 0.01).abs() < 3.6e-4, "{std}");
     assert!(values(bias).iter().all(|x| x.abs() < f64::MIN_POSITIVE));
@@ -156,7 +156,7 @@ fn neighbours_are_shown_with_frames() {
     );
 }
 
-/// Where the keys are the same, dense attention looks everywhere alike, and k-NN attention at the first ones.
+/// If all keys are equal, dense attention is uniform, and k-NN attention keeps the first keys.
 #[test]
 fn the_class_token_looks_where_its_scores_say() {
     use kvt_models::weights::StateDict;
@@ -174,7 +174,7 @@ fn the_class_token_looks_where_its_scores_say() {
         let model = config.with(&overrides).unwrap();
         let model = model.init(&device, kvt_ops::Key::new(0)).unwrap();
         let mut state = StateDict::from_model(&model).unwrap();
-        // Queries and keys of nothing: every score is 0.
+        // Zero queries and keys: every score is 0.
         let zeros = burn::tensor::TensorData::new(vec![0.0f32; 48], [12, 4]);
         state.insert("blocks.0.attn.qkv.weight", zeros);
         let (model, _) = model

@@ -1,6 +1,6 @@
 //! Top-1 and top-5 accuracy.
 
-/// How many images of a batch were classified right.
+/// Number of images of a batch that were classified correctly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Correct {
     /// The label scores highest.
@@ -9,8 +9,8 @@ pub struct Correct {
     pub top5: usize,
 }
 
-/// Counts the correct rows of `logits` `[images, classes]`, row by row. Of equal logits the lower class ranks
-/// first, so that a constant output scores as one guess and not as all of them. A NaN row is never correct.
+/// Counts the correct rows of `logits` `[images, classes]`. Of equal logits, the lower class ranks first, so that a
+/// constant output counts as one guess and not as all of them. A row with NaN is never correct.
 pub fn correct(logits: &[f32], labels: &[u32], classes: usize) -> Correct {
     let mut correct = Correct::default();
     for (row, &label) in logits.chunks_exact(classes).zip(labels) {

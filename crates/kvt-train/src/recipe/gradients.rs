@@ -7,10 +7,10 @@ use kvt_ops::square_sums;
 /// One flat gradient per parameter, without autodiff.
 #[derive(Clone, Debug)]
 pub struct Gradients {
-    // In the order of the modules, not of the ids, which are random: the norm must add up in one
-    // order for a resumed run to be the same to the bit.
+    // In the order of the modules, not of the ids, which are random: the norm must be summed in a fixed order for a
+    // resumed run to be bit-identical.
     by_parameter: Vec<(ParamId, Tensor<1>)>,
-    /// What all of them are still to be multiplied with: the optimizer does it in passing.
+    /// A pending factor of all gradients, which the optimizer applies.
     grad_scale: f64,
 }
 
@@ -56,8 +56,7 @@ impl Gradients {
             .collect()
     }
 
-    /// The gradient of a parameter, flat, and what it is to be multiplied with; it leaves the
-    /// collection.
+    /// The gradient of a parameter, flat, and its pending factor; it is removed from the collection.
     pub fn remove(&mut self, parameter: ParamId) -> Option<(Tensor<1>, f64)> {
         let at = self
             .by_parameter
@@ -66,13 +65,13 @@ impl Gradients {
         Some((self.by_parameter.remove(at).1, self.grad_scale))
     }
 
-    /// Leaves out the parameters that `keep` refuses. The optimizer passes them over wholly: no decay, no moments, no step
-    /// count. A gradient of zeros would not be the same.
+    /// Removes the parameters that `keep` rejects. The optimizer skips them completely: no decay, no moments, no step
+    /// count. Zero gradients would not be the same.
     pub fn retain(&mut self, keep: impl Fn(ParamId) -> bool) {
         self.by_parameter.retain(|(id, _)| keep(*id));
     }
 
-    /// Divided by the factor of a [`LossScale`](super::LossScale), later, in passing.
+    /// Divides by the factor of a [`LossScale`](super::LossScale), as part of the pending factor.
     #[must_use]
     pub fn unscaled(self, loss_scale: f64) -> Self {
         Self {
@@ -81,7 +80,7 @@ impl Gradients {
         }
     }
 
-    /// The L2 norm over all parameters together, as a tensor `[1]` on the device.
+    /// The L2 norm over all parameters, as a tensor `[1]` on the device.
     pub fn norm(&self) -> Option<Tensor<1>> {
         let gradients = self.by_parameter.iter();
         let gradients: Vec<_> = gradients.map(|(_, gradient)| gradient.clone()).collect();
@@ -89,7 +88,7 @@ impl Gradients {
         norm.map(|norm| times(norm, self.grad_scale))
     }
 
-    /// Scales all gradients, whose common norm is `norm`, so that it is at most `max_norm` (PyTorch's
+    /// Scales all gradients, whose global norm is `norm`, so that it is at most `max_norm` (PyTorch's
     /// `clip_grad_norm_`, with its 1e-6 in the denominator).
     pub(super) fn clip_norm(self, norm: f64, max_norm: f64) -> Self {
         Self {
@@ -98,8 +97,8 @@ impl Gradients {
         }
     }
 
-    /// Changes each gradient by itself, such as clipping every parameter by its own norm. The new one must have as many
-    /// numbers.
+    /// Changes each gradient separately, for example to clip every parameter by its own norm. The new gradient must
+    /// have the same number of elements.
     pub fn map_each(&mut self, change: impl Fn(ParamId, Tensor<1>) -> Tensor<1>) {
         let factor = std::mem::replace(&mut self.grad_scale, 1.0);
         for (id, gradient) in &mut self.by_parameter {
@@ -118,8 +117,8 @@ impl Gradients {
         }
     }
 
-    /// The sum with the gradients of another pass through the same model. A parameter may have a gradient in one of them
-    /// only.
+    /// The sum with the gradients of another pass through the same model. A parameter can have a gradient in only one of
+    /// them.
     fn add(self, mut other: Self) -> Self {
         let by_parameter = self.by_parameter.into_iter();
         let mut by_parameter: Vec<_> = by_parameter
@@ -136,7 +135,7 @@ impl Gradients {
     }
 }
 
-/// Multiplied, where that changes anything.
+/// Multiplies, unless the factor is 1.
 fn times(x: Tensor<1>, factor: f64) -> Tensor<1> {
     match factor == 1.0 {
         true => x,
@@ -149,8 +148,8 @@ pub(crate) fn flat<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {
     tensor.reshape([elements])
 }
 
-/// Gradients of the micro-batches of one update. The result is the mean over the *images* of all of
-/// them, so 4 x 8 images give the update of 32, and a short last micro-batch is not favoured.
+/// Gradients of the micro-batches of one update. The result is the mean over the *images* of all of them, so 4 x 8
+/// images give the update of 32, and a short last micro-batch gets no extra weight.
 #[derive(Debug, Default)]
 pub struct Accumulator {
     sum: Option<Gradients>,
@@ -162,7 +161,7 @@ impl Accumulator {
     pub fn add(&mut self, gradients: Gradients, images: usize) {
         self.sum = Some(match self.sum.take() {
             None => gradients,
-            // Both are means: weigh the two so that the sum stays one.
+            // Both are means: weighted so that the result is a mean too.
             Some(sum) => {
                 let total = (self.images + images) as f64;
                 let (old, new) = (self.images as f64 / total, images as f64 / total);
@@ -172,7 +171,7 @@ impl Accumulator {
         self.images += images;
     }
 
-    /// The images since [`finish`](Self::finish) was last called.
+    /// Number of images since the last call of [`finish`](Self::finish).
     pub fn images(&self) -> usize {
         self.images
     }
@@ -208,7 +207,7 @@ mod tests {
         (gradient * factor).into_data().try_to_vec().unwrap()
     }
 
-    /// 3, 4 and 12 make 13: the norm is that of all parameters together, not of each.
+    /// 3, 4 and 12 give 13: the norm is over all parameters, not per parameter.
     #[test]
     fn clipping_is_by_the_global_norm() {
         let ids = [ParamId::new(), ParamId::new()];
@@ -222,7 +221,7 @@ mod tests {
         assert!((values(clipped, ids[1])[0] - 6.0).abs() < 1e-5);
         // Below the limit nothing changes.
         assert_eq!(values(make().clip_norm(norm, 14.0), ids[0]), [3.0, 4.0]);
-        // PyTorch's 1e-6 in the denominator, where it counts: 1e-6 / (3e-6 + 1e-6).
+        // PyTorch's 1e-6 in the denominator, if it is significant: 1e-6 / (3e-6 + 1e-6).
         let tiny = gradients(&ids, &[&[4.0], &[0.0]]).clip_norm(3e-6, 1e-6);
         assert!((values(tiny, ids[0])[0] - 1.0).abs() < 1e-5);
     }
@@ -242,7 +241,7 @@ mod tests {
         assert_eq!(values(gradients, ids[1]), [12.0]);
     }
 
-    /// 3, 4 and 12, of a loss that was multiplied by 4: norm and clipping are those of the gradients themselves.
+    /// 3, 4 and 12, for a loss that was multiplied by 4: norm and clipping refer to the unscaled gradients.
     #[test]
     fn a_scaled_loss_leaves_no_trace() {
         let ids = [ParamId::new(), ParamId::new()];
@@ -255,7 +254,7 @@ mod tests {
         for (actual, expected) in clipped.iter().zip([1.5, 2.0]) {
             assert!((actual - expected).abs() < 1e-5);
         }
-        // Who changes each by itself sees it as it is.
+        // Changes of each gradient see the unscaled gradients.
         let mut each = make();
         each.map_each(|_, gradient| gradient.clamp(-5.0, 5.0));
         assert_eq!(values(each.clone(), ids[0]), [3.0, 4.0]);
@@ -273,7 +272,7 @@ mod tests {
         assert_eq!(values(gradients, ids[0]), [3.0, 4.0]);
     }
 
-    /// In the mean over 6 images those without a gradient count as zeros.
+    /// In the mean over 6 images, those without a gradient count as zeros.
     #[test]
     fn a_parameter_may_have_a_gradient_in_one_micro_batch_only() {
         let ids = [ParamId::new(), ParamId::new()];
@@ -285,12 +284,12 @@ mod tests {
         assert!((values(mean, ids[1])[0] - 2.0).abs() < 1e-6);
     }
 
-    /// Means over 4 and over 2 images: the mean over 6, not the mean of the means.
+    /// Means over 4 and over 2 images give the mean over 6, not the mean of the means.
     #[test]
     fn accumulation_is_the_mean_over_images() {
         let id = [ParamId::new()];
         let mut accumulator = Accumulator::default();
-        // The second update knows nothing of the first.
+        // The second update is independent of the first.
         for _ in 0..2 {
             accumulator.add(gradients(&id, &[&[3.0, -6.0]]), 4);
             accumulator.add(gradients(&id, &[&[9.0, 0.0]]), 2);

@@ -1,26 +1,26 @@
-//! The loss scale of training in f16: gradients too small for 16 bits are multiplied, with the loss, on their way back.
+//! The loss scale for training in f16: multiplies the loss, and thereby gradients that would be too small for 16 bits.
 //!
-//! PyTorch's `GradScaler` with its defaults: the scale begins at 65,536, is halved where gradients are not finite, and doubled
-//! after 2,000 updates in a row whose gradients were. It stays a power of two, so that it rounds nothing.
+//! PyTorch's `GradScaler` with its defaults: the scale starts at 65,536, is halved when gradients are not finite, and doubled
+//! after 2,000 consecutive updates with finite gradients. It is always a power of two, so that it does not cause rounding.
 
 use kvt_models::Precision;
 use serde::{Deserialize, Serialize};
 
-/// The first scale.
+/// The initial scale.
 const START: f64 = 65_536.0;
-/// Updates in a row after which the scale is doubled.
+/// Number of consecutive updates after which the scale is doubled.
 const INTERVAL: u32 = 2_000;
 
-/// A scale that follows the gradients.
+/// A scale that adapts to the gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossScale {
     scale: f64,
-    /// Updates since the scale was changed.
+    /// Number of updates since the last change of the scale.
     good_updates: u32,
 }
 
 impl LossScale {
-    /// The scale of a run before its first update: none where gradients have the range of f32.
+    /// The scale of a run before its first update; `None` if gradients have the range of f32.
     #[must_use]
     pub fn of(precision: Precision) -> Option<Self> {
         (precision == Precision::F16).then_some(Self {
@@ -29,13 +29,13 @@ impl LossScale {
         })
     }
 
-    /// What the loss is multiplied with.
+    /// The factor of the loss.
     #[must_use]
     pub fn factor(self) -> f64 {
         self.scale
     }
 
-    /// The scale after an update was made.
+    /// The scale after a successful update.
     #[must_use]
     pub fn after_update(self) -> Self {
         match self.good_updates + 1 {
@@ -50,7 +50,7 @@ impl LossScale {
         }
     }
 
-    /// The scale after gradients were not finite. `None` at a scale of 1: then it is not the scale that makes them infinite.
+    /// The scale after gradients were not finite. `None` at a scale of 1: then the scale is not the cause.
     #[must_use]
     pub fn after_overflow(self) -> Option<Self> {
         (self.scale > 1.0).then_some(Self {
@@ -77,13 +77,13 @@ mod tests {
         assert_eq!(LossScale::of(Precision::F16).unwrap().factor(), 65_536.0);
     }
 
-    /// By hand: 1,999 updates, an overflow, 2,000 updates, 2,000 more.
+    /// Computed by hand: 1,999 updates, an overflow, 2,000 updates, 2,000 more.
     #[test]
     fn the_scale_is_halved_and_doubled_as_pytorchs() {
         let scale = updates(LossScale::of(Precision::F16).unwrap(), 1999);
         assert_eq!(scale.factor(), 65_536.0);
         assert_eq!(scale.after_update().factor(), 131_072.0);
-        // The overflow also ends the row of updates.
+        // The overflow also resets the count of consecutive updates.
         let scale = scale.after_overflow().unwrap();
         assert_eq!(scale.factor(), 32_768.0);
         let scale = updates(scale, 1999);

@@ -1,7 +1,7 @@
 //! The training recipe: everything between a batch of logits and new weights.
 //!
-//! `logits -> loss -> gradients -> accumulate -> clip -> optimizer -> ema`, with the learning rate from
-//! a schedule that is a pure function of the step.
+//! `logits -> loss -> gradients -> accumulate -> clip -> optimizer -> ema`, with a learning rate from a schedule that
+//! is a pure function of the step.
 
 mod accuracy;
 mod clip;

@@ -1,4 +1,4 @@
-//! What the recipe and a checkpoint need of a module that is trained.
+//! The interface between a trained module, the recipe and checkpoints.
 
 use burn::module::{Module, ParamId};
 use kvt_models::checkpoint::LoadOptions;
@@ -7,10 +7,10 @@ use kvt_models::{Model, Parameter};
 
 /// A module that can be trained, averaged, saved and loaded: a classifier, or a backbone with the head of another task.
 pub trait Network: Module {
-    /// Every trainable parameter, under its name in checkpoints, in the order of the modules.
+    /// Every trainable parameter with its name in checkpoints, in the order of the modules.
     fn parameters(&self) -> Vec<Parameter>;
 
-    /// Whether weight decay shrinks a parameter.
+    /// Whether weight decay applies to a parameter.
     fn decays(&self, parameter: &Parameter) -> bool;
 
     /// The layer of a parameter for layer-wise learning rates, from 0 (the embedding) to `layers() - 1` (the head).
@@ -18,23 +18,23 @@ pub trait Network: Module {
         0
     }
 
-    /// How many layers there are: 1 where they are not told apart.
+    /// The number of layers: 1 if they are not distinguished.
     fn layers(&self) -> usize {
         1
     }
 
-    /// What training does not change, besides what has no gradient: nothing, unless a part is frozen.
+    /// Parameters that training does not change, in addition to those without gradients: none, unless a part is frozen.
     fn frozen(&self) -> Vec<ParamId> {
         Vec::new()
     }
 
-    /// Everything that a file of weights holds: parameters, and state that is saved but not trained.
+    /// The content of a weight file: parameters, and state that is saved but not trained.
     ///
     /// # Errors
     /// If the device cannot be read.
     fn state_dict(&self) -> Result<StateDict, WeightsError>;
 
-    /// This network with the state of a file, and the names in it that the network lacks.
+    /// This network with the state of a file, and the names in the file that the network does not have.
     ///
     /// # Errors
     /// If something is missing or has another shape.

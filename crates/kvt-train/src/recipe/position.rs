@@ -1,21 +1,21 @@
-//! A place in a run: what schedules and random draws are functions of.
+//! A position in a run: the argument of schedules and random draws.
 
 use kvt_ops::Key;
 use serde::{Deserialize, Serialize};
 
-/// A place between two micro-batches.
+/// A position between two micro-batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// The epoch, from 0.
     pub epoch: u32,
-    /// Micro-batches of it already trained on.
+    /// Number of its micro-batches that have been trained on.
     pub batch: usize,
-    /// Optimizer updates since the start.
+    /// Number of optimizer updates since the start.
     pub step: u64,
 }
 
 impl Position {
-    /// The place of the micro-batch that comes `batches` later in the same update.
+    /// The position of the micro-batch that comes `batches` later in the same update.
     #[must_use]
     pub fn later(self, batches: usize) -> Self {
         Self {
@@ -24,10 +24,11 @@ impl Position {
         }
     }
 
-    /// The key of all that is drawn in a micro-batch's way through the model: drop path, dropout, the mixing of images.
+    /// The key of all random draws in a micro-batch's pass through the model: drop path, dropout, mixing of images.
     ///
-    /// The one place where it is made. [`Self::batch`] counts the micro-batches of the whole run's epoch. With several
-    /// processes, it must be the global number, not that of the process, so that any number of them draws the same.
+    /// This is the only place where it is created. [`Self::batch`] counts the micro-batches of the epoch over the whole
+    /// run. With several processes, it must be the global number, not that of the process, so that any number of
+    /// processes draws the same.
     pub fn forward_key(self, seed: u64) -> Key {
         Key::new(seed)
             .named("forward")
@@ -40,7 +41,7 @@ impl Position {
 mod tests {
     use super::*;
 
-    /// A change here changes what every seeded run draws.
+    /// A change here changes the draws of every seeded run.
     #[test]
     fn each_micro_batch_has_its_own_key() {
         let at = Position {

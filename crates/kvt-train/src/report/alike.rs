@@ -1,12 +1,12 @@
-//! Whether runs can be compared at all: what differs between them besides the model and the recipe.
+//! Whether runs can be compared at all: how they differ besides the model and the recipe.
 
 use crate::config::Plan;
 use crate::data::DataConfig;
 
-/// What a run is compared by, besides its numbers.
+/// Facts about a run, besides its numbers, that decide whether it can be compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunFacts {
-    /// What messages call it.
+    /// The run's name in messages.
     pub name: String,
     /// Its images, in words: the folder, the splits, and how many are trained on.
     pub data: String,
@@ -17,7 +17,7 @@ pub struct RunFacts {
 }
 
 impl RunFacts {
-    /// Of a run of a plan on these classes.
+    /// The facts of a run of a plan on these classes.
     pub fn new(name: impl Into<String>, plan: &Plan, classes: Vec<String>) -> Self {
         Self {
             name: name.into(),
@@ -29,14 +29,14 @@ impl RunFacts {
 }
 
 impl RunFacts {
-    /// Whether both runs tell their classes, and other ones.
+    /// Whether the classes of both runs are known and differ.
     fn differs_in_classes(&self, other: &Self) -> bool {
         let told = !self.classes.is_empty() && !other.classes.is_empty();
         told && self.classes != other.classes
     }
 }
 
-/// The images of a plan in words. The same folder by another path is the same.
+/// The images of a plan in words. Different paths to the same folder count as the same.
 fn data(data: &DataConfig) -> String {
     let path = data.path.canonicalize();
     let path = path.unwrap_or_else(|_| data.path.clone());
@@ -53,8 +53,8 @@ fn data(data: &DataConfig) -> String {
     text
 }
 
-/// Why numbers of these runs may not stand beside each other, in sentences: each kind of difference once, with the first run
-/// that differs from the first of all.
+/// Reasons why the numbers of these runs must not be compared, in sentences: each kind of difference once, with the first run
+/// that differs from the very first.
 pub fn unlike(runs: &[RunFacts]) -> Vec<String> {
     let Some((first, others)) = runs.split_first() else {
         return Vec::new();
@@ -111,7 +111,7 @@ mod tests {
         let same = facts("knn", "`a`", &["x", "y"], 10);
         assert_eq!(unlike(&[]), Vec::<String>::new());
         assert_eq!(unlike(&[first.clone(), same.clone()]), Vec::<String>::new());
-        // Classes that are not known differ from none.
+        // Unknown classes do not count as a difference.
         let unknown = facts("lost", "`a`", &[], 10);
         assert_eq!(unlike(&[first.clone(), unknown]), Vec::<String>::new());
         let runs = [
@@ -153,7 +153,7 @@ mod tests {
         let texts = [&plain, &some, &split, &test].map(data);
         let different: std::collections::BTreeSet<_> = texts.iter().collect();
         assert_eq!(different.len(), 4, "{texts:?}");
-        // Another way to the same folder.
+        // Another path to the same folder.
         let [one, two] = [".", "./../."].map(|path| {
             let mut folder = plain.clone();
             folder.path = path.into();

@@ -1,9 +1,9 @@
-//! Several pictures as one.
+//! Several pictures combined into one.
 
-/// Width and height of a [`Chart`](super::Chart) whose names stand within.
+/// Width and height of a [`Chart`](super::Chart) with the names inside the axes.
 const SIZE: (usize, usize) = (800, 500);
 
-/// Pictures of [`Chart`](super::Chart) whose names stand within, in rows of `columns`.
+/// Pictures of [`Chart`](super::Chart) with the names inside the axes, in rows of `columns`.
 pub(crate) fn beside(pictures: &[String], columns: usize) -> String {
     let (width, height) = SIZE;
     let columns = columns.clamp(1, pictures.len().max(1));
@@ -14,7 +14,7 @@ pub(crate) fn beside(pictures: &[String], columns: usize) -> String {
     );
     for (number, picture) in pictures.iter().enumerate() {
         let (x, y) = (number % columns * width, number / columns * height);
-        // Nested pictures are placed by attributes of their own.
+        // Nested pictures are placed by their own attributes.
         text += &picture.replacen("<svg ", &format!("<svg x=\"{x}\" y=\"{y}\" "), 1);
         text.push('\n');
     }

@@ -5,8 +5,8 @@ const PAPER_EPOCHS: [u32; 9] = [10, 30, 50, 70, 90, 120, 150, 200, 300];
 /// More columns than this do not fit a page.
 const MAX_COLUMNS: usize = 12;
 
-/// The columns of the table: every epoch if they fit; the paper's for a run of its length; else a round step. The
-/// last epoch is always one.
+/// The columns of the table: every epoch if they fit; the paper's columns for a run of the paper's length; otherwise a round
+/// step. The last epoch is always included.
 pub(super) fn columns(evaluated: &[u32]) -> Vec<u32> {
     const STEPS: [u32; 12] = [1, 2, 5, 10, 15, 20, 25, 30, 50, 100, 200, 500];
     let Some(&last) = evaluated.last() else {
@@ -40,7 +40,7 @@ pub(super) fn columns(evaluated: &[u32]) -> Vec<u32> {
             return even;
         }
     }
-    // Evaluations at odd places: spread the columns over them by their number.
+    // Evaluations at irregular epochs: choose columns evenly by index.
     (1..=MAX_COLUMNS)
         .filter_map(|column| {
             let index = (column * evaluated.len()).div_ceil(MAX_COLUMNS) - 1;
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(first(300), PAPER_EPOCHS);
         assert_eq!(first(310), [10, 30, 50, 70, 90, 120, 150, 200, 300, 310]);
         assert_eq!(columns(&[]), Vec::<u32>::new());
-        // Evaluated every 7 epochs: only those can be columns, and the last is one.
+        // Evaluated every 7 epochs: only these epochs can be columns, and the last one is included.
         let sevens: Vec<u32> = (1..=30).map(|index| index * 7).collect();
         let chosen = columns(&sevens);
         assert_eq!(chosen.len(), MAX_COLUMNS);

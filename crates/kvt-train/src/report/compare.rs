@@ -25,14 +25,14 @@ pub struct Row {
     pub best: Option<Statistic>,
     /// Each run's last evaluated epoch.
     pub last: Option<Statistic>,
-    /// The same with the EMA of the weights, of the runs that keep one.
+    /// The last evaluated epoch with the EMA of the weights, over the runs that keep one.
     pub last_ema: Option<Statistic>,
 }
 
 /// Second row minus first.
 ///
-/// Where the same seeds have a value in both rows the spread is that of the differences seed by seed; otherwise only
-/// the difference of the means is known.
+/// Where the same seeds have a value in both rows, the spread is over the differences seed by seed; otherwise only the difference
+/// of the means is known.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     /// One cell per column of the table.
@@ -46,7 +46,7 @@ pub struct Difference {
 /// A table of a metric by finished epochs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What is compared.
+    /// The metric that is compared.
     #[serde(serialize_with = "name")]
     pub metric: Metric,
     /// Finished epochs, from 1.
@@ -58,7 +58,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Puts a metric of the curves in a table. Runs may lack epochs: a cell is about the runs that have a value.
+    /// Puts a metric of the curves in a table. Runs may lack epochs: a cell covers only the runs that have a value.
     pub fn new(curves: &[Curve], metric: Metric) -> Self {
         let groups = by_label(curves);
         let epochs = columns(&evaluated(curves, metric));

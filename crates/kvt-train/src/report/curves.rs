@@ -1,4 +1,4 @@
-//! What one run measured after each epoch, and how several runs are put together.
+//! The measurements of one run after each epoch, and how several runs are combined.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ pub(super) fn by_label(curves: &[Curve]) -> Vec<(&str, Vec<&Curve>)> {
     groups
 }
 
-/// Mean and spread over runs per finished epoch, of the runs that have a value there.
+/// Mean and spread over the runs that have a value, per finished epoch.
 pub(super) fn mean_curve(
     runs: &[&Curve],
     field: impl Fn(&EpochPoint) -> Option<f64>,

@@ -1,4 +1,4 @@
-//! A picture of pixels inside an SVG, so that it can stand where an SVG is expected.
+//! A raster picture inside an SVG, for places that expect an SVG.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ pub(crate) fn png_in_svg(png: &[u8], (width, height): (u32, u32)) -> String {
     text
 }
 
-/// RFC 4648, section 4.
+/// Base64 as in RFC 4648, section 4.
 fn base64(bytes: &[u8], text: &mut String) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for part in bytes.chunks(3) {

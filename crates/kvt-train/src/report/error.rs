@@ -12,16 +12,16 @@ pub enum ReportError {
     /// A run cannot be read.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// A report of nothing.
+    /// A report without runs.
     #[error("no run to report on: name the folders of one or more runs")]
     NoRuns,
-    /// A run beside itself.
+    /// The same run twice.
     #[error("run `{}` is named twice: name each run once", .run.display())]
     Twice {
         /// The run's folder.
         run: PathBuf,
     },
-    /// Runs that have nothing to tell yet.
+    /// No run has finished an epoch.
     #[error(
         "{} finished an epoch: there is nothing to report before the first one",
         unfinished(.runs)
@@ -58,12 +58,12 @@ pub enum ReportError {
     Draw {
         /// The file asked for.
         path: PathBuf,
-        /// What the library says.
+        /// The library's message.
         reason: String,
     },
 }
 
-/// The runs that did not.
+/// Names the runs that have not finished an epoch.
 fn unfinished(runs: &[PathBuf]) -> String {
     match runs {
         [run] => format!("run `{}` has not", run.display()),

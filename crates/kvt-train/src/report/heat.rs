@@ -8,16 +8,16 @@ use plotters::style::FontStyle;
 use super::font::{FONT, register_fonts};
 use super::plot::{GRID, INK};
 
-/// Shades between white and black: few, so that neighbouring cells often are one shape.
+/// Shades between white and black: few, so that neighbouring cells often merge into one shape.
 const SHADES: usize = 16;
 /// Side of a panel.
 const SIDE: u32 = 260;
-/// Around panels, and the height of a line of text.
+/// Space around panels, and the height of a line of text.
 const GAP: u32 = 16;
 const LINE: u32 = 28;
 
-/// A matrix with its name. Values are not negative; the largest is black, and darkness grows with the square root of a
-/// value, so that small ones are seen.
+/// A matrix with its name. Values are not negative; the largest is black, and darkness grows with the square root of a value, so
+/// that small values are visible.
 pub(crate) struct Panel<'a> {
     pub(crate) name: &'a str,
     /// Columns of the matrix.
@@ -29,7 +29,7 @@ pub(crate) struct Panel<'a> {
 /// The panels side by side.
 ///
 /// # Errors
-/// What the drawing library says.
+/// The drawing library's message.
 pub(crate) fn heat_maps(title: &str, panels: &[Panel<'_>]) -> Result<String, String> {
     register_fonts()?;
     let count = panels.len() as u32;
@@ -46,7 +46,7 @@ pub(crate) fn heat_maps(title: &str, panels: &[Panel<'_>]) -> Result<String, Str
     Ok(svg)
 }
 
-/// All but the cells.
+/// Everything but the cells.
 fn frames(
     svg: &mut String,
     size: (u32, u32),
@@ -73,7 +73,7 @@ fn frames(
     Ok(())
 }
 
-/// The cells of a panel: one path for each shade, of runs of cells.
+/// The cells of a panel: one path per shade, made of runs of cells.
 fn shapes(panel: &Panel<'_>, [left, top]: [u32; 2]) -> String {
     let columns = panel.columns.max(1);
     let rows = panel.values.len() / columns;
@@ -136,7 +136,7 @@ mod tests {
             text.contains("<path fill=\"rgb(0,0,0)\" d=\"M1 0h2v1h-2zM3 1h1v1h-1z\"/>"),
             "{text}"
         );
-        // Half as dark: the root of a quarter.
+        // Half as dark: the square root of a quarter.
         assert!(
             text.contains("<path fill=\"rgb(119,119,119)\" d=\"M3 0h1v1h-1z\"/>"),
             "{text}"

@@ -1,4 +1,4 @@
-//! What people look at after a run: tables and curves, made from the logs alone.
+//! Results of runs for readers: tables and curves, made only from the logs.
 
 mod alike;
 mod beside;

@@ -1,7 +1,7 @@
 //! Curves per epoch as SVG and PNG.
 //!
-//! One line per label, the mean over its seeds, in a band of one sample standard deviation. The text is set in an
-//! embedded font, so that a machine without any draws the same picture.
+//! One line per label: the mean over its seeds, in a band of one sample standard deviation. The text uses an embedded font, so
+//! that a machine without fonts draws the same picture.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,17 +18,17 @@ use super::{Curve, ReportError};
 use crate::fs::write_atomic;
 use crate::run::Metric;
 
-/// Size of the axes with all that is about them, in SVG units.
+/// Size of the picture without the names below, in SVG units.
 const SIZE: (u32, u32) = (800, 500);
-/// Where the names below begin, and how far a row of them is from the next.
+/// Left edge of the names below the axes, and the distance between their rows.
 const NAMES_LEFT: u32 = 62;
 const ROW: u32 = 24;
-/// Room for a name beside another, and about how many letters fit there.
+/// Width of a column of names, and about how many letters fit in it.
 const COLUMN: u32 = 365;
 const COLUMN_LETTERS: usize = 42;
-/// A PNG has this many pixels per SVG unit, so that it is sharp on dense screens and in print.
+/// Pixels per SVG unit in a PNG, so that it is sharp on dense screens and in print.
 const PNG_SCALE: u32 = 2;
-/// Up to this many epochs each measurement gets a dot.
+/// Up to this many epochs, each measurement gets a dot.
 const MAX_DOTTED: i32 = 40;
 
 pub(crate) const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
@@ -61,7 +61,7 @@ impl Plot {
     }
 }
 
-/// How many names of lines stand in a row below the axes, where they hide no line.
+/// How many line names fit in a row below the axes, where they hide no line.
 fn names_in_a_row(series: &[Series]) -> usize {
     let longest = series.iter().map(|line| line.name.chars().count()).max();
     match longest {
@@ -77,7 +77,7 @@ fn size(series: &[Series]) -> (u32, u32) {
     (SIZE.0, SIZE.1.saturating_add(rows.saturating_mul(ROW)))
 }
 
-/// Draws `curves` to `path`, whose extension (`.svg` or `.png`) chooses the format. The file is written whole.
+/// Draws `curves` to `path`, whose extension (`.svg` or `.png`) chooses the format. The file is written atomically.
 ///
 /// # Errors
 /// [`ReportError::Extension`] for another extension; failures of drawing and of the file system.
@@ -113,7 +113,7 @@ pub fn save_plots(
 ) -> Result<Vec<PathBuf>, ReportError> {
     let mut paths = Vec::new();
     let mut plots = vec![(Plot::Metric(metric), metric.name), (Plot::Loss, "loss")];
-    // The plot of the loss has the training loss too.
+    // The loss plot includes the training loss too.
     plots.retain(|(plot, stem)| *plot == Plot::Loss || *stem != "loss");
     for (plot, stem) in plots {
         if series(plot, curves).is_empty() {
@@ -150,7 +150,7 @@ fn png(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
     encode_png(&pixels, width, height)
 }
 
-/// A picture of 8-bit RGB as a PNG file.
+/// Encodes 8-bit RGB pixels as PNG.
 pub(crate) fn encode_png(pixels: &[u8], width: u32, height: u32) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     image::codecs::png::PngEncoder::new(io::Cursor::new(&mut bytes))
@@ -209,7 +209,7 @@ fn chart<B: DrawingBackend>(
         let style = line.color.stroke_width(px(2));
         let color = line.color;
         let points = line.line.iter().copied();
-        // A piece of the line before its name.
+        // A sample of the line before its name.
         let column = px(NAMES_LEFT) + px(COLUMN) * (number % in_a_row) as u32;
         let row = px(ROW) * (number / in_a_row) as u32 + px(ROW / 2) - px(4);
         let [x, y] = [column as i32, row as i32];
@@ -289,7 +289,7 @@ mod tests {
             if path.extension().unwrap() == "png" {
                 let picture = image::open(&path).unwrap().to_rgb8();
                 assert_eq!(picture.dimensions(), (SIZE.0 * PNG_SCALE, picture.height()));
-                // The names are below: a row of them for the metric, one for each label's two losses.
+                // The names are below: one row for the metric, and one row per label for the two losses.
                 let rows = if path.file_stem().unwrap() == "loss" {
                     2
                 } else {

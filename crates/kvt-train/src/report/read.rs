@@ -4,8 +4,8 @@ use super::{Curve, EpochPoint, ReportError};
 use crate::recipe::EmaReport;
 use crate::run::{EpochRow, EpochRows, EvalRecord, Metrics, RunDir, Warning, read_log};
 
-/// Reads the epochs that a finished or running run has logged; lines that do not parse are left out with a warning. The
-/// validation numbers are for the weights that the run reports.
+/// Reads the epochs that a finished or running run has logged; lines that do not parse are skipped with a warning. The validation
+/// numbers belong to the weights that the run reports.
 ///
 /// # Errors
 /// When the log is missing.
@@ -28,12 +28,12 @@ pub fn read_curve(
     Ok((curve, log.warning))
 }
 
-/// What epochs measured, with the validation numbers of the weights that the run reports.
+/// The measurements of the epochs, with the validation numbers of the weights that the run reports.
 pub(super) fn points(rows: &[EpochRow], report: EmaReport) -> Vec<EpochPoint> {
     rows.iter().map(|row| point(row, report)).collect()
 }
 
-/// The label of a run: the name of its folder, where `NAME-seedN` is a run of `NAME`.
+/// The label of a run: the name of its folder without the suffix `-seedN` of its seed.
 pub fn label_of(name: &str, seed: u64) -> &str {
     name.strip_suffix(&format!("-seed{seed}")).unwrap_or(name)
 }
@@ -44,7 +44,7 @@ fn point(row: &EpochRow, report: EmaReport) -> EpochPoint {
         Some(eval) => eval.metrics.clone(),
         None => Metrics::default(),
     };
-    // An average that is reported is not told of twice.
+    // A reported average is not listed a second time.
     let (val, val_ema) = match report {
         EmaReport::Raw => (&row.val, &row.val_ema),
         EmaReport::Ema => (&row.val_ema, &None),

@@ -6,7 +6,7 @@ use super::chart::{Axis, Chart, Line, Names};
 use super::{PALETTE, ReportError};
 use crate::fs::write_text;
 
-/// Length of a dash and of a gap for the lines that repeat a colour; the first ones are solid.
+/// Dash and gap lengths for lines that repeat a colour; the first lines are solid.
 const DASHES: [(u32, u32); 3] = [(8, 4), (3, 3), (14, 6)];
 
 /// A line of the picture.
@@ -18,8 +18,7 @@ pub struct ScalingLine {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Draws lines over `x` to an SVG file, which is written whole. Lines without points are left out; the others look the same
-/// whichever these are.
+/// Draws lines over `x` to an SVG file, atomically. Lines without points are left out; this does not change how the others look.
 ///
 /// # Errors
 /// Failures of drawing and of the file system.
@@ -105,7 +104,7 @@ mod tests {
         let looks = looks.map(|line| (line.color % PALETTE.len(), line.dash));
         let looks: std::collections::BTreeSet<_> = looks.collect();
         assert_eq!(looks.len(), 18);
-        // A line without points keeps its colour for a picture in which it has some.
+        // A line without points keeps its colour for pictures in which it has points.
         assert_eq!((chart.lines[1].color, chart.lines[1].dash), (2, None));
         assert_eq!(chart.lines[6].dash, Some(DASHES[0]));
         draw_scaling(&[], ["tokens", "ms"], "nothing", &path).unwrap();

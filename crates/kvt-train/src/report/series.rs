@@ -20,7 +20,7 @@ pub(crate) const PALETTE: [RGBColor; 7] = [
     RGBColor(0x00, 0x00, 0x00),
 ];
 
-/// The colour of a label: those of the palette, then darker ones, then lighter ones. Only the 22nd is the first again.
+/// The colour of a label: the palette, then darker and then lighter versions of it. Colours repeat from the 22nd label on.
 pub(crate) fn color(number: usize) -> RGBColor {
     let round = number / PALETTE.len() % 3;
     let RGBColor(red, green, blue) = PALETTE[number % PALETTE.len()];
@@ -28,7 +28,7 @@ pub(crate) fn color(number: usize) -> RGBColor {
         let channel = u16::from(channel);
         let shade = match (round, (red, green, blue)) {
             (0, _) => channel,
-            // Nothing is darker than black.
+            // Nothing is darker than black, so black becomes grey.
             (1, (0, 0, 0)) => 0x60,
             (1, _) => channel * 11 / 20,
             _ => 255 - (255 - channel) * 9 / 20,
@@ -49,7 +49,7 @@ pub(super) struct Series {
     pub(super) line: Vec<(i32, f64)>,
     /// Outline of the band: along the top, back along the bottom.
     pub(super) band: Vec<(i32, f64)>,
-    /// The standard deviation at each of its points, where there are several runs; none where one of them alone has the epoch.
+    /// The standard deviation at each point, if there are several runs; `None` where only one of them has the epoch.
     pub(super) spreads: Vec<Option<f64>>,
 }
 
@@ -124,7 +124,7 @@ pub(super) fn epoch_range(series: &[Series]) -> Range<i32> {
     }
 }
 
-/// The values with their bands and some air above and below.
+/// The range of values and bands, with some space above and below.
 pub(super) fn value_range(series: &[Series]) -> Range<f64> {
     let values = || {
         series
@@ -147,7 +147,7 @@ pub(super) fn value_range(series: &[Series]) -> Range<f64> {
     low - air..high + air
 }
 
-/// Decimals that tell the labels of about eight ticks apart.
+/// Decimals that distinguish the labels of about eight ticks.
 pub(super) fn decimals(values: &Range<f64>) -> usize {
     let tick = (values.end - values.start) / 8.0;
     (-tick.log10().floor()).clamp(0.0, 9.0) as usize
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(range(&[]), 0.0..1.0);
     }
 
-    /// As `kvt compare` counts epochs: from 1. An axis from 0 would leave a gap before the first of them.
+    /// Epochs count from 1, as in `kvt compare`. An axis from 0 would leave a gap before the first epoch.
     #[test]
     fn the_axis_of_epochs_begins_with_the_first() {
         let range = |epochs: &[i32]| {
@@ -237,7 +237,7 @@ mod tests {
         );
     }
 
-    /// One of two runs is further than the other: nobody knows the spread of one value.
+    /// One of two runs has come further than the other: a single value has no spread.
     #[test]
     fn a_single_value_among_several_runs_has_no_spread() {
         let curve = |seed, values: &[f64]| {

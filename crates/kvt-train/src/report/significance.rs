@@ -1,11 +1,11 @@
-//! Whether a difference of two models is more than chance: over seeds, and over images.
+//! Whether a difference between two models is statistically significant: over seeds, and over images.
 
 use serde::Serialize;
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
 use super::Statistic;
 
-/// Student's paired t test of differences seed by seed.
+/// Student's paired t test on differences seed by seed.
 ///
 /// With three seeds it has two degrees of freedom: only a difference of more than 2.5 standard deviations is then
 /// significant at 5 %.
@@ -13,7 +13,7 @@ use super::Statistic;
 pub struct PairedT {
     /// Mean difference, its sample standard deviation and the number of pairs.
     pub difference: Statistic,
-    /// The mean over its standard error; `None` where all differences are the same.
+    /// The mean divided by its standard error; `None` where all differences are the same.
     pub t: Option<f64>,
     /// Two-sided p value, in [0, 1].
     pub p: Option<f64>,
@@ -22,7 +22,7 @@ pub struct PairedT {
 }
 
 impl PairedT {
-    /// The test of differences; one alone says nothing of its spread, and none nothing at all.
+    /// The test of differences. A single difference gives no spread, and none gives `None`.
     #[must_use]
     pub fn of(differences: &[f64]) -> Option<Self> {
         let difference = Statistic::of(differences)?;
@@ -48,13 +48,13 @@ impl PairedT {
     }
 }
 
-/// McNemar's exact test: the two-sided p value of two models that are equally good, by the images that one of them alone gets
-/// right, so many of each. It is the binomial test of a fair coin.
+/// McNemar's exact test: the two-sided p value for the hypothesis that two models are equally good, from the number of images
+/// that only the first and only the second gets right. It is the binomial test of a fair coin.
 #[must_use]
 pub fn mcnemar([first, second]: [u64; 2]) -> f64 {
     match Binomial::new(0.5, first + second) {
         Ok(coin) => (2.0 * coin.cdf(first.min(second))).min(1.0),
-        // One half is a probability.
+        // Unreachable: one half is a valid probability.
         Err(_) => f64::NAN,
     }
 }
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers of scipy: `scripts/reference/significance.py`.
+    /// Reference values from scipy: `scripts/reference/significance.py`.
     fn golden() -> Value {
         serde_json::from_str(include_str!("../../tests/golden/significance.json")).unwrap()
     }
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!((one.difference.mean, one.t, one.p), (0.5, None, None));
         let same = PairedT::of(&[0.25, 0.25]).unwrap();
         assert_eq!((same.p, same.half_width), (None, None));
-        // No image tells them apart.
+        // No image distinguishes the models.
         assert_eq!(mcnemar([0, 0]), 1.0);
     }
 }

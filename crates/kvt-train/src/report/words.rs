@@ -1,4 +1,4 @@
-//! Numbers as people read them, on a terminal and in a report.
+//! Numbers formatted for readers, on a terminal and in a report.
 
 use crate::run::Metric;
 
@@ -7,7 +7,7 @@ pub(crate) fn duration(seconds: f64) -> String {
     if !seconds.is_finite() {
         return "?".to_owned();
     }
-    // Whole seconds are all a reader wants.
+    // Whole seconds are precise enough for readers.
     let seconds = seconds.round() as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, s) => format!("{s}s"),
@@ -16,7 +16,7 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
-/// A number of an evaluation, with its unit.
+/// A metric's value with its unit.
 pub(crate) fn with_unit(metric: Metric, number: f64) -> String {
     match metric.percent {
         true => format!("{number:.2} %"),

@@ -16,15 +16,15 @@ use crate::sweep::SweepError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReproduceError {
-    /// There is no item of a name.
+    /// No item has this name.
     #[error("there is nothing called `{name}` to reproduce: the names are {known}")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The names of all items.
         known: String,
     },
-    /// An item has no such scale.
+    /// The scale is missing, or the item does not have it.
     #[error("`{name}` {}", no_scale(known))]
     Scale {
         /// The item.
@@ -32,23 +32,23 @@ pub enum ReproduceError {
         /// The scales that it has.
         known: &'static [Scale],
     },
-    /// Options that change nothing about an item.
+    /// The item is not affected by these options.
     #[error("`{name}` is not made of training runs and does not take {options}")]
     Options {
         /// The item.
         name: &'static str,
-        /// The options, as they are written.
+        /// The options as written on the command line.
         options: String,
     },
-    /// An item is not in a version of the paper.
+    /// The item is not in this version of the paper.
     #[error("`{name}` is not in version `{version}` of the paper")]
     Version {
         /// The item.
         name: &'static str,
-        /// The version, as it is named.
+        /// The name of the version.
         version: &'static str,
     },
-    /// There are no runs to list or to train.
+    /// The item has no runs to list or train.
     #[error("`{name}` is not made of training runs")]
     NoRuns {
         /// The item.
@@ -56,32 +56,32 @@ pub enum ReproduceError {
     },
     /// The file of a sweep is missing.
     #[error(
-        "no file `{}`: run the command in kvt's repository, or give its folder of configurations by `--configs`",
+        "no file `{}`: run the command in kvt's repository, or give its folder of configurations with `--configs`",
         .path.display()
     )]
     NoSweep {
         /// The file.
         path: PathBuf,
     },
-    /// Somebody asked to stop.
+    /// A stop was requested.
     #[error("stopped; the same command goes on from here")]
     Stopped,
-    /// The runs of an item.
+    /// The sweep of the item failed.
     #[error(transparent)]
     Sweep(#[from] SweepError),
-    /// A run, its model or its data.
+    /// A run, its model or its data failed.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// The settings that were given.
+    /// The given settings are wrong.
     #[error(transparent)]
     Config(Box<ConfigError>),
-    /// A model's configuration.
+    /// The configuration of a model is wrong.
     #[error(transparent)]
     Model(#[from] ModelError),
     /// Attention refuses its settings or inputs.
     #[error(transparent)]
     Attention(#[from] AttentionError),
-    /// A time could not be taken.
+    /// A timing failed.
     #[error(transparent)]
     Bench(#[from] BenchError),
     /// The picture cannot be drawn.
@@ -92,11 +92,11 @@ pub enum ReproduceError {
     Io(#[from] io::Error),
 }
 
-/// What is wrong about the scale of an item that has these.
+/// Explains a missing or wrong scale of an item that has these scales.
 fn no_scale(known: &[Scale]) -> String {
     let names: Vec<String> = known.iter().map(|scale| format!("`{scale}`")).collect();
     match names.as_slice() {
         [] => "takes neither images nor training: leave `--scale` and `--data` out".to_owned(),
-        names => format!("wants one of its scales: `--scale` {}", names.join(", ")),
+        names => format!("needs one of its scales: `--scale` {}", names.join(", ")),
     }
 }

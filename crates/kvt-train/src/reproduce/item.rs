@@ -1,4 +1,4 @@
-//! A figure or table, and what is computed of it.
+//! A figure or table, and its results.
 
 use super::{Order, ReproduceError, Scale, Version, Watch, runs};
 use crate::sweep::Sweep;
@@ -14,22 +14,22 @@ pub trait Item: Sync {
     /// The paper, what it states, and what it leaves open, as Markdown.
     fn stated(&self) -> &'static str;
 
-    /// The scales in which it can be computed; none where it takes neither images nor training.
+    /// The scales at which it can be computed; empty if it needs neither images nor training.
     fn scales(&self) -> &'static [Scale] {
         &[]
     }
 
-    /// The versions of the paper that have it; none where there is only one.
+    /// The versions of the paper that have it; empty if there is only one version.
     fn versions(&self) -> &'static [Version] {
         &[]
     }
 
-    /// Whether the settings of a configuration change anything about it: by default where it is made of runs.
+    /// Whether configuration settings affect it: by default, if it has training runs.
     fn takes_overrides(&self) -> bool {
         !self.scales().is_empty()
     }
 
-    /// The runs that it is made of: by default those of `configs/reproduce/<name>/<scale>.toml`, if it has scales.
+    /// Its training runs: by default those of `configs/reproduce/<name>/<scale>.toml`, if it has scales.
     ///
     /// # Errors
     /// If the file or one of its configurations is missing or wrong.
@@ -40,10 +40,10 @@ pub trait Item: Sync {
         }
     }
 
-    /// Computes it. `watch` hears how many of how many steps are done, and of runs that train.
+    /// Computes it. `watch` receives the progress in steps, and the events of training runs.
     ///
     /// # Errors
-    /// Whatever stops it.
+    /// Whatever prevents the computation.
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError>;
 }
 
@@ -52,11 +52,11 @@ pub trait Item: Sync {
 pub struct Outcome {
     /// All numbers, with a header.
     pub csv: String,
-    /// A picture of them.
+    /// A figure of them.
     pub svg: String,
-    /// How it was computed, and what came out, as Markdown.
+    /// How it was computed, and the results, as Markdown.
     pub found: String,
-    /// Further files beside these, by name.
+    /// Further files, by name.
     pub files: Vec<(String, Vec<u8>)>,
     /// Runs that could not be trained, a line for each: the result lacks their numbers.
     pub failures: Vec<String>,

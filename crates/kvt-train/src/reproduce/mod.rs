@@ -1,8 +1,8 @@
-//! Figures and tables of papers, computed anew: `kvt reproduce`.
+//! Figures and tables of papers, recomputed: `kvt reproduce`.
 //!
-//! An item is a file with an [`Item`], and one line in [`ITEMS`]. It computes numbers (CSV), a picture of them (SVG),
-//! and a page (Markdown) that sets them beside what the paper states. What it is computed with is an [`Order`]: a data set, a
-//! scale, a version of the paper. Except for what is timed, the same program gives the same numbers.
+//! Each item is a file with an [`Item`], and one line in [`ITEMS`]. It computes numbers (CSV), a figure (SVG), and a page
+//! (Markdown) that compares them with the paper. An [`Order`] gives its inputs: a data set, a scale, a version of the paper. Except
+//! for timings, the same program produces the same numbers.
 
 mod error;
 mod item;
@@ -41,7 +41,7 @@ pub const ITEMS: &[&dyn Item] = &[
     &scram::Recall::PAPER,
 ];
 
-/// The item of a name.
+/// Finds an item by its name.
 ///
 /// # Errors
 /// [`ReproduceError::Unknown`].
@@ -59,7 +59,7 @@ pub fn find(name: &str) -> Result<&'static dyn Item, ReproduceError> {
     })
 }
 
-/// Refuses a scale or a version that an item does not have, and what else of an order means nothing to it.
+/// Refuses a scale or a version that an item does not have, and options that have no effect on it.
 ///
 /// # Errors
 /// [`ReproduceError::Scale`], [`ReproduceError::Options`], [`ReproduceError::Version`].
@@ -72,7 +72,7 @@ pub fn check(
     let (name, known) = (item.name(), item.scales());
     let has_scale = match scale {
         Some(scale) => known.contains(&scale),
-        // What takes hours is not begun unasked.
+        // Runs take hours, so they need an explicit scale.
         None => known.is_empty(),
     };
     if !has_scale {
@@ -91,7 +91,7 @@ pub fn check(
     }
 }
 
-/// The options of an order that change nothing about an item, for a message.
+/// The given options that have no effect on an item, for a message.
 fn without_meaning(item: &dyn Item, order: &Order) -> String {
     let takes_runs = !item.scales().is_empty();
     let given = [
@@ -112,20 +112,20 @@ fn without_meaning(item: &dyn Item, order: &Order) -> String {
     names.map(|(name, ..)| *name).collect::<Vec<_>>().join(", ")
 }
 
-/// What was written.
+/// The result of [`reproduce`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reproduced {
-    /// The files.
+    /// The files that were written.
     pub paths: Vec<PathBuf>,
     /// Runs that could not be trained, a line for each.
     pub failures: Vec<String>,
 }
 
-/// Computes an item and writes `<name>.csv`, `<name>.svg`, `<name>.md` and what else it has into the folder of the order, which is
-/// made if it is missing. A file that cannot be written leaves all old ones, unless the process ends between their renames.
+/// Computes an item and writes `<name>.csv`, `<name>.svg`, `<name>.md` and its further files into the folder of the order, which is
+/// created if it is missing. If a file cannot be written, all old files stay, unless the process ends between the renames.
 ///
 /// # Errors
-/// If the files could not be written, which is found out first, or the item not be computed.
+/// If the files cannot be written, which is checked first, or the item cannot be computed.
 pub fn reproduce(
     item: &dyn Item,
     order: &Order,
@@ -185,7 +185,7 @@ fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
     )
 }
 
-/// A setting as a shell takes it.
+/// A setting, quoted for a shell where necessary.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._=-/,".contains(c);
     match text.chars().all(is_plain) {
@@ -194,7 +194,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// A table in Markdown; numbers are aligned to the right.
+/// A Markdown table; all columns but the first are right-aligned.
 fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let line = |cells: Vec<&str>| format!("| {} |\n", cells.join(" | "));
     let ruler = (0..header.len()).map(|column| if column == 0 { "---" } else { "---:" });

@@ -1,4 +1,4 @@
-//! What is asked of an item: data, scale, version of the paper.
+//! The inputs of an item: data, scale, version of the paper.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// The name on the command line, and of files.
+    /// The name on the command line and in file names.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,27 +54,27 @@ impl Version {
     }
 }
 
-/// What is asked of an item. Which of it means something to the item says [`Item`](super::Item).
+/// The inputs of an item. [`Item`](super::Item) says which of them affect it.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
     /// How much is computed.
     pub scale: Scale,
-    /// Which version of the paper its numbers are set beside.
+    /// The version of the paper to compare with.
     pub version: Version,
     /// The data set: it replaces `data.path` of every configuration.
     pub data: Option<PathBuf>,
-    /// Overrides of every configuration, as of `--set`, the device included.
+    /// Overrides of every configuration, as for `--set`, including the device.
     pub overrides: Vec<String>,
-    /// So many seeds of each run, in place of those of its sweep.
+    /// The number of seeds of each run, instead of the seeds of its sweep.
     pub seeds: Option<u64>,
-    /// Devices that train at the same time; with none, that of the configurations.
+    /// Devices that train in parallel; if empty, the device of the configurations.
     pub devices: Vec<String>,
     /// The folder of the results.
     pub out: PathBuf,
-    /// The folder of the runs; by default the one that their sweep names, so that the same runs serve again.
+    /// The folder of the runs; by default the one that their sweep names, so that existing runs are reused.
     pub runs: Option<PathBuf>,
     /// The folder `configs` of this repository, where configurations and sweeps are.
     pub configs: PathBuf,
-    /// Train nothing: take the runs as they are.
+    /// Train nothing: use the runs as they are.
     pub as_is: bool,
 }

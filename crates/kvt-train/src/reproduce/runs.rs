@@ -1,4 +1,4 @@
-//! The training runs that an item is made of.
+//! The training runs of an item.
 
 use super::{Item, Order, ReproduceError, Version, Watch};
 use crate::report::Statistic;
@@ -8,19 +8,19 @@ use crate::sweep::{
     pairs, pairs_markdown,
 };
 
-/// The runs of an item, trained as far as they could be.
+/// The runs of an item, with the state and results of each.
 #[derive(Clone, Debug)]
 pub struct Runs {
-    /// What they are.
+    /// The sweep that defines them.
     pub sweep: Sweep,
-    /// What they have come to, in the order of their cells.
+    /// State and results, in the order of the cells.
     pub found: Vec<Found>,
-    /// A line for each that could not be trained.
+    /// One line for each run that could not be trained.
     pub failures: Vec<String>,
 }
 
-/// The sweep of an item: `reproduce/<name>/<scale>.toml` in the folder of configurations. Version 1 of the paper has one of its
-/// own where there is a file `<scale>-v1.toml`.
+/// The sweep of an item: `reproduce/<name>/<scale>.toml` in the folder of configurations, or `<scale>-v1.toml` for version 1 of the
+/// paper if that file exists.
 ///
 /// # Errors
 /// If the file or one of its configurations is missing or wrong.
@@ -44,7 +44,7 @@ pub fn sweep(name: &str, order: &Order) -> Result<Sweep, ReproduceError> {
         sweep = sweep.with_seeds(count);
     }
     if order.data.is_some() {
-        // Pages are for others, whose data lies elsewhere.
+        // Pages are read by others, whose data has another path.
         for cell in &mut sweep.cells {
             if let Some(last) = cell.overrides.last_mut() {
                 "data.path=DATA".clone_into(last);
@@ -55,11 +55,11 @@ pub fn sweep(name: &str, order: &Order) -> Result<Sweep, ReproduceError> {
 }
 
 impl Runs {
-    /// Trains what is left of the runs of an item.
+    /// Trains the unfinished runs of an item, unless the order is `as_is`, and reads the results of all.
     ///
     /// # Errors
-    /// [`ReproduceError::Stopped`] if somebody asked to stop; if the sweep is wrong. A run that fails is no error, but one of the
-    /// [`failures`](Self::failures).
+    /// [`ReproduceError::Stopped`] if a stop was requested; other errors if the sweep is wrong. A run that fails does not cause an
+    /// error: it is one of the [`failures`](Self::failures).
     pub fn of(item: &dyn Item, order: &Order, watch: &dyn Watch) -> Result<Self, ReproduceError> {
         let Some(sweep) = item.sweep(order)? else {
             return Err(ReproduceError::NoRuns { name: item.name() });
@@ -91,14 +91,14 @@ impl Runs {
         })
     }
 
-    /// The cells of a row that are finished.
+    /// The finished cells of a row.
     pub fn finished<'a>(&'a self, row: &'a str) -> impl Iterator<Item = (&'a Cell, &'a Found)> {
         let all = self.sweep.cells.iter().zip(&self.found);
         all.filter(move |(cell, found)| cell.name == row && found.is_finished())
     }
 
-    /// A finished cell of each of some rows, or none where none is finished. They are of one seed, the first one that all rows with
-    /// finished cells have; without such a seed each is the first of its row.
+    /// One finished cell for each row, or `None` if it has none. All have the same seed: the first one that all rows with finished
+    /// cells share. Without such a seed, each is the first finished cell of its row.
     #[must_use]
     pub fn of_one_seed<'a>(&'a self, rows: &[&'a str]) -> Vec<Option<&'a Cell>> {
         let finished =
@@ -126,14 +126,14 @@ impl Runs {
         self.sweep.cells.iter().find(|cell| cell.name == row)
     }
 
-    /// A number of each finished cell of a row, put together.
+    /// The statistic of a value over the finished cells of a row.
     pub fn statistic(&self, row: &str, value: impl Fn(&Found) -> Option<f64>) -> Option<Statistic> {
         let values = self.finished(row);
         let values: Vec<f64> = values.filter_map(|(_, found)| value(found)).collect();
         Statistic::of(&values)
     }
 
-    /// How many cells of a row broke down, and how many it has.
+    /// How many cells of a row crashed, and how many it has.
     #[must_use]
     pub fn crashed(&self, row: &str) -> (usize, usize) {
         let all = self.sweep.cells.iter().zip(&self.found);

@@ -1,4 +1,4 @@
-//! What holds for all items, and how their files are written.
+//! Properties of all items, and how their files are written.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -10,7 +10,7 @@ use crate::engine::Workload;
 use crate::fs::TEMPORARY_PREFIX;
 use crate::run::{Event, Listener, RunError};
 
-/// Remembers what it hears.
+/// Records what it receives.
 #[derive(Default)]
 pub(super) struct Heard {
     steps: Mutex<Vec<(usize, usize)>>,
@@ -97,7 +97,7 @@ fn all_files_are_written_or_none() {
     assert_eq!(error.to_string(), "could not draw the figure: no ink");
     assert_eq!(heard.steps(), [(1, 1)]);
     assert_eq!(fs_err::read_dir(&at).unwrap().count(), 0);
-    // What a killed process left goes.
+    // Leftovers of a killed process are removed.
     fs_err::write(at.join(format!("{TEMPORARY_PREFIX}a1")), "half").unwrap();
     let paths = reproduce(&Half(false), &order, &heard).unwrap().paths;
     assert_eq!(
@@ -113,7 +113,7 @@ fn all_files_are_written_or_none() {
         "states\n\nIt is 0.5.\n\n## What was computed\n\n| a | b |\n| --- | ---: |\n| x | 0.5 |\n"
     ));
     assert_eq!(fs_err::read_dir(&at).unwrap().count(), 4);
-    // Known before anything is computed.
+    // An unwritable file is noticed before anything is computed.
     fs_err::remove_file(&paths[1]).unwrap();
     fs_err::create_dir(&paths[1]).unwrap();
     let heard = Heard::default();
@@ -121,7 +121,7 @@ fn all_files_are_written_or_none() {
     assert!(heard.steps().is_empty());
 }
 
-/// What an order asks for, except for the folder, stands in the command of its page.
+/// The command on a page has all settings of its order, except for the folder.
 #[test]
 fn a_page_has_its_command() {
     let made_by = |name: &str, order: &Order| {
@@ -174,7 +174,7 @@ fn what_means_nothing_to_an_item_is_refused() {
         "`lemmas` is not made of training runs and does not take `--data`, `--set` or `--device`, `--seeds`, `--devices`, \
          `--runs`, `--as-is`"
     );
-    // What is timed has a model's settings, and no runs.
+    // A timed item takes settings of the model, but has no runs.
     assert_eq!(refused("speed", None, &settings), None);
     let error = refused("speed", None, &all).unwrap();
     assert!(
@@ -184,7 +184,7 @@ fn what_means_nothing_to_an_item_is_refused() {
     assert_eq!(refused("table2", Some(Scale::Cifar), &all), None);
 }
 
-/// Without one its default could not be asked for by name.
+/// Otherwise the default version could not be requested by name.
 #[test]
 fn items_of_runs_name_a_version() {
     for item in ITEMS.iter().filter(|item| !item.scales().is_empty()) {

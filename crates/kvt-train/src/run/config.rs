@@ -1,4 +1,4 @@
-//! `[run]`, `[log]` and `[checkpoint]`: where a run leaves its files, and when. A resumed run may change all of them.
+//! `[run]`, `[log]` and `[checkpoint]`: where and when a run writes its files. A resumed run may change all of them.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ section! {
     }
 }
 
-/// A path of the command line may be one that TOML cannot hold; a resumed run may have another one.
+/// A path from the command line may not be representable in TOML; a resumed run may have another path.
 fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }

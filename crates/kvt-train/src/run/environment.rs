@@ -1,6 +1,6 @@
-//! Where, when and with what a run was started.
+//! The machine, time and software of a run's start.
 //!
-//! Nothing here may stop a run: what cannot be found out is left empty.
+//! Nothing here may stop a run: unknown facts are left empty.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,12 +12,12 @@ use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 use super::{RunError, Warning};
 use crate::fs::{free_path, write_atomic};
 
-/// The versions that only the binary knows.
+/// Versions that only the binary knows.
 #[derive(Debug, Clone, Copy)]
 pub struct Versions {
     /// Version of this program.
     pub kvt: &'static str,
-    /// Version of Burn it was built with.
+    /// Version of Burn.
     pub burn: &'static str,
 }
 
@@ -28,7 +28,7 @@ pub struct Environment {
     pub kvt: String,
     /// Version of Burn.
     pub burn: String,
-    /// The device that trains, in words.
+    /// A description of the training device.
     pub device: String,
     /// Start of the run, RFC 3339, UTC.
     pub started: String,
@@ -55,7 +55,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Looks around. `device` describes the device that will train.
+    /// Collects the facts. `device` describes the training device.
     pub fn collect(versions: Versions, device: impl Into<String>) -> Self {
         let system = System::new_with_specifics(
             RefreshKind::nothing()
@@ -92,12 +92,11 @@ impl Environment {
         }
     }
 
-    /// Writes `environment.json`. The starts that are already in it (a resumed run may have moved to another
-    /// machine) are kept under `earlier`, oldest first. A file that does not parse is kept beside it: the run does not
-    /// depend on it.
+    /// Writes `environment.json`. Earlier starts in it (a resumed run may have moved to another machine) are kept under
+    /// `earlier`, oldest first. A file that does not parse is kept under another name: the run does not depend on it.
     ///
     /// # Errors
-    /// When the new file cannot be written.
+    /// If the new file cannot be written.
     pub fn record(&self, path: &Path) -> Result<Option<Warning>, RunError> {
         let mut earlier = Vec::new();
         let mut warning = None;
@@ -131,7 +130,7 @@ impl Environment {
     /// Reads the latest start back from `environment.json`.
     ///
     /// # Errors
-    /// When the file is missing or does not parse.
+    /// If the file is missing or does not parse.
     pub fn read(path: &Path) -> Result<Self, RunError> {
         Ok(parse::<Recorded<Self>>(path)?.latest)
     }
@@ -154,10 +153,10 @@ fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, RunError> {
     })
 }
 
-/// What `git` prints, trimmed; nothing where there is no git or no repository.
+/// The trimmed output of `git`; `None` without git or a repository.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git")
-        // Looking must not touch the repository's index.
+        // Reading must not modify the repository's index.
         .arg("--no-optional-locks")
         .args(arguments)
         .output()

@@ -11,21 +11,21 @@ use crate::fs::write_atomic;
 pub(crate) struct EpochRow {
     pub(crate) train: EpochRecord,
     pub(crate) val: Option<EvalRecord>,
-    /// Of the EMA.
+    /// With the EMA of the weights.
     pub(crate) val_ema: Option<EvalRecord>,
 }
 
-/// Gathers the rows from the events of a run.
+/// Collects the rows from the events of a run.
 #[derive(Debug, Default)]
 pub(crate) struct EpochRows {
     pub(crate) rows: Vec<EpochRow>,
-    /// The evaluations whose epoch has not been closed yet.
+    /// The evaluations whose epoch has not ended yet.
     val: Option<EvalRecord>,
     val_ema: Option<EvalRecord>,
 }
 
 impl EpochRows {
-    /// Takes one event; tells whether a row was added.
+    /// Adds an event; returns whether a row was added.
     pub(crate) fn push(&mut self, event: &Event) -> bool {
         match event {
             Event::Eval(eval) => {
@@ -37,7 +37,7 @@ impl EpochRows {
                 false
             }
             Event::Epoch(train) => {
-                // Not that of a run that `train.max_steps` once ended within the epoch.
+                // Not the evaluation of a run that `train.max_steps` once ended within the epoch.
                 let its = |eval: Option<EvalRecord>| eval.filter(|eval| eval.step == train.step);
                 self.rows.push(EpochRow {
                     train: train.clone(),
@@ -51,22 +51,22 @@ impl EpochRows {
     }
 }
 
-/// Writes `epochs.csv` anew at the end of each epoch. Epochs count from 0, as in the log; cells of an epoch without
-/// an evaluation are empty, and so are those of the EMA in a run without one.
+/// Rewrites `epochs.csv` at the end of each epoch. Epochs count from 0, as in the log; cells of an epoch without an evaluation
+/// are empty, and so are cells of the EMA in a run without one.
 #[derive(Debug)]
 pub struct EpochsCsv {
     path: PathBuf,
-    /// Its columns, for the weights and for their EMA.
+    /// The columns, for the weights and for their EMA.
     metrics: &'static [Metric],
     rows: EpochRows,
 }
 
 impl EpochsCsv {
-    /// Starts with the events that are already in the log: none for a new run, those up to the checkpoint for a
-    /// resumed one (so nothing but the log has to be cut back).
+    /// Starts with the events that are already in the log: none for a new run, those up to the checkpoint for a resumed one (so
+    /// that only the log must be cut).
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn new(
         path: &Path,
         metrics: &'static [Metric],
@@ -117,7 +117,7 @@ impl EpochsCsv {
         Ok(())
     }
 
-    /// The metrics, a comma before each; empty where one was not measured.
+    /// The metrics, with a comma before each; empty if one was not measured.
     fn cells(&self, eval: Option<&EvalRecord>) -> String {
         let value = |metric: &Metric| eval?.metrics.get(metric.name);
         let cell = |metric| value(metric).map_or_else(|| ",".to_owned(), |x| format!(",{x}"));
@@ -198,7 +198,7 @@ epoch,train_loss,lr,val_loss,val_top1,val_top5,val_ema_loss,val_ema_top1,val_ema
         assert_eq!(fs::read_to_string(&path).unwrap(), EXPECTED);
     }
 
-    /// One whose own epoch was never finished is not that of the next.
+    /// An evaluation whose epoch was never finished does not belong to the next epoch.
     #[test]
     fn an_evaluation_belongs_to_its_epoch() {
         let mut rows = EpochRows::default();
@@ -219,12 +219,12 @@ epoch,train_loss,lr,val_loss,val_top1,val_top5,val_ema_loss,val_ema_top1,val_ema
     fn a_resumed_run_writes_the_same_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("epochs.csv");
-        // Also between an evaluation and the end of its epoch.
+        // Even between an evaluation and the end of its epoch.
         for resume_at in 0..events().len() {
             let events = events();
             let (logged, rest) = events.split_at(resume_at);
             let mut csv = EpochsCsv::new(&path, METRICS, logged).unwrap();
-            // What was logged is there at once.
+            // Logged epochs are written immediately.
             let epochs = logged.iter().filter(|e| matches!(e, Event::Epoch(_)));
             let lines = fs::read_to_string(&path).unwrap().lines().count();
             assert_eq!(lines, 1 + epochs.count());

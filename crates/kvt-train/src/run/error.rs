@@ -1,37 +1,37 @@
-//! What stops a run around its folder.
+//! Errors that stop a run because of its folder.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::text::quoted;
 
-/// An error of the run folder. Every message names the path and, where there is one, a way out.
+/// An error of the run folder. Every message names the path and, if possible, a solution.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A failure of the file system; the message names the path.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A new run was to be made where one already is.
+    /// A new run was requested where one already exists.
     #[error("{}", exists(.path, FOLDER))]
     Exists {
         /// The run's folder.
         path: PathBuf,
     },
-    /// The folder of a new run cannot be made.
+    /// The folder of a new run cannot be created.
     #[error("{}", not_made(.path, .reason, FOLDER))]
     NotMade {
         /// The run's folder.
         path: PathBuf,
-        /// What the file system says.
+        /// The file system's message.
         reason: String,
     },
-    /// A run was to be read or resumed where none is.
+    /// A run was to be read or resumed where there is none.
     #[error("`{}` holds no run: it has no `config.toml`", .path.display())]
     NotARun {
         /// The folder.
         path: PathBuf,
     },
-    /// A run without its configuration, which its checkpoints say was there.
+    /// A run without its configuration, although its checkpoints show that it had one.
     #[error(
         "run `{}` has lost its `config.toml`: write it anew with `kvt config print CONFIG > {}`",
         .path.display(), .path.join("config.toml").display()
@@ -40,7 +40,7 @@ pub enum RunError {
         /// The run's folder.
         path: PathBuf,
     },
-    /// The folder of a new run holds somebody else's files.
+    /// The folder of a new run holds foreign files.
     #[error("{}", foreign(.path, FOLDER))]
     Foreign {
         /// The folder.
@@ -51,7 +51,7 @@ pub enum RunError {
     Locked {
         /// The run's folder.
         path: PathBuf,
-        /// Process and host, as far as the lock file tells.
+        /// Process and host, as far as the lock file shows.
         holder: String,
     },
     /// A class name that cannot be a line of `classes.txt`.
@@ -67,7 +67,7 @@ pub enum RunError {
         path: PathBuf,
         /// Line, counted from 1.
         line: usize,
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
     /// There is no checkpoint to start from.
@@ -81,12 +81,12 @@ pub enum RunError {
         /// The folder of checkpoints.
         path: PathBuf,
     },
-    /// There are checkpoints, or there were, and none can be used.
+    /// There are or were checkpoints, but none is usable.
     #[error("{}", no_usable_checkpoint(.path, .reason, FOLDER))]
     NoUsableCheckpoint {
         /// The folder of checkpoints.
         path: PathBuf,
-        /// What is wrong with the one that was asked for.
+        /// What is wrong with the requested one.
         reason: String,
     },
     /// All epochs were trained, but the checkpoints are gone.
@@ -95,27 +95,27 @@ pub enum RunError {
         /// The run's folder.
         path: PathBuf,
     },
-    /// A run goes on only from its own checkpoints.
+    /// A run resumes only from its own checkpoints.
     #[error(
-        "`{}` is no checkpoint in `{}`: name one that is in it, or start a new run from other weights with `init.weights`",
+        "`{}` is not a checkpoint in `{}`: give one from that folder, or start a new run from other weights with `init.weights`",
         .path.display(), .folder.display()
     )]
     ForeignCheckpoint {
-        /// What was asked for.
+        /// The requested checkpoint.
         path: PathBuf,
         /// The folder of the run's checkpoints.
         folder: PathBuf,
     },
-    /// There is no checkpoint of that name.
+    /// There is no checkpoint with that name.
     #[error(
         "no checkpoint `{}`: `{}` has {}; or take `last` or `best`", .path.display(), .folder.display(), quoted(names)
     )]
     NoSuchCheckpoint {
-        /// What was asked for.
+        /// The requested checkpoint.
         path: PathBuf,
         /// The folder of the run's checkpoints.
         folder: PathBuf,
-        /// The names of those that there are, newest first.
+        /// The names of existing checkpoints, newest first.
         names: Vec<String>,
     },
     /// A checkpoint is incomplete or altered.
@@ -123,12 +123,12 @@ pub enum RunError {
     BrokenCheckpoint {
         /// The checkpoint's folder.
         path: PathBuf,
-        /// Which file, and how.
+        /// Which file is broken, and how.
         reason: String,
     },
 }
 
-/// What names the folder of a run in a configuration.
+/// The configuration key of the run's folder.
 const FOLDER: &str = "run.dir";
 
 fn exists(path: &Path, folder: &str) -> String {
@@ -169,7 +169,7 @@ fn checkpoints_gone(path: &Path, folder: &str) -> String {
 }
 
 impl RunError {
-    /// The message, where the folder of the run was named by something else than the key `run.dir`, such as the option `--out`.
+    /// The message if the folder of the run was given by something other than the key `run.dir`, such as the option `--out`.
     pub fn with_folder(&self, name: &str) -> String {
         match self {
             Self::Exists { path } => exists(path, name),
@@ -194,7 +194,7 @@ impl RunError {
 mod tests {
     use super::*;
 
-    /// Whatever names the folder, the rest is the same; and no other message speaks of the key.
+    /// Only the name of the folder's option or key differs, and no other message mentions the key.
     #[test]
     fn a_way_out_names_what_names_the_folder() {
         let (path, reason) = (PathBuf::from("a/run.dir"), "why".to_owned());

@@ -1,8 +1,7 @@
-//! What the training loop reports, and who listens.
+//! Events of the training loop, and their listeners.
 //!
-//! Each event is one JSON object in `log.jsonl`, told apart by `kind`. JSON has no non-finite numbers, so these are
-//! written as the strings `"NaN"`, `"Infinity"` and `"-Infinity"` (which Python's `float` and JavaScript's `Number`
-//! read back).
+//! Each event is one JSON object in `log.jsonl`, distinguished by `kind`. JSON has no non-finite numbers, so these are written as
+//! the strings `"NaN"`, `"Infinity"` and `"-Infinity"` (which Python's `float` and JavaScript's `Number` can read).
 
 use std::path::Path;
 
@@ -10,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Metrics, RunError};
 
-/// Something that happened in a run.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Event {
@@ -18,16 +17,16 @@ pub enum Event {
     Step(StepRecord),
     /// A finished evaluation.
     Eval(EvalRecord),
-    /// What was measured in a layer of the model.
+    /// The measurements of a layer of the model.
     Layer(LayerRecord),
     /// A finished epoch, after its evaluation if it had one.
     Epoch(EpochRecord),
-    /// A line for people: warnings, resume, stop.
+    /// A message to the user: warnings, resume, stop.
     Note(Note),
 }
 
 impl Event {
-    /// Optimizer updates done when it happened.
+    /// Optimizer updates done at the event.
     pub fn step(&self) -> u64 {
         match self {
             Self::Step(step) => step.step,
@@ -39,10 +38,10 @@ impl Event {
     }
 }
 
-/// Optimizer updates: in the log those since the line before, with their means; for progress one of them.
+/// Optimizer updates: in the log the means of those since the previous line; for progress a single update.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
-    /// Optimizer updates done, this one included: the first is 1.
+    /// Optimizer updates done, including this one: the first is 1.
     pub step: u64,
     /// The epoch it belongs to, from 0.
     pub epoch: u32,
@@ -55,17 +54,17 @@ pub struct StepRecord {
     /// Global norm of the gradients before clipping.
     #[serde(with = "super::number")]
     pub grad_norm: f64,
-    /// Training throughput, the wait for data included.
+    /// Training throughput, including the wait for data.
     #[serde(with = "super::number")]
     pub images_per_second: f64,
     /// Seconds of an update spent waiting for data.
     #[serde(with = "super::number")]
     pub data_wait: f64,
-    /// What the task tells of its last update, each under its own key of the line; nothing for a classifier.
+    /// The task's metrics of its last update, each under its own key of the line; empty for a classifier.
     #[serde(flatten)]
     pub metrics: Metrics,
-    /// Seconds of an update that the first process spent on sums over the processes and on waiting for the others; only
-    /// with several processes.
+    /// Seconds of an update that the first process spent on sums over the processes and on waiting for the others; only with
+    /// several processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub communication: Option<f64>,
 }
@@ -77,9 +76,9 @@ pub struct EvalRecord {
     pub epoch: u32,
     /// Optimizer updates done.
     pub step: u64,
-    /// What was evaluated: [`EvalRecord::VAL`] or [`EvalRecord::VAL_EMA`].
+    /// The evaluated split and weights: [`EvalRecord::VAL`] or [`EvalRecord::VAL_EMA`].
     pub split: String,
-    /// What was measured, each under its own key of the line.
+    /// The metrics, each under its own key of the line.
     #[serde(flatten)]
     pub metrics: Metrics,
     /// Images evaluated.
@@ -87,9 +86,9 @@ pub struct EvalRecord {
 }
 
 impl EvalRecord {
-    /// The validation split: what the tables, the curves and `best` are about, unless `ema.report` says otherwise.
+    /// The validation split, used for the tables, the curves and `best`, unless `ema.report` says otherwise.
     pub const VAL: &'static str = "val";
-    /// The validation split, seen by the EMA of the weights.
+    /// The validation split, evaluated with the EMA of the weights.
     pub const VAL_EMA: &'static str = "val_ema";
 }
 
@@ -100,23 +99,23 @@ pub struct LayerRecord {
     pub epoch: u32,
     /// Optimizer updates done.
     pub step: u64,
-    /// The layer, from 1: blocks of all stages in their order.
+    /// The layer, from 1: blocks of all stages in order.
     pub layer: usize,
     /// Its stage, from 0.
     pub stage: usize,
-    /// Its block of the stage, from 0.
+    /// Its block within the stage, from 0.
     pub block: usize,
     /// The split of the images.
     pub split: String,
-    /// Images looked at.
+    /// Number of images analysed.
     pub images: u64,
-    /// What was measured, each under its own key of the line, with its standard error under the same key and `_se`.
+    /// The metrics, each under its own key of the line, with its standard error under the same key and `_se`.
     #[serde(flatten)]
     pub metrics: Metrics,
 }
 
 impl LayerRecord {
-    /// How the key of a standard error ends.
+    /// The suffix of a standard error's key.
     pub const ERROR: &'static str = "_se";
 }
 
@@ -139,7 +138,7 @@ pub struct EpochRecord {
     /// Training throughput over the epoch.
     #[serde(with = "super::number")]
     pub images_per_second: f64,
-    /// Share of the seconds that was spent waiting for data, in [0, 1]; logs of older versions lack it.
+    /// Share of the seconds spent waiting for data, in [0, 1]; logs of older versions lack it.
     #[serde(default, with = "super::number")]
     pub data_wait_share: f64,
     /// Share of the seconds that the first process spent on sums over the processes and on waiting for the others, in
@@ -148,34 +147,34 @@ pub struct EpochRecord {
     pub communication_share: Option<f64>,
 }
 
-/// What a [`Note`] is about.
+/// The subject of a [`Note`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Topic {
     /// What the run started from.
     Start,
-    /// The run started or went on from a checkpoint.
+    /// The run was started or resumed from a checkpoint.
     Resume,
     /// The run ended before its last epoch.
     Stop,
-    /// An unreadable image was left out.
+    /// An unreadable image was skipped.
     Skipped,
-    /// An update was left out, since gradients of a scaled loss were not finite.
+    /// An update was skipped, since gradients of a scaled loss were not finite.
     Scale,
     /// Anything else worth knowing.
     Warning,
 }
 
-/// A line for people.
+/// A message to the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// Optimizer updates done.
     pub step: u64,
-    /// What it is about.
+    /// Its subject.
     pub topic: Topic,
     /// One sentence.
     pub message: String,
-    /// The file it is about.
+    /// The file concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
@@ -191,7 +190,7 @@ impl Note {
         }
     }
 
-    /// An image that was left out, and why.
+    /// An image that was skipped, and why.
     pub fn skipped(step: u64, path: &Path, reason: impl Into<String>) -> Self {
         Self {
             path: Some(path.display().to_string()),
@@ -200,21 +199,21 @@ impl Note {
     }
 }
 
-/// Hears of every event of a run, in order.
+/// Receives every event of a run, in order.
 pub trait Listener {
-    /// Takes one event.
+    /// Receives one event.
     ///
     /// # Errors
-    /// When it cannot be recorded; the loop stops then.
+    /// If it cannot be recorded; the loop then stops.
     fn event(&mut self, event: &Event) -> Result<(), RunError>;
 
-    /// Hears of every update, also those that are not logged one by one.
+    /// Receives every update, including those that are not logged one by one.
     fn progress(&mut self, _update: &StepRecord) {}
 
-    /// Makes everything heard so far durable; called before a checkpoint is written and at the end.
+    /// Makes all events so far durable; called before a checkpoint is written and at the end.
     ///
     /// # Errors
-    /// When the file system fails.
+    /// If the file system fails.
     fn sync(&mut self) -> Result<(), RunError> {
         Ok(())
     }
@@ -264,7 +263,7 @@ mod tests {
         );
     }
 
-    /// The metrics of a line are its keys that no record has; other tasks have other ones.
+    /// The metrics of a line are its keys outside the record's own; each task has its own metrics.
     #[test]
     fn metrics_come_back() {
         let eval = |metrics| {

@@ -8,8 +8,8 @@ use fs_err as fs;
 use super::{Event, Listener, RunError, Warning};
 use crate::fs::write_atomic;
 
-/// Appends events to a log. A line is handed to the system in one write as it happens, so a killed process loses
-/// none; [`Listener::sync`] also protects them from a loss of power.
+/// Appends events to a log. Each line is passed to the system in one write as it happens, so a killed process loses none;
+/// [`Listener::sync`] also protects them from a power failure.
 #[derive(Debug)]
 pub struct JsonlLog {
     file: fs::File,
@@ -20,7 +20,7 @@ impl JsonlLog {
     /// Starts an empty log.
     ///
     /// # Errors
-    /// When the file cannot be created.
+    /// If the file cannot be created.
     pub fn create(path: &Path) -> Result<Self, RunError> {
         Ok(Self {
             file: fs::File::create(path)?,
@@ -28,13 +28,13 @@ impl JsonlLog {
         })
     }
 
-    /// Goes on with a log at the `offset` in bytes that a checkpoint after `step` recorded: the lines after it belong to
-    /// steps that will be done again, and are dropped. Lines of later steps are dropped wherever they are: in a log that
-    /// was lost and begun again the offset means nothing. Offset 0 starts afresh.
+    /// Continues a log at the `offset` in bytes that a checkpoint after `step` recorded: later lines belong to steps that will be
+    /// repeated, and are dropped. Lines of later steps are dropped wherever they are, since the offset is meaningless in a log
+    /// that was lost and started again. Offset 0 starts afresh.
     ///
     /// # Errors
-    /// When the file cannot be read or cut. A log that is missing, too short or without its last lines (edited, lost) is
-    /// only a warning: the run does not depend on it.
+    /// If the file cannot be read or cut. A log that is missing, too short or without its last lines (edited, lost) is only a
+    /// warning: the run does not depend on it.
     pub fn resume(
         path: &Path,
         offset: u64,
@@ -68,7 +68,7 @@ impl JsonlLog {
             .collect();
         let kept = kept.concat();
         let log = match kept.len() == end {
-            // Nothing but a tail to cut off.
+            // Only a tail to cut off.
             true => {
                 let mut file = fs::OpenOptions::new()
                     .read(true)
@@ -99,7 +99,7 @@ impl JsonlLog {
         Ok((log, warning))
     }
 
-    /// Length of the log in bytes, which a checkpoint records.
+    /// Length of the log in bytes, for checkpoints.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -120,20 +120,20 @@ impl Listener for JsonlLog {
     }
 }
 
-/// What a log says.
+/// The content of a log.
 #[derive(Debug, Default)]
 pub struct Log {
-    /// The events, in the order in which they happened.
+    /// The events, in chronological order.
     pub events: Vec<Event>,
-    /// Lines that do not parse, if there are any.
+    /// A warning about lines that do not parse, if there are any.
     pub warning: Option<Warning>,
 }
 
-/// Reads a log back. A last line without its end is left out: a running process may be writing it. A line that does
-/// not parse (a flipped bit, an edit) is left out with a warning.
+/// Reads a log back. An unterminated last line is left out: a running process may be writing it. A line that does not parse (a
+/// flipped bit, an edit) is left out with a warning.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn read_log(path: &Path) -> Result<Log, RunError> {
     let content = fs::read(path)?;
     let mut log = Log::default();
@@ -184,7 +184,7 @@ mod tests {
         log.event(&note(3)).unwrap();
         log.event(&note(4)).unwrap();
         assert_eq!(log.offset(), fs::metadata(&path).unwrap().len());
-        // Nothing is missing from a log that ends where the checkpoint says.
+        // A log that ends where the checkpoint says is complete.
         let (_, warning) = JsonlLog::resume(&path, log.offset(), 9).unwrap();
         assert_eq!(warning, None);
         assert_eq!(
@@ -254,7 +254,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.jsonl");
         let mut log = JsonlLog::create(&path).unwrap();
-        // Begun again after the lines before were lost: it is shorter than the checkpoint remembers.
+        // Started again after earlier lines were lost: it is shorter than the checkpoint's offset.
         for step in [4, 5, 6] {
             log.event(&note(step)).unwrap();
         }

@@ -7,8 +7,8 @@ use super::{Event, LayerRecord, Listener, RunError};
 use crate::analysis::Measure;
 use crate::fs::write_atomic;
 
-/// Writes `layers.csv` anew at the end of each epoch with an analysis. Epochs count from 0, as in the log, layers from 1; cells of
-/// what a layer does not have are empty. A run without an analysis has no such file.
+/// Rewrites `layers.csv` at the end of each epoch with an analysis. Epochs count from 0, as in the log, layers from 1; cells of
+/// metrics that a layer lacks are empty. A run without an analysis has no such file.
 #[derive(Debug)]
 pub struct LayersCsv {
     path: PathBuf,
@@ -20,7 +20,7 @@ impl LayersCsv {
     /// Starts with the events that are already in the log.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn new(path: &Path, logged: &[Event]) -> Result<Self, RunError> {
         let rows = logged.iter().filter_map(|event| match event {
             Event::Layer(layer) => Some(layer.clone()),
@@ -31,7 +31,7 @@ impl LayersCsv {
             rows: rows.collect(),
             is_written: false,
         };
-        // Also where the rows of an earlier start were cut off the log.
+        // Also if the rows of an earlier start were cut off the log.
         if !csv.rows.is_empty() || path.exists() {
             csv.write()?;
         }
@@ -78,7 +78,7 @@ impl Listener for LayersCsv {
                 self.is_written = false;
                 Ok(())
             }
-            // All layers of an analysis come before the end of their epoch.
+            // All layers of an analysis precede the end of their epoch.
             Event::Epoch(_) if !self.is_written && !self.rows.is_empty() => self.write(),
             _ => Ok(()),
         }

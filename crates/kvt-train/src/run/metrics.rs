@@ -1,26 +1,26 @@
-//! What an evaluation measures.
+//! The metrics of evaluations.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The numbers of an evaluation by name. A task has its own: a classifier `loss`, `top1` and `top5`.
+/// The metrics of an evaluation by name. Each task has its own: a classifier has `loss`, `top1` and `top5`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics(BTreeMap<String, Number>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Number(#[serde(with = "super::number")] f64);
 
-/// A number that evaluations give.
+/// A metric of evaluations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
-    /// Its key in the log, the tables and the names of files.
+    /// Its key in the log, in tables and in file names.
     pub name: &'static str,
-    /// Its name for people.
+    /// Its name for readers.
     pub title: &'static str,
     /// Whether it is in percent.
     pub percent: bool,
-    /// Whether more of it is better.
+    /// Whether higher is better.
     pub higher: bool,
 }
 
@@ -32,14 +32,14 @@ impl Metric {
         percent: false,
         higher: false,
     };
-    /// Percent of images whose best class is right.
+    /// Percentage of images whose most probable class is correct.
     pub const TOP1: Self = Self {
         name: "top1",
         title: "top-1",
         percent: true,
         higher: true,
     };
-    /// Percent of images whose class is among the best five.
+    /// Percentage of images whose class is among the five most probable ones.
     pub const TOP5: Self = Self {
         name: "top5",
         title: "top-5",
@@ -47,14 +47,15 @@ impl Metric {
         higher: true,
     };
 
-    /// Percent of images that the k-NN classifier on features has right.
+    /// Percentage of images that the k-NN classifier on features gets right.
     pub const KNN: Self = Self {
         name: "knn",
         title: "k-NN top-1",
         percent: true,
         higher: true,
     };
-    /// Standard deviation of features of length 1 over the images, times the root of their number: 0 where all are the same.
+    /// Standard deviation over the images of features normalised to length 1, times the square root of their dimension: 0 if all
+    /// are the same.
     pub const FEATURE_STD: Self = Self {
         name: "feature_std",
         title: "feature std",
@@ -62,14 +63,14 @@ impl Metric {
         higher: true,
     };
 
-    /// Whether `new` is better than `old`. An equal value is not, and NaN never is.
+    /// Whether `new` is better than `old`. An equal value is not better, and neither is NaN.
     pub fn improves(self, new: f64, old: f64) -> bool {
         if self.higher { new > old } else { new < old }
     }
 }
 
 impl Metrics {
-    /// The metric of this name.
+    /// The metric with this name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.get(name).map(|number| number.0)
     }

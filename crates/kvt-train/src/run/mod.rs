@@ -1,4 +1,4 @@
-//! A run's folder: what one training leaves on disk, and who may write it.
+//! A run's folder: the files that training leaves on disk, and who may write them.
 //!
 //! ```text
 //! runs/name/
@@ -13,8 +13,8 @@
 //!   checkpoints/        step-00001234/ and others, and the pointer files `last` and `best`
 //! ```
 //!
-//! The loop emits [`Event`]s; everything here that writes is a [`Listener`]. A checkpoint records how long the log
-//! was, and a resumed run cuts the log back to that length, so that no step is logged twice.
+//! The loop emits [`Event`]s; every writer here is a [`Listener`]. A checkpoint records the length of the log, and a resumed run
+//! cuts the log back to that length, so that no step is logged twice.
 
 mod checkpoint;
 mod config;

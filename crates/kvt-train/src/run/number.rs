@@ -29,7 +29,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
             "NaN" => Ok(f64::NAN),
             "Infinity" => Ok(f64::INFINITY),
             "-Infinity" => Ok(f64::NEG_INFINITY),
-            _ => Err(D::Error::custom(format!("`{text}` is no number"))),
+            _ => Err(D::Error::custom(format!("`{text}` is not a number"))),
         },
     }
 }

@@ -1,16 +1,16 @@
-//! What is wrong around a run's folder and does not stop it.
+//! Problems of a run's folder that do not stop the run.
 
 use std::path::PathBuf;
 
-/// Something the user should know of that does not stop the run.
+/// A problem that the user should know of but that does not stop the run.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Warning {
-    /// The pointed-to last checkpoint is unusable, an older one is taken.
+    /// The last checkpoint is unusable, and an older one is used.
     #[error("{reason}; falling back to `{}`", .used.display())]
     FellBack {
         /// What is wrong with the last checkpoint.
         reason: String,
-        /// The checkpoint taken instead.
+        /// The checkpoint used instead.
         used: PathBuf,
     },
     /// An old checkpoint could not be deleted.
@@ -18,15 +18,15 @@ pub enum Warning {
     NotDeleted {
         /// The left-over folder.
         path: PathBuf,
-        /// What the file system says.
+        /// The file system's message.
         reason: String,
     },
     /// A checkpoint was taken out of use.
     #[error("`{}` is now `{}`, and no longer used", .from.display(), .to.display())]
     SetAside {
-        /// Its path so far.
+        /// Its previous path.
         from: PathBuf,
-        /// Where it is now.
+        /// Its new path.
         to: PathBuf,
     },
     /// There is no usable checkpoint of the best evaluation any more.
@@ -43,7 +43,7 @@ pub enum Warning {
         value: f64,
     },
     /// A record that the run does not depend on cannot be read.
-    #[error("`{}` cannot be read ({reason}): it is kept as `{}`, and a new one is begun", .path.display(), .kept.display())]
+    #[error("`{}` cannot be read ({reason}): it was renamed to `{}`, and a new one was started", .path.display(), .kept.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -52,8 +52,8 @@ pub enum Warning {
         /// Its new name.
         kept: PathBuf,
     },
-    /// The class list of a run does not fit its data, but the checkpoint's own record of the data does.
-    #[error("`{}` is missing or altered ({reason}): written again from the data, which is that of the checkpoint", .path.display())]
+    /// The class list of a run does not match its data, but the checkpoint's own record of the data does.
+    #[error("`{}` is missing or altered ({reason}): it was rewritten from the data, which matches the checkpoint", .path.display())]
     ClassList {
         /// The file.
         path: PathBuf,
@@ -68,14 +68,14 @@ pub enum Warning {
     LogLines {
         /// The log.
         path: PathBuf,
-        /// The first of them, counted from 1.
+        /// The first of these lines, counted from 1.
         line: usize,
-        /// How many there are.
+        /// How many lines there are.
         count: usize,
-        /// What is wrong with the first.
+        /// What is wrong with the first line.
         reason: String,
     },
-    /// The log is not as long as the checkpoint remembers it.
+    /// The log is shorter than the checkpoint's record of it.
     #[error("`{}` ends after step {reached}, but the checkpoint was made after step {step}: the lines between are lost", .path.display())]
     LogTooShort {
         /// The log.

@@ -1,6 +1,6 @@
-//! The JSON schema of a settings type: what each value may be, in words, and which values it refuses.
+//! The JSON schema of a settings type: the allowed values as text, and the rejection of others.
 //!
-//! Type, words, meaning, default and range of a key are declared once, at its field in a `section!`.
+//! Type, choices, meaning, default and range of a key are declared once, at its field in a `section!`.
 
 mod value;
 
@@ -9,12 +9,12 @@ use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// A section of the configuration, with all that is to be said of a key on one line:
+/// A section of the configuration, with everything about a key on one line:
 /// `pub key: type = default, "attribute" = value;`. The attributes are keywords of JSON schema, and
 ///
-/// - `"x-range"`: the interval of every number in the value, such as `"[0, 1)"`; `inf` where it has no end;
-/// - `"x-default"`: the default in words, where it depends on other keys;
-/// - `"x-resume" = "free"`: a resumed run may change it.
+/// - `"x-range"`: the interval of every number in the value, such as `"[0, 1)"`; `inf` for no limit;
+/// - `"x-default"`: the default as text, if it depends on other keys;
+/// - `"x-resume" = "free"`: a resumed run can change it.
 macro_rules! section {
     ($(#[$meta:meta])* $vis:vis struct $name:ident {
         $($(#[$doc:meta])* $key_vis:vis $key:ident: $type:ty = $default:expr $(, $attribute:literal = $value:expr)*;)+
@@ -36,12 +36,12 @@ macro_rules! section {
 pub(crate) use section;
 pub(crate) use value::{by_kind, doc, expected, kinds, of_kind, refusals, words};
 
-/// A value that its schema refuses.
+/// A value that its schema rejects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The value as TOML.
+    /// The value in TOML.
     pub value: String,
-    /// What is allowed, in words.
+    /// What is allowed, as text.
     pub expected: String,
 }
 
@@ -54,13 +54,13 @@ pub(crate) fn of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// The first key of a section with a value that its schema refuses, for settings that no file was checked for.
+/// The first key of a section with a value that its schema rejects, for settings that do not come from a checked file.
 ///
 /// # Errors
-/// The key and its refusal.
+/// The key and its rejection.
 pub(crate) fn check<T: JsonSchema + Serialize>(section: &T) -> Result<(), (String, Refusal)> {
     let table = toml::Table::try_from(section).map_err(|error| {
-        // What TOML cannot hold is an integer beyond 63 bits: JSON tells which.
+        // The only values that TOML cannot represent are integers beyond 63 bits: JSON reveals which key has one.
         let json = serde_json::to_value(section).unwrap_or_default();
         let mut fields = json.as_object().into_iter().flatten();
         let large = fields.find(|(_, value)| value.is_u64() && !value.is_i64());
@@ -91,7 +91,7 @@ fn normalise(schema: &mut Value) {
             if let Some(Value::String(range)) = map.remove("x-range") {
                 set_range(map, &range);
             }
-            // The default of a section repeats those of its keys, and one that depends on other keys is said in words.
+            // The default of a section repeats those of its keys, and a default that depends on other keys is given as text.
             if map.contains_key("properties") || map.contains_key("x-default") {
                 map.remove("default");
             }
@@ -101,7 +101,7 @@ fn normalise(schema: &mut Value) {
     }
 }
 
-/// An absent key is just absent, so neither a type nor a default may say `null`.
+/// A missing key is simply absent, so neither a type nor a default may be `null`.
 fn drop_null(map: &mut Map<String, Value>) {
     map.retain(|key, value| !(key == "default" && value.is_null()));
     if let Some(Value::Array(types)) = map.get("type")
@@ -115,13 +115,13 @@ fn drop_null(map: &mut Map<String, Value>) {
     {
         let mut only = only.clone();
         map.remove("anyOf");
-        // What is said of the key goes before what is said of its type.
+        // The attributes of the key have priority over those of its type.
         only.append(map);
         *map = only;
     }
 }
 
-/// Writes an interval as keywords of JSON schema, at every number of a schema.
+/// Writes an interval as JSON schema keywords, for every number of a schema.
 fn set_range(schema: &mut Map<String, Value>, range: &str) {
     if let "integer" | "number" = schema
         .get("type")
@@ -134,7 +134,7 @@ fn set_range(schema: &mut Map<String, Value>, range: &str) {
             (low, "minimum", "exclusiveMinimum", range.starts_with('(')),
             (high, "maximum", "exclusiveMaximum", range.ends_with(')')),
         ] {
-            // `inf` is not JSON: there is no end.
+            // `inf` is not JSON: there is no limit.
             if let Ok(end) = serde_json::from_str(end) {
                 schema.remove(included);
                 let keyword = if is_excluded { excluded } else { included };

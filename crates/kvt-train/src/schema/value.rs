@@ -1,17 +1,17 @@
-//! What a schema says about one value: which it refuses, and in words which it allows.
+//! The rules of a schema for one value: which values it rejects, and a description of those it allows.
 
 use serde_json::Value;
 
 use super::Refusal;
 
-/// What a schema refuses of a value: the value itself, or items of its list.
+/// The parts of a value that a schema rejects: the value itself, or items of its list.
 pub(crate) fn refusals(schema: &Value, value: &toml::Value) -> Vec<Refusal> {
     let all: Vec<&Value> = alternatives(schema).collect();
     if !all.is_empty() {
         let list = all.iter().find(|schema| kind(schema) == "array");
         return match (value, list) {
             _ if all.iter().any(|one| refusals(one, value).is_empty()) => Vec::new(),
-            // Items say more than the whole list.
+            // Items are more specific than the whole list.
             (toml::Value::Array(_), Some(list)) => refusals(list, value),
             _ => vec![refusal(schema, value)],
         };
@@ -45,12 +45,12 @@ pub(crate) fn refusals(schema: &Value, value: &toml::Value) -> Vec<Refusal> {
     }
 }
 
-/// What a value may be, in words.
+/// A description of the allowed values.
 pub(crate) fn expected(schema: &Value) -> String {
     let own = words(schema);
     let own = own.iter().map(|word| format!("`\"{word}\"`"));
     let others = alternatives(schema).filter(|one| words(one).is_empty());
-    // A list of what may also stand alone needs no second description.
+    // If single values are allowed too, a list of them needs no second description.
     let choice = own.chain(others.map(expected)).reduce(|text, other| {
         let other = other.replace(&format!("({text})"), "them");
         format!("{text} or {other}")
@@ -80,7 +80,7 @@ pub(crate) fn expected(schema: &Value) -> String {
     }
 }
 
-/// The words to choose from, if the value is a choice.
+/// The choices, if the value is one of several strings.
 pub(crate) fn words(schema: &Value) -> Vec<&str> {
     let listed = schema.get("enum").and_then(Value::as_array);
     let own = listed.into_iter().flatten().chain(schema.get("const"));
@@ -88,20 +88,20 @@ pub(crate) fn words(schema: &Value) -> Vec<&str> {
     own.chain(alternatives(schema).flat_map(words)).collect()
 }
 
-/// The values of the section's `kind` that have a key; empty where all have.
+/// The values of the section's `kind` that have a key; empty if all have it.
 pub(crate) fn kinds(schema: &Value) -> Vec<&str> {
     let kinds = schema.get("x-kinds").and_then(Value::as_array);
     let kinds = kinds.into_iter().flatten();
     kinds.filter_map(Value::as_str).collect()
 }
 
-/// What a key may be where the section's `kind` is this one. Kinds share a key's type, not its range and its default.
+/// The schema of a key for a value of the section's `kind`. Kinds share a key's type, but not its range and its default.
 pub(crate) fn of_kind<'a>(schema: &'a Value, kind: &str) -> &'a Value {
     let own = schema.get("x-of-kind").and_then(|kinds| kinds.get(kind));
     own.unwrap_or(schema)
 }
 
-/// What is said of a key, in words: of each kind where these differ, as in "10 (`clustered`, `scram`), 6 (`nystrom`)".
+/// A description of a key: for each kind if these differ, as in "10 (`clustered`, `scram`), 6 (`nystrom`)".
 pub(crate) fn by_kind(schema: &Value, said: impl Fn(&Value) -> String) -> String {
     let mut all: Vec<(String, Vec<String>)> = Vec::new();
     for kind in kinds(schema) {
@@ -132,7 +132,7 @@ pub(crate) fn doc(schema: &Value) -> String {
 fn refusal(schema: &Value, value: &toml::Value) -> Refusal {
     Refusal {
         value: match value {
-            // TOML writes all the digits.
+            // TOML would write all digits.
             toml::Value::Float(number) => format!("{number:?}").to_lowercase(),
             value => value.to_string(),
         },
@@ -143,7 +143,7 @@ fn refusal(schema: &Value, value: &toml::Value) -> Refusal {
     }
 }
 
-/// A description as a sentence has it: with articles before the types in it.
+/// A description as part of a sentence: with articles before the types in it.
 fn with_article(words: String) -> String {
     const TYPES: [(&str, &str); 5] = [
         ("integer", "an"),
@@ -175,7 +175,7 @@ fn kind(schema: &Value) -> &str {
     }
 }
 
-/// The ends of a number's interval, and whether they are left out.
+/// The limits of a number's interval, and whether they are excluded.
 fn interval(schema: &Value) -> [(f64, bool); 2] {
     let number = |keyword| schema.get(keyword).and_then(Value::as_f64);
     let end = |included, excluded, none| match number(excluded) {
@@ -195,7 +195,7 @@ fn in_range(schema: &Value, number: f64) -> bool {
         && (number < high || number == high && !below)
 }
 
-/// The interval of a number, to be read after its type.
+/// The interval of a number, to follow its type.
 fn range(schema: &Value) -> String {
     let [(low, above), (high, below)] = interval(schema);
     let shown = |number: f64| format!("{number:?}").trim_end_matches(".0").to_owned();
@@ -215,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// A key of three kinds, one with another default and range.
+    /// A key of three kinds, one with a different default and range.
     #[test]
     fn kinds_may_have_their_own_default_and_range() {
         let own = |least: u64, default: u64| json!({ "type": "integer", "minimum": least, "default": default });
@@ -236,7 +236,7 @@ mod tests {
         let refused = |kind: &str| refusals(of_kind(&schema, kind), &toml::Value::Integer(1)).len();
         assert_eq!(["clustered", "nystrom", "linear"].map(refused), [0, 1, 0]);
 
-        // Where all say the same, it is said once.
+        // If all are the same, the description is given once.
         let alike = json!({ "type": "boolean", "default": true, "x-kinds": ["linear", "rfa"] });
         assert_eq!(by_kind(&alike, expected), "`true` or `false`");
         assert_eq!(

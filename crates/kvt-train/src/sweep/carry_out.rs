@@ -1,4 +1,4 @@
-//! Trains what is left of a sweep.
+//! Trains the unfinished runs of a sweep.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,30 +14,31 @@ use crate::fs::write_text;
 use crate::run::RunError;
 use crate::task::{Classify, Dino, Task, TaskKind};
 
-/// What became of a cell.
+/// The outcome of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It is trained to its end, now or before, and judged.
+    /// It is trained, now or before, and judged.
     Finished,
-    /// Its training broke down, now or before: a result, not a failure of ours.
+    /// Its training crashed, now or before: a result, not an error of kvt.
     Crashed,
-    /// It could not be trained, and why.
+    /// It could not be trained or judged, for this reason.
     Failed(String),
     /// Another process trains it.
     Busy,
-    /// Somebody asked to stop before it was done.
+    /// A stop was requested before it was done.
     Stopped,
 }
 
-/// Trains the cells of a sweep in their order, one on each of the `devices` at a time; with none, one at a time on the device of its
-/// configuration. Finished ones are left as they are, stopped ones go on, those that another process trains are passed over,
-/// and one that fails does not keep the others from being trained. The ends are in the order of the cells.
+/// Trains the cells of a sweep in order, one at a time on each of the `devices`, or on the device of its configuration if there are
+/// none. Finished cells are left as they are, stopped ones resume, those that another process trains are skipped, and a failed cell
+/// does not stop the others. The outcomes are in the order of the cells.
 pub fn carry_out(sweep: &Sweep, devices: &[String], watch: &dyn Watch) -> Vec<End> {
     let (next, total) = (AtomicUsize::new(0), sweep.cells.len());
     let ends = Mutex::new(vec![End::Stopped; total]);
     let alone = devices.len() < 2;
     if !alone {
-        // Two that make the same generated images at once would be in each other's way. What fails here fails in its cell.
+        // Generated images are made beforehand, because two cells that make the same ones at once would conflict. An error here
+        // recurs in its cell.
         for cell in &sweep.cells {
             let _ = ensure_data(&cell.plan, &mut |done, of| watch.progress(done, of));
         }
@@ -75,7 +76,7 @@ pub fn carry_out(sweep: &Sweep, devices: &[String], watch: &dyn Watch) -> Vec<En
     ends.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Trains a cell, or what is left of it, and judges it.
+/// Trains or resumes a cell, and judges it.
 fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &dyn Watch) -> End {
     let mut plan = cell.plan.clone();
     if let Some(device) = device {
@@ -107,7 +108,7 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
         match done {
             Ok(engine::End::Finished) => {}
             Ok(engine::End::Stopped) => return End::Stopped,
-            // Another process took it since its state was read, or before.
+            // Another process has taken it, before or after its state was read.
             Err(TrainError::Run(RunError::Locked { .. } | RunError::Exists { .. })) => {
                 watch.say(&format!("{name}: another process trains it"));
                 return End::Busy;
@@ -116,11 +117,11 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
             Err(error) => return End::Failed(chain(&error)),
         }
     } else {
-        watch.say(&format!("{name}: finished already"));
+        watch.say(&format!("{name}: already finished"));
         if let Some(data) = other_data(cell) {
             let (data, own) = (data.display(), plan.data.path.display());
             watch.warn(&format!(
-                "{name} was trained on `{data}`, not on `{own}`: if these are other images, take another output"
+                "{name} was trained on `{data}`, not on `{own}`: if the images differ, choose another output folder"
             ));
         }
         if let Some(settings) = other_settings(cell) {
@@ -136,7 +137,7 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
     }
 }
 
-/// Removes what was said of the weights that a run had before it goes on: a later end makes other ones.
+/// Removes the judgement of a run's earlier weights before it resumes, because further training changes them.
 fn forget_judgement(run: &Path) -> std::io::Result<()> {
     for name in [PREDICTIONS, LINEAR] {
         match fs_err::remove_file(run.join(name)) {
@@ -160,7 +161,7 @@ fn session<T: Task>(
     session.train(listener.as_mut(), watch.stop())
 }
 
-/// Whether the numbers of the training are what went wrong, and not the machine or the data.
+/// Whether training failed numerically, rather than because of the machine or the data.
 fn is_crash(error: &TrainError) -> bool {
     match error {
         TrainError::Stopped { cause, .. } => is_crash(cause),
@@ -169,7 +170,7 @@ fn is_crash(error: &TrainError) -> bool {
     }
 }
 
-/// Writes down that a training broke down.
+/// Records that a run crashed.
 fn crashed(dir: &Path, name: &str, error: &TrainError, watch: &dyn Watch) -> End {
     let message = chain(error);
     watch.warn(&format!("{name} crashed: {message}"));

@@ -9,20 +9,20 @@ use crate::text::shell;
 /// A configuration with overrides and a seed, and the folder of its run.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// The row that it belongs to; cells of one name differ in their seed alone.
+    /// The row that it belongs to; cells of one name differ only in their seed.
     pub name: String,
     /// Its configuration.
     pub config: PathBuf,
-    /// What is set beside it, as of `--set`, the seed and the folder left out: for people, since the plan has it.
+    /// Overrides of the configuration, as for `--set`, without the seed and the folder. They are for display: the plan includes them.
     pub overrides: Vec<String>,
     /// The complete plan; its seed and its `run.dir` are the cell's.
     pub plan: Plan,
-    /// Runs without labels: whether their features are judged by a linear classifier at the end, and how images are cut for it.
+    /// For runs without labels: whether their features are judged by a linear classifier at the end, and how images are cropped for it.
     pub linear: Option<Crops>,
 }
 
 impl Cell {
-    /// The name of its folder, which is told apart from all others of the sweep.
+    /// The name of its folder, unique in the sweep.
     #[must_use]
     pub fn label(&self) -> String {
         label(&self.name, self.plan.seed)
@@ -34,7 +34,7 @@ impl Cell {
         &self.plan.run.dir
     }
 
-    /// The command that trains the same run by itself.
+    /// The command that trains only this run.
     #[must_use]
     pub fn command(&self) -> String {
         let mut command = format!("kvt train {}", shown(&self.config));
@@ -55,17 +55,17 @@ impl Cell {
     }
 }
 
-/// The folder's name of a row and a seed, which `kvt compare` takes apart again.
+/// The folder name for a row and a seed; `kvt compare` splits it again.
 pub(super) fn label(name: &str, seed: u64) -> String {
     format!("{name}-seed{seed}")
 }
 
-/// A path as a command has it: with slashes on every system.
+/// A path in a command: quoted, and with forward slashes on every system.
 fn shown(path: &Path) -> String {
     shell(&path.display().to_string().replace(MAIN_SEPARATOR, "/"))
 }
 
-/// A path relative to a folder, without the detours that `..` would make of it.
+/// Joins a path to a folder, and resolves `..` and `.` without reading the file system.
 pub(super) fn joined(folder: &Path, path: &Path) -> PathBuf {
     let mut short = PathBuf::new();
     for part in folder.join(path).components() {

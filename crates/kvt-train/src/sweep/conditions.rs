@@ -1,9 +1,9 @@
-//! What the numbers of a table were measured with: images, epochs, seeds.
+//! The conditions behind the numbers of a table: images, epochs, seeds.
 
 use super::{Cell, Found};
 
-/// Images, epochs and seeds of all finished cells, as a list in Markdown: rows of the same conditions stand together. Empty if
-/// nothing is finished.
+/// Images, epochs and seeds of all finished cells, as a Markdown list that groups rows with the same conditions. Empty if nothing
+/// is finished.
 #[must_use]
 pub fn conditions(cells: &[Cell], found: &[Found]) -> String {
     // In order of first appearance: the conditions of a row, and the rows that have them.

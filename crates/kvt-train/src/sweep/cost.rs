@@ -1,4 +1,4 @@
-//! What a cell costs, before it is trained.
+//! The estimated cost of a cell, before it is trained.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,23 @@ use crate::config::Plan;
 use crate::data::{Split, open_part};
 use crate::task::{TaskKind, model_config};
 
-/// A backward pass costs twice its forward pass.
+/// The cost of an update in forward passes: a backward pass costs twice as much as a forward pass.
 const UPDATE: f64 = 3.0;
 
-/// What a cell costs as a whole.
+/// The total cost of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Training images of an epoch, as far as they are known.
+    /// Training images per epoch, if known.
     pub images: Option<u64>,
     /// Epochs.
     pub epochs: u32,
-    /// Multiply-accumulate operations of training and evaluations; of what `images` leaves unknown none.
+    /// Multiply-accumulate operations of training and evaluations; `None` if `images` is unknown.
     pub macs: Option<f64>,
-    /// Seconds of training alone that are still to go, judged by what finished cells took: without evaluations, checkpoints and
-    /// what comes before the first update.
+    /// Remaining seconds of training, estimated from finished cells: without evaluations, checkpoints and the time before the first update.
     pub left: Option<f64>,
 }
 
-/// What the cells of a sweep cost.
+/// The costs of the cells of a sweep.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Costs {
     /// In the order of the cells.
@@ -32,7 +31,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Of cells and what they have come to so far. The images are counted, where they are there; nothing is trained.
+    /// Estimates the costs of cells from their results so far. Images are counted if they exist; nothing is trained.
     #[must_use]
     pub fn of(cells: &[Cell], found: &[Found]) -> Self {
         let mut counts = BTreeMap::new();
@@ -50,7 +49,7 @@ impl Costs {
             })
             .collect();
         for ((cell, found), cost) in cells.iter().zip(found).zip(&mut costs) {
-            // Other seeds of the same row tell best.
+            // Other seeds of the same row are the best estimate.
             let own = rates.iter().filter(|(name, _)| *name == cell.name);
             let own = median(own.map(|(_, rate)| *rate).collect());
             let rate = own.or_else(|| median(rates.iter().map(|(_, rate)| *rate).collect()));
@@ -68,7 +67,7 @@ impl Costs {
         Self { cells: costs }
     }
 
-    /// Operations of all cells, and seconds of training alone that are still to go: `None` where those of some cell are not known.
+    /// Operations and remaining seconds of training of all cells: `None` if those of any cell are unknown.
     #[must_use]
     pub fn total(&self) -> (Option<f64>, Option<f64>) {
         let macs = self.cells.iter().map(|cost| cost.macs).sum();
@@ -118,12 +117,12 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, Option<[u64; 2]>>) -> Cost {
     }
 }
 
-/// Forward passes of whole images that a training image costs.
+/// The cost of a training image, in forward passes of whole images.
 fn views(plan: &Plan) -> f64 {
     match plan.task {
         TaskKind::Classify => UPDATE,
         TaskKind::Dino => {
-            // Student and teacher see two global views, the student alone the local ones.
+            // Student and teacher see two global views; only the student sees the local ones.
             let size = plan.model.overrides.img_size.unwrap_or(224) as f64;
             let share = (plan.dino.local_size as f64 / size).powi(2);
             2.0 * (UPDATE + 1.0) + UPDATE * plan.dino.local_views as f64 * share

@@ -1,4 +1,4 @@
-//! What is wrong with a sweep as a whole; what is wrong with one of its runs is that run's.
+//! Errors of a sweep as a whole; an error in training one of its runs is reported for that run.
 
 use std::path::PathBuf;
 
@@ -14,15 +14,15 @@ pub enum SweepError {
     /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// The file says something wrong.
+    /// The contents of the file are wrong.
     #[error("`{}`: {reason}", .path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and a way out.
+        /// What is wrong, and how to fix it.
         reason: String,
     },
-    /// The configuration of a run of the file.
+    /// The configuration of a run in the file is wrong.
     #[error("`{}`, run `{run}`: {problem}", .path.display())]
     Config {
         /// The file.
@@ -35,10 +35,10 @@ pub enum SweepError {
     /// The log of a run cannot be read.
     #[error(transparent)]
     Report(#[from] ReportError),
-    /// A run's folder.
+    /// The folder of a run cannot be used.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// A run's model, data or weights.
+    /// The model, data or weights of a run cannot be used.
     #[error(transparent)]
     Train(#[from] TrainError),
 }

@@ -13,7 +13,7 @@ use crate::probe::Crops;
 use crate::task::TaskKind;
 use crate::text::read_text;
 
-/// Bytes of a file: far more than thousands of runs take.
+/// Largest size of a file in bytes: far more than thousands of runs need.
 const LARGEST_FILE: u64 = 1 << 20;
 
 /// Runs that belong together.
@@ -23,15 +23,15 @@ pub struct Sweep {
     pub title: String,
     /// The folder of its tables; its runs are in `runs` below it.
     pub output: PathBuf,
-    /// The metric that its tables are about, if not the one that its runs are judged by.
+    /// The metric of its tables, if it is not the metric by which its runs are judged.
     pub metric: Option<String>,
     /// All runs, in the order in which they are trained.
     pub cells: Vec<Cell>,
-    /// Pairs of rows that are tested against each other: the second one is what the first one might be improved by.
+    /// Pairs of rows that are tested against each other: a baseline, and a possible improvement on it.
     pub pairs: Vec<[String; 2]>,
 }
 
-/// The file, as it is written. Keys are explained in `docs/guide/compare.md`.
+/// The contents of the file. Keys are explained in `docs/guide/compare.md`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -47,7 +47,7 @@ struct File {
     run: Vec<Entry>,
 }
 
-/// A row: a configuration, whose cells differ in their seed alone.
+/// A row: a configuration, whose cells differ only in their seed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -60,12 +60,12 @@ struct Entry {
     linear: Option<Crops>,
 }
 
-/// Whether a file is a sweep and not a configuration: it has a list of runs, `[[run]]`, where a configuration has one section.
+/// Whether a file is a sweep rather than a configuration: `run` is a list, `[[run]]`, where a configuration has a section.
 ///
 /// # Errors
 /// If it cannot be read.
 pub fn is_sweep(path: &Path) -> std::io::Result<bool> {
-    // A pipe is read once: it is a configuration.
+    // A pipe can be read only once, so it is treated as a configuration.
     if !path.is_file() {
         return Ok(false);
     }
@@ -76,7 +76,7 @@ pub fn is_sweep(path: &Path) -> std::io::Result<bool> {
 
 impl Sweep {
     /// Reads a file and the configurations of all its runs, so that a mistake in the last one is found before the first is trained.
-    /// `overrides` are for all runs and come last; `output` is where tables and runs go, if not where the file says.
+    /// `overrides` apply to all runs and come last; `output` replaces the folder that the file names for tables and runs.
     ///
     /// # Errors
     /// If the file or a configuration is wrong.
@@ -113,7 +113,7 @@ impl Sweep {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
             if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
                 return Err(wrong(format!(
-                    "`{name}` cannot be the name of a run: a folder has it; take letters, digits, `-`, `_` and `.`"
+                    "`{name}` cannot be the name of a run, which also names its folder: use only letters, digits, `-`, `_` and `.`"
                 )));
             }
             let all = file.set.iter().chain(&entry.set).chain(overrides);
@@ -132,7 +132,7 @@ impl Sweep {
             }
             if entry.linear.is_some() && plan.task != TaskKind::Dino {
                 return Err(wrong(format!(
-                    "run `{name}` learns classes, which `linear` does not judge: it is for `task = \"dino\"`"
+                    "run `{name}` is supervised, but `linear` is only for `task = \"dino\"`"
                 )));
             }
             if let Some(first) = cells.iter().find(|cell| cell.name == name) {
@@ -192,7 +192,7 @@ impl Sweep {
         })
     }
 
-    /// The same with so many seeds of each row, counted up from its first one.
+    /// The same sweep with `count` seeds for each row, counted up from its first one.
     #[must_use]
     pub fn with_seeds(self, count: u64) -> Self {
         let firsts = self.rows().filter_map(|row| {
@@ -219,7 +219,7 @@ impl Sweep {
     }
 }
 
-/// What another entry of one name has otherwise than the first cell of that name, but for the seed and the folder.
+/// How an entry differs from the first cell of the same name, apart from the seed and the folder.
 fn unlike(first: &Cell, plan: &Plan, linear: Option<Crops>) -> Result<Vec<String>, ConfigError> {
     let mut all = diff(&first.plan, plan)?;
     all.retain(|one| !matches!(one.key.as_str(), "seed" | "run.dir"));
@@ -230,8 +230,8 @@ fn unlike(first: &Cell, plan: &Plan, linear: Option<Crops>) -> Result<Vec<String
     Ok(all)
 }
 
-/// A key of `[model.attention]` that a run sets for another kind of attention than its own. Overrides of several configurations are
-/// not refused for that, but those of a single run are a mistake.
+/// A key of `[model.attention]` that a run sets although its kind of attention does not have it. Overrides of several
+/// configurations are not refused for that, but in those of a single run it is a mistake.
 fn without_effect(set: &[String], plan: &Plan) -> Option<String> {
     let plan = toml::Table::try_from(plan).ok()?;
     let attention = plan.get("model")?.get("attention")?;

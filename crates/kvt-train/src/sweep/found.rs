@@ -1,30 +1,30 @@
-//! What a cell has come to, as its folder tells.
+//! The state and the results of a cell, read from its folder.
 
 use super::{Cell, Predictions, State, SweepError, linear};
 use crate::report::{Curve, read_curve};
 use crate::run::{Event, Metric, RunDir, read_log};
 
-/// What a cell has come to.
+/// The state and the results of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// How far it is.
+    /// Its state.
     pub state: State,
-    /// What it measured after each epoch, under the name of its row; without epochs unless it is finished.
+    /// Its metrics after each epoch, under the name of its row; without epochs unless it is finished.
     pub curve: Curve,
-    /// What it says of each validation image.
+    /// Its predictions for the validation images.
     pub predictions: Option<Predictions>,
     /// Top-1 of the last and of the best epoch of its linear evaluation, in percent.
     pub linear: Option<[f64; 2]>,
-    /// Training images of an epoch, if one is done.
+    /// Training images per epoch, if an epoch is done.
     pub images: Option<u64>,
-    /// Images of an evaluation, if one was made.
+    /// Images per evaluation, if there was one.
     pub eval_images: Option<u64>,
-    /// Seconds of training alone, of its finished epochs: evaluations are left out.
+    /// Seconds of training in its finished epochs, without evaluations.
     pub seconds: f64,
 }
 
 impl Found {
-    /// What a cell has come to.
+    /// Reads the state and the results of a cell.
     ///
     /// # Errors
     /// If its log or another of its files cannot be read.
@@ -43,7 +43,7 @@ impl Found {
             seconds: 0.0,
             state,
         };
-        // The numbers of another run would be of something else.
+        // The numbers of another run do not belong to this cell.
         if matches!(found.state, State::Missing | State::Foreign(_)) {
             return Ok(found);
         }
@@ -71,7 +71,7 @@ impl Found {
         Ok(found)
     }
 
-    /// Whether it is trained to its end.
+    /// Whether its training is finished.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.state == State::Finished
@@ -93,7 +93,7 @@ impl Found {
         }
     }
 
-    /// The metric after so many finished epochs.
+    /// The metric after `epochs` finished epochs.
     #[must_use]
     pub fn at(&self, metric: Metric, epochs: u32) -> Option<f64> {
         let mut values = self.values(metric);
@@ -102,7 +102,7 @@ impl Found {
             .map(|(_, value)| value)
     }
 
-    /// Finished epochs and the metric after each, where it is a number.
+    /// Finished epochs and the metric after each, where it is finite.
     fn values(&self, metric: Metric) -> impl Iterator<Item = (u32, f64)> {
         self.curve.epochs.iter().filter_map(move |point| {
             let value = point.val.get(metric.name)?;

@@ -1,4 +1,4 @@
-//! What a trained cell says of each validation image, and what its features are worth.
+//! The judgement of a trained cell: its predictions for the validation images, or the linear evaluation of its features.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::task::{
     CheckpointWeights, TaskKind, build_model, evaluate_among, load_checkpoint_model, model_config,
 };
 
-/// The file of a finished run with what its last checkpoint says of each validation image.
+/// The file of a finished run with the predictions of its last checkpoint for the validation images.
 pub const PREDICTIONS: &str = "predictions.csv";
 
 const HEADER: &str = "image,class,predicted";
 
-/// What a model says of the images of a split: their numbers, true classes and predicted classes.
+/// A model's predictions for the images of a split: image numbers, true classes and predicted classes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Predictions {
     images: Vec<[u32; 3]>,
@@ -30,7 +30,7 @@ impl Predictions {
     /// Reads the file of a run; `None` if it has none.
     ///
     /// # Errors
-    /// If it cannot be read, or has something else in it.
+    /// If it cannot be read, or has other contents.
     pub fn read(run: &Path) -> Result<Option<Self>, SweepError> {
         let path = run.join(PREDICTIONS);
         if !path.exists() {
@@ -54,13 +54,13 @@ impl Predictions {
             None => Err(SweepError::File {
                 path,
                 reason: format!(
-                    "it is not a table of `{HEADER}`: remove it, and the sweep writes it anew"
+                    "it is not a table of `{HEADER}`: remove it, and the sweep will write it again"
                 ),
             }),
         }
     }
 
-    /// Images.
+    /// The number of images.
     #[must_use]
     pub fn len(&self) -> usize {
         self.images.len()
@@ -72,7 +72,7 @@ impl Predictions {
         self.images.is_empty()
     }
 
-    /// How many images this model alone gets right, and how many the other one alone; `None` if they were not shown the same.
+    /// How many images only this model gets right, and how many only the other one; `None` if their images differ.
     #[must_use]
     pub fn discordant(&self, other: &Self) -> Option<[u64; 2]> {
         let mut alone = [0; 2];
@@ -107,8 +107,8 @@ impl Predictions {
     }
 }
 
-/// Judges a trained cell, unless that was done: what its last checkpoint says of each validation image, or what its features are
-/// worth. `false` if it was asked to stop before the end. `plan` has the cell's settings with the device that is free.
+/// Judges a trained cell, unless that was done: by its predictions for the validation images, or by linear evaluation of its
+/// features. `false` if a stop was requested before the end. `plan` has the cell's settings, with the device that is free.
 pub(super) fn judge(cell: &Cell, plan: &Plan, watch: &dyn Watch) -> Result<bool, SweepError> {
     if plan.task == TaskKind::Classify && !cell.dir().join(PREDICTIONS).exists() {
         let predictions = predict(plan)?;
@@ -120,7 +120,7 @@ pub(super) fn judge(cell: &Cell, plan: &Plan, watch: &dyn Watch) -> Result<bool,
     }
 }
 
-/// What the last checkpoint of a plan's run says of the validation images.
+/// The predictions of the last checkpoint of a plan's run for the validation images.
 fn predict(plan: &Plan) -> Result<Predictions, TrainError> {
     let run = RunDir::open(&plan.run.dir)?;
     let classes = run.read_classes()?;
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn only_images_on_which_two_models_differ_count() {
-        // True classes 0, 1, 0, 1, 0, 1: right are 0 to 3, and 0, 2, 4, 5.
+        // The true classes are 0, 1, 0, 1, 0, 1. The first model is right on images 0 to 3, the second on 0, 2, 4 and 5.
         let first = predictions(&[0, 1, 0, 1, 1, 0]);
         let second = predictions(&[0, 0, 0, 2, 0, 1]);
         assert_eq!(first.discordant(&second), Some([2, 2]));
@@ -191,7 +191,7 @@ mod tests {
             fs_err::write(&at, wrong).unwrap();
             let error = Predictions::read(folder.path()).unwrap_err().to_string();
             assert!(
-                error.contains("predictions.csv") && error.contains("anew"),
+                error.contains("predictions.csv") && error.contains("write it again"),
                 "{error}"
             );
         }

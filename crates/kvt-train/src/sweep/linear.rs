@@ -1,4 +1,4 @@
-//! Linear evaluation of a cell without labels: what its teacher's features are worth.
+//! Linear evaluation of a cell without labels: how good its teacher's features are.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ use crate::probe::{
 use crate::run::RunDir;
 use crate::task::{DinoRole, build_model, load_checkpoint_backbone, model_config};
 
-/// The file of a run with its linear evaluation, epoch by epoch; it is there once all are done.
+/// The file of a run with its linear evaluation, epoch by epoch; it is written once all epochs are done.
 pub const LINEAR: &str = "linear.csv";
 
 const HEADER: &str = "epoch,lr,loss,top1,top5";
@@ -27,7 +27,7 @@ const BLOCKS: usize = 4;
 /// Top-1 of the last and of the best epoch of a cell's linear evaluation; `None` if there is none.
 ///
 /// # Errors
-/// If the file cannot be read, or has something else in it.
+/// If the file cannot be read, or has other contents.
 pub(super) fn read(cell: &Cell) -> Result<Option<[f64; 2]>, SweepError> {
     let path = cell.dir().join(LINEAR);
     if !path.exists() {
@@ -47,14 +47,14 @@ pub(super) fn read(cell: &Cell) -> Result<Option<[f64; 2]>, SweepError> {
         None => Err(SweepError::File {
             path,
             reason: format!(
-                "it is not a table of `{HEADER}`: remove it, and the sweep writes it anew"
+                "it is not a table of `{HEADER}`: remove it, and the sweep will write it again"
             ),
         }),
     }
 }
 
-/// Judges the teacher of a cell, unless that was done; `kvt probe --method linear --checkpoint last` does the same. `false` if it was
-/// asked to stop before the end.
+/// Judges the teacher of a cell, unless that was done, as `kvt probe --method linear --checkpoint last` does. `false` if a stop was
+/// requested before the end.
 pub(super) fn judge(
     cell: &Cell,
     plan: &Plan,

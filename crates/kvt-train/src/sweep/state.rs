@@ -1,4 +1,4 @@
-//! How far a cell is, as its folder tells.
+//! The state of a cell, read from its folder.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,27 +8,27 @@ use crate::config::{Effect, Plan, diff, load_plan};
 use crate::report::html::Record;
 use crate::run::{Event, RunDir, RunError, Topic, read_log};
 
-/// The file in a run's folder that says that its training broke down, and how: its numbers were no numbers any more. With the
-/// same configuration it would break down again, so it is not tried again as long as the file is there.
+/// The file in a run's folder that records how its training crashed, with values that are not finite. The same configuration would
+/// crash again, so the run is not retried as long as the file exists.
 pub const CRASH: &str = "crash.txt";
 
-/// How far a cell is.
+/// The state of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
     /// There is no run yet.
     Missing,
-    /// It was begun, and so many of its epochs are done.
+    /// It was started, and this many of its epochs are done.
     Begun(u32),
-    /// It is trained to its end.
+    /// Its training is finished.
     Finished,
-    /// Its training broke down: this is what was said of it.
+    /// Its training crashed, with this message.
     Crashed(String),
-    /// Its folder holds the run of another configuration, or none that can be read: why.
+    /// Its folder holds the run of another configuration, or one that cannot be read, for this reason.
     Foreign(String),
 }
 
 impl State {
-    /// The state of a cell.
+    /// Reads the state of a cell.
     #[must_use]
     pub fn of(cell: &Cell) -> Self {
         let run = match RunDir::open(cell.dir()) {
@@ -57,7 +57,7 @@ impl State {
         let Ok(log) = read_log(&run.log()) else {
             return Self::Begun(0);
         };
-        // What ends a run is logged after its weights were saved.
+        // The last event of a run is logged after its weights were saved.
         if Record::is_finished(&cell.plan, &log.events) {
             return Self::Finished;
         }
@@ -69,16 +69,15 @@ impl State {
     }
 }
 
-/// The data set of a run that is there, if it is in another place than the cell's: whether it holds the same images is known only
-/// when training goes on.
+/// The data set of an existing run, if its path is not the cell's. Whether it holds the same images is checked only when training resumes.
 pub(super) fn other_data(cell: &Cell) -> Option<PathBuf> {
     let run = RunDir::open(cell.dir()).ok()?;
     let started = load_plan(&run.config(), &[]).ok()?;
     (started.data.path != cell.plan.data.path).then_some(started.data.path)
 }
 
-/// Settings with which a run that is there may go on but that change its numbers, where they are not the cell's: each as it was
-/// started with, and as the cell has it. Those with which it went on are noted in its log.
+/// Settings of an existing run that differ from the cell's, do not prevent a resume, and change its numbers: each with its old and
+/// its new value. Those that a resume has already noted in the log are left out.
 pub(super) fn other_settings(cell: &Cell) -> Option<String> {
     let run = RunDir::open(cell.dir()).ok()?;
     let started = load_plan(&run.config(), &[]).ok()?;
@@ -110,7 +109,7 @@ impl fmt::Display for State {
     }
 }
 
-/// What makes a cell another run than the one that was started, in words; empty if nothing does.
+/// The differences that make a cell another run than the one that was started, in words; empty if there are none.
 fn differences(started: &Plan, plan: &Plan) -> Result<String, String> {
     let all = diff(started, plan).map_err(|error| error.to_string())?;
     let refused = all.iter().filter(|one| one.effect == Effect::Refused);

@@ -1,24 +1,24 @@
-//! Who hears of work that goes over many runs.
+//! The observer of work on many runs.
 
 use std::sync::atomic::AtomicBool;
 
 use crate::engine::Workload;
 use crate::run::Listener;
 
-/// Who hears of work that takes long, and may stop it. Several threads may speak at once.
+/// Observes long work, and may stop it. Several threads may call it at once.
 pub trait Watch: Sync {
-    /// So many of so many steps are done.
+    /// `done` of `of` steps are done.
     fn progress(&self, done: usize, of: usize);
 
-    /// A line for people.
+    /// Shows a line to the user.
     fn say(&self, text: &str);
 
-    /// Something is not as it should be, and the work goes on.
+    /// Warns of a problem that does not stop the work.
     fn warn(&self, text: &str);
 
-    /// A run begins to train, with others or `alone`: what hears of it.
+    /// A run begins to train, in parallel with others or `alone`: returns its listener.
     fn training(&self, name: &str, workload: Workload, alone: bool) -> Box<dyn Listener>;
 
-    /// Set once somebody asked to stop.
+    /// Set once a stop is requested.
     fn stop(&self) -> &AtomicBool;
 }

@@ -1,4 +1,4 @@
-//! Supervised classification, with mixed images and a teacher where there are any; judged by top-1.
+//! Supervised classification, optionally with mixed images and a teacher; evaluated by top-1.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -22,23 +22,23 @@ use crate::error::TrainError;
 use crate::recipe::{DistillConfig, LossConfig, LossHeads, Position, TokenLogits, TokenTargets};
 use crate::run::{Metric, Metrics, Note, Topic};
 
-/// A classifier learns the labels of images, one view of each, and what a teacher says of them.
+/// A classifier that learns from the labels of images, one view of each, and from a teacher's outputs.
 #[derive(Clone, Debug)]
 pub struct Classify {
     loss: LossConfig,
     mix: MixConfig,
     normalization: Normalization,
-    /// The erasing that follows the mixing of images; `None` where the images come erased, or are not erased at all.
+    /// The erasing that follows the mixing of images; `None` if images are erased before, or not at all.
     erasing: Option<RandomErasing>,
     distill: DistillConfig,
     teacher: Option<Arc<Teacher>>,
 }
 
-/// The file of a checkpoint that tells the teacher.
+/// The file of a checkpoint that identifies the teacher.
 const TEACHER: &str = "teacher";
 
 impl Classify {
-    /// The task of a plan, with the teacher where the plan asks for one.
+    /// The task of a plan, with a teacher if the plan has one.
     pub fn new(plan: &Plan, teacher: Option<Teacher>) -> Self {
         Self {
             loss: plan.loss.clone(),
@@ -53,8 +53,8 @@ impl Classify {
         }
     }
 
-    /// The images of a micro-batch, mixed and erased as the configuration says, and the share of each image's own target
-    /// where something was mixed.
+    /// The images of a micro-batch, mixed and erased according to the configuration, and the weight of each image's own
+    /// target if they were mixed.
     fn mixed(
         &self,
         images: Tensor<4>,
@@ -88,13 +88,13 @@ impl Classify {
 }
 
 impl Classify {
-    /// Whether the outputs for tokens learn, or are needed for what tokens were mixed.
+    /// Whether the outputs for tokens are trained, or are needed because tokens were mixed.
     fn learns_tokens(&self) -> bool {
         self.loss.token_weight > 0.0 || self.mix.mixes_tokens()
     }
 
-    /// The logits of a micro-batch, and how many tokens were exchanged with the partner's: MixToken. Logits of such tokens are
-    /// with their own image again.
+    /// The logits of a micro-batch, and the number of tokens that were exchanged with the partner's: MixToken. The logits of
+    /// such tokens have been moved back to their image.
     fn forward(
         &self,
         model: &Model,
@@ -137,7 +137,7 @@ impl Task for Classify {
     const METRICS: &'static [Metric] = &[Metric::LOSS, Metric::TOP1, Metric::TOP5];
     const BEST: Metric = Metric::TOP1;
 
-    /// With as many classes as the data has, where the plan names no number.
+    /// The model has as many classes as the data if the plan does not specify the number.
     fn model(plan: &Plan, splits: &Splits) -> Result<ModelConfig, TrainError> {
         let config = model_config(&plan.model, Some(splits.classes().len()))?;
         check_classes(&config, &splits.train)?;
@@ -195,7 +195,7 @@ impl Task for Classify {
         phase: Phase,
     ) -> Tensor<1> {
         let (images, own_shares) = self.mixed(batch.views.swap_remove(0), at, phase);
-        // The teacher sees what the student sees.
+        // The teacher gets the student's images.
         let teacher = self.teacher.as_ref();
         let taught = teacher.map(|teacher| teacher.logits(&images, &batch.indices));
         let (heads, mixed) = self.forward(model, images, at, phase);
@@ -203,7 +203,7 @@ impl Task for Classify {
         let targets = self
             .loss
             .targets(&batch.targets, own_shares.as_deref(), classes, &device);
-        // As they predict, together.
+        // Both heads together, as in prediction.
         let together = self.loss.heads == LossHeads::Mean && !self.learns_tokens();
         if together && taught.is_none() {
             return self.loss.of(heads.mean(), targets);
@@ -233,7 +233,7 @@ impl Task for Classify {
         }
     }
 
-    /// The teacher is not saved, only what it is known by.
+    /// The teacher itself is not saved, only its fingerprint.
     fn state(&self) -> Result<Vec<(&'static str, StateDict)>, TrainError> {
         let teacher = self.teacher.iter();
         Ok(teacher

@@ -1,4 +1,4 @@
-//! The images that an evaluation may look at.
+//! The images that are available to an evaluation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,19 +6,19 @@ use crate::config::Plan;
 use crate::data::{Batch, DataError, Loader, Skipped, Split, Splits};
 use crate::world::{Alone, World};
 
-/// The images of a run, prepared for evaluation, in order. When the run is asked to stop, batches end early; what the
-/// evaluation then comes to is not used.
+/// The images of a run, prepared for evaluation, in order. If the run is asked to stop, batches end early, and the
+/// result of the evaluation is not used.
 pub struct EvalData<'a> {
     plan: &'a Plan,
     splits: &'a Splits,
     stop: &'a AtomicBool,
     world: &'a dyn World,
-    /// The loaders that were started.
+    /// The loaders that have been started.
     loaders: Vec<Loader>,
 }
 
 impl<'a> EvalData<'a> {
-    /// Of the splits of a plan, until `stop` is set.
+    /// For the splits of a plan, until `stop` is set.
     pub fn new(plan: &'a Plan, splits: &'a Splits, stop: &'a AtomicBool) -> Self {
         Self {
             plan,
@@ -29,7 +29,7 @@ impl<'a> EvalData<'a> {
         }
     }
 
-    /// The same, to be divided among the processes of a job by who asks for a share.
+    /// The same, divided among the processes of a job when a share is requested.
     #[must_use]
     pub fn of(self, world: &'a dyn World) -> Self {
         Self { world, ..self }
@@ -40,8 +40,8 @@ impl<'a> EvalData<'a> {
         self.world
     }
 
-    /// This process's share of the validation split: all of it in a single process. What is counted on the shares has to be
-    /// summed over [`world`](Self::world).
+    /// This process's share of the validation split: all of it in a single process. Counts over the shares must be summed
+    /// over [`world`](Self::world).
     ///
     /// # Errors
     /// If the loader cannot start.
@@ -64,7 +64,7 @@ impl<'a> EvalData<'a> {
         Ok(self.batches(loader))
     }
 
-    /// The whole training split in each process, without its augmentation: what a k-NN classifier looks its neighbours up in.
+    /// The whole training split in each process, without its augmentation: the neighbours of a k-NN classifier.
     ///
     /// # Errors
     /// If the loader cannot start.
@@ -75,7 +75,7 @@ impl<'a> EvalData<'a> {
         Ok(self.batches(loader))
     }
 
-    /// Some images of a split, at equal distances, without augmentation; with 0 all of them.
+    /// Some images of a split, at equal distances, without augmentation; 0 means all.
     ///
     /// # Errors
     /// If the loader cannot start.

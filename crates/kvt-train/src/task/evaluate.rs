@@ -1,5 +1,5 @@
-//! The one evaluation path of classifiers: `train`, `eval` and `predict` all come through here, so the number in the
-//! log is the number that `kvt eval` prints.
+//! The common evaluation of classifiers: `train`, `eval` and `predict` all use it, so the number in the log equals the
+//! number that `kvt eval` prints.
 
 use burn::tensor::Device;
 use kvt_models::Model;
@@ -15,11 +15,11 @@ use crate::world::agree;
 /// depend on the batch size.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Evaluation {
-    /// Images evaluated.
+    /// Number of images evaluated.
     pub images: usize,
-    /// Images whose best class is right.
+    /// Number of images whose best class is correct.
     pub top1: usize,
-    /// Images whose class is among the best five.
+    /// Number of images whose class is among the best five.
     pub top5: usize,
     /// Sum of the cross-entropies, without label smoothing.
     loss: f64,
@@ -31,7 +31,7 @@ impl Evaluation {
         self.loss / self.images as f64
     }
 
-    /// This evaluation, if it is of any image.
+    /// This evaluation, if it contains any image.
     fn of_any(self) -> Result<Self, TrainError> {
         match self.images {
             0 => Err(TrainError::NothingEvaluated),
@@ -50,7 +50,7 @@ impl Evaluation {
     }
 }
 
-/// Evaluates a model on all batches; `progress` hears the number of images done.
+/// Evaluates a model on all batches; `progress` is called with the number of completed images.
 ///
 /// # Errors
 /// If a batch cannot be loaded, no image can be read, or the device fails.
@@ -65,8 +65,9 @@ pub fn evaluate(
         .of_any()
 }
 
-/// The same, where only some classes may be chosen: `among` says of each class whether it is one of them, and the logits of
-/// the others count as negative infinity. `hear` is told of each batch and its logits, `[images, classes]` row by row.
+/// The same with a restricted choice of classes: `among` contains for each class whether it is allowed, and the logits of
+/// the others are replaced by negative infinity. `hear` is called with each batch and its logits, `[images, classes]` row
+/// by row.
 ///
 /// # Errors
 /// As [`evaluate`].
@@ -91,7 +92,7 @@ pub fn evaluate_among(
     count(model, batches, device, progress, each)?.0.of_any()
 }
 
-/// The same on the shares of several processes: their counts and losses are summed.
+/// The same for the shares of several processes: their counts and losses are summed.
 ///
 /// # Errors
 /// As [`evaluate`], in all processes.
@@ -107,7 +108,7 @@ pub(super) fn evaluate_shares(
     let mut sums = [own.images, own.top1, own.top5].map(|count| count as f64);
     world.sum(&mut sums)?;
     let [images, top1, top5] = sums.map(|count| count as usize);
-    // Batch by batch, in the order in which one process adds them up.
+    // Batch by batch, in the order of summation of a single process.
     let counts = world.gather(losses.len() as f64)?;
     let before: f64 = counts.iter().take(world.rank()).sum();
     let mut batches = vec![0.0; counts.iter().sum::<f64>() as usize];
@@ -124,7 +125,7 @@ pub(super) fn evaluate_shares(
     all.of_any()
 }
 
-/// Accuracy and loss of some batches, or none, and the sum of the losses of each. `each` may change the logits of a batch
+/// Accuracy and loss of some batches, or none, and the sum of the losses of each. `each` can change the logits of a batch
 /// before they are counted.
 fn count(
     model: &Model,
@@ -161,7 +162,7 @@ fn count(
 /// The logits of some images on the host, `[images, classes]` row by row, and the number of classes.
 ///
 /// # Errors
-/// If the images do not fit the model or the device fails.
+/// If the images do not match the model or the device fails.
 pub fn predict(
     model: &Model,
     images: View,

@@ -1,8 +1,8 @@
-//! Tasks: what a network is trained for, and how it is judged.
+//! Tasks: the training objective of a network, and its evaluation.
 //!
-//! [`Trainer`](crate::engine::Trainer) knows epochs, updates and checkpoints. A [`Task`] knows what a batch means: its
-//! loss, what it remembers between batches, and its metrics: [`Classify`], [`Dino`]. A task is a file or a folder here, a
-//! [`TaskKind`], and [`Session`](crate::engine::Session) trains it.
+//! [`Trainer`](crate::engine::Trainer) handles epochs, updates and checkpoints. A [`Task`] handles the content of a
+//! batch: its loss, the state that it keeps between batches, and its metrics: [`Classify`], [`Dino`]. A new task needs a
+//! file or a folder here and a [`TaskKind`], and [`Session`](crate::engine::Session) trains it.
 
 mod classify;
 mod dino;
@@ -56,27 +56,27 @@ pub enum TaskKind {
     Dino,
 }
 
-/// What is trained, and how it is judged.
+/// The training objective, and its evaluation.
 ///
-/// In an update the trainer calls, in this order: [`begin`](Self::begin), [`loss`](Self::loss) for each micro-batch,
+/// In an update, the trainer calls, in this order: [`begin`](Self::begin), [`loss`](Self::loss) for each micro-batch,
 /// [`before_clip`](Self::before_clip), [`after_update`](Self::after_update).
 pub trait Task: Sized {
-    /// What is trained: a classifier, or the student of self-supervised training, backbone and head.
+    /// The trained network: a classifier, or the student of self-supervised training with backbone and head.
     type Network: Network;
-    /// What is learned from an image: its class, or `()` where labels are not used.
+    /// The target of an image: its class, or `()` if labels are not used.
     type Target: Send + 'static;
 
     /// The metrics of an evaluation, in the order of tables.
     const METRICS: &'static [Metric];
 
-    /// The one of them by which the best checkpoint is chosen.
+    /// The metric by which the best checkpoint is chosen.
     const BEST: Metric;
 
-    /// The views of a training image: a transform for each, to images of `size` (height, width). One by `[augment]`,
-    /// unless the task takes others.
+    /// The views of a training image: a transform for each, to images of `size` (height, width). A single view with
+    /// `[augment]`, unless the task uses others.
     ///
     /// # Errors
-    /// If settings make no sense together.
+    /// If settings are inconsistent.
     fn views(plan: &Plan, size: (usize, usize)) -> Result<Vec<Arc<Transform>>, DataError> {
         Ok(vec![Arc::new(train_transform(plan, size)?)])
     }
@@ -84,14 +84,14 @@ pub trait Task: Sized {
     /// The model of a plan for its data.
     ///
     /// # Errors
-    /// If there is no such model, or it does not fit the images.
+    /// If there is no such model, or it does not match the images.
     fn model(plan: &Plan, splits: &Splits) -> Result<ModelConfig, TrainError>;
 
-    /// The task and its network before the first update, on a device with autodiff. With [`Weights::OfPlan`] the
-    /// network has the weights that the plan names, and a note says what became of them.
+    /// The task and its network before the first update, on a device with autodiff. With [`Weights::OfPlan`], the
+    /// network has the weights of the plan, and a note describes the outcome.
     ///
     /// # Errors
-    /// If the configuration describes no network, or weights cannot be read or do not fit.
+    /// If the configuration does not describe a network, or weights cannot be read or do not match.
     fn start(
         plan: &Plan,
         model: &ModelConfig,
@@ -106,10 +106,10 @@ pub trait Task: Sized {
 
     /// The mean loss over the images of a micro-batch, `[1]`, with its graph.
     ///
-    /// `phase` carries the key of all that is drawn for this micro-batch. What mixes images (mixup, CutMix) belongs at the
-    /// beginning: the batch is on the device, and its targets may become soft ones. The task's own state may change: a
-    /// centre, a queue. [`undo`](Self::undo) puts it back where the host learns that the update is not made before it goes on. Where
-    /// it learns that one update late, the change is kept: such an update ends the run without saving.
+    /// `phase` contains the key of all random draws for this micro-batch. Mixing of images (mixup, CutMix) belongs at the beginning:
+    /// the batch is on the device, and its targets can become soft. The task's own state can change: a centre, a queue.
+    /// [`undo`](Self::undo) restores it if the host learns that the update is not made before it continues. If the host learns that
+    /// one update late, the change is kept: such an update ends the run without saving.
     fn loss(
         &mut self,
         network: &Self::Network,
@@ -118,37 +118,38 @@ pub trait Task: Sized {
         phase: Phase,
     ) -> Tensor<1>;
 
-    /// Notes what [`loss`](Self::loss) changes of the task's own state, before the first micro-batch of an update.
+    /// Records the part of the task's state that [`loss`](Self::loss) changes, before the first micro-batch of an update.
     fn begin(&mut self) {}
 
-    /// Puts back what [`begin`](Self::begin) noted: the update is not made, since an image cannot be read or its loss or gradient is
-    /// not finite.
+    /// Restores the state that [`begin`](Self::begin) recorded: the update is not made, since an image cannot be read or its loss or
+    /// gradient is not finite.
     fn undo(&mut self) {}
 
-    /// Changes the complete gradients of an update before their norm is taken and they are clipped, such as leaving out a
-    /// layer in the first epoch.
+    /// Changes the complete gradients of an update before their norm is computed and they are clipped, for example to
+    /// exclude a layer in the first epoch.
     fn before_clip(&self, _gradients: &mut Gradients, _network: &Self::Network, _at: Position) {}
 
-    /// What [`after_update`](Self::after_update) needs of all micro-batches of the update: a sum over those of this process, and
-    /// of how many rows it is. A task that needs any has it in every process, with zeros where it had no micro-batch.
+    /// The sum that [`after_update`](Self::after_update) needs over all micro-batches of the update: over those of this process,
+    /// with its number of rows. A task that needs a sum returns one in every process, with zeros if it had no micro-batch.
     fn sums(&self) -> Option<(Tensor<1>, usize)> {
         None
     }
 
-    /// Takes the sum of what [`sums`](Self::sums) gave in all processes, and their rows.
+    /// Receives the total of [`sums`](Self::sums) over all processes, and of their rows.
     fn take_sums(&mut self, _sum: Tensor<1>, _rows: usize) {}
 
-    /// Follows an update with the task's own state, such as the average that is a teacher. `at` is the place before the
-    /// update.
+    /// Updates the task's own state after an update, such as the average that is the teacher. `at` is the position
+    /// before the update.
     fn after_update(&mut self, _network: &Self::Network, _at: Position) {}
 
-    /// What the task tells of the update before, for the log; `at` is the place after it. It is asked only where a line is
-    /// due, and does not read the device itself: the host does, on a GPU while the device works at the next update.
+    /// The task's statistics of the previous update, for the log; `at` is the position after it. It is called only if a
+    /// line is due, and does not read the device itself: the host does, on a GPU while the device computes the next
+    /// update.
     fn signals(&self, _at: Position) -> Option<Unread> {
         None
     }
 
-    /// The task's own state, as files of a checkpoint: a name without ending, and its tensors.
+    /// The task's own state, as files of a checkpoint: a name without extension, and its tensors.
     ///
     /// # Errors
     /// If the device cannot be read.
@@ -156,10 +157,10 @@ pub trait Task: Sized {
         Ok(Vec::new())
     }
 
-    /// Puts back what [`state`](Self::state) gave; `read` gives the tensors of a name.
+    /// Restores the result of [`state`](Self::state); `read` returns the tensors with a name.
     ///
     /// # Errors
-    /// What `read` returns, or if the tensors do not fit.
+    /// An error of `read`, or if the tensors do not match.
     fn load_state(
         &mut self,
         _read: &dyn Fn(&str) -> Result<StateDict, TrainError>,
@@ -167,12 +168,12 @@ pub trait Task: Sized {
         Ok(())
     }
 
-    /// The model whose layers are analysed (`analysis.every`); `None` where the network has none of `kvt-models`.
+    /// The model whose layers are analysed (`analysis.every`); `None` if the network contains no model of `kvt-models`.
     fn analyzed<'n>(&self, _network: &'n Self::Network) -> Option<&'n Model> {
         None
     }
 
-    /// Judges a network, which has no autodiff: the trained one, or the average of its weights.
+    /// Evaluates a network without autodiff: the trained one, or the average of its weights.
     ///
     /// # Errors
     /// If a batch cannot be loaded, no image can be read, or the device fails.
@@ -184,40 +185,40 @@ pub trait Task: Sized {
     ) -> Result<Measured, TrainError>;
 }
 
-/// What a task tells of an update.
+/// The statistics of an update.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Signals {
-    /// Numbers, by name.
+    /// The numbers, by name.
     pub metrics: Metrics,
-    /// What has gone wrong, and what to change. It is said once.
+    /// The problem, and what to change. It is reported once.
     pub warning: Option<String>,
 }
 
-/// What a task makes of the numbers of [`Unread`].
+/// Converts the numbers of [`Unread`] to signals.
 pub type Tell = Box<dyn FnOnce(&[f64]) -> Signals>;
 
-/// What a task will tell of an update.
+/// Statistics of an update that have not been read yet.
 pub struct Unread {
     /// Numbers on the device, `[n]`.
     pub numbers: Tensor<1>,
-    /// What they say. It knows of the task as it was after the update, since others may have been made when they are read.
+    /// Interprets them. It contains the state of the task after the update, since other updates may have been made when they are read.
     pub tell: Tell,
 }
 
-/// Where the weights of a network come from.
+/// The source of a network's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
-    /// As the plan says: from a file, or initialised.
+    /// According to the plan: from a file, or initialised.
     OfPlan,
-    /// A checkpoint replaces them.
+    /// Replaced by those of a checkpoint.
     OfCheckpoint,
 }
 
-/// What an evaluation came to.
+/// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// The numbers, by name.
     pub metrics: Metrics,
-    /// Images evaluated.
+    /// Number of images evaluated.
     pub images: usize,
 }

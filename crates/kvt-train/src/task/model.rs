@@ -54,10 +54,10 @@ pub enum Freeze {
     Backbone,
 }
 
-/// The model of a plan, with the number of classes of the data where the plan names none.
+/// The model of a plan, with the number of classes of the data if the plan does not specify it.
 ///
 /// # Errors
-/// If there is no such model, or the overrides do not fit together.
+/// If there is no such model, or the overrides conflict.
 pub fn model_config(
     section: &ModelSection,
     classes: Option<usize>,
@@ -67,8 +67,7 @@ pub fn model_config(
     Ok(ModelConfig::by_name(&section.name)?.with(&overrides)?)
 }
 
-/// Refuses labels that are not those of the model's head, and those of one class: whatever a model
-/// does, it would be right.
+/// Rejects labels that do not match the model's head, and data with a single class, for which every model is right.
 ///
 /// # Errors
 /// [`TrainError::Classes`] or [`TrainError::OneClass`].
@@ -91,10 +90,10 @@ pub fn check_classes(config: &ModelConfig, source: &Source) -> Result<(), TrainE
     Ok(())
 }
 
-/// Builds a model with the plan's seed and precision, with a frozen backbone where the plan says so.
+/// Builds a model with the plan's seed and precision, and with a frozen backbone if the plan requests it.
 ///
 /// # Errors
-/// If the configuration describes no model.
+/// If the configuration does not describe a model.
 pub fn build_model(
     plan: &Plan,
     config: &ModelConfig,
@@ -108,19 +107,19 @@ pub fn build_model(
     })
 }
 
-/// Whether [`start_from`] may leave the classification head as initialised.
+/// Whether [`start_from`] can leave the classification head as initialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadReset {
-    /// No: it must fit.
+    /// No: it must match.
     Never,
-    /// If `init.reset_head` says so.
+    /// According to `init.reset_head`.
     AsPlanned,
 }
 
-/// A model with the weights in `init.weights`, and what became of them; without that key the model as it is.
+/// A model with the weights in `init.weights`, and the outcome; without that key, the unchanged model.
 ///
 /// # Errors
-/// If the weights cannot be read or do not fit.
+/// If the weights cannot be read or do not match.
 pub fn start_from(
     plan: &InitConfig,
     head: HeadReset,
@@ -151,7 +150,7 @@ pub fn start_from(
     }
 }
 
-/// The way to train nevertheless.
+/// A way to train nevertheless.
 fn hint(misfit: Misfit) -> &'static str {
     match misfit {
         Misfit::Head => {

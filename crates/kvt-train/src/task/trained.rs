@@ -10,22 +10,22 @@ use crate::error::TrainError;
 use crate::recipe::{EmaReport, Network};
 use crate::run::{Checkpoint, Checkpoints, RunDir, Warning, Which};
 
-/// The trained weights, a file of a checkpoint.
+/// The trained weights: a file of a checkpoint.
 pub(crate) const MODEL: &str = "model.safetensors";
-/// Their average.
+/// The average of the weights.
 pub(crate) const EMA: &str = "ema.safetensors";
 
-/// Which of a checkpoint's weights.
+/// The kind of weights in a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointWeights {
-    /// The trained ones.
+    /// The trained weights.
     Trained,
-    /// Their average.
+    /// The average of the weights.
     Ema,
 }
 
 impl CheckpointWeights {
-    /// Those that a run is judged by, as `ema.report` says.
+    /// The reported weights of a run, according to `ema.report`.
     pub fn reported(plan: &Plan) -> Self {
         match plan.ema.report {
             EmaReport::Raw => Self::Trained,
@@ -42,10 +42,10 @@ impl CheckpointWeights {
     }
 }
 
-/// The backbone of student or teacher of a run of DINO in a model, whose classification head stays as it is.
+/// A model with the backbone of the student or teacher of a DINO run, and an unchanged classification head.
 ///
 /// # Errors
-/// If there is no such checkpoint, it is broken, or belongs to another model or task.
+/// If there is no such checkpoint, it is damaged, or belongs to another model or task.
 pub fn load_checkpoint_backbone(
     run: &RunDir,
     which: &str,
@@ -57,7 +57,7 @@ pub fn load_checkpoint_backbone(
         DinoRole::Student => MODEL.to_owned(),
         DinoRole::Teacher => task_file(TEACHER),
     };
-    // Files that are not the checkpoint's own were not verified.
+    // Files that are not listed in the checkpoint were not verified.
     if !checkpoint.has(&file) {
         let path = checkpoint.path().to_owned();
         return Err(TrainError::NoTaskState { path, file });
@@ -66,23 +66,23 @@ pub fn load_checkpoint_backbone(
     Ok((model, warning))
 }
 
-/// Which of the two networks of DINO.
+/// One of the two networks of DINO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DinoRole {
-    /// What is trained.
+    /// The trained network.
     Student,
-    /// Its average, which is better.
+    /// The average of the student, which performs better.
     Teacher,
 }
 
-/// The file of a checkpoint with a state dict of the task, which cannot be one of the run's own.
+/// The file of a checkpoint with a state dict of the task, whose name cannot conflict with one of the run's own.
 pub(crate) fn task_file(name: &str) -> String {
     format!("task.{name}.safetensors")
 }
 
 /// A checkpoint of a run: `last`, `best`, a name in its folder, or a path.
 fn checkpoint(run: &RunDir, which: &str) -> Result<(Checkpoint, Option<Warning>), TrainError> {
-    // A bare name is one of the run's own checkpoints.
+    // A bare name means one of the run's own checkpoints.
     let named = run.checkpoints().join(which);
     let which = match Which::from(Path::new(which)) {
         Which::Path(_) if named.is_dir() => Which::Path(&named),
@@ -91,11 +91,10 @@ fn checkpoint(run: &RunDir, which: &str) -> Result<(Checkpoint, Option<Warning>)
     Ok(Checkpoints::new(run.checkpoints()).load(which)?)
 }
 
-/// The weights of a run's checkpoint (`last`, `best` or a checkpoint's folder) in a network.
+/// A network with the weights of a run's checkpoint (`last`, `best` or a checkpoint's folder).
 ///
 /// # Errors
-/// If there is no such checkpoint, it is broken, belongs to another model, or has no average where that
-/// is asked for.
+/// If there is no such checkpoint, it is damaged, belongs to another model, or does not contain the requested average.
 pub fn load_checkpoint_model<N: Network>(
     run: &RunDir,
     which: &str,
@@ -106,14 +105,14 @@ pub fn load_checkpoint_model<N: Network>(
     Ok((load_network(&checkpoint, weights, network)?, warning))
 }
 
-/// The weights of a checkpoint in a network.
+/// A network with the weights of a checkpoint.
 pub(crate) fn load_network<N: Network>(
     checkpoint: &Checkpoint,
     weights: CheckpointWeights,
     network: N,
 ) -> Result<N, TrainError> {
     let file = weights.file();
-    // Files that are not the checkpoint's own were not verified.
+    // Files that are not listed in the checkpoint were not verified.
     if weights == CheckpointWeights::Ema && !checkpoint.has(EMA) {
         return Err(TrainError::NoEma {
             path: checkpoint.path().to_owned(),

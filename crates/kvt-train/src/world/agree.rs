@@ -1,19 +1,19 @@
-//! What goes wrong in one process ends the job in all of them, with one message.
+//! An error in one process ends the job in all of them, with the same message.
 
 use super::World;
 use crate::error::{TrainError, chain};
 
-/// An error that all processes of a job know.
+/// An error known to all processes of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What the first process that failed says of it.
+    /// The message of the first process that failed.
     pub message: String,
     /// Whether weights, moments and position are those after the last update.
     pub(crate) whole: bool,
 }
 
 impl Failure {
-    /// An error that all processes come to by the same numbers.
+    /// An error that all processes reach independently, from the same numbers.
     pub(crate) fn common(error: &TrainError) -> Self {
         Self {
             message: chain(error),
@@ -22,11 +22,11 @@ impl Failure {
     }
 }
 
-/// A result that is good only if it is good in all processes: the error of the first process that has one becomes the error
-/// of all. All of them must call it.
+/// A result that is `Ok` only if it is `Ok` in all processes: the first error, in order of rank, becomes the error of all. All
+/// processes must call it.
 ///
 /// # Errors
-/// [`TrainError::Job`] if a process failed, unless its error is known to all already; in a single process its error.
+/// [`TrainError::Job`] if a process failed, unless its error is already known to all; in a single process its own error.
 pub fn agree<T>(world: &dyn World, own: Result<T, TrainError>) -> Result<T, TrainError> {
     if world.is_alone() {
         return own;
@@ -48,9 +48,9 @@ pub fn agree<T>(world: &dyn World, own: Result<T, TrainError>) -> Result<T, Trai
 
 fn encode(rank: usize, size: usize, error: &TrainError) -> Vec<u8> {
     let message = match error {
-        // Told before.
+        // Agreed on before.
         TrainError::Job(failure) => failure.message.clone(),
-        // As it would be for one process: the first one speaks of itself.
+        // As in a single process: the first process needs no prefix.
         _ if rank == 0 => chain(error),
         _ => format!("process {rank} of {size}: {}", chain(error)),
     };
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(results, [0, 1, 2]);
     }
 
-    /// An error that was agreed on stays what it is, however often it is agreed on.
+    /// An error that was agreed on does not change when agreed on again.
     #[test]
     fn an_error_is_agreed_on_once() {
         let results = threads(2, |world| {

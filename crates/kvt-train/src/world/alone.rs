@@ -1,14 +1,14 @@
-//! One process.
+//! A single process.
 
 use std::sync::Arc;
 
 use super::{Local, World, WorldError};
 
-/// One process: it has all sums already.
+/// A single process: its values already are the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alone;
 
-/// One process, as a world.
+/// A single process as a world.
 pub fn alone() -> Arc<dyn World> {
     Arc::new(Alone)
 }

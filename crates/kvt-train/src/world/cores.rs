@@ -1,4 +1,4 @@
-//! The cores of a process among those of its host.
+//! The share of a process in the cores of its host.
 
 use std::sync::OnceLock;
 
@@ -6,24 +6,24 @@ use sysinfo::{CpuRefreshKind, RefreshKind, System};
 
 use super::{World, WorldError};
 
-/// What [`share_cores`] found for this process.
+/// The result of [`share_cores`] in this process.
 static SHARED: OnceLock<Cores> = OnceLock::new();
 
 /// The cores that a process should use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cores {
-    /// For its threads.
+    /// Number of cores for its threads.
     pub own: usize,
-    /// Cores of the host.
+    /// Cores on the host.
     pub host: usize,
-    /// Processes of the host.
+    /// Processes on the host.
     pub processes: usize,
-    /// Cores that it is bound to; all of the host if it is not bound.
+    /// Cores that it is bound to; all of the host's if it is not bound.
     bound: usize,
 }
 
 impl Cores {
-    /// `allowed` cores may be used by `sharing` processes, this one among them.
+    /// For `sharing` processes, including this one, that may use the same `allowed` cores.
     fn new(allowed: usize, sharing: usize, [bound, host, processes]: [usize; 3]) -> Self {
         Self {
             own: (allowed / sharing.max(1)).max(1),
@@ -33,19 +33,19 @@ impl Cores {
         }
     }
 
-    /// Whether the launcher has left this process a single core, although there are several for each. `mpirun` binds two
-    /// processes or fewer to a core each.
+    /// Whether the launcher has left this process a single core, although there are several per process. By default `mpirun`
+    /// binds each process to one core if there are at most two.
     pub fn is_bound_to_one(&self) -> bool {
         self.bound == 1 && self.host >= 2 * self.processes
     }
 }
 
-/// The cores that a thread pool of this process may use: its share of them, where [`share_cores`] has found other processes.
+/// The cores that a thread pool of this process may use: its share, if [`share_cores`] has found other processes.
 pub fn own_cores() -> usize {
     SHARED.get().map_or_else(allowed, |cores| cores.own)
 }
 
-/// Divides cores among the processes that may use the same ones, for [`own_cores`]. All processes must call it, once.
+/// Divides cores among the processes that may use the same ones, for [`own_cores`]. All processes must call it once.
 ///
 /// # Errors
 /// If a process is lost.
@@ -54,11 +54,11 @@ pub fn share_cores(world: &dyn World) -> Result<Cores, WorldError> {
     Ok(*SHARED.get_or_init(|| found))
 }
 
-/// Those that a launcher has bound to the same cores, or none to any, share them: of a host, of one of its NUMA nodes, or of a
+/// Processes share cores if they are bound to the same ones, or if none is bound: those of a host, of a NUMA node, or of a
 /// container.
 fn found(world: &dyn World) -> Result<Cores, WorldError> {
     let list = allowed_list();
-    // Exact as an f64, and different for what is different.
+    // Exact as an f64, and different for different cores.
     let hash = blake3::hash(format!("{}\n{}", host(), list.as_deref().unwrap_or("")).as_bytes());
     let number = hash
         .as_bytes()
@@ -81,19 +81,19 @@ fn found(world: &dyn World) -> Result<Cores, WorldError> {
     ))
 }
 
-/// The cores that this process may use: what it is bound to, and the quota of a container.
+/// The cores that this process may use, by its binding and the quota of its container.
 fn allowed() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What tells hosts apart, and containers within one.
+/// An identifier of the host, or of a container on it.
 pub(super) fn host() -> String {
     let boot = fs_err::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let name = System::host_name().unwrap_or_default();
     format!("{boot}{name}")
 }
 
-/// The cores that this process is bound to, such as `0-3,8`; `None` where the system does not say it.
+/// The cores that this process is bound to, such as `0-3,8`; `None` if the system does not report them.
 fn allowed_list() -> Option<String> {
     let status = fs_err::read_to_string("/proc/self/status").ok()?;
     let mut lines = status.lines();
@@ -101,7 +101,7 @@ fn allowed_list() -> Option<String> {
     Some(list.trim().to_owned())
 }
 
-/// How many cores a list names.
+/// The number of cores in a list.
 fn count(list: &str) -> Option<usize> {
     let parts = list.split(',').map(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(of(4, 1, [4, 16, 4]), (4, false));
         // `--bind-to numa`: four processes on each of two nodes.
         assert_eq!(of(32, 4, [32, 64, 8]), (8, false));
-        // A container with a quota, and one that has a single core of many.
+        // A container with a quota, and one with a single core of many.
         assert_eq!(of(8, 4, [64, 64, 4]), (2, false));
         assert_eq!(of(1, 1, [64, 64, 1]), (1, false));
         // More processes than cores, or as many.

@@ -1,9 +1,9 @@
-//! What can go wrong between processes.
+//! Errors of communication between processes.
 
 /// An error between the processes of a job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorldError {
-    /// Another process ended without a word.
+    /// Another process ended without a message.
     #[error("another process of the job is gone: resume the run with `--resume`")]
     Lost,
     /// A launcher has started several processes, and this build cannot connect them.
@@ -15,7 +15,7 @@ pub enum WorldError {
         /// The number of processes.
         size: usize,
     },
-    /// The launcher and MPI do not know each other.
+    /// The launcher and MPI do not match.
     #[error(
         "the launcher started {size} processes, but MPI connects {found}: use the launcher of the MPI that kvt was built with \
          (`srun --mpi=list` names Slurm's)"
@@ -23,15 +23,15 @@ pub enum WorldError {
     Launcher {
         /// The processes that were started.
         size: usize,
-        /// Those that MPI knows of.
+        /// The processes known to MPI.
         found: usize,
     },
     /// MPI does not start.
     #[error("MPI does not start: {0}")]
     Start(String),
-    /// The processes of a job cannot share an update.
+    /// The processes of a job cannot share an update evenly.
     #[error(
-        "`train.accumulate` = {accumulate} micro-batches cannot be dealt to {size} processes: {}set it to a multiple of {size}, such as \
+        "`train.accumulate` = {accumulate} micro-batches cannot be divided evenly among {size} processes: {}set it to a multiple of {size}, such as \
          `--set train.accumulate={}` (an update has `train.batch_size` x `train.accumulate` images, whatever the number of \
          processes)",
         fewer(*.accumulate, *.size), next(*.accumulate, *.size)
@@ -45,17 +45,17 @@ pub enum WorldError {
     /// A sum on the devices of the processes failed.
     #[error(
         "process {rank} of {size}: the gradients could not be summed on the devices ({reason}): resume the run with `--resume`; \
-         `NCCL_DEBUG=WARN` in the environment tells more, and `KVT_NCCL=0` sums in host memory"
+         set `NCCL_DEBUG=WARN` in the environment for details, or `KVT_NCCL=0` to sum in host memory"
     )]
     Sums {
         /// The first process that failed.
         rank: usize,
         /// The number of processes.
         size: usize,
-        /// What it says.
+        /// Its message.
         reason: String,
     },
-    /// Processes that were started with different things.
+    /// Processes were started with different inputs.
     #[error(
         "{what} of process {rank} {is} not the first one's: give every process of a job the same files, command and version of kvt",
         is = if *.what == "the images" { "are" } else { "is" }
@@ -68,7 +68,7 @@ pub enum WorldError {
     },
 }
 
-/// The numbers of processes that could share an update.
+/// Smaller numbers of processes that could share an update evenly.
 fn fewer(accumulate: usize, size: usize) -> String {
     let fits = (2..size)
         .rev()
@@ -79,7 +79,7 @@ fn fewer(accumulate: usize, size: usize) -> String {
     }
 }
 
-/// The least number of micro-batches, not below `accumulate`, that the processes can share.
+/// The smallest number of micro-batches, at least `accumulate`, that the processes can share evenly.
 fn next(accumulate: usize, size: usize) -> usize {
     accumulate.div_ceil(size).max(1).saturating_mul(size)
 }

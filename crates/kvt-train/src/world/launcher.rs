@@ -1,15 +1,15 @@
-//! Who has started this process, and how many others.
+//! Detects the launcher of this process, and the number of processes.
 
 use std::sync::Arc;
 
 use super::{World, WorldError, alone};
 
-/// Environment variables by which launchers tell the number of processes: Open MPI's `mpirun`; MPICH's and Intel's, and
-/// `srun --mpi=pmi2`; `srun`.
+/// Environment variables in which launchers pass the number of processes: Open MPI's `mpirun`; MPICH's and Intel's, and `srun
+/// --mpi=pmi2`; `srun`.
 const SIZES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
 
-/// The world of this process. MPI is started only where a launcher has started several processes, so that a build with it
-/// needs no MPI to be set up for a single one. Call it once, before other threads are made.
+/// The world of this process. MPI is started only if a launcher has started several processes, so that a single process needs no
+/// MPI setup even in a build with MPI. Call it once, before other threads are started.
 ///
 /// # Errors
 /// If MPI does not start, or this build has none.
@@ -22,7 +22,7 @@ pub fn start() -> Result<Arc<dyn World>, WorldError> {
 
 /// The number of processes that were started together.
 fn size(variable: impl Fn(&str) -> Option<String>) -> usize {
-    // One launcher may run within a step of another: the first of them is the one that has started this process.
+    // One launcher may run within a step of another: the first match in this order is the one that started this process.
     let size = SIZES.iter().find_map(|name| variable(name));
     size.and_then(|size| size.parse().ok()).unwrap_or(1)
 }
@@ -32,8 +32,8 @@ fn connect(size: usize) -> Result<Arc<dyn World>, WorldError> {
     complete(super::mpi::connect()?, size)
 }
 
-/// A world, if it has all processes that were started. Those of a launcher that speaks to another MPI would each be alone, and
-/// train in the same folder.
+/// The world, if it contains all processes that were started. Under a launcher for another MPI, each process would be alone, and
+/// all would train in the same folder.
 #[cfg(any(feature = "mpi", test))]
 fn complete(world: Arc<dyn World>, size: usize) -> Result<Arc<dyn World>, WorldError> {
     let found = world.size();
@@ -65,16 +65,16 @@ mod tests {
         assert_eq!(of(&[]), 1);
         assert_eq!(of(&[("OMPI_COMM_WORLD_SIZE", "8")]), 8);
         assert_eq!(of(&[("PMI_SIZE", "2")]), 2);
-        // A job of four tasks, of which the script is one process.
+        // A job of four tasks, but the script is a single process.
         assert_eq!(of(&[("SLURM_NTASKS", "4")]), 1);
         assert_eq!(of(&[("SLURM_STEP_NUM_TASKS", "4")]), 4);
         assert_eq!(of(&[("PMI_SIZE", "?")]), 1);
-        // `mpirun` in a step of Slurm's that has more tasks.
+        // `mpirun` within a Slurm step that has more tasks.
         let within = [("SLURM_STEP_NUM_TASKS", "8"), ("OMPI_COMM_WORLD_SIZE", "2")];
         assert_eq!(of(&within), 2);
     }
 
-    /// Processes that were started together, but do not find each other, are not runs of their own.
+    /// Processes that were started together but do not find each other must not become separate runs.
     #[test]
     fn a_launcher_of_another_mpi_is_refused() {
         let found = threads(2, |world| {

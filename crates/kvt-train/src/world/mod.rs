@@ -1,12 +1,12 @@
-//! The processes of a job: who there are, and how they add up and hand out numbers.
+//! The processes of a job, and their collective operations: sums and broadcasts.
 //!
-//! A [`World`] is all that the rest knows of them. [`Alone`] is one process, [`threads`] are several in one program, for
-//! tests, and with the feature `mpi` there are the processes that `mpirun` or `srun` has started: [`start`] finds out.
+//! A [`World`] is the only interface to them. [`Alone`] is one process, [`threads`] are several in one program, for tests, and
+//! the feature `mpi` adds the processes that `mpirun` or `srun` has started: [`start`] detects them.
 //!
-//! Every process must call the same methods in the same order. What may go wrong in one of them alone is therefore
-//! [agreed](agree()) on before anybody goes on.
+//! Every process must call the same methods in the same order. Whatever may fail in only one of them is therefore
+//! [agreed](agree()) on before any of them goes on.
 //!
-//! A world sums numbers in host memory. Tensors are summed where they lie by [`on_device`].
+//! A world sums numbers in host memory. [`on_device`] sums tensors in device memory.
 
 mod agree;
 mod alone;
@@ -30,27 +30,27 @@ pub use launcher::start;
 pub(crate) use state::{Tensors, decode, encode};
 pub use threads::{Threads, threads};
 
-/// The place of a process among those of its host.
+/// The rank of a process on its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Local {
-    /// Its number there, from 0.
+    /// Its rank there, from 0.
     pub rank: usize,
-    /// How many the host has.
+    /// The number of processes on the host.
     pub size: usize,
 }
 
-/// The processes of a job, as one of them sees them.
+/// The processes of a job, as seen by one of them.
 pub trait World: Debug + Send + Sync {
-    /// The number of this process, from 0. The first one logs, saves and speaks.
+    /// The rank of this process, from 0. The first one logs, saves and prints.
     fn rank(&self) -> usize;
 
-    /// How many there are.
+    /// The number of processes.
     fn size(&self) -> usize;
 
-    /// The place of this process on its host.
+    /// The rank of this process on its host.
     fn local(&self) -> Local;
 
-    /// Replaces each number by its sum over the processes. All have the same one, to the bit.
+    /// Replaces each number by its sum over the processes. The results are identical in all of them, bit for bit.
     ///
     /// # Errors
     /// If a process is lost.
@@ -62,8 +62,8 @@ pub trait World: Debug + Send + Sync {
     /// If a process is lost.
     fn sum_f32(&self, values: &mut [f32]) -> Result<(), WorldError>;
 
-    /// The sums of several buckets of the same lengths in all processes. `fill` writes a bucket, and each bucket is on its
-    /// way while the next one is written.
+    /// The sums of several buckets, whose lengths are the same in all processes. `fill` writes a bucket, and each bucket is sent
+    /// while the next one is written.
     ///
     /// # Errors
     /// If a process is lost.
@@ -73,7 +73,7 @@ pub trait World: Debug + Send + Sync {
         fill: &mut dyn FnMut(usize, &mut [f32]),
     ) -> Result<Vec<Vec<f32>>, WorldError>;
 
-    /// Gives all processes the bytes of one of them. They have the same number everywhere.
+    /// Broadcasts the bytes of one process to all. The length must be the same everywhere.
     ///
     /// # Errors
     /// If a process is lost.
@@ -85,10 +85,10 @@ pub trait World: Debug + Send + Sync {
     /// If a process is lost.
     fn first(&self, count: usize) -> Result<Option<Arc<dyn World>>, WorldError>;
 
-    /// Leaves in good order, after everything else. All processes must call it.
+    /// Disconnects in good order, after everything else. All processes must call it.
     fn finish(&self) {}
 
-    /// Ends this process and all others, which may wait for it. Returns where there is nobody else to end.
+    /// Ends this process and all others, which may be waiting for it. Returns if there are no others.
     fn abort(&self, _code: u8) {}
 }
 
@@ -98,12 +98,12 @@ impl dyn World + '_ {
         self.rank() == 0
     }
 
-    /// Whether there is no other process.
+    /// Whether this is the only process.
     pub fn is_alone(&self) -> bool {
         self.size() == 1
     }
 
-    /// A number of each process, in their order.
+    /// One number from each process, in order of rank.
     ///
     /// # Errors
     /// If a process is lost.
@@ -116,12 +116,12 @@ impl dyn World + '_ {
         Ok(all)
     }
 
-    /// The bytes of one process in all of them; the others' own ones are dropped.
+    /// The bytes of one process in all of them; the `own` bytes of others are ignored.
     ///
     /// # Errors
     /// If a process is lost.
     pub fn share(&self, from: usize, own: Vec<u8>) -> Result<Vec<u8>, WorldError> {
-        /// A message counts its bytes in 31 bits.
+        /// MPI counts the bytes of a message in 31 bits.
         const MESSAGE: usize = 1 << 30;
 
         let mut length = (own.len() as u64).to_le_bytes();
@@ -137,7 +137,7 @@ impl dyn World + '_ {
         Ok(bytes)
     }
 
-    /// The lines of all processes, in their order.
+    /// The lines of all processes, in order of rank.
     ///
     /// # Errors
     /// If a process is lost.

@@ -1,7 +1,7 @@
-//! Processes over MPI.
+//! Processes connected by MPI.
 //!
-//! Every call of the library is made under one lock: MPI is started for calls from any thread, one at a time
-//! (`MPI_THREAD_SERIALIZED`). A failure within MPI ends the job, as MPI's own error handler does it.
+//! Every call of the library is made under one lock: MPI is initialised for calls from any thread, one at a time
+//! (`MPI_THREAD_SERIALIZED`). A failure within MPI ends the job through MPI's own error handler.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ fn calling() -> MutexGuard<'static, ()> {
     CALLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A communicator, which for MPI is a pointer.
+/// A communicator, which is a pointer for MPI.
 struct Shared(SimpleCommunicator);
 
-// SAFETY: the pointer is only handed to MPI, in calls that take `CALLS` first.
+// SAFETY: the pointer is only passed to MPI, in calls that take `CALLS` first.
 #[expect(unsafe_code, reason = "a handle of a C library")]
 unsafe impl Send for Shared {}
 // SAFETY: as above.
@@ -37,9 +37,9 @@ pub(super) struct Mpi {
     rank: usize,
     size: usize,
     local: Local,
-    /// What ends MPI when it is dropped; in the world of all processes alone.
+    /// Finalises MPI when dropped; only in the world of all processes.
     universe: Mutex<Option<Universe>>,
-    /// The worlds of the first processes, by their number.
+    /// The worlds of the first processes, by size.
     smaller: Mutex<BTreeMap<usize, Option<Arc<dyn World>>>>,
     /// Whether this is the world of all processes.
     whole: bool,
@@ -79,7 +79,7 @@ pub(super) fn connect() -> Result<Arc<dyn World>, WorldError> {
     }))
 }
 
-/// MPI's numbers are C integers, never negative here.
+/// MPI's numbers are C integers, which are never negative here.
 fn number(value: i32) -> usize {
     usize::try_from(value).unwrap_or_default()
 }
@@ -187,7 +187,7 @@ impl World for Mpi {
     fn finish(&self) {
         let smaller =
             std::mem::take(&mut *self.smaller.lock().unwrap_or_else(PoisonError::into_inner));
-        // In the order of their sizes, the same everywhere.
+        // In order of size, the same in all processes.
         for (_, world) in smaller {
             let _calling = calling();
             drop(world);
@@ -207,7 +207,8 @@ impl World for Mpi {
 }
 
 impl Drop for Mpi {
-    /// A process that leaves without [`finish`](World::finish), as by a panic, must not wait for the others: they wait for it.
+    /// A process that leaves without [`finish`](World::finish), for example in a panic, must not wait for the others: they wait
+    /// for it.
     fn drop(&mut self) {
         let universe = self
             .universe

@@ -1,4 +1,4 @@
-//! Tensors as bytes, to be handed to other processes: a header in JSON, then the numbers.
+//! Tensors as bytes, to send to other processes: a header in JSON, then the values.
 
 use burn::tensor::{DType, TensorData};
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub(crate) fn encode(tensors: &Tensors) -> Vec<u8> {
             bytes: data.as_bytes().len(),
         })
         .collect();
-    // Names and numbers are always JSON.
+    // Names and shapes can always be written as JSON.
     let header = serde_json::to_vec(&entries).unwrap_or_default();
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header);
@@ -35,7 +35,7 @@ pub(crate) fn encode(tensors: &Tensors) -> Vec<u8> {
     bytes
 }
 
-/// What [`encode`] made of them; `None` if it is something else.
+/// The inverse of [`encode`]; `None` for other bytes.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Tensors> {
     let (length, rest) = bytes.split_first_chunk()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;

@@ -1,37 +1,37 @@
-//! Processes as threads of one program: for tests, and independent of any MPI.
+//! Processes as threads of one program: for tests, and independent of MPI.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Local, World, WorldError};
 
-/// A thread that stands for a process. Numbers go to the first one and back over channels, so that a thread that ends is
-/// noticed by those that wait for it.
+/// A thread in the role of a process. Numbers go to the first one and back over channels, so that threads that wait for one that
+/// ended notice it.
 #[derive(Debug)]
 pub struct Threads {
     rank: usize,
     size: usize,
     ends: Mutex<Ends>,
-    /// The ends of the smaller worlds, the one of the first two processes first.
+    /// The smaller worlds, starting with the one of the first two processes.
     smaller: Mutex<Vec<Option<Arc<Threads>>>>,
 }
 
-/// From and to another thread.
+/// A connection from and to another thread.
 type Line = (Receiver<Vec<u8>>, Sender<Vec<u8>>);
 
-/// The ends of the channels that a thread has.
+/// The channel ends of a thread.
 #[derive(Debug)]
 enum Ends {
-    /// The first one: from and to each other one.
+    /// The first thread: from and to each of the others.
     First(Vec<Line>),
-    /// To and from the first one.
+    /// Another thread: to and from the first one.
     Other(Sender<Vec<u8>>, Receiver<Vec<u8>>),
 }
 
-/// What each of `size` processes makes of its world, in their order.
+/// The results of `work` in each of `size` processes, in order of rank.
 ///
 /// # Panics
-/// If one of them does.
+/// If one of them panics.
 pub fn threads<R: Send>(size: usize, work: impl Fn(Arc<dyn World>) -> R + Sync) -> Vec<R> {
     let worlds = connected(size);
     let work = &work;
@@ -79,7 +79,7 @@ fn connected(size: usize) -> Vec<Arc<Threads>> {
 }
 
 impl Threads {
-    /// Everybody's bytes go to the first process, which makes of them what all get.
+    /// Sends the bytes of all processes to the first one, which combines them into the result for all.
     fn through_first(
         &self,
         own: Vec<u8>,
@@ -105,7 +105,7 @@ impl Threads {
         }
     }
 
-    /// Sums in the order of the processes, of numbers of `N` bytes.
+    /// Sums numbers of `N` bytes, in order of rank.
     fn sum_of<const N: usize, T: Copy + std::ops::Add<Output = T>>(
         &self,
         values: &mut [T],
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(found[3], [None, None, None]);
     }
 
-    /// Nobody waits for ever.
+    /// No thread waits forever.
     #[test]
     fn a_thread_that_ends_is_noticed() {
         let found = threads(2, |world| match world.rank() {

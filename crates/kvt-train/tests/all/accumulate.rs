@@ -1,4 +1,4 @@
-//! Gradients of several small batches are those of the large one.
+//! The gradients of several small batches match those of one large batch.
 
 use crate::support::{Workspace, assert_each_close, floats, read_weights, steps};
 
@@ -6,8 +6,8 @@ use crate::support::{Workspace, assert_each_close, floats, read_weights, steps};
 fn eight_images_four_times_are_thirty_two() {
     let workspace = Workspace::with_data(22, 1);
     let train = |run: &str, batch: &[&str]| {
-        // AdamW does not feel the scale of the gradients unless `eps` is large; and the bias of the
-        // keys has no gradient but rounding.
+        // AdamW is insensitive to the scale of the gradients unless `eps` is large, and the gradient of the keys' bias is only
+        // rounding error.
         let mut all = vec![
             "optim.eps=0.01",
             "model.qkv_bias=false",

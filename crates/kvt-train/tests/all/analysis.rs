@@ -1,4 +1,4 @@
-//! The metrics of layers and Transformer Attribution: numbers of PyTorch, and the commands.
+//! The metrics of layers and Transformer Attribution: reference values from PyTorch, and the commands.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::checkpoint::LoadOptions;
@@ -44,7 +44,7 @@ fn model(golden: &Golden, neighbors: Option<u64>) -> Model {
     model
 }
 
-/// Images of a golden file from the first on, `[count, 3, 16, 16]`.
+/// `count` images of a golden file, starting at `first`, `[count, 3, 16, 16]`.
 fn images(golden: &Golden, first: usize, count: usize) -> Tensor<4> {
     let size = 3 * 16 * 16;
     let pixels = golden.f32s("images");
@@ -81,13 +81,13 @@ fn metrics_of_layers_are_pytorchs() {
                 );
             }
         }
-        // The conventions differ, so that one in the place of another shows.
+        // The conventions differ, so that confusing them shows.
         let one = layers[0].get(Measure::Std).unwrap().mean;
         assert!((one - layers[0].get(Measure::StdPopulation).unwrap().mean).abs() > 1e-3);
     }
 }
 
-/// Attributions of both images of a golden file: of the largest class, and of the smallest.
+/// Attributions of both images of a golden file: for the most and for the least probable class.
 fn attributions(golden: &Golden, model: &Model) -> [Attribution; 2] {
     let classes = golden.i64s("class");
     [0, 1].map(|image| {
@@ -96,7 +96,7 @@ fn attributions(golden: &Golden, model: &Model) -> [Attribution; 2] {
     })
 }
 
-/// Relative to the largest of the expected numbers.
+/// Tolerance relative to the largest expected value.
 #[track_caller]
 fn assert_close(what: &str, actual: &[f64], expected: &[f64]) {
     assert_eq!(actual.len(), expected.len(), "{what}");
@@ -109,7 +109,7 @@ fn assert_close(what: &str, actual: &[f64], expected: &[f64]) {
     }
 }
 
-/// Logits, the gradient and the relevance of every attention weight, and the attribution, by the authors' code.
+/// Logits, the gradient and the relevance of every attention weight, and the attribution, as in the authors' code.
 #[test]
 fn attribution_is_its_authors() {
     for kind in ["dense", "knn"] {
@@ -134,7 +134,7 @@ fn attribution_is_its_authors() {
     }
 }
 
-/// With k-NN attention a dropped key has no relevance, though its weight has a gradient.
+/// With k-NN attention a dropped key has no relevance, although its weight has a gradient.
 #[test]
 fn dropped_keys_have_no_relevance() {
     let golden = Golden::read("tests/golden/attribution_knn.safetensors");
@@ -178,7 +178,7 @@ fn attribution_is_refused_where_it_is_not_defined() {
     );
 }
 
-/// A run with an analysis logs its layers, and a table of them; `kvt analyze` finds the same in the last checkpoint.
+/// A run with an analysis logs its layers, and writes a table of them; `kvt analyze` finds the same in the last checkpoint.
 #[test]
 fn a_run_tells_of_its_layers() {
     let workspace = Workspace::with_data(6, 2);
@@ -231,7 +231,7 @@ fn a_run_tells_of_its_layers() {
             .read("analysis/layers.svg")
             .contains("cosine similarity")
     );
-    // The training itself is the same without.
+    // Training itself is the same without it.
     let plain = Workspace::with_data(6, 2).train("run", &[]);
     let losses = |events: &[Event]| -> Vec<f64> {
         let steps = events.iter().filter_map(|event| match event {

@@ -1,4 +1,4 @@
-//! Images that cannot be read, links that lead nowhere, files that are not read, and data that changes under a run.
+//! Unreadable images, broken links, ignored files, and data that changes under a run.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use kvt_train::run::{Event, Note, Topic};
 
 use crate::support::{Workspace, save, set};
 
-/// What ends a command that would hang: far longer than any of them takes.
+/// Stops a command that would hang: far longer than any of them takes.
 const BOUND: Duration = Duration::from_secs(300);
 
-/// As `Workspace::error`, for what may hang instead.
+/// As `Workspace::error`, for commands that may hang instead.
 fn bounded_error(workspace: &Workspace, arguments: &[&str]) -> String {
     let output = workspace.kvt(arguments).timeout(BOUND).assert().code(1);
     let stderr = String::from_utf8(output.get_output().stderr.clone()).unwrap();
@@ -41,7 +41,7 @@ fn an_epoch_without_a_readable_image_ends_the_run() {
         &["train", "tiny.toml", "--set", "data.on_error=skip"],
     );
     insta::assert_snapshot!(error, @"error: none of the 18 images in `data/train` can be read: run `kvt data check` to see why; the state after step 0 is saved; `--resume` goes on from there");
-    // The log names what was met on the way.
+    // The log names the first unreadable image.
     assert_eq!(
         notes(&workspace, Topic::Skipped)[0].message,
         "not a JPEG, PNG, WebP or BMP file (unreadable image 1 of this pass)"
@@ -55,7 +55,7 @@ fn images_may_have_so_many_pixels() {
     save(&workspace.path("data/train/a/large.png"), &large);
     let train = ["train", "tiny.toml", "--set", "data.max_pixels=300"];
     insta::assert_snapshot!(workspace.error(&train), @"error: could not decode `data/train/a/large.png`: 20 x 20 pixels are more than `data.max_pixels` = 300; the state after step 0 is saved; `--resume` goes on from there");
-    // The same run goes on without it, or with a higher limit.
+    // The same run goes on if the image is skipped, or with a higher limit.
     let resume = [&train[..], &["--resume", "--set", "data.on_error=skip"]].concat();
     workspace.kvt(&resume).assert().success();
     assert_eq!(notes(&workspace, Topic::Skipped).len(), 2);
@@ -179,9 +179,9 @@ fn other_contents_are_noticed_on_resume() {
     let resume = ["train", "tiny.toml", "--resume"];
     let image = workspace.path("data/train/b/003.png");
     let old = fs_err::read(&image).unwrap();
-    // Still a PNG: what comes after its end is not looked at.
+    // Still a PNG: data after its end is ignored.
     fs_err::write(&image, [&old[..], b"more"].concat()).unwrap();
-    insta::assert_snapshot!(workspace.error(&resume), @"error: the data of run `run` has changed: files have the same names but other sizes: restore the data to resume, or use `--set data.check_sizes=false` if they were changed on purpose, or use another `run.dir` to start anew");
+    insta::assert_snapshot!(workspace.error(&resume), @"error: the data of run `run` has changed: files have the same names but other sizes: restore the data to resume, or use `--set data.check_sizes=false` if they were changed on purpose, or use another `run.dir` to start a new run");
 
     // On purpose.
     let accept = [
@@ -194,7 +194,7 @@ fn other_contents_are_noticed_on_resume() {
         ],
     ];
     workspace.kvt(&accept.concat()).assert().success();
-    // That checkpoint knows no sizes; the next one does.
+    // That checkpoint has no sizes; the next one does.
     let more = [&resume[..], &["--set", "train.max_steps=5"]].concat();
     workspace.kvt(&more).assert().success();
     fs_err::write(&image, old).unwrap();
@@ -229,7 +229,7 @@ fn images_are_known_by_what_does_not_depend_on_their_place() {
     assert_ne!(renamed.listing, here.listing);
     assert!(!renamed.agrees(&without));
 
-    // As older versions wrote it.
+    // In the format of older versions.
     let old = format!(r#"{{"train": 9, "val": 3, "listing": {}}}"#, here.listing);
     let old: DataState = serde_json::from_str(&old).unwrap();
     assert!(old.agrees(&here) && here.agrees(&old) && !old.agrees(&renamed));

@@ -1,4 +1,4 @@
-//! What people do wrong gets a message that says what to do, and leaves nothing half-made behind.
+//! User errors get a message that says what to do, and leave nothing half-made behind.
 
 use kvt_train::run::{Event, Topic};
 use serde_json::Value;
@@ -12,7 +12,7 @@ fn train(workspace: &Workspace, overrides: &[&str]) -> String {
     workspace.error(&arguments)
 }
 
-/// Data with one file that is no image.
+/// Data with one file that is not an image.
 fn corrupt() -> Workspace {
     let workspace = Workspace::with_data(6, 2);
     workspace.write("data/train/b/bad.png", "no image");
@@ -72,7 +72,7 @@ fn an_image_size_that_the_patches_do_not_fill() {
     assert!(!workspace.path("run").exists());
 }
 
-/// Allowed, and hardly meant: said by `kvt config check`, and in the log of a run.
+/// Allowed, but hardly intended: `kvt config check` and the log of a run warn of it.
 #[test]
 fn a_warm_up_as_long_as_the_run() {
     let workspace = Workspace::empty();
@@ -97,7 +97,7 @@ fn a_warm_up_as_long_as_the_run() {
     assert!(warned);
 }
 
-/// A folder's name may be one that no configuration can hold.
+/// A folder's name may not be representable in a configuration.
 #[cfg(unix)]
 #[test]
 fn a_run_folder_that_is_not_utf8() {
@@ -134,11 +134,11 @@ fn splits_with_different_classes() {
 #[test]
 fn an_absent_device() {
     let workspace = Workspace::with_data(2, 1);
-    // What there is depends on the machine.
+    // The available devices depend on the machine.
     let error = workspace.error(&["train", "tiny.toml", "--device", "cuda:99"]);
     assert!(error.contains("cuda"), "{error}");
     assert!(
-        error.contains("there is `") && error.contains("`cpu` ("),
+        error.contains("available: `") && error.contains("`cpu` ("),
         "{error}"
     );
     assert!(!workspace.path("run").exists());
@@ -193,7 +193,7 @@ fn a_run_that_exists() {
     assert_eq!(workspace.read("run/log.jsonl"), log);
 }
 
-/// The folder itself is no split of itself.
+/// The folder itself is not a split.
 #[test]
 fn a_split_without_a_name() {
     let workspace = Workspace::with_data(2, 1);
@@ -236,7 +236,7 @@ fn weights_of_another_model() {
     let error = train(&workspace, &[&init[..], &["model.depth=3"]].concat());
     insta::assert_snapshot!(error, @"error: could not start from the weights in `w.safetensors`: the weights do not fit the model: `blocks.2.norm1.weight` is missing; `blocks.2.norm1.bias` is missing; `blocks.2.attn.qkv.weight` is missing; `blocks.2.attn.qkv.bias` is missing; `blocks.2.attn.proj.weight` is missing; `blocks.2.attn.proj.bias` is missing; `blocks.2.norm2.weight` is missing; `blocks.2.norm2.bias` is missing; `blocks.2.mlp.fc1.weight` is missing; `blocks.2.mlp.fc1.bias` is missing; `blocks.2.mlp.fc2.weight` is missing; `blocks.2.mlp.fc2.bias` is missing");
 
-    // A shallower model finds all it needs: what it leaves is said.
+    // A shallower model finds all its weights: the unused ones are reported.
     let sets = [&init[..], &["model.depth=1"]].concat();
     let arguments = sets.iter().flat_map(|set| ["--set", set]);
     let arguments: Vec<&str> = ["train", "tiny.toml"]
@@ -268,7 +268,7 @@ fn weights_of_another_model() {
         ),
         "{error}"
     );
-    // No run that would be in the way of the next attempt.
+    // No run that would block the next attempt.
     assert!(!workspace.path("other").exists());
 }
 
@@ -280,7 +280,7 @@ fn a_loss_that_is_no_number() {
         "optim.clip_norm=0",
         "schedule.warmup_epochs=0",
     ];
-    insta::assert_snapshot!(train(&workspace, &overrides), @"error: step 2 (epoch 1): loss NaN, gradient norm NaN: training cannot go on; the batch and the weights before it are in `run/nonfinite-step-2`");
+    insta::assert_snapshot!(train(&workspace, &overrides), @"error: step 2 (epoch 1): loss NaN, gradient norm NaN: training cannot continue; the batch and the weights before it are in `run/nonfinite-step-2`");
 
     let dump = workspace.path("run/nonfinite-step-2");
     let weights = read_weights(&dump.join("model.safetensors"));

@@ -1,4 +1,4 @@
-//! `kvt bench`: what its records say, not how long anything takes.
+//! `kvt bench`: the content of its records, not its timings.
 
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ fn attention_has_a_record_for_dense_and_for_each_k_and_implementation() {
             )
         })
         .collect();
-    // k = 10 keeps all keys: that is dense.
+    // k = 10 keeps all keys, which is dense attention.
     assert_eq!(
         found,
         [
@@ -64,7 +64,7 @@ fn attention_has_a_record_for_dense_and_for_each_k_and_implementation() {
     }
 }
 
-/// Every input has its own dense operation to compare with.
+/// Every input has its own dense operation for comparison.
 #[test]
 fn attention_is_measured_on_what_is_asked_for() {
     let workspace = Workspace::empty();
@@ -79,7 +79,7 @@ fn attention_is_measured_on_what_is_asked_for() {
     assert_eq!(found, expected.as_flattened());
 }
 
-/// Kinds over numbers of tokens; one that cannot stand says so, and the others go on.
+/// Kinds over numbers of tokens; one that cannot run reports it, and the others go on.
 #[test]
 fn kinds_of_attention_are_measured_over_the_number_of_tokens() {
     let workspace = Workspace::empty();
@@ -158,7 +158,7 @@ fn a_step_has_a_record_for_dense_and_for_knn() {
     }
 }
 
-/// The loader makes the views that the task trains on.
+/// The loader makes the views on which the task trains.
 #[test]
 fn the_loader_makes_the_views_of_the_task() {
     let workspace = Workspace::with_data(2, 1);
@@ -252,7 +252,7 @@ fn assert_refused(workspace: &Workspace, arguments: &[&str], expected: &str) {
     assert!(errors.contains(expected), "{errors}");
 }
 
-/// Nothing is measured for a picture that cannot be written.
+/// Nothing is measured if a picture cannot be written.
 #[test]
 fn files_that_cannot_be_written_are_known_before() {
     let workspace = Workspace::empty();

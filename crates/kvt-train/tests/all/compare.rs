@@ -72,11 +72,11 @@ fn two_configurations_with_two_seeds_each() {
     let before = times();
     assert_eq!(compare(), (printed, tables));
     for (before, after) in before.iter().zip(&times()) {
-        // With its times: a repeated run would have others.
+        // Including its times: a repeated run would have different ones.
         assert_eq!(steps(before), steps(after));
     }
 
-    // Finished runs are read as they are, and get their labels back.
+    // Finished runs are read without changes, and keep their labels.
     let mut read = vec!["compare", "--output", "read"];
     read.extend(runs);
     workspace.kvt(&read).assert().success();
@@ -86,7 +86,7 @@ fn two_configurations_with_two_seeds_each() {
     );
 }
 
-/// By the metric of their task, where it is the same for all of them.
+/// Runs are compared by the metric of their task, if it is the same for all.
 #[test]
 fn runs_are_compared_by_what_they_are_judged_by() {
     let workspace = Workspace::with_data(6, 2);

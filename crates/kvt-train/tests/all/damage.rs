@@ -1,5 +1,5 @@
-//! Runs whose folder was damaged, or whose data went wrong in the middle: what is not needed never blocks, what is
-//! lost is said, and the run ends as if nothing had happened.
+//! Runs whose folder was damaged, or whose data broke during training: damage to unneeded files never blocks, losses are
+//! reported, and the run ends as if nothing had happened.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use kvt_train::run::Event;
 use crate::resume::{EPOCH, Running, assert_same, resume, train, workspace};
 use crate::support::steps;
 
-/// Without a checkpoint until the end of the run.
+/// No checkpoint until the end of the run.
 const NO_CHECKPOINTS: [&str; 2] = ["checkpoint.every_steps=0", "checkpoint.every_epochs=0"];
 
 #[test]
@@ -59,12 +59,12 @@ fn a_finished_run_without_checkpoints_is_not_trained_again() {
     assert_eq!(workspace.read("run/log.jsonl"), log);
 }
 
-/// Breaks an image, fails because of it, and mends it.
+/// Breaks an image, fails because of it, and repairs it.
 fn mend_and_resume(image: &str, says: &str) {
     let workspace = workspace();
     let path = workspace.path(image);
     let whole = fs_err::read(&path).unwrap();
-    // Of another size, which is not compared when a run ended because of its data.
+    // Of another size; sizes are not compared if a run ended because of its data.
     fs_err::write(&path, b"").unwrap();
     let mut arguments = vec!["train", "resume.toml"];
     arguments.extend(NO_CHECKPOINTS.iter().flat_map(|&text| ["--set", text]));
@@ -114,7 +114,7 @@ fn records_that_nothing_depends_on_never_block() {
         assert!(stderr.contains(said), "{said}: {stderr}");
     }
     assert_eq!(workspace.read("run/classes.txt"), "a\nb\nc\n");
-    // All but the line that was lost is there.
+    // Everything except the lost line is there.
     let log = workspace.read("run/log.jsonl").replacen(&lost, first, 1);
     workspace.write("run/log.jsonl", log);
     assert_same(&workspace);
@@ -157,7 +157,7 @@ fn it_goes_on_from_the_checkpoint_that_is_named() {
     let from = ["train", "resume.toml", "--resume-from"];
     let error = workspace.error(&[&from[..], &["data/train"]].concat());
     assert!(
-        error.contains("is no checkpoint in `run/checkpoints`"),
+        error.contains("is not a checkpoint in `run/checkpoints`"),
         "{error}"
     );
     workspace
@@ -167,7 +167,7 @@ fn it_goes_on_from_the_checkpoint_that_is_named() {
     assert_same(&workspace);
     assert!(workspace.path("run/log.jsonl.1").exists());
 
-    // The best one, after the run has finished.
+    // The best checkpoint, after the run has finished.
     let best = || {
         let name = workspace.read("run/checkpoints/best");
         name.trim().split('-').nth(1).map(str::to_owned)
@@ -244,7 +244,7 @@ fn the_images_may_have_moved() {
     assert_same(&workspace);
 }
 
-/// Fails in one of its first steps.
+/// Diverges in one of its first steps.
 const DIVERGING: [&str; 4] = ["train", "resume.toml", "--set", "optim.lr=1e30"];
 
 #[test]
@@ -252,7 +252,7 @@ fn the_cause_comes_before_the_evidence_that_could_not_be_kept() {
     let workspace = workspace();
     let first = [&DIVERGING[..], &["--set", "train.max_steps=1"]].concat();
     workspace.kvt(&first).assert().success();
-    // A file is in the way of each folder.
+    // A file blocks the path of each folder.
     for step in 2..10 {
         workspace.write(&format!("run/nonfinite-step-{step}"), "");
     }
@@ -355,8 +355,8 @@ fn a_configuration_that_is_damaged_or_lost_comes_back_from_the_one_it_was_made_f
     assert_same(&workspace);
 }
 
-/// A child holds the locks of its parent until it becomes another program, also when the parent is killed meanwhile:
-/// the next start would be told that the run is being written.
+/// A forked child holds the locks of its parent until it becomes another program, even if the parent is killed meanwhile: the
+/// next start would find the run locked.
 #[cfg(unix)]
 #[test]
 fn no_other_program_is_started_while_a_new_folder_is_locked() {

@@ -1,4 +1,4 @@
-//! Self-supervised training: ten updates as PyTorch takes them, resume, and what a plan must not say.
+//! Self-supervised training: ten updates as in PyTorch, resuming, and plans that are refused.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::seeded;
 use crate::support::{Golden, Workspace, assert_each_close, floats, manifest_dir, set, steps};
 
-/// Updates of an epoch of the golden runs, and of both epochs.
+/// Updates per epoch of the golden runs, and in both epochs.
 const EPOCH: u64 = 5;
 const STEPS: u64 = 10;
 
@@ -38,7 +38,7 @@ const SMALL: [&str; 13] = [
     "checkpoint.keep_last=100",
 ];
 
-/// The plan of a golden run, by the keys that a user would set.
+/// The plan of a golden run, from the keys that a user would set.
 fn golden_plan(config: &Value) -> Plan {
     let workspace = Workspace::empty();
     let number = |key: &str| config[key].to_string();
@@ -82,7 +82,7 @@ fn golden_plan(config: &Value) -> Plan {
     load_plan(&workspace.path("tiny.toml"), &all).unwrap()
 }
 
-/// A golden run: its file, everything that was drawn for it, its plan, and its state before the first update.
+/// A golden run: its file, all its random numbers, its plan, and its state before the first update.
 struct Run {
     golden: Golden,
     tensors: StateDict,
@@ -185,7 +185,7 @@ fn is_pytorchs(kind: &str) {
     let optim = run.plan.optim.clone();
     let schedule = Schedule::new(run.plan.schedule.clone(), optim.lr, EPOCH, 2);
 
-    // The gradients of the first update, of a task that is then thrown away.
+    // The gradients of the first update, from a task that is then discarded.
     let mut first = Run::new(kind);
     let at = Position::default();
     let loss = first
@@ -259,7 +259,7 @@ fn knn_updates_are_pytorchs() {
     is_pytorchs("knn");
 }
 
-/// Hears of all, and ends the run with an error after some update, as a kill would.
+/// Records all events, and ends the run with an error after some update, like a kill.
 struct Killer {
     at: Option<u64>,
     events: Vec<Event>,
@@ -313,7 +313,7 @@ fn files(checkpoint: &Path) -> Vec<Vec<u8>> {
         .to_vec()
 }
 
-/// Killed in the middle of an epoch, with the last layer frozen and later, and resumed: the same bits.
+/// Killed in the middle of an epoch, with the last layer frozen and later, and resumed: bit for bit the same.
 #[test]
 fn a_resumed_run_is_the_same_to_the_bit() {
     let workspace = Workspace::with_data(6, 2);
@@ -355,14 +355,14 @@ fn a_resumed_run_is_the_same_to_the_bit() {
     }
 }
 
-/// Log, metrics and files of a run of the binary.
+/// Log, metrics and files of a run with the binary.
 #[test]
 fn the_binary_trains() {
     let workspace = Workspace::with_data(6, 2);
     let mut arguments = vec!["train", "tiny.toml"];
     for key in SMALL
         .iter()
-        // Of six validation images, 20 neighbours of 18 would give each the same answer.
+        // There are six validation images; the default 20 neighbours among 18 would give each the same result.
         .chain(&[
             "train.epochs=2",
             "train.batch_size=6",
@@ -389,7 +389,7 @@ fn the_binary_trains() {
         })
         .collect();
     assert_eq!(knn.len(), 2);
-    // The number of the log is the probe's, of the teacher in the checkpoint.
+    // The logged value is the probe's, for the teacher in the checkpoint.
     let probed = workspace.json(&[
         "probe",
         "--method",
@@ -421,7 +421,7 @@ fn the_binary_trains() {
     );
 }
 
-/// A teacher whose softmax is flat: said once, after the first epoch, with what to change.
+/// A teacher with a flat softmax: one warning after the first epoch, with a suggested change.
 #[test]
 fn a_collapse_is_said_once() {
     let workspace = Workspace::with_data(6, 2);
@@ -460,7 +460,7 @@ fn the_preview_shows_the_views() {
     let sheet = image::open(workspace.path("p/images.png"))
         .unwrap()
         .to_rgb8();
-    // Columns of 96 pixels with 8 between; below the lines of text of the first row.
+    // Columns of 96 pixels with gaps of 8, below the lines of text of the first row.
     let is_drawn = |column: u32| {
         let pixels =
             (0..96).flat_map(|x| (0..96).map(move |y| (8 + column * 104 + x, 24 + 8 + 24 + y)));
@@ -471,7 +471,7 @@ fn the_preview_shows_the_views() {
     assert_eq!(drawn, [true, true, true, true, true, false, false, false]);
 }
 
-/// Several views of another size are refused where they cannot be had, with the reason, before anything is read.
+/// Several views of another size are refused if unsupported, with the reason, before anything is read.
 #[test]
 fn what_does_not_fit_is_said_at_configuration_time() {
     let workspace = Workspace::with_data(6, 2);
@@ -482,7 +482,7 @@ fn what_does_not_fit_is_said_at_configuration_time() {
         }
         workspace.error(&arguments)
     };
-    // 17 keys of the whole image, 5 of a local view.
+    // The whole image has 17 keys, a local view 5.
     let error = refused(&["model.attention.kind=knn", "model.attention.neighbors=6"]);
     assert!(
         error.contains(
@@ -493,7 +493,7 @@ fn what_does_not_fit_is_said_at_configuration_time() {
     assert!(error.contains("neighbors = 0.5"), "{error}");
     let error = refused(&["dino.local_size=10"]);
     assert!(
-        error.contains("cannot see local views of 10 pixels"),
+        error.contains("does not support local views of 10 pixels"),
         "{error}"
     );
     let error = refused(&["model.attention.kind=linformer", "model.attention.rank=4"]);
@@ -517,7 +517,7 @@ fn what_does_not_fit_is_said_at_configuration_time() {
     assert!(error.contains("the smaller value first"), "{error}");
 }
 
-/// Swin's windows stay as they are on the smaller map of a local view, so that each query has as many keys as in a global one.
+/// Swin's windows keep their size on the smaller map of a local view, so that each query has as many keys as in a global one.
 #[test]
 fn windows_have_as_many_keys_in_local_views() {
     let workspace = Workspace::with_data(6, 2);
@@ -525,7 +525,7 @@ fn windows_have_as_many_keys_in_local_views() {
     let swin = [
         "model.name=swin_tiny_patch4_window7_224",
         "model.patch_size=2",
-        // Of 49 in a window; a local view has 16 tokens.
+        // A window has 49 tokens, a local view 16.
         "model.attention.kind=knn",
         "model.attention.neighbors=20",
     ];
@@ -535,7 +535,7 @@ fn windows_have_as_many_keys_in_local_views() {
     workspace.kvt(&arguments).assert().success();
 }
 
-/// The momentum's cosine ends with the last update of the last epoch, not of the first one.
+/// The cosine of the momentum ends with the last update of the last epoch, not of the first.
 #[test]
 fn the_teacher_follows_to_the_end_of_the_run() {
     let workspace = Workspace::with_data(6, 2);
@@ -547,7 +547,7 @@ fn the_teacher_follows_to_the_end_of_the_run() {
         let file = workspace.path(&folder).join(format!("{name}.safetensors"));
         kvt_models::weights::read(&file).unwrap()
     };
-    // 18 images by 3 in two epochs: the last two updates.
+    // 18 images in batches of 3, for two epochs: the last two updates.
     for step in [10, 11] {
         let angle = std::f64::consts::PI * step as f64 / 12.0;
         let m = 1.0 - 0.5 * (1.0 + angle.cos()) / 2.0;
@@ -571,7 +571,7 @@ fn the_teacher_follows_to_the_end_of_the_run() {
     }
 }
 
-/// Two halves of a batch, accumulated, move the centre as the whole does.
+/// Two halves of a batch, accumulated, move the centre like the whole batch.
 #[test]
 fn the_centre_moves_once_for_each_update() {
     let mut run = Run::new("dense");

@@ -1,4 +1,4 @@
-//! DINO trains a backbone of every family: an update with two global views and a smaller local one.
+//! DINO trains a backbone of every family: one update with two global views and a smaller local one.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::weights::StateDict;
@@ -100,11 +100,11 @@ fn volo() {
     learns(&model, true);
 }
 
-/// One update of a tiny model: the loss is a number, the student moves, and the teacher goes half of its way, with the running
-/// statistics of batch norms where the backbone has any (`has_norms`).
+/// One update of a tiny model: the loss is finite, the student moves, and the teacher goes half of its way, with the running
+/// statistics of batch norms if the backbone has any (`has_norms`).
 fn learns(model: &[&str], has_norms: bool) {
     let workspace = Workspace::empty();
-    // Not every family has patches of one size.
+    // Some families have no single patch size.
     if model.iter().any(|set| set.starts_with("model.strides")) {
         let tiny = workspace.read("tiny.toml");
         workspace.write("tiny.toml", tiny.replace("patch_size = 4\n", ""));

@@ -1,4 +1,4 @@
-//! What is written beside the code agrees with it.
+//! The documentation agrees with the code.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ pub(crate) fn root() -> PathBuf {
     manifest_dir().join("../..").canonicalize().unwrap()
 }
 
-/// The configurations that are runs of their own, not bases of others.
+/// The configurations that are complete runs, not bases of others.
 fn runs(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs_err::read_dir(folder).unwrap() {

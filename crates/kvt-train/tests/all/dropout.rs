@@ -5,7 +5,7 @@ use crate::support::{Workspace, steps};
 #[test]
 fn every_batch_draws_its_own_dropout() {
     let workspace = Workspace::with_data(12, 1);
-    // Batches of 6 in the order of the classes: each class has two, of the same images.
+    // Batches of 6 in the order of the classes: two per class, with the same images.
     for class in ["a", "b", "c"] {
         let folder = workspace.path("data/train").join(class);
         for index in 1..12 {
@@ -17,7 +17,7 @@ fn every_batch_draws_its_own_dropout() {
         }
     }
     let losses = |run: &str, attn_drop: &str| -> Vec<f64> {
-        // The weights stay as they are.
+        // The weights do not change.
         let still = [
             "data.shuffle=false",
             "optim.lr=1e-20",
@@ -31,7 +31,7 @@ fn every_batch_draws_its_own_dropout() {
     let dropping = losses("dropping", "model.attn_drop=0.5");
     assert_eq!([plain.len(), dropping.len()], [12; 2], "two epochs of six");
     for class in 0..3 {
-        // Two in the first epoch, two in the second.
+        // Two batches in the first epoch, two in the second.
         let batches = [0, 1, 6, 7].map(|step| 2 * class + step);
         for (i, &a) in batches.iter().enumerate() {
             for &b in &batches[..i] {
@@ -40,6 +40,6 @@ fn every_batch_draws_its_own_dropout() {
             }
         }
     }
-    // Another run of the same seed is the same.
+    // Another run with the same seed is the same.
     assert_eq!(losses("again", "model.attn_drop=0.5"), dropping);
 }

@@ -1,4 +1,4 @@
-//! The exponential moving average of the weights: saved, read back, and nothing to the training itself.
+//! The exponential moving average of the weights is saved and read back, and does not affect training itself.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -38,7 +38,7 @@ fn what_is_read_back_is_what_was_in_memory() {
         "ema.decay=0.8".to_owned(),
     ]);
     let plan = load_plan(&workspace.path("tiny.toml"), &overrides).unwrap();
-    // Leaves the run's folder as training finds it.
+    // Leaves the run's folder in the state that training expects.
     drop(Session::<Classify>::prepare(plan.clone(), Start::New, &mut |_, _| {}).unwrap());
     let run = take_run(&plan.run.dir);
     let device = device::resolve("cpu").unwrap().device;
@@ -165,7 +165,7 @@ fn training_does_not_feel_it() {
         assert!(bytes("with") == bytes("without"), "{file}");
     }
 
-    // Part of the checkpoint: without it, it is broken, and says so.
+    // Part of the checkpoint, which is reported as broken without it.
     let path = workspace.last_checkpoint("with").join("ema.safetensors");
     fs_err::remove_file(path).unwrap();
     let last = workspace.last_checkpoint("with");
@@ -184,7 +184,7 @@ fn a_run_without_one_says_so() {
             insta::assert_snapshot!(workspace.error(&arguments), @"error: checkpoint `run/checkpoints/step-00000002` has no `ema.safetensors`: its run kept no EMA (`ema.decay = 0`); evaluate it without `--ema`, or start a new run from its weights with `init.weights`");
         }
     }
-    // Only a run has one.
+    // Only a run has an average.
     let config = [
         "eval",
         "--config",
@@ -195,12 +195,12 @@ fn a_run_without_one_says_so() {
     ];
     workspace.kvt(&config).assert().failure().code(2);
 
-    // A run is not given one on its way, neither by the command nor by its own file.
+    // A run cannot get an average later, neither by the command nor by its own file.
     let resume = ["train", "tiny.toml", "--resume", "--set", "ema.decay=0.9"];
     insta::assert_snapshot!(workspace.error(&resume), @r"
     error: run `run` was started with another configuration:
       `ema.decay`: `0.0` -> `0.9`
-    use the old values to resume, or another `run.dir` to start anew
+    use the old values to resume, or another `run.dir` to start a new run
     ");
     let config = workspace.read("run/config.toml");
     workspace.write(

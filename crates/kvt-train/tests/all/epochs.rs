@@ -1,10 +1,10 @@
-//! What a run draws and counts within an epoch.
+//! The randomness and the statistics of a run within an epoch.
 
 use kvt_train::run::Event;
 
 use crate::support::{Workspace, assert_each_close, steps};
 
-/// Nothing changes from step to step but the paths that are dropped.
+/// Nothing changes from step to step except the dropped paths.
 const STANDING_STILL: [&str; 6] = [
     "data.shuffle=false",
     "optim.lr=1e-12",
@@ -14,7 +14,7 @@ const STANDING_STILL: [&str; 6] = [
     "model.drop_path=0",
 ];
 
-/// Steps on the same images, with the same weights: what is dropped comes from the place in the epoch.
+/// Steps on the same images with the same weights: the dropped paths depend on the position in the epoch.
 #[test]
 fn each_step_drops_other_paths() {
     let workspace = Workspace::with_data(12, 1);
@@ -30,7 +30,7 @@ fn each_step_drops_other_paths() {
         let events = workspace.train(run, &overrides);
         steps(&events).iter().map(|step| step.loss).collect()
     };
-    // Two steps of each class.
+    // Two steps per class.
     let still = losses("still", "model.drop_path=0");
     assert_eq!(still.len(), 6);
     let dropping = losses("dropping", "model.drop_path=0.5");
@@ -43,7 +43,7 @@ fn each_step_drops_other_paths() {
     }
 }
 
-/// An epoch as good as the best one is not a better one.
+/// An epoch that equals the best one is not better.
 #[test]
 fn of_epochs_that_are_as_good_the_first_is_the_best() {
     let workspace = Workspace::with_data(6, 2);
@@ -78,7 +78,7 @@ fn the_loss_of_an_epoch_is_the_mean_over_its_images() {
     assert_each_close("loss", &[epoch.unwrap()], &[expected], 1e-9);
 }
 
-/// `lr * images of an update / lr_batch`, and as many updates in an epoch as it takes.
+/// `lr * images of an update / lr_batch`, and the actual number of updates in an epoch.
 #[test]
 fn the_rate_follows_the_images_and_the_number_of_updates() {
     let workspace = Workspace::with_data(6, 1);
@@ -91,7 +91,7 @@ fn the_rate_follows_the_images_and_the_number_of_updates() {
     ];
     let events = workspace.train("run", &overrides);
     let found: Vec<f64> = steps(&events).iter().map(|step| step.lr).collect();
-    // Two epochs of three batches of six, two batches to an update: four updates along half a cosine.
+    // Two epochs of three batches of six, two batches per update: four updates along half a cosine.
     let expected = [0, 1, 2, 3].map(|step| {
         let phase = std::f64::consts::PI * f64::from(step) / 4.0;
         1e-3 * 12.0 / 24.0 * 0.5 * (1.0 + phase.cos())

@@ -1,4 +1,4 @@
-//! One evaluation path: what the log says is what `kvt eval` says.
+//! A single evaluation path: the log agrees with `kvt eval`.
 
 use burn::tensor::TensorData;
 use kvt_models::weights::{StateDict, write};
@@ -38,7 +38,7 @@ fn eval_repeats_the_number_in_the_log() {
     assert_each_close("loss", &[number(&found, "loss")], &[metric("loss")], 1e-6);
 }
 
-/// Images of the validation split by class, and what the head of [`known_head`] thinks of each class.
+/// Images of the validation split by class, and the bias of the head of [`known_head`] for each class.
 const COUNTS: [usize; 6] = [3, 5, 2, 4, 1, 7];
 const BIAS: [f32; 6] = [0.5, 2.0, -1.0, 0.0, 1.0, 1.5];
 
@@ -51,7 +51,7 @@ const EVAL: [&str; 5] = [
     "known.safetensors",
 ];
 
-/// A folder with a model whose head has no weights: it prefers classes by its bias, whatever the image.
+/// A folder with a model whose head has only a bias: it prefers the same classes for every image.
 fn known_head() -> Workspace {
     let workspace = Workspace::empty();
     for (class, count) in ["a", "b", "c", "d", "e", "f"].iter().zip(COUNTS) {
@@ -100,7 +100,7 @@ fn accuracy_and_loss_of_a_known_head() {
     assert_each_close("loss", &[number(&found, "loss")], &[loss / images], 1e-6);
 }
 
-/// All images are taken for `b`, with the same probability.
+/// All images are predicted as `b`, with the same probability.
 #[test]
 fn classes_confusion_and_calibration_of_a_known_head() {
     let workspace = known_head();
@@ -109,7 +109,7 @@ fn classes_confusion_and_calibration_of_a_known_head() {
     let sum: f64 = BIAS.iter().map(|&b| f64::from(b).exp()).sum();
     let sure = f64::from(BIAS[1]).exp() / sum;
     assert_each_close("confidence", &[number(&found, "confidence")], &[sure], 1e-6);
-    // One bin: right in 5 of 22.
+    // One bin: 5 of 22 are correct.
     let ece = (5.0 / 22.0 - sure).abs();
     assert_each_close("ece", &[number(&found, "ece")], &[ece], 1e-6);
     let balanced = number(&found, "balanced_accuracy");
@@ -156,7 +156,7 @@ fn classes_confusion_and_calibration_of_a_known_head() {
     );
 }
 
-/// A file of `--out` that cannot be written is known before the images are evaluated.
+/// A file of `--out` that cannot be written is found before the images are evaluated.
 #[test]
 fn files_that_cannot_be_written_are_known_before() {
     let workspace = known_head();
@@ -169,7 +169,7 @@ fn files_that_cannot_be_written_are_known_before() {
     assert_eq!(workspace.entries("judged"), ["predictions.csv"]);
 }
 
-/// The classes of weights whose training images are not there come from a file.
+/// If the training images are missing, the classes of weights come from a file.
 #[test]
 fn classes_from_a_file() {
     let workspace = known_head();
@@ -182,7 +182,7 @@ fn classes_from_a_file() {
     workspace.write("names.txt", "a\nb\nc\nd\ne\nf\n");
     let with = [&without[..], &["--classes", "names.txt"]].concat();
     assert_eq!(workspace.json(&with), expected);
-    // Some of them, in a folder of their own.
+    // Some of the classes, in a separate folder.
     fs_err::rename(workspace.path("data/val/b"), workspace.path("b")).unwrap();
     assert_eq!(workspace.json(&with)["images"], 17);
     workspace.write("names.txt", "a\nb\n");
@@ -204,7 +204,7 @@ fn some_of_the_classes() {
     let sum: f64 = [0, 2, 3].map(|c| f64::from(BIAS[c]).exp()).iter().sum();
     let sure = f64::from(BIAS[0]).exp() / sum;
     assert_each_close("confidence", &[number(&found, "confidence")], &[sure], 1e-6);
-    // The same from a file, and from a folder that has no other classes.
+    // The same from a file, and from a folder without other classes.
     workspace.write("some.txt", "a\nc\nd\n");
     let file = ["--only", "@some.txt", "--json"];
     assert_eq!(workspace.json(&[&EVAL[..], &file].concat()), found);
@@ -218,7 +218,7 @@ fn some_of_the_classes() {
     assert_eq!(present["data"], "some");
     present["data"] = found["data"].clone();
     assert_eq!(present, found);
-    // Among three there is no top-5 to tell.
+    // With three classes there is no top-5.
     let mut output = workspace.kvt(&[&EVAL[..], &folder[..3]].concat());
     let text = String::from_utf8(output.unwrap().stdout).unwrap();
     assert!(text.starts_with("top-1 33.33 %  loss "), "{text}");

@@ -17,7 +17,7 @@ fn pit() {
     trains(&["model.name=pit_ti_distilled_224", "model.patch_stride=2"]);
 }
 
-/// Its batch norms have a state that no optimizer knows.
+/// Its batch norms have state outside the optimizer.
 #[test]
 fn cvt() {
     trains(&["model.name=cvt_13", "model.patch_stride=2"]);
@@ -32,13 +32,13 @@ fn tnt() {
     ]);
 }
 
-/// Batch norms, and strides in place of a patch size.
+/// Batch norms, and strides instead of a patch size.
 #[test]
 fn visformer() {
     trains(&["model.name=visformer_tiny", "model.strides=[0,2,2,2]"]);
 }
 
-/// Positions that are fixed, and batch norms in the head.
+/// Fixed position embeddings, and batch norms in the head.
 #[test]
 fn so_vit() {
     trains(&["model.name=so_vit_7", "model.strides=[2,1,1]"]);
@@ -55,7 +55,7 @@ fn twins() {
     ]);
 }
 
-/// With mixed tokens, each of which learns.
+/// With mixed tokens, each of which has a loss.
 #[test]
 fn volo() {
     trains(&[
@@ -68,7 +68,7 @@ fn volo() {
     ]);
 }
 
-/// A model of the sizes of `tiny.toml`, with a k of its own in every stage.
+/// A model with the sizes of `tiny.toml`, and a different k in every stage.
 fn trains(model: &[&str]) {
     let set = [
         "model.drop_path=0.2",
@@ -77,7 +77,7 @@ fn trains(model: &[&str]) {
         "model.attention.neighbors=0.5",
         "ema.decay=0.8",
     ];
-    // Not every family has patches of one size.
+    // Some families have no single patch size.
     let with_data = || {
         let workspace = Workspace::with_data(6, 2);
         if model.iter().any(|set| set.starts_with("model.strides")) {
@@ -123,13 +123,13 @@ fn trains(model: &[&str]) {
     maps(&whole, &name_of(model));
 }
 
-/// What `model.name` is set to.
+/// The value of `model.name`.
 fn name_of(model: &[&str]) -> String {
     let name = model.iter().find_map(|set| set.strip_prefix("model.name="));
     name.unwrap_or_default().to_owned()
 }
 
-/// Somewhere tokens look at the whole image: the class token, where a model has one.
+/// Some tokens attend to the whole image: the class token, if a model has one.
 fn maps(workspace: &Workspace, name: &str) {
     let image = "data/val/a/000.png";
     let line = ["attention-map", "--run", "run", "--checkpoint", "last"];
@@ -146,7 +146,7 @@ fn maps(workspace: &Workspace, name: &str) {
     assert!(picture.is_ok_and(|picture| picture.height() > 16));
     let error = workspace.error(&of("99"));
     assert!(error.contains("blocks, counted from 1"), "{error}");
-    // The first block of these attends within windows or patches.
+    // In these families the first block attends within windows or patches.
     if ["swin", "tnt", "twins"]
         .iter()
         .any(|family| name.starts_with(family))

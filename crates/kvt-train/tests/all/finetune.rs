@@ -1,11 +1,11 @@
-//! `kvt finetune`: a trained model learns other classes.
+//! `kvt finetune`: a trained model learns new classes.
 
 use kvt_models::weights::{StateDict, write};
 use kvt_train::run::Event;
 
 use crate::support::{Workspace, floats, read_weights};
 
-/// A run on three classes, and images of two others in `pets`.
+/// A run on three classes, and images of two other classes in `pets`.
 fn workspace() -> Workspace {
     let workspace = Workspace::with_data(6, 2);
     workspace.train("run", &[]);
@@ -31,7 +31,7 @@ fn finetune<'a>(more: &[&'a str]) -> Vec<&'a str> {
     base.into_iter().chain(more.iter().copied()).collect()
 }
 
-/// The best weights of the run: what is fine-tuned.
+/// The best weights of the run, from which fine-tuning starts.
 fn before(workspace: &Workspace) -> StateDict {
     let name = workspace.read("run/checkpoints/best");
     let checkpoint = workspace.path("run/checkpoints").join(name.trim());
@@ -63,7 +63,7 @@ fn a_run_learns_other_classes() {
     assert_eq!(after.get("head.weight").unwrap().shape().to_vec(), [2, 16]);
     let qkv = "blocks.0.attn.qkv.weight";
     assert_ne!(floats(&before, qkv), floats(&after, qkv));
-    // It starts from the weights: two epochs at a small rate are near them.
+    // It starts from the weights: two epochs at a low learning rate stay near them.
     let far = floats(&before, qkv).into_iter().zip(floats(&after, qkv));
     let far = far.map(|(a, b)| (a - b).abs());
     assert!(far.fold(0.0f32, f32::max) < 0.01);
@@ -84,7 +84,7 @@ fn a_run_learns_other_classes() {
     assert!(error.contains("run `ft` exists: use `--resume`"), "{error}");
 }
 
-/// Of DINO it is the teacher, which is what the run was judged by.
+/// A DINO run gives its teacher, which is what the run is evaluated with.
 #[test]
 fn a_run_of_dino_gives_its_teacher() {
     let workspace = workspace();
@@ -149,7 +149,7 @@ fn a_folder_of_classes_is_split_and_augmented() {
     assert_eq!(images, Some(4));
 }
 
-/// Other classes are others also where they are as many.
+/// The head is new even if there are as many classes as before.
 #[test]
 fn the_head_is_new_whatever_its_size() {
     let workspace = workspace();
@@ -214,7 +214,7 @@ fn a_frozen_backbone_stays_to_the_bit() {
         weights(&workspace, "a", "model.safetensors"),
         weights(&workspace, "b", "model.safetensors")
     );
-    // The head has learned: its bias began at zero.
+    // The head has learned: its bias started at zero.
     let head = weights(&workspace, "a", "model.safetensors");
     assert!(floats(&head, "head.bias").iter().all(|bias| *bias != 0.0));
 }
@@ -233,7 +233,7 @@ fn a_stopped_run_goes_on() {
             .success();
         let more = [probe, &["--out", &parts, "--set", "train.max_steps=3"]].concat();
         workspace.kvt(&finetune(&more)).assert().success();
-        // The plan is in the folder: the images and weights need not be named again.
+        // The plan is in the folder: images and weights need not be given again.
         let resume = [
             "finetune",
             "--resume",
@@ -264,7 +264,7 @@ fn a_stopped_run_goes_on() {
     ];
     let error = workspace.error(&other);
     assert!(error.contains("`train.epochs`: `2` -> `9`"), "{error}");
-    // What the run has for good is not passed over.
+    // Settings that the run cannot change are not ignored.
     for (flags, expected) in [
         (
             &["--linear-probe"][..],
@@ -354,7 +354,7 @@ fn what_is_missing_or_wrong_is_said_and_leaves_no_run() {
     let error = run(&["one", "--weights", "run"]);
     assert!(error.contains("has one class only, `x`"), "{error}");
 
-    // Named weights of the run are as good as its folder.
+    // A weight file of the run works like its folder.
     let state = weights(&workspace, "run", "model.safetensors");
     write(
         &workspace.path("alone.safetensors"),

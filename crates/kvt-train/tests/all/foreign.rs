@@ -1,5 +1,4 @@
-//! Files that others made, or that are none: what they hold is not trusted, and paths are tried before
-//! the work and not after it.
+//! Files from others, or special files: their content is not trusted, and output paths are checked before the work, not after it.
 
 use burn::tensor::TensorData;
 use kvt_models::weights::{StateDict, write};
@@ -7,7 +6,7 @@ use predicates::prelude::*;
 
 use crate::support::{Workspace, floats, read_weights};
 
-/// A trained run, and its weights with one of them changed in `w.safetensors`.
+/// A trained run, and its weights in `w.safetensors` with one of them changed.
 fn run_with(name: &str, change: impl Fn(&mut [f32])) -> Workspace {
     let workspace = Workspace::with_data(6, 1);
     workspace
@@ -58,7 +57,7 @@ fn weights_that_are_no_numbers_predict_nothing() {
         .stderr(predicate::str::contains("1 is NaN or infinite"));
 }
 
-/// The weights are numbers, and what comes of them is not.
+/// The weights are finite, but the logits are not.
 #[test]
 fn logits_that_are_no_numbers_are_no_result() {
     let workspace = run_with("head.weight", |values| values.fill(3e38));
@@ -79,7 +78,7 @@ fn one_class_is_nothing_to_learn() {
     assert!(!workspace.path("run").exists());
 }
 
-/// A name that would clear the screen, colour what follows and ring the bell.
+/// A name that would clear the screen, change the colour and ring the bell.
 const EVIL: &str = "a\u{1b}[2J\u{1b}[31m\u{7}\u{9b}1mz";
 const HARMLESS: &str = r"a\u001b[2J\u001b[31m\u0007\u009b1mz";
 
@@ -108,7 +107,7 @@ fn names_are_no_commands_to_the_terminal() {
     let inspect = [&["weights", "inspect", "w.safetensors"], &model[..]].concat();
     assert_harmless(&workspace, &inspect);
 
-    // A key, and a file's name.
+    // A key, and the name of a file.
     let key = EVIL
         .replace('\u{1b}', "\\u001b")
         .replace('\u{7}', "\\u0007");
@@ -116,7 +115,7 @@ fn names_are_no_commands_to_the_terminal() {
     assert_harmless(&workspace, &["config", "check", "evil.toml"]);
     assert_harmless(&workspace, &["weights", "inspect", &format!("{EVIL}.pth")]);
 
-    // A class.
+    // The name of a class.
     for split in ["train", "val"] {
         let class = workspace.path(&format!("data/{split}"));
         fs_err::rename(class.join("a"), class.join(EVIL)).unwrap();
@@ -127,7 +126,7 @@ fn names_are_no_commands_to_the_terminal() {
     assert_harmless(&workspace, &[&predict[..], &["--json"]].concat());
 }
 
-/// Opening it would wait for somebody to write to it.
+/// Opening a pipe would wait for a writer.
 #[cfg(unix)]
 #[test]
 fn a_pipe_is_no_configuration_and_no_weights() {
@@ -149,9 +148,9 @@ fn a_pipe_is_no_configuration_and_no_weights() {
             .timeout(std::time::Duration::from_secs(60))
             .assert()
             .code(1)
-            .stderr(predicate::str::contains("no regular file"));
+            .stderr(predicate::str::contains("not a regular file"));
     }
-    // What a shell pipes in is read to its end.
+    // Input piped in by a shell is read to its end.
     workspace
         .kvt(&["config", "check", "/dev/stdin"])
         .write_stdin(workspace.read("tiny.toml"))
@@ -159,7 +158,7 @@ fn a_pipe_is_no_configuration_and_no_weights() {
         .success();
 }
 
-/// Each of these would have failed at its end only: the input that comes first does not even exist.
+/// Each of these would otherwise fail only at the end: the input, which is read first, does not even exist.
 #[test]
 fn a_path_that_cannot_be_written_is_said_before_the_work() {
     let workspace = Workspace::empty();

@@ -1,10 +1,10 @@
-//! Every kind of attention from the command line: shown, trained, compared, started from weights of another kind.
+//! Every kind of attention on the command line: shown, trained, compared, and started from weights of another kind.
 
 use kvt_attention::AttentionConfig;
 
 use crate::support::Workspace;
 
-/// For 17 tokens, whose number the defaults of some kinds exceed.
+/// For 17 tokens; the defaults of some kinds exceed that number.
 const BUDGET: [&str; 5] = ["landmarks=4", "clusters=4", "rank=4", "points=4", "kept=4"];
 
 fn budget() -> impl Iterator<Item = String> {
@@ -43,7 +43,7 @@ fn a_model_is_shown_with_its_attention() {
     }
 }
 
-/// The numbers of a configuration's model for programs: those that the table of its name and settings rounds.
+/// The model of a configuration as JSON: the unrounded values of the table.
 #[test]
 fn the_model_of_a_configuration_is_shown_as_json() {
     let workspace = Workspace::empty();
@@ -73,7 +73,7 @@ fn the_model_of_a_configuration_is_shown_as_json() {
     );
 }
 
-/// One table of all kinds, with settings that each takes as far as it has them.
+/// One table of all kinds; each uses the settings that apply to it.
 #[test]
 fn kinds_are_compared() {
     let workspace = Workspace::with_data(4, 2);
@@ -117,7 +117,7 @@ fn training_starts_from_weights_of_another_kind() {
     workspace.write("w.safetensors", fs_err::read(weights).unwrap());
     for config in AttentionConfig::defaults() {
         let kind = config.kind();
-        // A mechanism with parameters, whatever the others are called.
+        // Only mechanisms with their own parameters.
         let (Some(key), false) = (parameters(kind), config.is_softmax()) else {
             continue;
         };
@@ -144,7 +144,7 @@ fn training_starts_from_weights_of_another_kind() {
     }
 }
 
-/// The setting by which a kind with parameters fits 17 tokens.
+/// The setting with which a kind with parameters fits 17 tokens.
 fn parameters(kind: &str) -> Option<&'static str> {
     match kind {
         "linformer" => Some("model.attention.rank=4"),

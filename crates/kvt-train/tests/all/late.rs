@@ -1,4 +1,4 @@
-//! Updates about which the device decides, and whose numbers the host reads one update late: the same run.
+//! Updates decided by the device, whose numbers the host reads one update late, give the same run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::support::{Workspace, set, steps};
 
-/// A small Visformer, whose running statistics a forward pass changes.
+/// A small Visformer, whose running statistics change in the forward pass.
 fn state(name: OptimName) -> TrainState<Classify> {
     let overrides = ModelOverrides {
         strides: Some(vec![2, 2, 1, 2]),
@@ -48,7 +48,7 @@ fn state(name: OptimName) -> TrainState<Classify> {
     }
 }
 
-/// Two images. The pixels of the second are multiplied by `factor`.
+/// Two images. The pixels of the second one are multiplied by `factor`.
 fn batch(seed: usize, factor: f32) -> Result<DeviceBatch, DataError> {
     let device = Device::flex().autodiff();
     let pixels = (0..2 * 3 * 16 * 16).map(|i| (i * 29 + seed * 7) % 97);
@@ -111,7 +111,7 @@ fn trained(state: &TrainState<Classify>) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// The average too.
+/// The same with the average.
 fn bytes(state: &TrainState<Classify>) -> Vec<(String, Vec<u8>)> {
     let average = state.ema.as_ref().unwrap().network();
     let average = StateDict::from_model(average).unwrap();
@@ -129,7 +129,7 @@ fn assert_same(actual: &[(String, Vec<u8>)], expected: &[(String, Vec<u8>)], wha
     }
 }
 
-/// Whatever clips the gradients: four updates, of which each is read after the next was started.
+/// For every kind of clipping: four updates, each read after the next one was started.
 #[test]
 fn what_is_read_late_is_the_same() {
     let reader = Reader::start().unwrap();
@@ -165,7 +165,7 @@ fn what_is_read_late_is_the_same() {
     }
 }
 
-/// Neither the update that is spoilt nor the one that was started behind it. Afterwards there are others.
+/// Neither the non-finite update nor the one started after it is made. Later updates are.
 #[test]
 fn what_is_not_finite_changes_nothing() {
     let reader = Reader::start().unwrap();
@@ -183,7 +183,7 @@ fn what_is_not_finite_changes_nothing() {
             let error = state.finish(spoilt).unwrap_err();
             assert!(matches!(error, UpdateError::NotFinite(_)), "{error}");
             assert_same(&trained(&state), &before, &format!("after {updates}"));
-            // By itself it is finite; it was refused because of the one before it.
+            // It is finite itself; it was refused because of the one before it.
             let error = state.finish(next).unwrap_err();
             assert!(matches!(error, UpdateError::Refused(_)), "{error}");
             assert_same(&trained(&state), &before, &format!("after {updates}"));
@@ -196,7 +196,7 @@ fn what_is_not_finite_changes_nothing() {
     }
 }
 
-/// What became of the first one was never asked for.
+/// The result of the first one was never read.
 #[test]
 fn an_update_behind_one_that_was_dropped_is_not_called_made() {
     let reader = Reader::start().unwrap();
@@ -224,7 +224,7 @@ fn an_update_behind_one_that_was_dropped_is_not_called_made() {
     assert_same(&weights(&state), &before, "refused");
 }
 
-/// Loading a state forgets what the device decided about updates of another.
+/// Loading a state clears the device's decision about earlier updates.
 #[test]
 fn a_state_that_is_loaded_is_trained() {
     let reader = Reader::start().unwrap();
@@ -247,7 +247,7 @@ fn a_state_that_is_loaded_is_trained() {
     assert!(state.finish(next).unwrap().made);
 }
 
-/// The host decides here. What forward passes changed, the running statistics of batch norms, is put back too.
+/// Here the host decides. The running statistics of batch norms, which forward passes changed, are restored, too.
 #[test]
 fn what_is_not_finite_changes_nothing_at_once() {
     for name in [OptimName::Adamw, OptimName::Sgd] {
@@ -262,7 +262,7 @@ fn what_is_not_finite_changes_nothing_at_once() {
     }
 }
 
-/// The other processes must know too.
+/// The other processes must know the result, too.
 #[test]
 fn processes_wait_for_each_update() {
     let done = threads(2, |world| {
@@ -276,7 +276,7 @@ fn processes_wait_for_each_update() {
     assert_eq!(done, [true; 2]);
 }
 
-/// Other optimizers, and a loss scale that depends on what came of the update.
+/// Other optimizers, and a loss scale that depends on the result of the update.
 #[test]
 fn what_must_be_known_is_waited_for() {
     let reader = Reader::start().unwrap();
@@ -295,10 +295,10 @@ fn what_must_be_known_is_waited_for() {
     assert!(matches!(started, Started::Done(_)));
 }
 
-/// What a run came to, and what it told.
+/// The result of a run, and its events.
 type Outcome = (Result<End, TrainError>, Vec<Event>);
 
-/// Hears of all events, and asks to stop after some update.
+/// Records all events, and asks to stop after some update.
 struct Heard<'a> {
     events: Vec<Event>,
     stop: Option<(u64, &'a AtomicBool)>,
@@ -316,7 +316,7 @@ impl Listener for Heard<'_> {
     }
 }
 
-/// Trains `tiny.toml`, reading late or at once; it is asked to stop once it tells of update `stop`.
+/// Trains `tiny.toml`, reading late or at once; it is asked to stop after reporting update `stop`.
 fn train(
     workspace: &Workspace,
     run: &str,
@@ -350,7 +350,7 @@ fn run_of<T: Task>(plan: Plan, (start, stop): (Start<'_>, Option<u64>), is_late:
     (end, heard.events)
 }
 
-/// The runs `at-once` and `late`, from their beginning.
+/// The runs `at-once` and `late`, from the start.
 fn both(workspace: &Workspace, overrides: &[&str]) -> [Outcome; 2] {
     ["at-once", "late"].map(|run| {
         let _ = fs_err::remove_dir_all(workspace.path(run));
@@ -358,7 +358,7 @@ fn both(workspace: &Workspace, overrides: &[&str]) -> [Outcome; 2] {
     })
 }
 
-/// What a run tells, without times.
+/// The events of a run, without times.
 fn told(events: &[Event]) -> Vec<String> {
     events
         .iter()
@@ -373,7 +373,7 @@ fn told(events: &[Event]) -> Vec<String> {
         .collect()
 }
 
-/// Without the numbers of seconds, and where they lie in the log.
+/// Removes times, and offsets in the log.
 fn timeless(value: &mut Value) {
     match value {
         Value::Object(entries) => {
@@ -387,7 +387,7 @@ fn timeless(value: &mut Value) {
     }
 }
 
-/// The whole state of a checkpoint: every file, of `state.json` what does not depend on the time.
+/// The whole state of a checkpoint: every file, and the time-independent part of `state.json`.
 #[track_caller]
 fn assert_same_checkpoint(workspace: &Workspace, name: &str, what: &str) {
     let folder = |run: &str| format!("{run}/checkpoints/{name}");
@@ -398,7 +398,7 @@ fn assert_same_checkpoint(workspace: &Workspace, name: &str, what: &str) {
     assert_eq!(late, files, "{what}: {name}");
     assert!(files.len() > 2);
     for file in files {
-        // Sizes and hashes of the others.
+        // It has sizes and hashes of the other files.
         if file == "manifest.json" {
             continue;
         }
@@ -424,8 +424,8 @@ fn checkpoints(workspace: &Workspace, run: &str) -> Vec<String> {
     names
 }
 
-/// Log, evaluations and every checkpoint, also within an epoch and where the log has a line for two updates; an average that
-/// warms up, a teacher, and a task that tells more and has a state of its own. An unreadable image is told where it was met.
+/// Log, evaluations and every checkpoint, also within an epoch and with one log line per two updates; with an average that warms
+/// up, a teacher, and a task with signals and its own state. An unreadable image is reported where it was met.
 #[test]
 fn a_run_tells_and_saves_the_same() {
     let workspace = Workspace::with_data(6, 2);
@@ -441,7 +441,7 @@ fn a_run_tells_and_saves_the_same() {
         "dino.bottleneck_dim=8",
         "dino.local_views=2",
         "dino.local_size=8",
-        // A collapse is told, with the number of its update.
+        // A collapse is reported, with the number of its update.
         "dino.teacher_temp=100.0",
         "dino.warmup_teacher_temp=100.0",
     ];
@@ -464,14 +464,14 @@ fn a_run_tells_and_saves_the_same() {
             assert_same_checkpoint(&workspace, &name, &format!("{overrides:?}"));
         }
         assert!(!steps(&late_events).is_empty());
-        // Each update took some time, of which none was counted twice.
+        // Each update took some time, and no time was counted twice.
         for step in steps(&late_events) {
             assert!(step.images_per_second.is_finite() && step.images_per_second > 0.0);
         }
     }
 }
 
-/// Within an epoch: the update that was on its way is finished, told and saved. The run then goes on as if nothing had happened.
+/// Within an epoch: the pending update is finished, reported and saved. The run then goes on as if nothing had happened.
 #[test]
 fn a_run_that_is_stopped_goes_on() {
     let workspace = Workspace::with_data(6, 2);
@@ -482,7 +482,7 @@ fn a_run_that_is_stopped_goes_on() {
     let (end, mut late) = train(&workspace, "late", &overrides, (Start::New, Some(1)), true);
     assert_eq!(end.unwrap(), End::Stopped);
     let told_of: Vec<u64> = steps(&late).iter().map(|step| step.step).collect();
-    // The second update was on its way when the first was told.
+    // The second update was pending when the first was reported.
     assert_eq!(told_of, [1, 2]);
     assert!(matches!(late.pop(), Some(Event::Note(note)) if note.step == 2));
     let (end, rest) = train(&workspace, "late", &overrides, (Start::RESUME, None), true);
@@ -531,7 +531,7 @@ fn a_run_stops_at_the_step_that_was_not_finite() {
     }
 }
 
-/// The update before an unreadable image was on its way when it was met.
+/// The update before an unreadable image was pending when the image was met.
 #[test]
 fn an_error_of_the_data_comes_after_the_update_before_it() {
     let mut told_of_steps = 0;

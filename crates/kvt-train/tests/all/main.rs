@@ -1,4 +1,4 @@
-//! Everything that is checked through the public interface: the engine, and the real binary.
+//! Tests of the public interface: the engine, and the real binary.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 

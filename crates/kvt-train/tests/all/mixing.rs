@@ -1,12 +1,12 @@
-//! Runs that mix images, repeat their augmentation and learn from a teacher.
+//! Runs with mixed images, repeated augmentation and a teacher.
 
 use kvt_models::weights::{StateDict, read, write};
 use kvt_train::run::Event;
 
 use crate::support::{Workspace, assert_each_close, floats, steps};
 
-/// Everything that draws: mixing of either kind, repeats for two replicas, a random crop, drop path. 36 images are 18 for
-/// each replica, in batches of 4: 8 micro-batches, 4 updates.
+/// Every source of randomness: mixing of either kind, repeats for two replicas, a random crop, drop path. 36 images are 18 per
+/// replica, in batches of 4: 8 micro-batches, 4 updates.
 const MIXED: &str = r#"base = "tiny.toml"
 
 [model]
@@ -38,7 +38,7 @@ every_epochs = 0
 
 const EPOCH: u64 = 4;
 
-/// A teacher, trained for a moment, and the configuration of its students.
+/// A teacher, trained briefly, and the configuration of its students.
 fn workspace() -> Workspace {
     let workspace = Workspace::with_data(12, 2);
     workspace.write("mixed.toml", MIXED);
@@ -103,7 +103,7 @@ fn a_resume_in_the_middle_of_an_epoch_changes_nothing() {
     let soft = ["distill.kind=soft", "distill.teacher=teacher"];
     let with = |set: &'static str| [&soft[..], &[set]].concat();
     train(&workspace, "mixed.toml", "whole", &with("data.workers=2"));
-    // In the first epoch, and in the last, which is not mixed.
+    // In the first epoch, and in the last one, which is not mixed.
     for step in [EPOCH - 1, 2 * EPOCH + 1] {
         let run = format!("cut{step}");
         let max_steps = format!("train.max_steps={step}");
@@ -124,7 +124,7 @@ fn a_resume_in_the_middle_of_an_epoch_changes_nothing() {
         notes(&workspace, "whole")
     );
 
-    // Each part has a share in it.
+    // Each part affects the result.
     for set in [
         "mix.cutmix=0",
         "mix.off_epoch=1",
@@ -149,7 +149,7 @@ fn another_teacher_is_refused() {
     let sets = ["distill.kind=soft", "distill.teacher=teacher"];
     let first = [&sets[..], &["train.max_steps=2"]].concat();
     train(&workspace, "mixed.toml", "run", &first);
-    // The same weights elsewhere are the same teacher.
+    // The same weights in another folder are the same teacher.
     fs_err::rename(workspace.path("teacher"), workspace.path("moved")).unwrap();
     let moved = [
         "distill.kind=soft",
@@ -166,10 +166,10 @@ fn another_teacher_is_refused() {
     let mut arguments = arguments("mixed.toml", "run", &sets);
     arguments.push("--resume".to_owned());
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(workspace.error(&arguments), @"error: `teacher` is not the teacher that the run was started with: restore it, or use another `run.dir` to start anew");
+    insta::assert_snapshot!(workspace.error(&arguments), @"error: `teacher` is not the teacher that the run was started with: restore it, or use another `run.dir` to start a new run");
 }
 
-/// A run on a folder of classes, or on shards, has logits too.
+/// Runs on a folder of classes and on shards have logits, too.
 #[test]
 fn logits_of_a_split_wherever_the_images_lie() {
     let workspace = workspace();
@@ -217,7 +217,7 @@ fn an_average_that_is_reported_teaches() {
     assert_each_close("loss", &saved, &live, 1e-5);
 }
 
-/// Of unchanged images a teacher says what it has said before.
+/// For unchanged images a teacher's logits are always the same.
 #[test]
 fn saved_logits_teach_as_their_teacher() {
     let workspace = workspace();
@@ -265,7 +265,7 @@ fn saved_logits_teach_as_their_teacher() {
         "{notes}"
     );
 
-    // Rows in another order are noticed by their labels, and fewer rows by their number.
+    // A different order of rows is detected by the labels, and fewer rows by their number.
     let mut other = StateDict::default();
     let rotated: Vec<f32> = single.iter().copied().cycle().skip(3).take(108).collect();
     other.insert("logits", burn::tensor::TensorData::new(rotated, [36, 3]));
@@ -290,7 +290,7 @@ fn saved_logits_teach_as_their_teacher() {
 
 const DISTILLED: &str = "model.name=deit_tiny_distilled_patch16_224";
 
-/// Without a teacher the class head alone may learn, and with one the other head learns from it.
+/// Without a teacher the class head can learn alone; with one, the other head learns from it.
 #[test]
 fn heads_of_a_distilled_model() {
     let workspace = workspace();
@@ -345,7 +345,7 @@ fn teachers_that_do_not_fit() {
         ),
         "{message}"
     );
-    // A class more, and another name of one.
+    // One more class, and a renamed class.
     workspace.images("data/train/d", 4);
     workspace.images("data/val/d", 1);
     insta::assert_snapshot!(refused(&[soft, &teacher("teacher")]), @"error: `teacher` cannot teach this model: it has 3 classes, but the data has 4");
@@ -359,8 +359,8 @@ fn teachers_that_do_not_fit() {
     );
 }
 
-/// A teacher of another size and normalisation sees what it was trained on: of a constant grey image, which resizing leaves
-/// as it is, it says what it says in its own run.
+/// A teacher with another size and normalisation gets its own preprocessing: for a constant grey image, which resizing does not
+/// change, its logits are the same as in its own run.
 #[test]
 fn a_teacher_has_its_own_size_and_normalisation() {
     let workspace = Workspace::with_data(4, 2);
@@ -398,7 +398,7 @@ fn a_teacher_has_its_own_size_and_normalisation() {
     assert!(notes.contains("at 24 pixels"), "{notes}");
 }
 
-/// Odd micro-batches are mixed, too.
+/// Micro-batches of odd size are mixed, too.
 #[test]
 fn an_odd_last_batch_trains() {
     let workspace = Workspace::with_data(3, 1);
@@ -419,7 +419,7 @@ fn an_odd_last_batch_trains() {
     }
 }
 
-/// An epoch of 36 images has 36 places, whatever the repeats, of a third of the images.
+/// An epoch of 36 images has 36 places for any number of repeats, with a third of the images.
 #[test]
 fn repeats_do_not_make_an_epoch_longer() {
     let workspace = Workspace::with_data(12, 2);
@@ -434,7 +434,7 @@ fn repeats_do_not_make_an_epoch_longer() {
             "train.epochs=2",
         ],
     );
-    // 18 places of each replica are 3 micro-batches: 6 in all, 2 updates, the second of 2 micro-batches.
+    // 18 places per replica are 3 micro-batches: 6 in total, so 2 updates, the second with 2 micro-batches.
     let epochs: Vec<u32> = steps(&events).iter().map(|step| step.epoch).collect();
     assert_eq!(epochs, [0, 0, 1, 1]);
     let message = workspace.error(&[
@@ -448,8 +448,8 @@ fn repeats_do_not_make_an_epoch_longer() {
     insta::assert_snapshot!(message, @"error: --set data.replicas=2: invalid value `2` for `data.replicas`: expected a divisor of `train.accumulate`, 1");
 }
 
-/// With `mix-erase` the loader leaves images whole and the device erases them, from keys: the same run twice is the same, and
-/// differs from one that is not erased, and from the other order.
+/// With `mix-erase` the loader does not erase images; the device erases them, from keys. The same run twice is the same, and
+/// differs from one without erasing, and from the other order.
 #[test]
 fn erasing_follows_mixing() {
     let workspace = Workspace::with_data(6, 2);
@@ -463,7 +463,7 @@ fn erasing_follows_mixing() {
     assert_eq!(losses_of("second", &erased), first);
     assert_ne!(losses_of("before", &["augment.erase=1.0"]), first);
     assert_ne!(losses_of("none", &["mix.order=mix-erase"]), first);
-    // Also in epochs that are not mixed.
+    // Even in epochs without mixing.
     let off = ["mix.off_epoch=1"];
     let erased = losses_of("off", &[&erased[..], &off].concat());
     let whole = losses_of("whole", &[&["mix.order=mix-erase"][..], &off].concat());

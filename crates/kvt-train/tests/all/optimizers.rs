@@ -1,10 +1,10 @@
-//! Every optimizer, schedule and average through the engine: what is saved is enough to go on from, to the bit.
+//! Every optimizer, schedule and average in the engine: the saved state suffices to resume bit for bit.
 
 use kvt_train::run::{EvalRecord, Event, Metric};
 
 use crate::support::{Workspace, steps};
 
-/// Nine updates of an epoch.
+/// Nine updates per epoch.
 const NINE: [&str; 3] = ["train.batch_size=2", "model.drop_path=0.2", "optim.lr=0.01"];
 
 fn train(workspace: &Workspace, run: &str, sets: &[&str], resume: bool) {
@@ -84,11 +84,11 @@ fn a_resume_with_another_optimizer_is_refused() {
     error: run `run` was started with another configuration:
       `optim.betas`: `[0.9, 0.999]` -> `[0.9, 0.99]`
       `optim.name`: `"adamw"` -> `"lion"`
-    use the old values to resume, or another `run.dir` to start anew
+    use the old values to resume, or another `run.dir` to start a new run
     "#);
 }
 
-/// Two epochs and one more: its rate is the least, and the run is over after it.
+/// Two epochs and one more: it has the minimum rate, and the run ends after it.
 #[test]
 fn a_cool_down_is_trained() {
     let workspace = Workspace::with_data(2, 1);
@@ -102,7 +102,7 @@ fn a_cool_down_is_trained() {
     assert_eq!(rates[2], (2, 1e-4));
 }
 
-/// `val` and `val_ema` are logged all the same, but the average decides.
+/// Both `val` and `val_ema` are logged, but the average decides.
 #[test]
 fn the_average_can_be_what_is_reported() {
     let workspace = Workspace::with_data(6, 4);
@@ -133,7 +133,7 @@ fn the_average_can_be_what_is_reported() {
         assert_eq!((&pair.0[0], &pair.0[1]), (&pair.1[1], &pair.1[0]));
     }
 
-    // The first of the highest.
+    // The first of the best values.
     let best = |split: &str| {
         let of_split = ema.iter().filter(|eval| eval.split == split);
         let top1 = |eval: &EvalRecord| eval.metrics.get(Metric::TOP1.name).unwrap();
@@ -153,7 +153,7 @@ fn the_average_can_be_what_is_reported() {
     let name = workspace.read("ema/checkpoints/best");
     assert!(name.contains(&format!("{:08}", by_average.step)), "{name}");
 
-    // What is evaluated is what was reported.
+    // The evaluated weights are the reported ones.
     let loss = |arguments: &[&str]| {
         let arguments = [&["eval", "--json", "--run"], arguments].concat();
         workspace.json(&arguments)["loss"].as_f64()
@@ -183,7 +183,7 @@ fn the_average_can_be_what_is_reported() {
     for (run, split) in [("raw", EvalRecord::VAL), ("ema", EvalRecord::VAL_EMA)] {
         let start = format!("{run},1,");
         let row = table.lines().find_map(|line| line.strip_prefix(&start));
-        // A mean and a spread of each epoch.
+        // A mean and a spread for each epoch.
         let means = row.unwrap().split(',').step_by(2).take(6);
         for (found, expected) in means.zip(top1(split)) {
             let error = found.parse::<f64>().unwrap() - expected;

@@ -1,7 +1,7 @@
-//! Golden text: every help page, and what the commonest mistakes are answered with, as the binary prints them.
+//! Golden text: every help page, and the answers to the most common mistakes, as the binary prints them.
 //!
-//! The texts are files in `pages/`, so that every change of an option or a message shows in the difference of a commit. After
-//! such a change `INSTA_UPDATE=always cargo test --workspace pages` writes them anew; read them before you commit them.
+//! The texts are files in `pages/`, so that every change of an option or a message shows in the diff of a commit. After such a
+//! change, `INSTA_UPDATE=always cargo test --workspace pages` rewrites them; read them before you commit them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,10 +11,10 @@ use kvt_models::weights::{StateDict, write};
 
 use crate::support::Workspace;
 
-/// Columns of the help pages, whatever the terminal has.
+/// Width of the help pages, independent of the terminal.
 const COLUMNS: (&str, &str) = ("COLUMNS", "100");
 
-/// Compares a text with the file of that name.
+/// Compares a text with the file of this name.
 fn compare(name: &str, text: &str) {
     insta::with_settings!({
         snapshot_path => "pages",
@@ -25,7 +25,7 @@ fn compare(name: &str, text: &str) {
     });
 }
 
-/// The help page of a verb, or of all.
+/// The help page of a verb, or of the whole program.
 fn help(workspace: &Workspace, verb: &[&str]) -> String {
     let arguments = [verb, &["--help"]].concat();
     let mut command = workspace.kvt(&arguments);
@@ -37,14 +37,14 @@ fn help(workspace: &Workspace, verb: &[&str]) -> String {
 fn verbs(page: &str) -> Vec<String> {
     let lines = page.lines().skip_while(|line| *line != "Commands:").skip(1);
     let lines = lines.take_while(|line| !line.is_empty());
-    // Lines that go on with a description are set in further.
+    // Continuation lines of a description are indented further.
     let first = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let words = first.filter_map(|line| line.split_whitespace().next());
     let words = words.filter(|word| *word != "help").map(str::to_owned);
     words.collect()
 }
 
-/// The files of pages there are, less their ending.
+/// The names of existing pages, without their extension.
 fn files(prefix: &str) -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/pages");
     let names = fs_err::read_dir(folder).unwrap();
@@ -53,7 +53,7 @@ fn files(prefix: &str) -> BTreeSet<String> {
     names.filter(|name| name.starts_with(prefix)).collect()
 }
 
-/// The features of a build show in its pages.
+/// The pages depend on the features of the build.
 #[cfg(feature = "tui")]
 #[test]
 fn help_pages() {
@@ -73,7 +73,7 @@ fn help_pages() {
             verb
         }));
     }
-    // All of them, and none of a verb that is gone.
+    // All pages are there, and none of a removed verb.
     assert!(names.len() > 30, "{names:?}");
     assert_eq!(files("help-"), names);
 }
@@ -81,7 +81,7 @@ fn help_pages() {
 /// A mistake: its name, the command line, and how the folder differs from one with `tiny.toml` and its images.
 type Mistake = (&'static str, &'static str, fn(&Workspace));
 
-/// Nothing differs.
+/// No difference.
 fn plain(_: &Workspace) {}
 
 /// Class folders without splits.
@@ -91,7 +91,7 @@ fn unsplit(workspace: &Workspace) {
     }
 }
 
-/// Weights of one family, and a file that is none.
+/// Weights of one family, and files that are not weights.
 fn weights(workspace: &Workspace) {
     workspace.write("page.safetensors", "<html>not found</html>");
     workspace.write("empty.safetensors", "");
@@ -107,13 +107,13 @@ fn file(workspace: &Workspace, text: &str) {
     workspace.write("mine.toml", format!("base = \"tiny.toml\"\n{text}\n"));
 }
 
-/// A folder with a finished run of a moment.
+/// A folder with a finished, very short run.
 fn run(workspace: &Workspace) {
     let train = ["train", "tiny.toml", "--set", "train.max_steps=1"];
     workspace.kvt(&train).assert().success();
 }
 
-/// The mistakes. What the program cannot know of the user's intent is not here, but in the troubleshooting page.
+/// The mistakes. Mistakes that the program cannot detect are in the troubleshooting page instead.
 const MISTAKES: &[Mistake] = &[
     ("no-verb", "", plain),
     ("unknown-verb", "trian tiny.toml", plain),
@@ -352,7 +352,7 @@ const MISTAKES: &[Mistake] = &[
     ),
 ];
 
-/// Where a device is looked for, libraries that also look for a desktop say nothing of it; what a user has set stays.
+/// When devices are searched, graphics libraries that look for a desktop print nothing about it; a user's setting stays.
 #[cfg(unix)]
 #[test]
 fn graphics_libraries_are_quiet() {
@@ -369,7 +369,7 @@ fn graphics_libraries_are_quiet() {
     }
 }
 
-/// Each verb has a page, and completions know it.
+/// Each verb has a manual page, and completions include it.
 #[test]
 fn manual_pages_and_completions() {
     let workspace = Workspace::empty();
@@ -394,7 +394,7 @@ fn manual_pages_and_completions() {
     }
 }
 
-/// As Unix has them: other systems have other words for what the file system refuses.
+/// Only on Unix: other systems word errors of the file system differently.
 #[cfg(unix)]
 #[test]
 fn mistakes() {
@@ -408,7 +408,7 @@ fn mistakes() {
         let output = output.get_output();
         let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| {
             let text = String::from_utf8(bytes.clone()).unwrap();
-            // A temporary folder has another name each time.
+            // A temporary folder has a different name each time.
             text.replace(workspace.path("").to_str().unwrap(), "HERE/")
         });
         assert!(!stderr.contains("panicked at"), "{name}: {stderr}");

@@ -1,4 +1,4 @@
-//! Half precision from a configuration to a checkpoint: what is refused, what is said, and the loss scale of f16.
+//! Half precision from configuration to checkpoint: refusals, messages, and the loss scale of f16.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use kvt_train::task::{EvalData, Measured, Task, Weights};
 
 use crate::support::{Workspace, floats, read_weights, steps};
 
-/// The sum of the logits, times a number; it counts the updates that followed.
+/// The weighted sum of the logits, times a factor; counts the updates that followed.
 struct Sum {
     factor: f64,
     started: usize,
@@ -57,7 +57,7 @@ impl Task for Sum {
         phase: Phase,
     ) -> Tensor<1> {
         let logits = model.forward(batch.views.swap_remove(0), phase);
-        // Batch norms take what all images share out of a gradient.
+        // Batch norms remove the part of a gradient that all images share.
         let weights = [[1.0f32, 2.0, 3.0], [-3.0, 1.0, -2.0]];
         let weights = Tensor::<2>::from_data(weights, &logits.device());
         (logits * weights).sum() * self.factor
@@ -72,7 +72,7 @@ impl Task for Sum {
     }
 
     fn before_clip(&self, gradients: &mut Gradients, _: &Model, _: Position) {
-        // What a task sees is not scaled.
+        // The task sees unscaled gradients.
         let norm = gradients.norm().unwrap().into_scalar::<f32>();
         assert!(norm.is_nan() || norm.is_infinite() || norm < 1e4, "{norm}");
     }
@@ -91,7 +91,7 @@ impl Task for Sum {
     }
 }
 
-/// A small Visformer, whose running statistics a forward pass changes, with a loss scale of so much.
+/// A small Visformer, whose running statistics change in the forward pass, with the given loss scale.
 fn state(scale: f64, factor: f64) -> TrainState<Sum> {
     let overrides = ModelOverrides {
         strides: Some(vec![2, 2, 1, 2]),
@@ -191,7 +191,7 @@ fn an_overflow_leaves_everything_as_it_was() {
             (40 - halved as usize, 40 - halved as usize, 0)
         );
     }
-    // At a scale that fits, an update changes all of it, and the optimizer's first is its first.
+    // At a scale that fits, an update changes everything, and it is the first one that the optimizer counts.
     let mut state = TrainState {
         loss_scale: LossScale::of(Precision::F16),
         ..state
@@ -204,7 +204,7 @@ fn an_overflow_leaves_everything_as_it_was() {
     assert_eq!((updates, state.task.followed), (1, 1));
 }
 
-/// Whatever the scale, the update is the same but for what vanishes in f16.
+/// At every scale the update is the same, except for what underflows in f16.
 #[test]
 fn a_scale_changes_no_update() {
     let weights = |scale: f64| {
@@ -224,7 +224,7 @@ fn a_scale_changes_no_update() {
     }
 }
 
-/// No scale mends a loss that is not a number, and a scale of 1 is none.
+/// No scale helps if the loss is not finite, and a scale of 1 counts as none.
 #[test]
 fn what_no_scale_mends_ends_the_run() {
     let mut infinite = state(65_536.0, f64::INFINITY);
@@ -240,7 +240,7 @@ fn what_no_scale_mends_ends_the_run() {
     assert!(update.loss.is_finite() && !update.grad_norm.is_finite());
 }
 
-/// An epoch has four updates; each is logged.
+/// An epoch has four updates, each of which is logged.
 const F16: [&str; 4] = [
     "train.precision=\"f16\"",
     "init.weights=\"large.safetensors\"",
@@ -248,7 +248,7 @@ const F16: [&str; 4] = [
     "log.every_steps=1",
 ];
 
-/// Data, and weights with a head so large that the first gradients of f16 overflow.
+/// Data, and weights with a head so large that the first f16 gradients overflow.
 fn steep() -> Workspace {
     let workspace = Workspace::with_data(8, 2);
     let start = [
@@ -280,7 +280,7 @@ fn scales(events: &[Event]) -> Vec<u64> {
     notes.collect()
 }
 
-/// The state that a checkpoint has beside its tensors.
+/// The state in a checkpoint besides its tensors.
 fn json(workspace: &Workspace) -> serde_json::Value {
     let file = workspace.last_checkpoint("run").join("state.json");
     serde_json::from_str(&fs_err::read_to_string(file).unwrap()).unwrap()
@@ -296,7 +296,7 @@ fn run(workspace: &Workspace, more: &[&str]) {
     workspace.kvt(&arguments).assert().success();
 }
 
-/// Stopped between two skipped updates, and in the middle of an epoch, it goes on to the bit.
+/// Stopped between two skipped updates, and in the middle of an epoch, it resumes bit for bit.
 #[test]
 fn a_resumed_run_in_f16_is_the_uninterrupted_one() {
     let whole = steep();
@@ -335,7 +335,7 @@ fn a_resumed_run_in_f16_is_the_uninterrupted_one() {
     }
 }
 
-/// A checkpoint holds f32 whatever the precision, evaluation computes in the run's, and a run may change it.
+/// A checkpoint holds f32 at every precision, evaluation uses the run's precision, and a resumed run may change it.
 #[test]
 fn weights_are_f32_and_evaluation_is_not() {
     let workspace = Workspace::with_data(6, 6);
@@ -380,7 +380,7 @@ fn weights_are_f32_and_evaluation_is_not() {
         "{in_f32} {of_run}"
     );
 
-    // To f16, which begins with a scale, and to f32, which has none.
+    // To f16, which starts with a scale, and to f32, which has none.
     for (precision, end, has_scale) in [("f16", 4, true), ("f32", 6, false)] {
         let precision = format!("train.precision={precision}");
         let end = format!("train.max_steps={end}");
@@ -400,7 +400,7 @@ fn weights_are_f32_and_evaluation_is_not() {
     assert!(log.contains("`train.precision`"), "{log}");
 }
 
-/// The average is judged as the weights are.
+/// The average is evaluated in the same precision as the weights.
 #[test]
 fn an_average_has_the_precision_of_its_model() {
     let state = state(1.0, 1.0);

@@ -116,7 +116,7 @@ fn predictions_name_the_classes_of_the_run() {
     }
 }
 
-/// A folder, a pattern that no shell has expanded, and both formats of a file.
+/// A folder, a pattern that the shell has not expanded, and both file formats.
 #[test]
 fn folders_and_patterns_are_classified_into_files() {
     let workspace = Workspace::with_data(6, 2);
@@ -158,7 +158,7 @@ fn an_unreadable_image_does_not_keep_the_others_from_an_answer() {
     let output = workspace.kvt(&arguments).assert().failure();
     let output = output.get_output();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // What is no file has no row, and what is no image has one with the reason.
+    // Something that is not a file has no row; a file that is not an image has a row with the reason.
     assert_eq!(found.as_array().unwrap().len(), 2);
     assert_eq!(found[0]["image"], "broken.png");
     let reason = found[0]["error"].as_str().unwrap();
@@ -172,7 +172,7 @@ fn an_unreadable_image_does_not_keep_the_others_from_an_answer() {
     for file in ["broken.png", "absent.jpg"] {
         assert!(errors.contains(&format!("`{file}`")), "{errors}");
     }
-    // In a file it is a row too, and an image of the next batch has its own; the table has the others alone.
+    // In a file it has a row, too, and an image of the next batch has its own; the table has only the others.
     let line = [
         "predict",
         "--run",

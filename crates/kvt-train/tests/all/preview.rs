@@ -32,7 +32,7 @@ fn the_rate_and_the_images_are_drawn() {
         .filter(|pixel| pixel.0 == [0x00, 0x72, 0xb2])
         .count();
     assert!(line > 3000, "{line} pixels of the curve");
-    // 16 px are drawn six times as large, 8 beside and 4 above each other.
+    // 16 px are drawn six times as large, in 8 columns and 4 rows.
     let sheet = open("images.png");
     assert_eq!(
         sheet.dimensions(),
@@ -41,7 +41,7 @@ fn the_rate_and_the_images_are_drawn() {
     let coloured = sheet.pixels().filter(|pixel| pixel.0 != [255; 3]).count();
     assert!(coloured >= 8 * 4 * 96 * 96, "{coloured}");
 
-    // The same again, and elsewhere.
+    // The same again, in another folder.
     let before = fs_err::read(workspace.path("runs/preview/tiny/images.png")).unwrap();
     workspace.kvt(&preview(&["--out", "p"])).assert().success();
     assert_eq!(
@@ -88,7 +88,7 @@ fn what_cannot_be_drawn_leaves_nothing() {
     assert_eq!(workspace.error(&skip), error);
     assert!(!workspace.path("runs").exists());
 
-    // Of the four images at equal distances one can be read.
+    // Of the four evenly spaced images, one can be read.
     workspace.images("data/train/c", 6);
     workspace.kvt(&skip).assert().success();
     let sheet = image::open(workspace.path("runs/preview/tiny/images.png")).unwrap();

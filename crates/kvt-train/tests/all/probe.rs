@@ -1,4 +1,4 @@
-//! Probes of features: numbers of PyTorch, and the commands.
+//! Probes of features: reference values from PyTorch, and the commands.
 
 use burn::tensor::{Device, TensorData};
 use kvt_models::weights::StateDict;
@@ -42,7 +42,7 @@ fn the_knn_classifier_is_dinos() {
     let top5: Vec<i64> = found.iter().map(|found| found.top5 as i64).collect();
     assert_eq!(top1, golden.i64s("top1"));
     assert_eq!(top5, golden.i64s("top5"));
-    // Other numbers of neighbours find others, so that each of them counts.
+    // Different numbers of neighbours give different results, so that each of them matters.
     assert!(top1.iter().any(|right| *right != top1[0]));
 }
 
@@ -80,7 +80,7 @@ fn linear_evaluation_is_dinos() {
     }
 }
 
-/// The same layer, driven epoch by epoch: mean losses, rates, and the accuracy of the last weights.
+/// The same layer, trained epoch by epoch: mean losses, rates, and the accuracy of the final weights.
 #[test]
 fn linear_evaluation_goes_through_the_epochs() {
     let golden = golden();
@@ -122,7 +122,7 @@ fn linear_evaluation_goes_through_the_epochs() {
     let expected: Vec<f64> = expected.chunks(4).map(mean).collect();
     assert_each_close("loss", &losses, &expected, 1e-5);
 
-    // The queries by PyTorch's last weights: classes before the right one.
+    // The rank of each query's class under PyTorch's final weights.
     let (weight, bias) = (golden.f32s("weight"), golden.f32s("bias"));
     let place = |query: usize| {
         let row = &queries.features[query * DIM..][..DIM];
@@ -148,7 +148,7 @@ fn linear_evaluation_goes_through_the_epochs() {
     assert!(last.top1 < last.top5);
 }
 
-/// A run of DINO whose student and teacher differ, in the folder `dino`.
+/// A DINO run whose student and teacher differ, in the folder `dino`.
 fn train_dino(workspace: &Workspace) {
     let dino = [
         "task=dino",
@@ -169,7 +169,7 @@ fn train_dino(workspace: &Workspace) {
     workspace.kvt(&arguments).assert().success();
 }
 
-/// By the library, and by the losses of linear evaluation, which are those of the file that each of them has in the checkpoint.
+/// In the library, and by the losses of linear evaluation, which match the checkpoint file of each of them.
 #[test]
 fn student_and_teacher_are_told_apart() {
     let workspace = Workspace::with_data(6, 2);
@@ -212,14 +212,14 @@ fn student_and_teacher_are_told_apart() {
     assert_eq!(found, expected);
 
     let error = workspace.error(&["probe", "--method", "knn", "--run", "dino", "--ema"]);
-    assert!(error.contains("its teacher is the default"), "{error}");
+    assert!(error.contains("the default is its teacher"), "{error}");
 }
 
-/// Another folder of images, by the classes of the training images.
+/// Another folder of images, with the classes of the training images.
 #[test]
 fn other_images_are_judged() {
     let workspace = Workspace::with_data(6, 2);
-    // Training images under their own classes, and each class under the next one's name.
+    // Training images under their own classes, and each class under the name of the next one.
     for (folder, names) in [("right", ["a", "b", "c"]), ("wrong", ["b", "c", "a"])] {
         for (class, name) in ["a", "b", "c"].into_iter().zip(names) {
             let target = workspace.path(&format!("{folder}/{name}"));
@@ -247,7 +247,7 @@ fn other_images_are_judged() {
     assert!(error.contains("the classes of `other` are not"), "{error}");
 }
 
-/// A supervised run, a run of DINO, random weights and pixels; by both methods, with files.
+/// A supervised run, a DINO run, random weights and pixels; with both methods and with files.
 #[test]
 fn the_binary_probes_what_there_is() {
     let workspace = Workspace::with_data(6, 2);
@@ -286,7 +286,7 @@ fn the_binary_probes_what_there_is() {
     ] {
         knn(more);
     }
-    // The colours of the images tell their classes.
+    // The colours of the images reveal their classes.
     let pixels = knn(&["--config", "tiny.toml", "--features", "pixels"]);
     assert!(pixels > 50.0, "{pixels}");
     knn(&["--run", "dino", "--output", "knn"]);
@@ -317,7 +317,7 @@ fn the_binary_probes_what_there_is() {
     }
     assert!(workspace.read("linear/linear.svg").contains("<svg"));
 
-    // A classifier goes on from the teacher's backbone.
+    // A classifier is trained from the teacher's backbone.
     let teacher = "init.weights=dino/checkpoints/step-00000003/task.teacher.safetensors";
     let tuned = [
         "train",
@@ -348,7 +348,7 @@ fn the_binary_probes_what_there_is() {
             .assert()
             .success();
     }
-    // An image that cannot be read does not keep the others from theirs.
+    // An unreadable image does not prevent the maps of the others.
     workspace.write("broken.png", "no image");
     let some = [
         "attention-map",

@@ -1,5 +1,4 @@
-//! Several processes train as one does. Here they are threads, each with a world of its own; `scripts/mpi_check.py` does
-//! it with processes.
+//! Several processes train like one. Here they are threads, each with its own world; `scripts/mpi_check.py` tests real processes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +13,7 @@ use kvt_train::world::{World, threads};
 
 use crate::support::{Workspace, floats, read_weights, set, steps};
 
-/// Dense and k-NN stages, and everything that draws: drop path, dropout, mixing, augmentation.
+/// Dense and k-NN stages, and every source of randomness: drop path, dropout, mixing, augmentation.
 const DEIT: [&str; 8] = [
     "model.drop_path=0.3",
     "model.attn_drop=0.1",
@@ -39,7 +38,7 @@ fn plan(workspace: &Workspace, run: &str, overrides: &[&str]) -> Plan {
     load_plan(&workspace.path("tiny.toml"), &all).unwrap()
 }
 
-/// Hears of all events, and asks its process to stop after some update.
+/// Records all events, and asks its process to stop after some update.
 struct Heard<'a> {
     events: Vec<Event>,
     stop: Option<(u64, &'a AtomicBool)>,
@@ -59,7 +58,7 @@ impl Listener for Heard<'_> {
 
 type Outcome = (Result<End, TrainError>, Vec<Event>);
 
-/// What each process comes to; `stop` names one and the update after which somebody asks it to stop.
+/// The result of each process; `stop` names one and the update after which it is asked to stop.
 fn train(
     plan: &Plan,
     processes: usize,
@@ -98,7 +97,7 @@ fn run<T: Task>(
     session.train(heard, flag)
 }
 
-/// A run that finishes in all processes; what the first one tells.
+/// A run that finishes in all processes; returns the events of the first one.
 fn finish(plan: &Plan, processes: usize, start: Start<'_>) -> Vec<Event> {
     let mut outcomes = train(plan, processes, start, None);
     for (rank, (end, _)) in outcomes.iter().enumerate() {
@@ -107,7 +106,7 @@ fn finish(plan: &Plan, processes: usize, start: Start<'_>) -> Vec<Event> {
     outcomes.swap_remove(0).1
 }
 
-/// What does not depend on the time: losses, norms, rates and evaluations.
+/// The time-independent results: losses, norms, rates and evaluations.
 fn told(events: &[Event]) -> Vec<String> {
     let text = |event: &Event| match event {
         Event::Step(step) => Some(format!(
@@ -167,8 +166,8 @@ fn assert_same_to(tolerance: f32, workspace: &Workspace, [one, other]: [&str; 2]
     }
 }
 
-/// 18 images, six micro-batches of three, or four of five of which the last has three: whole updates, and one in which the
-/// second process has nothing to do.
+/// 18 images: six micro-batches of three, or four of five, the last of which has three. There are complete updates, and one in
+/// which the second process has no micro-batch.
 #[test]
 fn two_are_one_to_the_bit() {
     let workspace = Workspace::with_data(6, 3);
@@ -184,7 +183,7 @@ fn two_are_one_to_the_bit() {
         let found = finish(&plan(&workspace, &both, &all), 2, Start::New);
         assert_eq!(told(&found), told(&expected), "{name}");
         assert_same_to_the_bit(&workspace, [&alone, &both]);
-        // The time that was spent together is told, and only where there is somebody else.
+        // The time spent on communication is reported, but only with several processes.
         assert!(
             steps(&found)
                 .iter()
@@ -200,9 +199,9 @@ fn two_are_one_to_the_bit() {
     }
 }
 
-/// On a GPU the first process tries an update before both begin, which leaves no trace.
+/// On a GPU the first process tries an update before both start, which leaves no trace.
 ///
-/// Only where `KVT_GPU_CASES` asks for all cases, or for `processes`: a software driver tunes products for minutes.
+/// Only if `KVT_GPU_CASES` asks for all cases, or for `processes`: a software driver tunes matrix products for minutes.
 #[cfg(feature = "wgpu")]
 #[test]
 fn two_on_a_gpu_are_one_to_rounding() {
@@ -234,11 +233,11 @@ fn two_on_a_gpu_are_one_to_rounding() {
     assert_same_to(1e-4, &workspace, ["alone", "both"]);
 }
 
-/// Sums of more than two depend on their order.
+/// Sums over more than two processes depend on their order.
 #[test]
 fn more_are_one_to_rounding() {
     let workspace = Workspace::with_data(8, 3);
-    // AdamW makes much of small gradients unless `eps` is large.
+    // AdamW amplifies small gradients unless `eps` is large.
     let all: Vec<&str> = DEIT
         .into_iter()
         .chain(["train.batch_size=2", "train.accumulate=4", "optim.eps=0.01"])
@@ -251,7 +250,7 @@ fn more_are_one_to_rounding() {
     }
 }
 
-/// The gradients and statistics of two times four images are those of eight.
+/// The gradients and statistics of two times four images equal those of eight.
 #[test]
 fn joint_batch_norms_are_those_of_a_larger_micro_batch() {
     let workspace = Workspace::with_data(16, 2);
@@ -268,7 +267,7 @@ fn joint_batch_norms_are_those_of_a_larger_micro_batch() {
     for (found, expected) in steps(&found).iter().zip(steps(&expected)) {
         assert!((found.loss - expected.loss).abs() < 1e-5);
     }
-    // One process that takes them in turn is something else.
+    // One process that takes the micro-batches in turn gives a different result.
     let turns = of("turns", &["train.batch_size=4", "train.accumulate=2"]);
     finish(&turns, 1, Start::New);
     let weight = |run: &str| {
@@ -283,7 +282,8 @@ fn joint_batch_norms_are_those_of_a_larger_micro_batch() {
     assert!(differs);
 }
 
-/// Without them it is the one of a process that takes the micro-batches in turn, running statistics included.
+/// Without joint batch norms, the run equals one of a single process that takes the micro-batches in turn, including running
+/// statistics.
 #[test]
 fn own_batch_norms_are_those_of_one_process() {
     let workspace = Workspace::with_data(6, 2);
@@ -309,7 +309,7 @@ const UNEVEN: [&str; 6] = [
     "train.epochs=2",
 ];
 
-/// Where nothing has a gradient over processes, micro-batches count by their images as they do in one process.
+/// If no gradients pass between processes, micro-batches are weighted by their images, as in one process.
 #[test]
 fn own_batch_norms_of_micro_batches_that_differ_in_size() {
     let workspace = Workspace::with_data(6, 2);
@@ -324,7 +324,7 @@ fn own_batch_norms_of_micro_batches_that_differ_in_size() {
     assert_same_to_the_bit(&workspace, ["alone", "both"]);
 }
 
-/// Joint ones of ten and eight images are those of 18.
+/// Joint batch norms over ten and eight images equal those over 18.
 #[test]
 fn joint_batch_norms_of_micro_batches_that_differ_in_size() {
     let workspace = Workspace::with_data(6, 2);
@@ -335,8 +335,8 @@ fn joint_batch_norms_of_micro_batches_that_differ_in_size() {
     assert_same_to(1e-6, &workspace, ["large", "both"]);
 }
 
-/// Student, teacher and centre; with batch norms the teacher also takes the student's running statistics. The last update of a
-/// short epoch has no micro-batch for the second process.
+/// Student, teacher and centre; with batch norms the teacher also takes the student's running statistics. In the last update of a
+/// short epoch the second process has no micro-batch.
 #[test]
 fn dino_in_two_is_in_one_to_the_bit() {
     let workspace = Workspace::with_data(6, 2);
@@ -345,7 +345,7 @@ fn dino_in_two_is_in_one_to_the_bit() {
         "dino.local_size=8",
         "model.drop_path=0.1",
     ];
-    // Views of another size would be other forward passes, and so other turns of the running statistics.
+    // Views of another size would add forward passes, and so another order of updates of the running statistics.
     let convolutions = [
         CVT[0],
         CVT[1],
@@ -384,7 +384,7 @@ fn dino_in_two_is_in_one_to_the_bit() {
     }
 }
 
-/// Gradients that overflow in f16 leave the same updates out, whoever has them.
+/// Gradients that overflow in f16 skip the same updates, whichever process has them.
 #[test]
 fn an_overflow_in_two_is_one_in_one_to_the_bit() {
     let workspace = Workspace::with_data(6, 2);
@@ -393,7 +393,7 @@ fn an_overflow_in_two_is_one_in_one_to_the_bit() {
         1,
         Start::New,
     );
-    // With a head so large the first gradients overflow.
+    // With such a large head the first gradients overflow.
     let start = workspace.last_checkpoint("start").join("model.safetensors");
     let mut large = read_weights(&start);
     let head = floats(&large, "head.weight").into_iter().map(|x| x * 100.0);
@@ -426,7 +426,7 @@ fn an_overflow_in_two_is_one_in_one_to_the_bit() {
     assert_same_to_the_bit(&workspace, ["alone", "both"]);
 }
 
-/// A request to stop that one process hears stops all; the run goes on with another number of processes.
+/// A request to stop in one process stops all; the run resumes with another number of processes.
 #[test]
 fn all_stop_and_another_number_goes_on() {
     let workspace = Workspace::with_data(6, 2);
@@ -438,7 +438,7 @@ fn all_stop_and_another_number_goes_on() {
     for (name, first, second, stopped_by) in [("a", 2, 1, 1), ("b", 1, 2, 0)] {
         let plan = plan(&workspace, name, &all);
         let outcomes = match stopped_by {
-            // Only the first process hears of updates: the other one is asked before the first.
+            // Only the first process receives updates, so the other one is asked before the first update.
             1 => threads(first, |world| {
                 let flag = AtomicBool::new(false);
                 let session = Session::<Classify>::prepare_in(
@@ -467,7 +467,7 @@ fn all_stop_and_another_number_goes_on() {
     }
 }
 
-/// Asks its process to stop after the fourth update, which every process hears of.
+/// Asks its process to stop after the fourth update, which every process receives.
 struct Stopper<'a> {
     own: bool,
     flag: &'a AtomicBool,
@@ -484,7 +484,7 @@ impl Listener for Stopper<'_> {
     }
 }
 
-/// An image that one process cannot read ends the run in both, with one message and the state saved.
+/// An image that one process cannot read ends the run in both, with the same message and the state saved.
 #[test]
 fn an_unreadable_image_of_one_is_an_error_of_all() {
     let workspace = Workspace::with_data(6, 2);
@@ -495,7 +495,7 @@ fn an_unreadable_image_of_one_is_an_error_of_all() {
         "train.epochs=1",
     ];
     finish(&plan(&workspace, "whole", &all), 1, Start::New);
-    // The eleventh image is in the fourth micro-batch, the second process's of the second update.
+    // The eleventh image is in the fourth micro-batch, which the second process has in the second update.
     let image = workspace.path("data/train/b/004.png");
     let good = fs_err::read(&image).unwrap();
     fs_err::write(&image, vec![0; good.len()]).unwrap();
@@ -518,7 +518,7 @@ fn an_unreadable_image_of_one_is_an_error_of_all() {
     assert_same_to_the_bit(&workspace, ["whole", "broken"]);
 }
 
-/// Unreadable images that are passed over are told by the first process, whoever meets them, and counted together.
+/// Skipped images are reported by the first process, whichever process meets them, and counted in total.
 #[test]
 fn images_that_are_passed_over_are_counted_together() {
     let workspace = Workspace::with_data(6, 3);
@@ -565,13 +565,13 @@ fn images_that_are_passed_over_are_counted_together() {
         assert!(error.to_string().contains("data.max_skipped"), "{error}");
         assert!(error.is_known_to_all());
     }
-    // What was saved is the state at the place where it goes on.
+    // The saved state belongs to the position where the run resumes.
     let mended = plan(&workspace, "few", &enough);
     finish(&mended, 2, Start::RESUME);
     assert_same_to_the_bit(&workspace, ["alone", "few"]);
 }
 
-/// With `data.repeats` two processes meet the same image in the same update: it is one image.
+/// With `data.repeats` two processes meet the same image in the same update: it counts as one image.
 #[test]
 fn a_repeated_image_that_is_passed_over_counts_once() {
     let workspace = Workspace::with_data(6, 2);

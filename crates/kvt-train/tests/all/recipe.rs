@@ -1,7 +1,7 @@
-//! Twenty steps with the whole recipe as PyTorch and timm take them: mixup and CutMix in all modes, erasing before and
-//! after mixing, label smoothing, AdamW, warm-up and cosine, clipping, an average of the weights.
+//! Twenty steps with the whole recipe as in PyTorch and timm: mixup and CutMix in all modes, erasing before and after mixing,
+//! label smoothing, AdamW, warm-up and cosine, clipping, an average of the weights.
 //!
-//! `scripts/reference/recipe.py` writes what was drawn and what came of it; the start is that of `trajectory.rs`.
+//! `scripts/reference/recipe.py` writes the random numbers and the results; the start is the one of `trajectory.rs`.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::checkpoint::LoadOptions;
@@ -19,13 +19,13 @@ use kvt_train::task::{EvalData, Measured, Task, Weights, build_model, model_conf
 use crate::support::{Golden, Workspace, assert_each_close, read_weights};
 use crate::trajectory;
 
-/// What was drawn for a step.
+/// The random numbers of a step.
 struct Drawn {
     mixing: Mixing,
     patches: Vec<Vec<Patch>>,
 }
 
-/// Classification, with draws from a file in place of keys.
+/// Classification, with random numbers from a file instead of keys.
 struct Given {
     steps: Vec<Drawn>,
     normalization: Normalization,

@@ -2,10 +2,10 @@
 
 use crate::support::Workspace;
 
-/// A class that would end an element, if it were let.
+/// A class name that would end an element if it were not escaped.
 const NASTY: &str = "<script>alert(1)<script>";
 
-/// Two runs of three classes, one of which has a name of its own.
+/// Two runs on three classes; one class has the nasty name.
 fn runs() -> Workspace {
     let workspace = Workspace::empty();
     for class in ["a", "b", NASTY] {
@@ -69,7 +69,7 @@ fn a_report_of_runs_with_images() {
             );
         }
     }
-    // The accuracy that `kvt eval` finds.
+    // The accuracy that `kvt eval` reports.
     let eval = ["eval", "--run", "knn", "--checkpoint", "last", "--json"];
     let found = workspace.json(&eval);
     let top1 = format!(
@@ -89,16 +89,16 @@ fn a_report_of_runs_with_images() {
     ] {
         assert!(html.contains(part), "{part}");
     }
-    // Each of three images once, with two heads of two runs.
+    // Each of three images once, with two heads for each of two runs.
     let samples = html.split("id=\"samples\"").nth(1).unwrap();
     let samples = samples.split("</section>").next().unwrap();
     assert_eq!(samples.matches("class=\"picture pixels\"").count(), 3);
     assert_eq!(samples.matches("patches looked at").count(), 2 * 3 * 2 * 2);
-    // The same again is the same to the byte.
+    // The same again is identical byte for byte.
     workspace.kvt(&report).assert().success();
     assert_eq!(workspace.read("new/both.html"), html);
 
-    // One run alone, from its folder: nothing of its images is needed.
+    // A single run, from its folder: its images are not needed.
     fs_err::rename(workspace.path("data"), workspace.path("gone")).unwrap();
     workspace.kvt(&["report", "knn"]).assert().success();
     let html = workspace.read("knn/report.html");
@@ -110,7 +110,7 @@ fn a_report_of_runs_with_images() {
             && error.contains("; say where they are with `--data DIR`"),
         "{error}"
     );
-    // They are found where somebody says.
+    // The images are found in the given folder.
     let moved = [
         "report",
         "knn",
@@ -127,7 +127,7 @@ fn a_report_of_runs_with_images() {
     );
 }
 
-/// What DINO learns has no classes to be judged by, but a class token that looks somewhere.
+/// A DINO run has no classes to be judged by, but its class token has attention maps.
 #[test]
 fn a_report_of_dino() {
     let workspace = Workspace::with_data(6, 2);

@@ -45,7 +45,7 @@ fn a_figure_is_computed_into_a_folder() {
         "{page}"
     );
 
-    // The same again, and elsewhere.
+    // The same again, in another folder.
     workspace
         .kvt(&["reproduce", "scram-fig3", "--out", "p"])
         .assert()
@@ -74,7 +74,7 @@ fn what_cannot_be_reproduced_is_said() {
     let error = workspace.error(&["reproduce", "table2", "--data", "data"]);
     assert!(
         error.contains(
-            "`table2` wants one of its scales: `--scale` `paper`, `cifar`, `cifar-short`"
+            "`table2` needs one of its scales: `--scale` `paper`, `cifar`, `cifar-short`"
         ),
         "{error}"
     );
@@ -138,7 +138,7 @@ fn a_version_has_the_runs_of_its_systems() {
     }
 }
 
-/// The version can be named, as of all others.
+/// The version can be given, as for all other items.
 #[test]
 fn figure_3_is_of_eccv() {
     let workspace = Workspace::with_data(6, 4);
@@ -155,7 +155,7 @@ fn figure_3_is_of_eccv() {
     );
 }
 
-/// Tiny models in place of the repository's: what an item makes of its runs.
+/// Tiny models instead of the repository's: tests what an item makes of its runs.
 fn tiny_items(workspace: &Workspace) {
     let run = |name: &str, set: &str| {
         format!("[[run]]\nname = \"{name}\"\nconfig = \"../../../tiny.toml\"\nset = [{set}]\n\n")
@@ -244,7 +244,7 @@ fn a_table_of_runs_has_crashes_and_empty_cells() {
     assert_eq!(lines.len(), 1 + 8 + 2);
     assert_eq!(lines[1], "dense,0.05,crash,,,,2");
     assert!(lines[4].starts_with("dense,0.75,72.5,,,,0"), "{}", lines[4]);
-    // The mean is that of the two logs.
+    // The mean is over the two logs.
     let last = |cell: &str| {
         let events = workspace.log(&format!("runs/table3/runs/{cell}"));
         let mut evals = events.iter().filter_map(|event| match event {
@@ -257,7 +257,7 @@ fn a_table_of_runs_has_crashes_and_empty_cells() {
     let found: f64 = lines[10].split(',').nth(3).unwrap().parse().unwrap();
     assert!((found - mean).abs() < 1e-9, "{found} {mean}");
 
-    // Once more: nothing is trained; with `--as-is` neither is what is missing.
+    // Once more: nothing is trained; with `--as-is` missing runs are not trained either.
     let log = workspace.read("runs/table3/runs/t4-seed4/log.jsonl");
     workspace.kvt(&item).assert().success();
     assert_eq!(workspace.read("runs/table3/runs/t4-seed4/log.jsonl"), log);
@@ -286,7 +286,7 @@ fn every_item_of_runs_makes_its_files() {
             "--out",
             &out,
         ];
-        // What was not run is an empty cell.
+        // A run that is missing is an empty cell.
         workspace
             .kvt(&[&item[..], &["--as-is"]].concat())
             .assert()
@@ -329,7 +329,7 @@ fn every_item_of_runs_makes_its_files() {
             && !page.contains("volo"),
         "{page}"
     );
-    // What version 1 lacks is not trained for it.
+    // Runs that version 1 lacks are not trained for it.
     let trained = workspace.entries("runs/table1/runs");
     assert!(
         trained.iter().all(|name| name.starts_with("deit-tiny-")),

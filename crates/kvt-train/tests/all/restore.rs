@@ -1,4 +1,4 @@
-//! What a checkpoint is not restored into.
+//! Data and models into which a checkpoint must not be restored.
 
 use crate::support::Workspace;
 
@@ -10,7 +10,7 @@ fn trained() -> Workspace {
     workspace
 }
 
-/// The order of an epoch means something only for the images that it was drawn for.
+/// The order of an epoch is valid only for the images for which it was drawn.
 #[test]
 fn other_images_are_refused() {
     let workspace = trained();
@@ -22,7 +22,7 @@ fn other_images_are_refused() {
     workspace.kvt(&resume).assert().success();
 }
 
-/// Of a model with fewer blocks every weight would be found.
+/// A model with fewer blocks would find all its weights.
 #[test]
 fn a_model_with_fewer_weights_is_refused() {
     let workspace = trained();

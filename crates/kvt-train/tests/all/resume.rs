@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::{KVT, Workspace, steps};
 
-/// With every source of randomness, and an average of the weights. Epochs have 24 updates and checkpoints come every 5, so that
-/// most of them are within an epoch.
+/// With every source of randomness, and an average of the weights. Epochs have 24 updates and there is a checkpoint every 5, so
+/// that most of them are within an epoch.
 const CONFIG: &str = r#"base = "tiny.toml"
 
 [model]
@@ -36,10 +36,10 @@ every_steps = 5
 pub(crate) const EPOCH: u64 = 24;
 const STEPS: u64 = 4 * EPOCH;
 
-/// Update from which on a run is killed or interrupted: the second epoch's, far from its end.
+/// The update from which on a run is killed or interrupted: in the second epoch, far from its end.
 const MIDDLE: u64 = 30;
 
-/// What a finished run leaves behind, but for times.
+/// The result of a finished run, except for times.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     /// Step, epoch, loss, learning rate, gradient norm.
@@ -121,7 +121,7 @@ fn another_recipe_is_refused_and_another_setting_is_not() {
     error: run `run` was started with another configuration:
       `data.shuffle`: `true` -> `false`
       `optim.lr`: `0.001` -> `0.002`
-    use the old values to resume, or another `run.dir` to start anew
+    use the old values to resume, or another `run.dir` to start a new run
     ");
 
     let harmless = ["data.workers=2", "log.every_steps=3", "train.max_steps=8"];
@@ -197,7 +197,7 @@ fn outcome(workspace: &Workspace) -> Outcome {
         .read("run/epochs.csv")
         .lines()
         .map(|row| {
-            // All but `seconds,images_per_second`.
+            // All columns except `seconds,images_per_second`.
             let cells: Vec<&str> = row.split(',').collect();
             cells[..cells.len() - 2].join(",")
         })
@@ -221,8 +221,8 @@ pub(crate) fn last_step(workspace: &Workspace) -> u64 {
     step.split('-').next().unwrap().parse().unwrap()
 }
 
-/// The program, with every signal as it is by default: tests that run in the background or under `nohup` ignore some,
-/// and so would their children.
+/// The program with default handling of every signal: tests that run in the background or under `nohup` ignore some, and so would
+/// their children.
 pub(crate) fn program() -> Command {
     if cfg!(target_os = "linux") {
         let mut command = Command::new("env");
@@ -233,7 +233,7 @@ pub(crate) fn program() -> Command {
     }
 }
 
-/// A training process, killed at the latest when the test ends.
+/// A training process that is killed when the test ends, at the latest.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
@@ -246,7 +246,7 @@ impl Running {
         Self::start_as(program().args(arguments), workspace)
     }
 
-    /// A command that becomes the program.
+    /// A command that executes the program.
     pub(crate) fn start_as(command: &mut Command, workspace: &Workspace) -> Self {
         let stderr = fs_err::File::create(workspace.path("stderr.txt")).unwrap();
         let child = command
@@ -256,7 +256,7 @@ impl Running {
         Self(child.unwrap())
     }
 
-    /// Until there is a checkpoint of this step or a later one.
+    /// Waits for a checkpoint of this step or a later one.
     pub(crate) fn wait_for_step(&mut self, workspace: &Workspace, step: u64) {
         let last = workspace.path("run/checkpoints/last");
         self.wait_until(workspace, || last.exists() && last_step(workspace) >= step);

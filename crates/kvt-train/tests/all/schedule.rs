@@ -1,4 +1,4 @@
-//! Learning rates of timm's scheduler under DeiT's habit, and of a published log.
+//! Learning rates of timm's scheduler as DeiT uses it, and of a published log.
 //!
 //! The file is written by `scripts/reference/schedule.py`.
 
@@ -60,8 +60,8 @@ fn rates_are_those_of_the_published_log() {
     }
 }
 
-/// Every kind, with and without warm-up prefix, to the end of the cool-down, by both ways of counting: timm's `step` and
-/// `step_update`, called before and after what they are called for.
+/// Every kind, with and without warm-up prefix, to the end of the cool-down, with both ways of counting: timm's `step` and
+/// `step_update`, called before and after their epoch or update.
 #[test]
 fn each_kind_is_timms_by_either_way_of_counting() {
     const PER_EPOCH: u64 = 4;
@@ -107,7 +107,7 @@ fn each_kind_is_timms_by_either_way_of_counting() {
     }
 }
 
-/// The end of the run is the end of the cosine; a cool-down keeps it.
+/// The cosine ends with the run; a cool-down keeps its final value.
 #[test]
 fn weight_decay_follows_half_a_cosine() {
     let config = ScheduleConfig {

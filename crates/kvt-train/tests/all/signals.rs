@@ -1,4 +1,4 @@
-//! What a run does when it is asked to stop.
+//! The behaviour of a run that is asked to stop.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ fn a_signal_that_was_ignored_stays_ignored() {
     assert_eq!(child.wait().code(), Some(143));
 }
 
-/// Asks to stop when the checkpoint before an evaluation is written, and remembers whether one was finished.
+/// Asks to stop when the checkpoint before an evaluation is written, and records whether an evaluation was finished.
 struct StopBeforeEval<'a> {
     stop: &'a AtomicBool,
     evaluated: bool,

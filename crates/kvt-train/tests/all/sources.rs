@@ -1,4 +1,4 @@
-//! Data that is no folder with splits: shards, shares, memory. Whatever holds the images, training on them is the same.
+//! Data other than a folder with splits: shards, shares of a folder, memory. Training on the images is the same for every source.
 
 use crate::support::{Workspace, steps};
 
@@ -31,7 +31,7 @@ fn shards_train_as_the_folder_that_was_packed() {
     train(&workspace, "folder", &[]);
     let pack = ["data", "pack", "data", "packed"];
     workspace.kvt(&pack).assert().success();
-    assert!(workspace.error(&pack).contains("`packed` exists already"));
+    assert!(workspace.error(&pack).contains("`packed` already exists"));
     let tar = ["data.kind=tar", "data.path=packed"];
     train(&workspace, "tar", &tar);
     assert!(state(&workspace, "tar") == state(&workspace, "folder"));
@@ -64,7 +64,7 @@ fn shards_train_as_the_folder_that_was_packed() {
     let eval = |run| value(&["eval", "--run", run, "--checkpoint", "last", "--json"]);
     assert_eq!(eval("tar"), eval("folder"));
 
-    // The checkpoint knows what is in the shards.
+    // The checkpoint remembers the content of the shards.
     workspace.write(
         "data/train/a/new.png",
         fs_err::read(workspace.path("data/val/a/000.png")).unwrap(),
@@ -96,7 +96,7 @@ fn shards_are_checked() {
     fs_err::write(&shard, &bytes[..600]).unwrap();
     insta::assert_snapshot!(workspace.error(&["data", "check", "packed"]), @"error: shard `packed/train/000000.tar`, `000000000.png`: the shard ends before it: truncated; write it again");
 
-    // A whole archive of nothing.
+    // A complete archive without files.
     fs_err::write(&shard, [0; 1024]).unwrap();
     let train = [
         "train",
@@ -186,7 +186,7 @@ fn a_share_of_a_folder_validates() {
     let share = ["data.val_fraction=0.2", "train.batch_size=4"];
     train(&workspace, "run", &share);
     let log = workspace.log("run");
-    // 24 images are left to train on.
+    // 24 images are left for training.
     assert_eq!(steps(&log).last().unwrap().step, 12);
     let list = workspace
         .kvt(&["data", "split", "data", "--val-fraction", "0.2"])
@@ -202,11 +202,11 @@ fn a_share_of_a_folder_validates() {
         .kvt(&["data", "split", "data", "--val-fraction", "0.2"])
         .assert();
     assert_eq!(list.as_bytes(), again.get_output().stdout);
-    // The seed changes nothing.
+    // The seed has no influence.
     let evaluated = workspace.json(&["eval", "--run", "run", "--json"]);
     assert_eq!(evaluated["images"], 6);
 
-    // Packed, it has splits: the same ones.
+    // Packed, it has the same splits.
     workspace
         .kvt(&["data", "pack", "data", "packed", "--val-fraction", "0.2"])
         .assert()
@@ -235,7 +235,7 @@ fn a_share_of_a_folder_validates() {
     );
 }
 
-/// Every run has the same images, whatever its seed; an evaluation of them, too.
+/// Every run has the same images, independent of its seed, and so has an evaluation of them.
 #[test]
 fn a_subset_trains_on_fewer_images() {
     let workspace = Workspace::with_data(10, 2);
@@ -266,7 +266,7 @@ fn a_subset_without_images_of_a_class_is_told() {
     }
 }
 
-/// Batch norms remember the images ahead of the one that cannot be read: nothing of them may be left.
+/// Batch norms have seen the images before the unreadable one: this must leave no trace.
 #[test]
 fn an_update_with_an_image_that_cannot_be_read_is_not_made() {
     let set = [
@@ -279,7 +279,7 @@ fn an_update_with_an_image_that_cannot_be_read_is_not_made() {
     let whole = Workspace::with_data(6, 2);
     train(&whole, "run", &set);
     let cut = Workspace::with_data(6, 2);
-    // In the second update, its second micro-batch.
+    // In the second update, in its second micro-batch.
     let image = cut.path("data/train/c/001.png");
     let old = fs_err::read(&image).unwrap();
     fs_err::write(&image, "no image").unwrap();

@@ -1,5 +1,5 @@
-//! What the tests share: a folder with a tiny data set and configuration, the binary run in it, the
-//! engine run in this process, and golden files.
+//! Shared by the tests: a folder with a tiny data set and configuration, the binary run in it, the engine run in this process,
+//! and golden files.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 /// The binary under test.
 pub(crate) const KVT: &str = env!("CARGO_BIN_EXE_kvt");
 
-/// A run of a moment: 18 images of 3 classes, 16 pixels wide.
+/// A very short run: 18 images of 3 classes, 16 pixels wide.
 const TINY: &str = r#"seed = 3
 
 [model]
@@ -95,7 +95,7 @@ impl Workspace {
         fs_err::read_to_string(self.path(name)).unwrap()
     }
 
-    /// Images whose colour follows the folder's name, with a pattern of their own.
+    /// Images whose colour depends on the folder's name, each with a different pattern.
     pub(crate) fn images(&self, folder: &str, count: usize) {
         let name: u32 = folder.bytes().map(u32::from).sum();
         for index in 0..u32::try_from(count).unwrap() {
@@ -114,7 +114,7 @@ impl Workspace {
         command
     }
 
-    /// The last lines on stderr, from the last `error:` on (drivers print some of their own), of a command that must fail with exit code 1.
+    /// The end of stderr, from the last `error:` on (drivers print messages, too), of a command that must fail with exit code 1.
     pub(crate) fn error(&self, arguments: &[&str]) -> String {
         let output = self.kvt(arguments).assert().failure().code(1);
         let stderr = String::from_utf8(output.get_output().stderr.clone()).unwrap();
@@ -125,7 +125,7 @@ impl Workspace {
         }
     }
 
-    /// The JSON that a command prints.
+    /// The JSON printed by a command.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let output = self.kvt(arguments).assert().success();
         serde_json::from_slice(&output.get_output().stdout).unwrap()
@@ -168,8 +168,8 @@ pub(crate) fn set(key: &str, path: &Path) -> String {
     format!("{key}={:?}", path.to_str().unwrap())
 }
 
-/// A run's folder, to be written by this process. A child that another test has just forked holds every lock of this
-/// process until it becomes its program, so a lock that was given back may be held for a moment more.
+/// A run's folder, to be written by this process. A child that another test has just forked holds every lock of this process
+/// until it executes its program, so a released lock may be held for a moment longer.
 pub(crate) fn take_run(path: &Path) -> RunDir {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -260,7 +260,7 @@ impl Golden {
         numbers.iter().map(|b| i64::from_le_bytes(*b)).collect()
     }
 
-    /// Writes the tensors behind `weights.` as an ordinary weight file.
+    /// Writes the tensors with the prefix `weights.` as an ordinary weight file.
     pub(crate) fn write_weights(&self, file: &Path) {
         let tensors = SafeTensors::deserialize(&self.bytes).unwrap();
         let weights = tensors.tensors().into_iter().filter_map(|(name, view)| {
@@ -281,7 +281,7 @@ pub(crate) fn floats(weights: &StateDict, name: &str) -> Vec<f32> {
     weights.get(name).unwrap().try_to_vec::<f32>().unwrap()
 }
 
-/// Compares number by number; `tolerance` is relative to the expected number.
+/// Compares value by value; `tolerance` is relative to the expected value.
 #[track_caller]
 pub(crate) fn assert_each_close(what: &str, actual: &[f64], expected: &[f64], tolerance: f64) {
     assert_eq!(actual.len(), expected.len(), "{what}");

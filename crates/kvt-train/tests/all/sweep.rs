@@ -32,7 +32,7 @@ fn dir(cell: &str) -> String {
     format!("runs/sweep/runs/{cell}")
 }
 
-/// What a cell came to, without what a clock says.
+/// The results of a cell, without times.
 fn measured(workspace: &Workspace, cell: &str) -> Vec<(u32, String)> {
     let events = workspace.log(&dir(cell));
     let evals = events.iter().filter_map(|event| match event {
@@ -71,7 +71,7 @@ fn finished_runs_are_left_alone_and_tables_are_made() {
     assert_eq!(table["rows"][1]["label"], "knn");
     assert_eq!(table["rows"][1]["runs"], 2);
 
-    // What a cell's table says is what its log and `kvt eval` say.
+    // The table of a cell agrees with its log and with `kvt eval`.
     let mut last = Vec::new();
     for cell in CELLS {
         let predictions = workspace.read(&format!("{}/predictions.csv", dir(cell)));
@@ -114,11 +114,11 @@ fn finished_runs_are_left_alone_and_tables_are_made() {
     let (again, said) = compare();
     assert_eq!(again, printed);
     assert!(
-        said.contains("knn-seed4 (4 of 4): finished already"),
+        said.contains("knn-seed4 (4 of 4): already finished"),
         "{said}"
     );
     assert_eq!((logs(), workspace.read("runs/sweep/table.md")), before);
-    // As ordinary runs they compare to the same table.
+    // Compared as ordinary runs, they give the same table.
     let dirs = CELLS.map(dir);
     let mut read = vec!["compare", "--output", "read"];
     read.extend(dirs.iter().map(String::as_str));
@@ -147,7 +147,7 @@ fn a_killed_sweep_goes_on_to_the_same_numbers() {
         .spawn()
         .unwrap();
     let deadline = Instant::now() + Duration::from_secs(300);
-    // In the second of the four.
+    // In the second of the four runs.
     let last = workspace.path(&format!("{}/checkpoints/last", dir("dense-seed4")));
     while !last.exists() {
         assert!(Instant::now() < deadline && child.try_wait().unwrap().is_none());
@@ -169,7 +169,7 @@ fn a_killed_sweep_goes_on_to_the_same_numbers() {
     assert!(state("dense-seed3").contains("finished"), "{plan}");
     assert!(state("dense-seed4").contains("stopped after"), "{plan}");
     assert!(state("knn-seed3").contains("to be trained"), "{plan}");
-    // What is finished tells how long the rest will take.
+    // Finished runs give an estimate for the rest.
     assert!(state("dense-seed3").trim_end().ends_with('-'), "{plan}");
     assert!(state("knn-seed3").trim_end().ends_with(" 1 min"), "{plan}");
     let output = workspace.kvt(&["compare", "sweep.toml"]).assert().success();
@@ -197,7 +197,7 @@ fn a_killed_sweep_goes_on_to_the_same_numbers() {
     }
 }
 
-/// Ctrl-C stops the run that is being trained, and no other one begins.
+/// Ctrl-C stops the run that is being trained, and no other run starts.
 #[cfg(unix)]
 #[test]
 fn an_interrupted_sweep_stops_and_goes_on() {
@@ -260,7 +260,7 @@ config = "tiny.toml"
             && cells.contains("\ncrash,3,crashed,1,"),
         "{cells}"
     );
-    // A crash is a result: it is not tried again, and no failure by itself.
+    // A crash is a result: it is not repeated, and it is not in itself a failure.
     let without = sweep.replace("set = [\"init.weights=missing.safetensors\"]\n", "");
     workspace.write("sweep.toml", without);
     let output = workspace.kvt(&["compare", "sweep.toml"]).assert().success();
@@ -273,7 +273,7 @@ config = "tiny.toml"
     assert_eq!(measured(&workspace, "broken-seed3").len(), 1);
 }
 
-/// Where all trainings broke down, that is what the sweep came to.
+/// If all runs crashed, that is the result of the sweep.
 #[test]
 fn a_sweep_of_crashes_has_a_result() {
     let workspace = Workspace::with_data(6, 4);
@@ -288,7 +288,7 @@ fn a_sweep_of_crashes_has_a_result() {
     assert!(!workspace.path("runs/sweep/table.md").exists());
 }
 
-/// `train.max_steps` may end a run within an epoch, and a later end takes it on from there.
+/// `train.max_steps` may end a run within an epoch, and a later end continues it from there.
 #[test]
 fn a_run_that_goes_on_after_its_end_is_judged_again() {
     let workspace = Workspace::with_data(6, 4);
@@ -308,12 +308,12 @@ fn a_run_that_goes_on_after_its_end_is_judged_again() {
     let before = log();
     let again = said(&short);
     assert!(
-        again.contains("dense-seed3 (1 of 1): finished already"),
+        again.contains("dense-seed3 (1 of 1): already finished"),
         "{again}"
     );
     assert_eq!(log(), before);
 
-    // What the old weights said is told apart from all that new ones can say.
+    // A marker that distinguishes the old weights' predictions from any new ones.
     workspace.write(&predictions, "image,class,predicted\n");
     let on = said(&[]);
     assert!(on.contains("dense-seed3 (1 of 1) goes on"), "{on}");
@@ -323,16 +323,16 @@ fn a_run_that_goes_on_after_its_end_is_judged_again() {
         workspace.read("whole/runs/dense-seed3/predictions.csv")
     );
 
-    // Of a finished run it is said what it was not trained with, but not what it went on with.
+    // A finished run warns about settings that it was not trained with, but not about those with which it was resumed.
     let other = "was trained with other settings than these";
     let again = said(&[]);
     assert!(
-        again.contains("finished already") && !again.contains(other),
+        again.contains("already finished") && !again.contains(other),
         "{again}"
     );
     let shorter = said(&[&["--output", "whole"][..], &short].concat());
     assert!(
-        shorter.contains("finished already")
+        shorter.contains("already finished")
             && shorter.contains(&format!("{other} (`train.max_steps`: not set -> `4`)")),
         "{shorter}"
     );
@@ -356,7 +356,7 @@ fn a_run_of_another_configuration_is_refused() {
         "{error}"
     );
     assert_eq!(log(), before);
-    // Their numbers are not those of this sweep.
+    // Their results do not count for this sweep.
     let cells = workspace.read("runs/sweep/cells.csv");
     assert!(cells.contains("\nknn,4,another run,2,,,,,0,"), "{cells}");
 }
@@ -380,7 +380,7 @@ fn several_devices_and_several_processes_share_the_runs() {
         workspace.read("one/table.csv"),
         workspace.read("two/table.csv")
     );
-    // Two processes at once: whoever comes first to a run has it.
+    // Two processes at once: the first to reach a run trains it.
     let start = || {
         Command::new(KVT)
             .current_dir(workspace.path(""))
@@ -475,7 +475,7 @@ fn what_is_wrong_with_a_sweep_is_said() {
         ),
         (
             format!("{}linear = \"none\"\n", &twice[..29]),
-            "`linear` does not judge",
+            "`linear` is only for",
         ),
         (
             format!("metric = \"top2\"\n{}", &twice[..29]),

@@ -1,4 +1,4 @@
-//! What a model with an output for every token learns: MixToken and the loss of the tokens, against sums by hand.
+//! Training of models with an output for every token: MixToken and the token loss, against sums by hand.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::{Ask, Logits, Model};
@@ -40,7 +40,7 @@ device = "cpu"
 
 const LABELS: [u32; 4] = [2, 0, 3, 1];
 const CLASSES: usize = 4;
-/// Along a side of the coarse map.
+/// Tokens along a side of the coarse map.
 const SIDE: usize = 6;
 const AT: Position = Position {
     epoch: 1,
@@ -68,7 +68,7 @@ fn images() -> Tensor<4> {
     Tensor::from_data(pixels, &Device::flex().autodiff())
 }
 
-/// Loss of a micro-batch, as the task has it.
+/// The task's loss of a micro-batch.
 fn loss(plan: &Plan, model: &Model, phase: Phase, at: Position) -> f64 {
     let batch = DeviceBatch {
         views: vec![images()],
@@ -90,7 +90,7 @@ fn target(image: usize) -> [f64; CLASSES] {
     target
 }
 
-/// Of a row of logits.
+/// The cross-entropy of a row of logits.
 fn cross_entropy(logits: &[f64], target: [f64; CLASSES]) -> f64 {
     let sum: f64 = logits.iter().map(|x| x.exp()).sum();
     let terms = logits.iter().zip(target);
@@ -124,7 +124,8 @@ fn mixed(model: &Model, rect: Rect, phase: Phase) -> Logits {
     model.forward_asked(images(), &ask, phase)
 }
 
-/// The class learns both targets by the share of tokens, a token the target of the image that it came from.
+/// The class output learns both targets, weighted by the share of tokens; a token learns the target of the image that it came
+/// from.
 fn expected(heads: Logits, rect: Rect, token_weight: f64) -> f64 {
     let (class, aux) = (values(heads.class), values(heads.aux.unwrap()));
     let tokens = SIDE * SIDE;
@@ -193,7 +194,7 @@ fn nothing_is_mixed_where_it_is_off() {
     }
 }
 
-/// Without token labels both outputs are trained together, as they predict, or the class alone.
+/// Without token labels either both outputs are trained together, as they predict, or only the class output.
 #[test]
 fn without_token_labels_the_prediction_learns() {
     let off = ["mix.mix_token=0", "loss.token_weight=0"];

@@ -1,7 +1,7 @@
-//! Twenty steps of training as PyTorch and timm take them.
+//! Twenty steps of training as in PyTorch and timm.
 //!
-//! The files are written by `scripts/reference/trajectory.py`: initial weights, images and the order
-//! of the images, which both runs share, and what came of them.
+//! The files are written by `scripts/reference/trajectory.py`: initial weights, images and the order of the images, which both
+//! runs share, and the results.
 
 use std::path::{Path, PathBuf};
 
@@ -28,15 +28,15 @@ fn knn_training_is_pytorchs() {
     is_pytorchs("knn");
 }
 
-/// Products in bf16, as `torch.autocast` takes them. The sums of products are in another order, so that now and then a number
-/// is rounded to its other neighbour. Measured: losses to 3.2e-4, norms to 7.3e-4.
+/// Products in bf16, as in `torch.autocast`. Sums are in another order, so that a number is sometimes rounded to its other
+/// neighbour. Measured: losses to 3.2e-4, norms to 7.3e-4.
 #[test]
 fn training_in_bf16_is_that_of_pytorchs_autocast() {
     in_half("bf16", [1e-3, 2e-3]);
 }
 
-/// In f16 also the updates that a scaled loss skips, and the scale: those of `GradScaler`. Measured: losses to
-/// 4.4e-5, norms to 1.1e-4.
+/// In f16, also the updates that a scaled loss skips, and the scale, as in `GradScaler`. Measured: losses to 4.4e-5, norms to
+/// 1.1e-4.
 #[test]
 fn training_in_f16_is_that_of_pytorchs_autocast_and_scaler() {
     let skipped = in_half("f16", [2e-4, 5e-4]);
@@ -46,7 +46,7 @@ fn training_in_f16_is_that_of_pytorchs_autocast_and_scaler() {
     );
 }
 
-/// Compares a run in a half type, and returns what was said of skipped updates.
+/// Compares a run in a half type, and returns the messages about skipped updates.
 fn in_half(precision: &str, [of_losses, of_norms]: [f64; 2]) -> Vec<String> {
     let golden = golden(precision);
     let set = format!("train.precision={precision}");
@@ -55,7 +55,7 @@ fn in_half(precision: &str, [of_losses, of_norms]: [f64; 2]) -> Vec<String> {
     assert_each_close("loss", &found.losses, &expected.losses, of_losses);
     assert_each_close("lr", &found.lrs, &expected.lrs, 1e-7);
     let norms = found.grad_norms.iter().zip(&expected.grad_norms);
-    // A skipped update has none in the file, and an infinite one here.
+    // A skipped update has no norm in the file, and an infinite one here.
     let (found, expected): (Vec<f64>, Vec<f64>) = norms.filter(|(_, norm)| **norm > 0.0).unzip();
     assert_each_close("norm", &found, &expected, of_norms);
     let skipped = events.iter().filter_map(|event| match event {
@@ -87,7 +87,7 @@ pub(crate) fn expected(golden: &Golden) -> Trajectory {
     }
 }
 
-/// Takes the steps of a golden file with this engine.
+/// Repeats the steps of a golden file with this engine.
 pub(crate) fn retrace(golden: &Golden, overrides: &[&str]) -> Trajectory {
     retrace_events(golden, overrides).0
 }

@@ -1,4 +1,4 @@
-//! `kvt weights`: what a file holds, how it fits a model, and other names for it.
+//! `kvt weights`: the content of a file, how it fits a model, and conversion to other names.
 
 use kvt_models::weights::{StateDict, read, write};
 
@@ -35,7 +35,7 @@ fn pit() -> (Workspace, Vec<String>) {
     (workspace, arguments)
 }
 
-/// `kvt weights` with the arguments of a model after those that are given.
+/// `kvt weights` with the arguments of a model after the given ones.
 fn weights<'a>(arguments: &[&'a str], model: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
     let model = model.iter().map(String::as_str);
     let given = ["weights"].iter().chain(arguments).copied();
@@ -170,7 +170,7 @@ fn names_go_there_and_back() {
     let file = |name: &str| read(&workspace.path(name)).unwrap();
     assert_eq!(file("back.safetensors"), file("w.safetensors"));
 
-    // What exists is replaced only if that is asked for.
+    // An existing file is replaced only on request.
     let error = workspace.error(&back);
     insta::assert_snapshot!(error, @"error: `back.safetensors` exists: use `--force` or another name");
     let mut forced = back.clone();

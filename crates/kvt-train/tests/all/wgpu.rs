@@ -1,4 +1,4 @@
-//! Training on a GPU, or on the software Vulkan driver, takes the steps of the CPU.
+//! Training on a GPU, or on the software Vulkan driver, matches training on the CPU.
 
 #![expect(clippy::print_stderr, reason = "says what was tested")]
 
@@ -13,14 +13,13 @@ use crate::trajectory::{expected, golden, retrace};
 #[test]
 fn the_first_steps_on_wgpu_are_pytorchs() {
     match device::resolve("wgpu") {
-        // Without a Vulkan driver wgpu falls back to OpenGL: say what this run tested.
+        // Without a Vulkan driver wgpu falls back to OpenGL: print what this run tested.
         Ok(found) => eprintln!("wgpu adapter: {}", found.description),
         Err(_) => return kvt_testing::no_gpu(),
     }
     for kind in ["dense", "knn"] {
         let golden = golden(kind);
-        // Evaluation in batches of the training's size: every other shape is tuned anew, for minutes
-        // on a software driver.
+        // Evaluation with the training batch size: every other shape is tuned anew, for minutes on a software driver.
         let overrides = [
             "train.device=wgpu",
             "train.max_steps=2",
@@ -32,9 +31,9 @@ fn the_first_steps_on_wgpu_are_pytorchs() {
     }
 }
 
-/// The third step is on its way when the host hears of the second one.
+/// The third step is pending when the host learns the result of the second one.
 ///
-/// Only where `KVT_GPU_CASES` asks for all cases, or for `late`: a software driver tunes the products of another model for
+/// Only if `KVT_GPU_CASES` asks for all cases, or for `late`: a software driver tunes the matrix products of another model for
 /// minutes. The CPU decides in the same way, in `late.rs`.
 #[test]
 fn what_is_not_finite_on_wgpu_leaves_the_weights() {
@@ -62,7 +61,7 @@ fn what_is_not_finite_on_wgpu_leaves_the_weights() {
         overrides.extend(others.map(str::to_owned));
         train(&workspace.path("tiny.toml"), &overrides)
     };
-    // Saved before its evaluation, which finds no number.
+    // Saved before its evaluation, which is not finite.
     let error = trained("one", "train.max_steps=1").unwrap_err();
     assert!(matches!(error, TrainError::Diverged { step: 1, .. }));
     let error = trained("all", "train.epochs=1").unwrap_err();

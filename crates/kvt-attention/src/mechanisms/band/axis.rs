@@ -31,7 +31,7 @@ impl Axis {
         self.window.pool == 1 && self.window.stride == 1
     }
 
-    /// The tokens of a key: the first, and the one behind the last.
+    /// The first token of a key, and the token after its last.
     fn span(&self, key: usize) -> (usize, usize) {
         let first = key * self.window.stride;
         (first, (first + self.window.pool).min(self.tokens))
@@ -60,19 +60,20 @@ impl Axis {
         (0..self.keys()).map(seen_by).sum()
     }
 
-    /// Tokens that decide the output of a query far from the ends.
+    /// Tokens that determine the output of a query far from the ends.
     pub(super) fn reach(&self) -> usize {
         self.tokens.min(2 * self.window.radius + self.window.pool)
     }
 
-    /// The axis as one tile, or as tiles of `least` keys or more that are as long as the reach of a query.
+    /// The axis as one tile, or as tiles of at least `least` keys that are at least as long as the reach of a query
+    /// to one side.
     pub(super) fn tiles(&self, whole: bool, least: usize) -> Tiles {
         let Window {
             radius,
             pool,
             stride,
         } = self.window;
-        // A key is as far away as its centre, and begins half a pool before it.
+        // The distance to a key is that to its centre, half a pool after its first token.
         let keys = (radius + pool / 2).div_ceil(stride).max(least);
         if whole || keys >= self.keys() {
             return Tiles {
@@ -90,8 +91,8 @@ impl Axis {
         }
     }
 
-    /// What the queries of each tile do not see of its keys, `[tile, query, key]`. Behind the end of the axis
-    /// queries see what the last one sees, so that no row is empty.
+    /// The keys of each tile that its queries do not see, `[tile, query, key]`. Queries past the end of the axis see
+    /// what the last one sees, so that no row is empty.
     pub(super) fn hidden(&self, tiles: &Tiles, device: &Device) -> Tensor<3, Bool> {
         let shape = [tiles.count, tiles.queries, tiles.visible()];
         let before = tiles.neighbors * tiles.keys;
@@ -111,7 +112,7 @@ impl Axis {
     /// Means of the tokens of each key, `[rows, tokens, channels]` to `[rows, keys, channels]`.
     pub(super) fn pool(&self, x: Tensor<3>) -> Tensor<3> {
         let Window { pool, stride, .. } = self.window;
-        // Behind the end there are zeros alone.
+        // There are only zeros past the end.
         let pool = pool.min(self.tokens);
         let ([rows, len, channels], keys) = (x.dims(), self.keys());
         let blocks = keys + (pool - 1) / stride;

@@ -1,6 +1,6 @@
-//! Attention to windows: every token of a map sees the tokens, or the pooled tokens, in the square around it.
+//! Window attention: every token of a map sees the tokens, or the pooled tokens, in the square around it.
 //!
-//! The tokens before the map see everything and are seen by all. Without a map the others stand in one row.
+//! Tokens before the map see all tokens and are seen by all. Without a map, the other tokens form one row.
 
 use burn::tensor::Tensor;
 
@@ -12,22 +12,22 @@ mod tiles;
 
 use axis::Axis;
 
-/// Up to so many tokens all keys are taken and those outside of the window hidden; of longer sequences
-/// tiles see their neighbours alone, and memory does not grow with the square of the tokens.
+/// Up to this number of tokens, all keys are scored and those outside the window are hidden. Longer sequences are cut
+/// into tiles that see only their neighbours, so that memory does not grow with the square of the tokens.
 const WHOLE: usize = 1024;
 
-/// Keys of a tile along an axis, at least: products with fewer are slow.
+/// Minimum number of keys of a tile along an axis: products with fewer are slow.
 const LEAST_IN_A_ROW: usize = 16;
 const LEAST_ON_A_MAP: usize = 4;
 
 /// The keys in reach of a token, along each axis of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
-    /// From a token to the centre of the farthest key.
+    /// Distance from a token to the centre of the farthest key.
     pub(super) radius: usize,
     /// Tokens whose mean is a key, fewer at the far edge of the map.
     pub(super) pool: usize,
-    /// From the first token of a key to that of the next.
+    /// Distance between the first tokens of consecutive keys.
     pub(super) stride: usize,
 }
 
@@ -42,10 +42,10 @@ impl Window {
     }
 }
 
-/// The largest radius, and pool.
+/// The largest radius, and the largest pool.
 pub(super) const LARGEST: usize = 1024;
 
-/// Refuses windows that no map fills.
+/// Refuses radii above [`LARGEST`].
 pub(super) fn check_radius(radius: usize) -> Result<(), AttentionError> {
     if radius <= LARGEST {
         return Ok(());
@@ -53,7 +53,7 @@ pub(super) fn check_radius(radius: usize) -> Result<(), AttentionError> {
     Err(AttentionError::Setting("`radius` must be at most 1024"))
 }
 
-/// Refuses cross-attention, whose queries and keys do not stand at the same positions.
+/// Refuses a bias or a mask, and cross-attention, whose queries and keys are at different positions.
 pub(super) fn fits(kind: &'static str, place: &Place) -> Result<(), AttentionError> {
     place.without_bias(kind)?;
     let Place { queries, keys, .. } = *place;
@@ -78,7 +78,7 @@ pub(super) struct Band {
 }
 
 impl Band {
-    /// Windows on sequences of so many `tokens`, prefix included.
+    /// Windows on sequences of `tokens` tokens, prefix included.
     pub(super) fn new(
         tokens: usize,
         prefix: usize,
@@ -107,13 +107,13 @@ impl Band {
         self.prefix * (self.prefix + keys) + tokens * self.prefix + windows
     }
 
-    /// Tokens that decide the output of a query in the middle of the map.
+    /// Tokens that determine the output of a query in the middle of the map.
     pub(super) fn reach(&self) -> usize {
         let [rows, columns] = &self.axes;
         self.prefix + rows.reach() * columns.reach()
     }
 
-    /// Keys or values with the means of the pools in place of the tokens of the map,
+    /// Keys or values with the means of the pools instead of the tokens of the map,
     /// `[batch, heads, prefix + pools, head_dim]`.
     pub(super) fn pool(&self, x: Tensor<4>) -> Tensor<4> {
         let [rows, columns] = &self.axes;
@@ -132,7 +132,7 @@ impl Band {
         behind(x, self.prefix, pools)
     }
 
-    /// Softmax attention of every token to what it sees.
+    /// Softmax attention of every token to the keys that it sees.
     ///
     /// # Shapes
     /// - `q`: `[batch, heads, prefix + tokens, head_dim]`
@@ -157,7 +157,7 @@ impl Band {
     }
 }
 
-/// The prefix of a sequence before another map.
+/// The first `prefix` tokens of `x`, followed by `map`.
 fn behind(x: Tensor<4>, prefix: usize, map: Tensor<4>) -> Tensor<4> {
     if prefix == 0 {
         return map;

@@ -13,7 +13,7 @@ fn weighing() -> Weighing {
     Weighing::new(SoftmaxAttention::dense(), &context)
 }
 
-/// Rows, columns, tokens before the map; a window.
+/// A map, all tokens, the tokens before the map, and a window.
 const CASES: [(Option<[usize; 2]>, usize, usize, Window); 10] = {
     const fn window(radius: usize, pool: usize, stride: usize) -> Window {
         Window {
@@ -36,7 +36,7 @@ const CASES: [(Option<[usize; 2]>, usize, usize, Window); 10] = {
     ]
 };
 
-/// The pools of a map, by the first tokens and the last ones, rows and columns.
+/// The pools of a map: first and last row, first and last column.
 fn pools([rows, columns]: [usize; 2], window: Window) -> Vec<[usize; 4]> {
     let Window { pool, stride, .. } = window;
     let mut pools = Vec::new();
@@ -70,7 +70,7 @@ fn hidden_by_hand(grid: [usize; 2], prefix: usize, window: Window) -> Vec<bool> 
     hidden
 }
 
-/// Keys and values by hand: means of squares, behind the prefix.
+/// Keys and values by hand: means over the pools, after the prefix.
 fn pooled_by_hand(x: &Tensor<4>, grid: [usize; 2], prefix: usize, window: Window) -> Tensor<4> {
     let mut parts = Vec::new();
     if prefix > 0 {
@@ -126,7 +126,7 @@ fn windows_are_attention_with_a_mask_from_coordinates() {
     }
 }
 
-/// Gradients through tiles are those through the mask.
+/// Gradients through tiles agree with those through the mask.
 #[test]
 fn gradients_through_tiles_are_those_of_the_whole() {
     let device = Device::flex().autodiff();
@@ -152,8 +152,8 @@ fn gradients_through_tiles_are_those_of_the_whole() {
     }
 }
 
-/// The public way: by the mask up to `WHOLE` tokens, in tiles beyond. One window of long sequences is compared with
-/// dense attention to the keys that it holds.
+/// The public method uses the mask up to `WHOLE` tokens, and tiles beyond. For long sequences, one window is compared
+/// with dense attention to the keys that it holds.
 #[test]
 fn long_sequences_are_cut_into_tiles() {
     let window = Window::of_tokens(2);
@@ -208,7 +208,7 @@ fn a_prefix_without_a_map_is_dense() {
     assert_eq!(band.pairs(), 4);
 }
 
-/// Weights of whole and of tiled windows are dropped, and the prefix has a stream of its own.
+/// Weights are dropped in whole and in tiled windows.
 #[test]
 fn weights_are_dropped() {
     let (grid, tokens) = (Some([6, 8]), 50);

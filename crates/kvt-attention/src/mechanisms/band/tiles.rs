@@ -6,8 +6,8 @@ use burn::tensor::{Bool, Device, Tensor};
 use super::Band;
 use crate::mechanisms::weighing::Weighing;
 
-/// An axis in tiles of as many queries, and of the keys that are as long: a tile sees its own keys and those of
-/// the tiles beside it.
+/// An axis cut into tiles, each with the same number of queries and with the keys along them: a tile sees its own keys
+/// and those of the tiles beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiles {
     pub(super) count: usize,
@@ -36,7 +36,7 @@ impl Tiles {
     }
 }
 
-/// Pieces of `size` with so many `neighbors` on each side; zeros beyond the ends.
+/// Pieces of `size` with `neighbors` pieces on each side; zeros beyond the ends.
 fn cut(x: Tensor<3>, count: usize, size: usize, neighbors: usize) -> Tensor<4> {
     let [rows, len, channels] = x.dims();
     let (before, covered) = (neighbors * size, count * size);
@@ -77,7 +77,7 @@ impl Band {
             );
             let [k, v] = [k, v].map(|x| self.keys_in_tiles(x, tiles));
             let out = weighing.attend_visible(q, k, v, hidden);
-            // From tiles beside the heads to rows.
+            // From tiles folded into the heads to rows.
             let (height, width) = (down.count * down.queries, across.count * across.queries);
             let out = out
                 .reshape([
@@ -119,7 +119,7 @@ impl Band {
         Tensor::cat(vec![prefix, map], 2)
     }
 
-    /// What the queries of each tile do not see, `[1, tiles, query, key]`; `None` where all see everything.
+    /// The keys that the queries of each tile do not see, `[1, tiles, query, key]`; `None` if all keys are visible.
     pub(super) fn hidden(
         &self,
         [down, across]: [Tiles; 2],

@@ -1,11 +1,11 @@
-//! Which query is in which cluster: k-means of hashes, by Hamming distance. Nothing here has a gradient.
+//! The clusters of the queries: k-means on hashes by Hamming distance, without gradients.
 
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use kvt_ops::Key;
 use rand::seq::index;
 use rand_distr::{Distribution, StandardNormal};
 
-/// Planes `[bits, head_dim + 1]` that halve the space of the queries: normals, and in the last column offsets.
+/// Planes that divide the space of the queries, `[bits, head_dim + 1]`: normals, and offsets in the last column.
 pub(super) fn draw_planes(key: Key, bits: usize, head_dim: usize, device: &Device) -> Tensor<2> {
     let shape = [bits, head_dim + 1];
     let mut rng = key.rng();
@@ -15,7 +15,7 @@ pub(super) fn draw_planes(key: Key, bits: usize, head_dim: usize, device: &Devic
     Tensor::from_data(TensorData::new(numbers, shape), device)
 }
 
-/// The queries that clusters start from, `[clusters]`, all different.
+/// The queries that are the initial centroids, `[clusters]`, all different.
 pub(super) fn draw_start(
     key: Key,
     clusters: usize,
@@ -75,8 +75,9 @@ fn signs(bits: Tensor<4, Bool>) -> Tensor<4> {
 /// Marks the nearest of the centroids, `[batch, heads, query, cluster]`.
 fn nearest(hashes: Tensor<4>, centroids: Tensor<4>) -> Tensor<4, Bool> {
     let clusters = centroids.dims()[2];
-    // The number of bits less twice the distance: a whole number. Times the number of clusters there is room to
-    // count down by one from centroid to centroid, so that the first of equally near ones is the only best.
+    // A product is the number of bits minus twice the distance, an integer. Multiplied by the number of clusters, it
+    // leaves room to subtract the index of the centroid, so that the first of equally near centroids is the unique
+    // best.
     let products = hashes.matmul(centroids.swap_dims(2, 3));
     let order = Tensor::<1, Int>::arange(0..clusters as i64, &products.device()).float();
     let ranking = products * clusters as f64 - order.reshape([1, 1, 1, clusters]);

@@ -1,14 +1,14 @@
-//! Attention of given clusters.
+//! Attention for given clusters.
 
 use burn::tensor::{Bool, DType, Int, Tensor};
 use kvt_ops::{knn_softmax, portable};
 
 use super::super::weighing::Weighing;
 
-/// Every query gets what the mean of its cluster attends to, `S softmax(scale mean(q) k^T) v`.
+/// Every query gets the attention of the mean of its cluster, `S softmax(scale mean(q) k^T) v`.
 ///
 /// # Shapes
-/// - `q`, `k`, `v` and output: those of [`attend_unchecked`](crate::attend_unchecked)
+/// - `q`, `k`, `v` and output: as for [`attend_unchecked`](crate::attend_unchecked)
 /// - `groups`: `[batch, heads, query, cluster]`, one mark for each query
 pub(super) fn clustered(
     q: Tensor<4>,
@@ -23,8 +23,8 @@ pub(super) fn clustered(
     members.matmul(weighing.attend(means, k, v)).cast(dtype)
 }
 
-/// As [`clustered`], but a query gives the `kept` best keys of its cluster exact weights, which share the weight that
-/// they have in the cluster. `kept` is at most the number of keys.
+/// As [`clustered`], but a query gives the `kept` best keys of its cluster exact weights, scaled to the sum of the
+/// weights that the cluster gives them. `kept` is at most the number of keys.
 pub(super) fn improved(
     q: Tensor<4>,
     k: Tensor<4>,
@@ -64,7 +64,7 @@ fn means(q: Tensor<4>, members: Tensor<4>) -> Tensor<4> {
     members.swap_dims(2, 3).matmul(q.cast(DType::F32)) / counts
 }
 
-/// What the clusters have, `[batch, heads, cluster, kept]`, for each of their members, `[batch, heads, query, kept]`.
+/// Expands per-cluster numbers, `[batch, heads, cluster, kept]`, to the members, `[batch, heads, query, kept]`.
 fn of_each_query(of_clusters: Tensor<4, Int>, groups: Tensor<4, Bool>) -> Tensor<4, Int> {
     let ([.., kept], [batch, heads, queries, clusters]) = (of_clusters.dims(), groups.dims());
     let numbers = Tensor::<1, Int>::arange(0..clusters as i64, &groups.device());
@@ -72,7 +72,7 @@ fn of_each_query(of_clusters: Tensor<4, Int>, groups: Tensor<4, Bool>) -> Tensor
     of_clusters.gather(2, number.expand([batch, heads, queries, kept]))
 }
 
-/// Attention of each query to keys of its own, `[batch, heads, query, kept]`.
+/// Attention of each query to its own keys, `[batch, heads, query, kept]`.
 fn exact(
     q: Tensor<4>,
     k: &Tensor<4>,
@@ -88,7 +88,7 @@ fn exact(
         let taken = x.clone().gather(2, rows);
         taken.reshape([batch, heads * queries, kept, width])
     };
-    // Every query is a head, as no two of them have the same keys.
+    // Every query becomes a head, since each has its own keys.
     let q = q.reshape([batch, heads * queries, 1, dim]);
     let out = weighing.attend(q, take(k), take(v));
     out.reshape([batch, heads, queries, v.dims()[3]])

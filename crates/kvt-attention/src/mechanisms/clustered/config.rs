@@ -7,7 +7,7 @@ use super::super::draws::{Draws, Redraw};
 use super::Clustered;
 use crate::{AttentionError, Cost, Macs, MechanismConfig, ParamInit, Place, SoftmaxAttention};
 
-/// Bits of a hash, as in the authors' code.
+/// Maximum bits of a hash, as in the authors' code.
 const MOST_BITS: usize = 63;
 
 /// Clustered attention (Vyas et al., [Fast Transformers with Clustered Attention](https://arxiv.org/abs/2007.04825),

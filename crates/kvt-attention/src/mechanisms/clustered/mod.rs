@@ -1,4 +1,4 @@
-//! Clustered attention, plain and improved: queries that hash alike share their attention.
+//! Clustered attention, plain and improved: queries with similar hashes share their attention.
 
 use burn::module::Module;
 use burn::tensor::{Bool, Tensor};
@@ -53,7 +53,7 @@ impl Clustered {
         Weighing::new(self.softmax, context)
     }
 
-    /// Attention of given clusters, `[batch, heads, query, cluster]`.
+    /// Attention for given clusters, `[batch, heads, query, cluster]`.
     fn attend_grouped(
         &self,
         q: Tensor<4>,
@@ -64,7 +64,7 @@ impl Clustered {
     ) -> Tensor<4> {
         match self.kept {
             None => clustered(q, k, v, groups, weighing),
-            // With exact weights for all keys the clusters do not matter.
+            // If all keys have exact weights, the clusters do not matter.
             Some(kept) if kept >= k.dims()[2] => weighing.attend(q, k, v),
             Some(kept) => improved(q, k, v, groups, kept, weighing),
         }

@@ -16,7 +16,7 @@ fn config(clusters: usize) -> ClusteredConfig {
     }
 }
 
-/// Plain, or improved with so many keys.
+/// Plain, or improved with `kept` keys.
 fn made(clusters: usize, kept: Option<usize>) -> Clustered {
     config(clusters).make(kept, &BurnInit::new(&Device::flex()))
 }
@@ -33,7 +33,7 @@ fn marks(clusters: usize, of: impl Fn(usize) -> usize) -> Tensor<4, Bool> {
     Tensor::from_data(marks, &Device::flex())
 }
 
-/// Attention of given clusters, plain or improved.
+/// Attention for given clusters, plain or improved.
 fn grouped(
     kept: Option<usize>,
     qkv: [&Tensor<4>; 3],
@@ -103,7 +103,7 @@ fn clusters_of_one_query_are_dense_attention() {
 fn members_that_are_equal_lose_nothing() {
     let [q, k, v] = qkv();
     let group = |row: usize| (row * 7 + row / 5) % 5;
-    // Every query is the one at the number of its cluster.
+    // Every query is replaced by the query whose index is its cluster.
     let rows: Vec<i64> = (0..2 * 3 * 33 * 8).map(|i| group(i / 8) as i64).collect();
     let rows = Tensor::<4, Int>::from_data(TensorData::new(rows, [2, 3, 33, 8]), &Device::flex());
     let q = q.gather(2, rows);
@@ -115,7 +115,7 @@ fn members_that_are_equal_lose_nothing() {
     }
 }
 
-/// Any clusters, one of which has no members: with all keys kept they do not matter, with fewer they do.
+/// Any clusters, one of them without members: they do not matter if all keys are kept, and do if fewer are.
 #[test]
 fn improved_with_all_keys_is_dense_attention() {
     let [q, k, v] = qkv();
@@ -128,7 +128,7 @@ fn improved_with_all_keys_is_dense_attention() {
     };
     assert_close("all", &run(Some(33)), &expected, 2e-6);
     assert_close("more", &run(Some(40)), &expected, 2e-6);
-    // The selection itself, which a mechanism with all keys does not run.
+    // The selection itself, which the mechanism skips if all keys are kept.
     let [all_q, all_k, all_v] = [&q, &k, &v].map(Clone::clone);
     let weighing = made(1, None).weighing(&context());
     let selected = improved(all_q, all_k, all_v, marks(6, group), 33, &weighing);
@@ -141,14 +141,14 @@ fn improved_with_all_keys_is_dense_attention() {
             .sqrt()
     };
     let [plain, few, many] = [None, Some(8), Some(24)].map(|kept| distance(run(kept)));
-    // In dense attention of a random cluster's mean the best keys matter most.
+    // The more keys have exact weights, the closer the result is to dense attention.
     assert!(
         plain > few && few > many && many > 1.0,
         "{plain} {few} {many}"
     );
 }
 
-/// One-dimensional queries, and planes that cut the line into an order of hashes 000, 100, 110, 111.
+/// The clusters of one-dimensional queries, with planes that divide the line into the hashes 000, 100, 110, 111.
 fn line(positions: &[f32], start: &[i64], iterations: usize) -> Vec<usize> {
     let device = Device::flex();
     let q = tensor(positions, [1, 1, positions.len(), 1], &device);
@@ -179,7 +179,8 @@ fn clusters_by_hand() {
     assert_eq!(line(&positions, &[0, 2], 1), [0, 0, 0, 1, 1, 1]);
     // The order of clusters decides ties.
     assert_eq!(line(&positions, &[2, 0], 1), [1, 1, 0, 0, 0, 0]);
-    // Two clusters that start alike: the second gets nobody, keeps its centroid and takes 000 when the first has moved.
+    // Two clusters that start alike: the second gets no members, keeps its centroid and takes 000 when the first has
+    // moved.
     let positions = [0.0, 2.5, 2.5, 2.5];
     assert_eq!(line(&positions, &[0, 0], 0), [0, 0, 0, 0]);
     assert_eq!(line(&positions, &[0, 0], 1), [1, 0, 0, 0]);
@@ -201,20 +202,20 @@ fn a_prefix_attends_densely() {
         let span = head * row..head * row + 2 * 8;
         assert_close("prefix", &out[span.clone()], &expected[span], 1e-6);
     }
-    // Three clusters: three different rows behind the prefix, in every head.
+    // Three clusters: three different rows after the prefix, in every head.
     for head in out.chunks(row) {
         let mut rows: Vec<&[f32]> = head[2 * 8..].chunks(8).collect();
         rows.sort_by(|a, b| a.partial_cmp(b).unwrap());
         rows.dedup();
         assert!((2..=3).contains(&rows.len()), "{}", rows.len());
     }
-    // No map at all.
+    // Only the prefix, without a map.
     let alone = q.narrow(2, 0, 2);
     let out = values(clustered.attend(alone.clone(), k.clone(), v.clone(), context));
     assert_close("alone", &out, &dense(&alone, &k, &v), 1e-6);
 }
 
-/// More clusters than queries where their number was not known beforehand.
+/// More clusters than queries, if the number of queries is not known beforehand.
 #[test]
 fn there_are_as_many_clusters_as_queries_at_most() {
     let [q, k, v] = qkv();
@@ -286,12 +287,12 @@ fn dropout_is_of_the_weights() {
         values(grouped(kept, [&q, &k, &v], own(), &dropped))
     };
     assert_close("plain", &run(None, false), &values(expected), 1e-6);
-    // Improved: weights that are dropped, or are divided by the share that is not, add up to one on average.
+    // Improved: with dropout, weights add up to one on average.
     let sums = run(Some(8), true);
     let mean = sums.iter().sum::<f32>() / sums.len() as f32;
     assert!((mean - 1.0).abs() < 0.05, "{mean}");
     assert!(sums.iter().any(|x| (x - 1.0).abs() > 0.1));
-    // Both the kept and the others lose some.
+    // Weights of the kept and of the other keys are dropped.
     for kept in [1, 32] {
         assert!(run(Some(kept), true).iter().any(|x| (x - 1.0).abs() > 0.01));
     }
@@ -336,7 +337,7 @@ fn costs_by_hand() {
     let plain = Macs::attention(clustering + 2 * 11 * 21 * 24);
     let cost = config(10).cost(&place);
     assert_eq!((cost.macs, cost.params, cost.kept), (plain, 0, 21));
-    // 64 queries have 6 keys of their own.
+    // 64 queries have 6 exact keys each.
     let improved = |kept| ClusteredImprovedConfig {
         clustering: config(10),
         kept,

@@ -107,7 +107,7 @@ impl Mechanism for Favor {
 }
 
 impl Favor {
-    /// [`attend`](Mechanism::attend) by the directions `omega`, `[1, heads or 1, features, head_dim]`.
+    /// [`attend`](Mechanism::attend) with the directions `omega`, `[1, heads or 1, features, head_dim]`.
     fn attend_by(
         &self,
         q: Tensor<4>,
@@ -119,7 +119,7 @@ impl Favor {
         let root = (scale / self.temperature).sqrt();
         let [q, k] = [q, k].map(|x| x.cast(DType::F32) * root);
         let length = half_square(k.clone());
-        // A constant, whatever it is: what it multiplies the weights of a query by is divided by again.
+        // May be any constant, since its factor cancels in the ratio.
         let largest = length.clone().detach().max_dim(2);
         let phi_k = waves(k, omega.clone()) * (length - largest).exp();
         attend_signed_features(waves(q, omega), phi_k, v, self.epsilon)

@@ -29,13 +29,13 @@ fn favor_attention_is_that_of_pytorch() {
     });
 }
 
-/// All of the paper's features, nothing left out.
+/// The features of the paper, including the factor that cancels for queries.
 fn features(x: Tensor<4>, omega: Tensor<4>) -> Tensor<4> {
     waves(x.clone(), omega) * half_square(x).exp()
 }
 
-/// `E[phi(q) phi(k)] = exp(q k)`. Sine and cosine of `omega x` and `-omega x` have the same products: a preferred sign
-/// does no harm here.
+/// `E[phi(q) phi(k)] = exp(q k)`. Sine and cosine of `omega x` and `-omega x` have the same products, so biased signs
+/// are harmless here.
 #[test]
 fn products_of_features_estimate_the_exponential_without_bias() {
     let product = |q, k, omega: Tensor<4>| {
@@ -67,7 +67,7 @@ fn what_is_left_out_cancels() {
     assert_close("favor", &values(out), &values(whole), 1e-5);
 }
 
-/// `exp(|k|^2 / 2)` is beyond what f32 holds: the longest keys get all weight, and the others none.
+/// `exp(|k|^2 / 2)` overflows f32: the longest keys get all weight, and the others none.
 #[test]
 fn long_keys_do_not_overflow() {
     let device = Device::flex();

@@ -1,4 +1,4 @@
-//! Random directions, which features are made of.
+//! Random directions, from which features are computed.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use kvt_ops::{Key, Phase};
@@ -6,7 +6,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use crate::mechanisms::draws::Draws;
 
-/// Where one attention layer takes its random directions from.
+/// The source of the random directions of one attention layer.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::mechanisms) struct Directions {
     features: usize,
@@ -15,7 +15,7 @@ pub(in crate::mechanisms) struct Directions {
 }
 
 impl Directions {
-    /// So many `features` at a time.
+    /// Draws `features` directions at a time.
     pub(in crate::mechanisms) fn new(features: usize, orthogonal: bool, draws: Draws) -> Self {
         Self {
             features,
@@ -40,11 +40,11 @@ impl Directions {
     }
 }
 
-/// `rows` random directions of `cols` numbers, row by row. Each row alone is a vector of standard normal numbers. Rows
-/// are independent, or `orthogonal` to each other in blocks of `cols` rows, with lengths that are independent.
+/// `rows` random directions of `cols` numbers, row by row. Each row by itself is a vector of standard normal numbers.
+/// Rows are independent, or `orthogonal` to each other in blocks of `cols` rows, with independent lengths.
 ///
 /// All directions are equally likely: Gram-Schmidt leaves positive lengths, whereas the QR decompositions of most
-/// libraries choose signs by the numbers they decompose, which biases positive features.
+/// libraries choose signs that depend on the decomposed numbers, which biases positive features.
 pub(in crate::mechanisms) fn gaussian(
     key: Key,
     rows: usize,
@@ -74,9 +74,9 @@ pub(in crate::mechanisms) fn gaussian(
     values
 }
 
-/// The part of a vector that is orthogonal to an orthonormal basis, of length 1.
+/// The component of a vector that is orthogonal to an orthonormal basis, scaled to length 1.
 fn across(basis: &[Vec<f64>], mut vector: Vec<f64>) -> Vec<f64> {
-    // Twice: rounding leaves a little after the first time.
+    // Twice: rounding leaves a small component after the first pass.
     for other in basis.iter().chain(basis) {
         let along = dot(&vector, other);
         for (x, y) in vector.iter_mut().zip(other) {
@@ -133,9 +133,9 @@ mod tests {
         assert_ne!(same, gaussian(Key::new(3), rows, cols, false));
     }
 
-    /// Each row alone is standard normal, orthogonal or not: entries have the mean 0 and the square 1, and the
-    /// squared length is chi-squared with 3 degrees of freedom, of mean 3 and variance 6. No sign is preferred, at no
-    /// place of a block.
+    /// Each row by itself is standard normal, orthogonal or not: entries have mean 0 and mean square 1, and the
+    /// squared length is chi-squared with 3 degrees of freedom, with mean 3 and variance 6. No sign is preferred at
+    /// any place of a block.
     #[test]
     fn every_direction_is_equally_likely() {
         let (draws, rows, cols) = (20_000, 4, 3);
@@ -169,13 +169,13 @@ mod tests {
             }
             for sums in &lengths {
                 close("length", sums[0], 3.0, 6.0);
-                // Of n degrees of freedom the fourth central moment is 12 n^2 + 48 n, 252 here.
+                // With n degrees of freedom the fourth central moment is 12 n^2 + 48 n, 252 here.
                 close("variance", sums[1], 6.0, 252.0 - 36.0);
             }
         }
     }
 
-    /// Of every head its own where heads have their own.
+    /// Different heads have different sets.
     #[test]
     fn sets_of_directions_differ() {
         let draws = Draws::new(0, Key::new(0), Redraw::Never);

@@ -16,7 +16,7 @@ pub(super) use directions::Directions;
 /// - `phi_q`: `[batch, heads, query, feature]`
 /// - `phi_k`: `[batch, heads, key, feature]`
 /// - `v`: `[batch, heads, key, value_dim]`
-/// - output: `[batch, heads, query, value_dim]`, in the type of `v`. Everything before it is f32.
+/// - output: `[batch, heads, query, value_dim]`, in the type of `v`. All computations are in f32.
 pub fn attend_features(
     phi_q: Tensor<4>,
     phi_k: Tensor<4>,
@@ -26,8 +26,8 @@ pub fn attend_features(
     attend_divided(phi_q, phi_k, v, |sum| sum + epsilon)
 }
 
-/// [`attend_features`] for features whose products may be negative, and so their sum: `2 epsilon` are added to sums
-/// between `-epsilon` and `epsilon`, and nothing to others.
+/// [`attend_features`] for features whose products, and thus their sums, may be negative: `2 epsilon` is added to
+/// sums between `-epsilon` and `epsilon`, and nothing to others.
 pub(super) fn attend_signed_features(
     phi_q: Tensor<4>,
     phi_k: Tensor<4>,
@@ -41,7 +41,7 @@ pub(super) fn attend_signed_features(
     })
 }
 
-/// The weighted sum of the values, over what `divisor` makes of the sum of the weights.
+/// The weighted sum of the values, divided by `divisor` of the sum of the weights.
 fn attend_divided(
     phi_q: Tensor<4>,
     phi_k: Tensor<4>,
@@ -73,8 +73,8 @@ pub fn half_square(x: Tensor<4>) -> Tensor<4> {
     x.powi_scalar(2).sum_dim(3) * 0.5
 }
 
-/// What attention by features costs, if every channel of a query or a key takes part in so many products: one with
-/// every feature, and one more for every random direction.
+/// The cost of attention by features if every channel of a query or a key takes part in `products` products: one per
+/// feature, and one more per random direction.
 pub(super) fn cost(place: &Place, products: usize) -> Cost {
     let tokens = place.queries + place.keys;
     Cost {
@@ -84,7 +84,7 @@ pub(super) fn cost(place: &Place, products: usize) -> Cost {
     }
 }
 
-/// Refuses numbers of random features that no attention is made of.
+/// Refuses numbers of random features that are out of range.
 pub(super) fn check_features(features: usize) -> Result<(), AttentionError> {
     if (1..=65536).contains(&features) {
         return Ok(());
@@ -94,7 +94,7 @@ pub(super) fn check_features(features: usize) -> Result<(), AttentionError> {
     ))
 }
 
-/// Refuses what does not keep denominators from being zero, or replaces them.
+/// Refuses values too small to keep denominators from zero, or large enough to dominate them.
 pub(super) fn check_epsilon(epsilon: f64) -> Result<(), AttentionError> {
     if (1e-12..=1.0).contains(&epsilon) {
         return Ok(());
@@ -104,7 +104,7 @@ pub(super) fn check_epsilon(epsilon: f64) -> Result<(), AttentionError> {
     ))
 }
 
-/// Refuses what does not keep features from being zero, or replaces them.
+/// Refuses values too small to keep features from zero, or large enough to dominate them.
 pub(super) fn check_kernel_epsilon(kernel_epsilon: f64) -> Result<(), AttentionError> {
     if (1e-12..=1.0).contains(&kernel_epsilon) {
         return Ok(());

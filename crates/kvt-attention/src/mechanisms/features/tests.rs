@@ -25,7 +25,7 @@ fn normal<const D: usize>(name: &str, shape: [usize; D], device: &Device) -> Ten
     tensor(&numbers, shape, device)
 }
 
-/// Queries, keys and values of two images, of three heads.
+/// Queries, keys and values of two images and three heads.
 fn inputs(device: &Device) -> [Tensor<4>; 3] {
     [
         normal("q", [2, 3, 9, 8], device) * 0.5,
@@ -46,7 +46,7 @@ fn attend(mixer: &Mixer, inputs: [Tensor<4>; 3], phase: Phase) -> Tensor<4> {
     mixer.attend(q, k, v, place().context(phase))
 }
 
-/// Against the matrix of all weights, in f64, with an epsilon that is seen.
+/// Against the matrix of all weights, in f64, with an epsilon large enough to matter.
 #[test]
 fn no_weight_is_computed_and_the_result_is_the_same() {
     const EPSILON: f64 = 0.5;
@@ -79,7 +79,7 @@ fn no_weight_is_computed_and_the_result_is_the_same() {
     ];
     let out = attend_features(q.clone(), k.clone(), v.clone(), EPSILON);
     assert_close("positive", &values(out), &expected, 1e-6);
-    // Sums beyond epsilon are divided by as they are.
+    // Nothing is added to sums beyond epsilon.
     let signed = attend_signed_features(q.clone(), k.clone(), v.clone(), 1e-6);
     let plain = attend_features(q, k, v, 0.0);
     assert_eq!(values(signed), values(plain));
@@ -97,7 +97,7 @@ fn denominators_near_zero_are_moved_and_keep_their_sign_beyond() {
         (2.0, 2.0),
     ] {
         let one = |x: f32| tensor(&[x], [1, 1, 1, 1], &device);
-        // A second key cancels, so that the numerator is not zero with the sum.
+        // Two more keys cancel in the sum, but not in the numerator.
         let k = tensor(&[sum, 1.0, -1.0], [1, 1, 3, 1], &device);
         let v = tensor(&[0.0, 2.0, -1.0], [1, 1, 3, 1], &device);
         let out = attend_signed_features(one(1.0), k, v, 0.5);
@@ -105,8 +105,8 @@ fn denominators_near_zero_are_moved_and_keep_their_sign_beyond() {
     }
 }
 
-/// What all kinds have in common: they take other numbers of keys and of channels of values, and rows of weights sum to
-/// one, so that equal values come out as they went in.
+/// All kinds accept other numbers of keys and of value channels, and their rows of weights sum to one, so that equal
+/// values come out unchanged.
 #[test]
 fn weights_sum_to_one() {
     let device = Device::flex();
@@ -117,12 +117,12 @@ fn weights_sum_to_one() {
         assert_eq!(out.dims(), [2, 3, 9, 5], "{kind}");
         let constant = v.ones_like() * 3.0;
         let out = values(attend(&mixer, [q, k, constant], Phase::Eval));
-        // `epsilon` takes a little of it away.
+        // `epsilon` reduces the sum slightly.
         assert_close(kind, &out, &vec![3.0; out.len()], 1e-3);
     }
 }
 
-/// The order of the keys does not matter, and those of the other image neither.
+/// The order of the keys does not matter, nor do the keys of the other image.
 #[test]
 fn keys_are_a_set_and_images_do_not_see_each_other() {
     let device = Device::flex();
@@ -138,7 +138,7 @@ fn keys_are_a_set_and_images_do_not_see_each_other() {
     }
 }
 
-/// Half types round what goes in and what comes out, and nothing in between.
+/// Half types round inputs and outputs, but nothing in between.
 #[test]
 fn half_types_are_computed_in_f32() {
     let device = Device::flex();
@@ -244,7 +244,7 @@ fn places_with_scores_are_refused() {
     }
 }
 
-/// What is refused names its key; the ends of a range are in it, and are those of the schema.
+/// Errors name the key; the ends of a range are valid, and agree with the schema.
 #[test]
 fn settings_out_of_range_are_refused_by_name() {
     type Range<'a> = (&'a str, &'a [&'a str], [Value; 2], [Value; 2]);
@@ -314,7 +314,7 @@ fn settings_out_of_range_are_refused_by_name() {
     }
 }
 
-/// The estimate of a softmax by 4096 features is near it, and by 16 it is not.
+/// The estimate of a softmax by 4096 features is close to it, and the one by 16 is not.
 #[test]
 fn more_features_are_nearer_to_the_softmax() {
     let device = Device::flex();

@@ -1,4 +1,4 @@
-//! For tests: whether products of random features estimate a kernel without bias, as far as draws can tell.
+//! For tests: whether products of random features estimate a kernel without bias, within the sampling error.
 
 use burn::tensor::{Device, Tensor};
 use kvt_ops::Key;
@@ -15,19 +15,18 @@ const KEYS: usize = 7;
 /// How random directions are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::mechanisms) enum Drawn {
-    /// All numbers independent: unbiased beyond doubt, the control of the test.
+    /// All numbers independent: certainly unbiased, the control of the test.
     Independent,
     /// Orthogonal in blocks.
     Orthogonal,
     /// Orthogonal in blocks whose first row begins with a negative number, as Householder's QR decomposition makes
-    /// them: what the test must notice.
+    /// them: the bias that the test must detect.
     Signed,
 }
 
-/// The largest z-score of the mean over 4000 draws of what `product` makes of 5 queries, 7 keys and the directions of
-/// each draw, against the `kernel` of each pair. Tokens are `[1, 4000, tokens, 4]`, their entries of deviation `size`:
-/// where they are large, the variance of positive features is so large that no number of draws suffices. Directions
-/// are `[1, 4000, 16, 4]`.
+/// The largest z-score of the mean of `product` over 4000 draws of directions, against the `kernel` of each pair of 5
+/// queries and 7 keys. Tokens are `[1, 4000, tokens, 4]`, with entries of standard deviation `size`: if it is large,
+/// the variance of positive features is so large that no number of draws suffices. Directions are `[1, 4000, 16, 4]`.
 pub(in crate::mechanisms) fn worst_z(
     drawn: Drawn,
     size: f32,

@@ -1,4 +1,4 @@
-//! Attention through a summary: learned points attend to the tokens, and the tokens attend to what the points took.
+//! Attention through a summary: learned points attend to the tokens, and the tokens attend to the summary.
 
 use burn::module::{Module, Param};
 use burn::nn::Linear;
@@ -72,7 +72,7 @@ impl MechanismConfig for InducingConfig {
     }
 }
 
-/// What attentions through a summary have in common.
+/// The settings that attentions through a summary share.
 pub(super) struct Summary {
     pub(super) points: usize,
     /// Whether keys and values of the summary are the same.
@@ -88,7 +88,7 @@ impl Summary {
         SoftmaxAttention::at(self.temperature).validate()
     }
 
-    /// Outputs of the projection of a summary with so many channels.
+    /// Output channels of the projection of a summary with `dim` channels.
     fn outputs(&self, dim: usize) -> usize {
         if self.tied { dim } else { 2 * dim }
     }
@@ -125,7 +125,7 @@ impl Summary {
 pub struct InducedAttention {
     /// `[1, points, dim]`.
     points: Param<Tensor<3>>,
-    /// From the summary to its keys and values, in this order, or to one that is both.
+    /// From the summary to its keys and values, in this order, or to one tensor that serves as both.
     kv: Linear,
     softmax: SoftmaxAttention,
 }
@@ -140,7 +140,7 @@ impl Mechanism for InducedAttention {
         let [points] = split_heads(self.points.val().cast(dtype), heads);
         let [_, _, count, head_dim] = points.dims();
         let points = points.expand([batch, heads, count, head_dim]);
-        // Two attentions drop different weights.
+        // The two attentions drop different weights.
         let dropout = context.dropout.map(|dropout| dropout.named("points"));
         let summary = merge_heads(attend(points, k, v, dropout));
 

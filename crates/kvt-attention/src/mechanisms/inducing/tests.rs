@@ -31,7 +31,7 @@ fn qkv() -> [Tensor<4>; 3] {
     ["q", "k", "v"].map(|name| golden.tensor(name, &Device::flex()))
 }
 
-/// The weights of a file in a module, which has to have their shapes.
+/// Loads the weights of a file into a module, whose shapes must match.
 fn load(golden: &Golden, device: &Device, module: InducedAttention) -> InducedAttention {
     let points = golden.tensor::<3>("points", device);
     let weight = golden.tensor::<2>("kv_weight", device);
@@ -77,7 +77,7 @@ fn same_as_pytorch() {
     }
 }
 
-/// Points that find one key each take its value, so that the summary is the tokens.
+/// Points that select one key each take its value, so that the summary equals the tokens.
 #[test]
 fn points_at_the_keys_are_dense_attention() {
     let device = Device::flex();
@@ -114,7 +114,7 @@ fn the_order_of_keys_does_not_matter_and_that_of_queries_carries_over() {
     assert_close("queries", &values(turned), &values(out), 1e-5);
 }
 
-/// Two projections of the summary with the same weights are one.
+/// Two projections of the summary with the same weights equal one.
 #[test]
 fn luna_is_inducing_with_one_projection() {
     let place = Place::new(33, 24, 3);
@@ -135,7 +135,7 @@ fn luna_is_inducing_with_one_projection() {
     assert_close("tied", &values(out), &values(expected), 1e-6);
 }
 
-/// The weights of both attentions are dropped, by different draws, and half types stay what they are.
+/// The weights of both attentions are dropped, by different draws, and half types are preserved.
 #[test]
 fn dropout_and_half_types() {
     let device = Device::flex();

@@ -14,7 +14,7 @@ use crate::{
     SoftmaxAttention,
 };
 
-/// Queries whose sampled keys are gathered at a time, so that memory does not grow with their number.
+/// Queries whose sampled keys are gathered at once: a limit, so that memory does not grow with the number of queries.
 const BLOCK: usize = 256;
 
 /// ProbSparse attention (Zhou et al., [Informer](https://arxiv.org/abs/2012.07436), AAAI 2021, Algorithm 1): dense
@@ -52,7 +52,7 @@ impl Default for InformerConfig {
     }
 }
 
-/// How many of so many tokens are taken: `factor * ceil(ln(tokens))`, at least one and at most all of them.
+/// The number of tokens taken: `factor * ceil(ln(tokens))`, at least one and at most all of them.
 fn taken(factor: usize, tokens: usize) -> usize {
     let logarithm = (tokens.max(1) as f64).ln().ceil() as usize;
     factor.saturating_mul(logarithm).max(1).min(tokens)
@@ -91,7 +91,7 @@ impl MechanismConfig for InformerConfig {
         let Place { queries, keys, .. } = *place;
         let sampled = taken(self.factor, keys);
         let chosen = taken(self.factor, queries).max(place.prefix).min(queries);
-        // A place where all attend needs no choice.
+        // If all queries attend, no choice is needed.
         let choice = if chosen < queries {
             queries * sampled
         } else {
@@ -127,8 +127,8 @@ impl Mechanism for Informer {
 }
 
 impl Informer {
-    /// The keys by which each query is judged, `[query, sample]`, drawn with replacement and the same for all
-    /// images and heads.
+    /// The keys on which each query is ranked, `[query, sample]`, drawn with replacement and the same for all images
+    /// and heads.
     fn sample(&self, [queries, keys]: [usize; 2], phase: Phase, device: &Device) -> Tensor<2, Int> {
         let size = taken(self.factor, keys);
         let mut rng = self.draws.key(phase, "keys").rng();
@@ -172,8 +172,8 @@ impl Informer {
         Weighing::new(self.softmax, context).attend(q, k, v)
     }
 
-    /// How far the best of the sampled scores of a query is above their mean, `[batch, heads, query]`. A constant:
-    /// it only ranks.
+    /// How far the best of the sampled scores of a query is above their mean, `[batch, heads, query]`. Without a
+    /// gradient: it only ranks.
     fn prominence(&self, q: Tensor<4>, k: Tensor<4>, sample: &Tensor<2, Int>) -> Tensor<3> {
         let (q, k) = (q.detach(), k.detach());
         let ([batch, heads, queries, dim], [.., keys, _]) = (q.dims(), k.dims());
@@ -193,7 +193,7 @@ impl Informer {
     }
 }
 
-/// The ranking `[batch, heads, query]` with the prefix before all others.
+/// The ranking `[batch, heads, query]` with the prefix first.
 fn first(ranking: Tensor<3>, prefix: usize) -> Tensor<3> {
     if prefix == 0 {
         return ranking;

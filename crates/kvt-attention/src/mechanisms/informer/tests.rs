@@ -126,7 +126,7 @@ fn with_all_keys_sampled_the_choice_is_by_maximum_above_mean() {
 #[test]
 fn of_equal_queries_the_first_are_chosen_and_the_prefix_always() {
     let [q, k, v] = qkv();
-    // All queries are one and have one sample: all rank alike.
+    // All queries are equal and have the same sample, so all rank alike.
     let q = q.narrow(2, 0, 1).expand([2, 3, 33, 8]);
     let sample = Tensor::<2, Int>::zeros([33, 4], &Device::flex());
     let informer = made(&config(1));
@@ -141,12 +141,12 @@ fn of_equal_queries_the_first_are_chosen_and_the_prefix_always() {
     for rows in rows(q.clone(), 0) {
         assert_eq!(rows, [0, 1, 2, 3]);
     }
-    // A prefix of more than the chosen.
+    // A prefix that exceeds the number of chosen queries.
     for rows in rows(q, 6) {
         assert_eq!(rows, [0, 1, 2, 3, 4, 5]);
     }
-    // By one sampled key nothing is above the mean; the sum over all keys is another mean, under which small
-    // scores stand out.
+    // With only one sampled key, no score is above the mean. Divided by the number of all keys, the mean is another
+    // one, under which small scores stand out.
     let official = Informer {
         official_mean: true,
         ..informer.clone()
@@ -185,7 +185,7 @@ fn a_prefix_is_chosen_before_all_others() {
     }
 }
 
-/// Blocks of queries change nothing.
+/// The result does not depend on the blocks of queries.
 #[test]
 fn long_sequences_are_ranked_block_by_block() {
     let queries = 2 * BLOCK + 5;
@@ -219,7 +219,7 @@ fn evaluation_draws_alike_and_training_by_step() {
     assert_eq!(run(Phase::Eval), run(Phase::Eval));
     let steps = [1, 2].map(|step| run(Phase::Train(Key::new(step))));
     assert_ne!(steps[0], steps[1]);
-    // An image is judged as in any other batch.
+    // The result of an image does not depend on its batch.
     let one = [&q, &k, &v].map(|x| x.clone().narrow(0, 1, 1));
     let [q1, k1, v1] = one;
     let alone = values(informer.attend(q1, k1, v1, context()));
@@ -241,7 +241,7 @@ fn evaluation_draws_alike_and_training_by_step() {
     assert_ne!(draw(&informer), draw(&other));
 }
 
-/// Weights are dropped among the chosen queries alone.
+/// Weights are dropped only for the chosen queries.
 #[test]
 fn dropout_drops_weights_of_the_chosen() {
     let [q, k, v] = qkv();
@@ -303,11 +303,11 @@ fn numbers_are_taken_by_the_logarithm_and_costs_follow() {
         keys: 21,
         ..Place::new(65, 24, 3)
     };
-    // 65 queries judge 20 keys, 25 attend to 21.
+    // 65 queries are ranked on 20 keys each, 25 attend to 21.
     let cost = config(5).cost(&place);
     assert_eq!(cost.macs, Macs::attention((65 * 20 + 2 * 25 * 21) * 24));
     assert_eq!((cost.params, cost.kept), (0, 21));
-    // All of 4 attend: nobody judges.
+    // All 4 queries attend, without a ranking.
     let cost = config(5).cost(&Place::new(4, 24, 3));
     assert_eq!(cost.macs, Macs::attention(2 * 4 * 4 * 24));
 }

@@ -42,7 +42,7 @@ impl Default for LinformerConfig {
 /// The module of [`LinformerConfig`].
 #[derive(Module, Debug)]
 pub struct Linformer {
-    /// `[tokens, rank]`; of the values too where they share it.
+    /// `[tokens, rank]`; also for the values if they share it.
     proj_k: Param<Tensor<2>>,
     /// `[tokens, rank]`.
     proj_v: Option<Param<Tensor<2>>>,
@@ -116,7 +116,7 @@ fn sums(weight: &Param<Tensor<2>>, x: Tensor<4>) -> Tensor<4> {
     let ([batch, heads, tokens, dim], dtype) = (x.dims(), x.dtype());
     let (x, weight) = (x.cast(DType::F32), weight.val().cast(DType::F32));
     let [_, rank] = weight.dims();
-    // One product of matrices, whatever the batch: the gradient of the weight is one, too.
+    // One matrix product for the whole batch, so that the gradient of the weight is one, too.
     let columns = x
         .permute([2, 0, 1, 3])
         .reshape([tokens, batch * heads * dim]);

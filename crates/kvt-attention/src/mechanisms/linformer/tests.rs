@@ -24,7 +24,7 @@ fn qkv() -> [Tensor<4>; 3] {
     ["q", "k", "v"].map(|name| golden.tensor(name, &Device::flex()))
 }
 
-/// The module of a file, after a look whether the settings make one of these shapes.
+/// The module of a file, after checking that the settings make one with these shapes.
 fn loaded(golden: &Golden, device: &Device, config: &LinformerConfig, keys: usize) -> Linformer {
     let mut made = config.init(&Place::new(keys, 24, 3), &BurnInit::new(device));
     let load = |name, param: &mut Param<Tensor<2>>| {
@@ -78,7 +78,7 @@ fn sums_of_one_token_each_are_dense_attention() {
     assert_close("dense", &values(out), &values(dense), 1e-6);
 }
 
-/// Weights are dropped as by dense attention over the sums, and half types stay what they are.
+/// Weights are dropped as by dense attention over the sums, and half types are preserved.
 #[test]
 fn dropout_and_half_types() {
     let device = Device::flex();

@@ -124,7 +124,7 @@ impl Mechanism for LowRankBand {
     }
 }
 
-/// Weights of heads, `[1, heads, 1, 1]`. Windows that stand beside the heads, window by window, have the same ones.
+/// Weights of heads, `[1, heads, 1, 1]`, repeated for windows that are folded into the heads, window by window.
 fn for_heads(weights: Tensor<1>, heads: usize) -> Tensor<4> {
     let len = weights.dims()[0];
     let weights = weights.reshape([1, len, 1, 1]).cast(DType::F32);

@@ -16,7 +16,7 @@ fn config(radius: usize, maps: usize) -> LowRankBandConfig {
     }
 }
 
-/// One map, the same weights for all heads.
+/// One feature map, and the same weights for all heads.
 fn blended(radius: usize, near: f32, far: f32) -> LowRankBand {
     let device = Device::flex();
     LowRankBand {
@@ -69,12 +69,12 @@ fn a_window_over_everything_alone_is_dense_attention() {
     }
 }
 
-/// The kernel attention by its matrix of weights.
+/// The kernel attention, computed with its matrix of weights.
 #[test]
 fn without_a_window_it_is_linear_attention() {
     let [q, k, v] = qkv();
     let out = blended(2, 0.0, 1.0).attend(q.clone(), k.clone(), v.clone(), context());
-    // `burn` has the function itself.
+    // `burn` has the function built in.
     let phi = |x: Tensor<4>| burn::tensor::activation::elu(x, 1.0) + 1.0;
     let weights = phi(q).matmul(phi(k).swap_dims(2, 3));
     let sums = weights.clone().sum_dim(3);
@@ -82,7 +82,7 @@ fn without_a_window_it_is_linear_attention() {
     assert_close("linear", &values(out), &values(expected), 2e-6);
 }
 
-/// Weights of heads stay with their heads where windows stand beside them.
+/// Heads keep their weights if windows are folded into the heads.
 #[test]
 fn windows_beside_the_heads_share_the_weights() {
     let [q, k, v] = [1, 2, 3].map(|seed| numbers([2, 6, 9, 4], seed));
@@ -130,7 +130,7 @@ fn costs_by_hand() {
     let cost = config(1, 2).cost(&Place::new(5, 24, 3));
     assert_eq!(cost.macs, Macs::attention((2 * 13 + 2 * 2 * 5 * 8) * 24));
     assert_eq!((cost.params, cost.kept), (9, 5));
-    // Full windows cost what dense attention costs, and a kernel besides.
+    // Full windows cost as much as dense attention, plus a kernel.
     let cost = config(32, 1).cost(&Place::new(33, 24, 3));
     let dense = 2 * 33 * 33 * 24;
     assert_eq!(cost.macs, Macs::attention(dense + 2 * 33 * 8 * 24));

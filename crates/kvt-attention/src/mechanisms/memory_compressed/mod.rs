@@ -42,7 +42,7 @@ impl Default for MemoryCompressedConfig {
 /// The module of [`MemoryCompressedConfig`].
 #[derive(Module, Debug)]
 pub struct MemoryCompressed {
-    /// Of the values too where they share it.
+    /// Also for the values if they share it.
     compress_k: Compression,
     compress_v: Option<Compression>,
     softmax: SoftmaxAttention,
@@ -132,7 +132,7 @@ impl Compression {
         let Place {
             heads, head_dim, ..
         } = *place;
-        // PyTorch's bound of a convolution with so many inputs.
+        // PyTorch's bound for a convolution with as many inputs.
         let law = Law::Uniform {
             bound: ((ratio * head_dim) as f32).powf(-0.5),
         };
@@ -158,7 +158,7 @@ impl Compression {
         } else {
             map
         };
-        // A group is a row, and a head one product of matrices.
+        // A group is a row, and every head is one matrix product.
         let rows = map.reshape([heads, batch * groups, ratio * dim]);
         let weight = weight.reshape([heads, ratio * dim, dim]);
         let keys = rows.matmul(weight) + bias.unsqueeze_dim::<3>(1);

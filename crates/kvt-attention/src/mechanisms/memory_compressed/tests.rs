@@ -28,7 +28,7 @@ fn qkv() -> [Tensor<4>; 3] {
     ["q", "k", "v"].map(|name| golden.tensor(name, &Device::flex()))
 }
 
-/// The module of a file, after a look whether the settings make one of these shapes.
+/// The module of a file, after checking that the settings make one with these shapes.
 fn loaded(golden: &Golden, device: &Device, config: &MemoryCompressedConfig) -> MemoryCompressed {
     let mut made = config.init(&place(), &BurnInit::new(device));
     let load = |name: &str, compression: &mut Compression| {
@@ -105,7 +105,7 @@ fn one_token_per_key_is_dense_attention() {
     }
 }
 
-/// Weights are dropped as by dense attention over the compressed keys, and half types stay what they are.
+/// Weights are dropped as by dense attention over the compressed keys, and half types are preserved.
 #[test]
 fn dropout_and_half_types() {
     let device = Device::flex();

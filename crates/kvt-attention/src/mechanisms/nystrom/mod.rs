@@ -97,7 +97,7 @@ impl MechanismConfig for NystromConfig {
         let least = queries.min(keys);
         let (reason, help) = if least > 0 && least <= prefix {
             (
-                "has landmarks of the tokens behind the prefix, and there are none".to_owned(),
+                "needs tokens after the prefix for its landmarks".to_owned(),
                 "use `dense` or `knn` here".to_owned(),
             )
         } else if least > 0 && landmarks > least {
@@ -137,7 +137,7 @@ impl MechanismConfig for NystromConfig {
 
     fn init(&self, place: &Place, init: &impl ParamInit) -> Nystrom {
         let conv = (self.conv > 0).then(|| {
-            // PyTorch's, by the `conv` inputs of an output.
+            // PyTorch's bound, for the `conv` inputs of an output.
             let bound = (self.conv as f32).powf(-0.5);
             let (init, shape) = (init.child("conv"), [place.heads, 1, self.conv, 1]);
             TokenConv {
@@ -158,7 +158,7 @@ impl Mechanism for Nystrom {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let dtype = q.dtype();
         let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
-        // Where the number of tokens is not known beforehand there may be fewer.
+        // There may be fewer tokens if their number was not known beforehand.
         let count = self.landmarks.min(q.dims()[2]).min(k.dims()[2]);
         let [q_mean, k_mean] = [&q, &k].map(|x| landmarks(x, count, context.prefix));
         let attend = |q, k, v| {
@@ -194,7 +194,7 @@ impl Nystrom {
     }
 }
 
-/// A convolution over the tokens: every head has one kernel for all its channels, and no head sees another.
+/// A convolution over the tokens: the channels of a head share one kernel, and heads are independent.
 #[derive(Module, Debug)]
 struct TokenConv {
     /// `[heads, 1, kernel, 1]`.
@@ -202,7 +202,7 @@ struct TokenConv {
 }
 
 impl TokenConv {
-    /// `[batch, heads, tokens, dim]` to the same.
+    /// `[batch, heads, tokens, dim]` to the same shape.
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let weight = self.weight.val().cast(x.dtype());
         let [heads, _, kernel, _] = weight.dims();
@@ -211,7 +211,7 @@ impl TokenConv {
     }
 }
 
-/// So many tokens for all of `x`, `[batch, heads, tokens, dim]`: those of the prefix themselves, and means behind it.
+/// `count` landmarks of `x`, `[batch, heads, tokens, dim]`: the tokens of the prefix, and means of the others.
 fn landmarks(x: &Tensor<4>, count: usize, prefix: usize) -> Tensor<4> {
     let tokens = x.dims()[2];
     let prefix = prefix.min(count - 1);
@@ -223,7 +223,7 @@ fn landmarks(x: &Tensor<4>, count: usize, prefix: usize) -> Tensor<4> {
     Tensor::cat(vec![x.clone().narrow(2, 0, prefix), means], 2)
 }
 
-/// Means of consecutive tokens: lengths differ by one at most, the shorter segments come first.
+/// Means of consecutive tokens: lengths differ by at most one, and the shorter segments come first.
 fn segment_means(x: Tensor<4>, count: usize) -> Tensor<4> {
     let [batch, heads, tokens, dim] = x.dims();
     let means = |x: Tensor<4>, count: usize| {
@@ -241,8 +241,8 @@ fn segment_means(x: Tensor<4>, count: usize) -> Tensor<4> {
     Tensor::cat(vec![means(first, count - longer), means(last, longer)], 2)
 }
 
-/// `A^-1` of square matrices without negative entries, nearly: `Z <- Z (13 I - Y (15 I - Y (7 I - Y))) / 4` with `Y = A Z`, from
-/// `Z = A^T / (|A|_1 |A|_inf)`, for every matrix by itself.
+/// Approximates `A^-1` for square matrices without negative entries: `Z <- Z (13 I - Y (15 I - Y (7 I - Y))) / 4`
+/// with `Y = A Z`, from `Z = A^T / (|A|_1 |A|_inf)`, for every matrix by itself.
 fn inverse(a: &Tensor<4>, iterations: usize) -> Tensor<4> {
     let column = a.clone().sum_dim(2).max_dim(3);
     let row = a.clone().sum_dim(3).max_dim(2);

@@ -82,7 +82,7 @@ fn same_as_pytorch() {
 fn as_many_landmarks_as_tokens_tend_to_dense_attention() {
     let [q, k, v] = qkv();
     let dense = SoftmaxAttention::dense().attend(q.clone(), k.clone(), v.clone(), context());
-    // More landmarks than tokens are as many, where the number of tokens was not known.
+    // The number of landmarks is limited to the tokens if their number was not known.
     let error = |landmarks, iterations| {
         let module = made(&NystromConfig {
             iterations,
@@ -137,7 +137,7 @@ fn the_iteration_inverts() {
     assert_close("ridge", &values(product), &identity, 1e-5);
 }
 
-/// The mean over seven tokens by hand.
+/// Means of seven tokens by hand.
 #[test]
 fn landmarks_are_means_of_segments_behind_the_prefix() {
     let data: Vec<f32> = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0].into();
@@ -155,7 +155,7 @@ fn landmarks_are_means_of_segments_behind_the_prefix() {
     }
 }
 
-/// A kernel that looks at the token before adds its value.
+/// A kernel that picks the previous token adds its value.
 #[test]
 fn the_convolution_goes_over_the_tokens_of_the_values() {
     let device = Device::flex();
@@ -201,7 +201,7 @@ fn costs_by_hand() {
         };
         let expected = Cost {
             params,
-            // Four products of 4 x 4 matrices an iteration, in three heads.
+            // Four products of 4 x 4 matrices per iteration, in three heads.
             macs: Macs {
                 linear,
                 attention: products + 3 * 7 * 4 * 64,
@@ -249,7 +249,7 @@ fn what_does_not_fit_is_refused() {
             queries: 1,
             ..place
         },
-        "has landmarks of the tokens behind the prefix, and there are none: use `dense` or `knn` here",
+        "needs tokens after the prefix for its landmarks: use `dense` or `knn` here",
     );
     refused(
         conv,

@@ -107,7 +107,7 @@ impl Mechanism for Performer {
 }
 
 impl Performer {
-    /// [`attend`](Mechanism::attend) by the directions `omega`, `[1, heads or 1, features, head_dim]`.
+    /// [`attend`](Mechanism::attend) with the directions `omega`, `[1, heads or 1, features, head_dim]`.
     fn attend_by(
         &self,
         q: Tensor<4>,
@@ -118,7 +118,7 @@ impl Performer {
     ) -> Tensor<4> {
         let root = (scale / self.temperature).sqrt();
         let [q, k] = [q, k].map(|x| exponents(x.cast(DType::F32) * root, omega.clone()));
-        // Constants, whatever they are: what they multiply the weights of a query by is divided by again.
+        // May be any constants, since their factors cancel in the ratio.
         let largest_q = q.clone().detach().max_dim(3);
         let largest_k = k.clone().detach().max_dims(&[3, 2]);
         let phi_q = (q - largest_q).exp() + self.kernel_epsilon;

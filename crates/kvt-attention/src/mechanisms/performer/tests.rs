@@ -36,7 +36,7 @@ fn performer_attention_is_that_of_pytorch() {
     }
 }
 
-/// `E[phi(q) phi(k)] = exp(q k)`. Signs that are preferred are noticed.
+/// `E[phi(q) phi(k)] = exp(q k)`. Biased signs are detected.
 #[test]
 fn products_of_features_estimate_the_exponential_without_bias() {
     let product = |q, k, omega: Tensor<4>| {
@@ -55,14 +55,15 @@ fn products_of_features_estimate_the_exponential_without_bias() {
     assert!(biased > 10.0, "{biased}");
 }
 
-/// Queries and keys so long that `exp(-|x|^2 / 2)` is 0 in f32, against f64: what is subtracted cancels, and no feature
-/// vanishes in `kernel_epsilon` that should not.
+/// Queries and keys so long that `exp(-|x|^2 / 2)` is 0 in f32, against f64: the subtracted constants cancel, and no
+/// relevant feature vanishes in `kernel_epsilon`.
 #[test]
 fn long_vectors_keep_their_weights() {
     let (queries, keys, features, dim) = (4, 5, 6, 8);
     let draw = |name: &str, rows: usize| gaussian(Key::new(9).named(name), rows, dim, false);
     let omega = draw("omega", features);
-    // Queries of several lengths, and keys that are all long and near each other: otherwise the shortest gets all.
+    // Queries of several lengths, and keys that are all long and near each other: otherwise the shortest gets all the
+    // weight.
     let q: Vec<f32> = draw("q", queries)
         .chunks(dim)
         .zip([0.5, 8.0, 16.0, 2.0])

@@ -1,4 +1,4 @@
-//! The Performer with rectified features, which estimate no softmax.
+//! The Performer with rectified features, which do not estimate the softmax.
 
 use burn::module::Module;
 use burn::tensor::activation::relu;
@@ -102,7 +102,8 @@ impl Mechanism for PerformerRelu {
 }
 
 impl PerformerRelu {
-    /// [`attend`](Mechanism::attend) by the directions `omega`, `[1, heads or 1, features, head_dim]`, or without them.
+    /// [`attend`](Mechanism::attend) with the directions `omega`, `[1, heads or 1, features, head_dim]`, or without
+    /// them.
     fn attend_by(
         &self,
         q: Tensor<4>,

@@ -72,7 +72,7 @@ impl PoolingformerConfig {
 /// The module of [`PoolingformerConfig`].
 #[derive(Module, Debug)]
 pub struct Poolingformer {
-    /// Of tokens, and of pools.
+    /// Windows of tokens, and of pools.
     #[module(skip)]
     windows: [Window; 2],
     #[module(skip)]

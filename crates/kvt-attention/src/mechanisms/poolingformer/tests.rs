@@ -124,7 +124,7 @@ fn costs_by_hand() {
     assert_eq!(cost.macs, Macs::attention(2 * (13 + 6) * 24));
     // Four of five tokens: from one before a pool to its other end.
     assert_eq!((cost.params, cost.kept), (0, 4));
-    // A map of 4 rows and 5 columns behind a class token, which pairs with itself and twice with all others.
+    // A map of 4 rows and 5 columns after a class token, which pairs with itself and twice with all others.
     let place = Place {
         prefix: 1,
         grid: Some([4, 5]),
@@ -188,7 +188,7 @@ fn half_types_are_widened() {
     assert_half_is_widened(&made(&config(1, 3, 3, 2)), &context);
 }
 
-/// The smallest radius that is allowed: every token sees a pool, whatever the length.
+/// The smallest allowed radius: every token sees a pool, whatever the length.
 #[test]
 fn every_token_sees_a_pool() {
     for pool in 1..6 {

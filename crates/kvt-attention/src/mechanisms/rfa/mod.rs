@@ -116,7 +116,7 @@ impl Mechanism for Rfa {
 }
 
 impl Rfa {
-    /// [`attend`](Mechanism::attend) by the directions `omega`, `[1, heads, features, head_dim]`.
+    /// [`attend`](Mechanism::attend) with the directions `omega`, `[1, heads, features, head_dim]`.
     fn attend_by(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, omega: Tensor<4>) -> Tensor<4> {
         let sigma = self.sigma.val().cast(DType::F32);
         let omega = omega * (sigma.unsqueeze::<4>() / self.tau);
@@ -125,7 +125,7 @@ impl Rfa {
     }
 }
 
-/// Vectors of length 1, but for those that are almost zero.
+/// Vectors scaled to length 1, except those that are almost zero.
 fn unit(x: Tensor<4>) -> Tensor<4> {
     let length = (half_square(x.clone()) * 2.0 + 1e-6).sqrt();
     x / length

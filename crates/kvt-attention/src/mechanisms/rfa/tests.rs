@@ -46,7 +46,7 @@ fn products_of_features_estimate_the_exponential_of_cosines_without_bias() {
     }
 }
 
-/// A model may begin with tokens that are zero.
+/// The initial tokens of a model may be zero.
 #[test]
 fn zero_vectors_have_gradients() {
     let device = Device::flex().autodiff();
@@ -66,7 +66,7 @@ fn zero_vectors_have_gradients() {
     }
 }
 
-/// Widths begin at 1, one for every channel.
+/// Widths start at 1, one for every channel.
 #[test]
 fn widths_are_a_parameter() {
     let place = Place::new(5, 12, 3);

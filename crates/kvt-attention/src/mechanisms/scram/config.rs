@@ -8,7 +8,7 @@ use crate::mechanisms::Redraw;
 use crate::mechanisms::draws::Draws;
 use crate::{AttentionError, Cost, Macs, MechanismConfig, ParamInit, Place, SoftmaxAttention};
 
-/// Which keys SCRAM searches.
+/// The keys that SCRAM searches for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScramSearch {
@@ -60,7 +60,7 @@ pub struct ScramConfig {
     pub temperature: f64,
 }
 
-/// The authors' 8 iterations; the paper names no other number.
+/// The authors' 8 iterations; the paper states no other setting.
 impl Default for ScramConfig {
     fn default() -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Default for ScramConfig {
 }
 
 impl ScramConfig {
-    /// The search that these settings ask for.
+    /// The search with these settings.
     pub fn patchmatch(&self) -> PatchMatch {
         PatchMatch {
             kept: self.kept,
@@ -89,7 +89,7 @@ impl ScramConfig {
         }
     }
 
-    /// The most keys around the matches of a query.
+    /// The maximum number of keys around the matches of a query.
     pub(super) fn slots(&self, tokens: usize) -> usize {
         let side = self.radius.saturating_mul(2).saturating_add(1);
         let window = side.saturating_mul(side);
@@ -153,7 +153,7 @@ impl MechanismConfig for ScramConfig {
         Ok(())
     }
 
-    /// The products of the search, at most, and both products over the keys of the windows. The class token takes part
+    /// At most the products of the search, and both products over the keys of the windows. The class token takes part
     /// in the latter, and its query is dense.
     fn cost(&self, place: &Place) -> Cost {
         let grid = place.grid.unwrap_or([place.queries, 1]);

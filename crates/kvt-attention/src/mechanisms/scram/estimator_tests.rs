@@ -43,7 +43,7 @@ fn modes(tokens: &Tokens<'_>, kept: usize) -> Fields {
     search.search(tokens, Key::new(1))
 }
 
-/// Where the proposal is the attention itself all weights are equal, and every sample counts. Keys whose scores are
+/// If the proposal equals the attention, all weights are equal, and every sample counts. The scores of the keys are
 /// the logarithms of equation 17 around one mode, computed here over the whole map.
 #[test]
 fn samples_from_the_attention_itself_all_count() {
@@ -76,7 +76,7 @@ fn samples_from_the_attention_itself_all_count() {
     assert!(samples.effective.iter().all(|effective| *effective < 50.0));
 }
 
-/// The error of importance sampling is the one that its variance predicts, and falls with the root of the samples.
+/// The error of importance sampling matches its predicted variance, and falls with the square root of the samples.
 #[test]
 fn importance_sampling_converges_as_it_says() {
     let (grid, dim, heads) = ([8, 8], 4, 2);
@@ -156,7 +156,7 @@ fn chains_by_hand() {
     let estimator = Estimator::new(tokens, &[3.0, -2.0], 1.0, &modes).unwrap();
     let chains = estimator.metropolis(50, 1.0, Key::new(1)).unwrap();
     assert_eq!(chains.output, [-2.0, -2.0]);
-    // Only steps to where it stands are taken.
+    // Only steps that stay in place are accepted.
     assert!(
         chains.acceptance > 0.05 && chains.acceptance < 0.3,
         "{}",

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::fields::{At, Fields, Grid, Tokens};
 use crate::AttentionError;
 
-/// Dense attention of some heads, of which samples are taken: `softmax(scale * q k^T) v`, with the modes of its
+/// Dense attention of some heads, to be estimated from samples: `softmax(scale * q k^T) v`, with the modes of its
 /// weights.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimator<'a> {
@@ -21,8 +21,8 @@ pub struct Estimator<'a> {
     modes: &'a Fields,
 }
 
-/// From where importance sampling draws keys: with the share `alpha` from normalised Gaussians around the modes, all
-/// alike, else uniformly (equation 17).
+/// The distribution from which importance sampling draws keys: with probability `alpha` from normalised Gaussians
+/// around the modes, all equally likely, else uniform (equation 17).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Proposal {
     /// Share of the Gaussians, in [0, 1].
@@ -31,7 +31,7 @@ pub struct Proposal {
     pub length: f64,
 }
 
-/// Self-normalised importance sampling. Each list counts queries over all heads.
+/// The result of self-normalised importance sampling, for the queries of all heads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Samples {
     /// The estimated output, `[head, query, value_dim]`.
@@ -42,16 +42,16 @@ pub struct Samples {
     pub effective: Vec<f64>,
 }
 
-/// Metropolis-Hastings chains.
+/// The result of Metropolis-Hastings chains.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chains {
     /// The estimated output, the mean over chains and steps, `[head, query, value_dim]`.
     pub output: Vec<f64>,
-    /// Share of the proposed steps that were taken.
+    /// Share of the proposed steps that were accepted.
     pub acceptance: f64,
 }
 
-/// What one query gives: output, variance, effective samples or accepted steps.
+/// The result for one query: output, variance, effective samples or accepted steps.
 struct Estimate {
     output: Vec<f64>,
     variance: Vec<f64>,
@@ -59,7 +59,7 @@ struct Estimate {
 }
 
 impl<'a> Estimator<'a> {
-    /// `scale` has the temperature in it; `values` are `[head, token, value_dim]`.
+    /// `scale` includes the temperature; `values` are `[head, token, value_dim]`.
     ///
     /// # Errors
     /// If there are not as many values as keys, or the modes are not of these tokens.
@@ -84,14 +84,14 @@ impl<'a> Estimator<'a> {
         })
     }
 
-    /// Self-normalised importance sampling with so many `samples` of each query (equations 12 to 16): `sum_t w_t v_t`
-    /// for keys drawn from the proposal `r`, with `w_t = exp(a_t) / r_t` made to sum to 1.
+    /// Self-normalised importance sampling with `samples` samples per query (equations 12 to 16): `sum_t w_t v_t` for
+    /// keys drawn from the proposal `r`, with `w_t = exp(a_t) / r_t` normalised to a sum of 1.
     ///
     /// The estimate is consistent, and biased by about `1 / samples`. Memory grows with `side^2` and the samples, not
     /// with queries times keys.
     ///
     /// # Errors
-    /// A share outside of [0, 1], a length that is not positive, or not a single sample.
+    /// A share outside [0, 1], a length that is not positive, or zero samples.
     pub fn importance(
         &self,
         proposal: Proposal,
@@ -126,11 +126,12 @@ impl<'a> Estimator<'a> {
     }
 
     /// Metropolis-Hastings: one chain from each mode, whose steps are Gaussian of standard deviation `deviation`,
-    /// rounded to tokens. A step off the map is refused, since moving it to the border would make the proposal
-    /// asymmetric. No burn-in: chains are meant to stay near their modes, so the mean weighs the modes alike.
+    /// rounded to tokens. A step off the map is rejected, since moving it to the border would make the proposal
+    /// asymmetric. There is no burn-in: chains are meant to stay near their modes, so the mean weighs the modes
+    /// equally.
     ///
     /// # Errors
-    /// A deviation that is not positive, or not a single step.
+    /// A deviation that is not positive, or zero steps.
     pub fn metropolis(
         &self,
         steps: usize,
@@ -261,7 +262,7 @@ struct Axis {
 }
 
 impl Mixture {
-    /// A key.
+    /// Draws a key.
     fn draw(&self, modes: &[At], rng: &mut impl Rng) -> usize {
         if rng.random::<f64>() < self.alpha && !modes.is_empty() {
             let mode = modes[rng.random_range(0..modes.len() as u64) as usize];
@@ -314,7 +315,7 @@ impl Axis {
         let sums = &self.cumulative[middle as usize];
         let level: f64 = rng.random();
         let place = sums.partition_point(|sum| *sum <= level);
-        // The last sum may be a rounding below 1.
+        // Rounding may leave the last sum below 1.
         place.min(sums.len() - 1) as i32
     }
 }

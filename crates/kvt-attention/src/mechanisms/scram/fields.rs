@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use crate::AttentionError;
 
-/// Queries and keys of some heads on the host. Both stand on one map, row by row.
+/// Queries and keys of some heads on the host. Both form the same map, row by row.
 #[derive(Clone, Copy, Debug)]
 pub struct Tokens<'a> {
     queries: &'a [f32],
@@ -13,7 +13,7 @@ pub struct Tokens<'a> {
     grid: Grid,
 }
 
-/// What a search found: for every query the keys of its runs, in the order of the runs.
+/// The result of a search: for every query the keys of its runs, in the order of the runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields {
     grid: Grid,
@@ -37,7 +37,7 @@ pub(super) struct Grid {
 }
 
 impl At {
-    /// Where nothing was found: far from every place of a map.
+    /// No match: far from every place of a map.
     pub(super) const NONE: Self = Self {
         row: i32::MIN / 2,
         column: 0,
@@ -59,7 +59,7 @@ impl At {
 
 impl Grid {
     fn new([rows, columns]: [usize; 2]) -> Self {
-        // The cast saturates nowhere: a map of 2^31 rows does not fit into memory.
+        // The casts cannot overflow: a map of 2^31 rows does not fit into memory.
         Self {
             rows: rows as i32,
             columns: columns as i32,
@@ -127,13 +127,13 @@ impl<'a> Tokens<'a> {
         let whole = head.is_some_and(|head| head > 0 && queries.len().is_multiple_of(head));
         if !whole || queries.len() != keys.len() {
             return Err(AttentionError::Setting(
-                "queries and keys must be [head, token, head_dim] with the tokens of the map: give as many numbers of both",
+                "queries and keys must be [head, token, head_dim] with the tokens of the map: both must have the same length",
             ));
         }
         Ok(Self::of(queries, keys, head_dim, grid))
     }
 
-    /// [`new`](Self::new) for numbers that fit.
+    /// [`new`](Self::new) for slices of the right lengths.
     pub(super) fn of(
         queries: &'a [f32],
         keys: &'a [f32],
@@ -197,7 +197,7 @@ impl Fields {
     /// `separation` rows or columns from the earlier ones. With a separation of 0 these are the `kept` best keys. Of
     /// equal products the first wins.
     ///
-    /// Takes time in proportion to the square of the tokens.
+    /// Takes time proportional to the square of the number of tokens.
     pub fn exact(tokens: &Tokens<'_>, kept: usize, separation: usize) -> Self {
         let mut fields = Self::new(tokens, kept);
         let (count, grid) = (tokens.tokens(), tokens.grid);
@@ -239,13 +239,13 @@ impl Fields {
         }
     }
 
-    /// Whether these are the matches of such tokens.
+    /// Whether these are the matches of tokens of these sizes.
     pub(super) fn are_of(&self, tokens: &Tokens<'_>) -> bool {
         let queries = tokens.heads() * tokens.tokens();
         self.grid == tokens.grid && self.places.len() == queries * self.kept
     }
 
-    /// Runs of the search: the most matches of a query.
+    /// Runs of the search: the maximum number of matches of a query.
     pub fn kept(&self) -> usize {
         self.kept
     }
@@ -289,7 +289,7 @@ impl Fields {
     }
 }
 
-/// A distance on the map, where all beyond its size are the same.
+/// A distance on the map, capped at a value beyond the size of any map.
 pub(super) fn saturated(distance: usize) -> i32 {
     distance.min(1 << 24) as i32
 }

@@ -27,7 +27,7 @@ pub struct Scram {
 }
 
 impl Mechanism for Scram {
-    /// Without a map in the context the tokens form one column.
+    /// Without a map in the context, the tokens form one column.
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let fields = self.search(&q, &k, &context);
         self.attend_to(q, k, v, &fields, &context)
@@ -48,7 +48,7 @@ impl Mechanism for Scram {
 }
 
 impl Scram {
-    /// The matches of all queries of the map, over images and heads. A constant of the gradient.
+    /// The matches of all queries of the map, over images and heads, without a gradient.
     fn search(&self, q: &Tensor<4>, k: &Tensor<4>, context: &Context) -> Fields {
         let [_, _, tokens, head_dim] = q.dims();
         let tokens = tokens - context.prefix;
@@ -60,7 +60,7 @@ impl Scram {
         let grid = context.grid.unwrap_or([tokens, 1]);
         assert!(
             k.dims() == q.dims() && grid[0] * grid[1] == tokens,
-            "scram: q {:?} and k {:?} with {} tokens before a map of {grid:?} do not fit together",
+            "scram: q {:?} and k {:?} with {} tokens before a map of {grid:?} have mismatched shapes",
             q.dims(),
             k.dims(),
             context.prefix,
@@ -89,7 +89,7 @@ impl Scram {
         let slots = prefix + self.config.slots(queries);
         let (indices, mask) = self.candidates(fields, batch * heads, keys, prefix, slots);
         let (indices, mask) = on_device(indices, mask, slots, &q);
-        // Every query is an image by itself, which has its own keys.
+        // Every query becomes an image, since each has its own keys.
         let rows = batch * heads * queries;
         let gathered = |x: &Tensor<4>, dim: usize| {
             let x = x.clone().reshape([batch * heads * keys, dim]);
@@ -103,13 +103,13 @@ impl Scram {
         if prefix == 0 {
             return out;
         }
-        // Another draw than for the first tokens of the map.
+        // Another draw than for the tokens of the map.
         let dropout = context.dropout.map(|dropout| dropout.named("prefix"));
         let dense = attend(q.narrow(2, 0, prefix), k, v, None, dropout);
         Tensor::cat(vec![dense, out], 2)
     }
 
-    /// For every query `slots` numbers of keys, counted over all heads, and which of them only fill up the row.
+    /// For every query, `slots` indices of keys, counted over all heads, and which of them are padding.
     fn candidates(
         &self,
         fields: &Fields,
@@ -144,7 +144,7 @@ impl Scram {
     }
 }
 
-/// The numbers of keys as one list, and the mask `[query, 1, 1, slots]`.
+/// The indices of keys as one list, and the mask `[query, 1, 1, slots]`.
 fn on_device(
     indices: Vec<i32>,
     hidden: Vec<bool>,

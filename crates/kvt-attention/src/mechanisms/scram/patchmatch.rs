@@ -1,4 +1,4 @@
-//! PatchMatch: a search of the best keys of all queries of a map at once, in which neighbours help each other.
+//! PatchMatch: a search for the best keys of all queries of a map at once, in which neighbours help each other.
 
 use kvt_ops::Key;
 use rand::RngExt;
@@ -6,22 +6,22 @@ use rayon::prelude::*;
 
 use super::fields::{At, Fields, Grid, Tokens, dot, saturated};
 
-/// Distances from which a match is taken over, in this order.
+/// Distances to the neighbours whose matches are tried, in this order.
 const JUMPS: [i32; 4] = [8, 4, 2, 1];
 
 /// Up, down, left, right.
 const DIRECTIONS: [[i32; 2]; 4] = [[-1, 0], [1, 0], [0, -1], [0, 1]];
 
-/// Queries that a thread takes at least.
+/// Minimum number of queries per parallel task.
 const LEAST_QUERIES: usize = 64;
 
-/// How keys are searched.
+/// The settings of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatchMatch {
     /// Runs of the search: keys that a query keeps.
     pub kept: usize,
-    /// A key must be more rows or columns than this from what earlier runs found for its query; with 0 it only must be
-    /// another one.
+    /// A key must be more rows or columns than this away from the keys that earlier runs found for its query; with 0
+    /// it must only be a different key.
     pub separation: usize,
     /// Iterations of a run.
     pub iterations: usize,
@@ -32,7 +32,7 @@ pub struct PatchMatch {
 struct Match {
     at: At,
     score: f32,
-    /// Whether the key keeps its distance from the matches of earlier runs. A random start may not.
+    /// Whether the key keeps its distance from the matches of earlier runs, which a random start might not.
     valid: bool,
 }
 
@@ -48,16 +48,17 @@ struct Seeker<'a> {
 }
 
 impl PatchMatch {
-    /// Searches the `kept` best keys of every query, by dot product: Algorithm 1 of the paper, once for each of them.
+    /// Searches for the `kept` best keys of every query, by dot product: Algorithm 1 of the paper, once for each of
+    /// them.
     ///
     /// A run starts from random keys. In each iteration a query looks at its neighbours 8, 4, 2 and 1 rows or columns
     /// away: their matches, moved back by that distance, are offered to it. Then keys at random places around its match
     /// are offered, in windows that shrink from the whole map to the next token. An offer is taken where its product
     /// with the query is larger and it is far enough from the matches of earlier runs.
     ///
-    /// Neighbours are read as they were before the iteration, so that the result depends neither on threads nor on an
-    /// order of queries. Random numbers depend on `key`, the run, the iteration, the window and the query: every head
-    /// has the same.
+    /// Neighbours are read as they were before the iteration, so that the result depends neither on threads nor on
+    /// the order of queries. Random numbers depend on `key`, the run, the iteration, the window and the query, but
+    /// not on the head.
     pub fn search(self, tokens: &Tokens<'_>, key: Key) -> Fields {
         let mut fields = Fields::new(tokens, self.kept);
         let (grid, count) = (tokens.grid(), tokens.tokens());
@@ -99,7 +100,7 @@ impl PatchMatch {
         fields
     }
 
-    /// The most products of one query: for the start, from neighbours, and in the windows.
+    /// The maximum number of products of one query: for the start, from neighbours, and in the windows.
     pub(super) fn products(self, grid: [usize; 2]) -> usize {
         let windows = radii(grid.into_iter().max().unwrap_or(0)).count();
         let iteration = JUMPS.len() * DIRECTIONS.len() + windows;
@@ -142,7 +143,7 @@ impl Seeker<'_> {
     }
 
     fn offer(&self, best: &mut Match, at: At) {
-        // Where neighbours agree they offer what is there already.
+        // Neighbours that agree offer the current match.
         if at == best.at || !self.grid.contains(at) || !self.is_valid(at) {
             return;
         }
@@ -177,7 +178,7 @@ pub(super) fn start(key: Key, grid: Grid) -> Vec<At> {
     (0..tokens).map(draw).collect()
 }
 
-/// For every window, the largest first, an offset of every query.
+/// For every window, the largest first, an offset for every query.
 pub(super) fn windows(key: Key, grid: Grid) -> Vec<Vec<[i32; 2]>> {
     let radii: Vec<usize> = radii(grid.rows.max(grid.columns) as usize).collect();
     let windows = radii.into_par_iter().enumerate();
@@ -190,7 +191,7 @@ pub(super) fn windows(key: Key, grid: Grid) -> Vec<Vec<[i32; 2]>> {
     windows.map(window).collect()
 }
 
-/// Half sides of the windows: the longer side of the map, and half of each until 1.
+/// Half sides of the windows: the longer side of the map, then halved down to 1.
 fn radii(side: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(side), |radius| Some(radius / 2)).take_while(|radius| *radius > 0)
 }

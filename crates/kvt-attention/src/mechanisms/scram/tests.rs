@@ -19,8 +19,8 @@ fn levels(key: Key, count: usize) -> Vec<f32> {
     (0..count).map(draw).collect()
 }
 
-/// Queries and keys of a map on which attention is spatially coherent: `dim` waves of a place, with keys three rows and
-/// two columns from the queries that they answer.
+/// Queries and keys of a map on which attention is spatially coherent: `dim` waves of a place, with keys three rows
+/// and two columns from the queries that they match.
 fn coherent([rows, columns]: [usize; 2], dim: usize) -> (Vec<f32>, Vec<f32>) {
     let wave = |row: i32, column: i32, channel: usize| {
         let [a, b] = [channel % 3 + 1, channel / 3 + 1].map(|x| x as f32 * 0.11);
@@ -62,7 +62,7 @@ fn input(place: &Place, batch: usize, seed: u64, device: &Device) -> Tensor<4> {
     tensor(&data, shape, device)
 }
 
-/// Algorithm 1 once more, step by step over a table of all products.
+/// An independent implementation of Algorithm 1, step by step over a table of all products.
 #[test]
 fn the_search_is_the_algorithm() {
     let (heads, dim) = (2, 5);
@@ -168,7 +168,7 @@ fn windows_shrink_to_one_token_and_their_offsets_fill_them() {
         for part in [0, 1] {
             let offsets = || window.iter().map(|offset| offset[part]);
             assert!(offsets().all(|x| x.abs() <= radius));
-            // 126 draws of 29 numbers at most: nearly every one comes.
+            // 126 draws of at most 29 numbers: nearly every one occurs.
             let ends = offsets().filter(|x| x.abs() == radius).count();
             assert!(ends > 0, "{radius}");
         }
@@ -392,7 +392,7 @@ fn exact_fields_without_windows_are_knn_attention() {
     }
 }
 
-/// Windows that cover the map make it dense, whatever was found; the class token too.
+/// Windows that cover the map make it dense, whatever was found; also for the class token.
 #[test]
 fn windows_over_the_whole_map_are_dense_attention() {
     let device = Device::flex().autodiff();
@@ -417,7 +417,7 @@ fn windows_over_the_whole_map_are_dense_attention() {
     }
 }
 
-/// The class token sees all keys, and is seen by all queries, but nobody finds it by the search.
+/// The class token sees all keys and is seen by all queries, but the search never finds it.
 #[test]
 fn the_class_token_is_dense_and_a_candidate_of_all() {
     let device = Device::flex();
@@ -455,7 +455,7 @@ fn the_class_token_is_dense_and_a_candidate_of_all() {
     }
 }
 
-/// Bit for bit, alone and among others, also in training, where all images of a step have the same draws.
+/// Bit for bit, alone and among others, even in training, where all images of a step have the same draws.
 #[test]
 fn an_image_does_not_depend_on_its_batch() {
     let device = Device::flex();
@@ -481,13 +481,13 @@ fn an_image_does_not_depend_on_its_batch() {
             assert_eq!(attend(&alone, phase), expected, "image {image}");
         }
     }
-    // Another step searches from elsewhere; evaluation does as before.
+    // Different steps start from different keys; evaluation always starts from the same.
     let steps = [1, 2].map(|step| attend(&inputs, Phase::Train(Key::new(step))));
     assert_ne!(steps[0], steps[1]);
     assert_eq!(attend(&inputs, Phase::Eval), attend(&inputs, Phase::Eval));
 }
 
-/// A dropped weight is 0, another one divided by what is left of 1, as in dense attention.
+/// A dropped weight is 0, and a kept one is divided by the probability of keeping it, as in dense attention.
 #[test]
 fn dropout_drops_weights() {
     let device = Device::flex();
@@ -530,7 +530,7 @@ fn dropout_drops_weights() {
     assert!((kept / all - 0.75).abs() < bound, "{kept} of {all}");
 }
 
-/// A NaN is not searched around.
+/// The search does not avoid a NaN.
 #[test]
 fn a_broken_query_or_key_is_seen() {
     let device = Device::flex();

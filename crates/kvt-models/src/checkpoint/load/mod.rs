@@ -1,4 +1,4 @@
-//! Weights into a model, with an account of every key.
+//! Loads weights into a model, and reports on every key.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,16 @@ use super::{Layout, recognise};
 use crate::model::{Model, Parameter, is_of_mixer};
 use crate::weights::{LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
 
-/// How weights are loaded.
+/// Options of loading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Whether a missing key or another shape is an error. Otherwise the parameter stays as
-    /// initialised, and the report says so.
+    /// Whether a missing key or another shape is an error. Otherwise the parameter stays as initialised, and the
+    /// report lists it.
     pub strict: bool,
     /// Whether a classification head that is missing or of another size stays as initialised.
     pub reset_head: bool,
-    /// Whether the classification head stays as initialised even where that of the weights would fit: other classes may be
-    /// as many.
+    /// Whether the classification head stays as initialised even if that of the weights would fit: other classes may
+    /// have the same number.
     pub new_head: bool,
     /// Whether parameters of the mechanisms of attention that are missing or of another size stay as initialised: weights
     /// of a model with another kind of attention lack them.
@@ -44,9 +44,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// In strict mode, a missing key or another shape, the error lists the first of them; and weights of another model
-    /// that goes under the same names. In either mode,
-    /// weights that are not floating point.
+    /// In strict mode, a missing key or another shape, of which the error lists the first, or weights of another
+    /// model with the same names. In either mode, weights that are not floating point.
     pub fn load(
         mut self,
         weights: &StateDict,
@@ -86,7 +85,7 @@ impl Model {
         }));
         if options.strict && !report.fits() {
             let family = self.config.family().name;
-            // Where hardly anything is found, the reason says more than a list.
+            // If hardly any key is found, the reason says more than a list.
             let is_strange = 2 * report.names(Outcome::Matched).count() < used.len();
             let known = recognise(weights).filter(|known| is_strange && known.family != family);
             if let Some(known) = known {
@@ -135,7 +134,7 @@ impl Model {
         resized.filter(|resized| resized.shape().as_slice() == shape)
     }
 
-    /// What becomes of one parameter, and the data it gets.
+    /// The outcome of one parameter, and the data it gets.
     fn fit(
         &self,
         name: &str,

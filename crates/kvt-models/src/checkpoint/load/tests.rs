@@ -67,7 +67,7 @@ fn linear_weights_leave_in_pytorchs_layout() {
     }
 }
 
-/// The weight of the classifier as Burn has it.
+/// The weight of the classifier in Burn's layout.
 #[derive(Default)]
 struct HeadWeight {
     path: Vec<String>,
@@ -208,11 +208,11 @@ fn a_head_of_another_size_is_reset_on_request_only() {
         weights.get("blocks.1.mlp.fc2.weight")
     );
 
-    // A head that fits is loaded all the same.
+    // A head that fits is loaded anyway.
     let (loaded, _) = model(2, &same()).load(&weights, reset).unwrap();
     assert_eq!(StateDict::from_model(&loaded).unwrap(), weights);
 
-    // Unless a new one is wanted whatever there is.
+    // Unless a new one is requested.
     let new = LoadOptions {
         new_head: true,
         ..LoadOptions::default()

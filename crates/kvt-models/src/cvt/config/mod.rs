@@ -1,4 +1,4 @@
-//! Sizes of a CvT, and what they cost.
+//! Sizes of a CvT, and their cost.
 
 use burn::nn::Linear;
 use kvt_attention::Macs;
@@ -17,7 +17,7 @@ use crate::validate;
 /// Sizes and settings of a CvT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CvtConfig {
-    /// What it shares with the other families.
+    /// What CvT shares with the other families.
     pub common: CommonConfig,
     /// Side of a patch in pixels: the kernel of the first embedding, which is padded by a third of
     /// it. The kernels of the other stages are 3 wide.
@@ -26,25 +26,25 @@ pub struct CvtConfig {
     pub patch_stride: usize,
     /// Channels of a token in each stage.
     pub embed_dim: Vec<usize>,
-    /// Stride of the convolution that makes keys and values: at 2 there is one key for four tokens.
+    /// Stride of the convolution that makes keys and values: at 2 there is one key per four tokens.
     pub kv_stride: usize,
     /// Blocks, heads and attention of each stage.
     pub stages: StagesConfig,
 }
 
-/// The sizes with a name: channels, blocks, heads.
+/// The named sizes: channels, blocks, heads.
 type Size = (&'static str, [usize; 3], [usize; 3], [usize; 3]);
 const SIZES: [Size; 3] = [
     ("13", [64, 192, 384], [1, 2, 10], [1, 3, 6]),
     ("21", [64, 192, 384], [1, 4, 16], [1, 3, 6]),
     ("w24", [192, 768, 1024], [2, 2, 20], [3, 12, 16]),
 ];
-/// Kernel and stride of the first embedding that go without saying in a name.
+/// Kernel and stride of the first embedding that names do not mention.
 const PATCH: [usize; 2] = [7, 4];
 const KV_STRIDE: usize = 2;
 
 impl CvtConfig {
-    /// Channels of a token at the end.
+    /// Channels of a token in the last stage.
     pub(super) fn num_features(&self) -> usize {
         self.embed_dim.last().copied().unwrap_or(0)
     }
@@ -123,7 +123,7 @@ impl FamilyConfig for CvtConfig {
         ])?;
         validate::per_stage("embed_dim", self.embed_dim.len(), self.stages.count())?;
         for (i, stage) in self.stages().iter().enumerate() {
-            // Only the first map can be too small: the other embeddings make one token of one.
+            // Only the first map can be too small: the other embeddings map one token to one.
             if stage.grid == 0 {
                 return Err(ModelError::ImageTooSmall {
                     img_size: self.common.img_size,
@@ -133,8 +133,8 @@ impl FamilyConfig for CvtConfig {
             }
             validate::tokens(stage.grid)?;
             let (dim, config) = (stage.block.dim, &stage.config);
-            // Where one token is the whole map, there are as many keys as queries, whatever the stride. In a larger image
-            // there are not.
+            // If the whole map is one token, there are as many keys as queries, whatever the stride, which does not
+            // hold for a larger image.
             let larger = (stage.grid == 1).then(|| stage.place_on(2));
             for place in [stage.place()].into_iter().chain(larger) {
                 self.common
@@ -145,7 +145,7 @@ impl FamilyConfig for CvtConfig {
         Ok(())
     }
 
-    /// timm has no CvT: the original's name, with the image size where it is not 224.
+    /// timm has no CvT: the original's name, with the image size if it is not 224.
     fn name(&self) -> String {
         let sizes = (
             self.embed_dim.as_slice(),
@@ -192,7 +192,7 @@ impl FamilyConfig for CvtConfig {
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let (features, classes) = (self.num_features(), self.common.num_classes);
         let head = init.child("head");
-        // The original leaves this one bias as PyTorch makes it.
+        // The original leaves only this bias at PyTorch's initialisation.
         let bias = head.uniform("bias", [classes], 1.0 / (features as f32).sqrt());
         let class = Linear {
             weight: head.trunc_normal("weight", [features, classes]),

@@ -61,7 +61,7 @@ fn every_stage_resolves_its_own_k() {
             (name("stage2"), 197, 50, 25)
         ]
     );
-    // What the KVT paper's k need.
+    // The cost of the k of the KVT paper.
     let all_keys = CvtConfig {
         kv_stride: 1,
         ..config
@@ -180,7 +180,7 @@ fn sizes_that_describe_no_model_are_refused() {
             ..
         })
     ));
-    // The smallest images there are, and a stride that goes beyond every map.
+    // The smallest possible images, and a stride beyond every map.
     let least = ModelOverrides {
         img_size: Some(3),
         kv_stride: Some(100),
@@ -191,7 +191,7 @@ fn sizes_that_describe_no_model_are_refused() {
     assert_eq!(counts, [(1, 1), (1, 1), (2, 2)]);
 }
 
-/// One key for four tokens, and the class token in the last stage.
+/// One key per four tokens, and the class token in the last stage.
 #[test]
 fn attention_knows_where_it_stands() {
     let mut config = named("cvt_13");

@@ -29,7 +29,7 @@ const BLOCK: BlockKind = BlockKind {
 /// The backbone of a CvT.
 #[derive(Module, Debug)]
 pub struct Cvt {
-    /// Known outside as `stage0`, `stage1`, ...
+    /// Named `stage0`, `stage1`, ... in weights.
     stages: Vec<Stage>,
     norm: LayerNorm,
 }
@@ -42,7 +42,7 @@ struct Stage {
     blocks: Vec<Block<ConvAttention>>,
 }
 
-/// Patches that overlap, as tokens.
+/// Overlapping patches as tokens.
 #[derive(Module, Debug)]
 struct ConvEmbed {
     proj: Conv2d,
@@ -72,7 +72,7 @@ impl Cvt {
 impl Backbone for Cvt {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
         let [batch, _, height, width] = images.dims();
-        // An image is a map of tokens too, of a pixel each.
+        // An image is a map of tokens too, each of one pixel.
         let (mut x, mut grid) = (to_tokens(images), [height, width]);
 
         let phase = phase.named("stages");
@@ -105,7 +105,7 @@ impl Backbone for Cvt {
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        // Only the first map can be too small: the other embeddings make one token of one.
+        // Only the first map can be too small: the other embeddings map one token to one.
         let first = self
             .stages
             .first()

@@ -208,7 +208,7 @@ fn running_statistics_outlive_training_saving_and_loading() {
     }
     let trained = state(&model);
     for (name, values) in &initial {
-        // The gradients of queries and keys are small as long as all keys look alike.
+        // The gradients of queries and keys are small as long as all keys are similar.
         if name.contains(".running_") || name.ends_with("_v.conv.weight") {
             assert_ne!(&trained[name], values, "{name}");
         }
@@ -229,7 +229,7 @@ fn running_statistics_outlive_training_saving_and_loading() {
     assert_eq!(logits(&model.valid(), Phase::Eval), expected);
     let images = images(3, 18, &device);
     assert_eq!(model.forward(images, Phase::Eval).into_data(), expected);
-    // Evaluation leaves them alone.
+    // Evaluation does not change them.
     assert_eq!(state(&model), trained);
 }
 

@@ -11,9 +11,9 @@ use kvt_ops::{Phase, linear};
 
 use crate::layers::{BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init};
 
-/// Is added to the root of the singular value that what remains is divided by.
+/// Added to the root of the singular value by which the remainder is divided.
 const REMAINDER_EPSILON: f64 = 1e-5;
-/// The least square of a norm that something is divided by: PyTorch's `normalize` has the least norm 1e-12.
+/// The minimum of squared norms in denominators: PyTorch's `normalize` has the minimum norm 1e-12.
 const LEAST_SQUARE: f64 = 1e-24;
 
 /// Logits from the cross-covariance of two projections of the patches, normalised by its largest singular value.
@@ -27,7 +27,7 @@ pub(crate) struct SecondOrder {
     drop: f64,
 }
 
-/// What decides the size of a [`SecondOrder`].
+/// The sizes of a [`SecondOrder`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SecondOrderSize {
     /// Channels of a token.
@@ -57,7 +57,7 @@ impl SecondOrderSize {
         ConvSettings::pointwise(self.dim, channels)
     }
 
-    /// Numbers of a covariance.
+    /// Entries of a covariance.
     fn entries(self) -> usize {
         self.cov_dims.into_iter().product()
     }
@@ -71,7 +71,7 @@ impl SecondOrderSize {
         projections.into_iter().sum::<usize>() + start + (self.entries() + 1) * self.classes
     }
 
-    /// Multiply-accumulate operations for so many patches: the projections, the covariance and the last layer. The
+    /// Multiply-accumulate operations for `patches` patches: the projections, the covariance and the last layer. The
     /// normalisation is left out, as all norms are.
     pub(crate) fn macs(self, patches: usize) -> usize {
         let [rows, columns] = self.cov_dims;
@@ -136,12 +136,12 @@ impl Covariance {
     }
 }
 
-/// A matrix C whose largest singular value s becomes its root, and whose other part is divided by that root:
+/// Replaces the largest singular value s of a matrix C by its root, and divides the remainder by that root:
 /// `s^0.5 v u^T + (C - s v u^T) / (s^0.5 + 1e-5)`. The singular vectors come from one step of a power iteration,
 /// `u = C^T w / |C^T w|` and `v = C u / |C u|`, and so s is `v^T C u`; gradients pass through all of them.
 ///
-/// The original's gradient of s^0.5 is infinite at s = 0, as where all channels of a projection are dead. Here a
-/// root so small that it does not show beside 1e-5 has none.
+/// The original's gradient of s^0.5 is infinite at s = 0, for example if all channels of a projection are dead. Here
+/// a root that is negligible beside 1e-5 has no gradient.
 ///
 /// # Shapes
 ///
@@ -158,7 +158,7 @@ fn power_normalised(matrix: Tensor<3>, start: Tensor<1>) -> Tensor<3> {
     largest * root + rest
 }
 
-/// Vectors along a dimension divided by their norms, as PyTorch's `normalize`, with a gradient at zero.
+/// Vectors along a dimension divided by their norms, as by PyTorch's `normalize`, with a finite gradient at zero.
 fn normalised(x: Tensor<3>, dim: usize) -> Tensor<3> {
     let squares = x.clone().powi_scalar(2).sum_dim(dim);
     x / squares.clamp_min(LEAST_SQUARE).sqrt()

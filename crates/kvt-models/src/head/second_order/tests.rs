@@ -43,8 +43,8 @@ fn the_normalisation_is_the_originals() {
     }
 }
 
-/// Of a diagonal matrix and a start along its first axis the largest singular value is known: its root
-/// stands there, and what remains is divided by the root.
+/// For a diagonal matrix and a start along its first axis, the largest singular value is known: its root takes its
+/// place, and the remainder is divided by the root.
 #[test]
 fn the_largest_singular_value_becomes_its_root() {
     let device = Device::flex();
@@ -81,7 +81,7 @@ fn a_covariance_of_zero_has_finite_gradients() {
     }
 }
 
-/// Without its norms, with projections of ones and of one channel, the covariance is worked by hand.
+/// With projections of ones and of one channel, and without norms, the covariance is computed by hand.
 #[test]
 fn the_covariance_is_of_what_the_projections_leave_above_zero() {
     let device = Device::flex();

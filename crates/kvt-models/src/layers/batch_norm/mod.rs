@@ -7,10 +7,10 @@ use kvt_ops::{Phase, current_group, in_type, widened};
 
 mod shared;
 
-/// How a batch norm computes.
+/// The settings of a batch norm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormSettings {
-    /// Is added to the variance.
+    /// Added to the variance.
     pub epsilon: f64,
     /// The share of a new batch in the running statistics.
     pub momentum: f64,
@@ -27,8 +27,8 @@ impl Default for BatchNormSettings {
 }
 
 /// Normalises each channel: in training by the statistics of the batch (over all processes of a joint
-/// [`Group`](kvt_ops::Group)), in evaluation by the running mean of those statistics. The running statistics are saved with the weights, but not trained. A clone
-/// shares them, as Burn's running states do.
+/// [`Group`](kvt_ops::Group)), in evaluation by the running mean of those statistics. The running statistics are
+/// saved with the weights, but not trained. A clone shares them, as Burn's running states do.
 #[derive(Module, Debug)]
 pub struct BatchNorm {
     /// `[channels]`.
@@ -61,7 +61,7 @@ impl BatchNorm {
 
     /// # Shapes
     ///
-    /// `[batch, .., channels]` to the same.
+    /// `[batch, .., channels]` to the same shape.
     pub fn forward_tokens<const D: usize>(&self, x: Tensor<D>, phase: Phase) -> Tensor<D> {
         let shape = x.dims();
         // Every token is a sample of one pixel.
@@ -69,11 +69,12 @@ impl BatchNorm {
         self.forward(samples, phase).reshape(shape)
     }
 
-    /// The output has the type of the input: between the convolutions of a stem nothing is f32 but what is computed here.
+    /// The output has the type of the input: between the convolutions of a stem, only the computations of norms are
+    /// f32.
     ///
     /// # Shapes
     ///
-    /// `[batch, channels, height, width]` to the same.
+    /// `[batch, channels, height, width]` to the same shape.
     pub fn forward(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
         let dtype = x.dtype();
         in_type(self.normalise(widened(x), phase), dtype)
@@ -96,8 +97,8 @@ impl BatchNorm {
             return joint.output;
         }
         let result = batch_norm_train(x, weight, bias, epsilon);
-        // The batch is normalised by the biased variance; PyTorch keeps the unbiased one. A single value has none to
-        // remember; PyTorch refuses it.
+        // The batch is normalised by the biased variance; PyTorch keeps the unbiased one in the running statistics. A
+        // single value has none, and PyTorch refuses it.
         let own = (samples >= 2.0).then(|| {
             let unbiased = result.variance.detach() * (samples / (samples - 1.0));
             [result.mean.detach(), unbiased]
@@ -117,7 +118,7 @@ impl BatchNorm {
 fn keep(running: &RunningState<Tensor<1>>, new: Tensor<1>, momentum: f64) {
     let value = running.value() * (1.0 - momentum) + new * momentum;
     running.update(value.detach());
-    // Burn holds an update back until the next: without this a checkpoint would be one step behind.
+    // Burn defers an update until the next one: without this a checkpoint would be one step behind.
     running.value_sync();
 }
 
@@ -167,7 +168,7 @@ mod tests {
         Init::new(device, Key::new(1)).batch_norm(3, settings)
     }
 
-    /// It has no unbiased variance: the running statistics stay.
+    /// A single value has no unbiased variance, so the running statistics do not change.
     #[test]
     fn a_single_value_is_not_remembered() {
         let device = Device::flex();

@@ -11,7 +11,7 @@ use crate::observe::{Point, Watch};
 use crate::precision::Precision;
 use crate::summary::BlockSize;
 
-/// What blocks are told besides their tokens.
+/// The inputs of blocks besides their tokens.
 #[derive(Clone, Copy)]
 pub(crate) struct Pass<'a> {
     pub phase: Phase,
@@ -22,26 +22,26 @@ pub(crate) struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Activations on their way from a norm into a branch.
+    /// Casts activations from a norm that enter a branch.
     pub(crate) fn lower<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         self.precision.lower(x)
     }
 }
 
-/// What mixes the tokens of a block, of `D - 2` dimensions: 3 for a sequence, 4 for a map.
+/// The token mixing of a block: `D` is 3 for a sequence, and 4 for a map.
 pub(crate) trait SelfAttention<const D: usize>: Module {
-    /// What every token takes from the others, before the last projection.
+    /// The mixed tokens, before the last projection.
     ///
     /// # Shapes
     ///
-    /// `[batch, .., dim]` to what [`project`](Self::project) takes.
+    /// `[batch, .., dim]` to the input of [`project`](Self::project).
     fn mix(&self, x: Tensor<D>, pass: Pass<'_>) -> Tensor<D>;
 
-    /// The last projection, added to a residual where there is one, in one step if that can be done.
+    /// The last projection, added to a residual if there is one, in one operation if possible.
     ///
     /// # Shapes
     ///
-    /// What [`mix`](Self::mix) gives to `[batch, .., dim]`.
+    /// The output of [`mix`](Self::mix) to `[batch, .., dim]`.
     fn project(&self, mixed: Tensor<D>, residual: Option<Residual<D>>, pass: Pass<'_>)
     -> Tensor<D>;
 }
@@ -62,7 +62,7 @@ impl SelfAttention<3> for MultiHeadAttention {
     }
 }
 
-/// A linear layer, added to a residual where there is one.
+/// A linear layer, added to a residual if there is one.
 ///
 /// # Shapes
 ///
@@ -78,7 +78,7 @@ pub(crate) fn project<const D: usize>(
     }
 }
 
-/// Self-attention and an MLP, each behind a norm and around a residual.
+/// Self-attention and an MLP, each after a norm and added to a residual.
 #[derive(Module, Debug)]
 pub(crate) struct Block<A: Module> {
     norm1: Norm,
@@ -91,7 +91,7 @@ pub(crate) struct Block<A: Module> {
     norm_epsilon: f64,
 }
 
-/// What the blocks of a family have in common, besides their attention.
+/// The settings that the blocks of a family share, besides their attention.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockKind {
     /// The norm before each branch.
@@ -101,7 +101,7 @@ pub(crate) struct BlockKind {
 }
 
 impl BlockKind {
-    /// Layer norms and GELU, as a ViT has them.
+    /// Layer norms and GELU, as in a ViT.
     pub(crate) const fn vit(norm_epsilon: f64) -> Self {
         Self {
             norm: NormKind::Layer {
@@ -149,7 +149,7 @@ impl<A: Module> Block<A> {
 
     /// # Shapes
     ///
-    /// `[batch, .., dim]` to the same.
+    /// `[batch, .., dim]` to the same shape.
     pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>, pass: Pass<'_>) -> Tensor<D>
     where
         A: SelfAttention<D>,
@@ -183,8 +183,8 @@ impl<A: Module> Block<A> {
     }
 }
 
-/// The stream, f32, and a branch of any type, of which only the last projection is missing. The branch is added while it is made,
-/// scaled where paths are dropped.
+/// Adds a branch of any type to the f32 stream. Only the last projection of the branch is missing: it adds the stream
+/// in the same operation, and scales the branch if paths are dropped.
 pub(crate) fn add_branch<const D: usize>(
     stream: Tensor<D>,
     branch: Tensor<D>,
@@ -204,7 +204,7 @@ pub(crate) fn add_branch<const D: usize>(
 ///
 /// # Shapes
 ///
-/// `[batch, .., dim]` to the same.
+/// `[batch, .., dim]` to the same shape.
 pub(crate) fn forward_blocks<const D: usize, A: SelfAttention<D>>(
     blocks: &[Block<A>],
     x: Tensor<D>,
@@ -214,12 +214,12 @@ pub(crate) fn forward_blocks<const D: usize, A: SelfAttention<D>>(
     forward_blocks_then(blocks, x, pass, kept, |_, x| x)
 }
 
-/// As [`forward_blocks`], where something is done to the stream after a block, given by its number. The
-/// streams that are kept have it; an observer sees what the block itself gives.
+/// As [`forward_blocks`], with a function that changes the stream after a block, which is given by its number. Kept
+/// streams include the change; an observer sees the output of the block itself.
 ///
 /// # Shapes
 ///
-/// `[batch, .., dim]` to the same.
+/// `[batch, .., dim]` to the same shape.
 pub(crate) fn forward_blocks_then<const D: usize, A: SelfAttention<D>>(
     blocks: &[Block<A>],
     mut x: Tensor<D>,

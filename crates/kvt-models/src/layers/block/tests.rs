@@ -7,7 +7,7 @@ use kvt_ops::Key;
 
 use super::*;
 
-/// An attention that only writes down its phases.
+/// An attention that only records its phases.
 #[derive(Module, Debug)]
 struct Recorder {
     #[module(skip)]
@@ -42,7 +42,7 @@ fn pass(phase: Phase) -> Pass<'static> {
     }
 }
 
-/// What a block drops is no other block's, and another step's is another.
+/// Every block and every step drops differently.
 #[test]
 fn every_block_and_step_has_a_phase_of_its_own() {
     let device = Device::flex();
@@ -79,7 +79,7 @@ fn every_block_and_step_has_a_phase_of_its_own() {
     }
 }
 
-/// Samples that leave the blocks as they came: all of their branches were dropped.
+/// The number of samples that the blocks leave unchanged, since all of their branches were dropped.
 fn untouched(depth: usize, phase: Phase) -> usize {
     let device = Device::flex();
     let init = Init::new(&device, Key::new(1));
@@ -106,8 +106,8 @@ fn untouched(depth: usize, phase: Phase) -> usize {
 
 const SAMPLES: usize = 4096;
 
-/// One branch in two is dropped: both of a block in a quarter of the samples, and all four of two
-/// blocks in a sixteenth. Were two dropped together, it would be twice as many.
+/// Half of the branches are dropped: both of a block in a quarter of the samples, and all four of two blocks in a
+/// sixteenth. If two were dropped together, it would be twice as many.
 #[test]
 fn every_branch_is_dropped_on_its_own() {
     for (depth, share) in [(1, 0.25), (2, 0.0625)] {

@@ -23,7 +23,7 @@ const CUT: f32 = 2.0;
 pub struct Init<'a> {
     device: &'a Device,
     key: Key,
-    /// As `key`, whatever the seed.
+    /// As `key`, but independent of the seed.
     path: Key,
     uniform_linears: bool,
 }
@@ -62,8 +62,7 @@ impl<'a> Init<'a> {
         }
     }
 
-    /// A linear layer: truncated normal weights, zero bias, unless [told
-    /// otherwise](Self::with_uniform_linears).
+    /// A linear layer: truncated normal weights, zero bias, or [PyTorch's default](Self::with_uniform_linears).
     pub fn linear(&self, name: &str, d_input: usize, d_output: usize, bias: bool) -> Linear {
         let init = self.child(name);
         let bound = 1.0 / (d_input as f32).sqrt();
@@ -101,14 +100,14 @@ impl<'a> Init<'a> {
         )
     }
 
-    /// A convolution with Kaiming-normal weights by the fan-out `out_channels * kernel^2`, which groups do not divide, and
-    /// zero bias: `kaiming_normal_(mode="fan_out", nonlinearity="relu")`.
+    /// A convolution with Kaiming-normal weights for the fan-out `out_channels * kernel^2`, which is not divided by
+    /// the groups, and zero bias: `kaiming_normal_(mode="fan_out", nonlinearity="relu")`.
     pub fn conv_kaiming_fan_out(&self, name: &str, settings: ConvSettings) -> Conv2d {
         self.conv_normal(name, settings, 1)
     }
 
     /// As [`conv_kaiming_fan_out`](Self::conv_kaiming_fan_out), with a fan-out that is divided by the groups: the
-    /// authors' own initialisation of Twins, as of EfficientNet.
+    /// authors' initialisation of Twins, and that of EfficientNet.
     pub fn conv_fan_out_groups(&self, name: &str, settings: ConvSettings) -> Conv2d {
         self.conv_normal(name, settings, settings.groups)
     }
@@ -168,9 +167,9 @@ impl<'a> Init<'a> {
         self.normal(name, shape, 1.0)
     }
 
-    /// A matrix `[rows, columns]` whose rows, or columns where these are fewer, are orthogonal to each other and of the
-    /// length `gain`, all directions being equally likely: `orthogonal_` of PyTorch. For [`fixed`](Self::fixed), or a
-    /// parameter.
+    /// A matrix `[rows, columns]` whose rows, or columns if there are fewer of them, are orthogonal to each other and
+    /// of length `gain`; all directions are equally likely: `orthogonal_` of PyTorch. For [`fixed`](Self::fixed), or
+    /// a parameter.
     pub fn orthogonal(&self, name: &str, [rows, columns]: [usize; 2], gain: f64) -> TensorData {
         let mut rng = self.key.named(name).rng();
         let (count, length) = (rows.min(columns), rows.max(columns));
@@ -178,7 +177,7 @@ impl<'a> Init<'a> {
         for _ in 0..count {
             let draws = StandardNormal.sample_iter(&mut rng);
             let mut vector: Vec<f64> = draws.take(length).collect();
-            // Twice: rounding leaves a little after the first time.
+            // Twice: rounding leaves a small component after the first pass.
             for other in basis.iter().chain(&basis) {
                 let along = dot(&vector, other);
                 for (x, y) in vector.iter_mut().zip(other) {
@@ -199,14 +198,14 @@ impl<'a> Init<'a> {
         TensorData::new(values, [rows, columns])
     }
 
-    /// A part of the state that is saved with the weights, but never trained, such as a [`sinusoid`](super::sinusoid): it
-    /// gets no gradient.
+    /// A part of the state that is saved with the weights but never trained, such as a [`sinusoid`](super::sinusoid):
+    /// it gets no gradient.
     pub fn fixed<const D: usize>(&self, shape: [usize; D], data: TensorData) -> Param<Tensor<D>> {
         let values = Tensor::<D>::from_data(data, self.device).reshape(shape);
         Param::from_tensor(values).set_require_grad(false)
     }
 
-    /// A parameter drawn from a normal distribution; what is beyond `cut` is drawn again.
+    /// A parameter drawn from a normal distribution; values beyond `cut` are redrawn.
     fn cut_normal<const D: usize>(
         &self,
         name: &str,

@@ -36,7 +36,7 @@ fn linear_weights_are_normal_and_biases_zero() {
     );
 }
 
-/// PiT's.
+/// As in PiT.
 #[test]
 fn uniform_linears_have_weights_and_biases_within_the_bound() {
     let device = Device::flex();
@@ -114,7 +114,7 @@ const GROUPED: ConvSettings = ConvSettings {
     bias: true,
 };
 
-/// Visformer's and So-ViT's; groups do not count.
+/// As in Visformer and So-ViT; groups do not count.
 #[test]
 fn a_kaiming_convolution_has_the_fan_out_of_all_channels() {
     let device = Device::flex();
@@ -128,7 +128,7 @@ fn a_kaiming_convolution_has_the_fan_out_of_all_channels() {
     assert_eq!(values(conv.bias.as_ref().unwrap()), [0.0; 64]);
 }
 
-/// Twins': groups count.
+/// As in Twins: groups count.
 #[test]
 fn a_fan_out_is_divided_by_groups() {
     let device = Device::flex();
@@ -140,7 +140,7 @@ fn a_fan_out_is_divided_by_groups() {
     assert_eq!(values(conv.bias.as_ref().unwrap()), [0.0; 64]);
 }
 
-/// So-ViT's, and the truncated normal, which is cut at 2.
+/// As in So-ViT; the truncated normal, in contrast, is cut at 2.
 #[test]
 fn a_standard_normal_is_not_cut() {
     let device = Device::flex();

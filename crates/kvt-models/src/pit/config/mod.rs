@@ -1,4 +1,4 @@
-//! Sizes of a PiT, and what they cost.
+//! Sizes of a PiT, and their cost.
 
 use burn::tensor::TensorData;
 use kvt_attention::{Macs, Place};
@@ -18,12 +18,11 @@ use crate::weights::pos_embed;
 /// Sizes and settings of a PiT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PitConfig {
-    /// What it shares with the other families.
+    /// What PiT shares with the other families.
     pub common: CommonConfig,
     /// Side of a patch in pixels.
     pub patch_size: usize,
-    /// Pixels from one patch to the next. What remains of the image at its right and bottom is not
-    /// seen.
+    /// Pixels from one patch to the next. Remainders of the image at its right and bottom are ignored.
     pub patch_stride: usize,
     /// Channels of a token in each stage; a multiple of the channels of the stage before.
     pub embed_dim: Vec<usize>,
@@ -33,7 +32,7 @@ pub struct PitConfig {
     pub stages: StagesConfig,
 }
 
-/// The sizes with a name: channels, blocks, heads, patch size and stride.
+/// The named sizes: channels, blocks, heads, patch size and stride.
 type Size = (&'static str, [usize; 3], [usize; 3], [usize; 3], [usize; 2]);
 const SIZES: [Size; 4] = [
     ("ti", [64, 128, 256], [2, 6, 4], [2, 4, 8], [16, 8]),
@@ -53,7 +52,7 @@ impl PitConfig {
         1 + usize::from(self.distilled)
     }
 
-    /// How images become the first map.
+    /// The convolution from images to the first map.
     pub(super) fn patch_embed(&self) -> ConvSettings {
         ConvSettings {
             in_channels: self.common.in_chans,
@@ -66,7 +65,7 @@ impl PitConfig {
         }
     }
 
-    /// Channels of a token at the end.
+    /// Channels of a token in the last stage.
     pub(super) fn num_features(&self) -> usize {
         self.embed_dim.last().copied().unwrap_or(0)
     }

@@ -90,7 +90,7 @@ fn overrides_change_the_number_of_stages() {
     let config = with("pit_ti_224", &overrides).unwrap();
     assert_eq!(config.name(), "pit_32-64x1-2_patch4_stride2_33");
     let tokens: Vec<_> = config.summary().stages.iter().map(|s| s.tokens).collect();
-    // 15 x 15 patches, the last pixel is not seen; then 8 x 8.
+    // 15 x 15 patches, without the last pixel; then 8 x 8.
     assert_eq!(tokens, [226, 65]);
 }
 
@@ -181,7 +181,7 @@ fn sizes_that_describe_no_model_are_refused() {
         ..named("pit_ti_224")
     };
     assert_eq!(empty.validate(), Err(ModelError::Zero { field: "depth" }));
-    // Meaningless, but no panic.
+    // Meaningless, but without a panic.
     assert_eq!(empty.summary().stages.len(), 0);
 }
 

@@ -39,7 +39,7 @@ struct PatchEmbed {
     conv: Conv2d,
 }
 
-/// Blocks at one resolution; before them, in all stages but the first, the pooling that leads to it.
+/// Blocks at one resolution, in all stages but the first after the pooling that leads to it.
 #[derive(Module, Debug)]
 struct Stage {
     pool: Option<Pool>,
@@ -56,7 +56,7 @@ struct Pool {
 impl Pit {
     /// With the original's initialisation.
     pub(crate) fn new(config: &PitConfig, init: &Init<'_>) -> Self {
-        // The original initialises nothing but the layer norms, the tokens and the positions.
+        // The original initialises only the layer norms, the tokens and the positions.
         let init = init.with_uniform_linears();
         let transformers = init.child("transformers");
         let blocks = config.stages.depth.iter().sum();

@@ -1,4 +1,4 @@
-//! Sizes of a So-ViT, and what they cost.
+//! Sizes of a So-ViT, and their cost.
 
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
@@ -17,7 +17,7 @@ use crate::weights::pos_embed;
 /// Sizes and settings of a So-ViT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SoVitConfig {
-    /// What it shares with the other families.
+    /// What So-ViT shares with the other families.
     pub common: CommonConfig,
     /// Strides of the three bottlenecks, after a pooling that halves the image.
     pub strides: [usize; 3],
@@ -35,7 +35,7 @@ pub struct SoVitConfig {
     pub attention: AttentionConfig,
 }
 
-/// A size with a name: channels, blocks, heads, ratio of the MLP, channels of the covariance, its dropout.
+/// A named size: channels, blocks, heads, ratio of the MLP, channels of the covariance, its dropout.
 type Size = (&'static str, usize, usize, usize, f64, [usize; 2], f64);
 const SIZES: [Size; 4] = [
     ("7", 256, 7, 4, 2.0, [48, 24], 0.0),
@@ -43,7 +43,7 @@ const SIZES: [Size; 4] = [
     ("14", 384, 14, 6, 3.0, [64, 48], 0.5),
     ("19", 448, 19, 7, 3.0, [96, 48], 0.5),
 ];
-/// The strides that go without saying in a name: the original's from 224 pixels.
+/// The strides that names do not mention: the original's from 224 pixels.
 const STRIDES: [usize; 3] = [2, 2, 2];
 
 impl SoVitConfig {
@@ -52,7 +52,7 @@ impl SoVitConfig {
         self.visual_tokens().grid_size(self.common.img_size)
     }
 
-    /// Tokens of a block: queries, and keys each of them chooses from.
+    /// Tokens of a block: queries, and the keys that each of them chooses from.
     pub fn tokens(&self) -> usize {
         1 + self.grid_size().pow(2)
     }
@@ -65,12 +65,12 @@ impl SoVitConfig {
         }
     }
 
-    /// What a block is made of.
+    /// The sizes of a block.
     pub(super) fn block(&self) -> BlockSize {
         self.common.block(self.embed_dim)
     }
 
-    /// Where attention stands in a block.
+    /// The place of attention in a block.
     pub(super) fn place(&self) -> Place {
         Place {
             prefix: 1,
@@ -138,7 +138,7 @@ impl FamilyConfig for SoVitConfig {
             .validate_stage(dim, depth, &self.attention, &self.place())
     }
 
-    /// timm has no So-ViT: the original's name, with what a size does not say.
+    /// timm has no So-ViT: the original's name, with the settings that the size does not imply.
     fn name(&self) -> String {
         let sizes = (self.embed_dim, self.depth, self.num_heads);
         let known = SIZES
@@ -174,7 +174,7 @@ impl FamilyConfig for SoVitConfig {
         let (visual, second_order) = (self.visual_tokens(), self.second_order());
         let class = (dim + 1) * self.common.num_classes;
         let norm = 2 * dim;
-        // The positions are fixed: a class token alone.
+        // The positions are fixed: there is only a class token.
         let params = visual.params() + dim + norm + class + second_order.params();
         let macs = visual.macs(self.common.img_size)
             + dim * self.common.num_classes
@@ -190,8 +190,8 @@ impl FamilyConfig for SoVitConfig {
         Classifier::new(class, None, Reads::Prefix).with_second_order(second_order)
     }
 
-    /// The original cannot change the size of trained positions. A fixed sinusoid of a longer row would number the
-    /// patches anew; resized, it keeps where they are.
+    /// The original cannot change the size of the positions of trained weights. A sinusoid of a longer sequence would
+    /// renumber the patches; a resized one keeps their places.
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
         match name {
             "pos_embed" => pos_embed::resample(weight, [self.grid_size(); 2], 1),

@@ -10,7 +10,7 @@ fn named(name: &str) -> SoVitConfig {
 }
 
 /// Counted in the original's model: convolutions, linear layers and the covariance, and the two products of
-/// attention. Its normalisation multiplies small matrices too, 5856 times in So-ViT-7: as other norms it does not
+/// attention. Its normalisation multiplies small matrices too, 5856 times in So-ViT-7; like other norms, it does not
 /// count here.
 #[test]
 fn sizes_and_costs_are_those_of_the_originals_layers() {
@@ -106,7 +106,7 @@ fn names_say_what_a_size_does_not() {
     assert_eq!(names, ["so_vit_7", "so_vit_10", "so_vit_14", "so_vit_19"]);
 }
 
-/// Half of the regularisation of the large models.
+/// Dropout of the covariance, half of the regularisation of the large models.
 #[test]
 fn the_covariance_is_dropped_in_large_models() {
     let drops: Vec<_> = SoVitConfig::named().iter().map(|c| c.head_drop).collect();

@@ -83,7 +83,7 @@ fn parameters_have_the_originals_names_and_layout() {
             norms.push(format!("{stage}.bn{number}"));
         }
     }
-    // Neither channels nor size change in the others.
+    // The other bottlenecks change neither channels nor size.
     add(&format!("{tokens}.stage.0.downsample.0"), weight);
     norms.push(format!("{tokens}.stage.0.downsample.1"));
     for block in 0..3 {
@@ -135,7 +135,7 @@ fn parameters_have_the_originals_names_and_layout() {
     assert_eq!(shape("classifier.cls_fc.weight"), [5, 12]);
 }
 
-/// Only one-dimensional parameters are spared: the original names no exclusion, so the class token decays.
+/// Only one-dimensional parameters are exempt: the original names no exclusion, so the class token decays.
 #[test]
 fn the_class_token_decays() {
     let model = build(small(), 1, &Device::flex());
@@ -148,7 +148,7 @@ fn the_class_token_decays() {
     }
 }
 
-/// The laws of the original's constructors, by their standard deviations or bounds.
+/// The distributions of the original's constructors, by their standard deviations or bounds.
 #[test]
 fn weights_start_as_the_originals() {
     let config = SoVitConfig {
@@ -165,7 +165,7 @@ fn weights_start_as_the_originals() {
     for (name, expected) in [
         ("blocks.0.attn.qkv.weight", 0.02),
         ("classifier.visual_fc.weight", 0.02),
-        // Kaiming's of the outputs: sqrt(2 / 64) and sqrt(2 / 48).
+        // Kaiming initialisation by outputs: sqrt(2 / 64) and sqrt(2 / 48).
         (
             "classifier.representation.conv_dr_block.0.0.weight",
             0.176_777,
@@ -174,7 +174,7 @@ fn weights_start_as_the_originals() {
             "classifier.representation.conv_dr_block.1.0.weight",
             0.204_124,
         ),
-        // PyTorch's, uniform within 1 / sqrt(256).
+        // PyTorch's default, uniform within 1 / sqrt(256).
         ("visual_tokens.tokens.transition.weight", 0.036_084),
     ] {
         let found = deviation(name);
@@ -203,7 +203,7 @@ fn positions_are_a_sinusoid_and_not_trained() {
     }
 }
 
-/// Weights for another size bring their positions, resized; a file without them is whole.
+/// Weights for another size bring their positions, which are resized; a file without them is complete.
 #[test]
 fn positions_of_another_size_are_resized() {
     let larger = |device| {
@@ -251,7 +251,7 @@ fn drop_path_and_dropout_are_for_training() {
         ..small()
     };
     let train = |seed| Phase::Train(Key::new(seed));
-    // Before training moves the running statistics.
+    // Before training changes the running statistics.
     let expected = logits(&plain, Phase::Eval);
     for model in [model, build(head, 1, &Device::flex())] {
         assert_eq!(logits(&model, Phase::Eval), expected);
@@ -261,7 +261,7 @@ fn drop_path_and_dropout_are_for_training() {
     }
 }
 
-/// Where another number of classes is asked for, the covariance stays.
+/// If another number of classes is requested, the covariance stays.
 #[test]
 fn a_new_head_keeps_the_covariance() {
     let weights = StateDict::from_model(&build(small(), 1, &Device::flex())).unwrap();
@@ -282,7 +282,7 @@ fn a_new_head_keeps_the_covariance() {
     assert_eq!(reset, expected.concat());
 }
 
-/// Layer-wise learning rates: what makes tokens is the first layer, and all of the head the last.
+/// Layer-wise learning rates: the modules that make tokens are the first layer, and all of the head is the last.
 #[test]
 fn layers_end_with_the_whole_head() {
     let model = build(small(), 1, &Device::flex());

@@ -1,4 +1,4 @@
-//! Sizes of a Swin, and what they cost.
+//! Sizes of a Swin, and their cost.
 
 use burn::tensor::TensorData;
 use kvt_attention::{Macs, Place};
@@ -16,13 +16,13 @@ use crate::stages::{StageConfig, StagesConfig};
 use crate::summary::{BlockSize, StageAttention, StageSummary, Summary};
 use crate::validate;
 
-/// More stages than that shrink any image to nothing, and their channels could not be counted.
+/// More stages shrink any image to nothing, and their channels would overflow.
 const MAX_STAGES: usize = 16;
 
 /// Sizes and settings of a Swin. Lists have one entry per stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwinConfig {
-    /// What it shares with the other families.
+    /// What Swin shares with the other families.
     pub common: CommonConfig,
     /// Side of a patch in pixels; divides `img_size`.
     pub patch_size: usize,
@@ -37,7 +37,7 @@ pub struct SwinConfig {
 /// Sizes and settings of one stage.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct StageSize {
-    /// What a block is made of, besides its table of relative positions.
+    /// The sizes of a block, without its table of relative positions.
     pub block: BlockSize,
     /// Blocks, heads and attention.
     pub config: StageConfig,
@@ -79,7 +79,7 @@ impl SwinConfig {
 }
 
 impl StageSize {
-    /// Where attention stands in the blocks: one window of the map.
+    /// The place of attention in the blocks: one window of the map.
     pub(super) fn place(&self) -> Place {
         Place {
             grid: Some([self.windows.side; 2]),
@@ -108,7 +108,7 @@ impl StageSize {
             windows.area(),
         );
         let table = windows.relative_positions() * config.num_heads;
-        // What pads a map is projected and attends, but does not reach the MLP.
+        // The padding of a map is projected and attends, but does not reach the MLP.
         let padded = windows.count() * keys;
         let padding = Macs::linear((padded - tokens) * 4 * dim * dim);
         // Four tokens of half the channels: `[4 * dim / 2, dim]`.

@@ -211,7 +211,7 @@ fn overrides_that_do_not_fit_are_refused() {
     );
 }
 
-/// In a window, with the table's bias; the last map is a single window, which is not shifted.
+/// In a window, with the bias of the table; the last map is a single window, which is not shifted.
 #[test]
 fn attention_knows_where_it_stands() {
     let mut config = tiny();

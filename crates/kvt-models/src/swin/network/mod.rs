@@ -25,7 +25,7 @@ pub struct Swin {
     norm: LayerNorm,
 }
 
-/// Blocks at one resolution; before them, in all stages but the first, a halving of the resolution.
+/// Blocks at one resolution, in all stages but the first after a halving of the resolution.
 #[derive(Module, Debug)]
 struct Stage {
     downsample: Option<PatchMerging>,

@@ -242,7 +242,7 @@ fn weights_load_under_the_originals_names() {
     assert!(official.get("head.weight").is_some());
     assert_eq!(source.rename(&official, Layout::Timm), timm);
 
-    // The original saves what a model computes itself.
+    // The original saves tables that a model computes itself.
     let index = TensorData::zeros::<i64, _>([16, 16]);
     official.insert("layers.0.blocks.0.attn.relative_position_index", index);
     let target = build(small(), &device, 2);

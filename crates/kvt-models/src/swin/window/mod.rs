@@ -1,10 +1,10 @@
-//! How a map of tokens is cut into windows, and what that means for pairs of their tokens.
+//! The cutting of a map of tokens into windows, and its effect on pairs of their tokens.
 
 use burn::tensor::Tensor;
 
 use crate::layers;
 
-/// What the original adds to the score of two tokens that are no neighbours in the image.
+/// The number that the original adds to the score of two tokens that are not neighbours in the image.
 const HIDDEN: f32 = -100.0;
 
 /// The windows of a block: squares of tokens, row by row.
@@ -19,8 +19,8 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Windows of `window_size` x `window_size` tokens on a square map, or a single one of the map's
-    /// size where that is smaller.
+    /// Windows of `window_size` x `window_size` tokens on a square map, or a single one of the size of the map if
+    /// that is smaller.
     pub(super) fn new(map: usize, window_size: usize) -> Self {
         Self {
             map: [map; 2],
@@ -29,8 +29,8 @@ impl Windows {
         }
     }
 
-    /// The same windows, shifted by half a window, so that they span the borders of the unshifted
-    /// ones. A single window has no borders and stays where it is.
+    /// The same windows, shifted by half a window, so that they span the borders of the unshifted ones. A single
+    /// window has no borders and is not shifted.
     pub(super) fn shifted(self) -> Self {
         Self {
             shifted: true,
@@ -61,7 +61,7 @@ impl Windows {
         self.unshifted().count()
     }
 
-    /// Places of one token relative to another in a window.
+    /// The number of positions of one token relative to another in a window.
     pub(super) fn relative_positions(self) -> usize {
         (2 * self.side - 1).pow(2)
     }
@@ -100,14 +100,14 @@ impl Windows {
         index.collect()
     }
 
-    /// What is added to the scores of a shifted map: 0 for a pair of tokens that were neighbours
-    /// before the map was rolled, -100 for others, `[windows, area, area]`. `None` without a shift.
+    /// The numbers that are added to the scores of a shifted map: 0 for a pair of tokens that were neighbours before
+    /// the map was rolled, -100 for others, `[windows, area, area]`. `None` without a shift.
     pub(super) fn shift_mask(self) -> Option<Vec<f32>> {
         let (shift, side) = (self.shift(), self.side);
         if shift == [0, 0] {
             return None;
         }
-        // The last window of a row holds what was there before, and what was rolled in.
+        // The last window of a row holds its previous tokens, and those that were rolled in.
         let padded = self.unshifted().padded();
         let region = |axis: usize, place: usize| {
             let (last, rolled_in) = (padded[axis] - side, padded[axis] - shift[axis]);
@@ -133,7 +133,7 @@ impl Windows {
         Some(mask)
     }
 
-    /// The windows of the map as it stands after the roll.
+    /// The windows of the map after the roll.
     fn unshifted(self) -> layers::Windows {
         let Self { map, side, .. } = self;
         layers::Windows { map, side }

@@ -75,8 +75,8 @@ fn joining_undoes_cutting() {
 
 #[test]
 fn a_map_that_is_not_square_is_cut_and_joined() {
-    // Two rows fit into one window, so that nothing is rolled up; rolled to the left and padded, the
-    // map is 1 2 3 4 0 . / 6 7 8 9 5 . with a window for every two columns.
+    // Two rows fit into one window, so the map is not rolled up. Rolled to the left and padded, it is
+    // 1 2 3 4 0 . / 6 7 8 9 5 . with a window for every two columns.
     let windows = Windows::new(8, 2).shifted().on([2, 5]);
     assert_eq!((windows.shift(), windows.count()), ([0, 1], 3));
     let x = count_up([1, 2, 5, 1]);
@@ -85,8 +85,8 @@ fn a_map_that_is_not_square_is_cut_and_joined() {
         [1.0, 2.0, 6.0, 7.0, 3.0, 4.0, 8.0, 9.0, 0.0, 0.0, 5.0, 0.0]
     );
     assert_eq!(values(windows.join(windows.cut(x.clone()))), values(x));
-    // In the last window stand the first column of the map, which was rolled in, and the padding. The window
-    // before it ends with the last columns of the map, and has no border.
+    // The last window contains the first column of the map, which was rolled in, and the padding. The window before
+    // it ends with the last columns of the map, and has no border.
     let (o, x) = (0.0, -100.0);
     let apart = [[o, x, o, x], [x, o, x, o], [o, x, o, x], [x, o, x, o]];
     let mask = windows.shift_mask().unwrap();
@@ -108,8 +108,7 @@ fn a_map_that_fits_is_one_window_and_stays() {
 
 #[test]
 fn the_mask_of_a_small_map_by_hand() {
-    // Of the rolled map, the third row and column were the last of the map before, and the fourth
-    // were its first.
+    // In the rolled map, the third row and column were the last of the map before, and the fourth were its first.
     let mask = Windows::new(4, 2).shifted().shift_mask().unwrap();
     let (o, x) = (0.0, -100.0);
     let whole = [[o; 4]; 4];
@@ -122,14 +121,14 @@ fn the_mask_of_a_small_map_by_hand() {
 
 #[test]
 fn the_mask_of_a_padded_map_follows_the_padded_size() {
-    // Padded to 4 x 4, the regions are those of a map of that size.
+    // Padded to 4 x 4, the regions equal those of a map of that size.
     let padded = Windows::new(3, 2).shifted().shift_mask();
     assert_eq!(padded, Windows::new(4, 2).shifted().shift_mask());
 }
 
 #[test]
 fn relative_positions_by_hand() {
-    // Two by two tokens: rows of a table of 3 x 3 offsets, the query's place less the key's.
+    // Two by two tokens: rows of a table of 3 x 3 offsets, the query's place minus the key's.
     let expected = [[4, 3, 1, 0], [5, 4, 2, 1], [7, 6, 4, 3], [8, 7, 5, 4]];
     assert_eq!(
         Windows::new(4, 2).relative_position_index(),

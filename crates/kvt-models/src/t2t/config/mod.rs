@@ -1,4 +1,4 @@
-//! Sizes of a T2T-ViT, and what they cost.
+//! Sizes of a T2T-ViT, and their cost.
 
 mod tokens_type;
 
@@ -22,7 +22,7 @@ use crate::weights::pos_embed::Bicubic;
 /// Sizes and settings of a T2T-ViT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct T2tConfig {
-    /// What it shares with the other families; all but the image is for the blocks alone.
+    /// What T2T-ViT shares with the other families; everything but the image applies only to the blocks.
     pub common: CommonConfig,
     /// The layers between the soft splits.
     pub tokens_type: TokensType,
@@ -40,8 +40,7 @@ pub struct T2tConfig {
     pub attention: AttentionConfig,
 }
 
-/// The sizes with a name: channels, blocks, heads, hidden channels of an MLP per channel. Token transformers are named
-/// by a `t`.
+/// The named sizes: channels, blocks, heads, hidden channels of an MLP per channel. A `t` marks token transformers.
 type Size = (&'static str, [usize; 3], f64);
 const SIZES: [Size; 11] = [
     ("7", [256, 7, 4], 2.0),
@@ -58,7 +57,7 @@ const SIZES: [Size; 11] = [
 ];
 /// Kernels of the soft splits.
 const KERNELS: [usize; 3] = [7, 3, 3];
-/// Strides and channels of the token module that go without saying in a name.
+/// Strides and channels of the token module that names do not mention.
 const STRIDES: [usize; 3] = [4, 2, 2];
 const TOKEN_DIM: usize = 64;
 
@@ -66,7 +65,7 @@ const TOKEN_DIM: usize = 64;
 pub(super) const LAYERS: [&str; 2] = ["attention1", "attention2"];
 
 impl T2tConfig {
-    /// Pixels along a side of what becomes one token of the last map.
+    /// Pixels along a side of the area that becomes one token of the last map.
     pub(super) fn patch(&self) -> usize {
         self.strides.iter().product()
     }
@@ -76,12 +75,12 @@ impl T2tConfig {
         self.token_sizes()[2].grid
     }
 
-    /// Tokens of a block, the class token among them: queries, and keys each of them chooses from.
+    /// Tokens of a block, including the class token: queries, and the keys that each of them chooses from.
     pub fn tokens(&self) -> usize {
         1 + self.grid_size().pow(2)
     }
 
-    /// What follows each of the soft splits: two layers, and the projection to the blocks.
+    /// The sizes after each of the soft splits: two layers, and the projection to the blocks.
     pub(super) fn token_sizes(&self) -> [TokenSize; 3] {
         let (mut channels, mut side) = (self.common.in_chans, self.common.img_size);
         [0, 1, 2].map(|i| {
@@ -99,12 +98,12 @@ impl T2tConfig {
         })
     }
 
-    /// What a block is made of.
+    /// The sizes of a block.
     pub(super) fn block(&self) -> BlockSize {
         self.common.block(self.embed_dim)
     }
 
-    /// Where attention stands in a block.
+    /// The place of attention in a block.
     pub(super) fn place(&self) -> Place {
         Place {
             prefix: 1,
@@ -174,7 +173,7 @@ impl FamilyConfig for T2tConfig {
             .validate_stage(dim, depth, &self.attention, &self.place())
     }
 
-    /// timm has no T2T-ViT: the original's name, with the image size where it is not 224.
+    /// timm has no T2T-ViT: the original's name, with the image size if it is not 224.
     fn name(&self) -> String {
         let own = [self.embed_dim, self.depth, self.num_heads];
         let known = SIZES
@@ -219,7 +218,7 @@ impl FamilyConfig for T2tConfig {
 
         let (classes, [.., last]) = (self.common.num_classes, self.token_sizes());
         let projection = (last.input + 1) * dim;
-        // The class token and the last norm, too.
+        // Plus the class token and the last norm.
         let params = projection + 3 * dim + (dim + 1) * classes;
         let macs = Macs::linear(last.tokens() * last.input * dim + dim * classes);
         Summary::new(self.name(), stages, params, macs)
@@ -230,7 +229,7 @@ impl FamilyConfig for T2tConfig {
         Classifier::init(init, ("head", None), sizes, Reads::Prefix)
     }
 
-    /// As the original does for weights of another size, which are then tuned. A model of that size computes its
+    /// As in the original for weights of another size, which are then fine-tuned. A model of that size computes its
     /// positions.
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
         match name {
@@ -249,7 +248,7 @@ impl FamilyConfig for T2tConfig {
         }
     }
 
-    /// All that makes tokens is the embedding.
+    /// All modules that make tokens belong to the embedding.
     fn blocks(&self) -> Vec<BlockGroup> {
         vec![BlockGroup {
             name: "blocks".to_owned(),

@@ -32,7 +32,7 @@ fn sizes_and_costs_are_the_originals() {
     }
 }
 
-/// The table of Figure 1 in the k-NN paper has no line for T2T-ViT; two thirds are its advice.
+/// The table of Figure 1 in the k-NN paper has no line for T2T-ViT; the paper recommends two thirds.
 #[test]
 fn every_stage_resolves_its_own_k() {
     let share = knn(vec![Neighbors::fraction(0.6667).unwrap()]);
@@ -92,11 +92,12 @@ fn a_list_of_neighbors_fits_the_stages_with_scores() {
     assert_eq!(
         refuse("t2t_vit_14", 3),
         "`neighbors` has 3 entries, but only `blocks` takes one: the Performers of `tokens_to_token` make no \
-         scores to choose keys by; give one entry, or take token transformers, as `t2t_vit_t_14` has them"
+         scores to choose keys by; give one entry, or use token transformers, as in `t2t_vit_t_14`"
     );
 }
 
-/// The original's 7 by 4 padded by 2 and 3 by 2 padded by 1, and strides that leave more tokens of small images.
+/// Kernels and strides of the original (7 by 4 padded by 2, 3 by 2 padded by 1), and strides that leave more tokens
+/// of small images.
 #[test]
 fn strides_divide_the_image_without_rest() {
     let splits = |strides: [usize; 3], img_size| {
@@ -113,7 +114,7 @@ fn strides_divide_the_image_without_rest() {
         splits([2, 2, 1], 32),
         [(3, 16, 147), (1, 8, 576), (1, 8, 576)]
     );
-    // A kernel within its stride leaves pixels out, but none at the border alone.
+    // A kernel smaller than its stride leaves pixels out, but not only at the border.
     assert_eq!(
         splits([8, 1, 3], 48),
         [(0, 6, 147), (1, 6, 576), (0, 2, 576)]
@@ -146,7 +147,7 @@ fn a_name_says_what_is_not_the_originals() {
     assert_eq!(large.name(), "t2t_vit_t_19_384");
     // Without the positions, which are not trained.
     assert_eq!(large.summary().params, 39_343_182 - 577 * 448);
-    // 40.03 billion.
+    // The published number is 40.03 billion.
     let macs = large.summary().macs.total() as f64;
     assert_eq!((macs / 1e7).round(), 4003.0);
 }
@@ -226,7 +227,7 @@ fn sizes_that_describe_no_model_are_refused() {
         ),
         "`depth` has 3 entries: expected one number"
     );
-    // A list that was not split.
+    // A list that has not been split.
     let mut config = named("t2t_vit_t_14");
     let Some(list) = knn(vec![Neighbors::All; 3]).attention else {
         unreachable!()
@@ -245,7 +246,7 @@ fn sizes_that_describe_no_model_are_refused() {
         config.validate(),
         Err(ModelError::OutOfRange { field: "drop", .. })
     ));
-    // The least of all.
+    // The smallest sizes.
     let least = ModelOverrides {
         img_size: Some(1),
         strides: Some(vec![1, 1, 1]),

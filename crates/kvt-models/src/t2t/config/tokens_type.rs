@@ -1,4 +1,4 @@
-//! What stands between the soft splits.
+//! The layers between the soft splits.
 
 use kvt_attention::AttentionConfig;
 
@@ -6,7 +6,7 @@ use crate::error::ModelError;
 use crate::overrides::ModelOverrides;
 use crate::validate;
 
-/// How the sizes with token transformers are named.
+/// The beginning of the names of sizes with token transformers.
 const TRANSFORMER: &str = "t_";
 
 /// The layers between the soft splits.
@@ -14,7 +14,7 @@ const TRANSFORMER: &str = "t_";
 pub enum TokensType {
     /// Softmax attention.
     Transformer {
-        /// Of each layer.
+        /// The attention of each layer.
         attention: [AttentionConfig; 2],
     },
     /// Attention by random features, without scores.
@@ -25,7 +25,8 @@ pub enum TokensType {
 }
 
 impl TokensType {
-    /// The layers of the original's size of this name: with dense attention, or with its dropout.
+    /// The layers of the original's size of this name: transformers with dense attention, or Performers with its
+    /// dropout.
     pub(super) fn named(size: &str) -> Self {
         match size.starts_with(TRANSFORMER) {
             true => Self::Transformer {
@@ -40,7 +41,7 @@ impl TokensType {
         size.starts_with(TRANSFORMER) == matches!(self, Self::Transformer { .. })
     }
 
-    /// What stands before the size in a name.
+    /// The beginning of the size in a name.
     pub(super) fn prefix(&self) -> &'static str {
         match self {
             Self::Transformer { .. } => TRANSFORMER,
@@ -48,7 +49,7 @@ impl TokensType {
         }
     }
 
-    /// The attention of a layer; `None` where there are no scores.
+    /// The attention of a layer; `None` if there are no scores.
     pub(super) fn attention(&self, layer: usize) -> Option<&AttentionConfig> {
         match self {
             Self::Transformer { attention } => attention.get(layer),
@@ -56,7 +57,7 @@ impl TokensType {
         }
     }
 
-    /// Refuses layers of so many channels that cannot be made, whatever their attention.
+    /// Refuses invalid layers of `token_dim` channels, whatever their attention.
     pub(super) fn validate(&self, token_dim: usize) -> Result<(), ModelError> {
         let Self::Performer { drop } = *self else {
             return Ok(());
@@ -72,7 +73,7 @@ impl TokensType {
         Ok(())
     }
 
-    /// This and the attention of the blocks, both with some values replaced.
+    /// These layers and the attention of the blocks, both with some values replaced.
     pub(super) fn with(
         self,
         blocks: AttentionConfig,
@@ -85,7 +86,7 @@ impl TokensType {
                 let own = [first.clone(), second.clone()];
                 let mut all = overrides.attentions(&[first, second, blocks], 3)?;
                 let [blocks, second, first] = [2, 1, 0].map(|i| all.swap_remove(i));
-                // What cannot stand between the soft splits is for the blocks alone.
+                // Attention that cannot be used between the soft splits applies only to the blocks.
                 let attention = match blocks.is_softmax() {
                     true => [first, second],
                     false => own,
@@ -102,7 +103,7 @@ impl TokensType {
                         given,
                         stage: "blocks",
                         reason: "the Performers of `tokens_to_token` make no scores to choose keys by",
-                        help: "take token transformers, as `t2t_vit_t_14` has them",
+                        help: "use token transformers, as in `t2t_vit_t_14`",
                     });
                 }
                 let blocks = overrides.attentions(&[blocks], 1)?.swap_remove(0);

@@ -24,7 +24,7 @@ const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
 #[derive(Module, Debug)]
 pub struct T2t {
     cls_token: Param<Tensor<3>>,
-    /// `[1, 1 + grid * grid, embed_dim]`: fixed, and saved.
+    /// `[1, 1 + grid * grid, embed_dim]`: fixed, but saved.
     pos_embed: Param<Tensor<3>>,
     tokens_to_token: TokensToToken,
     blocks: Vec<Block<MultiHeadAttention>>,
@@ -40,7 +40,7 @@ struct TokensToToken {
     attention1: TokenLayer,
     attention2: TokenLayer,
     project: Linear,
-    /// Before each of the three.
+    /// The soft split before each of the three.
     #[module(skip)]
     splits: [Unfold; 3],
 }
@@ -131,7 +131,7 @@ impl TokensToToken {
         }
     }
 
-    /// The tokens, the size of the map that they form, and if asked for the maps behind both layers.
+    /// The tokens, the size of the map that they form, and if requested the maps after both layers.
     ///
     /// # Shapes
     ///

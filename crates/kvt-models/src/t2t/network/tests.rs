@@ -128,7 +128,7 @@ fn parameters_have_the_originals_names_and_layout() {
         let names: BTreeSet<String> = model.parameters().into_iter().map(|p| p.name).collect();
         assert_eq!(names, expected);
 
-        // What is saved, but not trained.
+        // State that is saved, but not trained.
         let state = state(&model);
         let saved: BTreeSet<String> = state.iter().map(|(name, _)| name.to_owned()).collect();
         let fixed: Vec<&String> = saved.difference(&names).collect();
@@ -168,7 +168,7 @@ fn what_the_original_leaves_out_does_not_decay() {
     }
 }
 
-/// `sin` and `cos` of `p / 10000^(j / d)` for even j: of the first positions by hand. Random features are orthogonal
+/// `sin` and `cos` of `p / 10000^(j / d)` for even j: the first positions by hand. Random features are orthogonal
 /// rows of length `sqrt(features)`.
 #[test]
 fn fixed_entries_start_as_the_originals() {
@@ -229,7 +229,7 @@ fn a_performer_drops_out_in_training_alone() {
     assert_eq!(original.tokens_type, expected);
 }
 
-/// The values are zero here and both branches of a Performer constants, so that what is dropped can be read off.
+/// The values are zero here and both branches of a Performer constant, so that dropped numbers are visible.
 #[test]
 fn a_performer_drops_numbers_of_both_branches() {
     let device = Device::flex();
@@ -271,7 +271,7 @@ fn a_performer_drops_numbers_of_both_branches() {
         .iter()
         .map(|map| map.to_data().try_to_vec().unwrap())
         .collect();
-    // The layers draw from streams of their own.
+    // The layers draw from different streams.
     assert_ne!(maps[0], maps[1]);
     for map in maps {
         assert_eq!(map.len(), 1152);
@@ -289,7 +289,7 @@ fn a_performer_drops_numbers_of_both_branches() {
     }
 }
 
-/// Weights of another size: positions are interpolated, and other images of the same model see the same.
+/// Weights of another size: positions are interpolated, and other images of the same model use the same ones.
 #[test]
 fn positions_of_another_size_are_resized() {
     let small = build(performer(0.0), &Device::flex());
@@ -302,7 +302,7 @@ fn positions_of_another_size_are_resized() {
         report.names(Outcome::Resized).collect::<Vec<_>>(),
         ["pos_embed"]
     );
-    // Not computed anew.
+    // They are not recomputed.
     assert_ne!(values(&state(&large), "pos_embed"), own);
     let images = images(24, &Device::flex());
     let expected = small.forward(images, Phase::Eval).into_data();

@@ -1,4 +1,4 @@
-//! Sizes of a TNT, and what they cost.
+//! Sizes of a TNT, and their cost.
 
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
@@ -20,7 +20,7 @@ use crate::weights::pos_embed;
 /// Sizes and settings of a TNT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TntConfig {
-    /// What it shares with the other families.
+    /// What TNT shares with the other families.
     pub common: CommonConfig,
     /// Side of a patch in pixels; divides `img_size`.
     pub patch_size: usize,
@@ -36,13 +36,14 @@ pub struct TntConfig {
     pub inner_num_heads: usize,
     /// Stride of the convolution that makes the pixels of a patch.
     pub inner_stride: usize,
-    /// timm's legacy model: the convolution sees the whole image, and blocks project pixels that are normalised one by one.
+    /// timm's legacy model: the convolution sees the whole image, and blocks project pixels that are normalised
+    /// individually.
     pub legacy: bool,
     /// The attention of the inner and of the outer transformers.
     pub attention: [AttentionConfig; 2],
 }
 
-/// The sizes with a name, at patches of 16 pixels: channels and heads of patches, channels of pixels.
+/// The named sizes, at patches of 16 pixels: channels and heads of patches, channels of pixels.
 const SIZES: [(&str, usize, usize, usize); 2] = [("s", 384, 6, 24), ("b", 640, 10, 40)];
 const DEPTH: usize = 12;
 const INNER_HEADS: usize = 4;
@@ -62,7 +63,7 @@ impl TntConfig {
         self.patch_size.div_ceil(self.inner_stride.max(1))
     }
 
-    /// Numbers of all pixels of a patch.
+    /// Channels of all pixels of a patch together.
     pub(super) fn pixel_numbers(&self) -> usize {
         self.inner_grid_size().pow(2) * self.inner_dim
     }
@@ -80,7 +81,7 @@ impl TntConfig {
         }
     }
 
-    /// What an inner block is made of.
+    /// The sizes of an inner block.
     pub(super) fn inner(&self) -> BlockSize {
         BlockSize {
             dim: self.inner_dim,
@@ -89,12 +90,12 @@ impl TntConfig {
         }
     }
 
-    /// What an outer block is made of.
+    /// The sizes of an outer block.
     pub(super) fn outer(&self) -> BlockSize {
         self.common.block(self.embed_dim)
     }
 
-    /// Where attention stands in an inner block.
+    /// The place of attention in an inner block.
     pub(super) fn inner_place(&self) -> Place {
         let side = self.inner_grid_size();
         Place {
@@ -107,7 +108,7 @@ impl TntConfig {
         }
     }
 
-    /// Where attention stands in an outer block.
+    /// The place of attention in an outer block.
     pub(super) fn outer_place(&self) -> Place {
         let side = self.grid_size();
         Place {
@@ -182,7 +183,7 @@ impl FamilyConfig for TntConfig {
         let mut given = overrides.attentions(&self.attention, 2)?.into_iter();
         let own_inner = self.attention[0].clone();
         let [inner, outer] = self.attention.map(|own| given.next().unwrap_or(own));
-        // What cannot stand in a patch is for the outer transformers alone.
+        // Attention that cannot be used in a patch applies only to the outer transformers.
         let attention = match inner.is_softmax() {
             true => [inner, outer],
             false => [own_inner, outer],
@@ -213,7 +214,7 @@ impl FamilyConfig for TntConfig {
         [self.grid_size(), self.inner_grid_size()]
             .into_iter()
             .try_for_each(validate::tokens)?;
-        // The width of what a patch is made of.
+        // The width of the concatenated pixels of a patch.
         let numbers = "inner_dim times the pixels of a patch";
         validate::sizes(&[(numbers, self.pixel_numbers())])?;
         validate::whole_heads(
@@ -265,7 +266,7 @@ impl FamilyConfig for TntConfig {
         let (patches, conv) = (self.grid_size().pow(2), self.pixel_embed());
         let embedding = conv.params() + numbers + 2 * numbers + (numbers + 1) * dim + 2 * dim;
         let tokens = (2 + patches) * dim;
-        // As many positions in a patch, whether it is cut out before or after.
+        // A patch has the same number of pixels whether it is cut out before or after the convolution.
         let outside = patches * (numbers * conv.fan_in() + numbers * dim) + dim * classes;
         let params = embedding + tokens + 2 * dim + (dim + 1) * classes;
         Summary::new(self.name(), self.stages(), params, Macs::linear(outside))

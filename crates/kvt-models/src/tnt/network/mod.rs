@@ -53,14 +53,14 @@ struct PixelEmbed {
     legacy: bool,
 }
 
-/// An inner transformer block, what its pixels give to their patches, and an outer transformer block. Outside, the parts of both
-/// blocks carry names of their own (`layout.rs`).
+/// An inner transformer block, the projection of its pixels onto their patches, and an outer transformer block. In
+/// weights, the parts of both blocks have other names (`layout.rs`).
 #[derive(Module, Debug)]
 struct TntBlock {
     inner: Block<Attention>,
     norm1_proj: LayerNorm,
     proj: Linear,
-    /// Not in a legacy model, whose first norm is for single pixels.
+    /// `None` in a legacy model, whose first norm is for single pixels.
     norm2_proj: Option<LayerNorm>,
     outer: Block<Attention>,
 }
@@ -111,7 +111,7 @@ impl Backbone for Tnt {
             .pixel_embed
             .forward(ask.lower(images), self.pixel_pos.val());
         if ask.mix.is_some() {
-            // The patches are made of their pixels, so that these are what is mixed.
+            // The patches are made of their pixels, so the pixels are mixed.
             let shape = pixels.dims();
             pixels = ask.mixed(flattened(pixels, batch), grid).reshape(shape);
         }
@@ -202,7 +202,7 @@ impl TntBlock {
 
     /// # Shapes
     ///
-    /// Pixels `[batch * patches, side * side, inner_dim]` and patches `[batch, 1 + patches, dim]` to the same.
+    /// Pixels `[batch * patches, side * side, inner_dim]` and patches `[batch, 1 + patches, dim]` to the same shapes.
     fn forward(
         &self,
         pixels: Tensor<3>,
@@ -220,7 +220,7 @@ impl TntBlock {
         (pixels, self.outer.forward(x, outer))
     }
 
-    /// What the pixels give to their patches, in f32.
+    /// The pixels projected onto their patches, in f32.
     ///
     /// # Shapes
     ///
@@ -240,7 +240,7 @@ impl TntBlock {
     }
 }
 
-/// The pixels of a patch in one row, pixel by pixel.
+/// The concatenated pixels of a patch, pixel by pixel.
 ///
 /// # Shapes
 ///

@@ -190,7 +190,7 @@ fn the_originals_names_are_understood() {
     assert_eq!(StateDict::from_model(&target).unwrap(), weights);
 }
 
-/// The original's `outer_tokens` count for nothing.
+/// The original's `outer_tokens` do not count.
 #[test]
 fn numbers_tell_the_model() {
     for name in ["tnt_s_patch16_224", "tnt_s_legacy_patch16_224"] {
@@ -226,7 +226,7 @@ fn positions_of_another_image_size_are_resized() {
     assert_eq!(logits(&target, Phase::Eval).shape().to_vec(), [3, 5]);
 }
 
-/// What a patch looks like does not depend on its neighbours, but in a legacy model it does.
+/// The pixels of a patch do not depend on its neighbours, except in a legacy model.
 #[test]
 fn a_patch_is_convolved_alone() {
     for legacy in [false, true] {
@@ -241,7 +241,7 @@ fn a_patch_is_convolved_alone() {
         };
         let image = images(1, 16, &device);
         let before = pixels(image.clone());
-        // The left upper patch: kernels of the others, which begin 3 pixels before them, reach into it.
+        // The top left patch: kernels of the others, which begin 3 pixels before them, reach into it.
         let zeros = Tensor::zeros([1, 2, 8, 8], &Device::flex());
         let after = pixels(image.slice_assign([0..1, 0..2, 0..8, 0..8], zeros));
         let changed: Vec<bool> = before.iter().zip(&after).map(|(b, a)| b != a).collect();
@@ -249,7 +249,7 @@ fn a_patch_is_convolved_alone() {
     }
 }
 
-/// The inner branches of single patches are dropped, not those of an image.
+/// The inner branches of single patches are dropped, not those of whole images.
 #[test]
 fn drop_path_draws_for_every_patch() {
     let config = TntConfig {
@@ -270,7 +270,7 @@ fn drop_path_draws_for_every_patch() {
         phase: Phase::Eval,
         ..pass
     };
-    // The patches that stay as they are.
+    // The patches that do not change.
     let unchanged = |pass| {
         let output = tnt.blocks[1].inner.forward(input.clone(), pass);
         let pairs = input

@@ -1,4 +1,4 @@
-//! Attention of all tokens to a few that stand for the whole map.
+//! Attention of all tokens to a few tokens that represent the whole map.
 
 use burn::module::Module;
 use burn::nn::{LayerNorm, Linear};
@@ -16,7 +16,7 @@ pub(in crate::twins) struct GlobalAttention {
     q: Linear,
     kv: Linear,
     proj: Linear,
-    /// One token for each square of tokens.
+    /// Makes one token of each square of tokens.
     sr: Option<Conv2d>,
     norm: Option<LayerNorm>,
     mixer: Mixer,
@@ -39,7 +39,7 @@ impl GlobalAttention {
         }
     }
 
-    /// The tokens that have keys and values.
+    /// The tokens from which keys and values are made.
     ///
     /// # Shapes
     ///

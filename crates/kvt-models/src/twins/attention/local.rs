@@ -38,11 +38,11 @@ impl LocalAttention {
         }
     }
 
-    /// `true` where a key is padding.
+    /// `true` for keys that are padding.
     ///
     /// # Shapes
     ///
-    /// `[batch * windows, 1, 1, area]`; `None` where nothing is hidden.
+    /// `[batch * windows, 1, 1, area]`; `None` if nothing is hidden.
     fn hidden(&self, windows: Windows, batch: usize, device: &Device) -> Option<Tensor<4, Bool>> {
         if !self.hides_padding || windows.padded() == windows.map {
             return None;
@@ -73,7 +73,7 @@ impl SelfAttention<3> for LocalAttention {
         };
         let (count, area) = (windows.count(), windows.area());
 
-        // Each window is a sequence for itself. Padding comes before the projection, so that it has its bias.
+        // Each window is a sequence by itself. Padding comes before the projection, so that it gets the bias.
         let cut = windows.cut(x.reshape([batch, rows, columns, dim]));
         let qkv = linear(&self.qkv, cut.reshape([batch * count, area, dim]));
         let context = Context {

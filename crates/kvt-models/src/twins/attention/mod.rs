@@ -13,7 +13,7 @@ use local::LocalAttention;
 use super::stage::StageSize;
 use crate::layers::{Init, Pass, SelfAttention};
 
-/// The attention of a block. The choice does not show in the names of parameters.
+/// The attention of a block. The names of parameters do not show the choice.
 #[expect(
     clippy::large_enum_variant,
     reason = "a handful of blocks, whose parameters are elsewhere"
@@ -25,7 +25,7 @@ pub(super) enum GroupedAttention {
 }
 
 impl GroupedAttention {
-    /// Of a block of a stage.
+    /// The attention of block number `block` of a stage.
     pub(super) fn new(init: &Init<'_>, size: &StageSize, block: usize) -> Self {
         match StageSize::is_local(block) {
             true => Self::Local(LocalAttention::new(init, size)),

@@ -1,4 +1,4 @@
-//! Sizes of a Twins, and what they cost.
+//! Sizes of a Twins, and their cost.
 
 use kvt_attention::{Macs, PerStage};
 
@@ -17,10 +17,10 @@ use crate::validate;
 /// Sizes and settings of a Twins-SVT. Lists have one entry per stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TwinsConfig {
-    /// What it shares with the other families.
+    /// What Twins shares with the other families.
     pub common: CommonConfig,
-    /// Side of a patch: of pixels in the first stage, in the others of tokens of the stage before. Their
-    /// product divides `img_size`.
+    /// Side of a patch: in the first stage in pixels, in the others in tokens of the previous stage. Their product
+    /// divides `img_size`.
     pub strides: Vec<usize>,
     /// Channels of a token.
     pub embed_dim: Vec<usize>,
@@ -32,7 +32,7 @@ pub struct TwinsConfig {
     pub stages: StagesConfig,
 }
 
-/// The sizes with a name: channels, heads, blocks.
+/// The named sizes: channels, heads, blocks.
 type Size = (&'static str, [usize; 4], [usize; 4], [usize; 4]);
 const SIZES: [Size; 3] = [
     ("small", [64, 128, 256, 512], [2, 4, 8, 16], [2, 2, 10, 4]),
@@ -44,18 +44,18 @@ const SIZES: [Size; 3] = [
         [2, 2, 18, 2],
     ),
 ];
-/// What goes without saying in a name.
+/// The settings that names do not mention.
 const STRIDES: [usize; 4] = [4, 2, 2, 2];
 const WINDOW_SIZE: [usize; 4] = [7; 4];
 const SR_RATIO: [usize; 4] = [8, 4, 2, 1];
 
 impl TwinsConfig {
-    /// Channels of a token at the end.
+    /// Channels of a token in the last stage.
     pub(super) fn num_features(&self) -> usize {
         self.embed_dim.last().copied().unwrap_or(0)
     }
 
-    /// Pixels along a side of what becomes one token of each stage.
+    /// Pixels along a side of the area that becomes one token, for each stage.
     fn patches(&self) -> impl Iterator<Item = usize> {
         self.strides.iter().scan(1usize, |pixels, stride| {
             *pixels = pixels.saturating_mul(*stride);
@@ -63,12 +63,12 @@ impl TwinsConfig {
         })
     }
 
-    /// Pixels along a side of what becomes one token of the last stage.
+    /// Pixels along a side of the area that becomes one token of the last stage.
     pub(super) fn patch(&self) -> usize {
         self.patches().last().unwrap_or(1)
     }
 
-    /// The least side of an image, of which every stage can make a key.
+    /// The minimum side of an image of which every stage can make a key.
     pub(super) fn least_side(&self) -> usize {
         let stages = self.stages().zip(self.patches());
         let global = stages.filter(|(stage, _)| stage.has_global());
@@ -200,8 +200,8 @@ impl FamilyConfig for TwinsConfig {
     }
 
     fn blocks(&self) -> Vec<BlockGroup> {
-        // Positions belong to the first block of their stage, as what leads to it does. The first embedding is before
-        // all blocks.
+        // Positions belong to the first block of their stage, as do the modules that lead to it. The first embedding
+        // is before all blocks.
         let first = BlockGroup {
             name: "patch_embeds.0".to_owned(),
             leading: Vec::new(),

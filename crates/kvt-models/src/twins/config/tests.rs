@@ -29,7 +29,7 @@ fn padded(depth: usize) -> TwinsConfig {
     }
 }
 
-/// As a counter of PyTorch's operations has them; the paper prints 2.8, 8.3 and 14.8 G.
+/// As counted by a counter of PyTorch's operations; the paper prints 2.8, 8.3 and 14.8 G.
 #[test]
 fn macs_are_the_published_ones() {
     for (name, expected) in [
@@ -69,7 +69,7 @@ fn every_stage_is_described() {
     // At 384 px the whole map has 144 keys, and a window 49: the larger number.
     config.common.img_size = 384;
     assert_eq!(sizes(&config)[1], (2, 2304, 144, 115));
-    // One block attends within its window alone.
+    // A single block attends only within its window.
     config.stages.depth[1] = 1;
     assert_eq!(sizes(&config)[1], (1, 2304, 49, 39));
     let names = config.summary().stages.into_iter().map(|stage| stage.name);
@@ -77,7 +77,7 @@ fn every_stage_is_described() {
     assert_eq!(names.collect::<Vec<_>>(), expected);
 }
 
-/// A map of 5 x 5 makes four windows of 4 x 4, and four keys of the whole map, which leave a rest.
+/// A map of 5 x 5 makes four windows of 4 x 4, and four keys of the whole map, which leave a remainder.
 #[test]
 fn cost_of_padding_and_of_sub_sampling_by_hand() {
     let outside = 25 * 8 * (3 * 4) + 25 * 8 * 9;
@@ -116,7 +116,7 @@ fn sizes_without_a_name_are_spelled_out() {
     );
 }
 
-/// The model for images of 32 pixels that `configs/cifar10` has.
+/// The model for images of 32 pixels of `configs/cifar10`.
 #[test]
 fn a_model_for_small_images() {
     let overrides = ModelOverrides {
@@ -133,7 +133,7 @@ fn a_model_for_small_images() {
     let config = base().with(&overrides).unwrap();
     assert_eq!(config.validate(), Ok(()));
     let summary = config.summary();
-    // Counted with timm, its first stride of 2.
+    // Counted with timm, with a first stride of 2.
     assert_eq!(summary.params, 1_343_530);
     let sizes = summary
         .stages
@@ -180,8 +180,8 @@ fn sizes_that_describe_no_model_are_refused() {
     assert!(refuse(&|config| config.stages.attention[3] = knn.clone()).contains("in `blocks.3`"));
 }
 
-/// A stage of one block has no keys of the whole map, and so no ratio that could be too large; nor does
-/// the cost of what is not there overflow.
+/// A stage of one block has no keys of the whole map, and so no ratio that could be too large; nor does the cost of
+/// the missing blocks overflow.
 #[test]
 fn a_ratio_without_a_block_that_uses_it_says_nothing() {
     let mut config = base();
@@ -230,7 +230,7 @@ fn overrides_that_do_not_fit_are_refused() {
     );
 }
 
-/// In a window, or in front of the whole map. Padding is hidden where some keys are left out alone.
+/// In a window, or on the whole map. Padding is hidden only if some keys are left out.
 #[test]
 fn attention_knows_where_it_stands() {
     let mut config = base();

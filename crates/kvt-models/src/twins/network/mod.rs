@@ -16,9 +16,9 @@ use crate::layers::{
 };
 use crate::validate;
 
-/// Of the norms of the blocks, and of the last one.
+/// Epsilon of the norms of the blocks, and of the last norm.
 const NORM_EPSILON: f64 = 1e-6;
-/// Of the norms behind convolutions, which the original leaves at PyTorch's default.
+/// Epsilon of the norms after convolutions, which the original leaves at PyTorch's default.
 pub(super) const EMBED_EPSILON: f64 = 1e-5;
 
 const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
@@ -30,16 +30,15 @@ pub struct Twins {
     blocks: Vec<Vec<Block<GroupedAttention>>>,
     pos_block: Vec<PosConv>,
     norm: LayerNorm,
-    /// Least side of an image in pixels, and what its sides are multiples of.
+    /// Minimum side of an image in pixels, and the number of which its sides are multiples.
     #[module(skip)]
     sides: [usize; 2],
 }
 
-/// Gives tokens their positions: adds a convolution of the map, which sees by its padding where the
-/// map ends.
+/// Gives tokens their positions: adds a convolution of the map, whose padding shows where the map ends.
 #[derive(Module, Debug)]
 struct PosConv {
-    /// A sequence of one in the original.
+    /// A sequence of one layer in the original.
     proj: [Conv2d; 1],
 }
 
@@ -78,7 +77,7 @@ impl Twins {
 impl Backbone for Twins {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
         let [_, _, height, width] = images.dims();
-        // An image is a map of tokens too, of a pixel each.
+        // An image is a map of tokens too, each of one pixel.
         let (mut x, mut grid) = (to_tokens(images), [height, width]);
 
         let phase = phase.named("stages");
@@ -124,7 +123,7 @@ impl PosConv {
 
     /// # Shapes
     ///
-    /// `[batch, rows * columns, dim]` to the same.
+    /// `[batch, rows * columns, dim]` to the same shape.
     fn forward(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
         let [proj] = &self.proj;
         let map = to_map(pass.lower(x.clone()), 0, pass.grid);

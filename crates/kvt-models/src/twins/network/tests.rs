@@ -129,7 +129,7 @@ fn positions_do_not_decay() {
     }
 }
 
-/// Convolutions by the size of what a channel gives, linear layers narrow, biases zero.
+/// Convolutions by their fan-out, linear layers with a small deviation, biases zero.
 #[test]
 fn weights_start_as_in_the_original() {
     let config = TwinsConfig {
@@ -184,7 +184,7 @@ fn dropout_and_drop_path_change_training_only() {
     }
 }
 
-/// In windows, and in front of the whole map.
+/// In windows, and on the whole map.
 #[test]
 fn both_attentions_drop_weights() {
     let mut config = small();
@@ -245,8 +245,8 @@ impl Observer for First {
     }
 }
 
-/// A map of 5 x 5 tokens in windows of 4 x 4: of the last window one token is no padding, of the two before
-/// it four. Where some keys are left out, padding is; where none is, padding has weight, as in timm.
+/// A map of 5 x 5 tokens in windows of 4 x 4: in the last window one token is not padding, in each of the two before
+/// it four. If some keys are left out, padding is; if none is, padding has weight, as in timm.
 #[test]
 fn padding_is_no_neighbor() {
     let mut config = small();
@@ -276,7 +276,7 @@ fn padding_is_no_neighbor() {
             ..KnnConfig::new(Neighbors::count(k).unwrap())
         })
     };
-    // Of each window: whether a key is padding.
+    // Whether a key of a window is padding.
     let is_padding = |window: usize, key: usize| {
         let (row, column) = (window / 2 * 4 + key / 4, window % 2 * 4 + key % 4);
         row > 4 || column > 4

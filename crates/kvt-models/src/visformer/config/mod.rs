@@ -1,4 +1,4 @@
-//! Sizes of a Visformer, and what they cost.
+//! Sizes of a Visformer, and their cost.
 
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
@@ -19,7 +19,8 @@ use crate::weights::pos_embed;
 /// Sizes and settings of a Visformer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VisformerConfig {
-    /// What it shares with the other families; `qkv_bias` is never set. `mlp_ratio` is for `stage2` and `stage3`.
+    /// What Visformer shares with the other families; `qkv_bias` is never set. `mlp_ratio` is for `stage2` and
+    /// `stage3`.
     pub common: CommonConfig,
     /// Channels of the stem.
     pub init_channels: usize,
@@ -35,7 +36,7 @@ pub struct VisformerConfig {
     pub attention: [AttentionConfig; 2],
 }
 
-/// The sizes with a name: channels of the stem and of the second stage, heads.
+/// The named sizes: channels of the stem and of the second stage, heads.
 const SIZES: [(&str, usize, usize, usize); 2] = [("tiny", 16, 192, 3), ("small", 32, 384, 6)];
 const DEPTH: [usize; 3] = [7, 4, 4];
 const STRIDES: [usize; 4] = [2, 4, 2, 2];
@@ -56,7 +57,7 @@ impl VisformerConfig {
         })
     }
 
-    /// Channels of a token at the end.
+    /// Channels of a token in the last stage.
     pub(super) fn num_features(&self) -> usize {
         self.embed_dim[2]
     }
@@ -101,11 +102,11 @@ impl VisformerConfig {
         })
     }
 
-    /// The least side of an image of which a token is left at the end.
+    /// The minimum side of an image that leaves a token at the end.
     pub(super) fn least_size(&self) -> usize {
         let [stem, strides @ ..] = self.strides;
         let before = strides.iter().product::<usize>();
-        // The stem leaves a pixel of every begun stride.
+        // The stem makes a pixel of every stride, even an incomplete one.
         let room = before.saturating_sub(1).saturating_mul(stem.max(1));
         room.saturating_add(1)
     }
@@ -154,7 +155,7 @@ impl FamilyConfig for VisformerConfig {
             ("strides", first),
             ("strides", second),
             ("strides", third),
-            // A stem is not needed.
+            // The stem is optional.
             ("strides", self.strides[0].max(1)),
         ])?;
         for (i, stage) in self.stages().iter().enumerate() {
@@ -210,7 +211,7 @@ impl FamilyConfig for VisformerConfig {
         Summary::new(self.name(), stages.collect(), params, macs)
     }
 
-    /// timm's `group_matcher`: what leads to a stage belongs to its first block.
+    /// timm's `group_matcher`: modules that lead to a stage belong to its first block.
     fn blocks(&self) -> Vec<BlockGroup> {
         let groups = (1..).zip(self.depth).map(|(stage, depth): (usize, _)| {
             let leading = ["patch_embed", "pos_embed"].map(|module| format!("{module}{stage}"));
@@ -237,7 +238,7 @@ impl FamilyConfig for VisformerConfig {
 }
 
 impl VisformerConfig {
-    /// Refuses a stage whose blocks cannot be made.
+    /// Refuses a stage with invalid blocks.
     fn validate_stage(&self, stage: &StageSize) -> Result<(), ModelError> {
         let (dim, depth) = (stage.dim, stage.depth);
         validate::tokens(stage.grid)?;

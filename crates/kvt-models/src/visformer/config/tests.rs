@@ -70,7 +70,7 @@ fn strides_are_free() {
     let stages = config.summary().stages;
     let tokens: Vec<_> = stages.iter().map(|s| s.tokens).collect();
     assert_eq!(tokens, [256, 64, 16]);
-    // What the strides leave at the right and bottom is not seen.
+    // The strides ignore remainders at the right and bottom.
     let odd = ModelOverrides {
         img_size: Some(37),
         ..small()
@@ -178,7 +178,7 @@ fn sizes_that_describe_no_model_are_refused() {
     }
 }
 
-/// The first stage has none.
+/// The first stage has no attention.
 #[test]
 fn attention_knows_where_it_stands() {
     let mut config = named("visformer_small");

@@ -20,7 +20,7 @@ use crate::weights::pos_embed;
 #[derive(Module, Debug)]
 pub struct Visformer {
     stem: Option<Stem>,
-    /// Known outside as `patch_embed1`, `pos_embed1`, `stage1`, ...
+    /// Named `patch_embed1`, `pos_embed1`, `stage1`, ... in weights.
     stages: Vec<Stage>,
     norm: BatchNorm,
     #[module(skip)]
@@ -88,7 +88,7 @@ impl Backbone for Visformer {
             }
         }
         let tokens = self.norm.forward_tokens(to_tokens(map), phase);
-        // Only the last tokens are the business of the running statistics.
+        // Only the last tokens update the running statistics.
         let last = blocks.pop().map(|_| tokens.clone());
         let earlier = blocks.into_iter();
         let earlier = earlier.map(|x| self.norm.forward_tokens(x, Phase::Eval));
@@ -135,8 +135,8 @@ impl Stage {
         }
     }
 
-    /// The tokens of a map without positions, and the size of the map that they form. What remains of the map at its right and
-    /// bottom is not seen.
+    /// The tokens of a map without positions, and the size of the map that they form. Remainders of the map at its
+    /// right and bottom are ignored.
     ///
     /// # Shapes
     ///

@@ -107,7 +107,7 @@ fn parameters_have_timms_names_and_layout() {
     assert_eq!(shape("stage2.0.mlp.conv1.weight"), [30, 12, 1, 1]);
 }
 
-/// There is no list of exclusions in the original.
+/// The original has no list of exclusions.
 #[test]
 fn positions_decay() {
     let model = build(small(), 1);
@@ -117,7 +117,7 @@ fn positions_decay() {
     }
 }
 
-/// Kaiming's normal by fan-out, which a convolution of groups does not divide.
+/// Kaiming's normal initialisation by fan-out, which is not divided by the groups of a convolution.
 #[test]
 fn convolutions_start_as_in_the_original() {
     let wide = VisformerConfig {
@@ -214,7 +214,7 @@ fn running_statistics_are_state_but_no_parameters() {
     assert!(moved.iter().all(|name| name.contains(".running_")));
 }
 
-/// Blocks are asked for without a trace in the running statistics.
+/// Requested blocks do not change the running statistics.
 #[test]
 fn blocks_are_given_by_the_norm_of_the_last() {
     let ask = Ask {

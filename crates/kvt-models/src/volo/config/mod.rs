@@ -1,4 +1,4 @@
-//! Sizes of a VOLO, and what they cost.
+//! Sizes of a VOLO, and their cost.
 
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
@@ -18,29 +18,29 @@ use crate::summary::{StageSummary, Summary};
 use crate::validate;
 use crate::weights::pos_embed::Bicubic;
 
-/// Sizes and settings of a VOLO. Lists have an entry for the outlookers, and one for each stage of transformer
+/// Sizes and settings of a VOLO. Lists have one entry for the outlookers, and one for each stage of transformer
 /// blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VoloConfig {
-    /// What it shares with the other families.
+    /// What VOLO shares with the other families.
     pub common: CommonConfig,
     /// Stride of the first convolution, and side of the patches that its map is cut into.
     pub strides: [usize; 2],
     /// Channels of the convolutions before the patches.
     pub stem_dim: usize,
-    /// Channels of a token: those of the outlookers, and one number for all stages behind them.
+    /// Channels of a token: those of the outlookers, and one number for all stages after them.
     pub embed_dim: Vec<usize>,
     /// Blocks of each stage.
     pub depth: Vec<usize>,
     /// Attention heads of each stage; each divides the channels. The class token has those of the last stage.
     pub num_heads: Vec<usize>,
-    /// The attention of each stage but the outlookers, whose weights are not made from keys.
+    /// The attention of each stage but the outlookers, whose weights do not come from keys.
     pub attention: Vec<AttentionConfig>,
     /// The attention of the class token.
     pub class_attention: AttentionConfig,
 }
 
-/// A size with a name: channels, blocks, heads, MLP ratio and channels of the stem, sides of images.
+/// A named size: channels, blocks, heads, MLP ratio and channels of the stem, sides of images.
 type Size = (
     &'static str,
     [usize; 2],
@@ -91,25 +91,25 @@ const SIZES: [Size; 5] = [
         &[224, 448, 512],
     ),
 ];
-/// What goes without saying in a name.
+/// The strides that names do not mention.
 const STRIDES: [usize; 2] = [2, 4];
 /// Kernel of the first convolution, which is padded to keep the size at stride 1.
 const STEM_KERNEL: usize = 7;
 /// Blocks of the class token.
 const CLASS_BLOCKS: usize = 2;
 
-/// A list for four stages, of which all but the first are alike.
+/// A list for four stages, of which all but the first are equal.
 fn four([first, other]: [usize; 2]) -> Vec<usize> {
     vec![first, other, other, other]
 }
 
 impl VoloConfig {
-    /// Channels of a token at the end.
+    /// Channels of a token in the last stage.
     pub(super) fn num_features(&self) -> usize {
         self.embed_dim.last().copied().unwrap_or(0)
     }
 
-    /// Tokens along a side of the fine and of the coarse map of an image; 0 where it is too small.
+    /// Tokens along a side of the fine and of the coarse map of an image; 0 if it is too small.
     pub(super) fn grids(&self, img_size: usize) -> [usize; 2] {
         let [(_, first), ..] = self.stem();
         let fine = first.output_size(img_size).checked_div(self.strides[1]);
@@ -117,7 +117,7 @@ impl VoloConfig {
         [fine, fine / POOLING]
     }
 
-    /// The least side of an image, in pixels, that leaves a token of the coarse map.
+    /// The minimum side of an image, in pixels, that leaves a token of the coarse map.
     pub(super) fn least(&self) -> usize {
         self.strides[0] * (POOLING * self.strides[1]).saturating_sub(1) + 1
     }
@@ -290,7 +290,7 @@ impl FamilyConfig for VoloConfig {
         valid.map_err(|error| ModelError::from(error).in_stage(CLASS_STAGE))
     }
 
-    /// timm's name; channels, blocks and what else is unusual where it has none.
+    /// timm's name; if it has none, channels, blocks and other unusual settings.
     fn name(&self) -> String {
         let own = (self.common.mlp_ratio, self.stem_dim);
         let known = SIZES.iter().find(|(_, dims, depth, heads, others, _)| {
@@ -340,7 +340,7 @@ impl FamilyConfig for VoloConfig {
         Summary::new(self.name(), stages, params, macs)
     }
 
-    /// As in timm: the coarser map has a layer to itself.
+    /// As in timm: the coarser map has its own layer.
     fn blocks(&self) -> Vec<BlockGroup> {
         let stages = self.summary().stages.into_iter();
         let mut groups: Vec<BlockGroup> = stages.map(BlockGroup::of_stage).collect();
@@ -376,7 +376,7 @@ impl FamilyConfig for VoloConfig {
 /// The blocks of the class token, by their name among the parameters.
 const CLASS_STAGE: &str = "post_network";
 
-/// A stage by its place in the original's list, in which the coarser map is made at place 1.
+/// A stage by its place in the original's list, which makes the coarser map at place 1.
 fn stage_name(place: usize) -> String {
     format!("network.{place}")
 }

@@ -44,7 +44,7 @@ fn sizes_and_costs_are_those_of_timms_layers() {
     }
     let stages = named("volo_d1_224").summary().stages;
     let sizes: Vec<_> = stages.iter().map(|s| (s.name.as_str(), s.params)).collect();
-    // Counted in timm's model; the coarser map belongs to the first stage behind it.
+    // Counted in timm's model; the coarser map belongs to the first stage after it.
     let expected = [
         ("network.0", 1_561_752),
         ("network.2", 5_912_064 + 295_296),
@@ -55,7 +55,7 @@ fn sizes_and_costs_are_those_of_timms_layers() {
     assert_eq!(sizes, expected);
 }
 
-/// A list has an entry for each stage with queries and keys; the class token's is apart.
+/// A list has an entry for each stage with queries and keys; the class token's attention is separate.
 #[test]
 fn every_stage_resolves_its_own_k() {
     let config = VoloConfig {
@@ -115,7 +115,7 @@ fn lists_of_neighbours_are_for_the_stages_with_keys() {
     );
 }
 
-/// The counts of two small models, in timm: at 64 px, and one for CIFAR.
+/// The counts of two small models in timm: at 64 px, and one for CIFAR.
 #[test]
 fn small_models_are_timms() {
     let small = ModelOverrides {
@@ -163,7 +163,7 @@ fn sizes_that_describe_no_model_are_refused() {
     };
     let least = with(&least).unwrap().summary();
     assert_eq!(least.stages[1].tokens, 1);
-    // A single query of the map is no class token.
+    // A single query of the map is not a class token.
     let attending: Vec<_> = least.attending().map(|stage| stage.name.as_str()).collect();
     assert_eq!(attending, ["network.2", "network.3", "network.4"]);
     assert_eq!(
@@ -192,8 +192,8 @@ fn sizes_that_describe_no_model_are_refused() {
             embed_dim: Some(vec![192, 384, 192, 384].into()),
             ..default()
         }),
-        "in `network.3`: `embed_dim` is 192, and 384 in the last stage: only the stage of outlookers may have other \
-         channels than those behind it"
+        "in `network.3`: `embed_dim` is 192, and 384 in the last stage: only the stage of outlookers may have a \
+         different number of channels than later stages"
     );
     assert_eq!(
         refuse(ModelOverrides {
@@ -219,7 +219,7 @@ fn sizes_that_describe_no_model_are_refused() {
     );
 }
 
-/// As a list of tokens without a prefix, which is compared with PyTorch elsewhere.
+/// As a list of tokens without a prefix; that list is compared with PyTorch elsewhere.
 #[test]
 fn position_embeddings_are_resized_plainly() {
     let config = named("volo_d1_384");

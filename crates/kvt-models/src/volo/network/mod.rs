@@ -24,21 +24,21 @@ const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);
 /// The backbone of a VOLO.
 #[derive(Module, Debug)]
 pub struct Volo {
-    /// Known outside as `patch_embed.conv`.
+    /// Named `patch_embed.conv` in weights.
     stem: Vec<ConvNorm>,
     patch_embed: PatchEmbed,
-    /// Known outside as `network.0`.
+    /// Named `network.0` in weights.
     outlookers: Vec<Block<OutlookAttention>>,
-    /// Known outside as `network.1`.
+    /// Named `network.1` in weights.
     downsample: PatchEmbed,
     /// `[1, rows, columns, dim]`.
     pos_embed: Param<Tensor<4>>,
-    /// Known outside as `network.2`, `network.3`, ...
+    /// Named `network.2`, `network.3`, ... in weights.
     stages: Vec<Vec<Block<MultiHeadAttention>>>,
     cls_token: Param<Tensor<3>>,
     post_network: Vec<ClassBlock>,
     norm: LayerNorm,
-    /// The least side of an image, in pixels.
+    /// The minimum side of an image, in pixels.
     #[module(skip)]
     least: usize,
 }
@@ -57,7 +57,7 @@ impl Volo {
         let stem = embed.child("conv");
         let network = init.child("network");
         let stages = config.stages();
-        // Outlookers count, but drop nothing.
+        // Outlookers count for the rates, but drop nothing.
         let mut rates = drop_path_rates(config.common.drop_path, config.depth.iter().sum());
         let mut stage_rates = |depth| rates.by_ref().take(depth).collect::<Vec<f64>>();
         let outlook = config.outlook();
@@ -160,7 +160,7 @@ impl Backbone for Volo {
 }
 
 impl ConvNorm {
-    /// `stem` has the original's list, in which every convolution has a norm and an activation behind it.
+    /// `stem` has the original's list, in which every convolution is followed by a norm and an activation.
     fn new(stem: &Init<'_>, (place, conv): (usize, ConvSettings)) -> Self {
         Self {
             conv: stem.conv(&place.to_string(), conv),

@@ -144,7 +144,7 @@ fn weights_start_as_timms_do() {
         let squares: f32 = values.iter().map(|x| x * x).sum();
         (squares / values.len() as f32).sqrt()
     };
-    // Truncated normal, but for convolutions: uniform below `1 / sqrt(fan_in)`.
+    // Truncated normal, except convolutions: uniform below `1 / sqrt(fan_in)`.
     for (name, expected) in [
         ("network.0.0.attn.attn.weight", 0.02),
         ("post_network.1.attn.kv.weight", 0.02),
@@ -163,7 +163,7 @@ fn weights_start_as_timms_do() {
     assert!(values("network.1.proj.bias").iter().any(|b| *b != 0.0));
 }
 
-/// Outlookers count for the rates of the blocks behind them, but have none, nor has the class token.
+/// Outlookers count for the rates of the blocks after them, but drop nothing, nor does the class token.
 #[test]
 fn drop_path_is_for_training_and_the_transformer_blocks() {
     let plain = build(small(), 1);
@@ -194,7 +194,7 @@ fn drop_path_is_for_training_and_the_transformer_blocks() {
     assert_ne!(logits(&dropping, train(1)), logits(&dropping, train(2)));
 }
 
-/// By hand from the outputs: the class token's logits, and half of the largest of any token, class by class.
+/// By hand from the outputs: the class token's logits, and half of the maximum over the tokens, class by class.
 #[test]
 fn a_prediction_adds_half_of_the_largest_token() {
     let model = build(small(), 1);
@@ -214,7 +214,7 @@ fn a_prediction_adds_half_of_the_largest_token() {
     assert_eq!(found, values(logits(&model, Phase::Eval)));
 }
 
-/// The tokens do not see the class token, so that its attention changes its own output alone.
+/// The tokens do not see the class token, so its attention changes only its own output.
 #[test]
 fn class_attention_is_of_the_class_token_alone() {
     let heads = |class_attention| {

@@ -14,7 +14,7 @@ pub use self::safetensors::write;
 use super::error::WeightsError;
 use super::state_dict::StateDict;
 
-/// How the file begins that Git keeps in place of one that is stored elsewhere.
+/// The beginning of the placeholder that Git LFS keeps instead of a file that is stored elsewhere.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
 /// Keys under which checkpoints nest a state dict, the one to prefer first: averaged weights are
@@ -26,19 +26,19 @@ const NESTS: [&str; 5] = [
     "model",
     "model_state_dict",
 ];
-/// What wrappers put before every name: PyTorch's, and modules of Lightning by their usual field.
+/// Prefixes that wrappers add to every name: PyTorch's wrappers, and Lightning modules by their usual field.
 const WRAPPERS: [&str; 3] = ["module", "_orig_mod", "model"];
 
 /// Reads the weights of a `.safetensors` file, or of a PyTorch checkpoint (`.pth`, `.pt`, `.bin`).
 ///
-/// A state dict nested in a checkpoint (under `model`, `state_dict`, ...) is found. Half precision
-/// is widened to 32 bits, double precision narrowed. What a file claims to hold is compared with its
-/// size before memory is taken for it.
+/// A state dict nested in a checkpoint (under `model`, `state_dict`, ...) is found. Half precision is widened to 32
+/// bits, double precision narrowed. The sizes that a file claims are compared with its own before memory is
+/// allocated.
 ///
 /// # Errors
 ///
-/// The file cannot be read, is no regular one or of no known format, claims more than it can hold, or
-/// has no tensors.
+/// The file cannot be read, is not a regular file or not of a known format, claims more than it can hold, or has no
+/// tensors.
 pub fn read(path: &Path) -> Result<StateDict, WeightsError> {
     let stored = read_as_stored(path)?;
     Ok(stored
@@ -47,7 +47,7 @@ pub fn read(path: &Path) -> Result<StateDict, WeightsError> {
         .collect())
 }
 
-/// As [`read`], with every tensor in the type that the file has it in.
+/// As [`read`], with every tensor in its type in the file.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub fn read_as_stored(path: &Path) -> Result<StateDict, WeightsError> {
     let ending = path.extension().and_then(|ending| ending.to_str());
     let read = match ending {
         Some("safetensors") => safetensors::read,
-        // Authors call their checkpoints `.pth.tar`, although these are no tar archives.
+        // Authors call their checkpoints `.pth.tar`, although they are not tar archives.
         Some("pth" | "pt" | "bin" | "tar") => pytorch::read,
         _ => {
             return Err(WeightsError::UnknownFormat {
@@ -74,11 +74,11 @@ pub fn read_as_stored(path: &Path) -> Result<StateDict, WeightsError> {
     Ok(weights)
 }
 
-/// What a `.safetensors` file says of itself, text by name. Nothing where it says nothing, and of files of another format.
+/// The metadata of a `.safetensors` file, text by name. Empty without metadata, and for files of other formats.
 ///
 /// # Errors
 ///
-/// The file cannot be read, is no regular one, or is no valid safetensors file.
+/// The file cannot be read, is not a regular file, or is not a valid safetensors file.
 pub fn metadata(path: &Path) -> Result<BTreeMap<String, String>, WeightsError> {
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("safetensors") => {
@@ -89,7 +89,7 @@ pub fn metadata(path: &Path) -> Result<BTreeMap<String, String>, WeightsError> {
     }
 }
 
-/// Opens a regular file and tells its size: a pipe may wait for ever, and a device has no end.
+/// Opens a regular file and returns its size: a pipe may wait for ever, and a device has no end.
 fn open(path: &Path) -> Result<(File, u64), WeightsError> {
     match fs_err::metadata(path) {
         Ok(found) if !found.is_file() => {
@@ -102,7 +102,7 @@ fn open(path: &Path) -> Result<(File, u64), WeightsError> {
                 path: path.to_owned(),
             });
         }
-        // What else is wrong is best told by opening it.
+        // Other errors are best reported by opening the file.
         _ => {}
     }
     let mut file = File::open(path)?;
@@ -120,7 +120,7 @@ fn open(path: &Path) -> Result<(File, u64), WeightsError> {
     Ok((file, size))
 }
 
-/// The tensors of the nested state dict, where there is one, under the names of the bare model.
+/// The tensors of the nested state dict, if there is one, under the names of the bare model.
 fn unwrap_names<'a, T>(tensors: impl Iterator<Item = (&'a str, T)>) -> Vec<(String, T)> {
     let mut tensors: Vec<(&str, T)> = tensors.collect();
     let has = |tensors: &[(&str, T)], nest: &str| {
@@ -149,7 +149,7 @@ fn strip_all<'a, T>(tensors: Vec<(&'a str, T)>, nest: &str) -> Vec<(&'a str, T)>
         .collect()
 }
 
-/// Floating-point data in 32 bits; anything else as it is.
+/// Floating-point data in 32 bits; other data as it is.
 fn single_precision(data: TensorData) -> TensorData {
     if data.dtype().is_float() && data.dtype() != DType::F32 {
         data.convert::<f32>()

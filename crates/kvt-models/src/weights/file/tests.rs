@@ -31,7 +31,7 @@ fn a_written_file_reads_back() {
     let bytes = fs_err::read(&path).unwrap();
     let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
     assert_eq!(header.metadata().as_ref().unwrap()["model"], "deit");
-    // Nothing but the file is left behind.
+    // Only the file is left behind.
     assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 1);
 }
 
@@ -103,9 +103,7 @@ fn errors_name_the_file() {
     assert!(message(&empty).contains("has no tensors"));
 }
 
-/// What is no weight, although it has its name: said before anything is read for ever.
-#[cfg(unix)]
-/// As the checkpoints of T2T-ViT are called.
+/// The checkpoints of T2T-ViT have such names.
 #[test]
 fn a_checkpoint_may_be_called_tar() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/deit_nested.pth");
@@ -113,12 +111,14 @@ fn a_checkpoint_may_be_called_tar() {
     let copy = folder.path().join("81.5_T2T_ViT_14.pth.tar");
     fs_err::copy(&golden, &copy).unwrap();
     assert_eq!(read(&copy).unwrap(), read(&golden).unwrap());
-    // What is a tar archive is no checkpoint.
+    // A real tar archive is not a checkpoint.
     let archive = folder.path().join("archive.tar");
     fs_err::write(&archive, [0; 1024]).unwrap();
     assert!(read(&archive).is_err());
 }
 
+/// They are refused before anything is read: a pipe may wait for ever, and a device has no end.
+#[cfg(unix)]
 #[test]
 fn pipes_folders_and_devices_are_refused() {
     let folder = tempfile::tempdir().unwrap();

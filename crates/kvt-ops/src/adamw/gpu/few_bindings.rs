@@ -1,4 +1,4 @@
-//! AdamW on devices whose kernels have too few bindings: composed of Burn's operations, and then chosen or not.
+//! AdamW on devices with too few bindings for the kernel: composed of Burn's operations, then kept or discarded.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::{Backend, TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};

@@ -14,10 +14,10 @@ use super::kernel::{StepLaunch, adamw_kernel, guard_kernel};
 use super::{AdamWOps, AdamWStep};
 use crate::gpu::launch::{address, empty};
 
-/// Units of a cube that updates.
+/// Threads per workgroup in an update.
 const UNITS: u32 = 256;
 
-/// Buffers of that kernel: seven for each parameter, the guard, and the shapes.
+/// Bindings of that kernel: seven for each parameter, the guard, and the shapes.
 const BINDINGS_OF_EACH: u32 = 7;
 const BINDINGS_OF_ALL: u32 = 2;
 
@@ -110,14 +110,14 @@ impl AdamWOps for CubeBackend {
     }
 }
 
-/// How many parameters have place in a launch on the device of a tensor.
+/// How many parameters fit in one launch on the device of a tensor.
 fn at_once(x: &CubeTensor) -> usize {
     let bindings = x.client.properties().hardware.max_bindings;
     (bindings.saturating_sub(BINDINGS_OF_ALL) / BINDINGS_OF_EACH) as usize
 }
 
-/// The new weight and both moments of each of some parameters, none of which is empty, `at_once` in a launch. An input is weight,
-/// gradient and both moments.
+/// The new weight and both moments of several non-empty parameters, `at_once` per launch. An input is weight, gradient and both
+/// moments.
 fn update<const N: usize>(
     inputs: &[[CubeTensor; 4]; N],
     guard: &CubeTensor,
@@ -163,7 +163,7 @@ fn arg(x: &CubeTensor) -> TensorArg {
     x.clone().into_tensor_arg()
 }
 
-/// Cubes and their units on the device of a tensor, one unit for each of so many numbers.
+/// Workgroups and their size on the device of a tensor, with one thread for each of `count` elements.
 fn cubes(x: &CubeTensor, count: u32) -> (CubeCount, CubeDim) {
     let hardware = &x.client.properties().hardware;
     let units = UNITS.min(hardware.max_units_per_cube);

@@ -1,4 +1,4 @@
-//! Sums of squares, of one tensor and of many.
+//! Sums of squares of one tensor and of many.
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type};
 use burn::tensor::{DType, Shape};
@@ -10,14 +10,14 @@ use crate::adamw::kernel::{add_square_sums_kernel, sums_kernel};
 use crate::gpu::launch::{address, empty};
 use crate::gpu::row_group::RowStrategy;
 
-/// Units of a cube that sums.
+/// Threads per workgroup in a sum.
 const UNITS: u32 = 64;
-/// Cubes that sum a tensor at once, at most.
+/// Maximum number of workgroups for the sum of one tensor.
 const CUBES: usize = 256;
-/// Numbers that a unit sums, at least, unless there is one cube.
+/// Maximum number of elements summed per thread, unless that takes more than [`CUBES`] workgroups.
 const NUMBERS: usize = 64;
 
-/// Buffers of the kernel of many tensors beside those: the old and the new parts, and the shapes.
+/// Bindings of the kernel for many tensors besides the tensors: the old and new partial sums, and the shapes.
 const BINDINGS: u32 = 3;
 
 /// [`AdamWOps::square_sum`](crate::adamw::AdamWOps::square_sum).
@@ -38,7 +38,7 @@ pub(super) fn sum(parts: CubeTensor) -> CubeTensor {
     sums(into_contiguous(parts), 1, false, DType::F32)
 }
 
-/// The parts with the squares of some tensors added to them, as many in a launch as have place in `bindings`.
+/// The partial sums with the squares of some tensors added to them, with as many tensors per launch as `bindings` allows.
 pub(super) fn add(parts: CubeTensor, tensors: &[CubeTensor], bindings: u32) -> CubeTensor {
     let at_once = bindings.saturating_sub(BINDINGS).max(1) as usize;
     let groups = tensors.chunks(at_once);
@@ -63,7 +63,7 @@ pub(super) fn add(parts: CubeTensor, tensors: &[CubeTensor], bindings: u32) -> C
     })
 }
 
-/// As many sums as cubes, of the numbers or of their squares.
+/// One sum per workgroup, of the elements or of their squares.
 fn sums(x: CubeTensor, cubes: usize, square: bool, dtype: DType) -> CubeTensor {
     let output = empty(&x, Shape::new([cubes]), dtype);
     let client = x.client.clone();
@@ -86,7 +86,7 @@ fn sums(x: CubeTensor, cubes: usize, square: bool, dtype: DType) -> CubeTensor {
     output
 }
 
-/// The units of a cube on the device of a tensor, which are one row group.
+/// The workgroup size on the device of a tensor; the threads of a workgroup form one row group.
 fn cube(x: &CubeTensor) -> (CubeDim, RowStrategy) {
     let units = UNITS.min(x.client.properties().hardware.max_units_per_cube);
     // A power of two, as in every row group.

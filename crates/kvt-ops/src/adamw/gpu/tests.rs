@@ -1,4 +1,4 @@
-//! The launches of a device with other bindings, on this one.
+//! Launches as on devices with fewer bindings, tested on this device.
 
 use burn::tensor::DType;
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
@@ -6,7 +6,7 @@ use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use super::*;
 use crate::gpu::testing::{Gpu, device};
 
-/// Of a few numbers and of several cubes.
+/// From one element to several workgroups.
 const LENGTHS: [usize; GROUP] = [1000, 1, 3, 70_001, 256, 257, 33, 4096];
 
 fn numbers(seed: usize, length: usize) -> Vec<f32> {
@@ -25,7 +25,7 @@ fn inputs(device: &Gpu) -> [[CubeTensor; 4]; GROUP] {
     })
 }
 
-/// Numbers of the `j`-th parameter, of which each has its own.
+/// A different step for each parameter.
 fn step(j: usize) -> AdamWStep {
     let j = j as f64;
     AdamWStep {
@@ -66,7 +66,7 @@ fn the_chosen_update_matches_the_kernel() {
     }
 }
 
-/// As many parameters in a launch as there are, some, and one: to the bit.
+/// Launches with one, some or all parameters give the same result, bit for bit.
 #[test]
 fn parameters_together_are_updated_as_each_by_itself() {
     let Some(device) = device() else { return };
@@ -91,7 +91,7 @@ fn parameters_together_are_updated_as_each_by_itself() {
     }
 }
 
-/// Small whole numbers: every order gives the same.
+/// Small integers, so that every order of summation gives the same sum.
 #[test]
 fn squares_are_added_in_any_number_of_launches() {
     let Some(device) = device() else { return };

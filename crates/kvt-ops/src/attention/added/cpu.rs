@@ -1,6 +1,6 @@
 //! Attention with a bias or a mask on the CPU: the memory layout of the tensors, for [`blocks`].
 //!
-//! A head is by itself, as if it were an image: windows beside the heads are many small heads, which threads share.
+//! Each head is treated as an image with one head: with windows beside the heads, many small heads are shared among the threads.
 
 use burn::backend::{
     Flex, TensorMetadata,
@@ -81,7 +81,7 @@ impl AddedAttentionOps for Flex {
                 let sums = tensor(sums, bias.shape());
                 (out, cast::<Flex>(sums, bias_dtype))
             }
-            // A placeholder has no gradient; nobody asks for it.
+            // Without a bias, the gradient is a placeholder that is never read.
             None => (problem.backward(grad, states, size, layouts), bias.clone()),
         };
         let out = tensor(out, Shape::new([problem.images, size]));
@@ -95,7 +95,7 @@ impl AddedAttentionOps for Flex {
     }
 }
 
-/// The problem in which each head is an image, and bias and mask are added to the scores.
+/// The problem with each head as an image, and with bias and mask added to the scores.
 fn with_terms<'a>(
     problem: Problem<'a>,
     bias: &'a FloatTensor<Flex>,
@@ -115,14 +115,14 @@ fn with_terms<'a>(
     }
 }
 
-/// The bias as f32, and both with the values of a row adjacent.
+/// The bias in f32, and both tensors with adjacent values within a row.
 fn prepare_terms(
     bias: FloatTensor<Flex>,
     mask: BoolTensor<Flex>,
 ) -> (FloatTensor<Flex>, BoolTensor<Flex>) {
     let adjacent = |x: FloatTensor<Flex>| {
         let strides = x.layout().strides();
-        // A tensor that is not flipped may be read where it lies, also if it was expanded.
+        // A tensor that is not flipped can be read as it is stored, even if it was expanded.
         let fits = strides.iter().all(|stride| *stride >= 0)
             && (x.shape()[3] == 1 || strides.last() == Some(&1));
         if fits { x } else { x.to_contiguous() }
@@ -131,7 +131,7 @@ fn prepare_terms(
     (adjacent(to_f32::<Flex>(bias)), adjacent(mask))
 }
 
-/// A tensor from [`prepare_terms`], with its storage.
+/// A tensor from [`prepare_terms`] and its storage.
 fn term<'a, T>(x: &FloatTensor<Flex>, data: &'a [T]) -> Term<'a, T> {
     let mut strides = [0; 4];
     for (stride, actual) in strides.iter_mut().zip(x.layout().strides()) {

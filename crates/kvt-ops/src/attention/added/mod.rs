@@ -21,7 +21,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-/// Which of bias and mask are given. An operation takes both; the other one is a placeholder.
+/// Whether bias and mask are given. An operation takes both; a missing one is a placeholder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Given {
     pub(crate) bias: bool,
@@ -30,12 +30,12 @@ pub(crate) struct Given {
 
 /// What is added to the scores `[batch, heads, query, key]` before the selection. Both are broadcast.
 ///
-/// Windows may stand beside the heads, window by window. Then the bias may have the heads of one window, which come
-/// again in every window, and the mask one matrix for each window.
+/// Windows can stand beside the heads, window by window. Then the bias can have the heads of one window, which are
+/// repeated for every window, and the mask one matrix for each window.
 #[derive(Clone)]
 pub(super) struct Added<B: Backend> {
     bias: Option<FloatTensor<B>>,
-    /// Where a key is hidden.
+    /// `true` where a key is hidden.
     mask: Option<BoolTensor<B>>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) trait AddedAttentionOps: KnnSoftmaxOps {
         composed::forward::<Self>([q, k, v], &added, settings, limit)
     }
 
-    /// The gradients of q, k, v and the bias from `[saved, grad]`, of which the latter is the gradient of the output.
+    /// The gradients of q, k, v and the bias from `[saved, grad]`, where `grad` is the gradient of the output.
     #[fusion(default)]
     fn added_attention_backward(
         q: FloatTensor<Self>,
@@ -82,7 +82,7 @@ pub(crate) trait AddedAttentionOps: KnnSoftmaxOps {
         let limit = composed::limit::<Self>(&q);
         let ([q, k, v], bias_grad) =
             composed::backward::<Self>([q, k, v], &added, saved, grad, settings, limit);
-        // A placeholder has no gradient; nobody asks for it.
+        // Without a bias, the gradient is a placeholder that is never read.
         (q, k, v, bias_grad.unwrap_or(bias))
     }
 }

@@ -11,7 +11,7 @@ use crate::cast::{cast, to_f32};
 use crate::convert::ConvertOps;
 
 impl<B: ConvertOps> Added<B> {
-    /// Nothing.
+    /// Neither bias nor mask.
     pub(in crate::attention) fn nothing() -> Self {
         Self {
             bias: None,
@@ -19,7 +19,7 @@ impl<B: ConvertOps> Added<B> {
         }
     }
 
-    /// What is given of the two.
+    /// Bias and mask without the placeholders.
     pub(super) fn new(bias: FloatTensor<B>, mask: BoolTensor<B>, given: Given) -> Self {
         Self {
             bias: given.bias.then_some(bias),
@@ -52,7 +52,7 @@ impl<B: ConvertOps> Added<B> {
         }
     }
 
-    /// Adds the bias to scores `[batch, heads, query, key]`, and hides what is masked.
+    /// Adds the bias to scores `[batch, heads, query, key]` and hides masked keys.
     pub(in crate::attention) fn add(&self, scores: FloatTensor<B>) -> FloatTensor<B> {
         let scores = match self.bias.clone() {
             Some(bias) => {
@@ -68,7 +68,7 @@ impl<B: ConvertOps> Added<B> {
         self.hide(scores, f32::NEG_INFINITY)
     }
 
-    /// Replaces what is masked.
+    /// Replaces the scores of masked keys.
     pub(in crate::attention) fn hide(&self, scores: FloatTensor<B>, value: f32) -> FloatTensor<B> {
         let Some(mask) = self.mask.clone() else {
             return scores;
@@ -84,8 +84,8 @@ impl<B: ConvertOps> Added<B> {
         B::float_reshape(scores, shape)
     }
 
-    /// The gradient of the bias from the gradient of the scores: its sum over what the bias was broadcast over. In
-    /// f32.
+    /// The gradient of the bias in f32: the gradient of the scores, summed over the axes along which the bias was
+    /// broadcast.
     pub(in crate::attention) fn bias_gradient(
         &self,
         grad: &FloatTensor<B>,
@@ -103,7 +103,7 @@ impl<B: ConvertOps> Added<B> {
         Some(B::float_reshape(grad, shape))
     }
 
-    /// The gradients of parts of the queries, put together.
+    /// Joins the gradients of blocks of queries.
     pub(in crate::attention) fn join(&self, parts: Vec<FloatTensor<B>>) -> Option<FloatTensor<B>> {
         let bias = self.bias.as_ref()?;
         let whole = if bias.shape()[2] > 1 {
@@ -115,7 +115,7 @@ impl<B: ConvertOps> Added<B> {
     }
 }
 
-/// The scores with the windows, and so many heads of each, on axes of their own.
+/// The shape of the scores with separate axes for the windows and for the `heads` of a window.
 fn in_windows(scores: &Shape, heads: usize) -> Shape {
     let [batch, all, queries, keys] = scores.dims();
     Shape::new([batch, all / heads, heads, queries, keys])

@@ -1,4 +1,4 @@
-//! The composed attention with a bias and a mask, which GPUs run, against the CPU's own; and what is saved.
+//! The composed attention with a bias and a mask, as on GPUs, against the CPU implementation; and the size of the saved tensor.
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{Shape, TensorData};
@@ -41,7 +41,7 @@ const SETTINGS: AttentionSettings = AttentionSettings {
     kept: 5,
 };
 
-/// All queries at once, some, and one at a time; with saved probabilities and without.
+/// All queries at once, some, or one at a time; with and without saved probabilities.
 #[test]
 fn blocks_of_queries_agree_with_the_cpu() {
     let biases = [
@@ -107,7 +107,7 @@ fn blocks_of_queries_agree_with_the_cpu() {
                     ];
                     for (number, (actual, expected)) in pairs.into_iter().enumerate() {
                         let (actual, expected) = (numbers(&actual), numbers(expected));
-                        // The gradient of one number for all keys is a sum of zero.
+                        // With one bias value for all keys, the gradient is a sum that cancels to zero.
                         let floor = expected.iter().map(|x| x.abs()).fold(0.1, f32::max);
                         let [actual, expected] =
                             [actual, expected].map(|x| [x, vec![floor]].concat());
@@ -124,7 +124,7 @@ fn blocks_of_queries_agree_with_the_cpu() {
     }
 }
 
-/// Four numbers of a row on the CPU, however long it is; elsewhere nothing where the scores are many.
+/// The CPU saves four numbers per row of any length; the composed attention saves nothing if there are many scores.
 #[test]
 fn saved_memory_does_not_grow_with_the_keys() {
     let given = Given {

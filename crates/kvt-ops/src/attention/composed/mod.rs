@@ -1,10 +1,10 @@
-//! Attention composed of matrix products and [`KnnSoftmaxOps::knn_softmax`], for backends without a kernel for it.
+//! Attention composed of matrix products and [`KnnSoftmaxOps::knn_softmax`], for backends without an attention kernel.
 //!
-//! Few scores: the probabilities are computed once and saved for the gradient. Many scores: they are computed
-//! in blocks of queries, and again for the gradient, so that only one block is in memory at a time, however
-//! long the rows. How many are few, the memory of the device decides.
+//! With few scores, the probabilities are computed once and saved for the gradient. With many, they are computed in
+//! blocks of queries, and again for the gradient, so that only one block is in memory at a time, whatever the row
+//! length. The memory of the device decides how many scores count as few.
 //!
-//! Half types are cast to f32 first: rounded scores would tie, and other keys would be kept.
+//! Half types are cast to f32 first: rounded scores would tie, and different keys would be kept.
 
 use burn::backend::{Backend, Scalar, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::Slice;
@@ -14,21 +14,21 @@ use super::added::Added;
 use crate::cast::{cast, to_f32};
 use crate::knn_softmax::KnnSoftmaxOps;
 
-/// Scores in memory at a time, at most, on a device that does not tell its memory or has less than 32 GiB: 128 MiB in f32.
+/// Maximum number of scores in memory at a time, on a device that does not report its memory or has less than 32 GiB: 128 MiB in f32.
 const SCORES: usize = 1 << 25;
 
-/// On a larger device the scores of one operation take this part of its memory at most. The operations save them for the gradient:
-/// the 36 blocks of the deepest VOLO, a seventh of the memory together.
+/// On a larger device, the scores of one operation take at most one part in `SHARE` of its memory. Operations save their scores
+/// for the gradient: the 36 blocks of the deepest VOLO together take a seventh of the memory.
 #[cfg(any(test, feature = "cube"))]
 const SHARE: u64 = 256;
 
-/// A block of queries is a multiple of this where memory allows: what matrix products are tiled by.
+/// A block of queries is a multiple of this where memory allows: the tile size of matrix products.
 const TILE: usize = 64;
 
 /// The gradients of q, k and v, and of a bias.
 pub(super) type Gradients<B> = ([FloatTensor<B>; 3], Option<FloatTensor<B>>);
 
-/// The output, and the probabilities if there are at most `limit` of them, else a placeholder.
+/// The output, and the probabilities if there are at most `limit` of them; otherwise a placeholder.
 pub(super) fn forward<B: KnnSoftmaxOps>(
     inputs: [FloatTensor<B>; 3],
     added: &Added<B>,
@@ -103,7 +103,7 @@ fn backward_f32<B: KnnSoftmaxOps>(
     ([q_grad, k_grad, v_grad], added.join(bias_grads))
 }
 
-/// [`backward`] without anything saved, and with nothing added to the scores.
+/// [`backward`] without a saved tensor or a bias or mask.
 #[cfg(any(test, feature = "cube"))]
 pub(super) fn backward_from_inputs<B: KnnSoftmaxOps>(
     [q, k, v]: [FloatTensor<B>; 3],
@@ -123,7 +123,7 @@ pub(super) fn backward_from_inputs<B: KnnSoftmaxOps>(
     backward::<B>([q, k, v], &added, saved, grad, settings, limit).0
 }
 
-/// `softmax(top_k(scale q k^T + bias))` of the visible keys.
+/// `softmax(top_k(scale q k^T + bias))` over the visible keys.
 fn probabilities<B: KnnSoftmaxOps>(
     q: FloatTensor<B>,
     k: FloatTensor<B>,
@@ -146,15 +146,15 @@ fn gradients<B: KnnSoftmaxOps>(
     let transposed = |x| B::float_swap_dims(x, 2, 3);
     let v_grad = B::float_matmul(transposed(probabilities.clone()), grad.clone());
     let weights = B::float_matmul(grad, transposed(v));
-    // A bias has the gradient of the scores as they are. Without one, the scale costs no pass over them.
+    // The gradient of a bias is the gradient of the unscaled scores. Without a bias, scaling is part of the softmax backward.
     let within = if added.has_bias() { 1.0 } else { scale };
     let scores = B::knn_softmax_backward(probabilities, weights, within);
-    // A hidden score has no gradient, also in a row that is spoilt.
+    // A hidden score has a zero gradient, even in a row with NaN.
     let scores = added.hide(scores, 0.0);
     let bias_grad = added.bias_gradient(&scores);
     let scaled = |x| B::float_mul_scalar(x, Scalar::from(scale));
     let ([_, _, queries, dim], keys) = (q.shape().dims(), k.shape()[2]);
-    // Whatever is smaller: the scores, or both gradients.
+    // Scales the smaller of the two: the scores, or both gradients.
     let late = added.has_bias() && queries * keys > (queries + keys) * dim;
     let scores = match added.has_bias() && !late {
         true => scaled(scores),
@@ -169,7 +169,7 @@ fn gradients<B: KnnSoftmaxOps>(
     ([q_grad, k_grad, v_grad], bias_grad)
 }
 
-/// Scores in memory at a time, at most, on the device of a tensor.
+/// Maximum number of scores in memory at a time on the device of a tensor.
 pub(super) fn limit<B: Backend>(x: &FloatTensor<B>) -> usize {
     #[cfg(feature = "cube")]
     if let Some(memory) = memory(&x.device()) {
@@ -180,14 +180,14 @@ pub(super) fn limit<B: Backend>(x: &FloatTensor<B>) -> usize {
     SCORES
 }
 
-/// The memory of a device of CubeCL: that of its backend, with fusion and without.
+/// The memory of a CubeCL device; the device is the same with and without fusion.
 #[cfg(feature = "cube")]
 fn memory(device: &dyn std::any::Any) -> Option<cubecl::ir::MemoryDeviceProperties> {
     let device = device.downcast_ref::<burn_cubecl::CubeDevice>()?;
     Some(device.client().properties().memory.clone())
 }
 
-/// [`limit`] of a device with so many bytes, if it tells, of which one tensor may have `tensor`.
+/// [`limit`] of a device with `bytes` of memory, if it reports them, and at most `tensor` bytes per tensor.
 #[cfg(any(test, feature = "cube"))]
 fn limit_of(bytes: Option<u64>, tensor: u64) -> usize {
     let number = size_of::<f32>() as u64;
@@ -209,7 +209,7 @@ fn block<B: Backend>(q: &FloatTensor<B>, k: &FloatTensor<B>, limit: usize) -> Op
     })
 }
 
-/// First query and end of each block.
+/// The first query and the end of each block.
 fn blocks<B: Backend>(q: &FloatTensor<B>, block: usize) -> impl Iterator<Item = (usize, usize)> {
     let queries = q.shape()[2];
     let starts = (0..queries).step_by(block);

@@ -41,7 +41,7 @@ const SIZES: Sizes = Sizes {
     value_dim: 5,
 };
 
-/// All queries at once, all but one, some, and one at a time; with saved probabilities and without.
+/// All queries at once, all but one, some, or one at a time; with and without saved probabilities.
 #[test]
 fn outputs_and_gradients_agree_with_sorting() {
     let nothing = Added::nothing();
@@ -99,7 +99,7 @@ fn packed_tokens_are_split_into_heads() {
     }
 }
 
-/// Products that f32 holds and half types round: the kept keys match the exact scores.
+/// Products that f32 represents and half types round: the kept keys match the exact scores.
 #[test]
 fn half_types_keep_the_keys_of_exact_scores() {
     let (queries, keys, dim, kept) = (12, 60, 16, 20);
@@ -117,7 +117,7 @@ fn half_types_keep_the_keys_of_exact_scores() {
             let settings = settings(f64::from(2.0f32.powi(-12)), kept);
             let (out, saved) = forward::<Flex>(inputs.clone(), &nothing, settings, limit);
             assert_eq!(out.dtype(), dtype);
-            // The gradients have the right type.
+            // The gradients have the type of the inputs.
             let (grads, _) =
                 backward::<Flex>(inputs, &nothing, saved, out.clone(), settings, limit);
             for x in grads {
@@ -153,7 +153,7 @@ fn saved_memory_does_not_grow_with_the_scores() {
     assert_eq!(saved(1000), 2 * 3 * 8);
 }
 
-/// By hand: 128 MiB of up to 32 GiB, 0.55 GB of the 141 GB of an H200, and what one tensor may hold.
+/// Computed by hand: 128 MiB up to 32 GiB, 0.55 GB of the 141 GB of an H200, and the limit of one tensor.
 #[test]
 fn many_scores_are_more_on_larger_devices() {
     let gib = 1 << 30;
@@ -166,7 +166,7 @@ fn many_scores_are_more_on_larger_devices() {
     assert_eq!(limit_of(None, gib / 16), 1 << 24);
 }
 
-/// The device is found through fusion too: the same type of device.
+/// With fusion, the device has the same type.
 #[cfg(feature = "wgpu")]
 #[test]
 fn the_memory_of_a_gpu_is_asked_for() {
@@ -178,7 +178,7 @@ fn the_memory_of_a_gpu_is_asked_for() {
         memory(device).is_some()
     }
     assert!(is_asked::<burn_cubecl::CubeBackend>(&x.device));
-    // The default methods run on this one.
+    // The default methods run on this backend.
     assert!(is_asked::<burn::backend::Cube>(&x.device));
     let told = x.client.properties().memory.clone();
     let expected = limit_of(told.max_memory(), told.max_page_size);

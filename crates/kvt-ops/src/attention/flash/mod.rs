@@ -1,7 +1,7 @@
-//! Attention whose scores never reach the memory of a GPU (after Dao et al., FlashAttention, 2022), with the
-//! selection of the k best keys.
+//! Attention that never writes scores to GPU memory (after Dao et al., FlashAttention, 2022), with the selection of the
+//! k best keys.
 //!
-//! Of a row remain its maximum, its sum and, where keys are dropped, a bit per key.
+//! For each row, only its maximum, its sum and, if keys are dropped, one bit per key are saved.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, AutodiffBackend, Flex, backend_extension, tensor::FloatTensor};
@@ -13,12 +13,12 @@ use crate::autodiff::{record, split};
 #[cfg(feature = "cube")]
 mod gpu;
 
-/// Flash attention on a backend; by default it is the fused attention. The methods correspond to those of
+/// Flash attention on a backend, which defaults to the fused attention. The methods correspond to those of
 /// [`FusedAttentionOps`].
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait FlashAttentionOps: FusedAttentionOps {
-    /// As [`FusedAttentionOps::fused_attention`]. A fused backend saves `gpu::saved::words` of a row, whatever its
-    /// device can run.
+    /// As [`FusedAttentionOps::fused_attention`]. A fused backend saves `gpu::saved::words` per row, whether or not its
+    /// device can run the kernels.
     #[fusion(meta = gpu::saved::specs)]
     fn flash_attention(
         q: FloatTensor<Self>,
@@ -70,7 +70,7 @@ pub(crate) trait FlashAttentionOps: FusedAttentionOps {
     }
 }
 
-/// The fused attention, without taking `qkv` apart.
+/// The fused attention, without splitting `qkv`.
 impl FlashAttentionOps for Flex {
     fn flash_self_attention(
         qkv: FloatTensor<Self>,

@@ -9,7 +9,7 @@ use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::tensor;
 use crate::cpu::softmax_row::RowState;
 
-/// Numbers of a [`RowState`].
+/// Numbers per [`RowState`].
 const STATE: usize = size_of::<RowState>() / size_of::<f32>();
 
 impl FusedAttentionOps for Flex {
@@ -196,7 +196,7 @@ fn packed(qkv: &FloatTensor<Flex>, heads: usize, settings: AttentionSettings) ->
     }
 }
 
-/// As f32, with the channels of a token adjacent.
+/// In f32, with adjacent channels within a token.
 pub(in crate::attention) fn prepare(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
     let x = to_f32::<Flex>(x);
     let [_, _, tokens, dim] = x.shape().dims();

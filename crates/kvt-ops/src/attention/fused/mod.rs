@@ -11,7 +11,7 @@ use crate::knn_softmax::KnnSoftmaxOps;
 pub(super) mod blocks;
 pub(super) mod cpu;
 
-/// Attention on a backend; the defaults are composed.
+/// Attention on a backend; the default implementations are composed.
 ///
 /// The forward methods return the output and a tensor for the backward method, whose content is up to the backend.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
@@ -45,8 +45,8 @@ pub(crate) trait FusedAttentionOps: KnnSoftmaxOps {
         grads.into()
     }
 
-    /// [`Self::fused_attention`] of the tokens with each other, from the packed projection `[batch, tokens, 3 *
-    /// dim]` to `[batch, tokens, dim]`.
+    /// [`Self::fused_attention`] among the tokens, from the packed projection `[batch, tokens, 3 * dim]` to
+    /// `[batch, tokens, dim]`.
     #[fusion(default)]
     fn fused_self_attention(
         qkv: FloatTensor<Self>,

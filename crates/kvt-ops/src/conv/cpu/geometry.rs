@@ -1,4 +1,4 @@
-//! How a convolution is cut into products, and the matrices of each.
+//! The division of a convolution into matrix products, and the matrices of each.
 
 use std::ops::Range;
 
@@ -8,27 +8,27 @@ use crate::conv::Settings;
 use crate::cpu::gemm::Matrix;
 use crate::cpu::windows::Windows;
 
-/// Values of the columns of a product, which are to stay in the cache.
+/// Values of the columns of a product, chosen so that they stay in the cache.
 const COLUMN_VALUES: usize = 1 << 17;
-/// At least so many columns in a product, where there are that many: each product reads the weight again.
+/// Minimum number of columns in a product, if there are as many: each product reads the weight again.
 const COLUMNS: usize = 256;
 
-/// The sizes of a convolution, and how it is cut into products: by the shapes alone.
+/// The sizes of a convolution, and its division into products, which depends only on the shapes.
 pub(super) struct Geometry {
     pub(super) batch: usize,
     pub(super) groups: usize,
-    /// Input channels of a group.
+    /// Input channels per group.
     pub(super) inputs: usize,
-    /// Output channels of a group.
+    /// Output channels per group.
     pub(super) outputs: usize,
     pub(super) windows: Windows,
-    /// Images of a block, which one thread computes: several where they are small.
+    /// Images per block, which one thread computes: several if they are small.
     pub(super) images: usize,
-    /// Rows of positions of a product: all where a block has several images.
+    /// Rows of positions per product: all if a block has several images.
     pub(super) rows: usize,
 }
 
-/// Some rows of positions of a group of channels, in some images: the columns of a product.
+/// Rows of positions for a group of channels in some images: the columns of a product.
 #[derive(Clone)]
 pub(super) struct Strip {
     pub(super) images: Range<usize>,
@@ -36,7 +36,7 @@ pub(super) struct Strip {
     pub(super) rows: Range<usize>,
 }
 
-/// Buffers that serve many products.
+/// Buffers that are reused for many products.
 #[derive(Default)]
 pub(super) struct Scratch {
     /// Windows as columns, or their gradient.
@@ -51,7 +51,7 @@ impl Geometry {
         let [outputs, inputs, size, _] = weight.dims();
         let windows = Windows::new([height, width], size, settings.stride, settings.padding);
         let positions = windows.positions();
-        // At least two blocks, of one size as far as possible.
+        // At least two blocks, of equal size as far as possible.
         let images = (COLUMNS / positions).clamp(1, batch.div_ceil(2).max(1));
         let images = batch.div_ceil(batch.div_ceil(images).max(1)).max(1);
         let mut geometry = Self {
@@ -76,22 +76,22 @@ impl Geometry {
         Shape::new([self.batch, self.groups * self.outputs, rows, columns])
     }
 
-    /// Whether the columns of an image are its pixels.
+    /// Whether the columns of an image are just its pixels.
     pub(super) fn single_pixels(&self) -> bool {
         self.windows.area() == 1 && self.windows.stride == 1 && self.windows.padding == 0
     }
 
-    /// Inputs of an output, the lines of the columns.
+    /// Inputs per output value: the rows of the column matrix.
     pub(super) fn lines(&self) -> usize {
         self.inputs * self.windows.area()
     }
 
-    /// Values of an image's input, all groups.
+    /// Input values per image, over all groups.
     pub(super) fn input(&self) -> usize {
         self.groups * self.inputs * self.windows.pixels()
     }
 
-    /// Values of an image's output, all groups.
+    /// Output values per image, over all groups.
     pub(super) fn output(&self) -> usize {
         self.groups * self.outputs * self.windows.positions()
     }
@@ -116,13 +116,13 @@ impl Geometry {
         })
     }
 
-    /// Of a group: `[outputs, lines]`.
+    /// The weight of a group: `[outputs, lines]`.
     pub(super) fn weight<'a>(&self, weight: &'a [f32], group: usize) -> Matrix<'a> {
         let (outputs, lines) = (self.outputs, self.lines());
         Matrix::new(&weight[group * outputs * lines..], [outputs, lines], lines)
     }
 
-    /// Where a group of `channels` channels of `size` values starts in an image.
+    /// The offset of a group of `channels` channels of `size` values in the images.
     pub(super) fn group_start(
         &self,
         image: usize,
@@ -198,7 +198,7 @@ impl Geometry {
     }
 }
 
-/// The first `len` values of a buffer, which grows where it is too short. They may be old.
+/// The first `len` values of a buffer, which grows if it is too short. They may hold stale values.
 pub(super) fn room(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     if buffer.len() < len {
         buffer.resize(len, 0.0);

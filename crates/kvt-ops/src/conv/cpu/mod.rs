@@ -1,5 +1,5 @@
-//! Convolution on the CPU: per group a product of the weight with the windows of some images as columns. Half types are
-//! widened, and what comes out is rounded once.
+//! Convolution on the CPU: per group, a product of the weight and the windows of some images as columns. Half types are
+//! widened, and the output is rounded once.
 
 use burn::backend::{Flex, TensorMetadata, ops::ModuleOps, tensor::FloatTensor};
 use burn::tensor::DType;
@@ -14,7 +14,7 @@ mod geometry;
 
 use geometry::{Geometry, Scratch, room};
 
-/// Parts in which the gradient of the weight is summed, at most, and their values.
+/// Maximum number of parts in which the gradient of the weight is summed, and of their values in total.
 const PARTS: usize = 16;
 const PART_VALUES: usize = 1 << 22;
 
@@ -141,7 +141,7 @@ impl Geometry {
         )
     }
 
-    /// The sum over the images is taken in parts, whose number depends on the shapes alone.
+    /// The sum over the images is split into parts, whose number depends only on the shapes.
     fn weight_gradient(&self, images: &[f32], grads: &[f32]) -> Vec<f32> {
         let (groups, blocks, lines) = (self.groups, self.blocks(), self.lines());
         let len = groups * self.outputs * lines;
@@ -184,7 +184,7 @@ impl Geometry {
     }
 }
 
-/// `a b` in a buffer, row by row.
+/// `a b`, written to a buffer row by row.
 fn product_in<'a>(
     buffer: &'a mut Vec<f32>,
     a: Matrix<'_>,
@@ -194,7 +194,7 @@ fn product_in<'a>(
     let [rows, columns] = [a.shape()[0], b.shape()[1]];
     let out = room(buffer, rows * columns);
     if rows == 1 || columns == 1 {
-        // A product with a vector reads the values that it replaces, and multiplies them by zero.
+        // The product with a vector multiplies the values that it replaces by zero, so they must not be NaN or infinite.
         out.fill(0.0);
     }
     multiply_on(threads, (&mut *out, columns), Write::Replace, 1.0, a, b);

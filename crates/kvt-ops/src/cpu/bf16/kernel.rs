@@ -1,8 +1,9 @@
-//! The product of two panels in AVX512-BF16 instructions.
+//! The product of two panels with AVX512-BF16 instructions.
 //!
-//! `vdpbf16ps` multiplies 16 pairs of bf16 numbers by 16 others, and adds both products of each to a sum in f32: twice the
-//! products of a fused multiply-add of f32, on half the bytes. Stable Rust reaches it through `std::arch` alone, whose loads
-//! and stores take pointers, and functions with such instructions may be called only where the CPU has them: hence `unsafe`.
+//! `vdpbf16ps` multiplies 16 pairs of bf16 numbers by 16 other pairs and adds both products of each to a sum in f32: twice
+//! the products of an f32 fused multiply-add, on half the bytes. Stable Rust provides it only through `std::arch`, whose
+//! loads and stores take pointers, and functions with such instructions must only be called if the CPU supports them: hence
+//! `unsafe`.
 
 use std::arch::x86_64::{
     __m512bh, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_ps,
@@ -11,20 +12,20 @@ use std::arch::x86_64::{
 
 use super::pack::{HEIGHT, LANES, Rows, VECTORS};
 
-/// Proof that this CPU has the instructions.
+/// Proof that this CPU supports the instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel(Means);
 
 #[derive(Clone, Copy, Debug)]
 enum Means {
     Instructions,
-    /// None of them, in tests.
+    /// Plain Rust, in tests.
     #[cfg(test)]
     Scalar,
 }
 
 impl Kernel {
-    /// Asks the CPU; the standard library remembers its answer.
+    /// Queries the CPU; the standard library caches the result.
     pub(crate) fn detect() -> Option<Self> {
         let found = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -38,7 +39,7 @@ impl Kernel {
         Self(Means::Scalar)
     }
 
-    /// Runs a task that is compiled for this CPU as far as it is inlined.
+    /// Runs a task that is compiled for this CPU as far as it is inlined into this function.
     #[inline(always)]
     #[expect(unsafe_code, reason = "instructions that not every CPU has")]
     pub(crate) fn run<T>(self, task: impl FnOnce() -> T) -> T {
@@ -54,7 +55,7 @@ impl Kernel {
         }
     }
 
-    /// The sums of products of some rows and of a panel of columns, `[pair, column]`.
+    /// The sums of products of some rows and a panel of columns, `[pair, column]`.
     #[inline(always)]
     #[expect(unsafe_code, reason = "instructions that not every CPU has")]
     pub(super) fn tile(
@@ -67,7 +68,7 @@ impl Kernel {
         if matches!(self.0, Means::Scalar) {
             return super::testing::tile(rows, columns, sums);
         }
-        // From the place of the first pair of each row, the next one is so many pairs away.
+        // Pointers to the first pair of each row, and the distance between the pairs of a row, in pairs.
         let (rows, step) = match rows {
             Rows::Packed(panel) => {
                 assert!(panel.len() >= columns.len(), "a panel that is too short");
@@ -109,13 +110,13 @@ unsafe fn tile<const STEP: usize>(
     columns: &[[[u32; LANES]; VECTORS]],
     out: &mut [[[f32; LANES]; VECTORS]; HEIGHT],
 ) {
-    // In registers: 24 sums of the 32, and with them two columns and a row.
+    // In registers: 24 of the 32 hold sums, others hold two columns and a row.
     let mut sums = [[_mm512_setzero_ps(); VECTORS]; HEIGHT];
     for (pair, [left, right]) in columns.iter().enumerate() {
-        // No `array::map` here: it is not compiled for these instructions, and then it is a call.
+        // No `array::map` here: it is not compiled for these instructions, so it would not be inlined.
         let (left, right) = (load(left), load(right));
         for ([left_sum, right_sum], row) in sums.iter_mut().zip(&rows) {
-            // SAFETY: the caller answers for so many pairs. Rows in place may lie at odd addresses.
+            // SAFETY: the caller guarantees this number of pairs. Rows in place may be unaligned.
             let row = broadcast(unsafe { row.add(pair * STEP).read_unaligned() });
             *left_sum = _mm512_dpbf16_ps(*left_sum, row, left);
             *right_sum = _mm512_dpbf16_ps(*right_sum, row, right);

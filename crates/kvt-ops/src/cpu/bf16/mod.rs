@@ -1,11 +1,11 @@
 //! Matrix products of bf16 numbers, summed in f32.
 //!
-//! Where the CPU has AVX512-BF16 they take its instructions, in three steps: both matrices are packed in panels, rounded to
-//! bf16 where they are not; a kernel computes tiles of 12 x 32 sums; and each tile is finished (a bias, a residual, the type
-//! of the output) while it is in the cache. Other CPUs widen the numbers to f32 and take the product of f32.
+//! On CPUs with AVX512-BF16, they use its instructions in three steps: both matrices are packed in panels and rounded to
+//! bf16 if needed; a kernel computes tiles of 12 x 32 sums; and each tile is finished (bias, residual, output type) while it
+//! is in the cache. Other CPUs widen the numbers to f32 and use the f32 product.
 //!
-//! A sum runs in the order of its numbers, split in parts only by the number of rows: the result does not depend on the
-//! number of threads.
+//! Terms are added in order, in parts whose number depends only on the number of rows, so that the result does not
+//! depend on the number of threads.
 
 use std::ops::Range;
 
@@ -26,25 +26,25 @@ mod tiles;
 pub(crate) use kernel::Kernel;
 pub(crate) use number::Number;
 
-/// Rows of the output that a thread computes at a time, at most: their panels stay in the cache. A multiple of [`HEIGHT`].
+/// Maximum number of output rows that a thread computes at a time: their panels stay in the cache. A multiple of [`HEIGHT`].
 const ROWS: usize = 8 * HEIGHT;
 
-/// Rows of the output for which both matrices of a sum over the rows are packed, at least.
+/// Minimum number of output rows for which both matrices of a sum over the rows are packed.
 const BAND: usize = 4 * HEIGHT;
 
-/// Rows of a part of a sum over the rows, at least, and parts, at most.
+/// Minimum number of rows per part of a sum over the rows, and maximum number of parts.
 const PART: usize = 512;
 const PARTS: usize = 16;
 
-/// Whether this CPU multiplies bf16 numbers in instructions for them, which makes products of bf16 faster than those of f32.
+/// Whether this CPU has instructions that multiply bf16 numbers, which makes products of bf16 faster than those of f32.
 pub fn cpu_multiplies_bf16() -> bool {
     Kernel::detect().is_some()
 }
 
-/// What is added to a product `[rows, columns]`.
+/// Terms added to a product `[rows, columns]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Added<'a, T> {
-    /// To every row, `[columns]`.
+    /// Added to every row, `[columns]`.
     pub(crate) bias: Option<&'a [f32]>,
     /// `[rows, columns]`.
     pub(crate) residual: Option<&'a [T]>,
@@ -58,7 +58,7 @@ impl<T> Added<'_, T> {
         }
     }
 
-    /// What is added in some columns of the row that begins at `start`.
+    /// The terms for some columns of the row that begins at `start`.
     #[inline(always)]
     fn at(&self, start: usize, columns: Range<usize>) -> Self {
         let place = start + columns.start..start + columns.end;
@@ -69,7 +69,7 @@ impl<T> Added<'_, T> {
     }
 }
 
-/// `a b`, and what is added to it, in a new vector, row by row, on all threads. Without a kernel as on other CPUs.
+/// `a b` plus the added terms in a new vector, row by row, on all threads. Without a kernel, it computes as on other CPUs.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -91,7 +91,7 @@ pub(crate) fn product<A: Number, B: Number, T: Number>(
             "a residual that does not fit"
         );
     }
-    // Few rows are dealt to all threads, which changes no sum.
+    // Few rows are divided among all threads, which does not change any sum.
     let share = rows.div_ceil(rayon::current_num_threads());
     let height = share.next_multiple_of(HEIGHT).clamp(HEIGHT, ROWS);
     let block = height * columns;
@@ -142,7 +142,7 @@ pub(crate) fn product<A: Number, B: Number, T: Number>(
     )
 }
 
-/// `a^T b` in a new vector, row by row, for matrices of many more rows than columns. Without a kernel as on other CPUs.
+/// `a^T b` in a new vector, row by row, for matrices with many more rows than columns. Without a kernel, it computes as on other CPUs.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -156,11 +156,11 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
     let Some(kernel) = kernel else {
         return gemm::product_over_rows(a.with(&widened(a)), b.with(&widened(b)));
     };
-    // A power of two: few threads get equally many.
+    // A power of two, which a few threads can share equally.
     let parts = 1 << (rows / PART).clamp(1, PARTS).ilog2();
     let part = rows.div_ceil(parts).max(1);
     let parts = rows.div_ceil(part);
-    // Where the threads are more than the parts, they share the rows of the output, which changes no sum.
+    // If there are more threads than parts, they share the rows of the output, which does not change any sum.
     let bands = rayon::current_num_threads().div_ceil(parts.max(1));
     let band = a_columns.div_ceil(bands).next_multiple_of(HEIGHT).max(BAND);
     let bands = a_columns.div_ceil(band);
@@ -196,7 +196,7 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
     total
 }
 
-/// The sum of vectors in their order.
+/// Adds vectors in order.
 fn add_up(total: &mut [f32], vectors: &[Vec<f32>]) {
     const BLOCK: usize = 16 * 1024;
     let Some((first, others)) = vectors.split_first() else {
@@ -213,7 +213,7 @@ fn add_up(total: &mut [f32], vectors: &[Vec<f32>]) {
     });
 }
 
-/// Writes sums with a bias. Where there is a residual they are rounded before it is added, as by two operations.
+/// Writes sums with a bias. If there is a residual, they are rounded before it is added, as in two operations.
 #[inline(always)]
 fn finish<T: Number>(out: &mut [T], sums: &[f32], added: Added<'_, T>) {
     let (bias, residual) = (
@@ -253,7 +253,7 @@ fn add<T: Number>(sums: &mut [f32; LANES], others: &[T; LANES]) {
     }
 }
 
-/// The numbers of a matrix, rounded to bf16, as f32.
+/// The numbers of a matrix, rounded to bf16, in f32.
 fn widened<T: Number>(matrix: Matrix<'_, T>) -> Vec<f32> {
     let values = matrix.values().par_iter();
     values

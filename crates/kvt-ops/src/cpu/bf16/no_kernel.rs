@@ -1,11 +1,11 @@
-//! CPUs of other architectures: there is no kernel.
+//! Other CPU architectures, which have no kernel.
 
 use super::pack::{HEIGHT, LANES, Rows, VECTORS};
 
-/// No CPU has the instructions.
+/// A type without values, except in tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kernel {
-    /// None of them, in tests.
+    /// Plain Rust, in tests.
     #[cfg(test)]
     Scalar,
 }

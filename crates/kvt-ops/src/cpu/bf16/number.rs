@@ -1,16 +1,16 @@
-//! The types of the numbers of a product.
+//! The element types of a product.
 
 use burn::tensor::bf16;
 
-/// A type that numbers of a product are read from or written to.
+/// A type of the elements that a product reads or writes.
 pub(crate) trait Number: bytemuck::Pod + Default + Send + Sync {
-    /// As bf16: the nearest, of two equally near the even one.
+    /// Rounds to the nearest bf16 number, ties to even.
     fn bits(self) -> u16;
 
-    /// A row as bf16, which `buffer` holds where the row has another type.
+    /// A row in bf16, in `buffer` if the row has another type.
     fn bits_of<'a>(row: &'a [Self], buffer: &'a mut Vec<u16>) -> &'a [u16];
 
-    /// A row in pairs, where it is one in memory.
+    /// The row as pairs of bf16 numbers, if it is stored that way.
     fn pairs_of(row: &[Self]) -> Option<&[[u16; 2]]>;
 
     fn widened(self) -> f32;
@@ -50,9 +50,9 @@ impl Number for f32 {
     #[inline(always)]
     fn bits(self) -> u16 {
         let bits = self.to_bits();
-        // Half of a unit, less the least part of one where the result would be even already.
+        // Half a unit, minus the smallest part of one if the result would already be even.
         let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-        // A NaN keeps its sign and stays one.
+        // A NaN keeps its sign and remains a NaN.
         let nan = bits >> 16 | 0x40;
         (if self.is_nan() { nan } else { rounded }) as u16
     }

@@ -1,21 +1,21 @@
-//! Matrices in panels, in the order in which the kernel reads them.
+//! Matrices in panels, stored in the order in which the kernel reads them.
 //!
 //! A panel holds some rows of a matrix: the first two numbers of each of them, then the next two, and so on. The two are
-//! adjacent numbers of the sum of a product, which the kernel adds in one instruction. Missing rows and numbers are zeros.
+//! adjacent terms of a sum, which the kernel adds in one instruction. Missing rows and numbers are zeros.
 
 use super::Number;
 use crate::cpu::gemm::Matrix;
 
-/// Numbers of a register.
+/// Numbers per register.
 pub(super) const LANES: usize = 16;
 
-/// Rows of a panel of the left matrix.
+/// Rows per panel of the left matrix.
 pub(super) const HEIGHT: usize = 12;
 
-/// Registers of a row of a tile.
+/// Registers per row of a tile.
 pub(super) const VECTORS: usize = 2;
 
-/// Columns of a panel of the right matrix.
+/// Columns per panel of the right matrix.
 pub(super) const WIDTH: usize = VECTORS * LANES;
 
 /// The rows of a tile.
@@ -27,14 +27,14 @@ pub(super) const WIDTH: usize = VECTORS * LANES;
 pub(super) enum Rows<'a> {
     /// A panel, `[pair, row]`.
     Packed(&'a [[u32; HEIGHT]]),
-    /// Where they are.
+    /// The rows where they are stored.
     InPlace([&'a [[u16; 2]]; HEIGHT]),
 }
 
 /// Rows that are packed together.
 const TOGETHER: usize = 4;
 
-/// Rows in bf16, of a matrix in another type; reused.
+/// Buffers for rows of a matrix of another type, converted to bf16; reused.
 pub(super) type Buffers = [Vec<u16>; TOGETHER];
 
 /// Two numbers, the first in the lower bits.
@@ -88,7 +88,7 @@ pub(super) fn pack<T: Number, const W: usize>(
     }
 }
 
-/// Rows side by side into a panel, from the place `first` on.
+/// Packs rows side by side into a panel, from position `first` on.
 #[inline(always)]
 fn pack_together<const W: usize>(panel: &mut [[u32; W]], rows: [&[u16]; TOGETHER], first: usize) {
     let [a, b, c, d] = rows;
@@ -106,14 +106,14 @@ fn pack_together<const W: usize>(panel: &mut [[u32; W]], rows: [&[u16]; TOGETHER
         ];
         to[first..first + TOGETHER].copy_from_slice(&pairs);
     }
-    // An odd number ends a row with half a pair.
+    // With an odd number of elements, a row ends with half a pair.
     if let ([a], [b], [c], [d], Some(to)) = (a_rest, b_rest, c_rest, d_rest, panel.last_mut()) {
         let pairs = [pair(*a, 0), pair(*b, 0), pair(*c, 0), pair(*d, 0)];
         to[first..first + TOGETHER].copy_from_slice(&pairs);
     }
 }
 
-/// Pairs of the numbers of two columns of a matrix; there may be fewer than places.
+/// Pairs of the numbers of two columns of a matrix, which may have fewer than `W` numbers.
 #[inline(always)]
 fn interleave<T: Number, const W: usize>(to: &mut [u32; W], low: Option<&[T]>, high: Option<&[T]>) {
     let (low, high): ([T; W], [T; W]) = (filled(low), filled(high));
@@ -122,7 +122,7 @@ fn interleave<T: Number, const W: usize>(to: &mut [u32; W], low: Option<&[T]>, h
     }
 }
 
-/// As many numbers as there are places; zeros for those that are missing.
+/// `W` numbers; missing ones are zeros.
 #[inline(always)]
 fn filled<T: Number, const W: usize>(numbers: Option<&[T]>) -> [T; W] {
     let numbers = numbers.unwrap_or(&[]);

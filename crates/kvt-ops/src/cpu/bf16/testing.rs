@@ -1,9 +1,9 @@
-//! A kernel in plain Rust, with which every CPU tests how matrices are packed and tiled.
+//! A kernel in plain Rust, which tests packing and tiling on every CPU.
 
 use super::Kernel;
 use super::pack::{HEIGHT, LANES, Rows, VECTORS};
 
-/// No kernel, the one of this CPU where it has one, and the one in plain Rust.
+/// No kernel, the kernel of this CPU if it has one, and the kernel in plain Rust.
 pub(crate) fn kernels() -> Vec<Option<Kernel>> {
     let found = Kernel::detect();
     if found.is_none() {
@@ -14,7 +14,7 @@ pub(crate) fn kernels() -> Vec<Option<Kernel>> {
     kernels
 }
 
-/// What a kernel's tile is by its definition.
+/// A tile of the kernel by its definition.
 pub(super) fn tile(
     rows: Rows<'_>,
     columns: &[[[u32; LANES]; VECTORS]],

@@ -5,7 +5,7 @@ use rayon::ThreadPoolBuilder;
 use super::testing::kernels;
 use super::*;
 
-/// Numbers that bf16 cannot hold, of several sizes.
+/// Numbers of different magnitudes that bf16 cannot represent.
 fn values(len: usize, seed: usize) -> Vec<f32> {
     (0..len)
         .map(|i| {
@@ -19,7 +19,7 @@ fn halves(values: &[f32]) -> Vec<bf16> {
     values.iter().map(|x| bf16::from_f32(*x)).collect()
 }
 
-/// The product of the rounded numbers in f64, and the sum of the sizes of its terms. `bf16::from_f32` rounds.
+/// The product of the rounded numbers in f64, and the sum of the absolute values of its terms. `bf16::from_f32` rounds.
 fn naive<A: Number, B: Number>(a: Matrix<'_, A>, b: Matrix<'_, B>) -> Vec<[f64; 2]> {
     let ([rows, inner], [_, columns]) = (a.shape(), b.shape());
     let at = |place: usize, strides: [usize; 2], [i, j]: [usize; 2]| {
@@ -43,7 +43,7 @@ fn naive<A: Number, B: Number>(a: Matrix<'_, A>, b: Matrix<'_, B>) -> Vec<[f64; 
     out
 }
 
-/// `error` is that of the output's type.
+/// `error` is the relative rounding error of the output's type.
 fn assert_near<T: Number>(what: &str, actual: &[T], expected: &[[f64; 2]], error: f64) {
     assert_eq!(actual.len(), expected.len(), "{what}");
     for (index, (actual, [expected, size])) in actual.iter().zip(expected).enumerate() {
@@ -57,12 +57,12 @@ fn assert_near<T: Number>(what: &str, actual: &[T], expected: &[[f64; 2]], error
     }
 }
 
-/// Half of a unit of bf16.
+/// Half a unit of bf16.
 const HALF_UNIT: f64 = 1.0 / 256.0;
 
 #[test]
 fn products_match_the_definition() {
-    // No size, one, and sizes on both sides of those of panels, tiles and blocks; even and odd.
+    // Sizes 0 and 1, and sizes just below and above those of panels, tiles and blocks; even and odd.
     for [m, k, n] in [
         [3, 0, 5],
         [0, 4, 5],
@@ -95,7 +95,7 @@ fn products_match_the_definition() {
             assert_eq!(mixed, out, "{}", what("mixed"));
             let rounded: Vec<bf16> = product(kernel, a, b, Added::nothing());
             assert_near(&what("in bf16"), &rounded, &expected, HALF_UNIT);
-            // Transposes: the same numbers lie as columns.
+            // Transposes: the same numbers are stored by column.
             let (at, bt) = (transposed(&a16, [m, k]), transposed(&b16, [k, n]));
             let (at, bt) = (Matrix::new(&at, [k, m], m), Matrix::new(&bt, [n, k], k));
             for (a, b) in [(at.t(), b), (a, bt.t()), (at.t(), bt.t())] {
@@ -132,7 +132,7 @@ fn sums_over_many_rows_match_the_definition() {
 
 #[test]
 fn a_bias_is_added_before_rounding_and_a_residual_behind_it() {
-    // Columns that fill registers, and some that do not.
+    // Columns that fill registers, and columns that do not.
     for [m, k, n] in [[99, 6, 40], [1, 3, 5], [13, 32, 32]] {
         let (a, b) = (values(m * k, 1), values(k * n, 2));
         let (bias, residual32) = (values(n, 3), values(m * n, 4));
@@ -171,7 +171,7 @@ fn a_bias_is_added_before_rounding_and_a_residual_behind_it() {
 fn the_number_of_threads_does_not_change_a_bit() {
     let (k, n) = (130, 70);
     let b = values(k * n, 2);
-    // Rows of the output that are shared by threads or not, in sums of one part or of two.
+    // Rows of the output that are shared by threads or not, with sums of one or two parts.
     for (m, kernel) in [30, 300, 1100]
         .into_iter()
         .flat_map(|m| kernels().into_iter().map(move |kernel| (m, kernel)))
@@ -209,7 +209,7 @@ fn infinities_and_nans_stay_in_their_rows() {
     }
 }
 
-/// Against the crate that Burn rounds with: halfway cases, the largest numbers, infinities, subnormals and NaNs.
+/// Compared with the crate that Burn uses for rounding: halfway cases, the largest numbers, infinities, subnormals and NaNs.
 #[test]
 fn numbers_round_to_the_nearest() {
     let cases = (0..=u32::MAX / 4099).map(|i| i * 4099);

@@ -8,11 +8,11 @@ use super::pack::{Buffers, HEIGHT, LANES, Rows, VECTORS, WIDTH, pack};
 use super::{Kernel, Number};
 use crate::cpu::gemm::Matrix;
 
-/// A matrix in panels of so many rows.
+/// A matrix in panels of `W` rows.
 pub(super) struct Panels<const W: usize> {
     values: Vec<[u32; W]>,
     rows: usize,
-    /// Pairs of numbers of a row.
+    /// Pairs of numbers per row.
     pairs: usize,
 }
 
@@ -27,7 +27,7 @@ impl<const W: usize> Default for Panels<W> {
 }
 
 impl<const W: usize> Panels<W> {
-    /// Packs on all threads.
+    /// Packs a matrix on all threads.
     pub(super) fn new<T: Number>(kernel: Kernel, matrix: Matrix<'_, T>) -> Self {
         let mut panels = Self::default();
         panels.reshape(matrix.shape());
@@ -38,7 +38,7 @@ impl<const W: usize> Panels<W> {
         panels
     }
 
-    /// Packs on this thread, in the memory of what was packed before.
+    /// Packs a matrix on this thread, reusing the memory of the previous one.
     pub(super) fn fill<T: Number>(
         &mut self,
         kernel: Kernel,
@@ -53,7 +53,7 @@ impl<const W: usize> Panels<W> {
         });
     }
 
-    /// Those of a panel.
+    /// The pairs of a panel.
     fn panel(&self, number: usize) -> &[[u32; W]] {
         &self.values[number * self.pairs..][..self.pairs]
     }
@@ -72,8 +72,8 @@ impl Panels<HEIGHT> {
     }
 }
 
-/// All tiles of a product, from the number of rows on the left and the rows of each tile. `write` gets a row, the columns of
-/// the tile, and as many sums.
+/// Computes all tiles of a product, from the number of rows on the left and the rows of each tile. `write` gets a row, the
+/// columns of the tile, and the sums in these columns.
 #[inline(always)]
 pub(super) fn tiles<'a>(
     kernel: Kernel,
@@ -94,7 +94,7 @@ pub(super) fn tiles<'a>(
     }
 }
 
-/// The rows of a tile, where the kernel can read them as they are. Below the last row they are that row again.
+/// The rows of a tile, if the kernel can read them as they are stored. Rows past the last repeat the last row.
 #[inline(always)]
 pub(super) fn in_place<T: Number>(matrix: Matrix<'_, T>, number: usize) -> Option<Rows<'_>> {
     let ([rows, numbers], [down, along]) = (matrix.shape(), matrix.strides());

@@ -1,6 +1,6 @@
 //! One row of scores on the CPU: the exact selection of its k largest, the softmax over them, and the gradient.
 //!
-//! In explicit SIMD for the CPU found at run time: vectorised by the compiler, the loops take three times as long.
+//! In explicit SIMD for the CPU detected at run time: loops vectorised by the compiler take three times as long.
 
 use pulp::Simd;
 
@@ -10,7 +10,7 @@ mod select;
 
 use select::select;
 
-/// What it takes to turn a row of scores into probabilities again. A score `x` at index `i` survives if
+/// The values needed to turn a row of scores into probabilities again. A score `x` at index `i` survives if
 /// `x > threshold`, or if `x == threshold` and `i < bound`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
@@ -20,12 +20,12 @@ pub(crate) struct RowState {
     /// One over the sum of `exp(x - max)` over the survivors; NaN if the softmax is undefined.
     pub(crate) scale: f32,
     threshold: f32,
-    /// A whole number: rows are shorter than 2^24.
+    /// An integer: rows are shorter than 2^24.
     bound: f32,
 }
 
 impl RowState {
-    /// Of a row whose softmax is undefined.
+    /// The state of a row whose softmax is undefined.
     pub(crate) fn undefined() -> Self {
         Self {
             scale: f32::NAN,
@@ -34,10 +34,10 @@ impl RowState {
     }
 }
 
-/// Replaces scores by `exp(x - max)` of the survivors and 0 elsewhere: probabilities, once multiplied by the
-/// returned `scale`. `k` is at least 1; `k >= n` keeps all.
+/// Replaces scores by `exp(x - max)` of the survivors and 0 elsewhere, which become probabilities when multiplied by
+/// the returned `scale`. `k` is at least 1; `k >= n` keeps all.
 ///
-/// A row whose softmax is undefined (a NaN or +inf, or nothing but -inf) becomes NaN.
+/// A row whose softmax is undefined (it contains NaN or +inf, or only -inf) becomes NaN.
 #[inline(always)]
 pub(crate) fn softmax_row<S: Simd>(
     simd: S,
@@ -65,7 +65,7 @@ pub(crate) fn softmax_row<S: Simd>(
     state
 }
 
-/// Replaces scores by the probabilities that [`softmax_row`] found for them.
+/// Replaces scores by probabilities, with the state that [`softmax_row`] returned.
 #[inline(always)]
 pub(crate) fn softmax_row_again<S: Simd>(simd: S, row: &mut [f32], state: &RowState) {
     if state.scale.is_nan() {
@@ -84,7 +84,7 @@ pub(crate) fn scale(row: &mut [f32], factor: f32) {
     }
 }
 
-/// From the gradient of the probabilities to the gradient of the scores: `grad <- p (grad - sum(p grad))`.
+/// Turns the gradient of the probabilities into the gradient of the scores: `grad <- p (grad - sum(p grad))`.
 #[inline(always)]
 pub(crate) fn softmax_gradient<S: Simd>(simd: S, grad: &mut [f32], probabilities: &[f32]) {
     let dot = dot(simd, grad, probabilities);
@@ -93,7 +93,7 @@ pub(crate) fn softmax_gradient<S: Simd>(simd: S, grad: &mut [f32], probabilities
     }
 }
 
-/// The smallest and the largest value; the latter is NaN if there is a NaN.
+/// The smallest and the largest value; the largest is NaN if there is a NaN.
 #[inline(always)]
 fn extremes<S: Simd>(simd: S, row: &[f32]) -> (f32, f32) {
     let (main, rest) = S::as_simd_f32s(row);
@@ -102,7 +102,7 @@ fn extremes<S: Simd>(simd: S, row: &[f32]) -> (f32, f32) {
     };
     let rest = load(simd, rest, first);
     let (mut low, mut high) = (rest, rest);
-    // x - x is 0, or NaN for NaN and the infinities: the sum tells whether there was one.
+    // x - x is 0, or NaN for NaN and infinities: the sum shows whether there was one.
     let mut odd = simd.sub_f32s(rest, rest);
     for &x in main {
         low = simd.min_f32s(low, x);
@@ -110,7 +110,7 @@ fn extremes<S: Simd>(simd: S, row: &[f32]) -> (f32, f32) {
         odd = simd.add_f32s(odd, simd.sub_f32s(x, x));
     }
     let (low, high) = (simd.reduce_min_f32s(low), simd.reduce_max_f32s(high));
-    // Rare: tell infinities from NaNs.
+    // Rare: distinguishes infinities from NaNs.
     if simd.reduce_sum_f32s(odd).is_nan() {
         let ordinary = row.iter().filter(|x| !x.is_nan());
         if row.iter().any(|x| x.is_nan()) {
@@ -139,13 +139,13 @@ fn exp_survivors<S: Simd>(simd: S, row: &mut [f32], state: &RowState) -> f32 {
         bound,
         ..
     } = *state;
-    // Drop the ties past the bound; there are rarely any.
+    // Drops the ties past the bound; there are rarely any.
     for x in row.iter_mut().skip(bound as usize) {
         if *x == threshold {
             *x = f32::NEG_INFINITY;
         }
     }
-    // Smaller scores round to zero. This also drops -inf where all keys are kept.
+    // Smaller scores round to zero. This also drops -inf if all keys are kept.
     let least = simd.splat_f32s(threshold.max(max + SMALLEST_EXPONENT));
     let max = simd.splat_f32s(max);
     let (main, rest) = S::as_mut_simd_f32s(row);
@@ -174,7 +174,7 @@ mod tests {
     use super::select::testing::best;
     use super::*;
 
-    /// With the widest registers of this CPU.
+    /// Uses the widest registers of this CPU.
     struct Forward<'a>(&'a mut [f32], usize);
 
     impl WithSimd for Forward<'_> {
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// The indices that a state keeps, by its definition.
+    /// The indices that a state keeps, according to its definition.
     fn survivors(row: &[f32], state: &RowState) -> Vec<usize> {
         let keeps = |&i: &usize| {
             let x = row[i];
@@ -212,7 +212,7 @@ mod tests {
             &|_| 1.5,
             &|i| (i % 2) as f32,
             &|i| if i % 3 == 0 { -0.0 } else { 0.0 },
-            // Nearly all of the range is empty: the search must leave it.
+            // Most of the value range is empty, which the search must detect.
             &|i| if i == 0 { 3e38 } else { smooth(i) * 1e-30 },
             &|i| {
                 if i % 5 == 0 {

@@ -4,15 +4,15 @@ use pulp::Simd;
 
 use super::load;
 
-/// Rounds of the search for the threshold before it gives up and partitions the row. Most rows take about ten,
-/// whether their scores differ, tie, or are of very different size.
+/// Rounds of the search for the threshold before it gives up and partitions the row. Most rows take about ten, whether
+/// their scores are distinct, tie, or differ greatly in magnitude.
 const ROUNDS: usize = 24;
 
-/// Scores that are compared with a value at once.
+/// Scores that are compared with a value at a time.
 const CHUNK: usize = 64;
 
-/// The threshold and bound (see [`super::RowState`]) that keep exactly `k` of a row of more than `k` values
-/// without a NaN, whose smallest and largest values are `low` and `high`.
+/// The threshold and bound (see [`super::RowState`]) that keep exactly `k` values of a row of more than `k`, without
+/// NaN, whose smallest and largest values are `low` and `high`.
 #[inline(always)]
 pub(super) fn select<S: Simd>(
     simd: S,
@@ -25,12 +25,12 @@ pub(super) fn select<S: Simd>(
     search(simd, row, k, low, high).unwrap_or_else(|| partition(row, k, scratch))
 }
 
-/// [`select`] without a copy of the row; `None` if it takes too many rounds, as with infinities.
+/// [`select`] without copying the row; `None` if it takes too many rounds, as with infinities.
 ///
-/// Counts the values from a level on, and moves the level by bisection and interpolation in turn until the
-/// count is `k`; no branch depends on a single value. Where a level separates no further values, or the first
-/// level hardly any (few values are far from the rest), the search goes on between the smallest and the largest
-/// of the values that are left. If these two are equal, they are the threshold.
+/// Counts the values at or above a level, and moves the level by bisection and interpolation in turn until the count is
+/// `k`; no branch depends on a single value. If a level separates no further values, or the first level hardly any (few
+/// values are far from the rest), the search continues between the smallest and the largest of the remaining values. If
+/// these two are equal, they are the threshold.
 #[inline(always)]
 fn search<S: Simd>(simd: S, row: &[f32], k: usize, low: f32, high: f32) -> Option<(f32, usize)> {
     // `many` values are at least `low`, `few` at least `high`.
@@ -77,7 +77,7 @@ fn count_from(row: &[f32], level: f32) -> usize {
     row.iter().map(|x| u32::from(*x >= level)).sum::<u32>() as usize
 }
 
-/// The smallest and the largest of the values from `low` to below `high`; there is at least one.
+/// The smallest and the largest of the values in `low..high`; there is at least one.
 #[inline(always)]
 fn between<S: Simd>(simd: S, row: &[f32], low: f32, high: f32) -> (f32, f32) {
     let all = |value: f32| simd.splat_f32s(value);
@@ -123,13 +123,13 @@ fn partition(row: &[f32], k: usize, scratch: &mut Vec<f32>) -> (f32, usize) {
     let at = row.len() - k;
     let (_, &mut threshold, larger) = scratch.select_nth_unstable_by(at, f32::total_cmp);
     let above = larger.iter().filter(|x| **x > threshold).count();
-    // Ties take the places that are left.
+    // Ties fill the remaining places.
     (threshold, nth_place(row, threshold, k - above))
 }
 
 #[cfg(test)]
 pub(super) mod testing {
-    /// The indices of the k largest, by sorting.
+    /// The indices of the k largest values, by sorting.
     pub(in crate::cpu::softmax_row) fn best(row: &[f32], k: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..row.len()).collect();
         order.sort_by(|&a, &b| (row[b] + 0.0).total_cmp(&(row[a] + 0.0)).then(a.cmp(&b)));
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Models have equal keys, and a key that most queries prefer (a sink).
+    /// Models produce equal keys, and a key that most queries prefer (a sink).
     #[test]
     fn equal_and_outstanding_scores_need_no_copy_of_the_row() {
         let smooth = |i: usize| ((i * 7919 % 1009) as f32 - 500.0) / 97.0;

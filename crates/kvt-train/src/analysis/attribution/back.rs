@@ -1,4 +1,4 @@
-//! Relevance on its way from a logit back through the blocks.
+//! Propagates relevance from a logit back through the blocks.
 
 use burn::tensor::Tensor;
 
@@ -6,14 +6,14 @@ use super::forward::{BlockValues, Forward};
 use super::rules::{choice, fork, linear, product, sum};
 use super::weights::{BlockWeights, Weights};
 
-/// What came back to the attention of each block.
+/// The relevance that reaches the attention of each block.
 pub(super) struct Relevance {
-    /// Of the attention weights, block by block from the first, `[heads, query, key]`.
+    /// Relevance of the attention weights, first block first, `[heads, query, key]` each.
     pub(super) attention: Vec<Tensor<3>>,
 }
 
 impl Relevance {
-    /// Of one class: it has the relevance 1 at the head.
+    /// Propagates relevance 1 from the logit of one class.
     pub(super) fn of(forward: &Forward, weights: &Weights, class: usize) -> Self {
         let classes = forward.logits.dims()[1];
         let [tokens, dim] = forward.normed.dims();
@@ -35,7 +35,7 @@ impl Relevance {
     }
 }
 
-/// From the stream that leaves a block, `[tokens, dim]`, to its attention weights and the stream that enters it.
+/// Propagates relevance from the output of a block, `[tokens, dim]`, to its attention weights and its input.
 fn block(
     values: &BlockValues,
     weights: &BlockWeights,
@@ -54,7 +54,7 @@ fn block(
     let [of_weights, of_v] = product(values.weights.clone(), v, mixed);
     let [of_q, of_k] = product(q, k.swap_dims(1, 2), of_weights.clone());
     let parts = [of_q, of_k.swap_dims(1, 2), of_v];
-    // `[tokens, 3, heads, head_dim]`, as the projection has them.
+    // `[tokens, 3, heads, head_dim]`, the layout of the projection.
     let parts = parts.map(|part| part.swap_dims(0, 1).unsqueeze_dim::<4>(1));
     let qkv = Tensor::cat(parts.into(), 1).reshape([tokens, 3 * heads * channels]);
     let branch = linear(values.normed1.clone(), weights.qkv.weight.clone(), qkv);

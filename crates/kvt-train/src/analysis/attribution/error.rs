@@ -1,30 +1,30 @@
-//! Why there is no attribution.
+//! The error of attribution.
 
 use crate::error::TrainError;
 
-/// Why there is no attribution.
+/// Why attribution failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttributionError {
-    /// Another family.
+    /// The model is not a DeiT.
     #[error(
         "Transformer Attribution is not defined for `{name}`: its rules are for a ViT with a class token in all blocks; take a \
-         DeiT, or `kvt attention-map`, which needs attention weights alone"
+         DeiT, or `kvt attention-map`, which needs only attention weights"
     )]
     Family {
         /// The model.
         name: String,
     },
-    /// Two heads.
+    /// The model is distilled: it predicts from two tokens.
     #[error(
-        "Transformer Attribution is not defined for `{name}`: it predicts by two tokens, and the rules are for one; take a DeiT \
+        "Transformer Attribution is not defined for `{name}`: it predicts from two tokens, but the rules support one; use a DeiT \
          without distillation token"
     )]
     Distilled {
         /// The model.
         name: String,
     },
-    /// Another attention.
+    /// The attention is not softmax attention.
     #[error(
         "Transformer Attribution is not defined for the `{kind}` attention of `{name}`: it needs attention weights, which `dense` \
          and `knn` have"
@@ -35,26 +35,26 @@ pub enum AttributionError {
         /// The kind of its attention.
         kind: &'static str,
     },
-    /// No such class.
+    /// The class does not exist.
     #[error("there is no class {class}: the model has {classes}, from 0 on")]
     Class {
-        /// What was asked for.
+        /// The requested class.
         class: usize,
-        /// Classes of the model.
+        /// The number of classes of the model.
         classes: usize,
     },
     /// A weight is missing or has another shape.
     #[error("the model has no weight `{name}` of {expected} numbers")]
     Weight {
-        /// Its name.
+        /// The name of the weight.
         name: String,
-        /// Numbers that it should have.
+        /// The number of elements that it should have.
         expected: usize,
     },
-    /// The rules saw another network than the model.
+    /// The blocks of the model did not yield what the rules need.
     #[error("the blocks of the model could not be followed: {0}")]
     Blocks(&'static str),
-    /// The model or the device.
+    /// The model or the device failed.
     #[error(transparent)]
     Train(#[from] TrainError),
 }

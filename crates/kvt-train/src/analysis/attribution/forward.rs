@@ -1,4 +1,4 @@
-//! The blocks of a DeiT once more, with every intermediate result and with the gradient of each attention weight.
+//! A forward pass through the blocks of a DeiT that keeps every intermediate result and the gradient of each attention weight.
 
 use std::cell::RefCell;
 
@@ -11,46 +11,46 @@ use kvt_ops::{Phase, gelu};
 use super::AttributionError;
 use super::weights::{Affine, Weights};
 
-/// timm's epsilon of a vision transformer's layer norms.
+/// timm's epsilon for the layer norms of a vision transformer.
 const EPSILON: f64 = 1e-6;
 
-/// What a block computed, without autodiff, for the rules.
+/// A block's intermediate results for the rules, without autodiff.
 pub(super) struct BlockValues {
-    /// The stream that enters, `[tokens, dim]`.
+    /// The input of the block, `[tokens, dim]`.
     pub(super) input: Tensor<2>,
-    /// Behind the first norm, `[tokens, dim]`.
+    /// Output of the first norm, `[tokens, dim]`.
     pub(super) normed1: Tensor<2>,
     /// Queries, keys and values, `[heads, tokens, head_dim]` each.
     pub(super) qkv: [Tensor<3>; 3],
     /// Attention weights, `[heads, query, key]`.
     pub(super) weights: Tensor<3>,
-    /// What the heads give, side by side, `[tokens, dim]`.
+    /// Concatenated outputs of the heads, `[tokens, dim]`.
     pub(super) mixed: Tensor<2>,
     /// The output of the attention branch, `[tokens, dim]`.
     pub(super) attention: Tensor<2>,
-    /// The stream between the branches, `[tokens, dim]`.
+    /// The residual stream between the branches, `[tokens, dim]`.
     pub(super) middle: Tensor<2>,
-    /// Behind the second norm, `[tokens, dim]`.
+    /// Output of the second norm, `[tokens, dim]`.
     pub(super) normed2: Tensor<2>,
-    /// Behind the activation of the MLP, `[tokens, hidden]`.
+    /// Output of the MLP's activation, `[tokens, hidden]`.
     pub(super) hidden: Tensor<2>,
     /// The output of the MLP, `[tokens, dim]`.
     pub(super) mlp: Tensor<2>,
 }
 
-/// A pass through the network.
+/// The results of a forward pass.
 pub(super) struct Forward {
     pub(super) blocks: Vec<BlockValues>,
-    /// Behind the last norm, `[tokens, dim]`.
+    /// Output of the last norm, `[tokens, dim]`.
     pub(super) normed: Tensor<2>,
-    /// `[1, classes]`, with the graph of the pass.
+    /// `[1, classes]`, with the autodiff graph of the pass.
     pub(super) logits: Tensor<2>,
-    /// What is added to the attention weights of each block, zeros `[heads, query, key]`: their gradient is that of the weights.
+    /// Zeros `[heads, query, key]` that are added to the attention weights of each block: their gradient is the gradient of the weights.
     offsets: Vec<Tensor<3>>,
 }
 
 impl Forward {
-    /// An image `[1, 3, height, width]` through the network. The embedding is the model's own.
+    /// Runs an image `[1, 3, height, width]` through the network. The model itself computes the embedding.
     pub(super) fn run(
         model: &Model,
         config: &DeitConfig,
@@ -123,7 +123,7 @@ impl Forward {
         })
     }
 
-    /// The gradient of a class's logit by the attention weights of each block, `[heads, query, key]`.
+    /// The gradient of a class's logit with respect to the attention weights of each block, `[heads, query, key]`.
     pub(super) fn gradients(&self, class: usize) -> Result<Vec<Tensor<3>>, AttributionError> {
         let gradients = self.logits.clone().narrow(1, class, 1).sum().backward();
         let of = |offset: &Tensor<3>| {
@@ -150,7 +150,7 @@ fn norm(x: Tensor<2>, norm: &Affine<1>) -> Tensor<2> {
     centred / deviation * weight + bias
 }
 
-/// Remembers the stream that enters the first block.
+/// Records the input of the first block.
 #[derive(Default)]
 struct First(RefCell<Option<Tensor<3>>>);
 

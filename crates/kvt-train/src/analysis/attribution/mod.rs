@@ -1,9 +1,10 @@
-//! Which patches of an image speak for a class: Transformer Attribution
+//! Which patches of an image support a class: Transformer Attribution
 //! ([Chefer, Gur and Wolf, 2021](https://arxiv.org/abs/2012.09838)), as its authors' code computes it.
 //!
-//! Relevance of the class is handed back from the logit to the attention of each block by the rules in `rules.rs`; there it is
-//! multiplied with the gradient of the logit, positive parts are averaged over the heads, and the blocks are multiplied up. It is
-//! defined for a ViT with a class token and softmax attention: a DeiT without distillation token, dense or k-NN.
+//! The rules in `rules.rs` propagate the relevance of the class from the logit back to the attention of each block. There it is
+//! multiplied by the gradient of the logit, the positive part is averaged over the heads, and the maps of the blocks are
+//! multiplied. The method is defined for a ViT with a class token and softmax attention: a DeiT without distillation token, dense
+//! or k-NN.
 
 mod back;
 mod error;
@@ -23,7 +24,7 @@ use self::forward::Forward;
 use self::weights::Weights;
 use crate::probe::read;
 
-/// How much the patches of an image speak for a class.
+/// How much each patch of an image supports a class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attribution {
     /// The class.
@@ -34,12 +35,12 @@ pub struct Attribution {
     pub grid: [usize; 2],
     /// The relevance of each patch, row by row, 0 or more.
     pub patches: Vec<f64>,
-    /// Of each block, the relevance and the gradient of its attention weights, `[head, query, key]`.
+    /// The relevance and the gradient of each block's attention weights, `[head, query, key]`.
     pub blocks: Vec<BlockAttribution>,
 }
 
 impl Attribution {
-    /// The probability of the class, by a softmax of the logits.
+    /// The softmax probability of the class.
     pub fn probability(&self) -> f64 {
         let largest = self
             .logits
@@ -51,7 +52,7 @@ impl Attribution {
         own.map_or(f64::NAN, weight) / self.logits.iter().copied().map(weight).sum::<f64>()
     }
 
-    /// The smallest share of the patches that have half of the relevance together.
+    /// The smallest share of the patches whose relevance adds up to at least half of the total.
     pub fn half(&self) -> f64 {
         let mut sorted = self.patches.clone();
         sorted.sort_by(|a, b| b.total_cmp(a));
@@ -66,19 +67,19 @@ impl Attribution {
     }
 }
 
-/// What the attention of a block says.
+/// The attribution of one block's attention.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockAttribution {
     /// Relevance of the attention weights, `[head, query, key]`: 0 where a key is not kept.
     pub relevance: Vec<f32>,
-    /// Gradient of the logit by the attention weights, `[head, query, key]`, as if each could change alone.
+    /// Gradient of the logit with respect to the attention weights, `[head, query, key]`, each treated as an independent variable.
     pub gradient: Vec<f32>,
 }
 
-/// Refuses models for which the rules do not say how relevance goes back.
+/// Refuses models for which the rules do not define how relevance propagates.
 ///
 /// # Errors
-/// Which part of the model they do not know.
+/// If the model is not a DeiT, is distilled, or does not use softmax attention.
 pub fn check(model: &Model) -> Result<(), AttributionError> {
     let config = model.config();
     let name = config.name();
@@ -93,10 +94,10 @@ pub fn check(model: &Model) -> Result<(), AttributionError> {
     }
 }
 
-/// The patches of an image that speak for a class, by default for the one with the largest logit.
+/// Attributes a class to the patches of an image; by default the class with the largest logit.
 ///
-/// All is computed in f32, on the model's device, of one image at a time: the rule of a sum divides relevance by sums over all
-/// tokens, and so would mix images.
+/// Everything is computed in f32 on the model's device, one image at a time: the rule for sums divides relevance by sums over all
+/// tokens, so a batch would mix images.
 ///
 /// # Shapes
 /// `image`: `[1, 3, height, width]`, of any size that the model takes, on the device of the model without autodiff.
@@ -136,7 +137,7 @@ pub fn attribute(
         let positive = (relevance.clone() * gradient.clone()).clamp_min(0.0);
         let mean = positive.mean_dim(0).reshape([queries, keys]);
         let device = mean.device();
-        // The residual connection: a token also stays what it is.
+        // The identity stands for the residual connection.
         let map = mean + Tensor::eye(keys, &device);
         rollout = Some(match rollout {
             Some(before) => map.matmul(before),
@@ -163,7 +164,7 @@ pub fn attribute(
     })
 }
 
-/// The first of the largest numbers.
+/// The index of the largest logit, the first one on a tie.
 fn largest(logits: &[f32]) -> usize {
     let mut best = 0;
     for (class, logit) in logits.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! Relevance as a picture: brought to the size of the image, stretched to `[0, 1]`, laid over it.
+//! Relevance as a picture: resized to the image, scaled to `[0, 1]` and overlaid.
 
 use image::{Rgb, RgbImage};
 
-/// A map `[rows, columns]` at another size, row by row: bilinear between the centres of its cells, and constant beyond them, as
+/// Resizes a map `[rows, columns]`, row by row: bilinear between cell centres and constant beyond them, as
 /// `torch.nn.functional.interpolate(mode="bilinear")`.
 pub fn enlarge(map: &[f64], [rows, columns]: [usize; 2], [height, width]: [usize; 2]) -> Vec<f64> {
     let places = |count: usize, size: usize| -> Vec<(usize, usize, f64)> {
@@ -27,7 +27,7 @@ pub fn enlarge(map: &[f64], [rows, columns]: [usize; 2], [height, width]: [usize
     all
 }
 
-/// Values stretched so that the smallest is 0 and the largest 1; all 0 where they are the same.
+/// Scales values so that the smallest is 0 and the largest is 1; all become 0 if they are equal.
 pub fn normalized(values: &[f64]) -> Vec<f64> {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -39,8 +39,7 @@ pub fn normalized(values: &[f64]) -> Vec<f64> {
     values.iter().map(stretch).collect()
 }
 
-/// An image with a map of the same size, in `[0, 1]`, laid over it: blue where it is 0, over green and yellow to red where it is
-/// 1.
+/// Blends an image with a map of the same size, in `[0, 1]`: from blue at 0 through green and yellow to red at 1.
 pub fn overlay(image: &RgbImage, map: &[f64]) -> RgbImage {
     let mut drawn = image.clone();
     for (pixel, value) in drawn.pixels_mut().zip(map) {
@@ -52,7 +51,7 @@ pub fn overlay(image: &RgbImage, map: &[f64]) -> RgbImage {
     drawn
 }
 
-/// The colours of a thermometer, piecewise linear: Matlab's `jet`.
+/// Matlab's piecewise linear colour map `jet`.
 fn jet(value: f64) -> Rgb<u8> {
     let level = |centre: f64| {
         let level = 1.5 - (4.0 * value.clamp(0.0, 1.0) - centre).abs();

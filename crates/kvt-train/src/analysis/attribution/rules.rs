@@ -1,5 +1,5 @@
-//! How relevance goes back through an operation: layer-wise relevance propagation with `alpha = 1`, as the authors of
-//! Transformer Attribution compute it (`modules/layers_ours.py` of their code). Softmax, norms and activations hand it on
+//! How relevance propagates back through each operation: layer-wise relevance propagation with `alpha = 1`, as the authors of
+//! Transformer Attribution compute it (`modules/layers_ours.py` of their code). Softmax, norms and activations pass it on
 //! unchanged.
 
 use burn::tensor::Tensor;
@@ -15,8 +15,8 @@ pub(super) fn divide<const D: usize>(a: Tensor<D>, b: Tensor<D>) -> Tensor<D> {
     (a / divisor).mask_fill(b.equal_elem(0.0), 0.0)
 }
 
-/// A linear layer: an input has the relevance of each output by its share of what raises it, `x+ w+` and `x- w-`. The bias has
-/// none.
+/// A linear layer: the relevance of each output is split among the inputs in proportion to their positive contributions, `x+ w+`
+/// and `x- w-`. The bias receives none.
 ///
 /// # Shapes
 /// `x`: `[tokens, inputs]`, `weight`: `[outputs, inputs]`, `relevance`: `[tokens, outputs]`; the result is as `x`.
@@ -29,7 +29,7 @@ pub(super) fn linear(x: Tensor<2>, weight: Tensor<2>, relevance: Tensor<2>) -> T
     x_plus * shares.clone().matmul(w_plus) + x_minus * shares.matmul(w_minus)
 }
 
-/// A product of matrices: each of both operands has half of the relevance, by its share of the product.
+/// A product of matrices: each operand receives half of the relevance, in proportion to the contributions of its elements.
 ///
 /// # Shapes
 /// `a`: `[heads, n, k]`, `b`: `[heads, k, m]`, `relevance`: `[heads, n, m]`; the results are as `a` and `b`.
@@ -40,8 +40,8 @@ pub(super) fn product(a: Tensor<3>, b: Tensor<3>, relevance: Tensor<3>) -> [Tens
     [of_a / 2.0, of_b / 2.0]
 }
 
-/// A sum of two streams: by their shares of each number, then scaled so that both have the relevance that their sums over all
-/// numbers deserve.
+/// A sum of two streams: relevance is split in each element in proportion to the summands. Both parts are then scaled so that their
+/// totals add up to the whole relevance, in the ratio of their absolute values.
 ///
 /// # Shapes
 /// All `[tokens, dim]`.
@@ -60,7 +60,7 @@ pub(super) fn sum(a: Tensor<2>, b: Tensor<2>, relevance: Tensor<2>) -> [Tensor<2
     [a * factor(of_a), b * factor(of_b)]
 }
 
-/// A stream that goes two ways: both relevances, which are lost where the stream is 0.
+/// A stream that feeds two branches: the sum of both relevances, which is lost where the stream is 0.
 ///
 /// # Shapes
 /// All `[tokens, dim]`.
@@ -68,7 +68,7 @@ pub(super) fn fork(x: Tensor<2>, first: Tensor<2>, second: Tensor<2>) -> Tensor<
     x.clone() * (divide(first, x.clone()) + divide(second, x))
 }
 
-/// A number that is chosen from others: it alone has relevance, which is lost where it is 0.
+/// The selection of a token: relevance passes to it unchanged, but is lost where the token is 0.
 ///
 /// # Shapes
 /// All `[tokens, dim]`.

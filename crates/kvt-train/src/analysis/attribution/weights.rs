@@ -1,4 +1,4 @@
-//! The weights of a DeiT, by their names.
+//! The weights of a DeiT, looked up by name.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::Model;
@@ -12,11 +12,11 @@ use crate::error::TrainError;
 pub(super) struct Affine<const D: usize> {
     /// `[outputs, inputs]` of a layer, `[channels]` of a norm.
     pub(super) weight: Tensor<D>,
-    /// `[outputs]`; zeros where there is none.
+    /// `[outputs]` or `[channels]`; zeros for a layer without bias.
     pub(super) bias: Tensor<1>,
 }
 
-/// A block.
+/// The weights of a block.
 pub(super) struct BlockWeights {
     pub(super) norm1: Affine<1>,
     pub(super) qkv: Affine<2>,
@@ -26,7 +26,7 @@ pub(super) struct BlockWeights {
     pub(super) fc2: Affine<2>,
 }
 
-/// What follows the embedding.
+/// The weights after the embedding.
 pub(super) struct Weights {
     pub(super) blocks: Vec<BlockWeights>,
     pub(super) norm: Affine<1>,
@@ -34,7 +34,7 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Copies of the weights of a model on a device, without autodiff.
+    /// Copies the weights of a model to a device, without autodiff.
     pub(super) fn of(
         model: &Model,
         config: &DeitConfig,
@@ -70,7 +70,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Rows of a weight; 0 where there is none.
+    /// The number of rows of a weight; 0 if it is missing.
     fn rows(&self, name: &str) -> usize {
         let shape = self.state.get(name).map(|data| data.shape().to_vec());
         shape.and_then(|shape| shape.first().copied()).unwrap_or(0)

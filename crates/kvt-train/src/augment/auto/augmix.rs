@@ -1,4 +1,4 @@
-//! AugMix (Hendrycks et al. 2019) as timm has it.
+//! AugMix (Hendrycks et al. 2019) as in timm.
 
 use image::RgbImage;
 use rand::{Rng, RngExt};
@@ -10,21 +10,21 @@ use crate::augment::ops;
 /// Chains of operations on the same image, mixed with each other and with the image.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AugMix {
-    /// Chains.
+    /// Number of chains.
     pub(super) width: usize,
-    /// Operations in a chain; `None`: one to three.
+    /// Operations per chain; `None` means one to three.
     pub(super) depth: Option<usize>,
     pub(super) magnitude: Magnitude,
-    /// Whether each chain is blended into the image in turn: faster, and not quite the same mixture.
+    /// Whether each chain is blended into the image in turn: faster, with a slightly different mixture.
     pub(super) is_blended: bool,
     /// Its draws, divided by their sum, are the shares of the chains (Dirichlet) and of the mixture (Beta).
     pub(super) gamma: Gamma<f64>,
 }
 
-/// What AugMix has drawn for one image.
+/// The AugMix draws for one image.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mixture {
-    /// Each chain and its share of the mixture; the shares are 1 together.
+    /// Each chain and its share of the mixture; the shares add up to 1.
     pub chains: Vec<(f32, Vec<Draw>)>,
     /// The mixture's share of the result; the rest is the image.
     pub share: f32,
@@ -32,7 +32,7 @@ pub struct Mixture {
     pub is_blended: bool,
 }
 
-/// What chains are made of.
+/// The operations of the chains.
 pub(super) const NAMES: [OpName; 13] = [
     OpName::AutoContrast,
     OpName::ColorIncreasing,
@@ -50,7 +50,7 @@ pub(super) const NAMES: [OpName; 13] = [
 ];
 
 impl AugMix {
-    /// Shares from Dirichlet(alpha, ...), the mixture's from Beta(alpha, alpha), operations uniform with replacement.
+    /// Draws the shares from Dirichlet(alpha, ...), the mixture's share from Beta(alpha, alpha), and operations uniformly with replacement.
     pub(super) fn draw(&self, rng: &mut impl Rng) -> Mixture {
         let weights: Vec<f64> = (0..self.width).map(|_| self.gamma.sample(rng)).collect();
         let total: f64 = weights.iter().sum();
@@ -75,7 +75,7 @@ impl AugMix {
 }
 
 impl Mixture {
-    /// Mixes in `f32` and cuts the fraction off, as timm does.
+    /// Mixes in `f32` and truncates, as timm does.
     #[must_use]
     pub fn apply(&self, image: &RgbImage, context: &Context) -> RgbImage {
         if self.is_blended {
@@ -97,7 +97,7 @@ impl Mixture {
     }
 
     fn apply_blended(&self, image: &RgbImage, context: &Context) -> RgbImage {
-        // The share of each chain when those after it have been blended in.
+        // The share of each chain once the chains after it have been blended in.
         let mut rest = 1.0;
         let mut shares: Vec<f32> = self
             .chains

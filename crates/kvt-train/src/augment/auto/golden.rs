@@ -10,12 +10,12 @@ use serde::de::DeserializeOwned;
 use super::{Context, Draw, OpName};
 use crate::augment::Interpolation;
 
-/// A file of images and lists of cases.
+/// A file with images and lists of cases.
 pub(crate) struct Golden {
     bytes: Vec<u8>,
 }
 
-/// A draw as the script writes it.
+/// A draw in the script's format.
 #[derive(Debug, Deserialize)]
 pub(crate) struct DrawCase {
     name: String,
@@ -26,7 +26,7 @@ pub(crate) struct DrawCase {
 }
 
 impl Golden {
-    /// The committed file, or the one that `KVT_AUGMENT_GOLDEN` names.
+    /// The committed file, or the file named by `KVT_AUGMENT_GOLDEN`.
     pub(crate) fn open() -> Self {
         let committed = concat!(
             env!("CARGO_MANIFEST_DIR"),
@@ -55,13 +55,13 @@ impl Golden {
         RgbImage::from_raw(width as u32, height as u32, tensor.data().to_vec()).unwrap()
     }
 
-    /// The image on which chains and fits are shown.
+    /// The image for the tests of chains and fits.
     pub(crate) fn chained(&self) -> RgbImage {
         let config: serde_json::Value = self.list("config");
         self.image(&format!("input.{}", config["chained"].as_str().unwrap()))
     }
 
-    /// The colour where a moved image has no pixel.
+    /// The fill colour for pixels outside a moved image.
     pub(crate) fn fill(&self) -> [u8; 3] {
         let config: serde_json::Value = self.list("config");
         std::array::from_fn(|channel| config["fill"][channel].as_u64().unwrap() as u8)
@@ -94,7 +94,7 @@ impl DrawCase {
     }
 }
 
-/// The largest difference of a value, and how many values differ.
+/// The largest difference between values, and the number of values that differ.
 pub(crate) fn difference(a: &RgbImage, b: &RgbImage) -> (u8, usize) {
     assert_eq!(a.dimensions(), b.dimensions());
     let differences = || a.iter().zip(b.iter()).map(|(a, b)| a.abs_diff(*b));
@@ -104,7 +104,7 @@ pub(crate) fn difference(a: &RgbImage, b: &RgbImage) -> (u8, usize) {
     )
 }
 
-/// Every name there is.
+/// All operation names.
 pub(crate) const NAMES: [OpName; 27] = [
     OpName::AutoContrast,
     OpName::Equalize,

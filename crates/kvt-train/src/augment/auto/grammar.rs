@@ -1,7 +1,7 @@
-//! The strings of timm: a name, and sections of a letter word and a number, joined by dashes, as in `rand-m9-mstd0.5-inc1`.
+//! timm's policy strings: a name, and sections of a key and a number, joined by dashes, as in `rand-m9-mstd0.5-inc1`.
 //!
-//! Stricter than timm, which passes over a section without a number or a set with an unknown name, and takes some sections
-//! twice: what would not mean anything is an error.
+//! Stricter than timm, which ignores a section without a number or a set with an unknown name, and accepts some sections
+//! twice: anything without a meaning is an error.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -13,13 +13,13 @@ use super::rand_augment::{INCREASING, PLAIN, THREE, THREE_WEIGHTED, WEIGHTED};
 use super::sub_policies::POLICIES;
 use super::{AugMix, Policy, RandAugment, SubPolicies};
 
-/// A part of a policy's string that means nothing.
+/// An invalid part of a policy string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected {}", self.wanted())]
 pub struct AutoError {
     /// The part.
     pub part: String,
-    /// What may stand there.
+    /// What is allowed there.
     pub expected: String,
 }
 
@@ -31,7 +31,7 @@ impl AutoError {
         }
     }
 
-    /// What is expected, and in which place.
+    /// What is expected, and instead of what.
     #[must_use]
     pub fn wanted(&self) -> String {
         match self.part.as_str() {
@@ -123,15 +123,15 @@ fn augmix(sections: &Sections<'_>) -> Result<Policy, AutoError> {
     }))
 }
 
-/// The sections behind the name: keys and what stands behind them.
+/// The sections after the name: keys and their values.
 struct Sections<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Sections<'a> {
-    /// Takes the parts between the dashes. Each begins with one of `keys`, at most one with each.
+    /// Takes the parts between the dashes. Each begins with one of `keys`, and each key occurs at most once.
     fn of(parts: impl Iterator<Item = &'a str>, keys: &[&'static str]) -> Result<Self, AutoError> {
         let mut found: Vec<(&str, &str)> = Vec::new();
         for part in parts {
-            // The name of a set may hold digits; all other keys end at the first.
+            // The name of a set can contain digits; all other keys end at the first digit.
             let end = match part.strip_prefix('t') {
                 Some(_) => 1,
                 None => part

@@ -1,7 +1,7 @@
-//! Automatic augmentation by timm's names: RandAugment, AugMix, AutoAugment and 3-Augment (`timm/data/auto_augment.py`).
+//! Automatic augmentation with timm's policy strings: RandAugment, AugMix, AutoAugment and 3-Augment (`timm/data/auto_augment.py`).
 //!
-//! A [`Policy`] is read from a string. What is drawn for one image is a [`Drawn`], a list of operations with their magnitudes,
-//! and applying it draws nothing more: timm's numbers can be put in its place.
+//! A [`Policy`] is parsed from a string. The draws for one image are a [`Drawn`], a list of operations with their magnitudes.
+//! Applying it draws no further random numbers, so tests can substitute timm's.
 
 mod augmix;
 mod grammar;
@@ -20,10 +20,10 @@ pub use sub_policies::SubPolicies;
 
 use crate::augment::AugmentConfig;
 
-/// How operations are chosen for an image.
+/// The choice of operations for an image.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Policy {
-    /// Some operations of a set, all of one magnitude.
+    /// Some operations of a set, all with the same magnitude.
     Rand(RandAugment),
     /// A mixture of chains of operations.
     AugMix(AugMix),
@@ -31,16 +31,16 @@ pub enum Policy {
     SubPolicies(SubPolicies),
 }
 
-/// What was drawn for one image.
+/// The draws for one image.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Drawn {
-    /// One operation after the other.
+    /// A sequence of operations.
     Chain(Vec<Draw>),
     /// Several chains, mixed.
     Mixture(Mixture),
 }
 
-/// A policy with what its operations need to know of the images.
+/// A policy and the image properties that its operations need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AutoAugment {
     policy: Policy,
@@ -48,10 +48,10 @@ pub struct AutoAugment {
 }
 
 impl AutoAugment {
-    /// The policy of `augment.auto` for images of `size` (height, width) in pixels, or `None` where there is none.
+    /// The policy of `augment.auto` for images of `size` (height, width) in pixels, or `None` if it is empty.
     ///
     /// # Errors
-    /// A string that is not in timm's grammar.
+    /// If the string does not follow timm's grammar.
     pub fn new(config: &AugmentConfig, size: (usize, usize)) -> Result<Option<Self>, AutoError> {
         if config.auto.is_empty() {
             return Ok(None);
@@ -64,7 +64,7 @@ impl AutoAugment {
         Ok(Some(Self { policy, context }))
     }
 
-    /// Draws for one image, and applies what was drawn.
+    /// Draws for one image and applies the result.
     #[must_use]
     pub fn apply(&self, image: RgbImage, key: Key) -> RgbImage {
         self.policy.draw(key).apply(image, &self.context)

@@ -1,4 +1,4 @@
-//! timm's named operations, and what a magnitude means for each.
+//! timm's named operations, and the meaning of a magnitude for each.
 
 use image::RgbImage;
 use rand::{Rng, RngExt};
@@ -10,7 +10,7 @@ use crate::augment::{AugmentConfig, Interpolation, ops};
 /// The magnitude at which an argument has its full size.
 const FULL: f64 = 10.0;
 
-/// timm's names of operations. `Increasing`: stronger with the magnitude; without, some become weaker.
+/// timm's names of operations. `Increasing`: the effect grows with the magnitude; without it, some effects become weaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "timm's names; `Draw::op` says what each does")]
 pub enum OpName {
@@ -43,31 +43,31 @@ pub enum OpName {
     GaussianBlurRand,
 }
 
-/// What operations need to know besides their magnitude: timm's `hparams`.
+/// What operations need besides their magnitude: timm's `hparams`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Context {
-    /// How moved images are read.
+    /// The interpolation of moved images.
     pub interpolation: Interpolation,
-    /// The colour where a moved image has no pixel: the mean of the data.
+    /// The fill colour for pixels outside a moved image: the mean of the data.
     pub fill: [u8; 3],
     /// `TranslateX` and `TranslateY` at full magnitude, in pixels.
     pub translate_pixels: f64,
-    /// `TranslateXRel` and `TranslateYRel` at full magnitude, as a share of the side.
+    /// `TranslateXRel` and `TranslateYRel` at full magnitude, as a fraction of the side.
     pub translate_share: f64,
 }
 
-/// An operation that was drawn, with all that is random about it.
+/// A drawn operation, with all of its random parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Draw {
     /// The operation.
     pub name: OpName,
-    /// 0 to 10, or more where the policy allows it.
+    /// 0 to 10, or more if the policy allows it.
     pub magnitude: f64,
-    /// Whether what has a direction goes the other way.
+    /// Whether an operation with a direction is reversed.
     pub is_negative: bool,
-    /// Whether a moved image is read bilinearly, where the interpolation is random.
+    /// Whether a moved image is interpolated bilinearly, if the interpolation is random.
     pub is_bilinear: bool,
-    /// Where between its least and its largest radius `GaussianBlurRand` blurs, from 0 to 1.
+    /// The position of the radius of `GaussianBlurRand` between its minimum and its maximum, from 0 to 1.
     pub share: f64,
 }
 
@@ -120,7 +120,7 @@ pub enum Op {
         pixels: f64,
         sampling: Sampling,
     },
-    /// As a share of the image's side.
+    /// As a fraction of the image's side.
     TranslateXRel {
         share: f64,
         sampling: Sampling,
@@ -134,19 +134,19 @@ pub enum Op {
     },
 }
 
-/// How the magnitude varies from one application to the next.
+/// The random variation of the magnitude.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Magnitude {
-    /// Its mean; with uniform noise its largest value.
+    /// The mean, or the maximum with uniform noise.
     pub(super) mean: f64,
     pub(super) noise: Noise,
-    /// Where it is clipped.
+    /// Upper limit.
     pub(super) max: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Noise {
-    /// Normal with this standard deviation; 0 is none.
+    /// Normal with this standard deviation; 0 means no noise.
     Normal(f64),
     /// Uniform from 0 to the magnitude.
     Uniform,
@@ -175,7 +175,8 @@ impl Magnitude {
 }
 
 impl Context {
-    /// timm's: the data's mean as fill, shifts by up to 45 % of the image's shorter side. `size` is (height, width) in pixels.
+    /// timm's settings: the mean of the data as fill colour, and shifts of up to 45 % of the image's shorter side. `size` is
+    /// (height, width) in pixels.
     #[must_use]
     pub fn new(config: &AugmentConfig, size: (usize, usize)) -> Self {
         Self {
@@ -201,7 +202,7 @@ impl Context {
 }
 
 impl Draw {
-    /// Draws whether `name` is applied, which it is with probability `prob`, and what is random about it.
+    /// Draws whether `name` is applied, with probability `prob`, and its random parameters.
     pub(super) fn new(
         name: OpName,
         prob: f64,
@@ -225,7 +226,7 @@ impl Draw {
         let level = self.magnitude / FULL;
         let signed = |value: f64| if self.is_negative { -value } else { value };
         let sampling = context.sampling(self.is_bilinear);
-        // 0.1 to 1.9, where 1 changes nothing: from one end to the other, or from the middle to an end.
+        // 0.1 to 1.9, where 1 changes nothing: from one end to the other, or from the middle to one end.
         let enhance = level * 1.8 + 0.1;
         let increasing = (1.0 + signed(level * 0.9)).max(0.1);
         let between = |low: f64, high: f64| (low + (high - low) * level).clamp(low, high);
@@ -332,7 +333,7 @@ impl Op {
     }
 }
 
-/// Applies drawn operations in their order.
+/// Applies drawn operations in order.
 pub(super) fn apply_all(draws: &[Draw], image: RgbImage, context: &Context) -> RgbImage {
     let one = |image, draw: &Draw| draw.op(context).apply(image);
     draws.iter().fold(image, one)

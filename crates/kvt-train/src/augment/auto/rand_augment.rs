@@ -1,10 +1,10 @@
-//! RandAugment (Cubuk et al. 2019) as timm has it.
+//! RandAugment (Cubuk et al. 2019) as in timm.
 
 use rand::{Rng, RngExt};
 
 use super::op::{Draw, Magnitude, OpName};
 
-/// Some operations of a set, each applied with the same probability and at the same magnitude, which may vary.
+/// Some operations of a set, each applied with the same probability and the same magnitude, which can vary randomly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RandAugment {
     pub(super) layers: usize,
@@ -13,17 +13,17 @@ pub struct RandAugment {
     pub(super) set: Set,
 }
 
-/// What operations are chosen from.
+/// The set from which operations are chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Set {
-    /// All alike, and the same one more than once.
+    /// All equally likely, with replacement.
     Uniform(&'static [OpName]),
-    /// By weight, each at most once.
+    /// By weight, without replacement.
     Weighted(&'static [(OpName, f64)]),
 }
 
 impl Set {
-    /// How many operations can be chosen at most.
+    /// The maximum number of operations that can be chosen.
     pub(super) fn limit(self) -> Option<usize> {
         match self {
             Self::Uniform(_) => None,
@@ -46,7 +46,7 @@ impl Set {
                             place -= weight;
                             place < 0.0
                         });
-                        // Rounding may leave a place behind the last one.
+                        // Rounding can lead to an index past the last one.
                         left.remove(at.unwrap_or(left.len() - 1)).0
                     })
                     .collect()
@@ -56,7 +56,7 @@ impl Set {
 }
 
 impl RandAugment {
-    /// The operations for one image, without those that chance leaves out.
+    /// The operations for one image, without those that are skipped at random.
     pub(super) fn draw(&self, rng: &mut impl Rng) -> Vec<Draw> {
         let names = self.set.choose(self.layers, rng);
         let draw = |name| Draw::new(name, self.prob, self.magnitude, rng);

@@ -8,7 +8,7 @@ use super::op::{Draw, Magnitude, Noise, OpName};
 /// An operation, its probability and its magnitude.
 type Step = (OpName, f64, f64);
 
-/// The policies by timm's names, and which way to posterize they have. Those of research are the others with another one.
+/// The policies by timm's names, with their posterize operation. The ones ending in `r` (for research) differ only in this operation.
 pub(super) const POLICIES: [(&str, &[&[Step]], OpName); 5] = [
     ("original", ORIGINAL, PosterizeOriginal),
     ("originalr", ORIGINAL, PosterizeIncreasing),
@@ -17,17 +17,17 @@ pub(super) const POLICIES: [(&str, &[&[Step]], OpName); 5] = [
     ("3a", THREE_AUGMENT, Posterize),
 ];
 
-/// One of a list of chains, each as likely as the others.
+/// One of a list of chains, all equally likely.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubPolicies {
     pub(super) chains: &'static [&'static [Step]],
-    /// What stands in for the ways to posterize in the chains.
+    /// Replaces the posterize operations in the chains.
     pub(super) posterize: OpName,
     pub(super) noise: Noise,
 }
 
 impl SubPolicies {
-    /// The steps of a chain as this policy has them.
+    /// The steps of a chain in this policy.
     pub(super) fn steps(&self, chain: &[Step]) -> Vec<Step> {
         let steps = chain.iter().map(|&(name, prob, mean)| match name {
             Posterize | PosterizeOriginal => (self.posterize, prob, mean),
@@ -36,7 +36,7 @@ impl SubPolicies {
         steps.collect()
     }
 
-    /// The operations of one chain, without those that chance leaves out.
+    /// The operations of one chain, without those that are skipped at random.
     pub(super) fn draw(&self, rng: &mut impl Rng) -> Vec<Draw> {
         let chain = self.steps(self.chains[rng.random_range(0..self.chains.len())]);
         let draw = |&(name, prob, mean): &Step| {
@@ -84,7 +84,7 @@ const ORIGINAL: &[&[Step]] = &[
     &[(Equalize, 0.8, 8.0), (Equalize, 0.6, 3.0)],
 ];
 
-/// The policy for ImageNet of the EfficientNet code for TPUs.
+/// The ImageNet policy of the EfficientNet code for TPUs.
 const V0: &[&[Step]] = &[
     &[(Equalize, 0.8, 1.0), (ShearY, 0.8, 4.0)],
     &[(Color, 0.4, 9.0), (Equalize, 0.6, 3.0)],
@@ -113,7 +113,7 @@ const V0: &[&[Step]] = &[
     &[(Color, 0.8, 6.0), (Rotate, 0.4, 5.0)],
 ];
 
-/// 3-Augment: solarise, grey or blur.
+/// 3-Augment: solarise, greyscale or blur.
 const THREE_AUGMENT: &[&[Step]] = &[
     &[(Solarize, 1.0, 5.0)],
     &[(Desaturate, 1.0, 10.0)],

@@ -70,7 +70,7 @@ fn chains_and_mixtures_are_exactly_as_pillow_has_them() {
 /// Name, probability and magnitude.
 type NamedStep = (String, f64, f64);
 
-/// timm's tables, written by timm.
+/// timm's tables, exported from timm.
 #[test]
 fn tables_are_timms() {
     let golden = Golden::open();
@@ -166,7 +166,7 @@ fn the_laws_of_rand_augment() {
         names.values().all(|count| count.abs_diff(1000) < 160),
         "{names:?}"
     );
-    // With replacement: of the pairs one in 15 is of one operation.
+    // With replacement: one pair in 15 has the same operation twice.
     let pairs: Vec<_> = drawn.iter().filter(|draws| draws.len() == 2).collect();
     let twice = pairs
         .iter()
@@ -189,7 +189,7 @@ fn the_laws_of_rand_augment() {
 
 #[test]
 fn magnitudes_are_clipped_or_uniform() {
-    // N(9, 2) clipped at 10; with `mmax15` not there.
+    // N(9, 2) clipped at 10, and not clipped with `mmax15`.
     let highest = |text| {
         let of = |draw: &Draw| draw.magnitude;
         draws(text, 2000)
@@ -211,12 +211,12 @@ fn magnitudes_are_clipped_or_uniform() {
             "{text}: {mean} {std}"
         );
     }
-    // AutoAugment's noise is normal whatever its size, as in timm.
+    // AutoAugment's noise is always normal, as in timm.
     let (mean, _) = magnitudes(&draws("3a-mstd0.5", 2000));
     assert!(mean < 9.0, "{mean}");
 }
 
-/// Without replacement, in proportion to the weights at the first place.
+/// Without replacement; the first choice is proportional to the weights.
 #[test]
 fn weighted_sets_choose_each_operation_once() {
     let drawn = draws("rand-m5-n2-p1-tweights", 8000);
@@ -246,7 +246,7 @@ fn weighted_sets_choose_each_operation_once() {
 
 #[test]
 fn policies_draw_one_of_their_chains() {
-    // 3-Augment: each a third of the time, at its own strength.
+    // 3-Augment: each a third of the time, with its own strength.
     let drawn = draws("3a", 3000);
     let names = counts(&drawn);
     assert_eq!(
@@ -266,7 +266,7 @@ fn policies_draw_one_of_their_chains() {
             other => panic!("{other:?}"),
         }
     }
-    // Of `v0` two chains in 25 have probability 0 somewhere, and operations with 1 are always applied.
+    // In `v0`, two of the 25 chains contain an operation with probability 0; operations with probability 1 are always applied.
     for text in ["original", "originalr", "v0", "v0r"] {
         let drawn = draws(text, 4000);
         assert!(drawn.iter().all(|draws| draws.len() <= 2));
@@ -279,7 +279,7 @@ fn policies_draw_one_of_their_chains() {
             "{names:?}"
         );
     }
-    // Expected applications of an image: the sum of the probabilities over 25 chains.
+    // Expected number of applied operations per image: the sum of the probabilities over 25 chains.
     let per_image = draws("v0", 8000).iter().map(Vec::len).sum::<usize>() as f64 / 8000.0;
     assert!((per_image - 29.8 / 25.0).abs() < 0.04, "{per_image}");
 }
@@ -303,7 +303,7 @@ fn the_shares_of_augmix() {
             depths[chain.len()] += 1;
         }
     }
-    // Beta(2, 2): mean 1/2, variance 1/20; Dirichlet: mean 1/4; depths 1 to 3 alike (of 12,000).
+    // Beta(2, 2): mean 1/2, variance 1/20; Dirichlet: mean 1/4; depths 1 to 3 equally likely (of 12,000).
     assert!((shares - 0.5).abs() < 0.021 && (squares - shares * shares - 0.05).abs() < 0.005);
     assert!((first - 0.25).abs() < 0.014, "{first}");
     assert!(
@@ -376,7 +376,7 @@ fn strings_of_published_recipes_are_read() {
     assert_eq!("augmix".parse::<Policy>(), "augmix-m3-w3-d0-a1-b0".parse());
 }
 
-/// Fill, filter and shifts follow the configuration as timm's `create_transform` has them.
+/// Fill colour, filter and shifts follow the configuration as in timm's `create_transform`.
 #[test]
 fn the_context_follows_the_configuration() {
     let of = |auto: &str, interpolation| {

@@ -1,4 +1,4 @@
-//! Mixing carried out on the device.
+//! Mixing on the device.
 
 use burn::tensor::{Device, Tensor, TensorData};
 
@@ -15,7 +15,7 @@ impl Mixing {
         }
     }
 
-    /// The share of each image's own target, `[images]`; the rest is its partner's.
+    /// The weight of each image's own target, `[images]`; the rest is its partner's.
     #[must_use]
     pub fn own_shares(&self, images: usize, size: (usize, usize)) -> Vec<f64> {
         match self {
@@ -27,7 +27,7 @@ impl Mixing {
     /// The mixed images, `[images, channels, height, width]`.
     ///
     /// Each is `own * image + partner_share * partner`, where the weights of CutMix are 1 and 0, or 0 and 1 within the
-    /// rectangle: its pixels are exact copies.
+    /// rectangle, whose pixels are exact copies.
     #[must_use]
     pub fn images(&self, images: Tensor<4>) -> Tensor<4> {
         if self.is_nothing() {
@@ -43,8 +43,8 @@ impl Mixing {
         images * own + partners * partner
     }
 
-    /// The mixed images of normalised ones, mixed as timm's collate function does: the 8-bit pixels are mixed and rounded,
-    /// halves to even, then normalised again.
+    /// Mixes normalised images as timm's collate function does: the 8-bit pixels are mixed and rounded, halves to even,
+    /// then normalised again.
     #[must_use]
     pub fn pixels(&self, images: Tensor<4>, normalization: &Normalization) -> Tensor<4> {
         if self.is_nothing() {
@@ -55,8 +55,8 @@ impl Mixing {
     }
 }
 
-/// The weights of images and of their partners: `[n, 1, 1, 1]`, or with CutMix `[n, 1, height, width]`. One draw serves
-/// any number of images.
+/// The weights of images and of their partners: `[n, 1, 1, 1]`, or with CutMix `[n, 1, height, width]`. A single draw
+/// applies to any number of images.
 fn weights(blends: &[Blend], (height, width): (usize, usize), device: &Device) -> [Tensor<4>; 2] {
     let count = blends.len();
     let of = |values: Vec<f32>, shape: [usize; 4]| {
@@ -79,7 +79,7 @@ fn weights(blends: &[Blend], (height, width): (usize, usize), device: &Device) -
     if rects().all(|rect| rect.is_none()) {
         return [own, partner];
     }
-    // 1 at the rows, or columns, of the rectangle.
+    // 1 for the rows or columns of the rectangle.
     let inside = |start: usize, len: usize, side: usize| {
         (0..side).map(move |at| f32::from((start..start + len).contains(&at)))
     };

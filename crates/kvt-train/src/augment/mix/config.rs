@@ -1,4 +1,4 @@
-//! `[mix]`: how images of a batch are mixed.
+//! `[mix]`: the mixing of the images of a batch.
 
 use crate::schema::section;
 use schemars::JsonSchema;
@@ -34,7 +34,7 @@ section! {
 }
 
 impl MixConfig {
-    /// Whether anything is ever mixed.
+    /// Whether images or tokens are ever mixed.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.mixes_images() || self.mixes_tokens()
@@ -50,13 +50,13 @@ impl MixConfig {
         self.has_mixup() || self.has_cutmix()
     }
 
-    /// Whether anything is mixed in an epoch, counted from 0.
+    /// Whether images or tokens are mixed in an epoch, counted from 0.
     #[must_use]
     pub fn is_on_in(&self, epoch: u32) -> bool {
         self.is_on() && (self.off_epoch == 0 || epoch < self.off_epoch)
     }
 
-    /// Whether images are mixed before they are erased, so that erasing is left to the device.
+    /// Whether images are mixed before erasing, so that erasing is done on the device.
     #[must_use]
     pub fn mixes_first(&self) -> bool {
         self.mixes_images() && self.order == MixOrder::MixErase

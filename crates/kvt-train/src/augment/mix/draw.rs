@@ -1,4 +1,4 @@
-//! What is drawn for a micro-batch: which images are mixed how.
+//! The draws for a micro-batch: which images are mixed, and how.
 
 use kvt_ops::Key;
 use rand::{Rng, RngExt};
@@ -13,23 +13,23 @@ pub struct Rect {
     pub top: usize,
     /// First column.
     pub left: usize,
-    /// Rows; may be 0.
+    /// Number of rows; can be 0.
     pub height: usize,
-    /// Columns; may be 0.
+    /// Number of columns; can be 0.
     pub width: usize,
 }
 
 /// How an image is mixed with its partner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Blend {
-    /// Not at all.
+    /// Not mixed.
     Keep,
     /// `own * image + (1 - own) * partner`.
     Mixup {
         /// The weight of the image itself, in [0, 1].
         own: f64,
     },
-    /// The pixels within the rectangle are the partner's.
+    /// The pixels within the rectangle are those of the partner.
     CutMix {
         /// The rectangle.
         rect: Rect,
@@ -37,8 +37,8 @@ pub enum Blend {
 }
 
 impl Blend {
-    /// The share of the image's own target. For CutMix it follows the area that was really exchanged, which the image's
-    /// borders may have cut (timm's `correct_lam`).
+    /// The weight of the image's own target. For CutMix it follows the exchanged area, which the image's borders can
+    /// reduce (timm's `correct_lam`).
     #[must_use]
     pub fn own_share(self, (height, width): (usize, usize)) -> f64 {
         match self {
@@ -51,7 +51,7 @@ impl Blend {
     }
 }
 
-/// What is drawn for a micro-batch. The partner of image `i` of `n` is image `n - 1 - i`.
+/// The draws for a micro-batch. The partner of image `i` of `n` is image `n - 1 - i`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mixing {
     /// The same for all images.
@@ -62,8 +62,8 @@ pub enum Mixing {
 
 /// Draws for `images` images of `size` (height, width) from the key of their micro-batch.
 ///
-/// An odd number leaves one image over: it is its own partner. With `pair` it is not mixed; otherwise it is mixed with
-/// itself, which changes it by rounding at most. timm refuses odd batches.
+/// With an odd number of images, the middle one is its own partner. With `pair` it is not mixed; otherwise it is mixed
+/// with itself, which changes it at most by rounding. timm rejects odd batches.
 #[must_use]
 pub fn draw(config: &MixConfig, images: usize, size: (usize, usize), key: Key) -> Mixing {
     let draw = |number: usize| blend(config, size, &mut key.child(number as u64).rng());
@@ -79,7 +79,7 @@ pub fn draw(config: &MixConfig, images: usize, size: (usize, usize), key: Key) -
     }
 }
 
-/// One draw: whether to mix, mixup or CutMix, how much of each image.
+/// One draw: whether to mix, mixup or CutMix, and the weight of the image itself.
 fn blend(config: &MixConfig, size: (usize, usize), rng: &mut impl Rng) -> Blend {
     if rng.random::<f64>() >= config.prob {
         return Blend::Keep;
@@ -97,7 +97,7 @@ fn blend(config: &MixConfig, size: (usize, usize), rng: &mut impl Rng) -> Blend 
         (true, None) => config.cutmix,
         (false, _) => config.mixup,
     };
-    // The alpha is positive, so that there is such a distribution.
+    // The alpha is positive, so the distribution exists.
     let own = Beta::new(alpha, alpha).map_or(1.0, |beta| beta.sample(rng));
     if own == 1.0 {
         return Blend::Keep;
@@ -110,15 +110,15 @@ fn blend(config: &MixConfig, size: (usize, usize), rng: &mut impl Rng) -> Blend 
     }
 }
 
-/// A rectangle with the image's aspect ratio and the share `1 - own` of its area, around a uniform centre.
+/// A rectangle with the image's aspect ratio and the fraction `1 - own` of its area, around a uniform centre.
 fn rect_of_area(size: (usize, usize), own: f64, rng: &mut impl Rng) -> Rect {
     let mut place = |side: usize| rng.random_range(0..side.max(1) as u64) as usize;
     let centre = (place(size.0), place(size.1));
     rect_around(centre, size, own)
 }
 
-/// The rectangle with the image's aspect ratio and the share `1 - own` of its area around a centre (row, column), cut at
-/// the borders.
+/// The rectangle with the image's aspect ratio and the fraction `1 - own` of its area around a centre (row, column),
+/// cropped at the borders.
 pub(super) fn rect_around(centre: (usize, usize), size: (usize, usize), own: f64) -> Rect {
     let ratio = (1.0 - own).sqrt();
     let interval = |centre: usize, side: usize| {
@@ -137,11 +137,11 @@ pub(super) fn rect_around(centre: (usize, usize), size: (usize, usize), own: f64
     }
 }
 
-/// A rectangle with sides drawn between two shares of the image's, anywhere within it.
+/// A rectangle whose sides are drawn between two fractions of the image's sides, anywhere within the image.
 fn rect_of_sides(size: (usize, usize), minmax: [f64; 2], rng: &mut impl Rng) -> Rect {
     let mut length = |side: usize| {
         let [least, most] = minmax.map(|share| (side as f64 * share) as u64);
-        // numpy's upper end is not included; with nothing between the two there is one length.
+        // numpy's upper end is exclusive; if the two are equal, there is one length.
         rng.random_range(least..most.max(least + 1))
             .min(side as u64) as usize
     };

@@ -1,11 +1,11 @@
-//! Mixup, CutMix and MixToken: images of a batch, or their tokens, are mixed with each other, and so are their targets.
+//! Mixup, CutMix and MixToken: mixing of the images of a batch, or of their tokens, and of their targets.
 //!
 //! - mixup: Zhang et al., [*mixup: Beyond Empirical Risk Minimization*](https://arxiv.org/abs/1710.09412).
 //! - CutMix: Yun et al., [*CutMix*](https://arxiv.org/abs/1905.04899).
-//! - The laws, the modes and the partners are those of `timm.data.mixup` (1.0.31).
+//! - The distributions, the modes and the partners are those of `timm.data.mixup` (1.0.31).
 //!
-//! What is drawn ([`draw()`]: a [`Mixing`]) is apart from how it is carried out ([`Mixing::images`] and
-//! [`Mixing::own_shares`]), so that tests fix the draws. All of it depends on the key of the micro-batch alone.
+//! The draws ([`draw()`]: a [`Mixing`]) are separate from their application ([`Mixing::images`] and
+//! [`Mixing::own_shares`]), so that tests can fix the draws. Everything depends only on the key of the micro-batch.
 
 mod apply;
 mod config;

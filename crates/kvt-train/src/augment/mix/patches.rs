@@ -1,11 +1,11 @@
-//! Random erasing on the device, for the order in which images are mixed first.
+//! Random erasing on the device, for when images are mixed first.
 
 use burn::tensor::{Tensor, TensorData};
 
 use crate::augment::Patch;
 
-/// Images with their patches written, `[n, 3, height, width]`; `patches` has one entry for each image. A later patch covers
-/// an earlier one.
+/// Writes patches to images, `[n, 3, height, width]`; `patches` has one entry for each image. A later patch covers an
+/// earlier one.
 #[must_use]
 pub fn write_patches(images: Tensor<4>, patches: &[Vec<Patch>]) -> Tensor<4> {
     if patches.iter().all(Vec::is_empty) {
@@ -14,7 +14,7 @@ pub fn write_patches(images: Tensor<4>, patches: &[Vec<Patch>]) -> Tensor<4> {
     let device = images.device();
     let mut parts = Vec::new();
     let mut untouched = 0;
-    // Image by image: an assignment to a part of the batch may copy all of it.
+    // Image by image: an assignment to a slice of the batch may copy the whole batch.
     for (number, patches) in patches.iter().enumerate() {
         if patches.is_empty() {
             continue;

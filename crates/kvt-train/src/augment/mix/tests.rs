@@ -33,7 +33,7 @@ fn labels() -> Vec<u32> {
     numbers.map(|n| u32::try_from(n).unwrap()).collect()
 }
 
-/// The golden images as a loader delivers them.
+/// The golden images in the format of a loader.
 fn normalised(device: &Device) -> Tensor<4> {
     let file = SafeTensors::deserialize(GOLDEN).unwrap();
     let pixels = file.tensor("pixels").unwrap();
@@ -47,7 +47,7 @@ fn normalised(device: &Device) -> Tensor<4> {
     Tensor::from_data(TensorData::new(values, [IMAGES, 3, SIZE.0, SIZE.1]), device)
 }
 
-/// What timm drew.
+/// timm's draws.
 fn drawn(name: &str) -> Mixing {
     let rows = floats(name);
     let (rows, _) = rows.as_chunks::<6>();
@@ -88,7 +88,7 @@ fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().try_to_vec().unwrap()
 }
 
-/// Both orders, all modes, mixup and CutMix in one batch, and halves that have to be rounded to even.
+/// Both orders, all modes, mixup and CutMix in one batch, and halves that must be rounded to even.
 #[test]
 fn mixed_batches_are_timms() {
     for case in [
@@ -112,7 +112,7 @@ fn mixed_batches_are_timms() {
                 };
                 let expected = floats(&name("images"));
                 let what = format!("{} on {label}", name("images"));
-                // A GPU divides a little less exactly; a pixel that is rounded another way is off by 0.017.
+                // A GPU divides slightly less exactly; a pixel that is rounded differently is off by 0.017.
                 let tolerance = if label == "flex" { 2e-6 } else { 1e-5 };
                 assert_close(&what, &values(found), &expected, tolerance);
                 let shares = mixing.own_shares(IMAGES, SIZE);
@@ -154,7 +154,7 @@ fn config(mode: MixMode) -> MixConfig {
     }
 }
 
-/// The shares of nothing, mixup and CutMix, and the first two moments of what they leave, over many keys.
+/// The frequencies of no mixing, mixup and CutMix, and the first two moments of the own weights, over many keys.
 #[test]
 fn draws_follow_their_laws() {
     let size = (64, 48);
@@ -176,7 +176,7 @@ fn draws_follow_their_laws() {
             }
         }
     }
-    // Five standard deviations of each share.
+    // Five standard deviations for each frequency.
     let share = |found: usize, expected: f64| {
         let sd = (expected * (1.0 - expected) / count as f64).sqrt();
         assert!(
@@ -195,7 +195,7 @@ fn draws_follow_their_laws() {
         "{mean}"
     );
     assert!((variance - expected).abs() < 0.05 * expected, "{variance}");
-    // Uniform centres: rectangles lean to no side.
+    // Uniform centres: rectangles are not biased to a side.
     let lean = |start: fn(&Rect) -> usize, len: fn(&Rect) -> usize, side: usize| {
         let middle = |rect: &Rect| start(rect) as f64 + len(rect) as f64 / 2.0;
         let mean = rects.iter().map(middle).sum::<f64>() / rects.len() as f64;
@@ -226,7 +226,7 @@ fn one_draw_for_a_batch_and_one_for_a_pair() {
             assert_eq!(blends[images / 2], Blend::Keep);
         }
     }
-    // The draws of an image depend on its key and place alone.
+    // The draws of an image depend only on its key and position.
     let draws = |images| match draw(&config(MixMode::Elem), images, size, key) {
         Mixing::Each(blends) => blends,
         Mixing::Batch(_) => panic!("one for each image"),
@@ -234,7 +234,7 @@ fn one_draw_for_a_batch_and_one_for_a_pair() {
     assert_eq!(draws(9)[..5], draws(5));
 }
 
-/// The odd one out is its own partner: nothing happens to it, to its target neither.
+/// The middle image is its own partner: neither it nor its target changes.
 #[test]
 fn an_odd_batch_keeps_its_middle() {
     let device = Device::flex();
@@ -280,7 +280,7 @@ fn sides_of_the_rectangle_are_between_the_two_shares() {
     let lengths = |seen: [bool; 20]| (0..20).filter(|&n| seen[n]).collect::<Vec<_>>();
     assert_eq!(lengths(seen[0]), (5..15).collect::<Vec<_>>());
     assert_eq!(lengths(seen[1]), (3..9).collect::<Vec<_>>());
-    // With nothing between the two there is one length, and images of one pixel have a rectangle, too.
+    // If the two fractions are equal, there is one length; images of one pixel have a rectangle too.
     for (minmax, size) in [
         ([0.5, 0.5], (8, 8)),
         ([1.0, 1.0], (8, 8)),
@@ -309,7 +309,7 @@ fn off_means_off() {
     );
     config.prob = 0.0;
     assert!(draw(&config, 64, (8, 8), key).is_nothing());
-    // Extreme alphas are still numbers in [0, 1].
+    // Extreme alphas still give numbers in [0, 1].
     for alpha in [1e-300, 1e-3, 1000.0] {
         config = MixConfig {
             mixup: alpha,
@@ -325,7 +325,7 @@ fn off_means_off() {
     }
 }
 
-/// Against a loop over pixels; a later patch covers an earlier one, and other images stay.
+/// Compared with a loop over pixels; a later patch covers an earlier one, and other images do not change.
 #[test]
 fn patches_are_written_where_they_belong() {
     let device = Device::flex().autodiff();
@@ -364,7 +364,7 @@ fn patches_are_written_where_they_belong() {
     assert_eq!(values(write_patches(images.clone(), &none)), values(images));
 }
 
-/// A teacher sees the student's images in its own normalisation.
+/// A teacher gets the student's images in its own normalisation.
 #[test]
 fn images_are_converted_for_a_teacher() {
     let images = normalised(&Device::flex());
@@ -378,7 +378,7 @@ fn images_are_converted_for_a_teacher() {
     assert_eq!(values(same), values(images));
 }
 
-/// 8-bit pixels come back exactly, whatever the normalisation.
+/// 8-bit pixels are recovered exactly with any normalisation.
 #[test]
 fn normalisation_is_undone_to_the_level() {
     let device = Device::flex();

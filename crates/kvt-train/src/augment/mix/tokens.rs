@@ -1,6 +1,6 @@
-//! MixToken: tokens of a rectangle come from another image, right after images have become tokens.
+//! MixToken: the tokens of a rectangle come from another image, right after images are embedded as tokens.
 //!
-//! Jiang et al., [*All Tokens Matter*](https://arxiv.org/abs/2104.10858), by the laws of the official
+//! Jiang et al., [*All Tokens Matter*](https://arxiv.org/abs/2104.10858), with the distributions of the official
 //! [VOLO](https://github.com/sail-sg/volo) (`models/volo.py`).
 
 use burn::tensor::Tensor;
@@ -10,12 +10,12 @@ use rand_distr::{Beta, Distribution};
 
 use super::{MixConfig, Rect};
 
-/// Draws a rectangle of a map of `size` (rows, columns) for a micro-batch; without area where nothing is mixed.
+/// Draws a rectangle of a map of `size` (rows, columns) for a micro-batch; its area is 0 if nothing is mixed.
 #[must_use]
 pub fn draw_tokens(config: &MixConfig, size: (usize, usize), key: Key) -> Rect {
     let mut rng = key.rng();
     let mixes = config.mixes_tokens() && rng.random::<f64>() < config.prob;
-    // The alpha is positive, so that there is such a distribution.
+    // The alpha is positive, so the distribution exists.
     let beta = Beta::new(config.mix_token, config.mix_token).ok();
     let own = beta
         .filter(|_| mixes)
@@ -25,8 +25,8 @@ pub fn draw_tokens(config: &MixConfig, size: (usize, usize), key: Key) -> Rect {
     rect_around(centre, size, own)
 }
 
-/// The rectangle with the map's aspect ratio and about the share `1 - own` of its area around a centre (row, column), cut at
-/// the borders. Unlike that of CutMix it has as many tokens before the centre as from it on.
+/// The rectangle with the map's aspect ratio and about the fraction `1 - own` of its area around a centre (row, column),
+/// cropped at the borders. Unlike CutMix's, it has as many tokens before the centre as from it on.
 fn rect_around(centre: (usize, usize), size: (usize, usize), own: f64) -> Rect {
     let ratio = (1.0 - own).sqrt();
     let interval = |centre: usize, side: usize| {
@@ -45,13 +45,13 @@ fn rect_around(centre: (usize, usize), size: (usize, usize), own: f64) -> Rect {
 }
 
 impl Rect {
-    /// Places within the rectangle.
+    /// Number of positions within the rectangle.
     #[must_use]
     pub fn area(&self) -> usize {
         self.height * self.width
     }
 
-    /// The same part of a map with `scale` times as many places along each side.
+    /// The same part of a map with `scale` times as many positions along each side.
     #[must_use]
     pub fn scaled(self, scale: usize) -> Self {
         Self {
@@ -62,11 +62,11 @@ impl Rect {
         }
     }
 
-    /// The tokens of a map of `[rows, columns]`, of which those within the rectangle come from the partner: of image `i` of `n`,
-    /// image `n - 1 - i`. It is its own inverse.
+    /// Replaces the tokens within the rectangle of a map of `[rows, columns]` by those of the partner: for image `i` of `n`,
+    /// image `n - 1 - i`. This operation is its own inverse.
     ///
     /// # Shapes
-    /// `[batch, rows * columns, width]` to the same.
+    /// `[batch, rows * columns, width]` to the same shape.
     #[must_use]
     pub fn exchange(self, tokens: Tensor<3>, [rows, columns]: [usize; 2]) -> Tensor<3> {
         if self.area() == 0 {
@@ -99,8 +99,8 @@ mod tests {
         }
     }
 
-    /// By hand from the official `rand_bbox`: on 14 x 14 tokens the share 1/2 has sides of 9, 4 before the centre and 4 from
-    /// it on.
+    /// Computed by hand from the official `rand_bbox`: on 14 x 14 tokens, the fraction 1/2 has sides of 9, with 4 before the
+    /// centre and 4 from it on.
     #[test]
     fn a_rectangle_is_the_originals() {
         let rect = |centre, own| {
@@ -116,11 +116,11 @@ mod tests {
         assert_eq!(rect((0, 13), 0.5), [0, 4, 9, 5]);
         assert_eq!(rect((7, 2), 0.0), [0, 14, 0, 9]);
         assert_eq!(rect((5, 5), 1.0), [5, 0, 5, 0]);
-        // One token of a side has no half.
+        // Half of one token per side rounds to 0.
         assert_eq!(rect((5, 5), 0.99), [5, 0, 5, 0]);
     }
 
-    /// Rows and columns have their own lengths; the key decides; a rate of 0 mixes nothing.
+    /// Rows and columns have different lengths; the key determines the draws; a rate of 0 disables mixing.
     #[test]
     fn draws_follow_the_key() {
         let size = (14, 20);
@@ -130,7 +130,7 @@ mod tests {
         let within = |r: &Rect| r.top + r.height <= 14 && r.left + r.width <= 20;
         assert!(draws.iter().all(within));
         assert!(draws.iter().any(|r| r.height == 12) && draws.iter().any(|r| r.width > 14));
-        // By simulation of the original's draws 0.277 of the map, with a standard error of 0.009.
+        // A simulation of the original's draws gives 0.277 of the map, with a standard error of 0.009.
         let mean = draws.iter().map(Rect::area).sum::<usize>() as f64 / 400.0 / 280.0;
         assert!((mean - 0.277).abs() < 0.05, "{mean}");
         let never = MixConfig {
@@ -141,7 +141,7 @@ mod tests {
         assert!((0..50).all(|key| draw(&MixConfig::default(), key).area() == 0));
     }
 
-    /// Token by token, on a map that is not square, in a batch of three.
+    /// Token by token, on a non-square map, in a batch of three.
     #[test]
     fn tokens_within_come_from_the_partner() {
         let (rows, columns, width) = (4, 6, 2);
@@ -166,7 +166,7 @@ mod tests {
             moved += usize::from(from != image);
             assert_eq!(*found, numbers[place + from * 48 - image * 48], "{place}");
         }
-        // Of two images, the middle one being its own partner: two rows, four columns, two numbers.
+        // For two images, since the middle one is its own partner: two rows, four columns, two numbers.
         assert_eq!(moved, 2 * 2 * 4 * 2);
         let back: Vec<f32> = rect
             .exchange(mixed, [rows, columns])

@@ -1,33 +1,33 @@
 //! Shear, shift and rotation with Pillow's resampling.
 //!
-//! Pillow's transform reads the image at single places (its kernels are not stretched), in `f64`. The kernels here leave out
-//! what a fraction of exactly 0 multiplies: shears and shifts read one row or column instead of four, and the result is the
-//! same.
+//! Pillow's transform samples the image at single points (its kernels are not stretched), in `f64`. The kernels here skip
+//! terms that are multiplied by a fraction of exactly 0: shears and shifts read one row or column instead of four, with the
+//! same result.
 
 use image::{Rgb, RgbImage, imageops};
 
-/// How a place between pixels is read, as Pillow's `Image.transform` does it.
+/// Interpolation between pixels, as in Pillow's `Image.transform`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resample {
-    /// The pixel in which the place lies.
+    /// The pixel that contains the point.
     Nearest,
     /// Linear between two rows and columns.
     Bilinear,
-    /// Cubic (a = -1) through four rows and columns; unlike the resize, whose cubic has a = -0.5.
+    /// Cubic (a = -1) over four rows and columns; the resize, in contrast, uses a = -0.5.
     Bicubic,
 }
 
-/// How a moved image is read, and what is shown where it has no pixel.
+/// The interpolation of a moved image, and its fill colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
-    /// How a place between pixels is read.
+    /// Interpolation between pixels.
     pub filter: Resample,
-    /// The colour outside of the image.
+    /// The colour outside the image.
     pub fill: [u8; 3],
 }
 
-/// Pillow's `Image.transform` with `AFFINE`: the result, as large as the image, shows at (x, y) the image's place
-/// (a x + b y + c, d x + e y + f) for `matrix` = [a, b, c, d, e, f]. Pixels have their centres at halves.
+/// Pillow's `Image.transform` with `AFFINE`: the result has the size of the image and shows at (x, y) the point
+/// (a x + b y + c, d x + e y + f) of the image, for `matrix` = [a, b, c, d, e, f]. Pixel centres are at halves.
 #[must_use]
 pub fn affine(image: &RgbImage, matrix: [f64; 6], sampling: Sampling) -> RgbImage {
     let source = Source::of(image);
@@ -39,36 +39,36 @@ pub fn affine(image: &RgbImage, matrix: [f64; 6], sampling: Sampling) -> RgbImag
     }
 }
 
-/// Row y shows the image `factor` y further right.
+/// Samples the image `factor` y further right in row y.
 #[must_use]
 pub fn shear_x(image: &RgbImage, factor: f64, sampling: Sampling) -> RgbImage {
     affine(image, [1.0, factor, 0.0, 0.0, 1.0, 0.0], sampling)
 }
 
-/// Column x shows the image `factor` x further down.
+/// Samples the image `factor` x further down in column x.
 #[must_use]
 pub fn shear_y(image: &RgbImage, factor: f64, sampling: Sampling) -> RgbImage {
     affine(image, [1.0, 0.0, 0.0, factor, 1.0, 0.0], sampling)
 }
 
-/// Shows the image `pixels` further right, so that it moves to the left.
+/// Samples the image `pixels` further right, so that it moves to the left.
 #[must_use]
 pub fn translate_x(image: &RgbImage, pixels: f64, sampling: Sampling) -> RgbImage {
     affine(image, [1.0, 0.0, pixels, 0.0, 1.0, 0.0], sampling)
 }
 
-/// Shows the image `pixels` further down, so that it moves up.
+/// Samples the image `pixels` further down, so that it moves up.
 #[must_use]
 pub fn translate_y(image: &RgbImage, pixels: f64, sampling: Sampling) -> RgbImage {
     affine(image, [1.0, 0.0, 0.0, 0.0, 1.0, pixels], sampling)
 }
 
-/// Pillow's `Image.rotate`: counter-clockwise around the centre, the size stays.
+/// Pillow's `Image.rotate`: counter-clockwise around the centre, with unchanged size.
 #[must_use]
 pub fn rotate(image: &RgbImage, degrees: f64, sampling: Sampling) -> RgbImage {
     let degrees = degrees.rem_euclid(360.0);
     let is_square = image.width() == image.height();
-    // Quarter turns move whole pixels; those of `image` go clockwise.
+    // Quarter turns move whole pixels; the functions of `image` turn clockwise.
     if degrees == 0.0 {
         return image.clone();
     } else if degrees == 180.0 {
@@ -89,12 +89,12 @@ pub fn rotate(image: &RgbImage, degrees: f64, sampling: Sampling) -> RgbImage {
     affine(image, [cos, sin, left, -sin, cos, top], sampling)
 }
 
-/// Pillow rounds sine and cosine to 15 digits after the point.
+/// Rounds to 15 decimal places, as Pillow does for sine and cosine.
 fn to_15_digits(number: f64) -> f64 {
     format!("{number:.15}").parse().unwrap_or(number)
 }
 
-/// The pixels of an image, and its size as Pillow calculates with it.
+/// The pixels of an image, and its size in the type of Pillow's calculations.
 struct Source<'a> {
     bytes: &'a [u8],
     stride: usize,
@@ -112,7 +112,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// An image of `read` at the place of each pixel, filled where the place lies outside.
+    /// An image with `read` at the source position of each pixel, filled where the position is outside.
     fn at_places(
         &self,
         [a, b, c, d, e, f]: [f64; 6],
@@ -148,7 +148,7 @@ impl<'a> Source<'a> {
             let second = across(y + 1);
             channels(|c| linear([first[c], second[c]], dy))
         };
-        // The cast cuts the fraction off, as Pillow does.
+        // The cast truncates, as Pillow does.
         value.map(|value| value as u8)
     }
 
@@ -168,11 +168,11 @@ impl<'a> Source<'a> {
             let rows = [across(y - 1), across(y), across(y + 1), across(y + 2)];
             channels(|c| cubic(rows.map(|row| row[c]), dy))
         };
-        // The cast clips to 0 ..= 255 and cuts the fraction off, as Pillow does.
+        // The cast clips to 0 ..= 255 and truncates, as Pillow does.
         value.map(|value| value as u8)
     }
 
-    /// Pixels of a row from column `x` on; the border continues with its last pixel.
+    /// Pixels of a row from column `x` on; the border is extended by its last pixel.
     #[inline]
     fn pixels<const N: usize>(&self, x: i32, y: i32) -> [[u8; 3]; N] {
         let clip = |at: i32, count: i32| at.clamp(0, count - 1) as usize;
@@ -192,10 +192,10 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The pixel whose centre lies before a place inside of the image, and how far behind it the place lies, from 0 to below 1.
+/// The last pixel whose centre is before a position inside the image, and the distance to the position, from 0 to below 1.
 fn whole_and_rest(place: f64) -> (i32, f64) {
     let place = place - 0.5;
-    // `floor` is a call where the CPU is only known to have SSE2.
+    // `floor` is a function call if the target CPU is only known to have SSE2.
     let whole = if place < 0.0 { -1 } else { place as i32 };
     (whole, place - f64::from(whole))
 }
@@ -215,7 +215,7 @@ fn cubic([a, b, c, d]: [f64; 4], rest: f64) -> f64 {
     b + rest * (first + rest * (second + rest * third))
 }
 
-/// Pillow's own paths for the nearest pixel: sums along a row where no axis mixes with the other, else 16.16 fixed point.
+/// Pillow's separate code paths for the nearest pixel: sums along a row if the axes do not mix, otherwise 16.16 fixed point.
 fn nearest(image: &RgbImage, [a, b, c, d, e, f]: [f64; 6], fill: [u8; 3]) -> RgbImage {
     let (width, height) = image.dimensions();
     let mut out = RgbImage::from_pixel(width, height, Rgb(fill));

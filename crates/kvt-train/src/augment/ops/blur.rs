@@ -1,12 +1,12 @@
-//! Pillow's Gaussian blur: three box blurs of a fractional radius in each direction (Gwosdek et al. 2011), each rounded to
-//! 8 bits.
+//! Pillow's Gaussian blur: three box blurs with a fractional radius in each direction (Gwosdek et al. 2011), each rounded
+//! to 8 bits.
 
 use image::RgbImage;
 
-/// Passes of the box in each direction.
+/// Passes of the box blur in each direction.
 const PASSES: u8 = 3;
 
-/// Pillow's `ImageFilter.GaussianBlur` with this standard deviation in pixels. The border continues with its last pixel.
+/// Pillow's `ImageFilter.GaussianBlur` with this standard deviation in pixels. The border is extended by its last pixel.
 pub fn gaussian_blur(image: &mut RgbImage, radius: f64) {
     let kernel = BoxKernel::new(box_radius(radius as f32));
     if radius == 0.0 || image.is_empty() {
@@ -24,7 +24,7 @@ pub fn gaussian_blur(image: &mut RgbImage, radius: f64) {
     kernel.blur_thrice(image, &mut scratch, &mut sums);
 }
 
-/// The radius of the box that three times blurs like a Gaussian. `f32` where Pillow has it.
+/// The radius of the box whose threefold application approximates a Gaussian. In `f32` where Pillow uses it.
 fn box_radius(radius: f32) -> f32 {
     let variance = radius * radius / f32::from(PASSES);
     // Equations 7, 11 and 14 of the paper.
@@ -34,7 +34,7 @@ fn box_radius(radius: f32) -> f32 {
     whole + rest / (6.0 * (variance - (whole + 1.0) * (whole + 1.0)))
 }
 
-/// A box of 2 `reach` + 1 whole values and one partly covered value at each end, weights in units of 2^-24.
+/// A box of 2 `reach` + 1 full values and one partly covered value at each end, with weights in units of 2^-24.
 struct BoxKernel {
     reach: usize,
     weight: u32,
@@ -52,7 +52,7 @@ impl BoxKernel {
         }
     }
 
-    /// Three passes over `line`, a sequence of places with as many values each as `sums` has.
+    /// Three passes over `line`, a sequence of positions with `sums.len()` values each.
     fn blur_thrice(&self, line: &mut [u8], scratch: &mut [u8], sums: &mut [u32]) {
         self.blur(line, scratch, sums);
         self.blur(scratch, line, sums);
@@ -65,7 +65,7 @@ impl BoxKernel {
         let last = source.len() / values - 1;
         let place = |at: usize| &source[at.min(last) * values..][..values];
         let before = |at: usize| place(at.saturating_sub(self.reach + 1));
-        // The box around the place before the first: the first value fills it up to there.
+        // The box around the position before the first: its left part repeats the first value.
         let first = self.reach as u32 + 1;
         sums.iter_mut()
             .zip(place(0))

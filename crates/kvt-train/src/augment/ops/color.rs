@@ -1,8 +1,8 @@
-//! Grey and hue.
+//! Greyscale and hue.
 
 use image::RgbImage;
 
-/// Pillow's grey of an RGB pixel: ITU-R 601-2 luma, in fixed point of 16 bits, rounded.
+/// Pillow's grey value of an RGB pixel: ITU-R 601-2 luma, in 16-bit fixed point, rounded.
 #[must_use]
 pub fn luma([r, g, b]: [u8; 3]) -> u8 {
     ((u32::from(r) * 19_595 + u32::from(g) * 38_470 + u32::from(b) * 7_471 + 0x8000) >> 16) as u8
@@ -15,10 +15,10 @@ pub fn grayscale(image: &mut RgbImage) {
     }
 }
 
-/// torchvision's `adjust_hue` of a PIL image: to HSV of 8 bits, hue turned by `turns` (-0.5 to 0.5 of a circle), and back.
-/// Eight bits cannot hold every colour, so a turn by 0 changes levels too.
+/// torchvision's `adjust_hue` of a PIL image: to 8-bit HSV, with the hue shifted by `turns` (-0.5 to 0.5 of a circle), and
+/// back. Eight bits cannot represent every colour, so even a shift of 0 changes levels.
 pub fn hue(image: &mut RgbImage, turns: f64) {
-    // As numpy: cut to a whole number, and from 32 to 8 bits by leaving bits out.
+    // As numpy: truncated to an integer, and from 32 to 8 bits by dropping high bits.
     let shift = (turns * 255.0) as i32 as u8;
     for pixel in image.pixels_mut() {
         let [hue, saturation, value] = hsv(pixel.0);
@@ -26,7 +26,7 @@ pub fn hue(image: &mut RgbImage, turns: f64) {
     }
 }
 
-/// Pillow's conversion from RGB to HSV: all three in 0 ..= 255, cut to whole numbers.
+/// Pillow's conversion from RGB to HSV: all three in 0 ..= 255, truncated to integers.
 fn hsv([r, g, b]: [u8; 3]) -> [u8; 3] {
     let (max, min) = (r.max(g).max(b), r.min(g).min(b));
     if max == min {
@@ -36,7 +36,7 @@ fn hsv([r, g, b]: [u8; 3]) -> [u8; 3] {
     let saturation = range / f32::from(max);
     let away = |value: u8| f32::from(max - value) / range;
     let (red, green, blue) = (away(r), away(g), away(b));
-    // Pillow's literals are of 64 bits, its variables of 32.
+    // Pillow's literals have 64 bits, its variables 32.
     let sixths = if r == max {
         blue - green
     } else if g == max {

@@ -1,12 +1,12 @@
-//! Blends of an image with a degenerate one, as Pillow's `ImageEnhance`: a factor of 0 gives the degenerate image, 1 the image
-//! itself, more exaggerates it.
+//! Blends of an image with a degenerate one, as in Pillow's `ImageEnhance`: a factor of 0 gives the degenerate image, 1 the
+//! original, and larger factors exaggerate.
 
 use image::RgbImage;
 
 use super::color::luma;
 use super::point::{map_all, table};
 
-/// Pillow's `Image.blend` of two images of one size: `share` 0 is `first`, 1 is `second`. The result replaces `second`.
+/// Pillow's `Image.blend` of two images of equal size: `share` 0 is `first`, 1 is `second`. The result replaces `second`.
 pub fn blend(first: &RgbImage, second: &mut RgbImage, share: f32) {
     for (second, first) in second.iter_mut().zip(first.iter()) {
         *second = between(*first, *second, share);
@@ -36,7 +36,7 @@ pub fn color(image: &mut RgbImage, factor: f64) {
 }
 
 /// Pillow's `ImageEnhance.Sharpness`: blends with the image smoothed by (1 1 1; 1 5 1; 1 1 1) / 13. The border of one pixel
-/// stays as it is.
+/// does not change.
 pub fn sharpness(image: &mut RgbImage, factor: f64) {
     let factor = factor as f32;
     let (stride, height) = (3 * image.width() as usize, image.height() as usize);
@@ -52,15 +52,14 @@ pub fn sharpness(image: &mut RgbImage, factor: f64) {
         for (value, ((above, here), below)) in row[3..].iter_mut().zip(windows) {
             let three = |row: &[u8]| u32::from(row[0]) + u32::from(row[3]) + u32::from(row[6]);
             let sum = three(above) + three(here) + three(below) + 4 * u32::from(here[3]);
-            // Pillow adds up in f32 and rounds. No sum lies half-way, as 13 is odd, so integers give the same.
+            // Pillow sums in f32 and rounds. No sum is halfway, as 13 is odd, so integers give the same result.
             let smooth = (2 * sum + 13) / 26;
             *value = between(smooth as u8, here[3], factor);
         }
     }
 }
 
-/// `first` + `share` (`second` - `first`) in f32, as Pillow has it; the fraction is cut off, and what leaves 0 ..= 255 is
-/// clipped.
+/// `first` + `share` (`second` - `first`) in f32, as in Pillow, truncated and clipped to 0 ..= 255.
 fn between(first: u8, second: u8, share: f32) -> u8 {
     let (first, second) = (f32::from(first), f32::from(second));
     (first + share * (second - first)) as u8

@@ -1,7 +1,7 @@
-//! Operations on 8-bit RGB images with Pillow's arithmetic: integers where Pillow has integers, else `f32` or `f64` as there,
-//! in its order of operations, so that the result is Pillow's to the bit (checked against Pillow 13 on generated images).
+//! Operations on 8-bit RGB images with Pillow's arithmetic: integers where Pillow uses integers, otherwise `f32` or `f64`, in
+//! Pillow's order of operations, so that the result is bit-identical (checked against Pillow 13 on generated images).
 //!
-//! Nothing is drawn here: arguments are numbers. Operations change an image in place, or make one new image.
+//! These functions are deterministic: their arguments are numbers. They change an image in place, or create one new image.
 
 mod affine;
 mod blur;

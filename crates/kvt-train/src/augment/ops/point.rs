@@ -1,11 +1,11 @@
-//! Operations that map each level of a channel to another one: a table of 256 entries, looked up for every value.
+//! Operations that map each level of a channel to another one: a table of 256 entries, applied to every value.
 
 use image::RgbImage;
 
 /// A new level for each level of a channel.
 type Table = [u8; 256];
 
-/// Pillow's `ImageOps.autocontrast`: each channel is stretched linearly to 0 ..= 255. A channel of one level stays.
+/// Pillow's `ImageOps.autocontrast`: each channel is stretched linearly to 0 ..= 255. A channel with a single level does not change.
 pub fn autocontrast(image: &mut RgbImage) {
     let tables = histograms(image).map(|counts| {
         let low = counts.iter().position(|count| *count > 0).unwrap_or(0);
@@ -46,8 +46,8 @@ pub fn invert(image: &mut RgbImage) {
     }
 }
 
-/// Pillow's `ImageOps.posterize`: keeps the highest `bits` of each level. 8 and more change nothing, 0 gives black (which
-/// Pillow 13 refuses and older versions allow).
+/// Pillow's `ImageOps.posterize`: keeps the highest `bits` of each level. 8 and more change nothing, 0 gives black
+/// (rejected by Pillow 13 and allowed by older versions).
 pub fn posterize(image: &mut RgbImage, bits: u32) {
     let mask = u8::MAX.checked_shl(8_u32.saturating_sub(bits)).unwrap_or(0);
     for value in image.iter_mut() {
@@ -69,7 +69,7 @@ pub fn solarize(image: &mut RgbImage, threshold: u32) {
     );
 }
 
-/// timm's `SolarizeAdd`: adds to the levels below 128, up to 255.
+/// timm's `SolarizeAdd`: adds to the levels below 128, saturating at 255.
 pub fn solarize_add(image: &mut RgbImage, add: u8) {
     map_all(
         image,
@@ -83,19 +83,19 @@ pub fn solarize_add(image: &mut RgbImage, add: u8) {
     );
 }
 
-/// A table of a function of the level.
+/// The table of a function of the level.
 pub(super) fn table(of: impl Fn(u8) -> u8) -> Table {
     std::array::from_fn(|level| of(level as u8))
 }
 
-/// Looks up every value in one table.
+/// Applies one table to every value.
 pub(super) fn map_all(image: &mut RgbImage, table: &Table) {
     for value in image.iter_mut() {
         *value = table[usize::from(*value)];
     }
 }
 
-/// Looks up the values of each channel in a table of its own.
+/// Applies a separate table to each channel.
 fn map_channels(image: &mut RgbImage, [red, green, blue]: &[Table; 3]) {
     for pixel in image.pixels_mut() {
         let [r, g, b] = pixel.0.map(usize::from);
@@ -103,7 +103,7 @@ fn map_channels(image: &mut RgbImage, [red, green, blue]: &[Table; 3]) {
     }
 }
 
-/// How many pixels have each level, for each channel.
+/// The number of pixels with each level, for each channel.
 fn histograms(image: &RgbImage) -> [[u32; 256]; 3] {
     let mut counts = [[0; 256]; 3];
     for pixel in image.pixels() {

@@ -5,7 +5,7 @@ use image::RgbImage;
 use super::*;
 use crate::augment::auto::golden::{Golden, difference};
 
-/// What a function of Pillow or torchvision is here.
+/// Calls a function by its name in Pillow or torchvision.
 fn call(image: &RgbImage, name: &str, value: f64, sampling: Sampling) -> RgbImage {
     let mut out = image.clone();
     match name {
@@ -83,7 +83,7 @@ fn posterize_keeps_from_none_to_all_bits() {
     assert_eq!(of(12), levels());
 }
 
-/// Moving by whole pixels loses nothing but what leaves the image, whatever the filter.
+/// Moving by whole pixels loses only the pixels that leave the image, with any filter.
 #[test]
 fn whole_pixels_are_only_moved() {
     let image = Golden::open().image("input.square");
@@ -104,14 +104,14 @@ fn whole_pixels_are_only_moved() {
     }
 }
 
-/// A blur of an image of one colour is that image; blurs keep the mean.
+/// Blurring an image with a single colour does not change it; blurs preserve the mean.
 #[test]
 fn a_blur_keeps_the_mean() {
     let mut even = RgbImage::from_pixel(7, 5, image::Rgb([255, 128, 3]));
     let before = even.clone();
     gaussian_blur(&mut even, 9.5);
     assert_eq!(even, before);
-    // Away from the border the mean stays.
+    // Away from the border, the mean is preserved.
     let mut point = RgbImage::new(41, 41);
     point.put_pixel(20, 20, image::Rgb([255; 3]));
     gaussian_blur(&mut point, 1.0);

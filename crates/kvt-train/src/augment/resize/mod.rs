@@ -1,4 +1,4 @@
-//! A resized image, or only the part of it that is kept.
+//! Resizing of an image, or only of the part that is kept.
 
 use std::cell::RefCell;
 
@@ -10,16 +10,16 @@ use image::{RgbImage, imageops};
 use crate::augment::AugmentError;
 use crate::augment::crop::Crop;
 
-/// How many times the pixels of the result a resized image may have before only the part that is kept is made. At
-/// `crop_pct = 0.875` this is a picture 24 times as long as wide.
+/// Up to this multiple of the result's pixels, an image is resized as a whole, otherwise only the part that is kept. At
+/// `crop_pct = 0.875` this is an image 24 times as long as wide.
 const WHOLE: u64 = 32;
 
-/// What `crop` cuts out of the image resized to (width, height).
+/// The part `crop` of the image resized to (width, height).
 ///
-/// A resized image of up to [`WHOLE`] times the pixels of the result is made and cut, as torchvision does it. Beyond that
-/// (a side some twenty times as long as the other) only the part of the image that the result shows is resized: to
-/// cover a square with one column of pixels would take gigabytes. The result is that of the whole to a level or two,
-/// see [`Part`].
+/// A resized image with up to [`WHOLE`] times the pixels of the result is created and cropped, as in torchvision. Beyond
+/// that (a side about twenty times as long as the other) only the part of the image that the result shows is resized:
+/// covering a square with one column of pixels would take gigabytes. The result differs from that of the whole image by
+/// one or two levels, see [`Part`].
 pub(super) fn resize_part(
     image: RgbImage,
     (width, height): (u32, u32),
@@ -44,7 +44,7 @@ pub(super) fn resize_part(
     convolve(&image, source, size, across, down, filter)
 }
 
-/// Resizes what `crop` cuts out of an image to (width, height). The kernel does not see the pixels around it.
+/// Resizes the part `crop` of an image to (width, height). The kernel does not see the pixels around it.
 pub(super) fn resize_crop(
     image: RgbImage,
     crop: Crop,
@@ -59,7 +59,7 @@ pub(super) fn resize_crop(
     convolve(&image, crop, size, across, down, filter)
 }
 
-/// Resizes to (width, height); an image of that size stays as it is.
+/// Resizes to (width, height); an image that already has that size is not changed.
 pub(super) fn resize(
     image: RgbImage,
     size: (u32, u32),
@@ -75,8 +75,8 @@ pub(super) fn resize(
     resize_crop(image, whole, size, filter)
 }
 
-/// Resizes the part of an image that is `across` and `down` (offset and length, in pixels) to (width, height). Where the
-/// part is whole pixels, the kernel does not see those around it.
+/// Resizes the part of an image given by `across` and `down` (offset and length, in pixels) to (width, height). If the
+/// part consists of whole pixels, the kernel does not see the pixels around it.
 pub(super) fn resize_box(
     image: &RgbImage,
     size: (u32, u32),
@@ -106,16 +106,16 @@ pub(super) fn resize_box(
     convolve(image, whole, size, across, down, filter)
 }
 
-/// Pixels of the buffer between the two passes that a thread keeps for the next image: 6 MiB. An image may need more.
+/// Pixels of the buffer between the two passes that a thread keeps for the next image: 6 MiB. An image can use more.
 const KEPT: usize = 2 << 20;
 
 thread_local! {
-    /// The rows of a crop at their new width: made once for each worker, as large as the largest crop needs it.
+    /// The rows of a crop at their new width: created once for each worker, as large as its largest crop requires.
     static MIDDLE: RefCell<Vec<U8x3>> = RefCell::default();
 }
 
-/// Resizes a part of what `crop` cuts out of an image to (width, height): `across` and `down` are its offset and length in
-/// the crop, in pixels. The kernel sees the pixels of the crop around the part, and none beyond the crop.
+/// Resizes a part of the crop `crop` of an image to (width, height): `across` and `down` are offset and length of the part
+/// in the crop, in pixels. The kernel sees the pixels of the crop around the part, but none beyond the crop.
 fn convolve(
     image: &RgbImage,
     crop: Crop,
@@ -138,7 +138,7 @@ fn convolve(
     pixels.resize(pixels.len().max(count), U8x3::default());
     let mut middle =
         TypedImage::from_pixels_slice(width, crop.height, &mut pixels).map_err(outside)?;
-    // Rows first, then columns, as Pillow: the passes round and clip, so their order shows at hard edges.
+    // Rows first, then columns, as in Pillow: the passes round and clip, so their order is visible at hard edges.
     let mut resizer = Resizer::new();
     let part = options.crop(across.0, 0.0, across.1, f64::from(crop.height));
     resizer.resize_typed(&cut, &mut middle, &part)?;
@@ -150,7 +150,7 @@ fn convolve(
     Ok(result)
 }
 
-/// Buffers are made as large as they must be and crops lie in their image; should one not, it is an error.
+/// Buffers are large enough and crops lie in their image; if not, it is an error.
 fn outside<E>(_: E) -> ResizeError {
     CropBoxError::SizeIsOutOfImageBoundaries.into()
 }
@@ -163,29 +163,29 @@ pub(super) fn cut(image: RgbImage, crop: Crop) -> RgbImage {
     imageops::crop_imm(&image, crop.left, crop.top, crop.width, crop.height).to_image()
 }
 
-/// The pixels of one side of an image that a part of its resized side is made of.
+/// The pixels of one side of an image that determine a part of its resized side.
 ///
-/// The numbers of the kernel are the same as for the whole side but for their last bits: they are computed from another
-/// origin, and rounded to 16 bits by a common scale of the kernels in the part.
+/// The kernel weights equal those for the whole side except for their last bits: they are computed from a different
+/// origin, and rounded to 16 bits with a common scale of the kernels in the part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Part {
     /// The first pixel that a kernel touches.
     first: u32,
-    /// How many pixels the kernels touch.
+    /// The number of pixels that the kernels touch.
     pixels: u32,
-    /// Where the part begins, in pixels after the first one.
+    /// Offset of the part, in pixels after the first one.
     offset: f64,
-    /// How long the part is, in pixels of the image.
+    /// Length of the part, in pixels of the image.
     length: f64,
 }
 
 impl Part {
-    /// The part that pixels `at .. at + count` show after `side` pixels were resized to `resized`.
+    /// The part behind the pixels `at .. at + count` after `side` pixels were resized to `resized`.
     fn of(side: u32, resized: u32, at: u32, count: u32) -> Self {
         let scale = f64::from(side) / f64::from(resized);
         let begin = f64::from(at) * scale;
         let end = ((f64::from(at) + f64::from(count)) * scale).min(f64::from(side));
-        // A kernel reaches two pixels of the coarser of the two images; one more for the rounding.
+        // A kernel reaches two pixels of the coarser of the two images; one more for rounding.
         let reach = 2.0 * scale.max(1.0) + 1.0;
         let first = (begin - reach).floor().max(0.0);
         let last = (end + reach).ceil().min(f64::from(side));

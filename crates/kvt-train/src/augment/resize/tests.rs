@@ -23,14 +23,14 @@ fn worst(a: &RgbImage, b: &RgbImage) -> u8 {
     a.iter().zip(b.iter()).map(difference).max().unwrap()
 }
 
-/// What the whole resized image shows in `crop`.
+/// The part `crop` of the whole resized image.
 fn by_the_whole(image: &RgbImage, size: (u32, u32), crop: Crop, filter: FilterType) -> RgbImage {
     cut(resize(image.clone(), size, filter).unwrap(), crop)
 }
 
 #[test]
 fn a_part_is_what_the_whole_shows_there() {
-    // Long images made smaller, left as high as they are, and made larger.
+    // Long images: reduced, with the same height, and enlarged.
     let cases = [
         ((4000, 60), (2400, 36)),
         ((30, 2000), (36, 2400)),
@@ -38,7 +38,7 @@ fn a_part_is_what_the_whole_shows_there() {
         ((7, 900), (18, 2314)),
         ((2, 300), (18, 2700)),
         ((1, 160), (18, 2880)),
-        // A small share of an image of usual shape, as a small `crop_pct` has it.
+        // A small fraction of an image of ordinary shape, as with a small `crop_pct`.
         ((50, 37), (432, 320)),
     ];
     for ((width, height), size) in cases {
@@ -58,7 +58,7 @@ fn a_part_is_what_the_whole_shows_there() {
 
 #[test]
 fn usual_images_are_resized_whole() {
-    // To the bit: the kernels of a part are rounded by another scale.
+    // Bit-identical: the kernels of a part would be rounded with a different scale.
     for (size, (width, height)) in [((341, 256), (500, 375)), ((5376, 256), (2100, 100))] {
         let image = picture(width, height);
         let crop = center_crop(size, (224, 224));
@@ -69,10 +69,10 @@ fn usual_images_are_resized_whole() {
     }
 }
 
-/// Resized whole, the covering image would have 12.9 GB.
+/// As a whole, the resized image would take 12.9 GB.
 #[test]
 fn a_line_of_pixels_takes_no_memory() {
-    // One colour around the centre, another one away from it.
+    // One colour around the centre, and another one elsewhere.
     let colour = |along: u32| match along {
         32_000..33_500 => Rgb([200, 100, 50]),
         _ => Rgb([0, 255, 0]),

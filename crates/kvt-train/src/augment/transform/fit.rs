@@ -1,4 +1,4 @@
-//! How an image to evaluate is fitted into the size of the model: timm's `crop_mode` and `crop_pct`.
+//! Fitting images for evaluation to the size of the model: timm's `crop_mode` and `crop_pct`.
 
 use image::{Rgb, RgbImage, imageops};
 
@@ -7,7 +7,7 @@ use crate::augment::resize::resize_part;
 use crate::augment::{CropMode, center_crop};
 
 impl Transform {
-    /// The image resized, its centre, and a border where it is smaller than the result.
+    /// Resizes the image and takes its centre, with a border if it is smaller than the result.
     pub(super) fn fit(&self, image: RgbImage) -> Result<RgbImage, AugmentError> {
         let (size, crop_pct) = ((self.width, self.height), self.config.crop_pct);
         let (resized, border) = match self.config.crop_mode {
@@ -30,8 +30,9 @@ fn enlarged(size: (u32, u32), crop_pct: f64) -> (u32, u32) {
     (whole(size.0), whole(size.1))
 }
 
-/// The (width, height) to resize to, so that the image covers `size / crop_pct` and one side fits it exactly. For a square
-/// target this is torchvision's `Resize(int(size / crop_pct))`: the shorter side fits, the longer is cut to whole pixels.
+/// The (width, height) to resize to, so that the image covers `size / crop_pct` and one side fits exactly. For a square
+/// target this is torchvision's `Resize(int(size / crop_pct))`: the shorter side fits, and the longer side is truncated to
+/// whole pixels.
 pub(super) fn cover((width, height): (u32, u32), size: (u32, u32), crop_pct: f64) -> (u32, u32) {
     let (target_width, target_height) = enlarged(size, crop_pct);
     let long = |target: u32, long: u32, short: u32| {
@@ -57,7 +58,7 @@ pub(super) fn contain((width, height): (u32, u32), size: (u32, u32), crop_pct: f
     (side(width), side(height))
 }
 
-/// The image in the middle of a border of one colour, up to `size`; an odd pixel of border is right and below.
+/// The image centred in a border of one colour, enlarged to `size`; an odd border pixel is placed right or below.
 fn pad(image: RgbImage, size: (u32, u32), border: [u8; 3]) -> RgbImage {
     if image.dimensions() == size {
         return image;

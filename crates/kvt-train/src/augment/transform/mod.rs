@@ -1,4 +1,4 @@
-//! The steps of one image, as one value that is made once from the settings and shared by the workers.
+//! The steps for one image, as a value that is created once from the settings and shared by the workers.
 
 mod fit;
 
@@ -13,7 +13,7 @@ use crate::augment::{AugmentConfig, Interpolation, Preset, RandomErasing, Step};
 use crate::schema;
 use kvt_ops::Key;
 
-/// Settings that cannot be carried out, or an image that they do not fit.
+/// Invalid settings, or an image that cannot be transformed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AugmentError {
@@ -30,7 +30,7 @@ pub enum AugmentError {
     /// An image without pixels.
     #[error("the image has no pixels")]
     Empty,
-    /// A buffer of another length than one image's.
+    /// A buffer whose length does not match one image.
     #[error("the output holds {found} numbers, but an image of this size has {expected}")]
     Output {
         /// Length of the buffer.
@@ -43,7 +43,7 @@ pub enum AugmentError {
     Resize(#[from] ResizeError),
 }
 
-/// From a decoded image to normalised numbers.
+/// Turns a decoded image into normalised numbers.
 #[derive(Debug, Clone)]
 pub struct Transform {
     pub(super) config: AugmentConfig,
@@ -58,22 +58,22 @@ pub struct Transform {
 }
 
 impl Transform {
-    /// The transform of training images, to `size` (height, width) in pixels. After the preset's crop an image is
-    /// flipped, augmented by `auto` or `color_jitter`, normalised, and some of it erased.
+    /// The transform of training images to `size` (height, width) in pixels. After the preset's crop, an image is
+    /// flipped, augmented by `auto` or `color_jitter`, normalised, and partly erased.
     ///
     /// # Errors
     ///
-    /// [`AugmentError::Setting`] if a value makes no sense.
+    /// [`AugmentError::Setting`] if a value is invalid.
     pub fn train(config: &AugmentConfig, size: (usize, usize)) -> Result<Self, AugmentError> {
         Self::new(config, size, true)
     }
 
-    /// The transform of images to evaluate, to `size` (height, width) in pixels: resize as `crop_mode` has it, so that a share
-    /// `crop_pct` of the sides makes `size`, then the centre.
+    /// The transform of evaluation images to `size` (height, width) in pixels: resizes according to `crop_mode`, so that a
+    /// fraction `crop_pct` of the sides becomes `size`, then takes the centre.
     ///
     /// # Errors
     ///
-    /// [`AugmentError::Setting`] if a value makes no sense.
+    /// [`AugmentError::Setting`] if a value is invalid.
     pub fn evaluation(config: &AugmentConfig, size: (usize, usize)) -> Result<Self, AugmentError> {
         Self::new(config, size, false)
     }
@@ -121,7 +121,7 @@ impl Transform {
         })
     }
 
-    /// The same with other steps between the flips and the normalisation of a training image.
+    /// The same with different steps between the flips and the normalisation of a training image.
     #[must_use]
     pub fn with_steps(self, steps: Vec<Step>) -> Self {
         Self { steps, ..self }
@@ -145,13 +145,13 @@ impl Transform {
     ///
     /// # Errors
     ///
-    /// An image without pixels, or an `out` of another length.
+    /// If an image has no pixels, or `out` has the wrong length.
     pub fn apply(&self, image: RgbImage, key: Key, out: &mut [f32]) -> Result<(), AugmentError> {
         let (image, flip) = self.pixels(image, key)?;
         self.finish(&image, flip, key, out)
     }
 
-    /// Writes an image of the final size normalised and erased, into numbers of the right length.
+    /// Writes an image of the final size, normalised and erased, to a buffer of the right length.
     pub(super) fn finish(
         &self,
         image: &RgbImage,
@@ -170,7 +170,7 @@ impl Transform {
         Ok(())
     }
 
-    /// Writes an image of the final size normalised, `[3, height, width]`, flipped or not, and erases some of it.
+    /// Writes an image of the final size, normalised, `[3, height, width]`, flipped if requested, and erases parts of it.
     pub(crate) fn normalize(&self, image: &RgbImage, flip: bool, key: Key, out: &mut [f32]) {
         self.levels.write(image, flip, out);
         if let Some(erasing) = self.erasing.filter(|_| self.is_training) {
@@ -181,7 +181,7 @@ impl Transform {
         }
     }
 
-    /// The image at its final size, and whether it is still to be flipped.
+    /// The image at its final size, and whether it must still be flipped.
     pub(crate) fn pixels(
         &self,
         image: RgbImage,
@@ -197,7 +197,7 @@ impl Transform {
         Ok(self.augmented(image, key))
     }
 
-    /// A training image of the final size after flips and steps, and whether it is still to be flipped.
+    /// A training image of the final size after flips and steps, and whether it must still be flipped.
     pub(super) fn augmented(&self, mut image: RgbImage, key: Key) -> (RgbImage, bool) {
         let happens = |name: &str, prob: f64| key.named(name).rng().random::<f64>() < prob;
         let flip = happens("hflip", self.config.hflip);
@@ -205,7 +205,7 @@ impl Transform {
             imageops::flip_vertical_in_place(&mut image);
         }
         if self.steps.is_empty() {
-            // Flipped while it is normalised, which costs nothing.
+            // Flipped during normalisation, at no extra cost.
             return (image, flip);
         }
         if flip {
@@ -218,7 +218,7 @@ impl Transform {
         (image, false)
     }
 
-    /// The preset's part of a training image, at its final size.
+    /// The preset's crop of a training image, at its final size.
     fn crop(&self, image: RgbImage, key: Key) -> Result<RgbImage, AugmentError> {
         let (size, config) = ((self.width, self.height), &self.config);
         let filter = self.filter(Some(key));
@@ -239,7 +239,7 @@ impl Transform {
         }
     }
 
-    /// The filter for an image; without a key, where nothing is drawn, a random one is bicubic.
+    /// The filter for an image; without a key, a random filter is bicubic.
     pub(super) fn filter(&self, key: Option<Key>) -> FilterType {
         let is_bilinear = match self.config.interpolation {
             Interpolation::Bilinear => true,
@@ -256,7 +256,7 @@ impl Transform {
     }
 }
 
-/// The window of the image's own size at (left, top) of the image with a black border of `padding` pixels.
+/// The window of the image's size at (left, top) of the image with a black border of `padding` pixels.
 fn padded_crop(image: &RgbImage, padding: u32, left: u32, top: u32) -> RgbImage {
     RgbImage::from_fn(image.width(), image.height(), |x, y| {
         let inside = |at: u32, offset: u32| (at + offset).checked_sub(padding);

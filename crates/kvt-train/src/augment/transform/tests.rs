@@ -80,12 +80,12 @@ fn evaluation_geometry() {
     assert_eq!(cover((375, 500), (224, 224), 0.875), (256, 341));
     // 224 / 0.9 = 248.9 -> 248.
     assert_eq!(cover((100, 100), (224, 224), 0.9), (248, 248));
-    // A target twice as wide as high: the width fits, the height has to spare.
+    // A target twice as wide as high: the width fits, and the height has a surplus.
     assert_eq!(cover((100, 100), (200, 100), 1.0), (200, 200));
     assert_eq!(cover((400, 100), (200, 100), 1.0), (400, 100));
     // VOLO-D5: 224 / 1.15 = 194.
     assert_eq!(cover((500, 375), (224, 224), 1.15), (258, 194));
-    // The longer side fits: 375 / (500 / 224) = 168; a line of pixels keeps one.
+    // The longer side fits: 375 / (500 / 224) = 168; a line of pixels keeps a width of one.
     assert_eq!(contain((500, 375), (224, 224), 1.0), (224, 168));
     assert_eq!(contain((1, 4000), (224, 224), 1.0), (1, 224));
     assert_eq!(cover((3, 3), (1, 1), 2.0), (1, 1));
@@ -113,7 +113,7 @@ fn crop_modes_agree_with_timm() {
         let (image, _) = transform.pixels(golden.chained(), Key::new(0)).unwrap();
         let expected = golden.image(&format!("fits.{index}"));
         let (worst, differing) = difference(&image, &expected);
-        // The resize is within two levels of Pillow's; a border in the wrong place would differ widely.
+        // The resize is within two levels of Pillow's; a misplaced border would differ greatly.
         assert!(
             worst <= 2 && differing < 100,
             "{index}: {worst}, {differing}"
@@ -121,7 +121,7 @@ fn crop_modes_agree_with_timm() {
     }
 }
 
-/// Everything at once is still a function of image and key, on any thread.
+/// All steps together are still a function of image and key, on any thread.
 #[test]
 fn the_whole_recipe_depends_on_nothing_but_the_key() {
     let config = AugmentConfig {
@@ -149,7 +149,7 @@ fn the_whole_recipe_depends_on_nothing_but_the_key() {
         }
     });
     assert!(expected.iter().flatten().all(|value| value.is_finite()));
-    // Backwards the same: an image does not depend on those before it.
+    // The same in reverse order: an image does not depend on those before it.
     for key in (0..24).rev() {
         assert_eq!(
             apply(&transform, image.clone(), key),
@@ -158,7 +158,7 @@ fn the_whole_recipe_depends_on_nothing_but_the_key() {
     }
 }
 
-/// The draws of crop and flips do not move when other steps are added: an image keeps its place.
+/// Adding other steps does not change the draws of crop and flips: an image keeps its position.
 #[test]
 fn steps_do_not_disturb_each_others_draws() {
     let base = AugmentConfig {
@@ -184,7 +184,7 @@ fn steps_do_not_disturb_each_others_draws() {
         assert_eq!(apply(&nothing, image.clone(), key), expected);
         let unerased = erased.clone().without_erasing();
         assert_eq!(apply(&unerased, image.clone(), key), expected);
-        // Erased values are 0, which is the mean; the others are untouched.
+        // Erased values are 0, which is the mean; the others do not change.
         let found = apply(&erased, image.clone(), key);
         assert!(
             found
@@ -194,7 +194,7 @@ fn steps_do_not_disturb_each_others_draws() {
         );
         assert_ne!(found, expected);
     }
-    // Evaluation draws nothing.
+    // Evaluation does not use random numbers.
     let config = AugmentConfig {
         erase: 1.0,
         auto: "rand-m9".to_owned(),
@@ -236,7 +236,7 @@ fn vertical_flips_are_exact_and_as_frequent_as_told() {
     };
     let flips = Transform::train(&config, (16, 16)).unwrap();
     assert_eq!(apply(&flips, image.clone(), 0), both);
-    // In place, before a step, they are the same.
+    // In place, before a step, the result is the same.
     let flips = flips.with_steps(vec![Step::Solarize {
         prob: 1.0,
         threshold: 256,
@@ -276,7 +276,7 @@ fn a_random_filter_is_each_of_the_two() {
     );
 }
 
-/// timm's rule: beside an automatic augmentation that is not 3-Augment the jitter is left out.
+/// timm's rule: with an automatic augmentation that is not 3-Augment, the jitter is skipped.
 #[test]
 fn jitter_is_dropped_beside_auto() {
     for (auto, color_jitter, kinds) in [
@@ -370,7 +370,7 @@ fn padded_crops_are_shifts_with_black_borders() {
             .find(|&(dx, dy)| shifted(dx, dy));
         seen.insert(place.unwrap());
     }
-    // All 9 x 9 places; one is missed with probability 81 * (80 / 81)^1500 < 1e-6.
+    // All 9 x 9 positions; one is missed with probability 81 * (80 / 81)^1500 < 1e-6.
     assert_eq!(seen.len(), 81);
 }
 
@@ -426,22 +426,22 @@ fn senseless_settings_are_refused() {
     ));
 }
 
-/// Crop and flip come from draws of their own: of the images cut far left, or far up, half are flipped.
+/// Crop and flip use separate draws: half of the images cropped far left, or far up, are flipped.
 #[test]
 fn the_flip_does_not_follow_the_crop() {
-    // Each pixel has its place.
+    // Each pixel encodes its position.
     let image = RgbImage::from_fn(16, 16, |x, y| Rgb([x as u8, y as u8, 0]));
     let mut flipping = settings(Preset::Cifar);
     flipping.hflip = 0.5;
     let transform = Transform::train(&flipping, (16, 16)).unwrap();
-    // Images and flips, of those cut left of the middle, and of those cut above it.
+    // Images and flips: of those cropped left of the middle, and of those cropped above it.
     let mut counts = [[0.0; 2]; 2];
     for key in 0..2000 {
         let out = apply(&transform, image.clone(), key);
         let level =
             |channel: usize, column: usize| (out[(channel * 16 + 8) * 16 + column] * 255.0).round();
         let flipped = level(0, 7) > level(0, 8);
-        // Without a crop column 7 is in its place, or in that of column 8, and so is row 8.
+        // With a centred crop, column 7 is at its own position or that of column 8, and likewise row 8.
         let left = level(0, if flipped { 8 } else { 7 }) < 7.0;
         let up = level(1, 8) < 8.0;
         for (count, counts_here) in counts.iter_mut().zip([left, up]) {
@@ -450,7 +450,7 @@ fn the_flip_does_not_follow_the_crop() {
         }
     }
     for [images, flips] in counts {
-        // Four of nine places, and one in two; six standard deviations.
+        // Four of nine positions, and one in two; six standard deviations.
         assert!((images - 2000.0 * 4.0 / 9.0).abs() < 6.0 * 22.3, "{images}");
         assert!(
             (flips - images / 2.0).abs() < 6.0 * images.sqrt() / 2.0,

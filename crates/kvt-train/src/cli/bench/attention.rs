@@ -101,7 +101,7 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
     for (record, peak) in records.iter_mut().zip(peaks) {
         record.peak_bytes = peak;
     }
-    // The dense one is the first of each input.
+    // The first record of each input is dense attention.
     let rows = records.chunks(attentions.len()).flat_map(|records| {
         let dense = records.first().map_or(f64::NAN, |r| r.forward_backward_ms);
         let ahead = records.first().map_or(f64::NAN, |r| r.forward_ms);
@@ -150,7 +150,7 @@ fn shape(text: &str) -> Result<AttentionShape, String> {
         .collect();
     match sizes.as_deref() {
         Some(&[batch, heads, tokens, head_dim]) => {
-            // The largest tensor, the scores, is not larger than any machine's memory.
+            // The largest tensor, the scores, must fit in the memory of some machine.
             let values = [heads, tokens, tokens.max(head_dim)]
                 .into_iter()
                 .try_fold(batch, usize::checked_mul);
@@ -178,7 +178,7 @@ fn input(text: &str) -> Result<AttentionInput, String> {
     named(text, &AttentionInput::ALL, |input| input.name())
 }
 
-/// The one of this name.
+/// The value with this name.
 fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
     let found = all.iter().copied().find(|&one| name(one) == text);
     found.ok_or_else(|| {

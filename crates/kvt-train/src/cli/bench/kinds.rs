@@ -17,14 +17,14 @@ use crate::device;
 use crate::fs::{check_writable, write_text};
 use crate::report::{ScalingLine, draw_scaling};
 
-/// The word for every kind.
+/// The word that selects every kind.
 pub(super) const ALL: &str = "all";
-/// The files of `--out`: the table, and a plot of each measure.
+/// The files of `--out`: the table, and a plot per measure.
 const CSV: &str = "attention.csv";
 const PLOTS: [&str; 3] = ["forward.svg", "forward_backward.svg", "memory.svg"];
-/// Values of q at most: no machine has memory for more.
+/// Maximum number of values of q: no machine has memory for more.
 const MOST_VALUES: usize = 1 << 36;
-/// The sizes of a case but for its tokens.
+/// The default sizes of a case, apart from its tokens.
 const SHAPE: AttentionShape = AttentionShape {
     batch: 1,
     heads: 4,
@@ -46,7 +46,7 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
     }
     if let Some(folder) = &args.out {
         fs_err::create_dir_all(folder)?;
-        // Not only when all is measured.
+        // Check the files before measuring.
         for file in [CSV].iter().chain(&PLOTS) {
             check_writable(&folder.join(file))?;
         }
@@ -57,7 +57,7 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
         records.push(measure(case, number, common));
         progress.inc(1);
         if let Some(folder) = &args.out {
-            // After each case: a later one may take the whole machine's memory.
+            // After each case, since a later one may exhaust the machine's memory.
             write_text(&folder.join(CSV), &csv(&records))?;
         }
     }
@@ -84,14 +84,14 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
     ];
     let rows = records.iter().map(|record| row(record, &records));
     common.finish(&title, &device, &table(&header, rows), &records)?;
-    // The table and `--json` need no picture.
+    // The table and `--json` come first, since they do not need the plots.
     match &args.out {
         Some(folder) => plots(folder, &records),
         None => Ok(()),
     }
 }
 
-/// The cases: size by size, in each of them kind by kind.
+/// The cases: size by size, and within a size kind by kind.
 fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<KindCase>> {
     let shape = args.shape.unwrap_or(SHAPE);
     let own = [shape.tokens];
@@ -124,7 +124,7 @@ fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<KindCase>> {
         let key = set.split_once('=').map_or(set.as_str(), |(key, _)| key);
         let key = key.trim();
         let others = kinds_with(key);
-        // A key that nobody knows is refused with the settings.
+        // An unknown key is refused with the settings.
         ensure!(
             others.is_empty() || others.iter().any(|kind| kinds.contains(kind)),
             "`--set {set}`: no kind that is measured has `{key}`: leave it out, or measure one that has it ({})",
@@ -142,7 +142,7 @@ fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<KindCase>> {
     Ok(cases.collect())
 }
 
-/// A kind with its defaults and with those of the overrides that are for it, checked as a configuration is.
+/// A kind with its defaults and the overrides that apply to it, checked like a configuration.
 fn settings(kind: &str, set: &[String]) -> anyhow::Result<AttentionConfig> {
     let text =
         format!("[model]\nname = \"deit_tiny_patch16_224\"\n[model.attention]\nkind = {kind:?}\n");
@@ -162,7 +162,7 @@ fn settings(kind: &str, set: &[String]) -> anyhow::Result<AttentionConfig> {
     Ok(attention)
 }
 
-/// Times and memory of a case, each from a fresh process. What fails there is a note.
+/// Times and memory of a case, each from a fresh process. A failure there becomes a note.
 fn measure(case: &KindCase, number: usize, common: &Common) -> KindMeasurement {
     let mut record = case.record();
     if record.note.is_some() {

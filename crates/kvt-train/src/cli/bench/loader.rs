@@ -37,7 +37,7 @@ pub(super) struct LoaderArgs {
     pub(super) json: Option<PathBuf>,
 }
 
-/// What `--json` writes.
+/// The content of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     kvt: &'a str,
@@ -93,7 +93,7 @@ pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
     Ok(write_text(path, &text)?)
 }
 
-/// The table of the stages, and what follows from it.
+/// The table of the stages, and the conclusions from it.
 fn describe(record: &LoaderMeasurement, device: Option<(f64, u64)>) -> String {
     let stages = record.stages.iter().map(|stage| {
         vec![

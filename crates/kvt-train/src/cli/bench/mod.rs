@@ -1,4 +1,4 @@
-//! `kvt bench`: what an attention operation or a training step costs, dense beside k-NN, and how fast images arrive.
+//! `kvt bench`: the cost of an attention operation or a training step, dense and k-NN, and the speed of image loading.
 
 mod attention;
 mod kinds;
@@ -58,18 +58,18 @@ struct Common {
     peak_of: Option<usize>,
 }
 
-/// What `--json` writes.
+/// The content of `--json`.
 #[derive(Serialize)]
 struct Report<'a, R> {
     kvt: &'a str,
     device: &'a str,
-    /// What the device is, in words.
+    /// A description of the device.
     description: &'a str,
     /// Threads of the CPU backend.
     threads: usize,
     date: String,
     runs: usize,
-    /// What the device does elsewhere.
+    /// The device's peak performance, for comparison.
     peak: Option<Peak>,
     records: &'a [R],
 }
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         What::Loader(args) => &args.json,
     };
-    // Not only when all is measured.
+    // Check the file before measuring.
     if let Some(path) = json {
         check_writable(path)?;
     }
@@ -113,21 +113,21 @@ impl Common {
         Ok(result?)
     }
 
-    /// The peak memory of each case, each in another process. Without it the times are still good.
+    /// The peak memory of each case, measured in another process; `None` if that fails, since the times are valid without it.
     fn peaks(&self, cases: usize) -> Vec<Option<u64>> {
         (0..cases)
             .map(|case| self.peak(case).ok().flatten())
             .collect()
     }
 
-    /// The peak memory of a case, none where the system does not tell it; or why there is none.
+    /// The peak memory of a case, or `None` where the system does not report it; an error says why the process failed.
     fn peak(&self, case: usize) -> Result<Option<u64>, String> {
-        // With huge pages the system counts 2 MiB wherever one value was written.
+        // With huge pages, the system counts 2 MiB for every single value written.
         let small_pages = ("MIMALLOC_ALLOW_THP", "0");
         self.child(&format!("--peak-of={case}"), &[small_pages])
     }
 
-    /// What this command prints with one more argument, in another process; or why it prints nothing.
+    /// The output of this command with one more argument, run in another process, or why it has no output.
     fn child<R: DeserializeOwned>(
         &self,
         argument: &str,
@@ -151,7 +151,7 @@ impl Common {
         table: &str,
         records: &[R],
     ) -> anyhow::Result<()> {
-        // What was timed is good without it.
+        // The timings are valid without it.
         let peak = Peak::measure(&device.device).ok();
         let threads = rayon::current_num_threads();
         output::print(&format!(
@@ -179,12 +179,12 @@ impl Common {
     }
 }
 
-/// Why a process failed, from its status and what it wrote. Graphics libraries write there, too, and an abort ends in notes:
-/// only what this program says of itself is a reason.
+/// Why a process failed, from its exit status and stderr. Graphics libraries also write to stderr, and an abort ends with notes,
+/// so only this program's own messages count as a reason.
 fn failure(status: ExitStatus, errors: &str) -> String {
     let mut lines = errors.lines().map(str::trim);
     let said = match status.code() {
-        // Our own exit after an error, which we print last.
+        // Our own exit after an error, which is printed last.
         Some(1) => lines.rfind(|line| line.starts_with("error: ")),
         _ => {
             let is_panic =
@@ -195,12 +195,12 @@ fn failure(status: ExitStatus, errors: &str) -> String {
         }
     };
     let said = said.map(|line| line.strip_prefix("error: ").unwrap_or(line));
-    // A process that the system ended, as for its memory, says nothing.
+    // A process that the system killed, for example for its memory use, prints nothing.
     let said = said.filter(|line| !line.is_empty());
     said.map_or_else(|| status.to_string(), str::to_owned)
 }
 
-/// What the device does elsewhere, to compare with.
+/// The device's peak performance, for comparison.
 fn yardstick(peak: &Peak) -> String {
     let mut text = format!(
         "\nthis device makes {:.0} GFLOP/s in a matrix product",
@@ -259,7 +259,7 @@ mod tests {
         ] {
             let status = ExitStatus::from_raw(status);
             for before in ["", noise] {
-                // Of two errors ours is the last.
+                // Of two errors, ours is the last.
                 let errors = format!("{before}{errors}");
                 if status.code() == Some(1) && errors == noise {
                     continue;

@@ -49,7 +49,7 @@ pub(super) fn run(args: &StepArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// In several processes: how much of their work is left when they work together.
+/// Measures the steps of several processes alone and together, and how efficient they are together.
 fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
     let ready = || -> anyhow::Result<_> {
         let cases = args.kind.iter().map(|kind| args.case(kind));

@@ -1,4 +1,4 @@
-//! What `kvt eval` tells of each class, and how it takes some of the classes.
+//! The results of `kvt eval` for each class, and its restriction to some of the classes.
 
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -8,16 +8,16 @@ use crate::data::Source;
 use crate::judge::Judgement;
 use crate::text::quoted;
 
-/// Pairs of classes that are shown.
+/// Maximum number of class pairs shown.
 const PAIRS: usize = 10;
 
-/// Each class and the most confused pairs, for people.
+/// Each class and the most confused pairs, as tables.
 pub(super) fn tables(judged: &Judgement, names: &[String]) -> String {
     let percent = |share: Option<f64>| {
         share.map_or_else(|| "-".to_owned(), |share| format!("{:.2} %", 100.0 * share))
     };
     let rows = judged.by_class().into_iter().zip(names);
-    // Of a class without images nothing is known.
+    // Skip classes without images.
     let rows = rows.filter(|(row, _)| row.images > 0).map(|(row, name)| {
         vec![
             name.clone(),
@@ -83,7 +83,7 @@ fn name(names: &[String], class: usize) -> String {
     name.unwrap_or_else(|| class.to_string())
 }
 
-/// Which of the known classes have these names.
+/// For each known class, whether it is among these names.
 pub(super) fn among(names: &[String], known: &[String]) -> anyhow::Result<Vec<bool>> {
     if let Some(stranger) = names.iter().find(|name| !known.contains(name)) {
         bail!(
@@ -97,7 +97,7 @@ pub(super) fn among(names: &[String], known: &[String]) -> anyhow::Result<Vec<bo
     Ok(known.iter().map(|class| names.contains(class)).collect())
 }
 
-/// Images of some of the known classes, with the labels of these.
+/// Images of some of the known classes, relabelled with the numbers of the known classes.
 pub(super) fn renumbered(mut source: Source, known: &[String]) -> Source {
     let number = |class: &String| known.iter().position(|name| name == class);
     let numbers: Vec<Option<usize>> = source.classes.iter().map(number).collect();

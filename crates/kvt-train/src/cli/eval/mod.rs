@@ -94,7 +94,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         judged = judged.with_real(labels, numbers);
     }
     if let Some(out) = &args.out {
-        // Before all images are evaluated.
+        // Check the files before evaluating the images.
         fs_err::create_dir_all(out)?;
         for file in [CLASSES, CONFUSION, PICTURE, PREDICTIONS] {
             check_writable(&out.join(file))?;
@@ -136,14 +136,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Labelled images, and what is done to each.
+/// Labelled images, and the transform applied to each.
 pub(super) struct Images {
     pub(super) source: Arc<Source>,
     pub(super) transform: Arc<Transform>,
 }
 
-/// Evaluates images with a bar, and warns of those that were passed over. The model chooses `among` some classes, or all;
-/// `judged` hears of each image.
+/// Evaluates images with a progress bar, and warns of those that were skipped. The model chooses among the classes marked in
+/// `among`, or all; `judged` collects the result of each image.
 pub(super) fn judge(
     trained: &Trained,
     images: &Images,
@@ -170,7 +170,7 @@ pub(super) fn judge(
         ));
     }
     let evaluation = evaluation?;
-    // The weights are numbers, but what comes of them may be too large for one.
+    // The weights are finite, but logits computed from them may overflow.
     if !evaluation.loss().is_finite() {
         bail!(
             "the loss over {} images is {}: the logits are not finite; take other weights",
@@ -182,7 +182,7 @@ pub(super) fn judge(
 }
 
 impl Args {
-    /// The images, labelled by the model's classes, and among which of these it may choose, if not all.
+    /// The images, labelled by the model's classes, and the classes among which it may choose, if not all.
     fn images(&self, trained: &Trained) -> anyhow::Result<(Source, Option<Vec<bool>>)> {
         let Trained { plan, classes, .. } = trained;
         if let (Some(dir), true) = (&self.data, self.only_present) {
@@ -226,9 +226,9 @@ impl Args {
     }
 }
 
-/// The numbers in lines.
+/// The results as lines of text.
 fn text(evaluation: &Evaluation, judged: &Judgement, source: &Source, chosen: usize) -> String {
-    // Among five of five classes the right one always is.
+    // With at most five classes, top-5 is always 100 %.
     let top5 = match chosen > 5 {
         true => format!("  top-5 {:.2} %", evaluation.top5_percent()),
         false => String::new(),
@@ -258,12 +258,12 @@ fn text(evaluation: &Evaluation, judged: &Judgement, source: &Source, chosen: us
     text
 }
 
-/// The numbers as JSON.
+/// The results as JSON.
 fn record(evaluation: &Evaluation, judged: &Judgement, source: &Source, per_class: bool) -> Value {
     let calibration = judged.calibration();
     let mut record = Map::new();
     let mut add = |key: &str, value: Value| record.insert(key.to_owned(), value);
-    // A path that is not UTF-8 is no JSON by itself.
+    // JSON cannot hold a path that is not UTF-8.
     add("data", json!(source.root.display().to_string()));
     add("images", json!(evaluation.images));
     add("loss", json!(evaluation.loss()));

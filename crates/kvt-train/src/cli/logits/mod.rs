@@ -1,5 +1,5 @@
-//! `kvt logits`: weights and prepared images in, logits out, for anyone who checks us against another
-//! implementation; or a run and all images of a split, for `distill.logits`.
+//! `kvt logits`: weights and prepared images in, logits out, to check kvt against another implementation; or a run and all images
+//! of a split, for `distill.logits`.
 
 mod split;
 
@@ -123,7 +123,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Rows with logits that are no finite numbers.
+/// Number of rows with logits that are not finite.
 fn broken(logits: &[f32], classes: usize) -> usize {
     let rows = logits.chunks(classes);
     rows.filter(|row| !row.iter().all(|x| x.is_finite()))

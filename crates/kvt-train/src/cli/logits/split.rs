@@ -58,7 +58,7 @@ pub(super) fn run(run: &Path, args: &super::Args) -> anyhow::Result<ExitCode> {
         classes,
         size,
     } = trained.load(&args.overrides)?;
-    // Row n is image n: none may be left out.
+    // Row n is image n, so no image may be left out.
     plan.data.on_error = OnError::Fail;
     let transform = Arc::new(eval_transform(&plan, size)?);
     ensure_data(&plan, &mut generating())?;

@@ -46,7 +46,7 @@ pub(super) struct Args {
     output: Option<PathBuf>,
 }
 
-/// How many images got an answer.
+/// How many images were classified, and how many failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     answered: usize,
@@ -83,14 +83,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             path.display()
         ));
     }
-    // As `cat` and `rg` do: the rest is answered, and the exit status tells.
+    // As with `cat` and `rg`, the other images are still classified, and the exit status reports the failure.
     Ok(match are_all && count.failed == 0 {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
 }
 
-/// Writes a file, which is there once all images are in it.
+/// Writes the results to a file, which appears once all images are in it.
 fn into_file(
     path: &Path,
     args: &Args,
@@ -106,7 +106,7 @@ fn into_file(
         });
         match count {
             Ok(_) => Ok(()),
-            // Only so that nothing is written: the reason is told.
+            // Only aborts the write: the error itself is in `count`.
             Err(_) => Err(io::ErrorKind::Interrupted.into()),
         }
     });
@@ -115,7 +115,7 @@ fn into_file(
     Ok(count)
 }
 
-/// Classifies files in their order, and hands the text of each batch to `write`.
+/// Classifies files in order, and passes the text of each batch to `write`.
 fn classify(
     args: &Args,
     trained: &Trained,
@@ -148,7 +148,7 @@ fn classify(
     Ok(count)
 }
 
-/// What the model says of some files, in their order.
+/// The model's predictions for some files, in order.
 fn batch(
     trained: &Trained,
     transform: &Transform,
@@ -159,7 +159,7 @@ fn batch(
     let prepare = |path: &PathBuf| {
         let mut image = vec![0.0; 3 * height * width];
         let raw = decode(path, image_limits(&trained.plan))?;
-        // Evaluation draws nothing, so any key will do.
+        // Evaluation uses no random numbers, so any key will do.
         transform
             .apply(raw, Key::new(0), &mut image)
             .with_context(|| format!("could not prepare `{}`", path.display()))?;
@@ -196,7 +196,7 @@ fn batch(
     Ok(predictions.collect())
 }
 
-/// A file that ends as one of the formats that are written.
+/// A file with the extension of a supported format.
 fn table_file(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.extension().and_then(|ending| ending.to_str()) {

@@ -1,4 +1,4 @@
-//! How `kvt predict` writes what it found: row by row, as the images come.
+//! How `kvt predict` writes its results: row by row, as images are classified.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::cli::output::one_line;
 use crate::report::csv_field;
 
-/// An image and its most probable classes, best first; or why there are none.
+/// An image and its most probable classes, best first, or the error.
 pub(super) struct Prediction {
     pub(super) image: PathBuf,
     pub(super) found: Result<Vec<Guess>, String>,
@@ -19,10 +19,10 @@ pub(in crate::cli) struct Guess {
     pub(in crate::cli) probability: f64,
 }
 
-/// A text that grows with every image. What `begin`, `row` and `end` return belongs together without anything between.
+/// A text that grows with every image. The parts returned by `begin`, `row` and `end` are concatenated without separators.
 pub(super) enum Rows {
-    /// For people: images without an answer are left out, their errors are on stderr. Characters of a file's name and of a
-    /// class at most.
+    /// For readers: images that failed are left out, since their errors are on stderr. The fields are the widths of the longest
+    /// file name and class.
     Table { image: usize, class: usize },
     /// An array of objects.
     Json,
@@ -46,7 +46,7 @@ impl Rows {
         }
     }
 
-    /// The format that the name of a file asks for.
+    /// The format given by the extension of a file.
     pub(super) fn of_file(path: &Path) -> Self {
         match path.extension().is_some_and(|ending| ending == "json") {
             true => Self::Json,
@@ -62,7 +62,7 @@ impl Rows {
         }
     }
 
-    /// One image; `is_first` for the first one that gets a row.
+    /// One image; `is_first` marks the first one that gets a row.
     pub(super) fn row(&self, prediction: &Prediction, is_first: bool) -> String {
         let image = prediction.image.display().to_string();
         match (self, &prediction.found) {
@@ -73,7 +73,7 @@ impl Rows {
                     false => String::new(),
                 };
                 for (rank, guess) in guesses.iter().enumerate() {
-                    // The file's name once, above its classes.
+                    // The file's name only beside its first class.
                     let name = if rank == 0 { image.as_str() } else { "" };
                     let percent = format!("{:.2} %", 100.0 * guess.probability);
                     text += &self.line(name, &guess.class, &percent);
@@ -81,7 +81,7 @@ impl Rows {
                 text
             }
             (Self::Json, found) => {
-                // A path that is not UTF-8 is no JSON by itself.
+                // JSON cannot hold a path that is not UTF-8.
                 let record = match found {
                     Ok(guesses) => {
                         let top = guesses
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn rows_that_come_one_by_one_make_one_document() {
         let all = predictions();
-        // As serde writes the whole.
+        // The same as serde's output for the whole array.
         let whole = json!([
             {"image": "broken.png", "error": "no \"image\", at all"},
             {"image": "a.png", "top": [
@@ -209,7 +209,7 @@ mod tests {
              long name.png       cat     100.00 %\n"
         );
         assert_eq!(text(&rows, &all[..1]), "");
-        // Classes without names have numbers.
+        // Classes without names are shown as numbers.
         let numbered = Rows::table(&files, 1_000_001, None);
         assert!(matches!(numbered, Rows::Table { class: 7, .. }));
     }

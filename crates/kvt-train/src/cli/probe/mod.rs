@@ -97,7 +97,7 @@ enum Features {
     Pixels,
 }
 
-/// All that a probe needs.
+/// Everything that a probe needs.
 struct Probe {
     plan: Plan,
     splits: Splits,
@@ -250,7 +250,7 @@ fn knn(probe: &Probe, args: &Args) -> anyhow::Result<Results> {
     })
 }
 
-/// Images of the picture of neighbours, and neighbours of each.
+/// Images in the picture of neighbours, and neighbours per image.
 const SHOWN: usize = 8;
 const SHOWN_NEIGHBORS: usize = 8;
 
@@ -335,7 +335,7 @@ impl Results {
     }
 }
 
-/// A cell of the table for people.
+/// A formatted cell of the table.
 fn shown((value, name): (&f64, &&'static str)) -> String {
     match *name {
         "top1" | "top5" => format!("{value:.2} %"),

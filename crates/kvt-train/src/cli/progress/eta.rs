@@ -1,26 +1,26 @@
-//! How long a run will still take, by the clock alone.
+//! Estimates the remaining time of a run from measured times.
 
 use crate::engine::Workload;
 
-/// Share of the newest update in the mean, once there are many: the last hundred or so count.
+/// Weight of the newest update in the mean, once there are many: about the last hundred count.
 const NEWEST: f64 = 0.02;
-/// Seconds of an image in an evaluation, as a share of one in training: it has the forward pass and not the backward pass.
-/// Used until an evaluation was timed.
+/// Seconds per image in an evaluation as a fraction of those in training: it has a forward pass but no backward pass. Used until
+/// an evaluation has been timed.
 const EVALUATION: f64 = 1.0 / 3.0;
 
-/// Times of updates and of what follows an epoch, apart for epochs with an evaluation and without. The first update after a
-/// start is left out of the mean: it starts threads and compiles kernels, and a resumed run would take it for the rule.
+/// Times of updates, and of the work after an epoch, separately for epochs with and without an evaluation. The first update after
+/// a start is left out of the mean: it starts threads and compiles kernels, which would distort the estimate of a resumed run.
 #[derive(Clone, Debug)]
 pub(super) struct Eta {
     workload: Workload,
     /// Seconds at the last update or the last end of an epoch.
     last: Option<f64>,
     per_update: Mean,
-    /// What follows an epoch with an evaluation.
+    /// The work after an epoch with an evaluation.
     evaluated: Mean,
-    /// What follows another epoch: the log, and where one is due a checkpoint.
+    /// The work after another epoch: logging, and a checkpoint where one is due.
     plain: Mean,
-    /// Epochs whose end was heard of: the first that may still end.
+    /// Number of epochs whose end was recorded, so also the first epoch that has yet to end.
     ended: u64,
 }
 
@@ -32,7 +32,7 @@ struct Mean {
 }
 
 impl Mean {
-    /// Takes one more, which has at least this share of the mean.
+    /// Adds a value with a weight of at least `least`.
     fn add(&mut self, seconds: f64, least: f64) {
         self.count += 1;
         let share = f64::from(self.count).recip().max(least);
@@ -52,7 +52,7 @@ impl Eta {
         }
     }
 
-    /// Hears of an update, so many seconds after the start.
+    /// Records an update at `now` seconds after the start.
     pub(super) fn update(&mut self, now: f64) {
         if let Some(last) = self.last {
             self.per_update.add(now - last, NEWEST);
@@ -60,7 +60,7 @@ impl Eta {
         self.last = Some(now);
     }
 
-    /// Hears of the end of an epoch, counted from 0, after its evaluation if it had one.
+    /// Records the end of an epoch, counted from 0, after its evaluation if it had one.
     pub(super) fn epoch_end(&mut self, epoch: u32, now: f64) {
         let epoch = u64::from(epoch);
         if let Some(last) = self.last {
@@ -74,14 +74,14 @@ impl Eta {
         self.ended = epoch + 1;
     }
 
-    /// Seconds that are left after update `step`; `None` until two updates tell.
+    /// Remaining seconds after update `step`; `None` before two updates were timed.
     pub(super) fn left(&self, step: u64) -> Option<f64> {
         if self.per_update.count == 0 {
             return None;
         }
         let per_update = self.per_update.seconds;
         let updates = self.workload.steps.saturating_sub(step);
-        // The epoch of this update is still to end, unless that was heard of.
+        // The epoch of this update has yet to end, unless its end was recorded.
         let running = step.saturating_sub(1) / self.workload.steps_per_epoch.max(1);
         let (from, to) = (running.max(self.ended), self.epochs());
         let evaluations = self.evaluations(from, to);
@@ -104,14 +104,14 @@ impl Eta {
         Some(updates as f64 * per_update + ends)
     }
 
-    /// Epochs in which there are updates; `train.max_steps` may end the last one early.
+    /// Number of epochs with updates; `train.max_steps` may end the last one early.
     fn epochs(&self) -> u64 {
         let per_epoch = self.workload.steps_per_epoch.max(1);
         self.workload.steps.div_ceil(per_epoch)
     }
 
-    /// Evaluations after the epochs from one to another, which is left out: those that `train.eval_every` asks for, and the
-    /// one after the last epoch of all.
+    /// Number of evaluations after the epochs in `from..to`: those that `train.eval_every` asks for, and the one after the very
+    /// last epoch.
     fn evaluations(&self, from: u64, to: u64) -> u64 {
         if from >= to {
             return 0;
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::run::Metric;
 
-    /// 3 epochs of 10 updates of 8 images, 24 images to validate on.
+    /// 3 epochs of 10 updates of 8 images, with 24 validation images.
     fn workload(done: u64) -> Workload {
         Workload {
             done,
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// What is left of a run of 2 seconds an update and 5 seconds an evaluation, which starts with an update of a minute.
+    /// A run with 2 seconds per update and 5 seconds per evaluation, which starts with an update of one minute.
     #[test]
     fn the_first_update_does_not_count_and_evaluations_do() {
         for done in [0, 10] {
@@ -157,7 +157,7 @@ mod tests {
             eta.update(60.0);
             assert_eq!(eta.left(done + 1), None);
             eta.update(62.0);
-            // An evaluation of 24 images is guessed at a third of 3 updates.
+            // An evaluation of 24 images is estimated as a third of 3 updates.
             let left = 30 - (done + 2);
             let ends = (3 - done / 10) as f64;
             assert_eq!(eta.left(done + 2), Some(2.0 * left as f64 + 2.0 * ends));
@@ -169,13 +169,13 @@ mod tests {
             let expected = 2.0 * left as f64 + 5.0 * (ends - 1.0);
             let found = eta.left(done + 10).unwrap();
             assert!((found - expected).abs() < 1e-9, "{found} {expected}");
-            // The pause was no update.
+            // The pause does not count as an update.
             eta.update(85.0);
             assert!((eta.per_update.seconds - 2.0).abs() < 1e-9);
         }
     }
 
-    /// A device that becomes slower is noticed within some hundred updates.
+    /// The estimate follows a device that becomes slower within a few hundred updates.
     #[test]
     fn the_rate_follows() {
         let mut eta = Eta::new(workload(0));
@@ -195,7 +195,7 @@ mod tests {
         );
     }
 
-    /// Ten epochs of two updates of a second, every fourth with an evaluation of 20 seconds: after epochs 4, 8 and 10.
+    /// Ten epochs of two updates of one second, every fourth with an evaluation of 20 seconds: after epochs 4, 8 and 10.
     #[test]
     fn evaluations_that_are_due_count_and_no_others() {
         let workload = Workload {
@@ -225,7 +225,7 @@ mod tests {
             eta.epoch_end(epoch, now);
         }
         for (step, left, at) in ends {
-            // Known once an end of either kind was timed.
+            // Known once both kinds of epoch end were timed.
             if step > 8 {
                 let left = left.unwrap();
                 assert!(
@@ -236,7 +236,7 @@ mod tests {
             }
         }
         assert_eq!(eta.left(20), Some(0.0));
-        // Before an evaluation was timed each is guessed, here at a third of 3 updates; none but the last is due with 0.
+        // Until an evaluation is timed, each is estimated, here as a third of 3 updates; with 0 only the last one is due.
         for (eval_every, evaluations) in [(0, 1.0), (1, 10.0), (4, 3.0), (5, 2.0), (100, 1.0)] {
             let mut eta = Eta::new(Workload {
                 eval_every,

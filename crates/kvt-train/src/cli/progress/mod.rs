@@ -17,10 +17,10 @@ use crate::report::{duration, with_unit as value};
 use crate::run::{Event, Listener, Metrics, RunError, StepRecord, Topic};
 use crate::task::Task;
 
-/// How often a run that nobody watches says where it is.
+/// How often a run without a terminal prints its progress.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// One line about what is going to be trained, and on what.
+/// One line that describes the model, the planned training and the device.
 pub(super) fn describe<T: Task>(session: &Session<T>) -> String {
     let config = session.model_config();
     let summary = config.summary();
@@ -61,7 +61,7 @@ pub(super) fn listener(workload: Workload) -> Box<dyn Listener> {
     }
 }
 
-/// The listener of a process that does not speak.
+/// The listener of a process that prints nothing.
 pub(super) fn silent() -> Box<dyn Listener> {
     struct Silent;
 
@@ -74,22 +74,22 @@ pub(super) fn silent() -> Box<dyn Listener> {
     Box::new(Silent)
 }
 
-/// A bar of one width, with evaluations and warnings printed above it.
+/// A bar of fixed width, with evaluations and warnings printed above it.
 struct Bar {
     bar: output::Shown,
     start: Instant,
     eta: Eta,
     tally: Tally,
     workload: Workload,
-    /// What the task has told last.
+    /// The last metrics of the task.
     told: String,
 }
 
 impl Bar {
     fn new(workload: Workload) -> Self {
         let bar = ProgressBar::new(workload.steps);
-        // The bar comes first and has a fixed width, so that nothing moves when a number has another length; what does not
-        // fit in the terminal is cut off at the end, where the least important numbers are.
+        // The bar comes first and has a fixed width, so that nothing moves when a number changes its length. What does not fit in
+        // the terminal is cut off at the end, where the least important numbers are.
         if let Ok(style) = ProgressStyle::with_template("{bar:10} {wide_msg}") {
             bar.set_style(style);
         }
@@ -155,13 +155,13 @@ impl Listener for Bar {
     }
 }
 
-/// Plain lines: the first step, one now and then, the last; every evaluation, every warning.
+/// Plain lines: the first step, one at intervals, the last; every evaluation and every warning.
 struct Lines {
     workload: Workload,
     start: Instant,
     eta: Eta,
     last: Option<Instant>,
-    /// What the task has told last.
+    /// The last metrics of the task.
     told: String,
 }
 
@@ -203,7 +203,7 @@ impl Listener for Lines {
     }
 }
 
-/// What a task tells of its updates, as of the last line of the log.
+/// The task's metrics of the last logged update.
 fn told(step: &StepRecord) -> String {
     let numbers = step.metrics.iter();
     let numbers = numbers.map(|(name, value)| format!("  {} {value:.3}", name.replace('_', " ")));
@@ -244,7 +244,7 @@ fn line(event: &Event, workload: &Workload) -> Option<String> {
         )),
         Event::Note(note) => {
             let kind = match note.topic {
-                // The summary says it, with the way to go on.
+                // The summary reports it, with the command to resume.
                 Topic::Stop => return None,
                 Topic::Start | Topic::Resume | Topic::Scale => "",
                 Topic::Skipped => "skipped ",

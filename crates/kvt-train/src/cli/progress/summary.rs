@@ -1,4 +1,4 @@
-//! What a run came to, and what one does next: the last lines of `kvt train` and `kvt finetune`.
+//! The results of a run and the next commands: the last lines of `kvt train` and `kvt finetune`.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use crate::run::{Event, Listener, RunError, StepRecord};
 use crate::task::TaskKind;
 use crate::text::shell;
 
-/// The best and the last evaluation that were heard of.
+/// The best and the last recorded evaluation.
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
     workload: Workload,
@@ -74,7 +74,7 @@ impl Tally {
         }
         let is_done_before = self.step == self.workload.done;
         let epochs = match self.epochs {
-            // As many as `train.max_steps` are less than an epoch.
+            // If `train.max_steps` is less than one epoch.
             0 => format!("{} updates", self.step - self.workload.done),
             1 => "1 epoch".to_owned(),
             epochs => format!("{epochs} epochs"),
@@ -117,7 +117,7 @@ impl Tallying {
         }
     }
 
-    /// Leaves the bar or the dashboard, and says what the run came to.
+    /// Closes the bar or the dashboard, and returns the summary of the run.
     pub(crate) fn summary(self, end: End, dir: &Path, task: TaskKind) -> String {
         drop(self.shown);
         let seconds = self.start.elapsed().as_secs_f64();
@@ -174,7 +174,7 @@ mod tests {
             epoch(0, 1.0),
             eval(1, "val_ema", 60.0),
             epoch(1, 1.0),
-            // As good, and later: the first one is the best.
+            // As good, but later: the first one stays the best.
             eval(2, "val_ema", 60.0),
             epoch(2, 1.0),
         ] {
@@ -194,7 +194,7 @@ mod tests {
         ");
     }
 
-    /// A resumed run knows the best of before, also where nothing was left to do.
+    /// A resumed run keeps the best result from before, even if nothing was left to do.
     #[test]
     fn a_resumed_run_has_the_best_of_before() {
         let tally = Tally::new(workload(Some((4, 70.0))));

@@ -1,4 +1,4 @@
-//! What the model of a run says of images, for its report.
+//! Evaluates the model of a run on images, for its report.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::probe::class_attention;
 use crate::report::html::{Judged, Report, Sample};
 use crate::task::{TaskKind, check_classes, predict};
 
-/// Classes that are named for an image.
+/// Number of classes shown for an image.
 const GUESSES: usize = 3;
 
-/// A model with the images that it is shown.
+/// A model with the images to evaluate.
 struct Shown {
     /// The number of the run in the report.
     run: usize,
@@ -33,7 +33,7 @@ struct Shown {
     images: Images,
 }
 
-/// Adds to a report what one of its runs says of images.
+/// Adds the results of one run on images to a report.
 pub(super) fn add(report: &mut Report, run: usize, args: &Args) -> anyhow::Result<()> {
     let Some(record) = report.records.get(run) else {
         return Ok(());
@@ -47,7 +47,7 @@ pub(super) fn add(report: &mut Report, run: usize, args: &Args) -> anyhow::Resul
         let judged = shown.judge(&args.checkpoint)?;
         let verdicts = judged.judgement.verdicts.iter();
         let mut wrong: Vec<_> = verdicts.filter(|one| one.label != one.predicted).collect();
-        // Stable: equally sure ones stay in the order of the split.
+        // Stable: equally confident ones stay in the order of the split.
         wrong.sort_by(|one, other| other.probability.total_cmp(&one.probability));
         let wrong: Vec<u32> = wrong
             .iter()
@@ -60,7 +60,7 @@ pub(super) fn add(report: &mut Report, run: usize, args: &Args) -> anyhow::Resul
     }
     let images = shown.images.source.samples.len();
     let count = args.samples.min(images);
-    // At equal distances, so that all classes have their share.
+    // Evenly spaced, so that all classes have their share.
     let places = (0..count).map(|place| (2 * place + 1) * images / (2 * count));
     let places: Vec<u32> = places
         .filter_map(|place| u32::try_from(place).ok())
@@ -70,7 +70,7 @@ pub(super) fn add(report: &mut Report, run: usize, args: &Args) -> anyhow::Resul
     Ok(())
 }
 
-/// Finds out whether a run and its images can be had.
+/// Checks that a run and its images can be loaded.
 pub(super) fn check(path: &Path, args: &Args) -> anyhow::Result<()> {
     Shown::open(0, path, args).map(drop)
 }
@@ -78,7 +78,7 @@ pub(super) fn check(path: &Path, args: &Args) -> anyhow::Result<()> {
 impl Shown {
     fn open(run: usize, path: &Path, args: &Args) -> anyhow::Result<Self> {
         let from = trained::Args::of_run(path, &args.checkpoint, args.ema).with_raw(args.raw);
-        // Without classes to judge, the backbone of DINO is enough.
+        // If no classes are evaluated, the backbone of DINO is enough.
         let trained = match args.is_judged() {
             true => from.load(&args.overrides)?,
             false => from.load_backbone(&args.overrides, false)?,
@@ -108,7 +108,7 @@ impl Shown {
         })
     }
 
-    /// All images of the split.
+    /// Evaluates all images of the split.
     fn judge(&self, checkpoint: &str) -> anyhow::Result<Judged> {
         let images = &self.images;
         let mut judgement = Judgement::new(images.source.classes.len());
@@ -123,7 +123,7 @@ impl Shown {
         })
     }
 
-    /// Some images. One that cannot be read, and a model without attention maps, is a remark of the report.
+    /// Some images. An unreadable image, or a model without attention maps, becomes a remark of the report.
     fn samples(&self, indices: &[u32], report: &mut Report) -> anyhow::Result<Vec<Sample>> {
         let mut samples = Vec::new();
         let mut has_maps = true;
@@ -208,7 +208,7 @@ fn validation(plan: &Plan, classes: Option<&[String]>) -> anyhow::Result<Source>
     Ok(open_part(&plan.data, Split::Val, classes)?)
 }
 
-/// Something is said once.
+/// Adds a remark once, and prints it as a warning.
 fn remark(report: &mut Report, text: String) {
     if !report.remarks.contains(&text) {
         output::warning(&text);

@@ -68,10 +68,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs_err::create_dir_all(folder)?;
     }
-    // Before all images are evaluated.
+    // Check the file before evaluating the images.
     check_writable(&out)?;
     if args.eval || args.data.is_some() || args.samples > 0 {
-        // What is wrong with the last run is told before the first is evaluated.
+        // Find errors in the last run before the first is evaluated.
         for record in &report.records {
             judge::check(&record.path, args)?;
         }

@@ -1,4 +1,4 @@
-//! Keys and types that are not there.
+//! Unknown keys and wrong types.
 
 use super::*;
 
@@ -104,7 +104,7 @@ fn wrong_types_say_what_is_expected() {
     "#);
 }
 
-/// What is wrong in one way does not hide what is wrong in another.
+/// A mistake of one kind does not hide mistakes of another kind.
 #[test]
 fn mistakes_of_all_kinds_are_reported_together() {
     let text = "[model]\nname = \"deit_tinny_patch16_224\"\ndepht = 2\n[model.attention]\nneighbors = 3\n[data]\nkind = \"shapes\"\n[augment]\nratio = [2, 1]\n[train]\nepochs = \"ten\"\ndevice = \"gpu\"\n";
@@ -121,7 +121,7 @@ fn mistakes_of_all_kinds_are_reported_together() {
       | ^^^^^
       help: did you mean `depth`?
 
-    configs/x.toml:5:13: `neighbors` is set, but nothing says which attention
+    configs/x.toml:5:13: `neighbors` is set, but no attention kind is set
       |
     5 | neighbors = 3
       |             ^

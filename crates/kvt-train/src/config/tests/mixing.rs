@@ -44,10 +44,10 @@ fn what_is_off_has_its_defaults() {
 #[test]
 fn teachers_that_say_too_little_or_too_much() {
     assert_snapshot!(error_of(SMALL, &["distill.teacher=run", "distill.logits=l.safetensors"]), @r#"
-    --set distill.logits=l.safetensors: `logits` is set, but nothing says what is learned from it
+    --set distill.logits=l.safetensors: `logits` is set, but `distill.kind` is not
       help: add `kind = "soft"` or `"hard"` under `[distill]`, or `"none"`
 
-    --set distill.teacher=run: `teacher` is set, but nothing says what is learned from it
+    --set distill.teacher=run: `teacher` is set, but `distill.kind` is not
       help: add `kind = "soft"` or `"hard"` under `[distill]`, or `"none"`
 
     2 problems in the configuration
@@ -62,7 +62,7 @@ fn teachers_that_say_too_little_or_too_much() {
     "#);
     assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=w.pth", "distill.teacher_model=deit_tiny"]), @r#"--set distill.teacher_model=deit_tiny: invalid value `"deit_tiny"` for `distill.teacher_model`: expected a model's name, as `kvt models list` has them"#);
     assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=run", "distill.teacher_model=deit_tiny_patch16_224"]), @r#"
-    --set distill.teacher_model=deit_tiny_patch16_224: a model is named, but `distill.teacher` is no file of weights
+    --set distill.teacher_model=deit_tiny_patch16_224: a model is named, but `distill.teacher` does not name a file of weights
       help: remove it, or let `distill.teacher` be a `.safetensors` or `.pth` file
     "#);
     assert_snapshot!(error_of(SMALL, &["distill.kind=soft", "distill.teacher=run", "distill.logits=l.safetensors"]), @r#"
@@ -86,7 +86,7 @@ fn each_replica_has_its_micro_batches() {
     }
 }
 
-/// 5000 generated images: with repeats the places of whole multiples of 256, 4864 for one replica and 4 x 1216 for four.
+/// 5000 generated images: with repeats rounded down to a multiple of 256, 4864 for one replica and 4 x 1216 for four.
 #[test]
 fn repeats_count_in_the_warnings() {
     use crate::task::model_config;
@@ -95,10 +95,10 @@ fn repeats_count_in_the_warnings() {
         let model = model_config(&plan.model, None).unwrap();
         !warnings(&plan, &model, None).is_empty()
     };
-    // 76 updates of an epoch instead of 78: the warm-up of 5 epochs takes 380.
+    // 76 updates per epoch instead of 78: the warm-up of 5 epochs takes 380.
     assert!(warned(&["data.repeats=3", "train.max_steps=380"]));
     assert!(!warned(&["data.repeats=3", "train.max_steps=381"]));
-    // 19 micro-batches of each of four replicas: again 76, in 19 updates.
+    // 19 micro-batches for each of four replicas: again 76, in 19 updates.
     let dealt = ["data.repeats=3", "data.replicas=4", "train.accumulate=4"];
     assert!(warned(&[&dealt[..], &["train.max_steps=95"]].concat()));
     assert!(!warned(&[&dealt[..], &["train.max_steps=96"]].concat()));

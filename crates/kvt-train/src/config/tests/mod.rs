@@ -19,7 +19,7 @@ mod warnings;
 
 const SMALL: &str = "[model]\nname = \"deit_tiny_patch16_224\"\n[data]\nkind = \"shapes\"\n";
 
-/// Sets every key there is, each to another value than its default.
+/// Sets every key, each to a value other than its default.
 const FULL: &str = r#"
 seed = 7
 [model]
@@ -202,14 +202,14 @@ fn error_of(text: &str, overrides: &[&str]) -> String {
     plan_of(text, overrides).unwrap_err().to_string()
 }
 
-/// A text without the list of all kinds of attention, which grows.
+/// A text without the list of all kinds of attention, which grows over time.
 fn without_kinds(text: &str) -> String {
     let kinds = kvt_attention::AttentionConfig::KINDS.iter();
     let kinds: Vec<String> = kinds.map(|kind| format!("`\"{kind}\"`")).collect();
     text.replace(&kinds.join(" or "), "KINDS")
 }
 
-/// Writes files and loads the first.
+/// Writes files and loads the first one.
 fn load(files: &[(&str, &str)]) -> (TempDir, Result<Plan, ConfigError>) {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -222,7 +222,7 @@ fn load(files: &[(&str, &str)]) -> (TempDir, Result<Plan, ConfigError>) {
     (folder, plan)
 }
 
-/// As [`load`], for files that are wrong; the message without the folder's own name.
+/// As [`load`], for invalid files; returns the message without the name of the temporary folder.
 fn load_error(files: &[(&str, &str)]) -> String {
     let (folder, plan) = load(files);
     let message = plan.unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Where a mistake is: files, bases, overrides, lines.
+//! The location of a mistake: files, bases, overrides, lines.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Values outside their range, and missing ones.
+//! Values outside their range, and missing values.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn impossible_values_are_all_reported() {
     "#);
 }
 
-/// Generated images are counted before they are made.
+/// Generated images are counted before they are created.
 #[test]
 fn a_subset_is_not_larger_than_the_generated_images() {
     let few = [
@@ -61,7 +61,7 @@ fn a_subset_is_not_larger_than_the_generated_images() {
     assert_eq!(plan_of(SMALL, &few).unwrap().data.subset, 30);
     let more = [few[0], few[1], "data.subset=31"];
     assert_snapshot!(error_of(SMALL, &more), @"--set data.subset=31: invalid value `31` for `data.subset`: expected at most 30, the training images of `[data.shapes]`");
-    // Of another kind of data nobody knows yet.
+    // For other kinds of data, the number is not known yet.
     let folder = ["data.kind=folder", "data.path=d", "data.subset=50001"];
     assert!(plan_of(SMALL, &[&few[..2], &folder[..]].concat()).is_ok());
 }
@@ -195,7 +195,7 @@ fn missing_keys_say_where_to_put_them() {
     "#);
 }
 
-/// The generator of shapes has ranges of its own, for those who come from elsewhere: `config check` says the same.
+/// The generator of shapes checks its own ranges for other callers; `config check` must agree.
 #[test]
 fn shapes_that_the_configuration_allows_are_those_that_can_be_made() {
     use crate::data::shapes::ShapesConfig;
@@ -223,7 +223,7 @@ fn shapes_that_the_configuration_allows_are_those_that_can_be_made() {
     }
 }
 
-/// The largest numbers that are allowed do not wrap when they are multiplied.
+/// The largest allowed numbers do not overflow when they are multiplied.
 #[test]
 fn the_largest_update_can_be_counted() {
     let sets = ["train.batch_size=65536", "train.accumulate=65536"];
@@ -231,7 +231,7 @@ fn the_largest_update_can_be_counted() {
     let images = plan.train.batch_size.checked_mul(plan.train.accumulate);
     assert_eq!(images, Some(1 << 32));
     assert_eq!(plan.eval.batch_size, 131_072);
-    // What the default leads to may also be written.
+    // The value of the resulting default can also be written explicitly.
     let text = resolved_toml(&plan).unwrap();
     assert_eq!(plan_of(&text, &[]).unwrap().eval, plan.eval);
 }

@@ -1,4 +1,4 @@
-//! The way back: resolved plans, differences, schema and reference.
+//! The inverse direction: resolved plans, differences, schema and reference.
 
 use super::*;
 use crate::schema::{by_kind, doc, expected, kinds};
@@ -14,7 +14,7 @@ fn a_resolved_plan_loads_again() {
     }
 }
 
-/// The files that version 0.1.0 wrote before sections were declared beside their use.
+/// Files that version 0.1.0 wrote, before sections were declared next to the code that uses them.
 #[test]
 fn files_of_the_version_before_mean_the_same() {
     for old in [
@@ -54,7 +54,7 @@ fn keys_of_file_plan_and_reference_are_the_same() {
             );
             let expected = by_kind(&field.schema, expected);
             assert!(page.contains(&format!("| `{}` | {expected} |", field.name)));
-            // The full file is about one kind of attention.
+            // The full file uses only one kind of attention.
             let kinds = kinds(&field.schema);
             if !kinds.is_empty() && !kinds.contains(&"knn") {
                 continue;
@@ -66,7 +66,7 @@ fn keys_of_file_plan_and_reference_are_the_same() {
         }
         assert!(page.contains(&format!("[{}]", section.name)) || section.name.is_empty());
     }
-    // A base is of files alone, and saved logits do not go with a teacher.
+    // A base is only allowed in files, and saved logits conflict with a teacher.
     documented.retain(|key| key != "base" && key != "distill.logits");
     documented.sort();
     assert_eq!(written, documented);
@@ -85,13 +85,13 @@ fn every_key_of_the_full_file_differs_from_its_default() {
         .into_keys()
         .filter(|key| !changed.iter().any(|other| other == key))
         .collect();
-    // A classifier has no student and no teacher.
+    // A classifier has neither a student nor a teacher.
     let same: Vec<_> = same
         .into_iter()
         .filter(|key| key != "task" && !key.starts_with("dino."))
         .collect();
-    // SMALL is about shapes as well, which are not divided, and gradients are clipped in one way. What is kept in memory
-    // is decoded as a whole.
+    // SMALL uses shapes as well, which have no validation fraction, and gradients are clipped in one way. Images in the
+    // memory cache are decoded as a whole.
     assert_eq!(
         same,
         [
@@ -234,7 +234,7 @@ fn the_reference_shows_type_default_and_meaning() {
     "#);
 }
 
-/// The kinds of attention are told once, below the first table.
+/// The kinds of attention are described once, below the first table.
 #[test]
 fn the_reference_describes_every_kind_of_attention_once() {
     let page = reference();

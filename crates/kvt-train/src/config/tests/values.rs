@@ -1,4 +1,4 @@
-//! What a plan is made of: defaults, presets, bases, overrides.
+//! The sources of a plan's values: defaults, presets, bases, overrides.
 
 use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors, Selection};
 
@@ -207,7 +207,7 @@ fn presets_set_flip_and_crop() {
     );
 }
 
-/// What another key switches off has its default.
+/// Keys that another key disables have their defaults.
 #[test]
 fn augmentations_that_do_nothing_have_their_defaults() {
     let of = |sets: &[&str]| plan_of(SMALL, sets).unwrap().augment;
@@ -355,13 +355,13 @@ fn dense_attention_ignores_the_keys_of_knn_only_if_it_is_asked_for() {
     assert_eq!(off, plan_of(SMALL, &[]).unwrap());
     let text = format!("{SMALL}[model.attention]\nneighbors = 3\n");
     assert_snapshot!(error_of(&text, &["model.attention.selection=euclidean"]), @r#"
-    configs/x.toml:6:13: `neighbors` is set, but nothing says which attention
+    configs/x.toml:6:13: `neighbors` is set, but no attention kind is set
       |
     6 | neighbors = 3
       |             ^
       help: add `kind = "knn"` under `[model.attention]`, or "dense"
 
-    --set model.attention.selection=euclidean: `selection` is set, but nothing says which attention
+    --set model.attention.selection=euclidean: `selection` is set, but no attention kind is set
       help: add `kind = "knn"` under `[model.attention]`, or "dense"
 
     2 problems in the configuration
@@ -387,7 +387,7 @@ fn keys_of_another_kind_of_attention_are_refused_by_name() {
     --set model.attention.selection=euclidean: `selection` does not apply to `kind = "dense"`: its keys are `temperature`
       help: leave it out, or choose a kind that has it: knn
     "#);
-    // The kind is wrong: what belongs to it nobody knows.
+    // If the kind is wrong, the keys that belong to it are unknown.
     let wrong = error_of(
         SMALL,
         &["model.attention.kind=kn", "model.attention.neighbors=3"],
@@ -395,7 +395,7 @@ fn keys_of_another_kind_of_attention_are_refused_by_name() {
     assert!(!wrong.contains("apply"), "{wrong}");
 }
 
-/// What a base sets for its kind is switched off by a file or an override that changes the kind, and only so.
+/// The settings of a base for its kind are disabled by a file or an override that changes the kind, and only then.
 #[test]
 fn a_later_layer_that_changes_the_kind_switches_off_the_keys_of_the_old_one() {
     let knn = "[model]\nname = \"deit_tiny_patch16_224\"\n[data]\nkind = \"shapes\"\n[model.attention]\nkind = \"knn\"\nneighbors = 3\n";
@@ -414,7 +414,7 @@ fn a_later_layer_that_changes_the_kind_switches_off_the_keys_of_the_old_one() {
         message.contains("top.toml:4:13: `neighbors` does not apply"),
         "{message}"
     );
-    // A key alone does not choose.
+    // A key by itself does not choose a kind.
     let dense = knn.replace("kind = \"knn\"\nneighbors = 3", "kind = \"dense\"");
     let key = load(&[
         (
@@ -444,11 +444,11 @@ fn overrides_for_several_documents_may_be_for_other_kinds() {
         "model.attention.kind=dense",
     ];
     assert!(document(SMALL, &turn).shared().plan().is_ok());
-    // A file is for itself.
+    // The keys of a file must match its own kind.
     let file = format!("{text}neighbors = 3\n");
     assert!(document(&file, &set).shared().plan().is_ok());
     assert!(document(&file, &[]).shared().plan().is_err());
-    // Dense attention need not be named, as in `configs/quickstart/dense.toml`.
+    // Dense attention does not need to be named, as in `configs/quickstart/dense.toml`.
     assert_eq!(
         document(SMALL, &set).shared().plan().unwrap(),
         document(SMALL, &[]).plan().unwrap()
@@ -488,18 +488,18 @@ fn an_override_is_one_value() {
         "{lines}"
     );
     assert!(
-        lines.contains("give each key a `--set` of its own"),
+        lines.contains("use a separate `--set` for each key"),
         "{lines}"
     );
     for set in ["run.dir=a\nb", "run.dir=a\rb", "seed=1\n[train]\nepochs=3"] {
         let message = error_of(SMALL, &[set]);
         assert!(message.contains("several lines"), "{set:?}: {message}");
     }
-    // A list over several lines is one value all the same, and so is a text that says what it holds.
+    // A list over several lines is still one value, and so is a string with an escaped newline.
     let plan = plan_of(SMALL, &["optim.betas=[0.8,\n 0.9]", "run.dir=\"a\\nb\""]).unwrap();
     assert_eq!(plan.optim.betas, [0.8, 0.9]);
     assert_eq!(plan.run.dir, Path::new("a\nb"));
-    // What follows a number makes it a word.
+    // Text after a number makes it a string.
     for set in ["train.epochs=3 4", "train.epochs=3, train.batch_size=7"] {
         let message = error_of(SMALL, &[set]);
         assert!(message.contains("expected an integer"), "{set}: {message}");
@@ -510,7 +510,7 @@ fn an_override_is_one_value() {
 fn a_key_of_a_hundred_thousand_parts() {
     let set = format!("{}a=1", "a.".repeat(100_000));
     let message = error_of(SMALL, &[&set]);
-    assert!(message.contains("no key has so many parts"));
+    assert!(message.contains("the key has too many parts"));
     let text = format!("{SMALL}[x]\n{set}\n");
     assert!(error_of(&text, &[]).contains("not valid TOML"));
     let text = format!("{SMALL}[x]\na = {}\n", "[".repeat(100_000));

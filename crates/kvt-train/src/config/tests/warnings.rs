@@ -1,4 +1,4 @@
-//! What is allowed and probably not meant.
+//! Settings that are allowed but probably not intended.
 
 use super::*;
 use crate::task::model_config;
@@ -8,7 +8,7 @@ fn of(sets: &[&str]) -> Vec<String> {
     warnings(&plan, &model_config(&plan.model, None).unwrap(), None)
 }
 
-/// 5000 generated images in batches of 64: 78 updates of an epoch.
+/// 5000 generated images in batches of 64: 78 updates per epoch.
 #[test]
 fn a_warm_up_that_fills_the_run() {
     assert_eq!(of(&[]), Vec::<String>::new());
@@ -27,7 +27,7 @@ fn a_count_of_neighbors_that_is_no_selection() {
     let knn = |neighbors: &str| of(&["model.attention.kind=knn", neighbors]);
     assert_snapshot!(knn("model.attention.neighbors=197").join("\n"), @"`model.attention.neighbors` = 197 keeps each of the 197 keys in `blocks`: attention is dense there");
     assert_eq!(knn("model.attention.neighbors=196").len(), 0);
-    // A share of 1 says so itself.
+    // A fraction of 1 is explicit.
     assert_eq!(knn("model.attention.neighbors=1.0").len(), 0);
     // Windows of 49 keys in each of four stages.
     let swin = |neighbors: &str| {
@@ -41,7 +41,7 @@ fn a_count_of_neighbors_that_is_no_selection() {
     assert_eq!(swin("model.attention.neighbors=[48, 49, 0.5, 50]").len(), 2);
 }
 
-/// 78 updates of an epoch, 300 epochs: 23,400 updates.
+/// 78 updates per epoch, 300 epochs: 23,400 updates.
 #[test]
 fn an_average_over_more_updates_than_there_are() {
     assert_snapshot!(of(&["ema.decay=0.99996"]).join("\n"), @"`ema.decay` = 0.99996 averages over 25000 updates, but the run has 23400: the average stays near the initial weights");

@@ -1,4 +1,4 @@
-//! `kvt data check`: reads every image of a data set once and tells what is wrong with it.
+//! `kvt data check`: reads every image of a data set once and reports what is wrong with it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use crate::data::{
     ClassOrder, ColorKind, DataError, ImageLimits, OtherFormats, Sample, Source, Unlisted, file,
 };
 
-/// What [`check`] found.
+/// The findings of [`check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// The splits, in the order given.
     pub splits: Vec<SplitCheck>,
     /// Whether all splits have the same classes.
     pub same_classes: bool,
-    /// Files of different splits with the same content: images to be learned by heart.
+    /// Files with the same content in different splits: images that can be memorised.
     pub duplicates: Vec<Duplicate>,
 }
 
@@ -30,17 +30,17 @@ pub struct SplitCheck {
     pub classes: Vec<(String, usize)>,
     /// Images that cannot be decoded.
     pub unreadable: Vec<Unreadable>,
-    /// Links to images that are not there: they are unreadable too.
+    /// Links to missing images, which are also unreadable.
     pub dead_links: Vec<Unreadable>,
-    /// Other links that lead nowhere or in a circle, and folders that cannot be listed.
+    /// Other links that are dead or circular, and folders that cannot be listed.
     pub unlisted: Vec<Unlisted>,
-    /// Files of picture formats that are not read.
+    /// Files in image formats that are not supported.
     pub others: OtherFormats,
     /// Smallest and largest (width, height) by area, in pixels; `None` if no image is readable.
     pub sizes: Option<((u32, u32), (u32, u32))>,
-    /// Grey images.
+    /// Number of greyscale images.
     pub grey: usize,
-    /// CMYK and YCCK images.
+    /// Number of CMYK and YCCK images.
     pub cmyk: usize,
 }
 
@@ -49,7 +49,7 @@ pub struct SplitCheck {
 pub struct Unreadable {
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -61,15 +61,15 @@ pub struct Duplicate {
 }
 
 impl SplitCheck {
-    /// Images of the split.
+    /// Number of images in the split.
     pub fn images(&self) -> usize {
         self.classes.iter().map(|(_, count)| count).sum()
     }
 }
 
 impl Check {
-    /// Whether training on this data set can work: nothing unreadable or unlisted, and the same two or more classes
-    /// everywhere, each with an image. Files of other formats are passed over.
+    /// Whether training on this data set can work: everything is readable and listed, and all splits have the same two
+    /// or more classes, each with an image. Files in other formats are ignored.
     pub fn is_sound(&self) -> bool {
         self.same_classes
             && self.splits.iter().all(|split| {
@@ -87,13 +87,13 @@ struct Seen {
     image: Result<((u32, u32), ColorKind), String>,
 }
 
-/// Reads every image of the splits `root/<split>`, on all cores: image folders, or tar shards, or Parquet files with their
-/// labels in `label_column`, or CIFAR's files, whatever is there.
+/// Reads every image of the splits `root/<split>` on all cores: image folders, tar shards, Parquet files with their labels
+/// in `label_column`, or CIFAR's files, depending on what is found.
 ///
 /// # Errors
 ///
-/// A split without any class folder, or a damaged shard or Parquet file. Unreadable images, dead links and the like are part
-/// of the result, not an error.
+/// If a split has no class folder, or a shard or Parquet file is damaged. Unreadable images, dead links and the like are
+/// part of the result, not an error.
 pub fn check(
     root: &Path,
     splits: &[&str],
@@ -102,7 +102,7 @@ pub fn check(
     label_column: &str,
 ) -> Result<Check, DataError> {
     let surveys = surveys(root, splits, order, label_column)?;
-    // By hash, the split's number and path of each file; a tree, so that the result has one order.
+    // By hash: the split number and path of each file; a tree, so that the order of the result is fixed.
     let mut contents: BTreeMap<[u8; 32], Vec<(usize, &Path)>> = BTreeMap::new();
     let mut reports = Vec::new();
     for (number, (name, survey)) in splits.iter().zip(&surveys).enumerate() {

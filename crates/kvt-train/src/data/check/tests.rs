@@ -35,7 +35,7 @@ fn tells_what_is_wrong() {
     assert_eq!(found.duplicates, [Duplicate { paths: copies }]);
 }
 
-/// Splits of shards, each with an image of every label, and of the first one the names of the classes.
+/// Splits of shards, each with an image of every label; the first split also has the names of the classes.
 fn shards(splits: [(&str, &[u32]); 2], names: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (split, labels) in splits {
@@ -69,7 +69,7 @@ fn shards(splits: [(&str, &[u32]); 2], names: &[&str]) -> tempfile::TempDir {
     dir
 }
 
-/// Without a list of names the classes are numbers, and no split has to have the largest one.
+/// Without a list of names, the classes are numbers, and a split does not need to contain the largest one.
 #[test]
 fn classes_without_names_are_those_of_all_splits() {
     let counts = |found: &Check| -> Vec<Vec<usize>> {
@@ -78,7 +78,7 @@ fn classes_without_names_are_those_of_all_splits() {
             .map(|split| split.classes.iter().map(|(_, count)| *count).collect())
             .collect()
     };
-    // Before, three classes against two were not the same.
+    // Previously, three classes against two were not the same.
     let fewer = shards([("train", &[0, 1, 2]), ("val", &[0, 1])], &[]);
     let found = check_all(fewer.path());
     assert!(found.same_classes);
@@ -87,12 +87,12 @@ fn classes_without_names_are_those_of_all_splits() {
     let found = check_all(more.path());
     assert!(found.same_classes);
     assert_eq!(counts(&found), [[1, 1, 0], [1, 1, 1]]);
-    // There is nothing to learn the third one from.
+    // There are no images to learn the third class from.
     assert!(!found.is_sound());
     let same = shards([("train", &[0, 1]), ("val", &[1, 0])], &[]);
     assert!(check_all(same.path()).is_sound());
 
-    // Names that only the training images have hold for both, as in training.
+    // Names that only the training images have apply to both splits, as in training.
     let named = shards([("train", &[0, 1]), ("val", &[1, 0])], &["cat", "dog"]);
     let found = check_all(named.path());
     assert!(found.is_sound());
@@ -101,7 +101,7 @@ fn classes_without_names_are_those_of_all_splits() {
     assert!(!check_all(beyond.path()).same_classes);
 }
 
-/// Two splits of two classes with an image each.
+/// Two splits of two classes with one image each.
 fn small() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (level, folder) in (0..).zip(["train/a", "train/b", "val/a", "val/b"]) {
@@ -142,10 +142,10 @@ fn other_formats_are_counted_by_their_ending() {
     assert_eq!(others.0, BTreeMap::from(expected));
     assert_eq!(others.count(), 4);
     assert_eq!(found.splits[1].others.count(), 0);
-    // They are passed over: training works.
+    // They are ignored: training works.
     assert!(found.is_sound());
 
-    // A class that has nothing else.
+    // A class that contains nothing else.
     fs_err::remove_file(at("train/a/1.png")).unwrap();
     let found = check_all(dir.path());
     assert_eq!(found.splits[0].classes[0], ("a".to_owned(), 0));
@@ -165,7 +165,7 @@ fn links_that_lead_nowhere_or_in_a_circle_are_reported() {
     symlink("/gone/more", at("train/a/more")).unwrap();
     symlink(".", at("train/b/up")).unwrap();
     symlink("/gone/c", at("train/c")).unwrap();
-    // An editor's lock, and a link that is all right.
+    // An editor's lock file, and a valid link.
     symlink("user@machine.1234", at("train/a/.#1.png")).unwrap();
     symlink("1.png", at("train/b/2.png")).unwrap();
     let found = check_all(dir.path());
@@ -191,7 +191,7 @@ fn links_that_lead_nowhere_or_in_a_circle_are_reported() {
         [at("train/c"), at("train/a/more"), at("train/b/up")]
     );
     assert!(train.unlisted[2].reason.contains("a link in a circle"));
-    // What is there was read all the same.
+    // All other images were read.
     assert_eq!(train.classes, [("a".to_owned(), 3), ("b".to_owned(), 2)]);
     assert_eq!(
         (train.unreadable.len(), train.sizes),

@@ -1,5 +1,5 @@
-//! Colour JPEGs straight through `zune-jpeg`, with the settings with which the `image` crate calls it: the same pixels
-//! without two more readings of the headers and a copy of the file.
+//! Colour JPEGs decoded directly with `zune-jpeg`, with the settings of the `image` crate: the same pixels without
+//! parsing the headers two more times and without a copy of the file.
 
 use image::RgbImage;
 use image::metadata::Orientation;
@@ -11,8 +11,8 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 use super::MAX_SIDE;
 use crate::data::file::ImageLimits;
 
-/// The pixels as they are stored, and how they are to be turned. `None` is left to the `image` crate: other colours than
-/// three components, too large an image, or one that cannot be decoded, for which it has the words.
+/// The pixels as stored, and their orientation. `None` leaves the file to the `image` crate: if it does not have three
+/// colour components, is too large, or cannot be decoded, for which `image` has the error messages.
 pub(super) fn decode(bytes: &[u8], limits: ImageLimits) -> Option<(RgbImage, Orientation)> {
     let options = DecoderOptions::default()
         .jpeg_set_out_colorspace(ColorSpace::RGB)
@@ -45,13 +45,13 @@ pub(super) fn decode(bytes: &[u8], limits: ImageLimits) -> Option<(RgbImage, Ori
 
 /// The number of colour components of a JPEG, or `None` if the file ends before its end marker.
 ///
-/// In the entropy-coded data a byte 0xff is always followed by 0 or a restart marker, so the end marker cannot
-/// be met by chance; the thumbnail in an EXIF segment is stepped over with its segment.
+/// In the entropy-coded data, a byte 0xff is always followed by 0 or a restart marker, so the end marker cannot occur
+/// by chance; the thumbnail in an EXIF segment is skipped with its segment.
 pub(super) fn components(bytes: &[u8]) -> Option<u8> {
     let mut components = 0;
     let mut at = 2;
     loop {
-        // To the next marker; bytes between segments, and the coded data after a scan's header, are stepped over.
+        // Moves to the next marker; bytes between segments, and the coded data after a scan's header, are skipped.
         at += memchr::memchr(0xff, bytes.get(at..)?)?;
         let marker = *bytes.get(at + 1)?;
         match marker {

@@ -1,13 +1,13 @@
-//! One image file to 8-bit RGB pixels, as Pillow's `Image.open(path).convert("RGB")` with EXIF rotation gives them.
+//! Decodes an image file to 8-bit RGB pixels, as Pillow's `Image.open(path).convert("RGB")` with EXIF rotation.
 //!
-//! - The format is read from the content, not from the extension: JPEG, PNG, WebP, BMP.
-//! - Grey is repeated, alpha is dropped (not blended), a palette is looked up, 16 bits become 8 by `>> 8`.
-//! - CMYK and YCCK JPEGs are read as Adobe writes them, inverted, whether or not the Adobe marker is there.
+//! - The format is detected from the content, not from the extension: JPEG, PNG, WebP, BMP.
+//! - Grey is repeated, alpha is dropped (not blended), palettes are resolved, and 16 bits become 8 by `>> 8`.
+//! - CMYK and YCCK JPEGs are read as Adobe writes them, inverted, with or without the Adobe marker.
 //! - The EXIF orientation is applied.
-//! - A truncated file is an error. The JPEG decoder itself paints the missing part grey, so the end marker is looked for here.
-//!   A JPEG with damaged bits in the middle decodes, as in Pillow, to a picture with a damaged part.
-//! - No side above [`MAX_SIDE`] pixels and no more than [`ImageLimits::max_pixels`] in all, as the header has them: nothing
-//!   is decoded before that is known, so that a small file cannot take the memory.
+//! - A truncated file is an error. The JPEG decoder fills the missing part with grey, so the end marker is checked here. A
+//!   JPEG with damaged bits in the middle decodes, as in Pillow, to an image with a damaged part.
+//! - No side may exceed [`MAX_SIDE`] pixels, and the image must not exceed [`ImageLimits::max_pixels`], according to the
+//!   header: decoding starts only after this check, so that a small file cannot exhaust the memory.
 
 mod jpeg;
 pub(super) mod region;
@@ -24,9 +24,9 @@ use crate::data::ordered::panic_message;
 
 /// The longest side that is decoded, in pixels.
 const MAX_SIDE: u32 = 65_500;
-/// What is said of other files.
+/// The message for other files.
 pub(super) const NOT_AN_IMAGE: &str = "not a JPEG, PNG, WebP or BMP file";
-/// How Git LFS begins the text that it leaves in the place of a file.
+/// The beginning of the text that Git LFS leaves instead of a file.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
 /// A file that is not a complete image.
@@ -39,7 +39,7 @@ pub struct DecodeError {
     pub reason: String,
 }
 
-/// How the colours of a file are stored, before they become RGB.
+/// The colour format of a file before conversion to RGB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColorKind {
     /// One channel, with or without alpha.
@@ -50,10 +50,10 @@ pub enum ColorKind {
     Cmyk,
 }
 
-/// A decoded image and how it was stored.
+/// A decoded image and its stored colour format.
 #[derive(Debug, Clone)]
 pub struct Decoded {
-    /// The pixels, upright.
+    /// The pixels, with the orientation applied.
     pub image: RgbImage,
     /// The stored colours.
     pub color: ColorKind,
@@ -80,7 +80,7 @@ pub fn decode(path: &Path, limits: ImageLimits) -> Result<RgbImage, DecodeError>
 ///
 /// # Errors
 ///
-/// The reason, in words.
+/// The reason, as text.
 pub fn decode_bytes(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
     if bytes.is_empty() {
         return Err("the file is empty".to_owned());
@@ -88,7 +88,7 @@ pub fn decode_bytes(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String
     if bytes.starts_with(LFS_POINTER) {
         return Err("a Git LFS pointer, not the image: run `git lfs pull`".to_owned());
     }
-    // The decoders are others' code that reads hostile input: a panic in one is a bad file, not the end of a run.
+    // The decoders are third-party code that reads hostile input: a panic means a bad file and must not end the run.
     catch_unwind(|| decode_checked(bytes, limits))
         .unwrap_or_else(|panic| Err(format!("the decoder panicked: {}", panic_message(&*panic))))
 }
@@ -116,7 +116,7 @@ fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> 
         _ if image.color().has_color() => ColorKind::Rgb,
         _ => ColorKind::Grey,
     };
-    // First three bytes a pixel, then turned: turning needs a second picture.
+    // Converts to three bytes per pixel before rotating, since rotation needs a second image.
     Ok(Decoded {
         image: upright(to_rgb(image), orientation),
         color,
@@ -129,7 +129,7 @@ fn upright(image: RgbImage, orientation: Orientation) -> RgbImage {
     image.into_rgb8()
 }
 
-/// The pixels as they are stored, and how they are to be turned.
+/// The pixels as stored, and their orientation.
 fn pixels(
     bytes: &[u8],
     format: ImageFormat,
@@ -148,7 +148,7 @@ fn pixels(
     decoder_limits.max_alloc = Some(limits.decoded_bytes());
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     reader.limits(decoder_limits.clone());
-    // Reads the header; the pixels come with `from_decoder`.
+    // Reads the header; the pixels are read by `from_decoder`.
     let mut decoder = reader.into_decoder().map_err(words)?;
     let (width, height) = decoder.dimensions();
     let count = u64::from(width) * u64::from(height);
@@ -191,7 +191,7 @@ fn map<P: image::Pixel>(
     })
 }
 
-/// Whether every chunk of a WebP file ends within it. The decoder makes room for a chunk at the size that it claims.
+/// Whether every chunk of a WebP file ends within it. The decoder allocates a chunk at the size that it claims.
 fn webp_is_whole(bytes: &[u8]) -> bool {
     // `RIFF`, the size, `WEBP`.
     let mut rest = bytes.get(12..).unwrap_or_default();
@@ -201,7 +201,7 @@ fn webp_is_whole(bytes: &[u8]) -> bool {
         if size > body.len() {
             return false;
         }
-        // Chunks begin at even places; the last one may lack its byte of padding.
+        // Chunks begin at even offsets; the last one may lack its padding byte.
         rest = body.get(size + size % 2..).unwrap_or_default();
     }
     true

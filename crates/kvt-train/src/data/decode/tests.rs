@@ -23,7 +23,7 @@ fn encode(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
 #[test]
 fn agrees_with_pillow() {
     use ColorKind::{Cmyk, Grey, Rgb};
-    // Printed by make.py beside the files, at (2, 3), (20, 5), (9, 20), (23, 17).
+    // Printed by make.py next to the files, at (2, 3), (20, 5), (9, 20), (23, 17).
     let expected = [
         (
             "rgb.jpg",
@@ -140,7 +140,7 @@ fn every_kind_of_pixel_becomes_rgb() {
 
 #[test]
 fn all_eight_orientations() {
-    // Where pixel (x, y) of the stored 32 x 24 picture goes, from the EXIF table.
+    // The destination of pixel (x, y) of the stored 32 x 24 image, from the EXIF table.
     let place = |orientation: u8, x: u32, y: u32| match orientation {
         1 => (x, y),
         2 => (31 - x, y),
@@ -273,7 +273,7 @@ fn the_pixels_are_counted_before_they_are_decoded() {
             format!("{width} x {height} pixels are more than `data.max_pixels` = 178956970")
         );
     }
-    // Just within: the file itself is what is wrong.
+    // Just within the limit: the error is in the file itself.
     let inside = reason(&claiming(65_500, 2_732), pillows);
     assert!(!inside.contains("max_pixels"), "{inside}");
     let long = reason(&claiming(65_501, 1), pillows);
@@ -295,7 +295,7 @@ fn a_chunk_of_a_webp_ends_within_the_file() {
     assert!(decode_all(&whole).is_ok());
     let extended = |claimed: u32| {
         let mut chunk = whole[12..].to_vec();
-        // `VP8X`: 10 bytes, of which the first says that there is EXIF, the last six are the size of the canvas less 1.
+        // `VP8X`: 10 bytes; the first one contains the EXIF flag, the last six the size of the canvas minus 1.
         let size = decode_all(&whole).unwrap().image.dimensions();
         let mut bytes = b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\x08\0\0\0".to_vec();
         bytes.extend(&(size.0 - 1).to_le_bytes()[..3]);
@@ -309,7 +309,7 @@ fn a_chunk_of_a_webp_ends_within_the_file() {
         bytes
     };
     assert!(decode_all(&extended(4)).is_ok());
-    // 4 GB of metadata in a file of some hundred bytes.
+    // 4 GB of metadata in a file of a few hundred bytes.
     let reason = decode_all(&extended(0xffff_fff0)).unwrap_err();
     assert_eq!(reason, "the file is truncated");
 }
@@ -322,7 +322,7 @@ fn crc(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The direct way gives the pixels that the `image` crate gives, whatever the sampling of the colours.
+/// Direct decoding gives the same pixels as the `image` crate, for any colour sampling.
 #[test]
 fn jpegs_are_those_of_the_image_crate() {
     let mut files = vec![
@@ -343,7 +343,7 @@ fn jpegs_are_those_of_the_image_crate() {
         assert!(direct == image.into_rgb8());
         assert_eq!(orientation, expected);
     }
-    // What is not its own is left to it.
+    // Unsupported files are left to `image`.
     for name in ["grey.jpg", "cmyk.jpg", "ycck.jpg"] {
         assert!(jpeg::decode(&fixture(name), limits).is_none(), "{name}");
     }

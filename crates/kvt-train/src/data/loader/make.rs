@@ -1,4 +1,4 @@
-//! One batch of the loader: decoded, augmented, put together.
+//! One batch of the loader: decoded, augmented and assembled.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +9,14 @@ use super::{LoaderConfig, Purpose, Skipped};
 use crate::augment::AugmentError;
 use crate::data::{Batch, DataError, OnError, Picture, Sample, View};
 
-/// A batch, and the images that were passed over for it.
+/// A batch, and the images that were skipped for it.
 pub(super) struct Made<T> {
     pub(super) batch: Batch<T>,
     pub(super) skipped: Vec<Skipped>,
 }
 
 impl<T> LoaderConfig<T> {
-    /// Makes one batch. Stops early, with what it has, once nobody waits for it.
+    /// Makes one batch. Stops early with an incomplete batch if its result is no longer needed.
     pub(super) fn make(&self, number: usize, stop: &AtomicBool) -> Result<Made<T>, DataError> {
         let start = number * self.batch_size;
         let end = (start + self.batch_size).min(self.order.len());
@@ -39,7 +39,7 @@ impl<T> LoaderConfig<T> {
                     batch.indices.push(index);
                     batch.targets.push(target);
                 }
-                // In training no image at all is readable: the next place would try them all again.
+                // In training, this means that no image at all is readable: the next position would try them all again.
                 None if self.purpose != Purpose::Evaluate => break,
                 None => {}
             }
@@ -51,11 +51,11 @@ impl<T> LoaderConfig<T> {
         Ok(Made { batch, skipped })
     }
 
-    /// Writes the views of one place of the order as their image `n` and returns its sample index and target, or `None`
-    /// if the place stays empty.
+    /// Writes the views of one position of the order as their image `n` and returns its sample index and target, or
+    /// `None` if the position stays empty.
     ///
-    /// Only an unreadable image in its own place is added to `skipped`: those met while looking for a replacement
-    /// are reported from their own places, so each is counted once whoever meets it first.
+    /// Only an unreadable image at its own position is added to `skipped`: those met while looking for a replacement
+    /// are reported at their own positions, so each is counted once, whichever position meets it first.
     fn fill(
         &self,
         place: usize,
@@ -65,7 +65,7 @@ impl<T> LoaderConfig<T> {
     ) -> Result<Option<(u32, T)>, DataError> {
         let mut first_bad = None;
         let mut unreadable = HashSet::new();
-        // The replacement is augmented with the key of the place that it fills, so that it does not repeat its own picture.
+        // The replacement is augmented with the key of the position that it fills, so that it is not the same image twice.
         let Some((own, _)) = self.at(place) else {
             return Ok(None);
         };
@@ -78,7 +78,7 @@ impl<T> LoaderConfig<T> {
             let Some((index, sample)) = self.at((place + step) % self.order.len()) else {
                 return Ok(None);
             };
-            // Another copy of an image that was tried for this place.
+            // Another copy of an image that was already tried for this position.
             if unreadable.contains(&index) {
                 continue;
             }
@@ -104,7 +104,7 @@ impl<T> LoaderConfig<T> {
                 reason: error.reason,
             };
             unreadable.insert(index);
-            // Past the cap there is no use in looking further.
+            // Beyond the limit, it is useless to continue.
             if unreadable.len() > self.max_skipped {
                 return Err(too_many(unreadable.len(), self.max_skipped, bad));
             }
@@ -117,8 +117,8 @@ impl<T> LoaderConfig<T> {
         Ok(None)
     }
 
-    /// Writes an image as image `n` of each view. The first view draws from the image's own key, the others from
-    /// numbered children of it.
+    /// Writes an image as image `n` of each view. The first view uses the image's own key, the others numbered children
+    /// of it.
     fn augment(
         &self,
         picture: Picture,
@@ -132,14 +132,14 @@ impl<T> LoaderConfig<T> {
         };
         let image = match picture {
             Picture::Whole(image) => image,
-            // Asked for by the only view.
+            // Requested by the only view.
             Picture::Part(part) => return first.apply_part(&part, key, first_view.image_mut(n)),
         };
         for (number, (transform, view)) in (1..).zip(all) {
             let key = view_key(key, number);
             transform.apply(image.clone(), key, view.image_mut(n))?;
         }
-        // Last, so that a single view needs no copy of the image.
+        // Last, so that a single view does not need a copy of the image.
         first.apply(image, key, first_view.image_mut(n))
     }
 
@@ -157,7 +157,7 @@ pub fn view_key(image: Key, view: usize) -> Key {
     }
 }
 
-/// The key of all that is drawn for an image in an epoch.
+/// The key of all random draws for an image in an epoch.
 pub fn image_key(seed: u64, epoch: u64, index: u32) -> Key {
     Key::new(seed)
         .named("augment")

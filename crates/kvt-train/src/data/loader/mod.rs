@@ -1,7 +1,7 @@
-//! Batches of decoded, augmented images, made by worker threads and delivered in the order of the epoch.
+//! Batches of decoded, augmented images, prepared by worker threads and delivered in the order of the epoch.
 //!
-//! A batch depends on its place in the order and on the keys of its samples only: any number of workers gives the same
-//! epoch, and starting at batch `n` gives what a full epoch gives from batch `n` on.
+//! A batch depends only on its position in the order and on the keys of its samples: any number of workers gives the
+//! same epoch, and starting at batch `n` gives the same batches as a full epoch from batch `n` on.
 
 mod make;
 
@@ -15,7 +15,7 @@ use crate::augment::Transform;
 use crate::data::ordered::Ordered;
 use crate::data::{Batch, DataError, ImageLimits, OnError, Sample, Source, batch_count};
 
-/// What the batches are for, which decides about incomplete batches and unreadable images.
+/// The purpose of the batches, which determines the treatment of incomplete batches and unreadable images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Batches keep their size: an unreadable image is replaced by the next readable one of the order.
@@ -23,51 +23,51 @@ pub enum Purpose {
         /// Drop the incomplete last batch, unless it is the only one.
         drop_last: bool,
     },
-    /// Every readable image exactly once: an unreadable one is left out, its batch is smaller.
+    /// Every readable image exactly once: an unreadable one is left out, which makes its batch smaller.
     Evaluate,
 }
 
-/// What [`Loader::start`] needs to know.
+/// The settings of [`Loader::start`].
 #[derive(Debug, Clone)]
 pub struct LoaderConfig<T = u32> {
     /// The labelled images.
     pub source: Arc<Source>,
-    /// What is done to each decoded image, for each view of the batch.
+    /// The transform of each decoded image, for each view of the batch.
     pub views: Vec<Arc<Transform>>,
     /// The target of an image.
     pub target: fn(&Sample) -> T,
     /// Sample indices in the order of the epoch, see [`epoch_order`](crate::data::epoch_order).
     pub order: Vec<u32>,
-    /// Which copy of its sample each place of the order has, from 0; empty where all are the first. Each copy is augmented
-    /// in another way.
+    /// Which copy of its sample each position of the order has, from 0; empty if all are the first. Each copy is augmented
+    /// differently.
     pub copies: Vec<u32>,
     /// Images per batch.
     pub batch_size: usize,
     /// Training or evaluation.
     pub purpose: Purpose,
-    /// The first batch to deliver, to go on in the middle of an epoch.
+    /// The first batch to deliver, to continue in the middle of an epoch.
     pub first_batch: usize,
-    /// Batches from one that is delivered to the next: 1 delivers all of them, more those of one of several processes.
+    /// Distance between delivered batches: 1 delivers all of them, larger values those of one of several processes.
     pub every: usize,
     /// Threads; 0 decodes on the calling thread.
     pub workers: usize,
-    /// Finished batches that may wait, beside the one that each worker makes.
+    /// Maximum number of finished batches that wait, besides the one that each worker prepares.
     pub prefetch: usize,
     /// The epoch, for the keys of the augmentation.
     pub epoch: u64,
     /// The seed of the run, for the keys of the augmentation.
     pub seed: u64,
-    /// What an unreadable image does; one that is skipped is passed over as [`Purpose`] says.
+    /// What an unreadable image does; a skipped one is treated as described in [`Purpose`].
     pub on_error: OnError,
-    /// The most unreadable images of an epoch that are skipped; one more is an error.
+    /// Maximum number of unreadable images per epoch that are skipped; one more is an error.
     pub max_skipped: usize,
-    /// Beyond them an image is unreadable.
+    /// Images that exceed them are unreadable.
     pub limits: ImageLimits,
-    /// Whether only the part that the view looks at may be decoded, at a smaller size; takes a single view.
+    /// Whether it may decode only the part that the view uses, at a smaller size; requires a single view.
     pub parts: bool,
 }
 
-/// An image that was passed over.
+/// A skipped image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     /// The file.
@@ -76,26 +76,26 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// The batches of one epoch. Ends after the last batch or the first error; dropping it stops the workers.
+/// The batches of one epoch. It ends after the last batch or the first error; dropping it stops the workers.
 pub struct Loader<T = u32> {
     batches: Ordered<Result<Made<T>, DataError>>,
-    /// The folder and the images of the epoch.
+    /// The folder, and the number of images of the epoch.
     source: (PathBuf, usize),
     purpose: Purpose,
     max_skipped: usize,
     skipped: Vec<Skipped>,
-    /// The paths of those passed over.
+    /// The paths of skipped images.
     known: HashSet<PathBuf>,
     remaining: usize,
     failed: bool,
 }
 
 impl<T: Send + 'static> Loader<T> {
-    /// Starts the workers on the epoch.
+    /// Starts the workers for the epoch.
     ///
     /// # Errors
     ///
-    /// A batch size of 0, an order that names samples the source does not have, or a thread that does not start.
+    /// If the batch size is 0, the order contains samples that the source does not have, or a thread does not start.
     pub fn start(config: LoaderConfig<T>) -> Result<Self, DataError> {
         if config.batch_size == 0 {
             return Err(DataError::EmptyBatch);
@@ -131,19 +131,18 @@ impl<T: Send + 'static> Loader<T> {
 }
 
 impl<T> Loader<T> {
-    /// Batches still to come, if none is empty or an error.
+    /// Number of batches still to come, if none is empty or an error.
     pub fn remaining(&self) -> usize {
         self.remaining
     }
 
-    /// The images passed over so far, in the order of the epoch, each once. Counted from
-    /// [`LoaderConfig::first_batch`] on.
+    /// The images skipped so far, in the order of the epoch, each once. Counted from [`LoaderConfig::first_batch`] on.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
 
-    /// A training batch is empty only if no image of the whole epoch is readable. Passing over it, as in an evaluation,
-    /// would make an epoch without batches, and training would go from one to the next without end.
+    /// A training batch is empty only if no image of the whole epoch is readable. Skipping it, as in an evaluation,
+    /// would give an epoch without batches, and training would loop over epochs forever.
     fn check_readable(&self, batch: &Batch<T>) -> Result<(), DataError> {
         match self.purpose {
             Purpose::Train { .. } if batch.is_empty() => Err(DataError::NothingReadable {
@@ -156,7 +155,7 @@ impl<T> Loader<T> {
 
     fn take_skipped(&mut self, skipped: Vec<Skipped>) -> Result<(), DataError> {
         for skipped in skipped {
-            // With repeats, another copy of an image that is known.
+            // With repeats: another copy of a known image.
             if !self.known.insert(skipped.path.clone()) {
                 continue;
             }
@@ -182,7 +181,7 @@ impl<T: Send + 'static> Iterator for Loader<T> {
                 Ok(made.batch)
             });
             self.failed = batch.is_err();
-            // In an evaluation all images of a batch may be unreadable: there is nothing to deliver.
+            // In an evaluation, all images of a batch may be unreadable: then there is nothing to deliver.
             if !matches!(&batch, Ok(batch) if batch.is_empty()) {
                 return Some(batch);
             }

@@ -16,7 +16,7 @@ fn augment() -> AugmentConfig {
     }
 }
 
-/// 23 images of 8 x 8, `bad` ones of which are no images; the red channel is the sample index.
+/// 23 images of 8 x 8; the files `bad` are not images; the red channel is the sample index.
 fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
     let dir = tempfile::tempdir().unwrap();
     for index in 0..23 {
@@ -58,7 +58,7 @@ fn batches(config: &LoaderConfig) -> Vec<Batch> {
         .unwrap()
 }
 
-/// Two processes, from the second batch on: each has every other one.
+/// Two processes, from the second batch on: each gets every other batch.
 #[test]
 fn processes_take_turns() {
     let (_dir, config) = config(&[]);
@@ -163,7 +163,7 @@ fn a_bad_file_fails_with_its_path() {
 #[test]
 fn bad_files_are_replaced_in_training_and_left_out_in_evaluation() {
     let (_dir, mut config) = config(&[0, 1, 22]);
-    // Samples 0 and 1 follow each other; the last place wraps around past them.
+    // Samples 0 and 1 follow each other; the last position wraps around past them.
     config.order = (2..22).chain([22, 0, 1]).collect();
     config.on_error = OnError::Skip;
     config.max_skipped = 3;
@@ -180,7 +180,7 @@ fn bad_files_are_replaced_in_training_and_left_out_in_evaluation() {
             .map(|s| s.path.file_name().unwrap())
             .collect();
         assert_eq!(names, ["22.png", "00.png", "01.png"]);
-        // Repeats of sample 2, each augmented by the key of its own place.
+        // Repeats of sample 2, each augmented with the key of its own position.
         let images = &all[5].views[0].pixels;
         assert_ne!(images[..192], images[192..384]);
     }
@@ -216,7 +216,7 @@ fn bad_files_are_replaced_in_training_and_left_out_in_evaluation() {
     }
 }
 
-/// With repeated augmentation an image stands in the order several times.
+/// With repeated augmentation, an image occurs several times in the order.
 #[test]
 fn the_copies_of_a_bad_file_are_one_bad_file() {
     let (_dir, config) = config(&[4]);
@@ -263,7 +263,7 @@ fn an_epoch_without_a_readable_image_is_an_error() {
             "{error}"
         );
         assert!(loader.next().is_none());
-        // Who evaluates hears of it by the number of images.
+        // In an evaluation, the number of images reveals it.
         let purpose = Purpose::Evaluate;
         let mut loader = Loader::start(LoaderConfig { purpose, ..config }).unwrap();
         assert!(loader.next().is_none());
@@ -290,7 +290,7 @@ fn dropping_early_stops_the_workers() {
     .unwrap();
     loader.next().unwrap().unwrap();
     drop(loader);
-    // Every worker held the source through its job: all of them are gone.
+    // Every worker held the source through its job: all of them have ended.
     assert_eq!(Arc::strong_count(&source), 1);
 }
 
@@ -317,7 +317,7 @@ fn impossible_settings_are_errors() {
     ));
 }
 
-/// Seed, epoch and sample: each changes what is done to a picture, and nothing else does.
+/// Only seed, epoch and sample determine the augmentation of an image, and each of them changes it.
 #[test]
 fn augmentation_is_keyed_by_seed_epoch_and_sample() {
     let (_dir, config) = config(&[]);
@@ -343,11 +343,11 @@ fn augmentation_is_keyed_by_seed_epoch_and_sample() {
     assert_eq!(images(7, 3, order.clone()), expected);
     assert_ne!(images(8, 3, order.clone()), expected);
     assert_ne!(images(7, 4, order.clone()), expected);
-    // Elsewhere in the epoch a picture is the same.
+    // At another position in the epoch, an image is the same.
     let turned = images(7, 3, order.into_iter().rev().collect());
     let picture = 3 * 8 * 8;
     assert_eq!(turned[7 * picture..], expected[..picture]);
-    // The same file twice, as two samples, is two pictures: green and blue do not tell them apart.
+    // The same file as two samples gives two different images: green and blue do not identify the sample.
     let green_and_blue = |images: &[f32]| -> Vec<Vec<f32>> {
         let pictures = images.chunks(picture);
         pictures.map(|image| image[64..].to_vec()).collect()
@@ -356,7 +356,7 @@ fn augmentation_is_keyed_by_seed_epoch_and_sample() {
     assert!(pictures[1..].iter().any(|other| *other != pictures[0]));
 }
 
-/// The first copy of a sample is the picture that it has without repeats.
+/// The first copy of a sample is the same image as without repeats.
 #[test]
 fn each_copy_of_a_sample_is_another_picture() {
     let (_dir, config) = config(&[]);
@@ -377,7 +377,7 @@ fn each_copy_of_a_sample_is_another_picture() {
     assert!(copies[1] != copies[0] && copies[3] != copies[0] && copies[3] != copies[1]);
 }
 
-/// Each view has its own size and its own draws; the first is what a batch of one view has.
+/// Each view has its own size and its own draws; the first is the same as in a batch with one view.
 #[test]
 fn views_are_of_the_same_images() {
     let (_dir, one) = config(&[]);
@@ -398,7 +398,7 @@ fn views_are_of_the_same_images() {
         );
         assert_eq!(small.shape(), [one.len(), 3, 4, 6]);
         assert_ne!(first, second);
-        // The red channel is the sample's index wherever there is no border.
+        // The red channel is the sample's index except for the border.
         for (n, &index) in three.indices.iter().enumerate() {
             let red = second.pixels[n * 192 + 4 * 8 + 4] * 255.0;
             assert!((red - index as f32).abs() < 1e-3);
@@ -406,7 +406,7 @@ fn views_are_of_the_same_images() {
     }
 }
 
-/// Targets are what the loader is told, of any type.
+/// Targets are computed by the given function, and can have any type.
 #[test]
 fn targets_are_of_any_kind() {
     let (_dir, labels) = config(&[]);

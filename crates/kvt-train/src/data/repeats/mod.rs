@@ -1,40 +1,40 @@
-//! How a training epoch goes through its images: once each, or with repeated augmentation.
+//! The order of the images in a training epoch: once each, or with repeated augmentation.
 
 use super::{DataConfig, batch_count, epoch_order};
 
-/// How a training epoch goes through its images, with repeated augmentation
-/// ([Hoffer et al.](https://arxiv.org/abs/1901.09335)) as DeiT's `RASampler` does it on several GPUs.
+/// The order of the images in a training epoch, with repeated augmentation
+/// ([Hoffer et al.](https://arxiv.org/abs/1901.09335)) as in DeiT's `RASampler` on several GPUs.
 ///
-/// The shuffled list has each image [`repeats`](Self::repeats) times in a row, and is padded from its beginning to a
-/// multiple of [`replicas`](Self::replicas). Replica `j` takes the places `j, j + R, j + 2R, ...`, of which the first
-/// `floor(floor(images / 256) * 256 / R)` count, or with fewer than 256 images `ceil(images / R)` (timm's
-/// `RepeatAugSampler`; DeiT's would have none). So an epoch has as many samples as without repeats, but of a share
+/// The shuffled list contains each image [`repeats`](Self::repeats) times in a row, and is padded from its beginning to
+/// a multiple of [`replicas`](Self::replicas). Replica `j` takes the positions `j, j + R, j + 2R, ...`, of which the
+/// first `floor(floor(images / 256) * 256 / R)` are used, or with fewer than 256 images `ceil(images / R)` (timm's
+/// `RepeatAugSampler`; DeiT's would use none). So an epoch has as many samples as without repeats, but only a fraction
 /// `1 / repeats` of the images. Micro-batch `m` of an epoch belongs to replica `m mod R`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampler {
-    /// Whether the images are shuffled, anew in each epoch.
+    /// Whether the images are reshuffled in each epoch.
     pub shuffle: bool,
-    /// Whether an incomplete last batch is left out; with repeats, that of each replica.
+    /// Whether an incomplete last batch is dropped; with repeats, that of each replica.
     pub drop_last: bool,
-    /// Images of a micro-batch.
+    /// Images per micro-batch.
     pub batch_size: usize,
-    /// How often the list has each image; 1 is the ordinary epoch, whatever `replicas` is.
+    /// How often the list contains each image; 1 gives an ordinary epoch, for any `replicas`.
     pub repeats: usize,
-    /// The processes of the original that are imitated.
+    /// The number of processes of the original that are imitated.
     pub replicas: usize,
 }
 
-/// The places of an epoch.
+/// The positions of an epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EpochOrder {
-    /// The sample of each place.
+    /// The sample at each position.
     pub samples: Vec<u32>,
-    /// Which copy of its sample each place has, from 0; empty where all are the first.
+    /// Which copy of its sample each position has, from 0; empty if all are the first.
     pub copies: Vec<u32>,
 }
 
 impl Sampler {
-    /// Of the training images of a plan.
+    /// The sampler for the training images of a plan.
     pub fn new(config: &DataConfig, batch_size: usize) -> Self {
         Self {
             shuffle: config.shuffle,
@@ -45,12 +45,12 @@ impl Sampler {
         }
     }
 
-    /// Micro-batches of an epoch of `images` images.
+    /// Micro-batches in an epoch of `images` images.
     pub fn batch_count(&self, images: usize) -> usize {
         batch_count(self.places(images), self.batch_size, self.drop_last)
     }
 
-    /// The samples of an epoch, micro-batch after micro-batch.
+    /// The samples of an epoch, micro-batch by micro-batch.
     pub fn order(&self, images: usize, epoch: u64, seed: u64) -> EpochOrder {
         let samples = epoch_order(images, epoch, seed, self.shuffle);
         if self.repeats <= 1 || samples.is_empty() {
@@ -65,7 +65,7 @@ impl Sampler {
                 place % (images * self.repeats),
             );
             let copy = round * self.repeats + place % self.repeats;
-            // Neither exceeds the number of images times the repeats, which are few.
+            // The number of copies is at most images times repeats, which is small.
             let copy = u32::try_from(copy).unwrap_or(u32::MAX);
             let sample = samples.get(place / self.repeats).copied();
             (sample.unwrap_or_default(), copy)
@@ -74,7 +74,7 @@ impl Sampler {
         EpochOrder { samples, copies }
     }
 
-    /// Places of each replica.
+    /// Positions per replica.
     fn of_replica(&self, images: usize) -> usize {
         match images {
             ..256 => images.div_ceil(self.replicas),
@@ -82,7 +82,7 @@ impl Sampler {
         }
     }
 
-    /// Places of an epoch.
+    /// Positions per epoch.
     fn places(&self, images: usize) -> usize {
         if self.repeats <= 1 {
             return images;
@@ -96,8 +96,8 @@ impl Sampler {
         own * self.replicas
     }
 
-    /// The places in the padded list of repeated images, dealt to the replicas: whole micro-batches in turn, then what is
-    /// left of each replica.
+    /// The positions in the padded list of repeated images, divided among the replicas: whole micro-batches in turn, then
+    /// the rest of each replica.
     fn repeated(&self, images: usize) -> impl Iterator<Item = usize> {
         let Self {
             batch_size,

@@ -12,7 +12,7 @@ fn sampler(batch_size: usize, repeats: usize, replicas: usize) -> Sampler {
     }
 }
 
-/// The samples of each replica, in its order: those of its whole micro-batches, then its rest.
+/// The samples of each replica in order: those of its whole micro-batches, then its rest.
 fn dealt(sampler: Sampler, order: &[u32]) -> Vec<Vec<u32>> {
     let (batch, replicas) = (sampler.batch_size, sampler.replicas);
     let round = batch * replicas;
@@ -30,7 +30,7 @@ fn dealt(sampler: Sampler, order: &[u32]) -> Vec<Vec<u32>> {
     found
 }
 
-/// `scripts/reference/sampler.py` writes the samples of each rank without shuffling.
+/// `scripts/reference/sampler.py` writes the unshuffled samples of each rank.
 #[test]
 fn repeated_augmentation_is_deits() {
     let bytes = include_bytes!("../../../tests/golden/sampler.safetensors");
@@ -57,7 +57,7 @@ fn repeated_augmentation_is_deits() {
                 batch_count(order.len(), batch_size, false)
             );
 
-            // Shuffling only renames the images.
+            // Shuffling only permutes the images.
             let shuffled = Sampler {
                 shuffle: true,
                 ..plain
@@ -66,7 +66,7 @@ fn repeated_augmentation_is_deits() {
             let renamed: Vec<u32> = order.iter().map(|&i| names[i as usize]).collect();
             assert_eq!(shuffled.order(images, 2, 9).samples, renamed, "{name}");
 
-            // Incomplete micro-batches are the end of each replica.
+            // Incomplete micro-batches are at the end of each replica.
             let cut = Sampler {
                 drop_last: true,
                 ..plain
@@ -84,7 +84,7 @@ fn repeated_augmentation_is_deits() {
     }
 }
 
-/// Otherwise an image would be augmented alike twice in an epoch.
+/// Otherwise an image would be augmented identically twice in an epoch.
 #[test]
 fn copies_of_a_sample_are_told_apart() {
     for (images, repeats, replicas) in [(600, 3, 4), (600, 3, 1), (10, 2, 3), (2, 3, 7)] {

@@ -8,14 +8,14 @@ const SAMPLES: usize = 4;
 /// A colour, channels in 0..1.
 pub(super) type Color = [f32; 3];
 
-/// A square picture in coordinates 0..1.
+/// A square image in coordinates 0..1.
 pub(super) struct Canvas {
     side: usize,
     pixels: Vec<Color>,
 }
 
 impl Canvas {
-    /// A picture whose pixel centres get their colour from a function of (x, y).
+    /// An image whose pixel centres get their colour from a function of (x, y).
     pub(super) fn new(side: usize, mut color: impl FnMut(f32, f32) -> Color) -> Self {
         let center = |i: usize| (i as f32 + 0.5) / side as f32;
         let pixels = (0..side * side)
@@ -24,7 +24,7 @@ impl Canvas {
         Self { side, pixels }
     }
 
-    /// Paints the points of `inside`, none of which is further than `reach` from (x, y), with opaque colours.
+    /// Paints the points in `inside`, none of which is further than `reach` from (x, y), with opaque colours.
     pub(super) fn paint(
         &mut self,
         (x, y): (f32, f32),
@@ -65,7 +65,7 @@ impl Canvas {
         start..end
     }
 
-    /// The picture with 8 bits per channel, `noise` added to each value.
+    /// The image with 8 bits per channel and `noise` added to each value.
     pub(super) fn into_image(self, mut noise: impl FnMut() -> f32) -> RgbImage {
         let mut pixels = self.pixels.iter();
         RgbImage::from_fn(self.side as u32, self.side as u32, |_, _| {

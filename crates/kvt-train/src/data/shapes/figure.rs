@@ -1,6 +1,6 @@
-//! The ten shapes, as tests of whether a point lies inside.
+//! The ten shapes, as tests of whether a point is inside.
 
-/// A shape with circumradius 1 around the origin. The order is that of classes: a data set of `n` classes has the first `n`.
+/// A shape with circumradius 1 around the origin. The order is that of the classes: a data set with `n` classes has the first `n` shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Figure {
@@ -70,7 +70,7 @@ impl Figure {
 
 const HALF_SQRT_2: f32 = std::f32::consts::FRAC_1_SQRT_2;
 
-// Written out instead of computed: sines differ in the last bit between platforms.
+// Constants instead of computed values: sines differ in the last bit between platforms.
 const TRIANGLE: [(f32, f32); 3] = [(0.0, 1.0), (-0.866_025_4, -0.5), (0.866_025_4, -0.5)];
 const HEXAGON: [(f32, f32); 6] = [
     (1.0, 0.0),
@@ -87,7 +87,7 @@ const PENTAGON: [(f32, f32); 5] = [
     (0.587_785_24, -0.809_017),
     (0.951_056_54, 0.309_017),
 ];
-/// The pentagon's corners, and 0.4 of them turned by half a step between.
+/// The pentagon's corners, alternating with points at 0.4 of the radius, rotated by half a step.
 const STAR: [(f32, f32); 10] = [
     (0.0, 1.0),
     (-0.235_114_1, 0.323_606_8),
@@ -122,7 +122,7 @@ mod tests {
         let pi = std::f64::consts::PI;
         // n / 2 sin(2 pi / n) for a regular polygon; 5 * 0.4 * sin(36 degrees) for the star.
         let regular = |n: f64| n / 2.0 * (2.0 * pi / n).sin();
-        // A circle less its lens with a circle of radius 0.8 at distance 0.45, by the closed formula.
+        // A circle minus its lens with a circle of radius 0.8 at distance 0.45, from the closed formula.
         let (r, d) = (0.8_f64, 0.45_f64);
         let lens = r * r * ((d * d + r * r - 1.0) / (2.0 * d * r)).acos()
             + ((d * d + 1.0 - r * r) / (2.0 * d)).acos()

@@ -1,7 +1,7 @@
-//! Where a data set grows before it is renamed to its place: a hidden folder beside it, owned by one living process.
+//! The place where a data set is written before it is renamed: a hidden folder next to the target, owned by one living process.
 //!
-//! The owner holds a lock on a file in the folder. The system lets go of it when the process dies, however it dies, so a
-//! folder whose lock can be taken is a left-over one.
+//! The owner holds a lock on a file in the folder. The system releases it when the process dies for any reason, so a
+//! folder whose lock can be taken was left behind.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -13,23 +13,23 @@ use tempfile::TempDir;
 const PREFIX: &str = ".shapes-";
 const LOCK: &str = "lock";
 const DATA: &str = "data";
-/// Random characters behind the prefix.
+/// Number of random characters after the prefix.
 const RANDOM: usize = 6;
-/// What the name of a folder that is being removed ends with.
+/// The suffix of a folder that is being removed.
 const REMOVED: &str = "-old";
 
-/// A folder of this process's own; removed when dropped.
+/// A folder owned by this process; removed when dropped.
 pub(super) struct Staging {
     folder: TempDir,
-    /// Held until the folder is gone.
+    /// Held until the folder is removed.
     _lock: File,
 }
 
 impl Staging {
-    /// Makes one in `parent`.
+    /// Creates a folder in `parent`.
     ///
     /// # Errors
-    /// A folder or file that cannot be made.
+    /// If a folder or file cannot be created.
     pub(super) fn create(parent: &Path) -> io::Result<Self> {
         loop {
             let folder = tempfile::Builder::new()
@@ -42,17 +42,17 @@ impl Staging {
                     _lock: lock,
                 });
             }
-            // Another process took the new folder for a left-over one before it was locked.
+            // Another process considered the new folder left behind before it was locked.
         }
     }
 
-    /// Where the data set is to be made. In the temporary folder, because only its owner may enter that.
+    /// The folder for the data set. It is within the temporary folder, because only its owner can enter that.
     pub(super) fn data(&self) -> PathBuf {
         self.folder.path().join(DATA)
     }
 }
 
-/// Locks a new folder; `None` if somebody else is removing it.
+/// Locks a new folder; `None` if another process is removing it.
 fn own(folder: &Path) -> io::Result<Option<File>> {
     let file = match open(folder) {
         Ok(file) => file,
@@ -62,7 +62,7 @@ fn own(folder: &Path) -> io::Result<Option<File>> {
     match file.try_lock() {
         Ok(()) => Ok(folder.join(LOCK).exists().then_some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
-        // A file system without locks: nobody can take this one for a left-over folder either.
+        // On a file system without locks, no process can consider this folder left behind either.
         Err(TryLockError::Error(_)) => Ok(Some(file)),
     }
 }
@@ -74,9 +74,9 @@ fn open(folder: &Path) -> io::Result<File> {
     Ok(options.open(folder.join(LOCK))?.into_file())
 }
 
-/// Removes the folders in `parent` that processes left behind when they were killed.
+/// Removes the folders in `parent` that killed processes left behind.
 ///
-/// Whatever hinders it is no reason not to go on: they are in nobody's way.
+/// Errors are ignored, since these folders are harmless.
 pub(super) fn remove_left_over(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -88,7 +88,7 @@ pub(super) fn remove_left_over(parent: &Path) {
         if let Ok(lock) = open(&folder)
             && lock.try_lock().is_ok()
         {
-            // Out of the way at once: whoever made it a moment ago and has no lock yet finds nothing, and makes another.
+            // Renamed immediately: a process that just created it and has no lock yet finds nothing, and creates another one.
             let removed = folder.with_file_name(match name.ends_with(REMOVED) {
                 true => name,
                 false => name + REMOVED,
@@ -100,22 +100,22 @@ pub(super) fn remove_left_over(parent: &Path) {
     }
 }
 
-/// How often a folder is emptied that is filled again.
+/// Maximum number of attempts to empty a folder that is filled again.
 const TRIES: usize = 100;
 
-/// Removes a folder with what others put into it meanwhile: whoever looked it up by its old name just before it got the new one
-/// still makes a lock in it, and the folder is no longer empty. Each of them does so once.
+/// Removes a folder with files that others add at the same time: a process that looked up the folder by its old name just
+/// before the rename still creates a lock in it, so the folder is no longer empty. Each process does so at most once.
 fn remove(folder: &Path, mut remove: impl FnMut(&Path) -> io::Result<()>) {
     for _ in 0..TRIES {
         match remove(folder) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-            // Whatever else hinders it does so again.
+            // Any other error would occur again.
             _ => return,
         }
     }
 }
 
-/// The name of a folder that is one of these, by its form and by holding nothing that these do not.
+/// The name of a folder that is a staging folder, judged by its form and content.
 fn staging_name(folder: &Path) -> Option<String> {
     let name = folder.file_name()?.to_str()?;
     let random = name.strip_prefix(PREFIX)?;
@@ -142,14 +142,14 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let at = |name: &str| parent.path().join(name);
         let living = Staging::create(parent.path()).unwrap();
-        // Killed at different moments; the first is that of a version that did not lock.
+        // Killed at different moments; the first one by a version that did not lock.
         fs::create_dir_all(at(".shapes-a1B2c3/data/train/circle")).unwrap();
         fs::write(at(".shapes-a1B2c3/data/train/circle/00000.png"), "x").unwrap();
         fs::create_dir_all(at(".shapes-dddddd/data")).unwrap();
         fs::write(at(".shapes-dddddd/lock"), "").unwrap();
         fs::create_dir(at(".shapes-eeeeee")).unwrap();
         fs::create_dir_all(at(".shapes-ffffff-old/data")).unwrap();
-        // Others'.
+        // Folders that are not staging folders.
         for other in [
             ".shapes-photos",
             ".shapes-longer-name/data",
@@ -178,8 +178,8 @@ mod tests {
         remove_left_over(&at("none"));
     }
 
-    /// As a process does that looked a folder up before it was renamed, and makes its lock between the last look at the content
-    /// and the removal.
+    /// Simulates a process that looked a folder up before it was renamed, and creates its lock between the last listing and the
+    /// removal.
     #[test]
     fn a_folder_that_is_filled_while_it_is_removed_goes_too() {
         let parent = tempfile::tempdir().unwrap();
@@ -199,7 +199,7 @@ mod tests {
             fs::remove_dir_all(folder)
         });
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
-        // What cannot be removed is not tried for ever.
+        // A folder that cannot be removed is not tried forever.
         let mut tries = 0;
         remove(&folder, |_| {
             tries += 1;

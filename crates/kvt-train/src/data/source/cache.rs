@@ -1,16 +1,16 @@
-//! Decoded images that stay in memory.
+//! Decoded images that are kept in memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use image::RgbImage;
 
-/// The images of a source that were decoded while there was room, by their number. One that was kept stays: with less room
-/// than images, throwing one out for the next would keep none until it is needed again.
+/// The images of a source that were decoded while there was space, by index. Images are never evicted: with less space
+/// than images, replacing one by the next would discard all of them before they are needed again.
 #[derive(Debug)]
 pub(super) struct Cache {
     images: Box<[OnceLock<RgbImage>]>,
-    /// Bytes that may still be taken.
+    /// Bytes that are still available.
     left: Arc<AtomicU64>,
 }
 
@@ -26,7 +26,7 @@ impl Cache {
         self.images.get(index as usize)?.get()
     }
 
-    /// Keeps a copy of an image if there is room.
+    /// Keeps a copy of an image if there is space.
     pub(super) fn keep(&self, index: u32, image: &RgbImage) {
         let bytes = image.as_raw().len() as u64;
         let Some(slot) = self.images.get(index as usize) else {
@@ -38,7 +38,7 @@ impl Cache {
             return;
         }
         if slot.set(image.clone()).is_err() {
-            // Another worker was faster.
+            // Another worker stored the image first.
             self.left.fetch_add(bytes, order);
         }
     }

@@ -23,23 +23,23 @@ pub enum ClassOrder {
 }
 
 impl Source {
-    /// Lists an image folder, classes in the given order. Hidden files and folders, and files with other extensions, are
-    /// passed over; links are followed. What has the name of an image but is a dead link, a pipe or a device is listed: it is
-    /// an unreadable image.
+    /// Lists an image folder, with classes in the given order. Hidden files and folders, and files with other extensions, are
+    /// ignored; links are followed. An entry with the name of an image that is a dead link, a pipe or a device is listed: it
+    /// is an unreadable image.
     ///
     /// # Errors
     ///
-    /// A folder that is missing or cannot be listed, that has no class folders, a class folder without an image, or a link
-    /// to a folder that leads nowhere or in a circle.
+    /// If a folder is missing or cannot be listed or has no class folders, a class folder has no image, or a link to a
+    /// folder is dead or circular.
     pub fn open(dir: impl Into<PathBuf>, order: ClassOrder) -> Result<Self, DataError> {
         Survey::of(dir, order)?.strict()
     }
 
-    /// Lists an image folder whose classes must be exactly these (in any order); labels follow the given list.
+    /// Lists an image folder whose classes must be exactly these, in any order; labels follow the given list.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), and [`DataError::ClassesDiffer`] with the classes that are missing or too many.
+    /// As [`open`](Self::open), and [`DataError::ClassesDiffer`] with the missing and the unexpected classes.
     pub fn open_with_classes(
         dir: impl Into<PathBuf>,
         classes: &[String],
@@ -49,7 +49,7 @@ impl Source {
         let found: BTreeSet<String> = listed.names.into_iter().collect();
         let expected: BTreeSet<String> = classes.iter().cloned().collect();
         if found != expected {
-            // A class may be missing because its link leads nowhere.
+            // A class can be missing because its link is dead.
             return Err(match listed.unlisted.into_iter().next() {
                 Some(first) => DataError::Unlisted(first),
                 None => DataError::ClassesDiffer {
@@ -65,7 +65,7 @@ impl Source {
 }
 
 impl Survey {
-    /// Lists what there is. Only what leaves nothing to list is an error.
+    /// Lists everything that exists. Only a folder with nothing to list is an error.
     pub(in crate::data) fn of(
         dir: impl Into<PathBuf>,
         order: ClassOrder,
@@ -107,7 +107,7 @@ impl Survey {
         })
     }
 
-    /// The folder, if nothing is wrong with its listing.
+    /// The source, if its listing has no errors.
     pub(super) fn strict(self) -> Result<Source, DataError> {
         if let Some(first) = self.unlisted.into_iter().next() {
             return Err(DataError::Unlisted(first));

@@ -1,4 +1,4 @@
-//! The labelled images of a split, wherever they lie: in folders, in tar shards, in Parquet files, in CIFAR's files.
+//! The labelled images of a split, from folders, tar shards, Parquet files or CIFAR's files.
 
 mod cache;
 mod cifar;
@@ -32,64 +32,64 @@ pub(super) use shards::{CLASSES, LABEL, SHARD};
 /// One labelled image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// The image file; of an image within a file, that file's path and the image's name in it.
+    /// The image file; for an image within a file, that file's path and the image's name in it.
     pub path: PathBuf,
     /// The class, an index into [`Source::classes`].
     pub label: u32,
     place: Place,
 }
 
-/// Where the bytes of an image are.
+/// The location of an image's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// They are the file.
+    /// The whole file.
     File,
-    /// They are a part of one of [`Source::files`].
+    /// A part of one of [`Source::files`].
     Within { file: u32, offset: u64, length: u64 },
-    /// They are a value in one of [`Source::tables`].
+    /// A value in one of [`Source::tables`].
     Row { file: u32, row: u64 },
 }
 
-/// What the bytes of an image are.
+/// The content of an image's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Coding {
     /// An image file.
     File,
-    /// The red, green and blue planes of a square, as CIFAR has them.
+    /// The red, green and blue planes of a square, as in CIFAR.
     Planes { side: u32 },
 }
 
-/// The labelled images of one split. Each can be read by itself, in any order.
+/// The labelled images of one split. Each can be read independently, in any order.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Where they lie.
+    /// Their folder.
     pub root: PathBuf,
     /// Class names; a label is an index into them.
     pub classes: Vec<String>,
-    /// The images, in the order that numbers them.
+    /// The images, in the order of their indices.
     pub samples: Vec<Sample>,
-    /// What was passed over though it is a picture.
+    /// Images in other formats, which were ignored.
     pub others: OtherFormats,
-    /// The files that hold several images each.
+    /// The files that contain several images each.
     files: Vec<PathBuf>,
-    /// Those that hold them in a column.
+    /// The files that contain images in a column.
     tables: Arc<[Table]>,
-    /// Whether the classes are numbers because nothing names them.
+    /// Whether the classes are numbers because they have no names.
     is_numbered: bool,
     coding: Coding,
     cache: Option<Arc<Cache>>,
 }
 
-/// A decoded image, or the part of it that was asked for.
+/// A decoded image, or the requested part of it.
 #[derive(Debug, Clone)]
 pub enum Picture {
-    /// All of it.
+    /// The whole image.
     Whole(RgbImage),
     /// A part.
     Part(Part),
 }
 
-/// A source, and what is wrong with its listing.
+/// A source, and the problems of its listing.
 #[derive(Debug)]
 pub(super) struct Survey {
     pub(super) source: Source,
@@ -99,7 +99,7 @@ pub(super) struct Survey {
 }
 
 impl Source {
-    /// Of samples that may lie within `files`, in these classes.
+    /// From samples, which may be within `files`, with these classes.
     fn new(root: PathBuf, classes: Vec<String>, samples: Vec<Sample>) -> Result<Self, DataError> {
         if u32::try_from(samples.len()).is_err() {
             return Err(DataError::TooManyImages(root));
@@ -128,11 +128,11 @@ impl Source {
         counts
     }
 
-    /// The bytes of an image, as they are stored.
+    /// The bytes of an image, as stored.
     ///
     /// # Errors
     ///
-    /// The reason, in words.
+    /// The reason, as text.
     pub fn bytes(&self, sample: &Sample, limits: ImageLimits) -> Result<Vec<u8>, String> {
         let (file, offset, length) = match sample.place {
             Place::File => return file::read(&sample.path, limits),
@@ -152,18 +152,18 @@ impl Source {
         let path = self.files.get(file as usize).ok_or("no such file")?;
         let words = |error: std::io::Error| error.to_string();
         let mut bytes = vec![0; usize::try_from(length).map_err(|error| error.to_string())?];
-        // Opened for each image: a data set may have more shards than a process may have open files.
+        // Opened for each image: a data set may have more shards than the allowed number of open files.
         let mut file = File::open(path).map_err(words)?;
         file.seek(SeekFrom::Start(offset)).map_err(words)?;
         file.read_exact(&mut bytes).map_err(words)?;
         Ok(bytes)
     }
 
-    /// The picture in the bytes of an image.
+    /// Decodes the bytes of an image.
     ///
     /// # Errors
     ///
-    /// The reason, in words.
+    /// The reason, as text.
     pub fn picture(&self, bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
         match self.coding {
             Coding::File => decode_bytes(bytes, limits),
@@ -174,8 +174,8 @@ impl Source {
         }
     }
 
-    /// The picture of a sample, from memory if it is kept there. With `look` given, which says what a transform looks at in
-    /// an image of (width, height), it may be that part alone, at a smaller size.
+    /// The image of a sample, from memory if it is kept there. With `look`, which returns the part that a transform uses of
+    /// an image of (width, height), the result can be only this part, at a smaller size.
     ///
     /// # Errors
     ///
@@ -213,11 +213,11 @@ impl Source {
         Ok(picture)
     }
 
-    /// The picture in the bytes of an image, or the part of it that `look` names, where it can be had alone.
+    /// Decodes the bytes of an image, or only the part that `look` returns if that is possible.
     ///
     /// # Errors
     ///
-    /// The reason, in words.
+    /// The reason, as text.
     pub fn look(
         &self,
         bytes: &[u8],
@@ -232,7 +232,7 @@ impl Source {
         Ok(Picture::Whole(self.picture(bytes, limits)?.image))
     }
 
-    /// Keeps decoded images in memory while `left` has bytes left, which several sources may share.
+    /// Keeps decoded images in memory while `left`, which several sources can share, has bytes left.
     pub(super) fn cached(self, left: &Arc<AtomicU64>) -> Self {
         let cache = Cache::new(self.samples.len(), Arc::clone(left));
         Self {
@@ -241,7 +241,7 @@ impl Source {
         }
     }
 
-    /// The bytes that an image takes where it lies, in Parquet those of its page; of a dead link, more than any file has.
+    /// The stored size of an image in bytes; in Parquet, that of its page; for a dead link, more than any file has.
     pub(super) fn stored_bytes(&self, sample: &Sample) -> u64 {
         match sample.place {
             Place::File => std::fs::metadata(&sample.path).map_or(u64::MAX, |found| found.len()),
@@ -253,7 +253,7 @@ impl Source {
         }
     }
 
-    /// These images with the labels of a list, which must have the same names in any order.
+    /// These images with the labels of a list, which must contain the same names in any order.
     fn relabelled(mut self, classes: &[String]) -> Result<Self, DataError> {
         let number = |name: &String| classes.iter().position(|class| class == name);
         let labels: Option<Vec<usize>> = self.classes.iter().map(number).collect();
@@ -274,7 +274,7 @@ impl Source {
         }
     }
 
-    /// The survey of a source in whose listing nothing can be wrong but that a class is empty.
+    /// The survey of a source whose listing can have no problems other than empty classes.
     fn surveyed(self) -> Survey {
         let counts = self.class_counts().into_iter().zip(&self.classes);
         let empty = counts.filter(|(count, _)| *count == 0);
@@ -286,7 +286,7 @@ impl Source {
     }
 }
 
-/// The names of one list that another one lacks, in order.
+/// The names of one list that are missing from another one, in order.
 fn without(names: &[String], others: &[String]) -> Vec<String> {
     let missing = names.iter().filter(|name| !others.contains(name));
     missing.cloned().collect()
@@ -294,7 +294,7 @@ fn without(names: &[String], others: &[String]) -> Vec<String> {
 
 /// The path of an image within a file, for messages and for the identity of the data.
 fn within(file: &Path, name: &str) -> PathBuf {
-    // Not `join`, which an absolute name would replace.
+    // Not `join`, which would replace the path by an absolute name.
     let mut path = file.as_os_str().to_owned();
     path.push("/");
     path.push(name);

@@ -1,4 +1,4 @@
-//! Both splits of a data set, or one of them, by its kind.
+//! Both splits of a data set, or one of them, by kind.
 
 use std::path::Path;
 
@@ -8,9 +8,9 @@ use crate::data::{ClassOrder, DataConfig, DataError, DataKind, listing};
 /// A split of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
-    /// The images to train on.
+    /// The training images.
     Train,
-    /// The images to validate on.
+    /// The validation images.
     Val,
 }
 
@@ -20,13 +20,13 @@ pub enum Split {
 /// that list.
 ///
 /// # Errors
-/// If something is missing, damaged or does not fit.
+/// If something is missing, damaged or does not match.
 pub fn open(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], DataError> {
     let [train, val] = both(data, classes)?;
     Ok([subset(data, train)?, val])
 }
 
-/// The images that training takes of those there are.
+/// The images that are used for training.
 fn subset(data: &DataConfig, train: Source) -> Result<Source, DataError> {
     let found = train.samples.len();
     match data.subset {
@@ -83,7 +83,7 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
     }
 }
 
-/// One of the splits of a data set, without a look at the other one where it can be had without.
+/// One of the splits of a data set, without reading the other one if possible.
 ///
 /// # Errors
 /// As [`open`].
@@ -108,8 +108,7 @@ pub fn open_part(
     })
 }
 
-/// A split of a data set by its name, whichever that is, with these classes where they are given. CIFAR's splits are called
-/// `train`, and `val` or `test`.
+/// A split of a data set by its name, with these classes if given. CIFAR's splits are called `train`, and `val` or `test`.
 ///
 /// # Errors
 /// As [`open`].
@@ -127,8 +126,8 @@ pub fn open_split(
     }
 }
 
-/// Whether a folder holds a split of that name, of data of a kind. Of images the split is a folder with folders in it, not
-/// with images: there may be a class of trains.
+/// Whether a folder contains a split of that name, for a kind of data. For images, a split is a folder that contains
+/// folders, not images: a class could be called `train`.
 pub fn is_split(kind: DataKind, root: &Path, split: &str) -> bool {
     let dir = root.join(split);
     match kind {
@@ -139,8 +138,8 @@ pub fn is_split(kind: DataKind, root: &Path, split: &str) -> bool {
     }
 }
 
-/// Whether a folder holds data of a kind that is not divided into splits: class folders, shards, or Parquet files. CIFAR is
-/// always divided.
+/// Whether a folder contains data of a kind that is not divided into splits: class folders, shards, or Parquet files. CIFAR
+/// is always divided.
 pub fn is_whole(kind: DataKind, root: &Path) -> bool {
     match kind {
         DataKind::Folder | DataKind::Shapes => has_folders(root),
@@ -150,18 +149,17 @@ pub fn is_whole(kind: DataKind, root: &Path) -> bool {
     }
 }
 
-/// Whether a folder holds folders that are not hidden.
+/// Whether a folder contains folders other than hidden ones.
 fn has_folders(folder: &Path) -> bool {
     let entries = fs_err::read_dir(folder).into_iter().flatten().flatten();
     let mut folders = entries.filter(|entry| entry.path().is_dir());
     folders.any(|entry| !listing::is_hidden(&entry.file_name()))
 }
 
-/// Splits of a data set by their names, with what is wrong with their listing, for a check. The kind is that of the files
-/// that are there.
+/// Splits of a data set by name, with the problems of their listing, for a check. The kind is detected from the files.
 ///
-/// Splits whose classes have no names have those of the first split, as in training. Where that one has none either, the
-/// classes are the numbers up to the largest label of all. A split with labels beyond the names stays as it is.
+/// Splits whose classes have no names use those of the first split, as in training. If that one has none either, the
+/// classes are the numbers up to the largest label of all splits. A split with labels beyond the names does not change.
 pub(in crate::data) fn surveys(
     root: &Path,
     splits: &[&str],
@@ -193,7 +191,7 @@ fn survey(
     order: ClassOrder,
     label_column: &str,
 ) -> Result<Survey, DataError> {
-    // Without a name it is all of the folder.
+    // Without a name, the whole folder is used.
     let dir = match split {
         "" => root.to_owned(),
         split => root.join(split),
@@ -220,8 +218,8 @@ fn cifar_split(root: &Path, split: &str) -> Result<Source, DataError> {
     }
 }
 
-/// The images of shards or Parquet files: those of a split, or all. Where nothing names the classes, they are `names`, or
-/// else numbers.
+/// The images of shards or Parquet files: those of a split, or all. If the files do not name the classes, they are
+/// `names`, or otherwise numbers.
 fn listed(
     data: &DataConfig,
     split: Option<&str>,
@@ -244,7 +242,7 @@ fn listed(
         }
         parquet::open(root, &files, &data.label_column, names)?
     };
-    // An epoch without images would be over before it began, and so would the run.
+    // An epoch without images would end immediately, and so would the run.
     match source.samples.is_empty() {
         true => Err(DataError::NoImages {
             path: source.root,
@@ -254,7 +252,7 @@ fn listed(
     }
 }
 
-/// Refuses class folders in place of the folders of the two splits.
+/// Rejects class folders instead of the folders of the two splits.
 fn refuse_whole(data: &DataConfig) -> Result<(), DataError> {
     let root = &data.path;
     let is_split = [&data.train, &data.val]

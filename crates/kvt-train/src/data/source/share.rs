@@ -1,16 +1,16 @@
-//! A part of the images: for validation, where the data has no split, or to train on fewer.
+//! A subset of the images: for validation if the data has no split, or to train on fewer images.
 
 use std::collections::BTreeMap;
 
 use crate::data::Source;
 
-/// What the hash of a name begins with, so that it is no other hash of the name. It depends on no seed: an image that one
-/// run validates on must not be one that the next trains on.
+/// The prefix of a name before hashing, so that the hash is unrelated to other hashes of the name. It does not depend on
+/// the seed: an image used for validation in one run must not be used for training in the next.
 const KEY: &[u8] = b"kvt validation share\0";
-/// The same for the images to train on: the two choices have nothing to do with each other.
+/// The same for the training subset: the two choices are independent.
 const SUBSET_KEY: &[u8] = b"kvt training subset\0";
 
-/// The images of each class by the hash of their path relative to the source, as indices into its samples.
+/// The images of each class, ordered by the hash of their path relative to the source, as indices into its samples.
 fn ranked(source: &Source, key: &[u8]) -> BTreeMap<u32, Vec<usize>> {
     let mut by_class: BTreeMap<u32, Vec<([u8; 32], usize)>> = BTreeMap::new();
     for (index, sample) in source.samples.iter().enumerate() {
@@ -28,7 +28,7 @@ fn ranked(source: &Source, key: &[u8]) -> BTreeMap<u32, Vec<usize>> {
     ranked.collect()
 }
 
-/// The chosen of the images, in their order.
+/// The chosen images, in order.
 fn chosen(source: &Source, is_chosen: impl Fn(usize) -> bool) -> Source {
     let samples = source.samples.iter().enumerate();
     let samples = samples.filter(|(index, _)| is_chosen(*index));
@@ -38,10 +38,10 @@ fn chosen(source: &Source, is_chosen: impl Fn(usize) -> bool) -> Source {
     }
 }
 
-/// `count` of the images, at most as many as there are, each class in its share.
+/// `count` of the images, or all if there are fewer, each class with its share.
 ///
-/// A class gives the first of its [ranks](ranked): its share rounded down, and one more where the part that was cut off is
-/// among the largest, until there are `count`. The ranks do not depend on the seed or on where the folder lies.
+/// A class provides the first of its [ranks](ranked): its share rounded down, and one more if the remainder is among the
+/// largest, until there are `count`. The ranks do not depend on the seed or on the location of the folder.
 pub(super) fn subset(source: &Source, count: usize) -> Source {
     let all = source.samples.len().max(1);
     let classes = ranked(source, SUBSET_KEY);
@@ -50,7 +50,7 @@ pub(super) fn subset(source: &Source, count: usize) -> Source {
         .iter()
         .map(|(label, class)| (exact(class).1, *label))
         .collect();
-    // The largest rests first; of equal ones the class with the lower label.
+    // The largest remainders first; of equal ones, the class with the lower label.
     rests.sort_by_key(|(rest, label)| (std::cmp::Reverse(*rest), *label));
     let whole: usize = classes.values().map(|class| exact(class).0).sum();
     let more: Vec<u32> = rests
@@ -68,11 +68,11 @@ pub(super) fn subset(source: &Source, count: usize) -> Source {
     chosen(source, |index| trains[index])
 }
 
-/// The images to train on and those to validate on, `fraction` of each class.
+/// The images for training and for validation; a `fraction` of each class is for validation.
 ///
-/// In each class the images are ranked by a hash of their path relative to the source, and the first `fraction` of them,
-/// rounded, validate: at least one of two or more, and never all. The ranks do not depend on the seed, on the other
-/// classes or on where the folder lies. With new images, one near the end of the share may change its side.
+/// In each class, the images are ranked by a hash of their path relative to the source, and the first `fraction` of
+/// them, rounded, is for validation: at least one of two or more, and never all. The ranks do not depend on the seed, on
+/// the other classes or on the location of the folder. If images are added, one near the boundary can change sides.
 pub(super) fn split(source: &Source, fraction: f64) -> [Source; 2] {
     let mut validates = vec![false; source.samples.len()];
     for class in ranked(source, KEY).into_values() {
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(train.class_counts(), [8, 6, 1, 1, 80]);
         assert!(names(&train).is_disjoint(&names(&val)));
         assert_eq!(train.classes, val.classes);
-        // However much is asked for, something is left to train on.
+        // For any fraction, some images are left for training.
         let [train, _] = split(&source("a", &counts), 0.999);
         assert!(train.class_counts().iter().all(|&count| count > 0));
     }
@@ -132,10 +132,10 @@ mod tests {
         let [_, here] = split(&source("a", &[50, 40]), 0.3);
         let [_, there] = split(&source("somewhere/else", &[50, 40]), 0.3);
         assert_eq!(names(&here), names(&there));
-        // Another class and a larger share leave those that validated where they were.
+        // With another class and a larger fraction, the validation images remain validation images.
         let [_, more] = split(&source("a", &[50, 40, 9]), 0.5);
         assert!(names(&here).is_subset(&names(&more)));
-        // Not the first ones, nor every third.
+        // Neither the first ones, nor every third.
         let first = |name: &PathBuf| name.starts_with("0") && name.to_str().unwrap().len() == 7;
         let low = names(&here).iter().filter(|name| first(name)).count();
         assert!((1..10).contains(&low), "{low} of 15 among the first ten");
@@ -148,9 +148,9 @@ mod tests {
         assert_eq!(part(10), [5, 3, 2]);
         assert_eq!(part(100), [50, 30, 20]);
         assert_eq!(part(0), [0, 0, 0]);
-        // 3.5, 2.1 and 1.4 of seven: the largest part that is cut off gives one more.
+        // 3.5, 2.1 and 1.4 of seven: the largest remainder gives one more.
         assert_eq!(part(7), [4, 2, 1]);
-        // 0.5, 0.3 and 0.2, and of equal parts the first.
+        // 0.5, 0.3 and 0.2; of equal remainders, the first class gives one more.
         assert_eq!(part(1), [1, 0, 0]);
         assert_eq!(
             subset(&source("a", &[2, 2, 2]), 4).class_counts(),
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(names(&here), names(&there));
         let more = subset(&source("a", &[50, 50]), 60);
         assert!(names(&here).is_subset(&names(&more)));
-        // In the order of the whole, and not its beginning.
+        // In the order of the whole, and not just its beginning.
         let whole = source("a", &[50, 50]);
         let order: Vec<_> = whole
             .samples
@@ -182,7 +182,7 @@ mod tests {
             .filter(|s| s.path.to_str().unwrap().len() == 9)
             .count();
         assert!(low < 12, "{low} of 30 among the first tens");
-        // Nothing to do with the choice for validation.
+        // Independent of the choice for validation.
         let [_, val] = split(&whole, 0.3);
         assert_ne!(names(&val), names(&here));
     }

@@ -1,4 +1,4 @@
-//! The processes of a job at an update: whose micro-batches there are, and the sums over them.
+//! The processes of a job during an update: the micro-batches of each, and sums over all of them.
 
 mod places;
 mod reduce;
@@ -18,7 +18,7 @@ use crate::error::TrainError;
 use crate::world::on_device::Way;
 use crate::world::{World, WorldError, agree, alone};
 
-/// The processes of a job, and the time that this one spends on them.
+/// The processes of a job, and the time that this one spends communicating.
 #[derive(Clone, Debug)]
 pub struct Processes {
     world: Arc<dyn World>,
@@ -29,16 +29,16 @@ pub struct Processes {
     waited: Arc<AtomicU64>,
 }
 
-/// The micro-batches that the processes work at together, one each.
+/// The micro-batches that the processes work on at the same time, one each.
 pub(super) struct Round<T> {
-    /// The one of this process, if there was one left for it.
+    /// This process's micro-batch, if one was left for it.
     pub(super) batch: Option<DeviceBatch<T>>,
-    /// The images of each process, in their order; those without a micro-batch are the last ones.
+    /// The images of each process, in order of rank; processes without a micro-batch come last.
     counts: Vec<usize>,
     shared: Option<Shared>,
 }
 
-/// The group of a round, and whether a layer took a sum in it.
+/// The group of a round, and whether a layer used it for a sum.
 struct Shared {
     group: Group,
     used: Arc<AtomicBool>,
@@ -55,12 +55,12 @@ impl<T> Round<T> {
         self.counts.iter().sum()
     }
 
-    /// Whether a process has no micro-batch. The first one has one.
+    /// Whether some process has no micro-batch. The first one always has one.
     pub(super) fn is_uneven(&self) -> bool {
         self.counts.contains(&0)
     }
 
-    /// Does the forward or the backward pass of this process's micro-batch.
+    /// Runs the forward or backward pass of this process's micro-batch within the group.
     pub(super) fn within<R>(&self, work: impl FnOnce() -> R) -> R {
         match &self.shared {
             Some(shared) => with_group(Some(shared.group.clone()), work),
@@ -68,13 +68,13 @@ impl<T> Round<T> {
         }
     }
 
-    /// The loss by which the gradients are taken, and as how many images they count, of a micro-batch of `count` images.
+    /// The loss to differentiate, and the number of images as which its gradients count, for a micro-batch of `count` images.
     ///
-    /// Where batch norms hand gradients from process to process, all of them must count the same. So if the micro-batches
-    /// differ in size, all count as the largest one, and the losses are scaled by their share of it.
+    /// Where batch norms pass gradients between processes, all micro-batches must have the same weight. So if they differ in
+    /// size, all count as the largest one, and each loss is scaled by its share of that size.
     pub(super) fn weighed(&self, loss: Tensor<1>, count: usize) -> (Tensor<1>, usize) {
         let largest = self.counts.iter().copied().max().unwrap_or(count);
-        // Running statistics are summed as well, but have no gradients.
+        // Running statistics are also summed, but have no gradients.
         let hands_over =
             |shared: &Shared| shared.group.is_joint() && shared.used.load(Ordering::Relaxed);
         match self.shared.as_ref().is_some_and(hands_over) && count != largest {
@@ -100,13 +100,13 @@ impl Processes {
         }
     }
 
-    /// These, with gradients that are summed in another way.
+    /// The same processes with another way of summing gradients.
     #[must_use]
     pub fn with_way(self, way: Way) -> Self {
         Self { way, ..self }
     }
 
-    /// Who they are.
+    /// The world of the processes.
     pub fn world(&self) -> &dyn World {
         &*self.world
     }
@@ -116,7 +116,7 @@ impl Processes {
         Duration::from_nanos(self.waited.swap(0, Ordering::Relaxed)).as_secs_f64()
     }
 
-    /// The next micro-batches, this process's own being `next`; `None` if nobody has one left.
+    /// The next micro-batches, with `next` for this process; `None` if no process has one left.
     pub(super) fn round<T>(
         &self,
         next: Option<Result<DeviceBatch<T>, DataError>>,
@@ -145,7 +145,7 @@ impl Processes {
         if taking_part == 0 {
             return Ok(None);
         }
-        // Asked for in all processes, also in those that are not among them.
+        // A collective call: processes without a micro-batch take part, too.
         let members = match taking_part == self.world.size() {
             true => Some(Arc::clone(&self.world)),
             false => self.timed(|| self.world.first(taking_part))?,
@@ -171,9 +171,9 @@ impl Processes {
         }
     }
 
-    /// The losses of all `count` micro-batches of an update, in their order, and behind them the gradient norm, as the first
-    /// process has it: what all decide by is the same number. `own` are those of this process, of the micro-batches at
-    /// `places`, and the norm; or why they cannot be read.
+    /// The losses of all `count` micro-batches of an update, in order, followed by the gradient norm of the first process, so
+    /// that all processes decide by the same number. `own` has the losses of this process, for the micro-batches at `places`, and
+    /// the norm, or the error of reading them.
     pub(super) fn losses(
         &self,
         own: Result<Vec<f64>, UpdateError>,
@@ -196,7 +196,7 @@ impl Processes {
         Ok(all)
     }
 
-    /// The sum of the processes' tensors of the same length, and of their rows.
+    /// The sum over the processes of tensors of the same length, and of their rows.
     pub(super) fn total(
         &self,
         own: Tensor<1>,
@@ -216,13 +216,13 @@ impl Processes {
         Ok((Tensor::from_data(sums.as_slice(), &device), rows as usize))
     }
 
-    /// Gives all processes what the first one's network remembers without being trained, in place.
+    /// Gives all processes the untrained state of the first one's network, in place.
     pub(super) fn share_untrained(&self, network: &impl Module) -> Result<(), UpdateError> {
         self.timed(|| share_untrained(network, &*self.world))
             .map_err(told)
     }
 
-    /// Whether something holds in any process.
+    /// Whether a condition holds in any process.
     pub(super) fn any(&self, own: bool) -> Result<bool, WorldError> {
         if self.world.is_alone() {
             return Ok(own);
@@ -248,7 +248,7 @@ fn note(waited: &AtomicU64, time: Duration) {
     waited.fetch_add(nanos, Ordering::Relaxed);
 }
 
-/// An error of all processes, as that of an update.
+/// Converts an error shared by all processes into an update error.
 fn told(error: TrainError) -> UpdateError {
     match error {
         TrainError::Job(failure) => UpdateError::Job(failure),
@@ -257,7 +257,7 @@ fn told(error: TrainError) -> UpdateError {
     }
 }
 
-/// Copies a tensor to the host: NaN if it cannot be read, by which all processes get to know.
+/// Copies a tensor to the host: NaN if it cannot be read, so that all processes notice.
 fn read(tensor: Tensor<1>, into: &mut [f32]) {
     match tensor.try_into_vec_as::<f32>() {
         Ok(values) if values.len() == into.len() => into.copy_from_slice(&values),
@@ -265,7 +265,7 @@ fn read(tensor: Tensor<1>, into: &mut [f32]) {
     }
 }
 
-/// The sums that layers ask for.
+/// The sums that layers request.
 #[derive(Debug)]
 struct Sums {
     world: Arc<dyn World>,

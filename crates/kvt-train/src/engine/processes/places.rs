@@ -1,12 +1,12 @@
-//! Which gradients travel together.
+//! The order of gradients, and their grouping into buckets.
 
 use std::collections::HashMap;
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 
-/// Numbers of a bucket, 4 MiB: large enough for the full rate of a network, small enough that it is busy from the first
-/// layers on.
+/// Elements per bucket, 4 MiB: large enough for the full bandwidth of the interconnect, small enough that communication starts
+/// with the first layers.
 pub(super) const BUCKET: usize = 1 << 20;
 
 /// The parameters of a network in the order of its modules.
@@ -32,13 +32,13 @@ impl Places {
         places
     }
 
-    /// What each place has.
+    /// The tensor at each place, if there is one.
     pub(super) fn sort(&self, tensors: Vec<(ParamId, Tensor<1>)>) -> Vec<Option<Tensor<1>>> {
         let mut tensors: HashMap<_, _> = tensors.into_iter().collect();
         self.ids.iter().map(|id| tensors.remove(id)).collect()
     }
 
-    /// Some places in buckets of about [`BUCKET`] numbers.
+    /// Groups places into buckets of about [`BUCKET`] elements.
     pub(super) fn buckets(&self, places: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
         let mut buckets: Vec<Vec<usize>> = Vec::new();
         let mut filled = BUCKET;

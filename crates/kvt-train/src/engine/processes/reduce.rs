@@ -1,8 +1,8 @@
-//! The gradients of all processes.
+//! Sums the gradients of all processes.
 //!
-//! Parameters are told apart by their place in the network, since their ids are drawn anew in every process. Gradients are
-//! summed in f32, from the last layer to the first, in buckets. In host memory a bucket is on its way while the next one is
-//! packed; on devices all are packed first.
+//! Parameters are identified by their place in the network, since their ids are random in every process. Gradients are summed in
+//! f32, from the last layer to the first, in buckets. In host memory a bucket is sent while the next one is packed; on devices
+//! all are packed first.
 
 use std::time::{Duration, Instant};
 
@@ -16,19 +16,19 @@ use crate::recipe::Gradients;
 use crate::world::WorldError;
 use crate::world::on_device::{DeviceSums, Way};
 
-/// What this process adds.
+/// This process's contribution.
 struct Own<'a> {
     places: &'a Places,
     /// The places of each bucket.
     buckets: &'a [Vec<usize>],
     gradients: Vec<Option<Tensor<1>>>,
-    /// What they are multiplied with.
+    /// The factor of the gradients.
     share: f64,
 }
 
 impl Processes {
-    /// The mean of the processes' gradients over `images`, of which this process's are the mean over `own_images`. `None`
-    /// if nobody has any.
+    /// The mean of the processes' gradients over `images`; this process's gradients are the mean over `own_images`. `None` if no
+    /// process has any.
     pub(in crate::engine) fn reduce(
         &self,
         own: Option<Gradients>,
@@ -41,7 +41,7 @@ impl Processes {
         let places = Places::of(network);
         let own = own.map(Gradients::into_tensors).unwrap_or_default();
         let own: Vec<Option<Tensor<1>>> = places.sort(own);
-        // A parameter that got a gradient in any process has one.
+        // A parameter has a gradient if it got one in any process.
         let mut present: Vec<f64> = own
             .iter()
             .map(|own| f64::from(u8::from(own.is_some())))
@@ -60,7 +60,7 @@ impl Processes {
             places: &places,
             buckets: &buckets,
             gradients: own,
-            // As the accumulator weighs micro-batches, so that the sums are its own to the bit.
+            // The same weight as in the accumulator, so that the sums match its own bit for bit.
             share: own_images as f64 / images as f64,
         };
         let sums = match &self.way {
@@ -78,7 +78,7 @@ impl Processes {
         Ok((!tensors.is_empty()).then(|| Gradients::of_tensors(tensors)))
     }
 
-    /// The sums at the places of all buckets, in their order, by way of host memory.
+    /// The sums at the places of all buckets, in order, through host memory.
     fn on_host(&self, mut own: Own<'_>, device: &Device) -> Result<Vec<Tensor<1>>, WorldError> {
         let (places, buckets) = (own.places, own.buckets);
         let lengths: Vec<usize> = buckets.iter().map(|bucket| places.length(bucket)).collect();
@@ -111,7 +111,7 @@ impl Processes {
         Ok(tensors)
     }
 
-    /// The same on the devices. What counts as communication is the wait after the last bucket was packed.
+    /// The same on the devices. Only the wait after packing the last bucket counts as communication.
     fn on_device(
         &self,
         sums: &DeviceSums,

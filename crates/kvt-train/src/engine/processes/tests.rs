@@ -11,7 +11,7 @@ use crate::world::on_device::testing::{Does, Fake, asked};
 use crate::world::on_device::{DeviceSums, Way};
 use crate::world::threads;
 
-/// Parameters of some lengths, with ids of this process's own.
+/// Parameters of some lengths, with ids that are unique to this process.
 fn network(lengths: &[usize]) -> Vec<Param<Tensor<1>>> {
     let zeros = |length: &usize| {
         let zeros = Tensor::zeros([*length], &Device::flex());
@@ -20,8 +20,8 @@ fn network(lengths: &[usize]) -> Vec<Param<Tensor<1>>> {
     lengths.iter().map(zeros).collect()
 }
 
-/// The first bucket is full after a parameter that is larger than it. What only one process has is its share, what nobody has
-/// is left out, and nothing is exchanged for anything else: by way of the host, and on the devices.
+/// The first bucket is full after a parameter larger than a bucket. A gradient that only one process has counts with its share,
+/// one that no process has is left out, and nothing else is exchanged: through the host, and on the devices.
 #[test]
 fn gradients_of_two_processes_by_hand() {
     for on_devices in [false, true] {
@@ -33,7 +33,7 @@ fn gradients_of_two_processes_by_hand() {
                 Some((2, 6.0)),
             ];
             assert_eq!(found, expected);
-            // The last layer first, and nothing for the third.
+            // The last layer comes first, and the third parameter is left out.
             let expected = on_devices.then(|| vec![2 + BUCKET + 1, 3]);
             assert_eq!(buckets, expected);
         }
@@ -42,7 +42,7 @@ fn gradients_of_two_processes_by_hand() {
 
 type Found = Vec<Option<(usize, f32)>>;
 
-/// The length and the value of each parameter's mean gradient, and the buckets that a device has summed.
+/// The length and the value of each parameter's mean gradient, and the buckets summed by the device.
 fn of_two_processes(on_devices: bool) -> Vec<(Found, Option<Vec<usize>>)> {
     let lengths = [3, BUCKET + 1, 5, 2];
     let ranks = ranks(2);
@@ -83,7 +83,7 @@ fn of_two_processes(on_devices: bool) -> Vec<(Found, Option<Vec<usize>>)> {
     })
 }
 
-/// One cannot sum: no gradients anywhere, and the same error.
+/// One device cannot sum: no process gets gradients, and all get the same error.
 #[test]
 fn a_device_that_cannot_sum_is_an_error_of_all() {
     let ranks = ranks(2);

@@ -1,4 +1,4 @@
-//! A session in several processes: the first one prepares it, the others follow.
+//! A session in several processes: the first one prepares it, and the others follow.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::world::on_device::{self, Way};
 use crate::world::{World, WorldError, agree};
 
 impl<T: Task> Session<T> {
-    /// [`prepare`](Self::prepare) in all processes of a world. The first one opens the run's folder, makes data that is
-    /// generated, and reads the checkpoint; then the others open their images and get its state, so that they need the
-    /// data, but neither the folder nor weights to start from.
+    /// [`prepare`](Self::prepare) in all processes of a world. The first one opens the run's folder, generates data if needed,
+    /// and reads the checkpoint; then the others open their images and receive its state, so that they need the data, but neither
+    /// the folder nor the initial weights.
     ///
     /// # Errors
-    /// As [`prepare`](Self::prepare), in all processes; also if the processes cannot share an update, or have other data or
-    /// settings than the first one.
+    /// As [`prepare`](Self::prepare), in all processes; also if the processes cannot share an update evenly, or differ from the
+    /// first one in data or settings.
     pub fn prepare_in(
         world: Arc<dyn World>,
         plan: Plan,
@@ -56,7 +56,7 @@ impl<T: Task> Session<T> {
         Ok(session)
     }
 
-    /// Has the log say how gradients are summed, where there was a choice.
+    /// Logs how gradients are summed, where there was a choice.
     fn tell_way(&mut self) {
         let topic = match self.way.is_second_best() {
             true => Topic::Warning,
@@ -68,7 +68,7 @@ impl<T: Task> Session<T> {
         }
     }
 
-    /// The session of a process that is not the first, before it gets the first one's state.
+    /// The session of a process other than the first, before it receives the first one's state.
     fn follow(world: Arc<dyn World>, plan: Plan) -> Result<Self, TrainError> {
         let device = device::resolve_local(&plan.train.device, world.local())?;
         device.check_precision(plan.train.precision)?;
@@ -98,10 +98,10 @@ impl<T: Task> Session<T> {
         })
     }
 
-    /// Refuses processes that would train something else than the first one.
+    /// Refuses processes that would train something different from the first one.
     fn compare(&self) -> Result<(), TrainError> {
         let settings = resolved_toml(&self.plan).map_err(Box::new)?;
-        // Sizes are not asked of every process: a slow disk would be read by all of them.
+        // Not every process checks the file sizes: on a slow disk that would multiply the reads.
         let state = self.splits.state();
         let images = (state.train, state.val, state.listing, self.splits.classes());
         let images = serde_json::to_vec(&images).unwrap_or_default();

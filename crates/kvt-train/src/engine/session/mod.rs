@@ -37,22 +37,22 @@ pub struct Session<T: Task> {
     device: ResolvedDevice,
     /// How gradients are summed over the processes.
     way: Way,
-    /// What lets the device work while the host reads, where it does.
+    /// Reads numbers while the device goes on, if the run uses that.
     reader: Option<Reader>,
     state: TrainState<T>,
     schedule: Schedule,
     progress: Progress,
-    /// Log bytes and steps of the checkpoint it goes on from; both 0 if there was none.
+    /// Log bytes and steps of the checkpoint that the run resumes from; both 0 if there was none.
     resumed: Option<(u64, u64)>,
     notes: Vec<Note>,
 }
 
-/// How a run begins.
+/// How a run starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start<'a> {
-    /// In a folder that holds none yet.
+    /// In a folder without a run.
     New,
-    /// From a checkpoint of the run that is in the folder.
+    /// From a checkpoint of the run in the folder.
     Resume(Which<'a>),
 }
 
@@ -61,51 +61,51 @@ impl Start<'_> {
     pub const RESUME: Self = Self::Resume(Which::Last);
 }
 
-/// How much work a run is, for progress bars.
+/// The amount of work of a run, for progress bars.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Workload {
     /// Updates already made.
     pub done: u64,
-    /// Updates in all.
+    /// Updates in total.
     pub steps: u64,
-    /// Updates of an epoch.
+    /// Updates per epoch.
     pub steps_per_epoch: u64,
-    /// Epochs in all.
+    /// Epochs in total.
     pub epochs: u32,
-    /// Images of an update.
+    /// Images per update.
     pub images_per_step: usize,
-    /// Images of an evaluation.
+    /// Images per evaluation.
     pub eval_images: usize,
-    /// Epochs from one evaluation to the next; 0 is one at the end.
+    /// Epochs from one evaluation to the next; 0 evaluates only at the end.
     pub eval_every: u32,
     /// Classes of the images.
     pub classes: usize,
-    /// What evaluations measure.
+    /// The metrics of evaluations.
     pub metrics: &'static [Metric],
-    /// The one of them by which the best checkpoint is chosen.
+    /// The metric that chooses the best checkpoint.
     pub best_metric: Metric,
     /// The best evaluation so far: its epoch, from 0, and its value.
     pub best: Option<(u32, f64)>,
-    /// The split of the log that the run is judged by: of the weights, or of their average.
+    /// The split of the log by which the run is judged: of the weights, or of their average.
     pub reported: &'static str,
-    /// Whether an average of the weights is evaluated, too.
+    /// Whether an average of the weights is also evaluated.
     pub has_ema: bool,
 }
 
 impl Workload {
-    /// Whether a metric can tell anything: among the best five of five classes the right one always is.
+    /// Whether a metric is informative: with at most five classes, top-5 is always 100 %.
     pub fn tells(&self, metric: Metric) -> bool {
         metric != Metric::TOP5 || self.classes > 5
     }
 }
 
 impl<T: Task> Session<T> {
-    /// Prepares a run: a new one, or the one that is in `run.dir`. `generating` hears of the progress of
-    /// a data set that is made on first use.
+    /// Prepares a run: a new one, or the one in `run.dir`. `generating` receives the progress of a data set that is generated on
+    /// first use.
     ///
     /// # Errors
-    /// If the folder, the data, the device or the model cannot be had, or a resumed run was started
-    /// with another configuration.
+    /// If the folder, the data, the device or the model is not available, or a resumed run was started with another
+    /// configuration.
     pub fn prepare(
         plan: Plan,
         start: Start<'_>,
@@ -114,7 +114,7 @@ impl<T: Task> Session<T> {
         Self::prepare_alone(alone(), plan, start, generating)
     }
 
-    /// [`prepare`](Self::prepare) in the first process of a world, or its only one.
+    /// [`prepare`](Self::prepare) in the first or only process of a world.
     fn prepare_alone(
         world: Arc<dyn World>,
         plan: Plan,
@@ -140,7 +140,7 @@ impl<T: Task> Session<T> {
         let warnings = splits.warnings().into_iter();
         let config = T::model(&plan, &splits)?;
         let images = Some(splits.train.samples.len());
-        // A run that goes on has said them at its start.
+        // A resumed run gave these warnings at its start.
         let of_plan = (!resume).then(|| config::warnings(&plan, &config, images));
         let of_device = slow.filter(|_| !resume);
         let warnings = warnings
@@ -154,8 +154,8 @@ impl<T: Task> Session<T> {
         };
         let state = initial_state(&plan, &config, &splits, weights, &autodiff, &mut notes)?;
 
-        // Before the folder is locked: `git` is asked, and the child that becomes it holds every lock for a moment,
-        // also where this process is killed in it.
+        // Before the folder is locked: this runs `git`, and its forked child holds every lock for a moment, even if this process
+        // is killed meanwhile.
         let environment = environment(&device);
         let run = RunDir::create(&plan.run.dir, resume)?;
         if !resume {
@@ -179,7 +179,7 @@ impl<T: Task> Session<T> {
         };
         if let Start::Resume(which) = start {
             let (restored, class_list) = match (session.restored(which), class_list) {
-                // Other classes say more of the data than other numbers of images.
+                // A difference in classes explains the problem better than one in the number of images.
                 (Err(TrainError::DataChanged { .. }), Some(error @ TrainError::Data(_))) => {
                     return Err(error);
                 }
@@ -192,7 +192,7 @@ impl<T: Task> Session<T> {
                     reason: error.to_string(),
                 });
             }
-            // Only now is it certain that the run goes on with these.
+            // Only now is it certain that the run continues with these.
             let Self {
                 run,
                 plan,
@@ -216,14 +216,14 @@ impl<T: Task> Session<T> {
         self.notes.push(note);
     }
 
-    /// Reads what comes of an update with this reader, one update late, or at once without one. By default a GPU's run has one and a
-    /// CPU's has none; the run is the same.
+    /// Reads the results of an update with this reader, one update late, or immediately without one. By default a GPU run has a
+    /// reader and a CPU run has none; the results of the run are the same.
     #[must_use]
     pub fn with_reader(self, reader: Option<Reader>) -> Self {
         Self { reader, ..self }
     }
 
-    /// The plan, as it will be carried out.
+    /// The plan as it will be carried out.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -243,7 +243,7 @@ impl<T: Task> Session<T> {
         &self.model
     }
 
-    /// How much work there is.
+    /// The amount of work.
     pub fn workload(&self) -> Workload {
         let plan = &self.plan.train;
         let steps_per_epoch = self.splits.updates_per_epoch(&self.plan);
@@ -269,14 +269,13 @@ impl<T: Task> Session<T> {
         }
     }
 
-    /// Trains until the plan is done or `stop` is set. `listener` hears of every event after it was
-    /// recorded.
+    /// Trains until the plan is done or `stop` is set. `listener` receives every event after it was recorded.
     ///
     /// # Errors
-    /// If data, device, disk or arithmetic fail. What was saved before stays.
+    /// If data, device, disk or arithmetic fail. State saved earlier stays.
     pub fn train(self, listener: &mut dyn Listener, stop: &AtomicBool) -> Result<End, TrainError> {
         let checkpoints = self.checkpointer();
-        // What TOML cannot hold was refused when the plan was written to the run's folder.
+        // Values that TOML cannot hold were refused when the plan was written to the run's folder.
         let parameters = toml::Table::try_from(&self.plan).unwrap_or_default();
         let parameters = HyperParameters::new(&parameters);
         let (mut recorder, warnings) = match self.world.is_first() {
@@ -304,7 +303,7 @@ impl<T: Task> Session<T> {
             schedule: self.schedule,
             progress: self.progress,
             checkpoints,
-            // A run that starts over has resumed nothing.
+            // A run that starts over has not resumed anything.
             saved: self.resumed.is_some_and(|(offset, _)| offset > 0),
             processes: Processes::new(self.world, self.plan.train.sync_batch_norm)
                 .with_way(self.way),
@@ -314,7 +313,7 @@ impl<T: Task> Session<T> {
             stop,
         };
         let end = trainer.run();
-        // Whatever happened: what was heard is on disk before anyone reads it.
+        // In any case: events are on disk before the result is returned.
         let synced = recorder.sync();
         let end = end?;
         synced?;

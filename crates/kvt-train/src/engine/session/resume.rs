@@ -1,4 +1,4 @@
-//! A session goes on from a checkpoint.
+//! Resumes a session from a checkpoint.
 
 use super::Session;
 use super::state::initial_state;
@@ -9,10 +9,10 @@ use crate::run::{Event, Note, RunDir, RunError, Topic, Which, read_log};
 use crate::task::{Task, Weights};
 
 impl<T: Task> Session<T> {
-    /// This session where a checkpoint left it, or at its beginning if it was killed before the first one.
+    /// This session in the state of a checkpoint, or at its start if it was killed before the first one.
     pub(super) fn restored(mut self, which: Which<'_>) -> Result<Self, TrainError> {
         let checkpoints = self.checkpointer();
-        // The steps after a chosen checkpoint are cut off the log.
+        // Steps after an older checkpoint are cut off the log, so keep a copy.
         let keep_log = || match which {
             Which::Last => Ok(()),
             _ => self.run.copy_log(),
@@ -37,7 +37,7 @@ impl<T: Task> Session<T> {
                 self.resumed = Some((log_offset, step));
                 warnings.iter().for_each(|warning| self.warn(warning));
             }
-            // Killed before its first checkpoint: there is nothing to lose by starting over.
+            // Killed before its first checkpoint: starting over loses nothing.
             Err(TrainError::Run(RunError::NoCheckpoint { .. })) if which == Which::Last => {
                 let message = start_over(&self.run, &self.plan)?;
                 let device = self.device.device.clone().autodiff();
@@ -58,7 +58,7 @@ impl<T: Task> Session<T> {
     }
 }
 
-/// Makes room for a run that begins again, and says so; refuses where a finished run has lost its checkpoints.
+/// Makes room for a run that starts over, and returns a message; refuses if a finished run has lost its checkpoints.
 fn start_over(run: &RunDir, plan: &Plan) -> Result<String, TrainError> {
     let logged = match run.log() {
         log if log.exists() => read_log(&log)?.events,
@@ -70,7 +70,7 @@ fn start_over(run: &RunDir, plan: &Plan) -> Result<String, TrainError> {
             _ => false,
         })
     };
-    // The last epoch is logged after it was saved, so somebody has removed its checkpoint.
+    // The last epoch is logged after it was saved, so its checkpoint was removed.
     if finished(plan.epochs() - 1) {
         return Err(TrainError::Run(RunError::CheckpointsGone {
             path: run.path().to_owned(),

@@ -1,4 +1,4 @@
-//! What a start finds and leaves in a run's folder: configuration, classes, environment.
+//! Reads and writes a run's folder at a start: configuration, classes, environment.
 
 use std::path::PathBuf;
 
@@ -12,8 +12,8 @@ use crate::run::{Environment, Note, RunDir, RunError, Topic, Versions};
 /// The version of Burn, for the record. A test compares it with `Cargo.toml`.
 const BURN: &str = "0.22.1";
 
-/// The images of a plan, with their own classes, and what is wrong with the class list of the run that is resumed. A list
-/// that does not fit may be what is wrong, not the data: the checkpoint will tell.
+/// The images of a plan with their own classes, and the problem with the class list of a resumed run, if any. The list may be
+/// wrong rather than the data: the checkpoint decides.
 pub(super) fn open_splits(
     plan: &Plan,
     size: (usize, usize),
@@ -45,7 +45,7 @@ pub(super) fn open_splits(
     }
 }
 
-/// Where and with what this start happens.
+/// The environment of this start.
 pub(super) fn environment(device: &ResolvedDevice) -> Environment {
     let versions = Versions {
         kvt: env!("CARGO_PKG_VERSION"),
@@ -57,7 +57,7 @@ pub(super) fn environment(device: &ResolvedDevice) -> Environment {
     )
 }
 
-/// Writes what a run is and where it was started. The configuration makes the folder a run, so it comes last.
+/// Writes the run's description and environment. The configuration makes the folder a run, so it comes last.
 pub(super) fn record_start(
     run: &RunDir,
     plan: &Plan,
@@ -75,8 +75,7 @@ pub(super) fn record_start(
     Ok(())
 }
 
-/// Refuses to resume with a configuration that would change the run's mathematics; a note for each
-/// difference that does not.
+/// Refuses to resume with a configuration that would change the results; returns a note for each harmless difference.
 pub(super) fn compare_with_started(run: &RunDir, plan: &Plan) -> Result<Vec<Note>, TrainError> {
     let started = load_plan(&run.config(), &[]).map_err(|error| TrainError::RunConfig {
         run: run.path().to_owned(),

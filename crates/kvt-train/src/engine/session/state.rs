@@ -1,4 +1,4 @@
-//! What a plan trains: its task, its network before training, its optimizer and its average.
+//! The initial state of a plan: its task, its untrained network, its optimizer and its average.
 
 use burn::tensor::Device;
 use kvt_models::ModelConfig;
@@ -10,7 +10,7 @@ use crate::recipe::{Ema, LossScale, Network, Optimizer};
 use crate::run::Note;
 use crate::task::{Task, Weights};
 
-/// The state of a run before its first update, or before a checkpoint is put into it.
+/// The state of a run before its first update, or before a checkpoint is loaded into it.
 pub(super) fn initial_state<T: Task>(
     plan: &Plan,
     config: &ModelConfig,

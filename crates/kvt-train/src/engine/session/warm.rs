@@ -1,8 +1,8 @@
-//! The first update of a GPU, made by one process for all of a host.
+//! The first update on a GPU, made by one process per host.
 //!
-//! Where a product has a size that is new to the device, CubeCL times several kernels, and keeps the fastest in memory and in a file that another
-//! process reads when it makes its first product. Without this, all processes of a host would time the same kernels at once, disturb each
-//! other's times, and choose different ones.
+//! For each new size of matrix product, CubeCL times several kernels and keeps the fastest, in memory and in a file that other
+//! processes read when they make their first product. Without this warm-up, all processes of a host would time the same kernels
+//! at once, disturb each other's measurements, and choose different kernels.
 
 use super::Session;
 use super::state::initial_state;
@@ -13,7 +13,7 @@ use crate::task::{Task, Weights};
 use crate::world::agree;
 
 impl<T: Task> Session<T> {
-    /// Has the first process of each host make an update of a state that is thrown away, while the others wait. Nothing on a CPU.
+    /// Has the first process of each host make an update of a throwaway state, while the others wait. Does nothing on a CPU.
     pub(super) fn warm(&self) -> Result<(), TrainError> {
         if self.device.kind() == Some(Kind::Cpu) {
             return Ok(());
@@ -44,7 +44,7 @@ impl<T: Task> Session<T> {
         let first = batches.next().map(|batch| Ok(batch?.upload(&device)));
         match state.update(first, Position::default(), settings) {
             Err(UpdateError::Execution(reason)) => Err(TrainError::Execution(reason)),
-            // Training itself tells what is wrong with images and losses.
+            // Training itself reports problems with images and losses.
             _ => Ok(()),
         }
     }

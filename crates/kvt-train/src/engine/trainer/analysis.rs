@@ -1,4 +1,4 @@
-//! What happens in the layers, every so many epochs.
+//! Measures the layers every few epochs.
 
 use burn::module::Module;
 
@@ -10,8 +10,8 @@ use crate::task::{EvalData, Task};
 use crate::world::agree;
 
 impl<T: Task> Trainer<'_, '_, T> {
-    /// The metrics of the layers of the trained weights, on the images that `[analysis]` names; none where the task has no
-    /// layers to show, and `None` if it was asked to stop within. Each process computes all of them: they are few images.
+    /// The metrics of the layers of the trained weights, on the images given by `[analysis]`; empty if the task has no layers to
+    /// analyse, and `None` if it was stopped meanwhile. Each process computes all of them, since the images are few.
     pub(super) fn analyze(&mut self) -> Result<Option<Vec<Layer>>, TrainError> {
         self.share_weights()?;
         let network = self.state.network.valid();
@@ -20,7 +20,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         };
         let config = &self.plan.analysis;
         let mut data = EvalData::new(self.plan, self.splits, self.stop);
-        // Unreadable images are those of the passes that train and evaluate, where they are reported.
+        // Unreadable images are reported by training and evaluation.
         let batches = data.some(config.split.into(), config.images);
         let layers = batches
             .map_err(TrainError::from)
@@ -55,7 +55,7 @@ impl<T: Task> Trainer<'_, '_, T> {
     }
 }
 
-/// Means and standard errors, by their keys in the log.
+/// Means and standard errors, under their keys in the log.
 fn metrics(layer: &Layer) -> Metrics {
     let numbers = layer.measures.iter().flat_map(|(measure, found)| {
         let name = measure.name();

@@ -1,4 +1,4 @@
-//! How far training has come: evaluation, and which one is the best.
+//! Evaluation during training, and the choice of the best one.
 
 use burn::module::Module;
 
@@ -11,8 +11,8 @@ use crate::task::{EvalData, Measured, Task};
 use crate::world::agree;
 
 impl<T: Task> Trainer<'_, '_, T> {
-    /// Evaluates the network, and the average of its weights; whether those that `ema.report` names are the best so far.
-    /// `None` if it was asked to stop within.
+    /// Evaluates the network, and the average of its weights. Returns whether the weights named by `ema.report` are the best so
+    /// far, or `None` if it was stopped meanwhile.
     pub(super) fn evaluate(&mut self) -> Result<Option<bool>, TrainError> {
         let position = self.progress.position;
         self.share_weights()?;
@@ -33,7 +33,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         self.check_finite(&measured)?;
         let average = match &self.state.ema {
             Some(ema) => {
-                // The unreadable images are those of the pass before, where they were reported.
+                // The pass before has reported the same unreadable images.
                 let mut data =
                     EvalData::new(self.plan, self.splits, self.stop).of(processes.world());
                 match self.measure(ema.network(), &mut data)? {
@@ -43,7 +43,7 @@ impl<T: Task> Trainer<'_, '_, T> {
             }
             None => None,
         };
-        // What is reported comes first.
+        // The reported weights come first.
         let raw = (EvalRecord::VAL, measured);
         let evaluations = match (self.plan.ema.report, average) {
             (EmaReport::Ema, Some(average)) => {
@@ -72,8 +72,8 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(Some(true))
     }
 
-    /// Has all processes evaluate the weights of the first one: what no gradient reaches, such as the running statistics of a
-    /// batch norm, may differ where the last update had no micro-batch for each of them, and rounding on a device may.
+    /// Makes all processes evaluate the weights of the first one. State without gradients, such as the running statistics of a
+    /// batch norm, can differ if the last update had no micro-batch for some process, and so can rounding on a device.
     pub(super) fn share_weights(&mut self) -> Result<(), TrainError> {
         let world = self.processes.world();
         if world.is_alone() {
@@ -86,7 +86,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(())
     }
 
-    /// Refuses an evaluation by which nothing can be compared.
+    /// Refuses an evaluation that is not finite and so cannot be compared.
     fn check_finite(&self, measured: &Measured) -> Result<(), TrainError> {
         let not_finite = |&(_, value): &(&str, f64)| !value.is_finite();
         match measured.metrics.iter().find(not_finite) {
@@ -99,7 +99,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
     }
 
-    /// One evaluation; `None` if it was asked to stop within.
+    /// One evaluation; `None` if it was stopped meanwhile.
     fn measure(
         &self,
         network: &T::Network,

@@ -1,4 +1,4 @@
-//! The micro-batches of an epoch on their way to the device, one ahead of the work.
+//! Moves the micro-batches of an epoch to the device, one ahead of the work.
 
 use std::time::Instant;
 
@@ -6,20 +6,20 @@ use burn::tensor::Device;
 
 use crate::data::{DataError, DeviceBatch, Loader, Skipped};
 
-/// A micro-batch on the device, or why there is none.
+/// A micro-batch on the device, or an error.
 type Uploaded<T> = Result<DeviceBatch<T>, DataError>;
 
-/// Hands out the micro-batches of an epoch, each uploaded when it is asked for. The first one of the next update is
-/// uploaded while the device works at the last one of this update; host and device hold no other one.
+/// Yields the micro-batches of an epoch, each uploaded on request. The first one of the next update is uploaded while the device
+/// works on the last one of this update; no others are held in memory.
 ///
-/// An error, and the images that were passed over, are told with the micro-batch that they belong to, not before.
+/// Errors and skipped images are reported with the micro-batch that they belong to, not before.
 pub(super) struct Feed<T> {
     loader: Loader<T>,
     device: Device,
     ahead: Option<Uploaded<T>>,
-    /// Unreadable images of the micro-batches that were handed out.
+    /// Unreadable images of the micro-batches yielded so far.
     skipped: usize,
-    /// Seconds spent waiting for the loader since [`waited`](Self::waited) was asked.
+    /// Seconds spent waiting for the loader since the last call of [`waited`](Self::waited).
     waited: f64,
 }
 
@@ -42,7 +42,7 @@ impl<T: Send + 'static> Feed<T> {
         self.ahead.is_none()
     }
 
-    /// The next `count` micro-batches, or as many as there are. After the last one the next is fetched, if `go_on`.
+    /// The next `count` micro-batches, or as many as are left. With `go_on`, the one after them is also fetched.
     pub(super) fn window(&mut self, count: usize, go_on: bool) -> Window<'_, T> {
         Window {
             feed: self,
@@ -52,7 +52,7 @@ impl<T: Send + 'static> Feed<T> {
         }
     }
 
-    /// The unreadable images of the micro-batches that were handed out, in the order of the epoch.
+    /// The unreadable images of the micro-batches yielded so far, in the order of the epoch.
     pub(super) fn skipped(&self) -> &[Skipped] {
         let all = self.loader.skipped();
         all.get(..self.skipped).unwrap_or(all)
@@ -75,7 +75,7 @@ impl<T: Send + 'static> Feed<T> {
             Some(batch) => batch,
             None => self.fetch()?,
         };
-        // Nothing was fetched since: these are the images passed over up to this micro-batch.
+        // Nothing was fetched since, so these are the images skipped up to this micro-batch.
         self.skipped = self.loader.skipped().len();
         Some(batch)
     }
@@ -85,7 +85,7 @@ impl<T: Send + 'static> Feed<T> {
 pub(super) struct Window<'a, T> {
     feed: &'a mut Feed<T>,
     left: usize,
-    /// How many were handed out.
+    /// How many were yielded.
     pub(super) taken: usize,
     go_on: bool,
 }
@@ -121,7 +121,7 @@ mod tests {
         ClassOrder, ImageLimits, LoaderConfig, OnError, Purpose, Source, epoch_order,
     };
 
-    /// Five micro-batches of two images, in order; image 5 is none.
+    /// Five micro-batches of two images, in order; image 5 is unreadable.
     fn feed(on_error: OnError) -> (tempfile::TempDir, Feed<u32>) {
         let dir = tempfile::tempdir().unwrap();
         for index in 0..10 {
@@ -172,12 +172,12 @@ mod tests {
         let found: Vec<_> = window.by_ref().collect();
         assert_eq!(window.taken, 2);
         assert_eq!(indices(found), [[0, 1], [2, 3]]);
-        // The third was fetched, with its unreadable image, but not handed out.
+        // The third was fetched, with its unreadable image, but not yielded.
         assert_eq!((feed.loader.remaining(), feed.skipped().len()), (2, 0));
         let found = feed.window(2, false).collect();
         assert_eq!(indices(found), [[4, 6], [6, 7]]);
         assert_eq!(feed.skipped().len(), 1);
-        // Nothing was fetched behind the last one that is wanted.
+        // Nothing was fetched after the last one requested.
         assert_eq!(feed.loader.remaining(), 1);
         assert_eq!(indices(feed.window(9, true).collect()), [[8, 9]]);
         assert!(feed.is_at_end());

@@ -11,7 +11,7 @@ use crate::task::Task;
 use crate::world::Failure;
 
 impl<T: Task> Trainer<'_, '_, T> {
-    /// The batches of the running epoch, from the present one on.
+    /// The batches of the running epoch, from the current position on.
     pub(super) fn batches(&self) -> Result<Loader<T::Target>, TrainError> {
         let position = self.progress.position;
         let (epoch, batch) = (position.epoch, position.batch);
@@ -19,7 +19,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(self.splits.train_batches(self.plan, target, epoch, batch)?)
     }
 
-    /// Those of them that are this process's: every n-th of n processes.
+    /// This process's share of these batches: every n-th of n processes.
     pub(super) fn own_batches(&self) -> Result<Loader<T::Target>, TrainError> {
         let world = self.processes.world();
         if world.is_alone() {
@@ -35,8 +35,8 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(Loader::start(loading)?)
     }
 
-    /// Whether the epoch has no more micro-batches. With several processes it is their number that tells: one of them may
-    /// have none left before the others.
+    /// Whether the epoch has no more micro-batches. Several processes count them, since one process may run out before the
+    /// others.
     pub(super) fn is_at_end(&self, feed: &mut Feed<T::Target>) -> bool {
         match self.processes.world().is_alone() {
             true => feed.is_at_end(),
@@ -44,7 +44,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
     }
 
-    /// The micro-batches of all processes in the update at a place, of which this one had `own`.
+    /// The number of micro-batches of all processes in the update at a position, of which this process had `own`.
     pub(super) fn micro_batches(&self, at: Position, own: usize) -> usize {
         match self.processes.world().is_alone() {
             true => own,
@@ -58,8 +58,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
     }
 
-    /// Logs the unreadable images of an epoch after the first `known` of this process, and those that the other processes
-    /// met meanwhile.
+    /// Logs the unreadable images of an epoch: this process's after the first `known`, and new ones of the other processes.
     pub(super) fn pass_over(
         &mut self,
         skipped: &[Skipped],
@@ -72,7 +71,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         let mut new = self.tell_skipped(skipped.get(known..).unwrap_or_default())?;
         let told = self.skipped.iter().map(|image| image.path.clone());
         let mut told: HashSet<_> = told.collect();
-        // With `data.repeats` several processes may meet the same image at once.
+        // With `data.repeats`, several processes may meet the same image at once.
         new.retain(|image| told.insert(image.path.clone()));
         self.skipped.extend(new);
         let all = std::mem::take(&mut self.skipped);
@@ -81,24 +80,24 @@ impl<T: Task> Trainer<'_, '_, T> {
         reported
     }
 
-    /// An error in all processes if they passed over too many images together. It is asked after the update that met the last of
-    /// them was counted: weights and position are then saved as they belong together.
+    /// An error in all processes if they skipped too many images in total. Called after the update with the last of these images
+    /// was counted, so that the saved weights and position are consistent.
     pub(super) fn refuse_skipped(&self) -> Result<(), TrainError> {
         match self.processes.world().is_alone() {
-            // A loader counts its own ones.
+            // A single loader counts its own images.
             true => Ok(()),
             false => self.refuse_more(&self.skipped),
         }
     }
 
-    /// The unreadable images of an evaluation, as [`pass_over`](Self::pass_over).
+    /// The unreadable images of an evaluation, as in [`pass_over`](Self::pass_over).
     pub(super) fn pass_over_in_evaluation(
         &mut self,
         skipped: &[Skipped],
     ) -> Result<(), TrainError> {
         let mut seen = HashSet::new();
         let mut all = self.tell_skipped(skipped)?;
-        // A task may have each process look at all images.
+        // A task may let each process see all images.
         all.retain(|image| seen.insert(image.path.clone()));
         self.report_skipped(&all, 0)?;
         self.refuse_more(&all)
@@ -122,7 +121,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(all.into_iter().filter_map(image).collect())
     }
 
-    /// What a loader says of its own images, of those of all processes.
+    /// The loader's limit on skipped images, applied to all processes.
     fn refuse_more(&self, all: &[Skipped]) -> Result<(), TrainError> {
         let max = self.plan.data.max_skipped;
         match all.last() {

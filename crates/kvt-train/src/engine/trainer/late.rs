@@ -1,7 +1,7 @@
-//! The update that the device works at while the host goes on: its numbers are read one update later.
+//! The update that the device works on while the host goes on: its numbers are read one update later.
 //!
-//! Whoever looks at the state of the run settles first: nothing is saved, evaluated or finished with an update on its way. So a
-//! checkpoint is what it would be if the host had waited.
+//! Code that needs the state of the run settles first: nothing is saved, evaluated or finished while an update is pending. So a
+//! checkpoint is the same as if the host had waited.
 
 use std::time::Instant;
 
@@ -12,37 +12,37 @@ use crate::engine::{Reader, Started, TrainError, UpdateError};
 use crate::recipe::Position;
 use crate::task::{Signals, Task, Tell, Unread};
 
-/// The reader of a run, and the update that is on its way.
+/// The reader of a run, and the pending update.
 #[derive(Debug, Default)]
 pub struct Late {
-    /// Reads the numbers of an update; without one the host waits for each.
+    /// Reads the numbers of an update; without a reader the host waits for each update.
     pub(super) reader: Option<Reader>,
-    /// Reads what a task tells of an update, which the device knows later than the update's loss and norm: so by another thread.
+    /// Reads the task's signals of an update, which the device computes after loss and norm, so on another thread.
     signals: Option<Reader>,
     pub(super) step: Option<Step>,
-    /// The end of the last settlement: an update takes from there to the end of its own, whether the host waits for the device or
-    /// works beside it.
+    /// The end of the last settlement: an update takes from there to the end of its own settlement, whether the host waits for
+    /// the device or works beside it.
     since: Option<Instant>,
 }
 
-/// An update that was started, and all that is told of it.
+/// A started update, with everything to be reported about it.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) started: Started,
-    /// Its place, and the one of the next.
+    /// The positions before and after it.
     pub(super) before: Position,
     pub(super) after: Position,
-    /// Its micro-batches.
+    /// The number of its micro-batches.
     pub(super) count: usize,
     pub(super) lr: f64,
-    /// Seconds for data, and for the other processes.
+    /// Seconds of waiting for data, and of communication.
     pub(super) data_wait: f64,
     pub(super) communication: f64,
-    /// What the task tells of it, where a line of the log is due.
+    /// The task's signals, if a line of the log is due.
     pub(super) signals: Option<Told>,
 }
 
-/// What a task tells of an update.
+/// The task's signals of an update.
 pub(super) enum Told {
     Known(Signals),
     OnItsWay(Reading, Tell),
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Told {
 }
 
 impl Late {
-    /// By this reader, if there is one.
+    /// With this reader, if there is one.
     pub fn by(reader: Option<Reader>) -> Self {
         Self {
             reader,
@@ -66,7 +66,7 @@ impl Late {
         }
     }
 
-    /// What follows is the time of the next update; what was before belongs to none.
+    /// Time from now on counts for the next update; earlier time counts for none.
     pub(super) fn restart_clock(&mut self) {
         self.restart_clock_at(Instant::now());
     }
@@ -75,7 +75,7 @@ impl Late {
         self.since = Some(now);
     }
 
-    /// The seconds since the last settlement; one ends now.
+    /// The seconds since the last settlement; a settlement ends now.
     fn lap(&mut self, now: Instant) -> f64 {
         let since = self.since.replace(now).unwrap_or(now);
         (now - since).as_secs_f64()
@@ -83,7 +83,7 @@ impl Late {
 }
 
 impl<T: Task> Trainer<'_, '_, T> {
-    /// What the task tells of the update that was just started, if a line of the log is due. It is read here where the update
+    /// The task's signals of the update that was just started, if a line of the log is due. They are read here if the update
     /// `is_known`.
     pub(super) fn signals(&mut self, is_known: bool) -> Result<Option<Told>, TrainError> {
         let position = self.progress.position;
@@ -105,9 +105,9 @@ impl<T: Task> Trainer<'_, '_, T> {
         told.map(Some).map_err(|error| self.failed(error, 0))
     }
 
-    /// Waits for the update that is on its way, if there is one, adds it up and tells of it.
+    /// Waits for the pending update, if there is one, adds it to the sums and reports it.
     ///
-    /// If it was not finite, the position is its own again, as the weights are.
+    /// If it was not finite, the position is reset to before it, as the weights are.
     pub(super) fn settle(&mut self) -> Result<(), TrainError> {
         let Some(step) = self.late.step.take() else {
             return Ok(());
@@ -154,13 +154,13 @@ mod tests {
 
     use super::*;
 
-    /// An update takes from the end of the one before it to its own; what was before a restart of the clock is in none.
+    /// An update takes from the end of the one before it to its own end; time before a restart of the clock does not count.
     #[test]
     fn a_lap_begins_where_the_last_one_ended() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         let mut late = Late::default();
-        // Without a beginning nothing is known of the first.
+        // Without a starting time, the first lap is 0.
         assert_eq!(late.lap(after(2)), 0.0);
         assert_eq!(late.lap(after(5)), 3.0);
         late.restart_clock_at(after(60));

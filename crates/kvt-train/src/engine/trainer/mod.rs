@@ -1,5 +1,6 @@
-//! The loop: `batch -> loss -> gradients -> clip -> optimizer -> ema -> event`, epoch by epoch. What is trained and how it
-//! is judged is the [`Task`]'s; one update is [`TrainState::start`], of which the loop may hear one update late ([`Late`]).
+//! The loop: `batch -> loss -> gradients -> clip -> optimizer -> ema -> event`, epoch by epoch. The [`Task`] defines the training
+//! objective and the evaluation; one update is [`TrainState::start`], whose result the loop may receive one update late
+//! ([`Late`]).
 
 mod analysis;
 mod evaluation;
@@ -31,49 +32,49 @@ use crate::task::Task;
 pub enum End {
     /// All epochs, or `train.max_steps`, are done.
     Finished,
-    /// Somebody asked it to stop; the state is saved.
+    /// The loop was asked to stop; the state is saved.
     Stopped,
 }
 
-/// A run on its way: what it reads, what it changes, who hears of it.
+/// A run in progress: its inputs, its state, and its listeners.
 pub struct Trainer<'a, 'r, T: Task> {
     /// The validated plan.
     pub plan: &'a Plan,
-    /// Where images come from.
+    /// The source of images.
     pub splits: &'a Splits,
     /// The device, with autodiff.
     pub device: Device,
-    /// What updates change: the weights and all that follows them.
+    /// The state that updates change: the weights and all that depends on them.
     pub state: TrainState<T>,
     /// Learning rate and weight decay.
     pub schedule: Schedule,
-    /// How far the run is.
+    /// How far the run has come.
     pub progress: Progress,
     /// Where the state is saved.
     pub checkpoints: Checkpointer,
-    /// Whether the state that is in memory is also the last checkpoint's.
+    /// Whether the state in memory equals the last checkpoint.
     pub saved: bool,
     /// The processes of the job.
     pub processes: Processes,
-    /// What lets the device work at an update while the host reads what came of the one before.
+    /// Lets the device work on an update while the host reads the result of the previous one.
     pub late: Late,
-    /// The unreadable images of the epoch that the processes have told each other of.
+    /// The unreadable images of the epoch that the processes have exchanged.
     pub skipped: Vec<Skipped>,
-    /// Who hears of steps and evaluations.
+    /// Receives steps and evaluations.
     pub recorder: &'a mut Recorder<'r>,
     /// Set from outside to stop after the current step.
     pub stop: &'a AtomicBool,
 }
 
 impl<T: Task> Trainer<'_, '_, T> {
-    /// Trains to the end of the plan, or until asked to stop. The state is saved on return, and also before an error
-    /// of the data, which somebody may mend and then go on.
+    /// Trains to the end of the plan, or until asked to stop. The state is saved on return, and also before a data error, so that
+    /// the run can be resumed once the data is repaired.
     ///
     /// # Errors
-    /// If data, device, disk or arithmetic fail. What was saved before stays.
+    /// If data, device, disk or arithmetic fail. State saved earlier stays.
     pub fn run(&mut self) -> Result<End, TrainError> {
         let end = self.train();
-        // An update on its way went wrong before whatever ended the training.
+        // The error of a pending update came before whatever ended the training.
         match self.settle().and(end) {
             Err(error) if error.leaves_the_state_whole() => Err(self.save_before(error)),
             end => end,
@@ -102,7 +103,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
     }
 
-    /// The updates of one epoch, or what is left of them. `false` if it was asked to stop within.
+    /// The remaining updates of one epoch. `false` if it was stopped meanwhile.
     fn train_epoch(&mut self) -> Result<bool, TrainError> {
         let mut feed = Feed::new(self.own_batches()?, self.device.clone());
         self.skipped.clear();
@@ -153,10 +154,10 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(true)
     }
 
-    /// What follows the updates of an epoch, or of a run that `train.max_steps` ends within one: evaluation, log and
-    /// checkpoint. `false` if it was asked to stop within; it then begins again when the run is resumed.
+    /// The work after the updates of an epoch, or of a run that `train.max_steps` ends within one: evaluation, log and
+    /// checkpoint. `false` if it was stopped meanwhile; it then starts again when the run is resumed.
     ///
-    /// Where a checkpoint is due it is also written before the evaluation, which may take long and fail.
+    /// If a checkpoint is due, it is also written before the evaluation, which may take long and fail.
     fn conclude(&mut self) -> Result<bool, TrainError> {
         let epoch = self.progress.position.epoch;
         let complete = self.progress.position.batch >= self.splits.train_batch_count(self.plan);
@@ -173,7 +174,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         if (evaluates || analyzes) && save && !self.saved {
             self.save(Stage::BeforeEval, false)?;
         }
-        // Nothing of it is logged before the evaluation is done, since both begin again if that is stopped.
+        // Layers are logged only after the evaluation is done, since both start again if it is stopped.
         let layers = match analyzes {
             true => match self.analyze()? {
                 Some(layers) => layers,
@@ -203,7 +204,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(true)
     }
 
-    /// One update of the weights, and the number of its micro-batches. The one before it is settled once the device works at
+    /// One update of the weights, and the number of its micro-batches. The previous update is settled once the device works on
     /// this one.
     fn update(
         &mut self,
@@ -237,7 +238,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
     }
 
-    /// The error of an update of `count` micro-batches from the present place on.
+    /// The error of an update of `count` micro-batches from the current position on.
     fn failed(&self, error: UpdateError, count: usize) -> TrainError {
         match error {
             UpdateError::Data(error) => error.into(),
@@ -251,7 +252,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
     }
 
-    /// Whether somebody asked any process to stop.
+    /// Whether any process was asked to stop.
     fn is_stopped(&self) -> Result<bool, TrainError> {
         Ok(self.processes.any(self.stop.load(Ordering::Relaxed))?)
     }
@@ -260,13 +261,13 @@ impl<T: Task> Trainer<'_, '_, T> {
         self.is_last(self.progress.position.step)
     }
 
-    /// Whether the run ends with that many updates.
+    /// Whether the run ends after this number of updates.
     fn is_last(&self, steps: u64) -> bool {
         self.plan.train.max_steps.is_some_and(|max| steps >= max)
     }
 }
 
-/// Whether the `count`-th time is one of every `every`; 0 means never.
+/// Whether `count` is a multiple of `every`; 0 means never.
 fn due(count: impl Into<u64>, every: impl Into<u64>) -> bool {
     let (count, every) = (count.into(), every.into());
     every > 0 && count.is_multiple_of(every)

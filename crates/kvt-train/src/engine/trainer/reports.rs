@@ -1,4 +1,4 @@
-//! What the loop tells of itself: updates, evaluations, epochs, unreadable images.
+//! Reports of the loop: updates, evaluations, epochs, unreadable images.
 
 use super::Trainer;
 use crate::data::{Skipped, Workers};
@@ -7,20 +7,20 @@ use crate::recipe::Position;
 use crate::run::{EpochRecord, EvalRecord, Event, Listener, Metrics, Note, StepRecord, Topic};
 use crate::task::{Measured, Signals, Task};
 
-/// Where the time of an update went.
+/// The time of an update by cause.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
-    /// Of the whole update.
+    /// The whole update.
     pub(super) seconds: f64,
-    /// For data.
+    /// Waiting for data.
     pub(super) data_wait: f64,
-    /// For the other processes.
+    /// Communication with other processes.
     pub(super) communication: f64,
 }
 
 impl<T: Task> Trainer<'_, '_, T> {
-    /// Tells of an update, and logs it with those before it if a line is due: then there are signals. `position` is the place
-    /// after it.
+    /// Reports an update, and logs it with those before it if a line is due: then there are signals. `position` is the one after
+    /// the update.
     pub(super) fn report_step(
         &mut self,
         update: &Update,
@@ -35,7 +35,7 @@ impl<T: Task> Trainer<'_, '_, T> {
             epoch: position.epoch,
             loss: sums.loss / sums.updates as f64,
             lr,
-            // Of those that were made; of none there is no finite one.
+            // The mean over the updates that were made; if none was, the norm is not finite anyway.
             grad_norm: match sums.updates - sums.unmade {
                 0 => update.grad_norm,
                 made => sums.grad_norm / made as f64,
@@ -74,7 +74,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(())
     }
 
-    /// Logs an update that was not made, and the loss scale after it. `position` is the place after it.
+    /// Logs an update that was not made, and the loss scale after it. `position` is the one after the update.
     pub(super) fn report_unmade(
         &mut self,
         update: &Update,
@@ -92,7 +92,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         )
     }
 
-    /// Logs an evaluation; `split` is what was evaluated.
+    /// Logs an evaluation; `split` names the evaluated split.
     pub(super) fn report_eval(
         &mut self,
         split: &str,
@@ -132,7 +132,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(())
     }
 
-    /// Logs the unreadable images of a pass after the first `known`.
+    /// Logs the unreadable images of a pass, after the first `known`.
     pub(super) fn report_skipped(
         &mut self,
         skipped: &[Skipped],
@@ -151,7 +151,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(())
     }
 
-    /// Logs a line for people.
+    /// Logs a note.
     pub(super) fn note(
         &mut self,
         topic: Topic,
@@ -160,7 +160,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         self.note_at(self.progress.position, topic, message)
     }
 
-    /// Logs a line for people that belongs to a place.
+    /// Logs a note at a position.
     fn note_at(
         &mut self,
         position: Position,
@@ -172,8 +172,8 @@ impl<T: Task> Trainer<'_, '_, T> {
     }
 }
 
-/// What is said of an epoch in which the device waited for images for more than a tenth of the time. A shorter epoch
-/// says more of its start than of its data.
+/// A warning if the device waited for images for more than a tenth of an epoch. In a short epoch, start-up dominates, so there is
+/// none.
 fn input_bound(sums: &EpochSums, workers: Workers) -> Option<String> {
     let share = sums.data_wait / sums.seconds;
     if sums.seconds < 20.0 || share <= 0.1 {

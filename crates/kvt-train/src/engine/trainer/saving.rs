@@ -1,4 +1,4 @@
-//! What the loop leaves on disk: checkpoints, and what led to a step that was not finite.
+//! Files that the loop writes: checkpoints, and the inputs of a step that was not finite.
 
 use super::Trainer;
 use crate::engine::dump::dump;
@@ -25,7 +25,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(())
     }
 
-    /// What a checkpoint of the state as it is now would be.
+    /// The stage of a checkpoint of the current state.
     pub(super) fn stage(&self) -> Stage {
         if self.progress.concluding {
             Stage::BeforeEval
@@ -34,9 +34,9 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
     }
 
-    /// Saves the state before an error ends the run. The error stays the first thing that is said.
+    /// Saves the state before an error ends the run. The error stays the first part of the message.
     pub(super) fn save_before(&mut self, error: TrainError) -> TrainError {
-        // Mending the data may change the sizes of files.
+        // Repairing the data may change file sizes.
         self.checkpoints.forget_sizes();
         let saved = self.save(self.stage(), false);
         TrainError::Stopped {
@@ -49,7 +49,8 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
     }
 
-    /// The error of an update that is not finite, after `count` micro-batches from the present place on were kept.
+    /// The error of an update that is not finite. Its `count` micro-batches from the current position on are written to disk
+    /// first.
     pub(super) fn not_finite(&self, update: &Update, count: usize) -> TrainError {
         let position = self.progress.position;
         let step = position.step + 1;

@@ -1,7 +1,7 @@
 //! Downloads from timm's hub or a mirror of it, into the cache that all programs for that hub share.
 //!
-//! `hf-hub` downloads, and goes on where it was interrupted. It checks neither size nor content, so that is done here, by the SHA-256 by
-//! which the hub names the file.
+//! `hf-hub` downloads, and resumes interrupted downloads. It checks neither size nor content, so this module does, by the SHA-256
+//! that names the file on the hub.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -14,23 +14,23 @@ use sha2::{Digest as _, Sha256};
 
 use super::{FetchError, Published};
 
-/// The files of each repository of timm: the weights, and what timm says of them, such as how images are normalised.
+/// The files of each timm repository: the weights, and their configuration, such as how images are normalised.
 const FILE: &str = "model.safetensors";
 const CONFIG: &str = "config.json";
-/// Bytes of which a sum is made at once.
+/// Bytes that are hashed at once.
 const CHUNK: usize = 1 << 20;
 
 /// Where weights come from, and where they are kept.
 #[derive(Clone, Debug, Default)]
 pub struct Hub {
-    /// The address of a mirror; that of the hub itself without one.
+    /// The address of a mirror; `None` is the hub itself.
     pub endpoint: Option<String>,
-    /// The cache; the one that all programs for the hub share without one.
+    /// The cache; `None` is the one that all programs for the hub share.
     pub cache: Option<PathBuf>,
 }
 
 impl Hub {
-    /// As the environment has it: `HF_ENDPOINT` and `HF_HOME`.
+    /// The settings of the environment: `HF_ENDPOINT` and `HF_HOME`.
     pub fn from_env() -> Self {
         let endpoint = std::env::var("HF_ENDPOINT").ok();
         Self {
@@ -39,10 +39,10 @@ impl Hub {
         }
     }
 
-    /// The file of weights, from the cache or downloaded; `told` hears how many bytes of how many there are.
+    /// The file of weights, from the cache or downloaded; `told` receives the bytes done and the total.
     ///
     /// # Errors
-    /// If the hub cannot be reached, has no such weights, or what comes is not what it promised.
+    /// If the hub cannot be reached, has no such weights, or sends a file without the promised checksum.
     pub fn fetch(
         &self,
         weights: Published,
@@ -61,7 +61,7 @@ impl Hub {
             && let Some(promised) = name_of(&path)?
             && check(&path, &promised, &url).is_ok()
         {
-            // What did not come with them the last time; without a network they do without it.
+            // Fetch a configuration that an earlier download lacked; without a network the weights are usable without it.
             if kept.get(CONFIG).is_none() {
                 let _ = describe(&api, &from);
             }
@@ -76,7 +76,7 @@ impl Hub {
                 etag: promised,
             });
         }
-        // Nothing is missing of what was interrupted, or it is another file: `hf-hub` would ask for what is behind its end.
+        // The partial file is already complete, or another file: `hf-hub` would request bytes beyond its end.
         let part = kept.blob_path(&promised).with_extension("part");
         if fs::metadata(&part).is_ok_and(|part| part.len() >= size) {
             fs::remove_file(&part)?;
@@ -90,14 +90,14 @@ impl Hub {
         let path = path.map_err(|error| refused(&url, &error))?;
         check(&path, &promised, &url)?;
         match describe(&api, &from) {
-            // A few lines, which weights can do without where a mirror lacks them.
+            // A mirror may lack the configuration; the weights are usable without it.
             Ok(()) | Err(FetchError::NotThere { .. }) => Ok(path),
             Err(error) => Err(error),
         }
     }
 
     fn api(&self, cache: Cache) -> Result<Api, ApiError> {
-        // Published weights take no token, and a mirror should not see one. No retries: after one `hf-hub` may append from the start.
+        // Published weights need no token, and a mirror should not see one. No retries: on a retry `hf-hub` may append from the start.
         let builder = ApiBuilder::from_cache(cache)
             .with_token(None)
             .with_retries(0)
@@ -112,7 +112,7 @@ impl Hub {
     }
 }
 
-/// What a server says of a file. `hf-hub` makes paths of the names in it, so those of anything but digits are refused.
+/// The server's metadata of a file. `hf-hub` makes paths of the names in it, so names with anything but hexadecimal digits are refused.
 fn named(api: &Api, url: &str) -> Result<Metadata, FetchError> {
     let named = api.metadata(url).map_err(|error| refused(url, &error))?;
     for name in [named.etag(), named.commit_hash()] {
@@ -126,7 +126,7 @@ fn named(api: &Api, url: &str) -> Result<Metadata, FetchError> {
     Ok(named)
 }
 
-/// Downloads what timm says of weights into the cache. It has no sum to be checked by.
+/// Downloads timm's configuration of the weights into the cache. It has no SHA-256 to check.
 fn describe(api: &Api, from: &ApiRepo) -> Result<(), FetchError> {
     let url = from.url(CONFIG);
     named(api, &url)?;
@@ -134,7 +134,7 @@ fn describe(api: &Api, from: &ApiRepo) -> Result<(), FetchError> {
     done.map(drop).map_err(|error| refused(&url, &error))
 }
 
-/// What `hf-hub` tells of a download.
+/// Passes on the progress of a download.
 struct Told<'a> {
     told: &'a mut dyn FnMut(u64, u64),
     done: u64,
@@ -154,7 +154,7 @@ impl Progress for Told<'_> {
     fn finish(&mut self) {}
 }
 
-/// A file of the cache is a link to one that is named by its sum; `None` where it is not.
+/// The name of the file that a link in the cache points to, which is its SHA-256; `None` if it is not.
 fn name_of(path: &Path) -> io::Result<Option<String>> {
     let file = fs::canonicalize(path)?;
     let name = file.file_name().and_then(|name| name.to_str());
@@ -165,7 +165,7 @@ fn is_sha256(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// Deletes a file of the cache that is not what its name promises.
+/// Deletes a file of the cache that does not have the promised checksum.
 fn check(path: &Path, promised: &str, url: &str) -> Result<(), FetchError> {
     let file = fs::canonicalize(path)?;
     let found = sum(&file)?;
@@ -204,7 +204,7 @@ fn sum(path: &Path) -> io::Result<String> {
 fn refused(url: &str, error: &ApiError) -> FetchError {
     match error {
         ApiError::RequestError(inner) => match **inner {
-            // The hub answers 401 for what it has not, unless one says who one is.
+            // The hub answers 401 for a missing repository, unless the client is logged in.
             ureq::Error::StatusCode(status @ (401 | 403 | 404 | 410)) => FetchError::NotThere {
                 url: url.to_owned(),
                 status,

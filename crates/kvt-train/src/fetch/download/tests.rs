@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 
-/// What a server has, and how it behaves.
+/// The files of a server, and how it behaves.
 #[derive(Clone)]
 struct Site {
     content: Vec<u8>,
@@ -14,16 +14,16 @@ struct Site {
     /// Bytes of a long answer after which the connection breaks, once.
     breaks_after: Option<usize>,
     status: u16,
-    /// What it says of the weights.
+    /// Its `config.json`, if it has one.
     config: Option<&'static str>,
 }
 
 impl Site {
-    /// The same with its other file.
+    /// The same site, with `config.json` as its file.
     fn config(&self) -> Self {
         Self {
             content: self.config.unwrap_or_default().into(),
-            // Small files go by another sum, of 40 digits.
+            // Small files are named by another checksum, of 40 digits.
             etag: "da39a3ee5e6b4b0d3255bfef95601890afd80709".to_owned(),
             breaks_after: None,
             status: if self.config.is_some() { 200 } else { 404 },
@@ -32,7 +32,7 @@ impl Site {
     }
 }
 
-/// A server for one file, as the hub has it, and the requests that it got: their path, and where their range begins.
+/// A server for the files of a repository, as on the hub, and the requests that it got: their path, and where their range begins.
 struct Server {
     address: String,
     site: Arc<Mutex<Site>>,
@@ -53,7 +53,7 @@ impl Server {
             for stream in listener.incoming().flatten() {
                 let (path, range) = read_request(&stream);
                 requests.lock().unwrap().push((path.clone(), range.0));
-                // A client that has gone is not this side's fault.
+                // An error here means that the client has gone.
                 let _ = match path.ends_with("/config.json") {
                     true => answer(stream, &mut site.lock().unwrap().config(), range),
                     false => answer(stream, &mut site.lock().unwrap(), range),
@@ -63,7 +63,7 @@ impl Server {
         server
     }
 
-    /// With a cache in this folder.
+    /// A hub at this server, with a cache in this folder.
     fn hub(&self, cache: &Path) -> Hub {
         Hub {
             endpoint: Some(self.address.clone()),
@@ -147,7 +147,7 @@ fn weights() -> Published {
     Published::find("deit_tiny_patch16_224").unwrap()
 }
 
-/// All files below a folder that hold more than a name.
+/// The names of all files and links below a folder, sorted.
 fn files(folder: &Path) -> Vec<String> {
     let all = walkdir::WalkDir::new(folder).into_iter().flatten();
     let all = all.filter(|entry| !entry.file_type().is_dir());
@@ -180,7 +180,7 @@ fn a_whole_download_is_kept() {
     assert!(heard.is_sorted());
     let expected = "/timm/deit_tiny_patch16_224.fb_in1k/resolve/main/model.safetensors";
     assert_eq!(server.requests.lock().unwrap()[0].0, expected);
-    // The second time nothing is asked for; unless the file was altered meanwhile.
+    // The second time nothing is requested, unless the file was altered in the meantime.
     let asked = server.starts();
     assert_eq!(hub.fetch(weights(), &mut |_, _| {}).unwrap(), path);
     assert_eq!(server.starts(), asked);
@@ -190,7 +190,7 @@ fn a_whole_download_is_kept() {
     assert!(server.starts() > asked);
 }
 
-/// All of it had come when the process was killed: there is no range to ask for.
+/// The partial file is as long as the whole one, or longer: there is no range to request.
 #[test]
 fn an_interrupted_download_that_lacks_nothing_begins_anew() {
     for size in [3, 5] {
@@ -206,7 +206,7 @@ fn an_interrupted_download_that_lacks_nothing_begins_anew() {
     }
 }
 
-/// `hf-hub` would write outside of its cache.
+/// `hf-hub` would write outside its cache.
 #[test]
 fn a_name_that_is_a_path_is_refused() {
     let cache = tempfile::tempdir().unwrap();
@@ -218,7 +218,7 @@ fn a_name_that_is_a_path_is_refused() {
     assert!(matches!(error, Err(FetchError::NoChecksum { .. })));
 }
 
-/// They came, and what belongs to them did not: it comes with the next call.
+/// If only the weights were downloaded, the next call fetches their configuration.
 #[test]
 fn what_timm_says_comes_later_too() {
     let cache = tempfile::tempdir().unwrap();
@@ -231,7 +231,7 @@ fn what_timm_says_comes_later_too() {
     assert!(path.with_file_name("config.json").exists());
 }
 
-/// `kvt finetune` looks for it beside the weights.
+/// `kvt finetune` looks for `config.json` beside the weights.
 #[test]
 fn what_timm_says_of_weights_comes_with_them() {
     let cache = tempfile::tempdir().unwrap();
@@ -256,7 +256,7 @@ fn an_interrupted_download_goes_on_where_it_was() {
     let error = hub.fetch(weights(), &mut |_, _| {}).unwrap_err();
     assert!(matches!(error, FetchError::Interrupted { .. }), "{error}");
     let text = error.to_string();
-    assert!(text.contains("goes on from there"), "{text}");
+    assert!(text.contains("the same command resumes it"), "{text}");
     let part: Vec<String> = files(cache.path());
     assert!(part.iter().any(|name| name.ends_with(".part")), "{part:?}");
 
@@ -267,7 +267,7 @@ fn an_interrupted_download_goes_on_where_it_was() {
         })
         .unwrap();
     assert_eq!(fs::read(path).unwrap(), content);
-    // What had come was not asked for again, and is told at once.
+    // The part that had arrived is not requested again, and counts as done at once.
     assert_eq!(first, Some(100_000));
     let requests = server.requests.lock().unwrap();
     assert!(requests.iter().any(|(_, from)| *from == 100_000));
@@ -285,9 +285,9 @@ fn another_file_than_was_promised_is_refused_and_deleted() {
         matches!(&error, FetchError::Checksum { expected, .. } if expected == ABC),
         "{error}"
     );
-    // Which commit the hub was at is all that stays.
+    // Only the commit of the hub remains.
     assert_eq!(files(cache.path()), ["main"]);
-    // Once the server has what it promises, it is taken.
+    // Once the server sends the promised file, it is accepted.
     server.site.lock().unwrap().content = b"abc".to_vec();
     let path = server.hub(cache.path()).fetch(weights(), &mut |_, _| {});
     assert_eq!(fs::read(path.unwrap()).unwrap(), b"abc");
@@ -312,7 +312,7 @@ fn what_the_server_lacks_is_named() {
     let error = server.hub(cache.path()).fetch(weights(), &mut |_, _| {});
     assert!(matches!(error, Err(FetchError::NoChecksum { .. })));
     assert_eq!(files(cache.path()), Vec::<String>::new());
-    // Nobody is there.
+    // No server listens there.
     let hub = Hub {
         endpoint: Some("http://127.0.0.1:1".to_owned()),
         cache: Some(cache.path().to_owned()),

@@ -1,6 +1,6 @@
-//! Clipping: how large gradients may be.
+//! Gradient clipping.
 //!
-//! Only the global norm is read by the host, which logs it anyway, and not always before the update. The others stay on the
+//! The host reads only the global norm, which it logs anyway, and not always before the update. The other norms stay on the
 //! device.
 
 use std::collections::HashMap;
@@ -12,20 +12,20 @@ use kvt_ops::square_sum;
 use super::gradients::flat;
 use super::{Gradients, Network, is_head};
 
-/// How gradients are clipped before an update.
+/// The clipping of gradients before an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Clip {
-    /// They are not.
+    /// No clipping.
     Off,
-    /// The norm over all parameters together is at most this (PyTorch's `clip_grad_norm_`).
+    /// The norm over all parameters is at most this (PyTorch's `clip_grad_norm_`).
     Norm(f64),
     /// Each number is at most this, and at least its negative (PyTorch's `clip_grad_value_`).
     Value(f64),
-    /// The norm of each parameter by itself is at most this (DINO's `clip_gradients`).
+    /// The norm of each parameter is at most this (DINO's `clip_gradients`).
     Parameter(f64),
-    /// The norm of each output unit's gradient is at most this share of the norm of its weights, which counts as 1e-3 at
-    /// least: adaptive gradient clipping (Brock et al., 2021, <https://arxiv.org/abs/2102.06171>, equation 3; timm's
-    /// `adaptive_clip_grad`). The head is left out, as there.
+    /// The norm of each output unit's gradient is at most this fraction of the norm of its weights, which is taken as at
+    /// least 1e-3: adaptive gradient clipping (Brock et al., 2021, <https://arxiv.org/abs/2102.06171>, equation 3;
+    /// timm's `adaptive_clip_grad`). The head is excluded, as there.
     Adaptive(f64),
 }
 
@@ -51,8 +51,8 @@ impl Clip {
         gradients
     }
 
-    /// As [`apply`](Self::apply), but what the global norm decides, which only the device knows: the largest one it may be, where
-    /// there is one.
+    /// As [`apply`](Self::apply), without the clipping by the global norm, which only the device knows: returns the maximum norm
+    /// instead, if there is one.
     pub(crate) fn apply_but_norm(
         self,
         gradients: Gradients,
@@ -60,7 +60,7 @@ impl Clip {
     ) -> (Gradients, Option<f64>) {
         match self {
             Self::Norm(max) => (gradients, Some(max)),
-            // They do without it.
+            // These do not need the norm.
             Self::Off | Self::Value(_) | Self::Parameter(_) | Self::Adaptive(_) => {
                 (self.apply(gradients, f64::NAN, network), None)
             }
@@ -68,15 +68,15 @@ impl Clip {
     }
 }
 
-/// The weights that adaptive clipping compares gradients with.
+/// The weights with which adaptive clipping compares gradients.
 struct Weights(HashMap<ParamId, Units>);
 
-/// A weight, and how it is divided into the units of its output.
+/// A weight, and its division into output units.
 struct Units {
     weight: Tensor<1>,
     /// Rows and columns of the weight.
     shape: [usize; 2],
-    /// The dimension of a unit's inputs: 1 where each row is a unit, 0 where each column is one.
+    /// The dimension of a unit's inputs: 1 if each row is a unit, 0 if each column is one.
     inputs: usize,
 }
 
@@ -97,7 +97,7 @@ impl Weights {
     }
 }
 
-/// Collects weights, with the types of the modules that it is in.
+/// Collects weights, with the types of the modules that contain them.
 struct WeightVisitor {
     modules: Vec<String>,
     weights: HashMap<ParamId, Units>,
@@ -121,10 +121,10 @@ impl ModuleVisitor for WeightVisitor {
             .last()
             .is_some_and(|kind| kind == "Struct:Linear");
         let (shape, inputs) = match *dims.as_slice() {
-            // Burn keeps a linear layer as [inputs, outputs].
+            // Burn stores a linear layer as [inputs, outputs].
             [inputs, outputs] if is_linear => ([inputs, outputs], 0),
             [outputs, _, ..] => ([outputs, total / outputs.max(1)], 1),
-            // The norm of a bias is taken as a whole.
+            // The norm of a bias is that of the whole vector.
             _ => ([1, total], 1),
         };
         let units = Units {
@@ -136,7 +136,7 @@ impl ModuleVisitor for WeightVisitor {
     }
 }
 
-/// The gradient of a weight, each unit of which is at most `share` of the weight's norm.
+/// The gradient of a weight, with the norm of each unit limited to `share` of the weight's norm.
 fn adapted(gradient: Tensor<1>, units: &Units, share: f64) -> Tensor<1> {
     let norms = |x: Tensor<2>| x.square().sum_dim(units.inputs).sqrt();
     let gradient = gradient.reshape(units.shape);

@@ -9,7 +9,7 @@ use safetensors::SafeTensors;
 
 use super::*;
 
-/// What `scripts/reference/optim.py` clips. The linear layer is square, so that only its kind tells rows from columns.
+/// The weights that `scripts/reference/optim.py` clips. The linear layer is square, so that only its type distinguishes rows from columns.
 #[derive(Module, Debug)]
 struct Parts {
     fc: Linear,
@@ -36,7 +36,7 @@ impl File {
         TensorData::new(numbers, shape.to_vec())
     }
 
-    /// A module of the file's weights, or its gradients.
+    /// A module with the file's weights, or with its gradients.
     fn parts(&self, kind: &str, device: &Device) -> Parts {
         let device = device.clone().autodiff();
         let data = |name: &str| self.data(&format!("{name}.{kind}"), name);

@@ -1,4 +1,4 @@
-//! Knowledge distillation: a network also learns what a teacher says of the same images.
+//! Knowledge distillation: a network also learns from a teacher's outputs for the same images.
 //!
 //! Hinton et al., [*Distilling the Knowledge in a Neural Network*](https://arxiv.org/abs/1503.02531); hard distillation and
 //! the distillation token: Touvron et al., [*DeiT*](https://arxiv.org/abs/2012.12877), whose `losses.py` this follows.

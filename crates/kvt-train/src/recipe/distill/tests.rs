@@ -36,8 +36,8 @@ fn assert_close(what: &str, found: Tensor<2>) {
     }
 }
 
-/// Loss and gradients as DeiT's `DistillationLoss`, and with the sum divided by the batch; last with one head, which
-/// learns from both.
+/// Loss and gradients as in DeiT's `DistillationLoss`, and with the sum divided by the batch; and finally with one
+/// head, which learns from both.
 #[test]
 fn distillation_is_deits() {
     for (_, device) in devices() {
@@ -93,7 +93,7 @@ fn without_a_kind_there_is_only_the_base() {
     assert_eq!(loss.into_scalar::<f32>(), 3.0);
 }
 
-/// Nothing to learn from oneself: the divergence is 0, whatever the temperature.
+/// The divergence from oneself is 0 at any temperature.
 #[test]
 fn a_teacher_that_agrees_has_no_soft_loss() {
     let device = Device::flex();

@@ -1,5 +1,5 @@
-//! An exponential moving average of the weights, as timm's `ModelEmaV2` keeps it: over the whole state
-//! dict, from a copy of the initial weights on.
+//! An exponential moving average of the weights, as in timm's `ModelEmaV2`: over the whole state dict, starting from a
+//! copy of the initial weights.
 
 use std::collections::{HashMap, HashSet};
 
@@ -35,7 +35,7 @@ pub enum EmaReport {
 }
 
 impl EmaConfig {
-    /// The decay of the update that follows `updates` others. The warm-up is the one of timm's `ModelEmaV3`, which counts
+    /// The decay of the update that follows `updates` others. The warm-up is that of timm's `ModelEmaV3`, which counts
     /// from 1.
     pub fn decay_after(&self, updates: u64) -> f64 {
         if self.warmup {
@@ -50,16 +50,16 @@ impl EmaConfig {
 /// The average of a network over its updates: every parameter, and every running statistic of a batch
 /// norm.
 ///
-/// There is no `Clone`: running statistics share their values with their clones.
+/// It is not `Clone`: running statistics share their values with their clones.
 #[derive(Debug)]
 pub struct Ema<N> {
     network: N,
-    /// What stays as it is.
+    /// Parameters that are not averaged.
     frozen: HashSet<ParamId>,
 }
 
 impl<N: Module> Ema<N> {
-    /// An average that starts as the network is.
+    /// An average that starts with the weights of the network.
     pub fn new(network: &N) -> Self {
         Self {
             // Without autodiff, and with running statistics that a clone would share.
@@ -68,7 +68,7 @@ impl<N: Module> Ema<N> {
         }
     }
 
-    /// This average without these: what training does not change must not change by rounding either.
+    /// Excludes parameters from the average: those that training does not change must not change by rounding either.
     #[must_use]
     pub fn leaving(self, frozen: impl IntoIterator<Item = ParamId>) -> Self {
         Self {
@@ -79,8 +79,8 @@ impl<N: Module> Ema<N> {
 
     /// The average after one more update of the network: `decay * ema + (1 - decay) * network`.
     ///
-    /// `decay`, in [0, 1], is the share of the average that stays. It may be another one at each update: a schedule is a
-    /// function of the [`Position`](super::Position), kept by whoever calls.
+    /// `decay`, in [0, 1], is the fraction of the average that is kept. It can change from update to update: a schedule
+    /// is a function of the [`Position`](super::Position), evaluated by the caller.
     #[must_use]
     pub fn update(self, network: &N, decay: f64) -> Self {
         let mut current = State(HashMap::new());
@@ -119,7 +119,7 @@ impl<N: Module> Ema<N> {
         &self.network
     }
 
-    /// This average with another state, as a checkpoint has it.
+    /// This average with another state, such as that of a checkpoint.
     ///
     /// # Errors
     /// What `load` returns.
@@ -131,7 +131,7 @@ impl<N: Module> Ema<N> {
     }
 }
 
-/// The state of the trained network, flat and without its graphs.
+/// The state of the trained network, flat and without autodiff graphs.
 struct State(HashMap<ParamId, Tensor<1>>);
 
 impl ModuleVisitor for State {

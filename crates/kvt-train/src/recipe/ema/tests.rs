@@ -13,7 +13,7 @@ use crate::recipe::{Gradients, OptimConfig, Optimizer, Rates, cross_entropy, smo
 const SIDE: usize = 16;
 const LABELS: [u32; 4] = [0, 2, 1, 0];
 
-/// The smallest CvT: two stages, batch norms in each.
+/// The smallest CvT: two stages with batch norms.
 fn cvt(device: &Device) -> Model {
     let overrides = ModelOverrides {
         img_size: Some(SIDE),
@@ -29,7 +29,7 @@ fn cvt(device: &Device) -> Model {
     config.init(device, Key::new(1)).unwrap()
 }
 
-/// Other images at every step.
+/// Different images at every step.
 fn images(step: usize, device: &Device) -> Tensor<4> {
     let shape = [LABELS.len(), 3, SIDE, SIDE];
     let count = shape.iter().product::<usize>() as i64;
@@ -37,7 +37,7 @@ fn images(step: usize, device: &Device) -> Tensor<4> {
     (image * (0.37 + step as f64)).sin().reshape(shape) + step as f64
 }
 
-/// One step of training, large enough to see.
+/// One training step, large enough to be visible.
 fn train(model: Model, optimizer: &mut Optimizer, step: usize) -> Model {
     let device = Device::flex().autodiff();
     let phase = Phase::Train(Key::new(2));
@@ -69,7 +69,7 @@ fn is_statistic(name: &str) -> bool {
     name.ends_with(".running_mean") || name.ends_with(".running_var")
 }
 
-/// timm's `decay * e + (1 - decay) * m` over the state dict, number by number in double precision.
+/// timm's `decay * e + (1 - decay) * m` over the state dict, element by element in double precision.
 #[test]
 fn it_is_the_average_of_the_whole_state() {
     const DECAY: f64 = 0.75;
@@ -129,7 +129,7 @@ fn training_on_does_not_reach_it() {
     }
     assert_eq!(state(ema.network()), averaged);
 
-    // Nor does its evaluation, or its next update, reach the trained model.
+    // Neither its evaluation nor its next update affects the trained model.
     let trained = state(&model);
     ema.network()
         .forward(images(0, &Device::flex()), Phase::Eval);
@@ -138,7 +138,7 @@ fn training_on_does_not_reach_it() {
     assert_eq!(state(&model), trained);
 }
 
-/// A schedule of the decay: each update counts with its own.
+/// A schedule of the decay: each update uses its own value.
 #[test]
 fn the_decay_may_change() {
     let mut model = cvt(&Device::flex().autodiff());

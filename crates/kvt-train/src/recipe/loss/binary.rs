@@ -3,8 +3,8 @@
 use burn::tensor::Tensor;
 use burn::tensor::activation::log_sigmoid;
 
-/// `-(t log sigmoid(x) + (1 - t) log(1 - sigmoid(x)))` of logits x and targets t: the mean over batch and classes, or with
-/// `sum_classes` the sum over the classes and the mean over the batch.
+/// `-(t log sigmoid(x) + (1 - t) log(1 - sigmoid(x)))` for logits x and targets t: the mean over batch and classes, or
+/// with `sum_classes` the sum over the classes and the mean over the batch.
 ///
 /// # Shapes
 /// `logits` and `targets`: `[batch, classes]`; the result is `[1]`.

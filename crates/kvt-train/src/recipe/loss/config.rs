@@ -1,4 +1,4 @@
-//! `[loss]`: what training minimises.
+//! `[loss]`: the training loss.
 
 use crate::schema::section;
 use schemars::JsonSchema;

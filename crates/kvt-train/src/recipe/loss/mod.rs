@@ -1,5 +1,5 @@
-//! Losses: cross-entropy with soft targets, which serves label smoothing and mixed images, binary cross-entropy, and token
-//! labelling.
+//! Losses: cross-entropy with soft targets, which is used for label smoothing and mixed images, binary cross-entropy, and
+//! token labelling.
 
 mod binary;
 mod config;
@@ -16,7 +16,7 @@ pub use token_labels::{TokenLogits, TokenTargets, relabel};
 use burn::tensor::Tensor;
 
 impl LossConfig {
-    /// The loss of logits, `[batch, classes]` as the targets; the result is `[1]`.
+    /// The loss of logits `[batch, classes]`; the targets have the same shape, and the result is `[1]`.
     pub fn of(&self, logits: Tensor<2>, targets: Tensor<2>) -> Tensor<1> {
         match self.kind {
             LossKind::CrossEntropy => cross_entropy(logits, targets),

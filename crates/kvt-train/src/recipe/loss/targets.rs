@@ -1,12 +1,12 @@
-//! Target distributions. They are made on the host, row by row.
+//! Target distributions, computed on the host, row by row.
 
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::{LossConfig, LossKind};
 
 impl LossConfig {
-    /// The targets of a batch, `[batch, classes]`: smoothed; mixed where `own_shares` has the share of each image's own
-    /// target ([`mixed_targets`]); and 0 or 1 where there is a [`bce_threshold`](Self::bce_threshold).
+    /// The targets of a batch, `[batch, classes]`: smoothed; mixed if `own_shares` contains the weight of each image's
+    /// own target ([`mixed_targets`]); and 0 or 1 if there is a [`bce_threshold`](Self::bce_threshold).
     pub fn targets(
         &self,
         labels: &[u32],
@@ -51,7 +51,7 @@ fn smoothed(labels: &[u32], classes: usize, smoothing: f64) -> Vec<f32> {
     targets
 }
 
-/// The targets of mixed images, `[batch, classes]`: `own_share` of row `i` and the rest of row `n - 1 - i`, that of its
+/// The targets of mixed images, `[batch, classes]`: `own_share` of row `i`, and the rest from row `n - 1 - i`, its
 /// partner (timm's `mixup_target`).
 pub fn mixed_targets(targets: &[f32], own_shares: &[f64], classes: usize) -> Vec<f32> {
     let rows = targets.chunks_exact(classes);

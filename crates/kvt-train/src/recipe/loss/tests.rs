@@ -15,7 +15,7 @@ fn loss(logits: &[f32], labels: &[u32], classes: usize, smoothing: f64) -> f32 {
 
 #[test]
 fn by_hand() {
-    // Uniform logits: log(classes) whatever the smoothing.
+    // Uniform logits: log(classes) for any smoothing.
     for smoothing in [0.0, 0.1] {
         assert!((loss(&[0.5; 8], &[1, 3], 4, smoothing) - 4f32.ln()).abs() < 1e-6);
     }
@@ -40,7 +40,7 @@ fn large_logits_do_not_overflow() {
     assert_eq!(gradient.try_to_vec::<f32>().unwrap(), [1.0, -0.25]);
 }
 
-/// The partner of image i is image n - 1 - i; an odd one out is its own.
+/// The partner of image i is image n - 1 - i; a middle image is its own partner.
 #[test]
 fn mixed_targets_by_hand() {
     let targets = [1.0, 0.0, 0.0, 1.0, 0.5, 0.5];
@@ -95,7 +95,7 @@ fn assert_close(what: &str, found: &[f32], expected: &[f32]) {
     }
 }
 
-/// Loss and gradient for the logits, with labels and with mixed targets, as timm's `BinaryCrossEntropy`.
+/// Loss and gradient with respect to the logits, with labels and with mixed targets, as in timm's `BinaryCrossEntropy`.
 #[test]
 fn binary_cross_entropy_is_timms() {
     for (_, device) in devices() {
@@ -139,7 +139,7 @@ fn check_binary_cross_entropy(device: &Device) {
     }
 }
 
-/// VOLO's losses, with a target for each token and without, mixed and not, with the truth and without.
+/// VOLO's losses, with and without a target for each token, with and without mixing, with and without the ground truth.
 #[test]
 fn token_label_losses_are_volos() {
     let golden = Golden(SafeTensors::deserialize(GOLDEN).unwrap());

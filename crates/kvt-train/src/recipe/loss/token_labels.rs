@@ -1,8 +1,8 @@
-//! Token labelling: a target for each token beside that of the image.
+//! Token labelling: a target for each token in addition to that of the image.
 //!
 //! Jiang et al., [*All Tokens Matter*](https://arxiv.org/abs/2104.10858), with the losses of the official
 //! [VOLO](https://github.com/sail-sg/volo) (`loss/cross_entropy.py`) and its MixToken, for models with an output for every
-//! token. Label maps are read from nowhere yet: in training each token has the target of its image.
+//! token. Label maps are not supported yet: in training, each token has the target of its image.
 
 use burn::tensor::Tensor;
 
@@ -11,32 +11,32 @@ use super::LossConfig;
 /// The outputs of a model that is trained with token labels.
 #[derive(Clone, Debug)]
 pub struct TokenLogits {
-    /// Of the image, `[batch, classes]`.
+    /// For the image, `[batch, classes]`.
     pub class: Tensor<2>,
-    /// Of its tokens, `[batch, tokens, classes]`.
+    /// For its tokens, `[batch, tokens, classes]`.
     pub tokens: Tensor<3>,
-    /// Tokens of the rectangle that MixToken took from the partner, image `n - 1 - i`; 0 where nothing was mixed.
+    /// Number of tokens in the rectangle that MixToken took from the partner, image `n - 1 - i`; 0 if nothing was mixed.
     pub mixed: usize,
 }
 
-/// What such a model is to learn.
+/// The targets of such a model.
 #[derive(Clone, Debug)]
 pub struct TokenTargets {
-    /// Of the image, `[batch, classes]`.
+    /// For the image, `[batch, classes]`.
     pub class: Tensor<2>,
-    /// Of its tokens, `[batch, tokens, classes]`; `None` gives each token the target of its image, as VOLO does for
+    /// For its tokens, `[batch, tokens, classes]`; with `None`, each token has the target of its image, as in VOLO's
     /// training without label maps.
     pub tokens: Option<Tensor<3>>,
 }
 
 impl LossConfig {
-    /// The loss of the image plus [`token_weight`](Self::token_weight) times that of its tokens, with cross-entropy VOLO's
-    /// `TokenLabelCrossEntropy`: the target of the image is mixed with its partner's by the share of tokens that MixToken
-    /// exchanged. The tokens' targets are not: the logits of exchanged tokens have been put back to their image. The result
-    /// is `[1]`.
+    /// The loss of the image plus [`token_weight`](Self::token_weight) times that of its tokens; with cross-entropy, VOLO's
+    /// `TokenLabelCrossEntropy`. The target of the image is mixed with its partner's by the fraction of tokens that
+    /// MixToken exchanged. The targets of the tokens are not mixed: the logits of exchanged tokens have been moved back to
+    /// their image. The result is `[1]`.
     ///
     /// # Panics
-    /// If the shapes do not fit each other.
+    /// If the shapes do not match.
     pub fn of_tokens(&self, logits: TokenLogits, targets: TokenTargets) -> Tensor<1> {
         let [batch, tokens, classes] = logits.tokens.dims();
         let own = 1.0 - logits.mixed as f64 / tokens as f64;
@@ -57,8 +57,9 @@ impl LossConfig {
     }
 }
 
-/// The target of an image from the label of its crop and the truth, `[batch, classes]` each: half of each where both name
-/// the same class, else 0.9 of the label and 0.1 of the truth (VOLO's `TokenLabelGTCrossEntropy`, its `--ground-truth`).
+/// The target of an image from the label of its crop and the ground truth, `[batch, classes]` each: half of each if both
+/// give the same class, otherwise 0.9 of the label and 0.1 of the ground truth (VOLO's `TokenLabelGTCrossEntropy`, its
+/// `--ground-truth`).
 pub fn relabel(label: Tensor<2>, truth: Tensor<2>) -> Tensor<2> {
     let agree = label.clone().argmax(1).equal(truth.clone().argmax(1));
     let share = agree.float() * -0.4 + 0.9;

@@ -5,12 +5,12 @@ use kvt_ops::{AdamWInput, AdamWStep, Guard, adamw};
 
 use super::rule::{Buffers, Gradient, MOMENTS, Parameter, Rule, UpdateNumber};
 
-/// AdamW, by the fused operation [`adamw`].
+/// AdamW, with the fused operation [`adamw`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdamW {
     /// Decay rates of the two moments.
     pub(super) betas: (f64, f64),
-    /// Added to the root of the second moment.
+    /// Added to the square root of the second moment.
     pub(super) eps: f64,
 }
 
@@ -32,7 +32,7 @@ impl Rule for AdamW {
     ) -> Tensor<1> {
         let old = weight.clone();
         let updated = adamw(vec![self.input(weight, gradient, buffers, number)], None);
-        // One for one.
+        // Exactly one element.
         updated.into_iter().fold(old, |_, (weight, moments)| {
             buffers.put_moments(moments);
             weight
@@ -64,7 +64,7 @@ impl Rule for AdamW {
 }
 
 impl AdamW {
-    /// What the operation takes of a parameter; the moments leave the buffers.
+    /// The input of the operation for a parameter; the moments are taken out of the buffers.
     fn input(
         &self,
         weight: Tensor<1>,

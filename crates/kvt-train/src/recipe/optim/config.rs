@@ -94,7 +94,7 @@ impl OptimConfig {
         ]
     }
 
-    /// How gradients are clipped: by the `clip` key that is above 0.
+    /// The clipping according to the `clip` key that is above 0.
     pub fn clip(&self) -> Clip {
         if self.clip_norm > 0.0 {
             Clip::Norm(self.clip_norm)

@@ -1,5 +1,5 @@
-//! LAMB (You et al., Large Batch Optimization for Deep Learning, 2020, <https://arxiv.org/abs/1904.00962>) as timm's `Lamb`
-//! without the clipping that is in it: that is `optim.clip_norm` here.
+//! LAMB (You et al., Large Batch Optimization for Deep Learning, 2020, <https://arxiv.org/abs/1904.00962>) as timm's
+//! `Lamb`, without its built-in clipping, which is `optim.clip_norm` here.
 
 use burn::tensor::Tensor;
 use kvt_ops::square_sum;
@@ -11,7 +11,7 @@ use super::rule::{Buffers, Gradient, MOMENTS, Rule, UpdateNumber, lerp};
 pub(super) struct Lamb {
     /// Decay rates of the two moments.
     pub(super) betas: (f64, f64),
-    /// Added to the root of the second moment.
+    /// Added to the square root of the second moment.
     pub(super) eps: f64,
 }
 
@@ -36,7 +36,7 @@ impl Rule for Lamb {
 
         let root = exp_avg_sq.sqrt() / number.bias_correction(beta2).sqrt();
         let mut update = exp_avg / number.bias_correction(beta1) / (root + self.eps);
-        // As in timm, what does not decay keeps the rate of all.
+        // As in timm, parameters without decay use the common rate.
         if number.weight_decay > 0.0 {
             update = update + weight.clone() * number.weight_decay;
             let ratio = trust_ratio(weight.clone(), update.clone());

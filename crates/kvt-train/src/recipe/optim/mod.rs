@@ -1,10 +1,10 @@
-//! Optimizers: from gradients to new weights, over the parameters of a network by name.
+//! Optimizers: from gradients to new weights, for the parameters of a network by name.
 //!
-//! An [`Optimizer`] owns what is the same for all of them: the state of each parameter, which parameters decay, the rate of
-//! each layer, saving and loading. A [`Rule`] is one update of one parameter; each optimizer is a file here.
+//! An [`Optimizer`] contains the common parts: the state of each parameter, which parameters decay, the rate of each layer,
+//! saving and loading. A [`Rule`] is the update of one parameter; each optimizer has a file here.
 //!
-//! State is plain: a few flat tensors per parameter, saved under PyTorch's name of the state and the parameter's. So a
-//! checkpoint does not depend on internal ids, and loading puts the state where the network is.
+//! The state is simple: a few flat tensors per parameter, saved under PyTorch's name of the state and the parameter's
+//! name. So a checkpoint does not depend on internal ids, and loading places the state on the network's device.
 
 mod adamw;
 mod config;
@@ -32,7 +32,7 @@ use super::{Gradients, Network, is_head};
 
 pub use config::{OptimConfig, OptimName};
 
-/// An optimizer state that does not belong to the network.
+/// An optimizer state that does not match the network.
 #[derive(Debug, thiserror::Error)]
 pub enum OptimizerError {
     /// A tensor of the state is missing or has another size.
@@ -45,7 +45,7 @@ pub enum OptimizerError {
         /// Its expected number of values.
         expected: usize,
     },
-    /// The number of a parameter's updates is none.
+    /// The saved number of a parameter's updates is invalid.
     #[error("`{name}` of the optimizer state is not one count of updates")]
     Count {
         /// Name of the count.
@@ -53,7 +53,7 @@ pub enum OptimizerError {
     },
 }
 
-/// What schedules give an update.
+/// The values of the schedules for an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// The learning rate, before the factor of a parameter's layer.
@@ -66,19 +66,19 @@ pub struct Rates {
 #[derive(Debug)]
 pub struct Optimizer {
     rule: Box<dyn Rule>,
-    /// For the parameters that `rule` is not meant for.
+    /// For the parameters to which `rule` does not apply.
     rest: AdamW,
     parameters: Vec<Parameter>,
     groups: HashMap<ParamId, Group>,
     states: HashMap<ParamId, State>,
     updates: u32,
-    /// What the device decided about the last update, where it did.
+    /// The device's decision about the last update, if it made one.
     guard: Option<Guard>,
-    /// How often its decisions began anew.
+    /// How often the decisions were reset.
     beginnings: u64,
 }
 
-/// How many updates an optimizer has made, of each parameter too.
+/// The number of updates of an optimizer, in total and per parameter.
 #[derive(Debug)]
 pub(crate) struct Counts {
     updates: u32,
@@ -86,7 +86,7 @@ pub(crate) struct Counts {
     beginnings: u64,
 }
 
-/// What is decided for a parameter once and for all.
+/// Fixed properties of a parameter.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     decays: bool,
@@ -100,16 +100,16 @@ struct Group {
 #[derive(Debug, Default)]
 struct State {
     buffers: Buffers,
-    /// Updates of this parameter. Those that it was left out of do not count.
+    /// Updates of this parameter, without those that it was excluded from.
     step: u32,
 }
 
 impl Optimizer {
-    /// An optimizer for a network, without any state yet.
+    /// An optimizer for a network, without state.
     ///
-    /// What decays is the network's choice; with timm neither tensors of rank 1 (biases, norms) nor what the model
-    /// excludes (position embeddings, class tokens). The rate of layer `i` of `n` is `layer_decay^(n - 1 - i)` of the
-    /// whole.
+    /// The network chooses the parameters that decay; with timm's rule, these are neither tensors of rank 1 (biases,
+    /// norms) nor those that the model excludes (position embeddings, class tokens). The rate of layer `i` of `n` is
+    /// multiplied by `layer_decay^(n - 1 - i)`.
     pub fn new(config: &OptimConfig, network: &impl Network) -> Self {
         let [beta1, beta2] = config.betas;
         let betas = (beta1, beta2);
@@ -153,19 +153,19 @@ impl Optimizer {
         }
     }
 
-    /// One update: the network with new weights. A parameter without a gradient stays as it is, and so does its state.
+    /// One update: the network with new weights. A parameter without a gradient does not change, and neither does its state.
     pub fn step<N: Module>(&mut self, network: N, gradients: Gradients, rates: Rates) -> N {
         self.step_with(network, gradients, rates, None)
     }
 
-    /// Whether the device can decide about its updates: [`guarded_step`](Self::guarded_step).
+    /// Whether the device can decide about updates: [`guarded_step`](Self::guarded_step).
     pub(crate) fn heeds_guards(&self) -> bool {
         self.rule.heeds_guards()
     }
 
     /// Lets the device decide about the next [`guarded_step`](Self::guarded_step): it is made if all `numbers`, the last of which is
-    /// the norm of the gradients, are finite, and if all were in the decisions before. Gradients of a norm above `max_norm` are
-    /// scaled to it. Returns [`Guard::content`].
+    /// the norm of the gradients, are finite, and all were finite in the previous decisions. Gradients with a norm above `max_norm`
+    /// are scaled to it. Returns [`Guard::content`].
     pub(crate) fn decide(&mut self, numbers: Tensor<1>, max_norm: Option<f64>) -> Tensor<1> {
         debug_assert!(
             self.heeds_guards(),
@@ -177,8 +177,9 @@ impl Optimizer {
         content
     }
 
-    /// As [`step`](Self::step), if the device has [decided](Self::decide) so; else weights and moments stay as they are. The host
-    /// need not wait for it: it counts the update, and takes that back by [`recount`](Self::recount).
+    /// As [`step`](Self::step), if the device has [decided](Self::decide) to make the update; otherwise weights and moments do
+    /// not change. The host does not need to wait for the decision: it counts the update, and reverts the count with
+    /// [`recount`](Self::recount).
     pub(crate) fn guarded_step<N: Module>(
         &mut self,
         network: N,
@@ -206,7 +207,7 @@ impl Optimizer {
         network.map(&mut new)
     }
 
-    /// The updates so far.
+    /// The number of updates so far.
     pub(crate) fn counts(&self) -> Counts {
         let steps = self.states.iter().map(|(id, state)| (*id, state.step));
         Counts {
@@ -216,8 +217,8 @@ impl Optimizer {
         }
     }
 
-    /// Puts back [`counts`](Self::counts) of before guarded steps that the device did not make, and lets it make others. `false` if
-    /// that was done since they were taken, for a step before.
+    /// Restores the [`counts`](Self::counts) from before guarded steps that the device did not make, and allows new ones. `false`
+    /// if they were already restored after `counts` was taken, for an earlier step.
     pub(crate) fn recount(&mut self, counts: &Counts) -> bool {
         if counts.beginnings != self.beginnings {
             return false;
@@ -232,14 +233,14 @@ impl Optimizer {
         true
     }
 
-    /// Forgets what the device decided about updates before.
+    /// Discards the device's previous decisions.
     fn begin_anew(&mut self) {
         self.guard = None;
         self.beginnings += 1;
     }
 
-    /// State by name, such as `exp_avg.<parameter>` and `exp_avg_sq.<parameter>` of AdamW, and the number of updates. A
-    /// parameter that was left out of some of them has its own number, `step.<parameter>`.
+    /// The state by name, such as `exp_avg.<parameter>` and `exp_avg_sq.<parameter>` for AdamW, and the number of
+    /// updates. A parameter that was excluded from some of them has its own number, `step.<parameter>`.
     pub fn state(&self) -> (BTreeMap<String, TensorData>, u32) {
         let mut saved = BTreeMap::new();
         for Parameter { name, id, .. } in &self.parameters {
@@ -256,7 +257,7 @@ impl Optimizer {
         (saved, self.updates)
     }
 
-    /// Puts back what [`Self::state`] gave, on the network's device.
+    /// Restores the result of [`Self::state`], on the network's device.
     ///
     /// # Errors
     /// If a part of the state is missing or has another size.
@@ -345,7 +346,7 @@ impl Optimizer {
             let parameter = rule::Parameter {
                 weight,
                 gradient,
-                // It is changed in place where it has no other owner.
+                // It is changed in place if it has no other owner.
                 buffers: std::mem::take(&mut state.buffers),
                 number,
             };
@@ -368,7 +369,7 @@ impl Optimizer {
     }
 }
 
-/// The one integer of a tensor.
+/// The only integer of a tensor.
 fn count(data: &TensorData) -> Option<u32> {
     match data.as_slice::<i64>() {
         Ok(&[count]) => u32::try_from(count).ok(),
@@ -379,7 +380,7 @@ fn count(data: &TensorData) -> Option<u32> {
 /// A parameter that has a gradient.
 struct Weight {
     id: ParamId,
-    /// Flat.
+    /// The weight, flat.
     weight: Tensor<1>,
     shape: Vec<usize>,
     gradient: Gradient,
@@ -406,7 +407,7 @@ impl ModuleVisitor for Trained {
     }
 }
 
-/// Gives parameters their new weights.
+/// Sets the new weights of parameters.
 struct NewWeights(HashMap<ParamId, Tensor<1>>);
 
 impl ModuleMapper for NewWeights {

@@ -1,9 +1,9 @@
 //! Muon (Jordan et al., 2024, <https://kellerjordan.github.io/posts/muon/>) as `torch.optim.Muon` with
 //! `adjust_lr_fn = "match_rms_adamw"` (Liu et al., Muon is Scalable for LLM Training, 2025,
-//! <https://arxiv.org/abs/2502.16982>, equation 4): an update has the size that AdamW's has, so that both parts of the
-//! optimizer share learning rate and weight decay.
+//! <https://arxiv.org/abs/2502.16982>, equation 4): an update has the same magnitude as AdamW's, so that both parts of
+//! the optimizer share learning rate and weight decay.
 //!
-//! PyTorch orthogonalises in bfloat16; here it is done in the type of the weights.
+//! PyTorch orthogonalises in bfloat16; here the type of the weights is used.
 
 use burn::tensor::Tensor;
 use kvt_ops::square_sum;
@@ -15,18 +15,18 @@ const MOMENTUM_BUFFER: &str = "momentum_buffer";
 /// Coefficients of the iteration, chosen by its author for a steep slope at 0.
 const COEFFICIENTS: (f64, f64, f64) = (3.4445, -4.7750, 2.0315);
 
-/// Iterations.
+/// Number of iterations.
 const STEPS: usize = 5;
 
-/// The least norm that a matrix is divided by.
+/// The minimum norm that a matrix is divided by.
 const EPS: f64 = 1e-7;
 
 /// Muon, for matrices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Muon {
-    /// How much of the momentum stays at each update.
+    /// Fraction of the momentum that is kept at each update.
     pub(super) momentum: f64,
-    /// Whether the update is `(1 - momentum) g + momentum m` with the new momentum `m`, and not `m` itself.
+    /// Whether the update is `(1 - momentum) g + momentum m` with the new momentum `m`, instead of `m` itself.
     pub(super) nesterov: bool,
 }
 
@@ -50,8 +50,8 @@ impl Rule for Muon {
             false => momentum.clone(),
         };
         buffers.put(MOMENTUM_BUFFER, momentum);
-        // The rows of all dimensions but the first. The layout of a matrix does not matter: its transpose gives the
-        // transposed update of the same size.
+        // Each row consists of all dimensions except the first. The layout of a matrix does not matter: its transpose
+        // gives the transposed update of the same magnitude.
         let rows = number.shape.first().copied().unwrap_or(1);
         let columns = number.shape.iter().skip(1).product::<usize>();
         let update = orthogonalised(update, [rows, columns]);
@@ -60,7 +60,7 @@ impl Rule for Muon {
     }
 }
 
-/// About `U V^T` of a matrix `U S V^T`: five Newton-Schulz steps, which bring every singular value near 1.
+/// Approximately `U V^T` of a matrix `U S V^T`: five Newton-Schulz steps, which bring every singular value near 1.
 fn orthogonalised(matrix: Tensor<1>, [rows, columns]: [usize; 2]) -> Tensor<1> {
     let (a, b, c) = COEFFICIENTS;
     let norm = square_sum(matrix.clone()).sqrt().clamp_min(EPS);

@@ -1,4 +1,4 @@
-//! One update of one parameter, or of many.
+//! The update of one parameter, or of many.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -6,17 +6,17 @@ use std::fmt::Debug;
 use burn::tensor::Tensor;
 use kvt_ops::Guard;
 
-/// How an optimizer updates a parameter. All tensors are flat and without autodiff.
+/// The update of a parameter by an optimizer. All tensors are flat and without autodiff.
 pub(super) trait Rule: Debug + Send + Sync {
-    /// PyTorch's names of what it keeps from update to update.
+    /// PyTorch's names of the buffers that are kept from update to update.
     fn buffers(&self) -> &'static [&'static str];
 
-    /// Whether [`update_all`](Self::update_all) heeds a guard.
+    /// Whether [`update_all`](Self::update_all) respects a guard.
     fn heeds_guards(&self) -> bool {
         false
     }
 
-    /// The new weight. `buffers` has what [`Self::buffers`] names, and nothing at the first update.
+    /// The new weight. `buffers` contains the buffers named by [`Self::buffers`]; at the first update it is empty.
     fn update(
         &self,
         weight: Tensor<1>,
@@ -25,8 +25,8 @@ pub(super) trait Rule: Debug + Send + Sync {
         number: UpdateNumber<'_>,
     ) -> Tensor<1>;
 
-    /// [`update`](Self::update) of many parameters: the new weights and buffers. If it heeds guards, one decides whether the update
-    /// is made, and is another factor of the gradients.
+    /// [`update`](Self::update) for many parameters: the new weights and buffers. If it respects guards, a guard decides whether
+    /// the update is made, and contributes a factor of the gradients.
     fn update_all(
         &self,
         parameters: Vec<Parameter<'_>>,
@@ -46,7 +46,7 @@ pub(super) trait Rule: Debug + Send + Sync {
     }
 }
 
-/// What an update takes of a parameter.
+/// The input of an update for a parameter.
 pub(super) struct Parameter<'a> {
     pub(super) weight: Tensor<1>,
     pub(super) gradient: Gradient,
@@ -54,14 +54,14 @@ pub(super) struct Parameter<'a> {
     pub(super) number: UpdateNumber<'a>,
 }
 
-/// A gradient, and what it is still to be multiplied with.
+/// A gradient and its pending factor.
 pub(super) struct Gradient {
     pub(super) values: Tensor<1>,
     pub(super) scale: f64,
 }
 
 impl Gradient {
-    /// The gradient itself.
+    /// The gradient, multiplied by the factor.
     pub(super) fn scaled(self) -> Tensor<1> {
         if self.scale < 1.0 {
             self.values * self.scale
@@ -71,29 +71,29 @@ impl Gradient {
     }
 }
 
-/// The numbers of a parameter's update.
+/// The settings of a parameter's update.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UpdateNumber<'a> {
     pub(super) lr: f64,
     /// 0 for a parameter that does not decay.
     pub(super) weight_decay: f64,
-    /// Which of its updates this is, from 1.
+    /// The number of this update of the parameter, from 1.
     pub(super) step: u32,
-    /// The shape that the weight has in the network.
+    /// The shape of the weight in the network.
     pub(super) shape: &'a [usize],
 }
 
 impl UpdateNumber<'_> {
-    /// `1 - beta^step`: the share of the gradients so far in a moment that began as zero.
+    /// `1 - beta^step`: the total weight of the gradients so far in a moment that started at zero.
     pub(super) fn bias_correction(&self, beta: f64) -> f64 {
         1.0 - beta.powf(f64::from(self.step))
     }
 }
 
-/// PyTorch's names of the two moments of Adam and its kin.
+/// PyTorch's names of the two moments of Adam and related optimizers.
 pub(super) const MOMENTS: [&str; 2] = ["exp_avg", "exp_avg_sq"];
 
-/// What an optimizer keeps of a parameter, by PyTorch's names.
+/// The buffers of a parameter, by PyTorch's names.
 #[derive(Debug, Default)]
 pub(super) struct Buffers(BTreeMap<&'static str, Tensor<1>>);
 
@@ -107,7 +107,7 @@ impl Buffers {
         self.0.extend(MOMENTS.into_iter().zip(moments));
     }
 
-    /// The buffer of this name, which leaves the collection, so that it may be changed in place; zeros at first.
+    /// Takes the buffer with this name out of the collection, so that it can be changed in place; zeros at first.
     pub(super) fn take(&mut self, name: &'static str, weight: &Tensor<1>) -> Tensor<1> {
         let kept = self.0.remove(name);
         kept.unwrap_or_else(|| weight.zeros_like())

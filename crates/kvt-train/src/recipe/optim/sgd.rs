@@ -1,5 +1,5 @@
-//! Stochastic gradient descent as `torch.optim.SGD`: with momentum, by Nesterov's rule or without it, and with weight decay
-//! that is part of the gradient.
+//! Stochastic gradient descent as `torch.optim.SGD`: with momentum, optionally Nesterov's, and with weight decay as part of
+//! the gradient.
 
 use burn::tensor::Tensor;
 
@@ -10,9 +10,9 @@ const MOMENTUM_BUFFER: &str = "momentum_buffer";
 /// SGD.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sgd {
-    /// How much of the momentum stays at each update; none is kept with 0.
+    /// Fraction of the momentum that is kept at each update; with 0, no momentum is stored.
     pub(super) momentum: f64,
-    /// Whether the update is `g + momentum m` with the new momentum `m`, and not `m` itself.
+    /// Whether the update is `g + momentum m` with the new momentum `m`, instead of `m` itself.
     pub(super) nesterov: bool,
 }
 
@@ -36,7 +36,7 @@ impl Rule for Sgd {
             update = update + weight.clone() * number.weight_decay;
         }
         if self.momentum > 0.0 {
-            // PyTorch's first momentum is the gradient itself: as this is, from zeros.
+            // PyTorch's first momentum is the gradient itself: the same as here, starting from zeros.
             let momentum = buffers.take(MOMENTUM_BUFFER, &weight) * self.momentum + update.clone();
             update = match self.nesterov {
                 true => update + momentum.clone() * self.momentum,

@@ -21,7 +21,7 @@ fn numbers(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&value| f64::from(value)).collect()
 }
 
-/// Ten steps of `torch.optim.AdamW` with decay on one of three tensors.
+/// Ten steps of `torch.optim.AdamW`, with decay for one of three tensors.
 #[test]
 fn ten_steps_of_adamw_match_pytorch() {
     let bytes = include_bytes!("../../../tests/golden/adamw.safetensors");
@@ -79,7 +79,7 @@ const SEVERAL: [(&str, &[usize]); 6] = [
 ];
 
 impl Several {
-    /// As a case begins.
+    /// The initial state of a case.
     fn new(file: &SafeTensors<'_>, case: &str, device: &Device) -> Self {
         let device = device.clone().autodiff();
         let data = |name: &str| {
@@ -183,8 +183,8 @@ impl Network for Several {
 const LRS: [f64; 8] = [0.001, 0.004, 0.01, 0.01, 0.008, 0.005, 0.002, 0.001];
 const WEIGHT_DECAYS: [f64; 8] = [0.05, 0.05, 0.1, 0.2, 0.2, 0.3, 0.4, 0.4];
 
-/// Eight updates of each optimizer, with other rates and weight decays in each, against PyTorch's and timm's in f64. The
-/// state is saved and loaded in between.
+/// Eight updates of each optimizer, with different rates and weight decays in each, compared with PyTorch's and timm's
+/// in f64. The state is saved and loaded in between.
 #[test]
 fn each_optimizer_matches_pytorch() {
     let bytes = include_bytes!("../../../tests/golden/optim.safetensors");
@@ -258,7 +258,7 @@ fn each_optimizer_matches_pytorch() {
     }
 }
 
-/// Two updates of an optimizer on a device, against those of a case of the file.
+/// Two updates of an optimizer on a device, compared with those of a case of the file.
 fn compare_on(device: &str, on: &Device, case: &str, name: OptimName) {
     let bytes = include_bytes!("../../../tests/golden/optim.safetensors");
     let file = SafeTensors::deserialize(bytes).unwrap();
@@ -301,8 +301,7 @@ fn optimizers_are_the_same_on_a_gpu() {
     }
 }
 
-/// Only where `KVT_GPU_CASES` asks for all cases, or for `muon`: a software driver tunes its products of matrices for
-/// minutes.
+/// Runs only if `KVT_GPU_CASES` requests all cases, or `muon`: a software driver tunes its matrix products for minutes.
 #[test]
 fn muon_is_the_same_on_a_gpu() {
     let asked = std::env::var("KVT_GPU_CASES");
@@ -315,7 +314,7 @@ fn muon_is_the_same_on_a_gpu() {
     }
 }
 
-/// A scale of the gradients, which clipping by the global norm leaves to the optimizer, is a factor of each.
+/// A scale of the gradients, which clipping by the global norm leaves to the optimizer, is a factor of each gradient.
 #[test]
 fn every_optimizer_scales_the_gradients() {
     let bytes = include_bytes!("../../../tests/golden/optim.safetensors");
@@ -333,7 +332,7 @@ fn every_optimizer_scales_the_gradients() {
     ] {
         let config = OptimConfig {
             name,
-            // Adam hardly feels the size of the gradients.
+            // Adam is almost invariant to the scale of the gradients.
             eps: 0.1,
             ..OptimConfig::default()
         };
@@ -358,7 +357,7 @@ fn every_optimizer_scales_the_gradients() {
                 assert!((half - mapped).abs() < 1e-6, "{name:?}, {parameter}");
             }
         }
-        // The signs of Lion's updates are the same whatever the scale.
+        // The signs of Lion's updates do not depend on the scale.
         assert_eq!(half != whole, name != OptimName::Lion, "{name:?}");
     }
 }
@@ -403,7 +402,7 @@ fn the_state_of_another_model_is_refused() {
     );
 }
 
-/// Two parameters, one of which is left out at first.
+/// Two parameters, one of which is excluded at first.
 #[derive(Module, Debug)]
 struct Two {
     early: Param<Tensor<1>>,
@@ -424,12 +423,12 @@ impl Two {
         [&self.early, &self.late].map(|param| param.val().to_data().try_to_vec().unwrap())
     }
 
-    /// Gradients of the given values; `late` only where it has some.
+    /// Gradients with the given values; `late` only if it has values.
     fn gradients(&self, early: [f32; 2], late: Option<[f32; 2]>) -> Gradients {
         let device = Device::flex().autodiff();
         let slope = |values: [f32; 2]| Tensor::<1>::from_floats(values, &device);
         let loss = self.early.val() * slope(early);
-        // What the task leaves out has a gradient at first.
+        // A parameter that the task excludes has a gradient at first.
         let loss = loss + self.late.val() * slope(late.unwrap_or([7.0, 7.0]));
         let mut gradients = Gradients::take(loss.sum().backward(), self);
         if late.is_none() {
@@ -473,7 +472,7 @@ fn adamw(network: &Two) -> Optimizer {
     Optimizer::new(&OptimConfig::default(), network)
 }
 
-/// One parameter as `torch.optim.AdamW` steps it: what it is left out of does not count.
+/// One parameter as updated by `torch.optim.AdamW`; updates that it is excluded from do not count.
 struct Naive {
     weight: f64,
     exp_avg: f64,
@@ -502,7 +501,7 @@ impl Naive {
     }
 }
 
-/// A parameter that joins late makes its first step with the bias correction of a first step, also if the state was
+/// A parameter that joins late makes its first step with the bias correction of a first step, even if the state was
 /// saved and loaded before.
 #[test]
 fn updates_are_counted_per_parameter() {
@@ -532,7 +531,7 @@ fn updates_are_counted_per_parameter() {
                 assert_eq!(network.values()[1], [0.5, 3.0], "left out, not decayed");
             }
             if step == 2 {
-                // By hand: a first step has the length of the rate, whatever the gradient is.
+                // By hand: a first step has the length of the learning rate for any gradient.
                 let expected = 0.5 * (1.0 - 0.1 * 0.05) - 0.1;
                 assert!((network.values()[1][0] - expected).abs() < 1e-5);
             }
@@ -545,7 +544,7 @@ fn updates_are_counted_per_parameter() {
     }
 }
 
-/// The count is written where it differs; what older versions wrote has none.
+/// The count is saved if it differs; files of older versions do not have it.
 #[test]
 fn counts_are_saved_where_they_differ() {
     let mut network = Two::new();
@@ -565,7 +564,7 @@ fn counts_are_saved_where_they_differ() {
     assert_eq!(loaded.states[&network.late.id].step, 1);
     assert_eq!(loaded.states[&network.early.id].step, 2);
 
-    // What a parameter had before the state was loaded is gone.
+    // The previous state of a parameter is discarded when a state is loaded.
     let mut early = state.clone();
     early.retain(|name, _| name.ends_with("early"));
     early.insert("step.late".into(), TensorData::new(vec![0i64], [1]));

@@ -1,4 +1,4 @@
-//! Learning rate and weight decay: pure functions of the step, so that a resume cannot shift them.
+//! Learning rate and weight decay: pure functions of the step, so that resuming cannot shift them.
 
 mod config;
 
@@ -6,7 +6,7 @@ use std::f64::consts::PI;
 
 pub use config::{ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer};
 
-/// Linear warm-up, then a curve to the end of the run, then the curve's end (timm's schedulers, with one cycle):
+/// Linear warm-up, then a curve until the end of the run, then the end value of the curve (timm's schedulers, with one cycle):
 ///
 /// ```text
 /// f(t) = warmup_lr + t (lr - warmup_lr) / w                       t < w
@@ -17,9 +17,9 @@ pub use config::{ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer};
 /// f(t) = lr                                                       constant
 /// ```
 ///
-/// From `total` on, cosine, poly and linear stay at `min_lr`. With `warmup_prefix` the curve has `t - w` for `t` and
-/// `total - w` for `total`: it begins after the warm-up and ends with the run all the same, as Swin's. `t` is what
-/// [`ScheduleCounts`] says, in epochs or updates.
+/// From `total` on, cosine, poly and linear stay at `min_lr`. With `warmup_prefix`, the curve uses `t - w` for `t` and
+/// `total - w` for `total`: it begins after the warm-up and still ends with the run, as in Swin. `t` is defined by
+/// [`ScheduleCounts`], in epochs or updates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
     config: ScheduleConfig,
@@ -50,7 +50,7 @@ impl Schedule {
         ]
         .map(|x| x * self.unit());
         if t < warmup {
-            // In this order of operations: another one would change the last bit of old runs' rates.
+            // The order of operations matters: another one would change the last bit of old runs' rates.
             return match config.warmup_closed {
                 false => config.warmup_lr + t * (self.lr - config.warmup_lr) / warmup,
                 true => linspace(config.warmup_lr, self.lr, t, warmup),
@@ -66,7 +66,7 @@ impl Schedule {
             ScheduleKind::Constant => self.lr,
             ScheduleKind::Step => self.lr * config.step_rate.powf((t / step).floor()),
             _ if t >= total => config.min_lr,
-            // In this order of operations: another one would change the last bit of old runs' rates.
+            // The order of operations matters: another one would change the last bit of old runs' rates.
             ScheduleKind::Cosine => half_cosine(self.lr, config.min_lr, PI * t / total),
             ScheduleKind::Linear => poly(1.0),
             ScheduleKind::Poly => poly(config.power),
@@ -84,7 +84,7 @@ impl Schedule {
         }
     }
 
-    /// Where an update stands on the curve.
+    /// The position of an update on the curve.
     fn place(&self, step: u64, epoch: u32) -> f64 {
         let started = match self.config.per {
             SchedulePer::Step => step,
@@ -96,7 +96,7 @@ impl Schedule {
         }
     }
 
-    /// What an epoch is counted in: updates, or itself.
+    /// The length of an epoch in units of the curve: updates or epochs.
     fn unit(&self) -> f64 {
         match self.config.per {
             SchedulePer::Step => self.steps_per_epoch as f64,
@@ -105,7 +105,7 @@ impl Schedule {
     }
 }
 
-/// Step `t` of the `steps` steps of a line from `from` to `to`, both ends included; one step is `from`: `numpy.linspace`.
+/// Step `t` of `steps` steps on a line from `from` to `to`, both ends included; a single step is `from`: `numpy.linspace`.
 pub fn linspace(from: f64, to: f64, t: f64, steps: f64) -> f64 {
     let share = match steps > 1.0 {
         true => (t / (steps - 1.0)).min(1.0),
@@ -114,8 +114,8 @@ pub fn linspace(from: f64, to: f64, t: f64, steps: f64) -> f64 {
     from + (to - from) * share
 }
 
-/// Half a cosine from `from` to `to`, at a share of its way: for rates, weight decays and the momentum of a teacher. Below
-/// 0 it is `from`, above 1 `to`.
+/// Half a cosine from `from` to `to`, at a fraction of the way: for rates, weight decays and the momentum of a teacher.
+/// Below 0 it is `from`, above 1 `to`.
 pub fn cosine(from: f64, to: f64, share: f64) -> f64 {
     half_cosine(from, to, PI * share.clamp(0.0, 1.0))
 }
@@ -124,7 +124,7 @@ fn half_cosine(from: f64, to: f64, phase: f64) -> f64 {
     to + 0.5 * (from - to) * (1.0 + phase.cos())
 }
 
-/// The learning rate after warm-up, `lr * images / lr_batch`: proportional to the images of an update, and as it is where
+/// The learning rate after warm-up, `lr * images / lr_batch`: proportional to the images per update, and unscaled if
 /// `lr_batch` is 0.
 pub fn scaled_lr(lr: f64, lr_batch: usize, images: usize) -> f64 {
     match lr_batch {

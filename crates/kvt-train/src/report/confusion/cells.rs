@@ -1,4 +1,4 @@
-//! Which cells a picture of a confusion matrix has.
+//! The cells of a picture of a confusion matrix.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 pub(super) struct Cell {
     /// Row and column.
     pub(super) at: [usize; 2],
-    /// Its images, of all of its row, in (0, 1].
+    /// Its share of the images of its row, in (0, 1].
     pub(super) share: f64,
-    /// Whether most of its images were recognised.
+    /// Whether most of its images were classified correctly.
     pub(super) is_right: bool,
 }
 
-/// The cells that are not empty, where so many classes share a row and a column.
+/// The cells that are not empty, where `together` classes share a row and a column.
 pub(super) fn shared(cells: &[([usize; 2], u64)], together: usize) -> Vec<Cell> {
     let mut rows = BTreeMap::<usize, u64>::new();
-    // Right and wrong.
+    // Correct and wrong images of a cell.
     let mut counts = BTreeMap::<[usize; 2], [u64; 2]>::new();
     for &([label, predicted], images) in cells {
         let at = [label, predicted].map(|class| class / together.max(1));
@@ -42,8 +42,8 @@ pub(super) fn shared(cells: &[([usize; 2], u64)], together: usize) -> Vec<Cell> 
 mod tests {
     use super::*;
 
-    /// Three classes a cell, by hand: rows of 4 and of 2 images. The first cell has two right ones and a wrong one, which is
-    /// another class of the same three.
+    /// Three classes per cell, by hand: rows of 4 and of 2 images. The first cell has two correct images and a wrong one, whose
+    /// predicted class shares the cell.
     #[test]
     fn classes_that_share_a_cell_are_added_up() {
         let cells = [

@@ -1,5 +1,5 @@
-//! A confusion matrix as PNG: rows are true classes, columns predicted ones, and each cell the share of its row. What is
-//! right is blue, what is wrong is orange. Of more classes than there are pixels some share a cell.
+//! A confusion matrix as PNG: rows are true classes, columns are predicted classes, and a cell shows its share of the row.
+//! Correct cells are blue, wrong ones orange. With more classes than pixels, several classes share a cell.
 
 mod cells;
 
@@ -17,22 +17,23 @@ use super::series::PALETTE;
 use super::{ReportError, encode_png};
 use crate::fs::write_atomic;
 
-/// Up to this many classes cells are wide enough for a number.
+/// Up to this many classes, cells are wide enough for a number.
 const NUMBERED: usize = 20;
-/// Up to this many classes there is room for their names.
+/// Up to this many classes, there is room for their names.
 const NAMED: usize = 60;
-/// Letters of a name that are shown.
+/// Maximum number of letters shown of a name.
 const LETTERS: usize = 24;
-/// Pixels of the matrix, about, so the most cells of a row, and of a side of a cell at least where it has a name, and at most.
+/// Approximate side of the matrix in pixels, which is also the maximum number of cells per row; and the minimum side of a cell
+/// with a name, and the maximum side of any cell.
 const SIDE: usize = 1000;
 const CELL: [usize; 2] = [20, 72];
-/// Pixels around, of a line of text, and of a letter of a name.
+/// Pixels around the picture, per line of text, and per letter of a name.
 const GAP: i32 = 24;
 const LINE: i32 = 40;
 const LETTER: i32 = 10;
 
-/// Draws a confusion matrix to a PNG file, which is written whole: of each pair of true and predicted class that occurs the
-/// number of images.
+/// Draws a confusion matrix to a PNG file, atomically. `cells` has the number of images of each pair of true and predicted class
+/// that occurs.
 ///
 /// # Errors
 /// Failures of drawing and of the file system.
@@ -68,7 +69,7 @@ fn png(cells: &[([usize; 2], u64)], names: &[String], title: &str) -> Result<Vec
         false => 0,
     };
     let matrix = pixels(places * cell);
-    // Left of the matrix an axis title and the names; above it the title of the picture.
+    // Left of the matrix: an axis title and the names. Above it: the title of the picture.
     let (left, top) = (GAP + LINE + label, GAP + LINE);
     let width = (left + matrix + GAP).max(12 * pixels(title.chars().count()) + 2 * GAP);
     let height = top + matrix + label + LINE + GAP;
@@ -94,14 +95,14 @@ fn png(cells: &[([usize; 2], u64)], names: &[String], title: &str) -> Result<Vec
 
 struct Matrix<'a> {
     cells: Vec<Cell>,
-    /// Where there is room for them.
+    /// `None` where there is no room for them.
     names: Option<&'a [String]>,
-    /// Cells of a row, and classes of a cell.
+    /// Cells per row, and classes per cell.
     places: usize,
     together: usize,
-    /// Pixels of a cell.
+    /// Side of a cell in pixels.
     cell: i32,
-    /// Its left upper corner.
+    /// The upper left corner of the matrix.
     place: (i32, i32),
     /// Room for the names.
     label: i32,
@@ -165,7 +166,7 @@ impl Matrix<'_> {
         let (x, y) = (place(self.place.0, column), place(self.place.1, row));
         let color = PALETTE[usize::from(!is_right)];
         let corners = [(x, y), (x + self.cell, y + self.cell)];
-        // The root shows small shares: one in a hundred is a tenth as dark as all.
+        // The square root makes small shares visible: 1 % is a tenth as dark as 100 %.
         let style = color.mix(share.sqrt().clamp(0.05, 1.0)).filled();
         root.draw(&Rectangle::new(corners, style))?;
         if self.places <= NUMBERED {
@@ -180,7 +181,7 @@ impl Matrix<'_> {
     }
 }
 
-/// A name that is not too long.
+/// A name, shortened if it is too long.
 fn short(name: &str) -> String {
     match name.chars().count() > LETTERS {
         true => name.chars().take(LETTERS - 1).chain(['…']).collect(),
@@ -198,7 +199,8 @@ mod tests {
         (0..count).map(|n| format!("class {n}")).collect()
     }
 
-    /// Of two classes the first is always right and the second always taken for it: a blue cell above an orange one.
+    /// Of two classes, the first is always right and the second is always predicted as the first: a blue cell above an orange
+    /// one.
     #[test]
     fn what_is_right_is_blue_and_what_is_wrong_is_orange() {
         let folder = tempfile::tempdir().unwrap();
@@ -213,7 +215,7 @@ mod tests {
             (first, found.count())
         };
         let (blue, orange) = (count(PALETTE[0]), count(PALETTE[1]));
-        // A cell less its number.
+        // A cell minus its number.
         let cell = CELL[1] * CELL[1];
         for (first, pixels) in [blue, orange] {
             assert!(first.is_some() && pixels > cell * 8 / 10 && pixels <= cell + 4 * CELL[1]);

@@ -4,12 +4,12 @@ use std::sync::OnceLock;
 
 use plotters::style::{FontStyle, register_font};
 
-/// In SVG the name is all there is of the font: this one is never missing.
+/// An SVG only names its font, and this generic name is always available.
 pub(crate) const FONT: &str = "sans-serif";
 const REGULAR: &[u8] = include_bytes!("DejaVuSans.ttf");
 const BOLD: &[u8] = include_bytes!("DejaVuSans-Bold.ttf");
 
-/// Makes the font known to the drawing library, once.
+/// Registers the font with the drawing library, once.
 pub(crate) fn register_fonts() -> Result<(), String> {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     let registered = REGISTERED.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! Curves by epoch as inline SVG. Colours are classes of the style sheet, so that they suit a light and a dark page; the
-//! numbers stand beside the lines, for the script and for whoever reads the file.
+//! Curves over epochs as inline SVG. Colours are classes of the style sheet, so that they suit a light and a dark page. The
+//! numbers are attributes of the lines, for the script and for readers of the file.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use super::markup::Markup;
 /// Size in SVG units, and the edges of the axes: left, top, right, bottom.
 const SIZE: [f64; 2] = [480.0, 300.0];
 const EDGES: [f64; 4] = [64.0, 10.0, 468.0, 256.0];
-/// Up to this many epochs each measurement gets a dot with its number, also without a script.
+/// Up to this many epochs, each measurement gets a dot with its number, which also works without the script.
 const MAX_DOTTED: i32 = 40;
-/// Ticks of epochs at most.
+/// Maximum number of epoch ticks.
 const TICKS: i32 = 8;
 
-/// Where numbers are in the picture.
+/// Maps numbers to positions in the picture.
 struct Place {
     epochs: Range<i32>,
     values: Range<f64>,
@@ -35,7 +35,7 @@ impl Place {
         EDGES[3] - share * (EDGES[3] - EDGES[1])
     }
 
-    /// Points as attributes of SVG have them.
+    /// Points as an SVG attribute.
     fn points(&self, points: &[(i32, f64)]) -> String {
         let points = points.iter();
         let points = points.map(|&(epoch, value)| pair(self.x(epoch), self.y(value)));
@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-/// A plot of the curves; nothing where they have no number for it.
+/// Draws a plot of the curves, or nothing if they have no numbers for it.
 pub(super) fn draw(page: &mut Markup, plot: Plot, curves: &[Curve]) {
     let lines = series(plot, curves);
     if lines.is_empty() {
@@ -142,7 +142,7 @@ fn one(page: &mut Markup, line: &Series, place: &Place) {
         .iter()
         .map(|(_, value)| value.to_string())
         .collect();
-    // A single run has none.
+    // A single run has no spread.
     let spread = line.spreads.iter();
     let spread: Vec<String> = spread
         .map(|spread| spread.map_or_else(|| "-".to_owned(), short_number))
@@ -202,22 +202,22 @@ fn class(line: &Series) -> String {
     format!("{}{dashed}", color_class(line.number))
 }
 
-/// The class of the colour of a label: the style sheet has as many as there are colours.
+/// The class for the colour of a label: the style sheet has one for each colour.
 pub(super) fn color_class(number: usize) -> String {
     format!("s{}", number % COLORS)
 }
 
-/// Colours of labels before the first comes again.
+/// Number of label colours before they repeat.
 pub(super) const COLORS: usize = 21;
 
-/// Whole epochs at a round distance.
+/// Ticks at round steps of whole epochs.
 fn epoch_ticks(epochs: &Range<i32>) -> Vec<i32> {
     let span = epochs.end.saturating_sub(epochs.start);
     let powers = (0..9).map(|power| 10_i32.pow(power));
     let all = powers.flat_map(|power| [1, 2, 5].map(|factor| power.saturating_mul(factor)));
     let step = all.into_iter().find(|step| span / step < TICKS);
     let step = step.unwrap_or(i32::MAX);
-    // An axis that is longer than its single epoch has no epoch 0.
+    // The axis of a single epoch is longer than that epoch; it still has no epoch 0.
     let first = epochs.start.max(1);
     let first = first.div_euclid(step) + i32::from(first.rem_euclid(step) != 0);
     let last = epochs.end.div_euclid(step);
@@ -233,7 +233,7 @@ fn pair(x: f64, y: f64) -> String {
     format!("{},{}", short(x), short(y))
 }
 
-/// A measured number for people: six digits.
+/// A measured number for readers: six digits.
 pub(super) fn short_number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(epoch_ticks(&(1..4)), [1, 2, 3, 4]);
         assert_eq!(epoch_ticks(&(1..20)), [5, 10, 15, 20]);
         assert_eq!(epoch_ticks(&(1..300)), [50, 100, 150, 200, 250, 300]);
-        // One epoch alone, on an axis from 0 to 2.
+        // A single epoch, on an axis from 0 to 2.
         assert_eq!(epoch_ticks(&(0..2)), [1, 2]);
     }
 

@@ -1,4 +1,4 @@
-//! How a run judges images: the numbers of `kvt eval`, the confusion matrix, the most confused pairs, every class.
+//! How a run classifies images: the numbers of `kvt eval`, the confusion matrix, the most confused pairs, and every class.
 
 use super::super::with_unit;
 use super::Report;
@@ -7,14 +7,14 @@ use crate::judge::{ClassRow, Judgement};
 use crate::run::Metric;
 use crate::task::Evaluation;
 
-/// Up to this many classes the confusion matrix is a table with numbers; a picture beyond.
+/// Up to this many classes the confusion matrix is a table with numbers; with more it is a picture.
 const NUMBERED: usize = 20;
-/// Pairs of classes that are shown.
+/// Maximum number of class pairs shown.
 const PAIRS: usize = 10;
 /// Shades of the matrix.
 const SHADES: f64 = 10.0;
 
-/// What one run said of all images of a split.
+/// One run's results on all images of a split.
 #[derive(Debug)]
 pub struct Judged {
     /// The number of the run in the report.
@@ -27,11 +27,11 @@ pub struct Judged {
     pub classes: Vec<String>,
     /// Accuracy and loss.
     pub evaluation: Evaluation,
-    /// How it errs.
+    /// Its errors.
     pub judgement: Judgement,
 }
 
-/// All that was judged, run by run.
+/// All results, run by run.
 pub(super) fn all(page: &mut Markup, report: &Report) {
     for judged in &report.judged {
         if report.records.len() > 1 {
@@ -52,7 +52,7 @@ fn numbers(page: &mut Markup, judged: &Judged) {
         judgement,
         ..
     } = judged;
-    // Among five of five classes the right one always is.
+    // With at most five classes, top-5 is always 100 %.
     let top5 = match judged.classes.len() > 5 {
         true => format!(
             ", top-5 {}",
@@ -76,12 +76,12 @@ fn numbers(page: &mut Markup, judged: &Judged) {
     page.element("p", &[], &text);
 }
 
-/// How dark a share is: its root, so that one in a hundred is a tenth as dark as all; 0 for nothing.
+/// How dark a share is: by its square root, so that 1 % is a tenth as dark as 100 %; 0 for nothing.
 fn shade(share: f64) -> usize {
     (SHADES * share.clamp(0.0, 1.0).sqrt()).ceil() as usize
 }
 
-/// The class of a cell of the matrix.
+/// The CSS class of a cell of the matrix.
 fn cell_class(row: usize, column: usize, share: f64) -> String {
     let kind = if row == column { "right" } else { "wrong" };
     match shade(share) {
@@ -93,7 +93,7 @@ fn cell_class(row: usize, column: usize, share: f64) -> String {
 fn matrix(page: &mut Markup, judged: &Judged) {
     let rows = judged.judgement.by_class();
     let classes = judged.classes.len();
-    // How much of a class's images some of them are.
+    // The fraction of a class's images.
     let share = |row: usize, images: u64| {
         let all = rows.get(row).map_or(0, |row| row.images);
         images as f64 / all.max(1) as f64
@@ -141,7 +141,7 @@ fn matrix(page: &mut Markup, judged: &Judged) {
     );
 }
 
-/// The matrix of many classes: a path for each shade.
+/// The matrix of many classes: one path per shade.
 fn picture(page: &mut Markup, judged: &Judged, share: impl Fn(usize, u64) -> f64) {
     let classes = judged.classes.len();
     let mut paths = std::collections::BTreeMap::<String, String>::new();
@@ -195,7 +195,7 @@ fn by_class(page: &mut Markup, judged: &Judged) {
         share.map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", 100.0 * share))
     };
     let rows = judged.judgement.by_class();
-    // Of a class without images nothing is known.
+    // Skip classes without images.
     let rows = rows
         .into_iter()
         .enumerate()

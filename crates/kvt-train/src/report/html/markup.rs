@@ -1,4 +1,4 @@
-//! HTML that no text of others can change: tags and names of attributes stand in the program (`&'static str`), and
+//! HTML that foreign text cannot break: tags and attribute names are string constants of the program (`&'static str`), and
 //! everything else is escaped.
 
 /// Names of attributes with their values.
@@ -9,7 +9,7 @@ pub(super) type Attributes<'a> = &'a [(&'static str, &'a str)];
 pub(super) struct Markup(String);
 
 impl Markup {
-    /// A text of the program as it is.
+    /// A text of the program, unescaped.
     pub(super) fn raw(&mut self, text: &'static str) {
         self.0 += text;
     }
@@ -23,7 +23,7 @@ impl Markup {
                 '>' => self.0 += "&gt;",
                 '"' => self.0 += "&quot;",
                 '\'' => self.0 += "&#39;",
-                // They are no text, and HTML forbids most of them.
+                // Control characters are not text, and HTML forbids most of them.
                 c if c.is_control() && !matches!(c, '\n' | '\t') => self.0.push('\u{fffd}'),
                 c => self.0.push(c),
             }
@@ -80,14 +80,14 @@ impl Markup {
         });
     }
 
-    /// A table that scrolls by itself where the page is narrow.
+    /// A table that scrolls on its own if the page is narrow.
     pub(super) fn table(&mut self, class: &'static str, inner: impl FnOnce(&mut Self)) {
         self.within("div", &[("class", "wide")], |page| {
             page.within("table", &[("class", class)], inner);
         });
     }
 
-    /// A part that is folded until somebody opens it.
+    /// A part that is folded until the reader opens it.
     pub(super) fn folded(&mut self, title: &str, inner: impl FnOnce(&mut Self)) {
         self.within("details", &[], |page| {
             page.element("summary", &[], title);
@@ -95,7 +95,7 @@ impl Markup {
         });
     }
 
-    /// Adds what was written elsewhere.
+    /// Appends other markup.
     pub(super) fn append(&mut self, other: &Self) {
         self.0 += &other.0;
     }
@@ -118,7 +118,7 @@ impl Markup {
     }
 }
 
-/// Lines end behind large elements, so that a difference of two reports can be read.
+/// Large elements end their line, so that a diff of two reports is readable.
 fn ends_line(tag: &str) -> bool {
     [
         "section", "tr", "figure", "details", "table", "g", "svg", "p", "li", "h1", "h2", "h3",

@@ -1,10 +1,9 @@
-//! A run, or several beside each other, as one HTML file that needs nothing else: no network, no other file, and no script
-//! to be read (one adds values under the pointer and switches for lines).
+//! One run or several as a single HTML file that needs no network, no other file and no script to be read (a script adds values
+//! under the pointer and switches for lines).
 //!
-//! A [`Record`] is what the folder of a run tells; [`Judged`] and [`Sample`] are what its model says of images, where
-//! somebody asks. Names of classes, runs and files are texts of others, so `Markup` escapes every text, and the page
-//! forbids the browser whatever is not in it: its own style and script are known by their hashes. The same runs make the
-//! same file.
+//! A [`Record`] is read from a run's folder; [`Judged`] and [`Sample`] hold the model's results on images, if asked for. Names of
+//! classes, runs and files are untrusted text, so `Markup` escapes every text, and the page's policy forbids everything except
+//! its own style and script, which it lists by hash. The same runs give the same file.
 
 mod chart;
 mod judged;
@@ -33,26 +32,26 @@ use crate::run::Metric;
 pub struct Report {
     /// Its heading.
     pub title: String,
-    /// What the runs are judged by.
+    /// The metric by which runs are judged.
     pub metric: Metric,
     /// The runs.
     pub records: Vec<Record>,
-    /// What they said of all images of a split, of those that were asked.
+    /// Results on all images of a split, for the runs that were evaluated.
     pub judged: Vec<Judged>,
     /// Single images, the same for all runs.
     pub samples: Vec<Sample>,
-    /// The images of which a run was most sure, and wrong.
+    /// The images that a run got wrong with the highest confidence.
     pub mistakes: Vec<Sample>,
     /// What could not be shown, in sentences.
     pub remarks: Vec<String>,
 }
 
 impl Report {
-    /// A report on runs, without images. `metric` chooses what they are judged by, from their numbers.
+    /// A report on runs, without images. `metric` chooses from their numbers the metric by which runs are judged.
     ///
     /// # Errors
-    /// [`ReportError::NoRuns`] without any run, [`ReportError::Twice`] for one that is there twice,
-    /// [`ReportError::NothingTrained`] if none has finished an epoch.
+    /// [`ReportError::NoRuns`] without any run, [`ReportError::Twice`] if a run is given twice, [`ReportError::NothingTrained`]
+    /// if none has finished an epoch.
     pub fn new(
         mut records: Vec<Record>,
         metric: impl FnOnce(&[Curve]) -> Metric,
@@ -98,7 +97,7 @@ impl Report {
         })
     }
 
-    /// What a reader must know before the numbers: runs that are not finished or cannot be compared, and what is damaged.
+    /// What a reader must know before the numbers: runs that are unfinished or cannot be compared, and damaged files.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let records = || self.records.iter();
@@ -109,7 +108,7 @@ impl Report {
         found
     }
 
-    /// Writes the page; the file is whole or not there.
+    /// Writes the page atomically.
     ///
     /// # Errors
     /// As [`Report::to_html`], and failures of the file system.
@@ -170,7 +169,7 @@ impl Report {
         self.records.get(run).map_or("?", |record| &record.name)
     }
 
-    /// The number of a run's label among all labels: runs of one label have one colour.
+    /// The index of a run's label among all labels: runs with the same label have the same colour.
     fn label_number(&self, run: usize) -> usize {
         let mut labels: Vec<&str> = Vec::new();
         let mut number = 0;
@@ -186,7 +185,7 @@ impl Report {
     }
 }
 
-/// What runs are called together.
+/// A common heading for the runs.
 fn heading(curves: &[Curve]) -> String {
     let mut labels: Vec<&str> = Vec::new();
     for curve in curves {
@@ -200,7 +199,7 @@ fn heading(curves: &[Curve]) -> String {
     }
 }
 
-/// The markup that somebody writes.
+/// The markup that `write` produces.
 fn made(write: impl FnOnce(&mut Markup)) -> Markup {
     let mut page = Markup::default();
     write(&mut page);

@@ -1,4 +1,4 @@
-//! The frame of the page: its head, which forbids everything from outside, its heading and its parts.
+//! The frame of the page: its head, which forbids all outside content, its heading and its parts.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -64,7 +64,7 @@ fn head(page: &mut Markup, report: &Report) {
         "meta",
         &[("name", "color-scheme"), ("content", "light dark")],
     );
-    // Without one, a server that hands the file out is asked for another.
+    // Without an icon, a browser asks the server for one.
     page.void("link", &[("rel", "icon"), ("href", "data:,")]);
     page.element("title", &[], &report.title);
     page.within("style", &[], |page| page.raw(STYLE));
@@ -84,7 +84,7 @@ fn header(page: &mut Markup, report: &Report) {
     });
 }
 
-/// How many runs of which models.
+/// The number of runs and their models.
 fn subtitle(report: &Report) -> String {
     let count = match report.records.len() {
         1 => String::new(),
@@ -102,7 +102,7 @@ fn subtitle(report: &Report) -> String {
     format!("{count}{}; made by kvt {version}", models.join(", "))
 }
 
-/// What a policy knows a style or a script of the page by.
+/// The hash by which a content security policy identifies a style or a script.
 pub(super) fn hash(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
 }
@@ -120,7 +120,7 @@ mod tests {
         );
     }
 
-    /// Nothing in them ends the element that they stand in, or names an address.
+    /// Neither contains anything that ends its element or names an address.
     #[test]
     fn style_and_script_stay_where_they_are() {
         for text in [STYLE, SCRIPT] {

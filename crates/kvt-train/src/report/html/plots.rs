@@ -1,4 +1,4 @@
-//! Which curves a report has.
+//! The curves of a report.
 
 use super::super::{Curve, Plot};
 use super::Report;
@@ -6,18 +6,18 @@ use super::chart;
 use super::markup::Markup;
 use crate::run::Metric;
 
-/// All plots that there are numbers for.
+/// All plots that have data.
 pub(super) fn all(page: &mut Markup, report: &Report, curves: &[Curve]) {
     page.within("div", &[("class", "charts")], |page| {
         let mut metrics = vec![report.metric];
-        // Among five of five classes the right one always is.
+        // With at most five classes, top-5 is always 100 %.
         if report.records.iter().any(|run| run.facts.classes.len() > 5) {
             metrics.push(Metric::TOP5);
         }
         metrics.push(Metric::FEATURE_STD);
         for (number, metric) in metrics.iter().enumerate() {
             let is_new = metrics.iter().position(|other| other == metric) == Some(number);
-            // The loss has a plot with the one of training.
+            // The loss shares a plot with the training loss.
             if is_new && *metric != Metric::LOSS {
                 chart::draw(page, Plot::Metric(*metric), curves);
             }

@@ -1,4 +1,4 @@
-//! What the folder of a run tells of it, without its images.
+//! What a run's folder contains, without its images.
 
 use std::path::{Path, PathBuf};
 
@@ -12,22 +12,22 @@ use crate::run::{
 };
 use crate::task::{TaskKind, model_config};
 
-/// A run, as its folder tells.
+/// A run as read from its folder.
 #[derive(Debug)]
 pub struct Record {
-    /// What it is called: the last part of its path.
+    /// Its name: the last part of its path.
     pub name: String,
     /// Its folder.
     pub path: PathBuf,
     /// Its plan.
     pub plan: Plan,
-    /// What makes it comparable.
+    /// Facts that decide whether it can be compared.
     pub facts: RunFacts,
     /// Its numbers by epoch.
     pub curve: Curve,
-    /// What is doubtful about the folder, in sentences.
+    /// Doubts about the folder, in sentences.
     pub warnings: Vec<String>,
-    /// `config.toml` as it is.
+    /// The text of `config.toml`.
     pub(super) config: String,
     /// `environment.json`, where it can be read.
     pub(super) environment: Option<Environment>,
@@ -37,30 +37,29 @@ pub struct Record {
     progress: Progress,
 }
 
-/// What the model of a run is.
+/// Name, size and cost of a run's model.
 #[derive(Clone, Debug)]
 pub(super) struct ModelFacts {
     pub(super) name: String,
     pub(super) parameters: usize,
     /// Multiply-accumulate operations for one image.
     pub(super) macs: u64,
-    /// Keys of a query that count, stage by stage: `32 of 65`.
+    /// How many keys each query attends to, stage by stage: `32 of 65`.
     pub(super) keys: String,
 }
 
-/// How far a run came.
+/// How far a run has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Finished,
-    /// Somebody stopped it, and nothing followed.
+    /// Stopped by the user, and not continued.
     Stopped,
-    /// It trains, or was killed: the folder does not tell which.
+    /// Still training, or killed: the folder does not show which.
     Open,
 }
 
 impl Record {
-    /// Reads a run, whether it is finished, stopped or still in training. What cannot be read and is not needed is a
-    /// warning.
+    /// Reads a run, whether it is finished, stopped or still in training. Unreadable parts that are not required become warnings.
     ///
     /// # Errors
     /// If the folder holds no run, its configuration is not valid, or its log is missing.
@@ -111,8 +110,8 @@ impl Record {
         })
     }
 
-    /// Whether the events of a run are those of one that is trained to its end: its last epoch is done, or the evaluation that
-    /// follows the last update of `train.max_steps`, which may lie within an epoch.
+    /// Whether the events are those of a completed run: its last epoch is finished, or the evaluation after the last update of
+    /// `train.max_steps` is, which may lie within an epoch.
     pub(crate) fn is_finished(plan: &Plan, events: &[Event]) -> bool {
         let is_last = |step: u64| plan.train.max_steps.is_some_and(|most| step >= most);
         events.iter().any(|event| match event {
@@ -122,24 +121,24 @@ impl Record {
         })
     }
 
-    /// Its folder, by whatever way it was named.
+    /// Its canonical folder.
     pub(super) fn folder(&self) -> PathBuf {
         canonical(&self.path)
     }
 
-    /// Calls a run by its path, where another one has its name.
+    /// Names a run by its path, if another run has the same name.
     pub(super) fn call_by_path(&mut self) {
         self.name = self.path.display().to_string();
         self.facts.name.clone_from(&self.name);
         label_of(&self.name, self.plan.seed).clone_into(&mut self.curve.label);
     }
 
-    /// Epochs that it has finished.
+    /// The number of finished epochs.
     pub(super) fn epochs(&self) -> usize {
         self.rows.len()
     }
 
-    /// What there is to say of a run that is not finished, or was never evaluated.
+    /// A note if the run is unfinished or was never evaluated.
     pub(super) fn state(&self) -> Option<String> {
         let (name, epochs, of) = (&self.name, self.epochs(), self.plan.epochs());
         let done = match self.progress {
@@ -190,7 +189,7 @@ impl Record {
         speed.is_finite().then_some(speed)
     }
 
-    /// The names of what evaluations measured, of the weights and of their average.
+    /// The names of the evaluated metrics, for the weights and for their average.
     pub(super) fn measured(&self) -> [Vec<String>; 2] {
         fn names<'a>(metrics: impl Iterator<Item = &'a Metrics>) -> Vec<String> {
             let mut names: Vec<String> = metrics
@@ -209,12 +208,12 @@ impl Record {
     }
 }
 
-/// A path without links and detours, where that can be found out.
+/// The canonical path, if it can be determined.
 fn canonical(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// How far a run came, by its plan and its log.
+/// How far a run has come, from its plan and its log.
 fn progress(plan: &Plan, events: &[Event]) -> Progress {
     let is_stopped = matches!(events.last(), Some(Event::Note(note)) if note.topic == Topic::Stop);
     match (Record::is_finished(plan, events), is_stopped) {
@@ -224,7 +223,7 @@ fn progress(plan: &Plan, events: &[Event]) -> Progress {
     }
 }
 
-/// Size and cost of a classifier; of DINO's network with its heads nothing is told here.
+/// Size and cost of a classifier; not available for DINO's network with its heads.
 fn model_facts(plan: &Plan, classes: usize) -> Option<ModelFacts> {
     let is_known = plan.task == TaskKind::Classify && classes > 0;
     let config = is_known.then(|| model_config(&plan.model, Some(classes)).ok());

@@ -1,4 +1,4 @@
-//! Single images: as the model sees them, what each run says of them, and where its class token looks.
+//! Single images: as the model sees them, with each run's predictions and the attention of its class token.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,12 +11,12 @@ use super::chart::color_class;
 use super::markup::Markup;
 use crate::probe::{HeadMap, draw_map};
 
-/// Pictures up to this side are stored without loss and shown with their pixels.
+/// Pictures up to this side are stored losslessly and shown with sharp pixels.
 const SMALL: u32 = 64;
-/// JPEG quality of larger ones.
+/// JPEG quality of larger pictures.
 const QUALITY: u8 = 88;
 
-/// An image, and what one run says of it.
+/// An image with one run's predictions.
 #[derive(Debug)]
 pub struct Sample {
     /// The number of the run in the report.
@@ -29,7 +29,7 @@ pub struct Sample {
     pub picture: RgbImage,
     /// The most probable classes with their probabilities, best first; none from a backbone without a head.
     pub guesses: Vec<(String, f64)>,
-    /// Where the class token looks in the last block that has a map, head by head; none where there is none.
+    /// The attention of the class token in the last block that has a map, head by head; empty if no block has one.
     pub maps: Vec<HeadMap>,
 }
 
@@ -40,7 +40,7 @@ impl Sample {
     }
 }
 
-/// The images that were chosen before anything was known of them.
+/// The images that were chosen independently of the results.
 pub(super) fn chosen(report: &Report) -> Result<Markup, ReportError> {
     let mut page = Markup::default();
     for remark in &report.remarks {
@@ -49,14 +49,14 @@ pub(super) fn chosen(report: &Report) -> Result<Markup, ReportError> {
     let samples = &report.samples;
     if samples.iter().any(|sample| !sample.maps.is_empty()) {
         let text = "Below each image: where the class token looks in the last block that has a map, head by head. The brightest patch has the \
-                    largest weight; dark blue ones are not looked at, as with k-NN attention.";
+                    largest weight; dark blue patches get no attention, as with k-NN attention.";
         page.element("p", &[("class", "note")], text);
     }
     cards(&mut page, report, samples)?;
     Ok(page)
 }
 
-/// The images of which runs were most sure, and wrong, run by run.
+/// The images that runs got wrong with the highest confidence, run by run.
 pub(super) fn mistakes(report: &Report) -> Result<Markup, ReportError> {
     let mut page = Markup::default();
     for run in 0..report.records.len() {
@@ -77,7 +77,7 @@ pub(super) fn mistakes(report: &Report) -> Result<Markup, ReportError> {
     Ok(page)
 }
 
-/// The images, each once, with what all runs say of it.
+/// The images, each once, with the predictions of all runs.
 fn cards<'a>(
     page: &mut Markup,
     report: &Report,
@@ -136,7 +136,7 @@ fn card(page: &mut Markup, report: &Report, all: &[&Sample]) -> Result<(), Repor
     Ok(())
 }
 
-/// What one run says of the image.
+/// One run's predictions for the image.
 fn said(page: &mut Markup, report: &Report, sample: &Sample, maps: &[String]) {
     page.within("div", &[("class", "said")], |page| {
         if report.records.len() > 1 {
@@ -199,7 +199,7 @@ fn bar(page: &mut Markup, probability: f64) {
     });
 }
 
-/// A picture within the page.
+/// A picture embedded in the page.
 fn data_uri(picture: &RgbImage) -> Result<String, ReportError> {
     let (width, height) = picture.dimensions();
     if width.max(height) <= SMALL {

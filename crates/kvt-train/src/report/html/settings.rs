@@ -1,4 +1,4 @@
-//! With what runs were trained: how their configurations differ, the whole of each, and the machines.
+//! How runs were trained: differences between their configurations, each full configuration, and the machines.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ pub(super) struct Differing {
     pub(super) key: String,
     /// Its value in each run, as TOML; `None` where it is not set.
     pub(super) values: Vec<Option<String>>,
-    /// Whether it only says where, how fast, and what is written down.
+    /// Whether the key only affects locations, speed or what is logged.
     pub(super) is_harmless: bool,
 }
 
-/// The keys in which some run differs from the first: those of the mathematics first, each group in alphabetical order.
+/// The keys in which some run differs from the first: keys that affect results first, each group in alphabetical order.
 ///
 /// # Errors
-/// If TOML cannot hold a value of a plan.
+/// If a value of a plan cannot be written as TOML.
 pub(super) fn differing(records: &[Record]) -> Result<Vec<Differing>, ReportError> {
     let Some((first, others)) = records.split_first() else {
         return Ok(Vec::new());
@@ -33,7 +33,7 @@ pub(super) fn differing(records: &[Record]) -> Result<Vec<Differing>, ReportErro
         for difference in found {
             let differing = keys.entry(difference.key.clone()).or_insert(Differing {
                 key: difference.key,
-                // Until a run turns out to differ, it has the value of the first.
+                // Until a run turns out to differ, it has the value of the first run.
                 values: vec![difference.old; records.len()],
                 is_harmless: difference.effect == Effect::Harmless,
             });
@@ -68,7 +68,7 @@ pub(super) fn differences(page: &mut Markup, records: &[Record], found: &[Differ
                         page.within("code", &[], |page| {
                             for part in differing.key.split_inclusive('.') {
                                 page.text(part);
-                                // Where a narrow page may break the line.
+                                // A narrow page may break the line here.
                                 page.void("wbr", &[]);
                             }
                         });
@@ -123,7 +123,7 @@ pub(super) fn environments(page: &mut Markup, records: &[Record]) {
     });
 }
 
-/// A row: one cell over all runs where they agree.
+/// A row, with one cell for all runs if they agree.
 fn one_field(page: &mut Markup, name: &str, values: &[String]) {
     page.within("tr", &[], |page| {
         page.element("th", &[("scope", "row")], name);
@@ -141,10 +141,10 @@ fn one_field(page: &mut Markup, name: &str, values: &[String]) {
     });
 }
 
-/// What is told of an environment.
+/// A field of an environment: its name and its value.
 type Field = (&'static str, fn(&Environment) -> Option<String>);
 
-/// All of `environment.json` but the name of the machine, which says nothing to others.
+/// All of `environment.json` except the name of the machine, which means nothing to others.
 const FIELDS: [Field; 12] = [
     ("kvt", |own| Some(own.kvt.clone())),
     ("Burn", |own| Some(own.burn.clone())),

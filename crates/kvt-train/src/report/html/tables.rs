@@ -1,4 +1,4 @@
-//! The tables of a report that come from logs: the runs, their comparison, every epoch, what was noted.
+//! The tables of a report that come from logs: the runs, their comparison, every epoch, and notes.
 
 use super::super::{Comparison, Curve, duration, grouped, human, with_unit};
 use super::Report;
@@ -7,7 +7,7 @@ use super::markup::Markup;
 use super::record::Record;
 use crate::run::{EvalRecord, Topic};
 
-/// Notes of a run that are shown.
+/// Maximum number of notes shown per run.
 const NOTES: usize = 100;
 
 /// The numbers of the runs: tiles for one, a table for several.
@@ -127,7 +127,7 @@ fn model(record: &Record, of: impl Fn(&super::record::ModelFacts) -> String) -> 
     record.model.as_ref().map_or_else(dash, of)
 }
 
-/// The table of `kvt compare`, with what is below it.
+/// The table of `kvt compare`, with the text below it.
 pub(super) fn comparison(page: &mut Markup, report: &Report, curves: &[Curve]) {
     let comparison = Comparison::new(curves, report.metric);
     let lines = comparison.lines(str::to_owned);
@@ -149,7 +149,7 @@ pub(super) fn comparison(page: &mut Markup, report: &Report, curves: &[Curve]) {
     }
 }
 
-/// Each epoch of a run with the numbers of `epochs.csv`, and what the log notes.
+/// Each epoch of a run with the numbers of `epochs.csv`, and the notes of the log.
 pub(super) fn epochs(page: &mut Markup, record: &Record) {
     page.folded(&format!("All epochs of {}", record.name), |page| {
         let [own, ema] = record.measured();

@@ -17,7 +17,7 @@ use crate::run::epochs_tests::{epoch, eval};
 use crate::run::{EpochsCsv, Event, JsonlLog, Listener, Note, RunDir, Topic};
 use crate::task::Evaluation;
 
-/// What somebody might call a class to break the page.
+/// A class name that tries to break the page.
 const NASTY: &str = "<script>alert('\"&')</script>";
 
 /// A folder of runs.
@@ -28,7 +28,7 @@ impl Runs {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// A run of that name with these events, and what its configuration has beyond the model.
+    /// Adds a run with these events; `more` is appended to the configuration of the model.
     fn add(&self, name: &str, more: &str, events: &[Event]) -> PathBuf {
         let path = self.0.path().join(name);
         let run = RunDir::create(&path, false).unwrap();
@@ -72,7 +72,7 @@ fn attributes<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
     parts.map(|part| part.split('"').next().unwrap()).collect()
 }
 
-/// The lines of all charts: name, epochs, values.
+/// The lines of all charts: names, epochs, values.
 fn lines(html: &str) -> Vec<(String, String, String)> {
     let [names, x, y] = ["data-name", "data-x", "data-y"].map(|name| attributes(html, name));
     assert!(names.len() == x.len() && names.len() == y.len());
@@ -81,7 +81,7 @@ fn lines(html: &str) -> Vec<(String, String, String)> {
         .collect()
 }
 
-/// Against `epochs.csv`, which another part writes: each number to the last digit, in a curve and in the table.
+/// Compared with `epochs.csv`, which other code writes: each number to the last digit, in a curve and in the table.
 #[test]
 fn curves_and_tables_have_the_numbers_of_epochs_csv() {
     let runs = Runs::new();
@@ -142,7 +142,7 @@ fn curves_and_tables_have_the_numbers_of_epochs_csv() {
     assert!(html.contains("60.00 %") && html.contains("after epoch 3"));
 }
 
-/// A report with everything in it, and texts of others everywhere.
+/// A report with everything in it, and foreign text everywhere.
 fn full(runs: &Runs) -> Report {
     let mut events = events();
     events.push(Event::Note(Note::new(3, Topic::Warning, NASTY)));
@@ -159,7 +159,7 @@ fn full(runs: &Runs) -> Report {
         indices: vec![0, 1, 2],
         targets: vec![0, 1, 1],
     };
-    // The last image of the nasty class is taken for the first.
+    // The last image of the nasty class is predicted as the first class.
     judgement.hear(&batch, &[3.0, 0.0, 0.0, 0.0, 2.0, 0.0, 1.0, 0.0, 0.0]);
     report.judged.push(Judged {
         run: 0,
@@ -203,7 +203,7 @@ fn picture() -> RgbImage {
 fn texts_of_others_stay_texts() {
     let runs = Runs::new();
     let html = full(&runs).to_html().unwrap();
-    // Our own script, and no other.
+    // Only our own script.
     assert_eq!(html.matches("<script").count(), 1);
     assert_eq!(html.matches("</script").count(), 1);
     assert!(!html.contains("<b>") && !html.contains("alert('"));
@@ -214,12 +214,12 @@ fn texts_of_others_stay_texts() {
         "{}",
         html.matches(escaped).count()
     );
-    // A quote does not end an attribute: only ours are there.
+    // A quote does not end an attribute: only our own attributes are present.
     assert_eq!(elements(&html).1.get("onload"), None);
     assert!(html.contains("&quot;knn&#39; onload=x"));
 }
 
-/// How often each name is there.
+/// How often each name occurs.
 type Counts = BTreeMap<String, usize>;
 
 /// The elements of a page, which must all be closed, and the names of all attributes.
@@ -265,7 +265,7 @@ fn the_page_is_whole() {
         assert_eq!(found.get(name), Some(&1), "{name}");
     }
     assert_eq!(found.get("section"), Some(&10), "{found:?}");
-    // Ids are there once, and every link leads to one.
+    // Ids are unique, and every link leads to one.
     let ids = attributes(&html, "id");
     let links = attributes(&html, "href");
     let targets: Vec<&str> = links
@@ -277,7 +277,7 @@ fn the_page_is_whole() {
     assert_eq!(distinct.len(), ids.len());
 }
 
-/// Nothing is asked of anybody: no address, and a policy that lets nothing in but what the page brings.
+/// The page loads nothing: no address, and a policy that allows only what the page contains.
 #[test]
 fn the_page_needs_nothing_else() {
     let runs = Runs::new();
@@ -299,7 +299,7 @@ fn the_page_needs_nothing_else() {
         policy.starts_with("default-src &#39;none&#39;; img-src data:; style-src &#39;sha256-")
     );
     assert!(!policy.contains("unsafe") && !policy.contains('*'));
-    // It knows what is in the file.
+    // The policy contains the hashes of what is in the file.
     let within = |tag: &str| {
         let part = html.split(&format!("<{tag}>")).nth(1).unwrap();
         part.split(&format!("</{tag}>")).next().unwrap()
@@ -309,7 +309,7 @@ fn the_page_needs_nothing_else() {
         let known = format!("{tag}-src &#39;{}&#39;;", hash(within(tag)));
         assert!(policy.contains(&known), "{policy}");
     }
-    // No style or handler of an element, which the policy would refuse.
+    // No inline style or event handler, which the policy would refuse.
     let (_, found) = elements(&html);
     let refused = |name: &String| name == "style" || name.starts_with("on");
     assert!(!found.keys().any(refused), "{found:?}");
@@ -329,7 +329,7 @@ fn the_same_runs_make_the_same_file() {
     );
 }
 
-/// The picture in the page is the picture; of an image that two runs saw there is one, with what both said.
+/// The embedded picture equals the original; an image that two runs saw appears once, with the predictions of both.
 #[test]
 fn pictures_are_within() {
     let runs = Runs::new();
@@ -344,7 +344,7 @@ fn pictures_are_within() {
         image::load_from_memory(&bytes).unwrap().to_rgb8()
     };
     assert_eq!(decode(png), picture());
-    // The image once, a map of each run, and the mistake in colours that JPEG changes little.
+    // The image once, a map for each run, and the mistake in colours that JPEG changes little.
     assert_eq!(small.len(), 4);
     let map = decode(small[1].strip_prefix("data:image/png;base64,").unwrap());
     assert_eq!(map.dimensions(), (2, 2));
@@ -355,7 +355,7 @@ fn pictures_are_within() {
     assert!(large.get_pixel(40, 40).0[2].abs_diff(199) < 6);
 }
 
-/// By hand: of three images the nasty class has two, of which one was taken for `cat`.
+/// By hand: of three images the nasty class has two, one of which is predicted as `cat`.
 #[test]
 fn the_confusion_matrix_by_hand() {
     let runs = Runs::new();
@@ -363,7 +363,7 @@ fn the_confusion_matrix_by_hand() {
     let matrix = html.split("<table class=\"matrix\">").nth(1).unwrap();
     let matrix = matrix.split("</table>").next().unwrap();
     assert!(matrix.contains("<td class=\"right q10\" title=\"1 of cat taken for cat\">1</td>"));
-    // The root of a half is 0.71.
+    // The square root of a half is 0.71.
     assert_eq!(matrix.matches("class=\"wrong q8\"").count(), 1);
     assert_eq!(matrix.matches("class=\"right q8\"").count(), 1);
     assert_eq!(matrix.matches("<td class=\"\"").count(), 6);
@@ -386,7 +386,7 @@ fn runs_that_are_not_finished_are_told_of() {
         "`begun` is still in training, or was killed, after 0 of 3 epochs: its numbers are those of now",
     ];
     assert_eq!(warnings[..3], expected);
-    // No run has its `environment.json`.
+    // No run has an `environment.json`.
     assert_eq!(warnings.len(), 6, "{warnings:?}");
     assert!(warnings[3].contains("environment.json"), "{warnings:?}");
     let html = found.to_html().unwrap();
@@ -427,7 +427,7 @@ fn what_cannot_be_reported_is_an_error() {
     assert!(nothing.to_string().contains("holds no run"), "{nothing}");
 }
 
-/// A line of the log that does not parse is a warning, and the other lines count.
+/// A line of the log that does not parse is a warning; the other lines count.
 #[test]
 fn a_damaged_log_is_a_warning() {
     let runs = Runs::new();
@@ -469,7 +469,7 @@ fn configurations_differ_by_their_mathematics_first() {
     );
 }
 
-/// Two folders of one name are two runs, and seeds of one configuration have one line with a band.
+/// Two folders with the same name are two runs, and seeds of one configuration share a line with a band.
 #[test]
 fn runs_of_one_name() {
     let runs = Runs::new();
@@ -483,7 +483,7 @@ fn runs_of_one_name() {
     ];
     let html = report(&seeds).to_html().unwrap();
     let top1 = lines(&html).swap_remove(0);
-    // (1/3 + 1) / 2, and 60 of the run that came so far.
+    // (1/3 + 1) / 2, and 60 for the only run with that epoch.
     assert_eq!(
         top1,
         (
@@ -507,7 +507,7 @@ fn runs_of_one_name() {
     assert_eq!(lines(&found.to_html().unwrap()).len(), 10);
 }
 
-/// The colours of the style sheet are those of the plots that `kvt compare` writes.
+/// The style sheet has the same colours as the plots of `kvt compare`.
 #[test]
 fn colours_are_those_of_the_plots() {
     for number in 0..chart::COLORS {

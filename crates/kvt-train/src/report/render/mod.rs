@@ -8,8 +8,8 @@ use super::{Comparison, Difference, Row, Statistic};
 use crate::run::Metric;
 
 impl Comparison {
-    /// A table for the terminal. If it is wider than `width` characters, every second column of epochs is left out
-    /// until it fits; without a `width` (for a file or a pipe) all are there.
+    /// A table for the terminal. If it is wider than `width` characters, every second column of epochs is dropped until it fits;
+    /// without a `width` (for a file or a pipe) all columns are kept.
     pub fn to_text(&self, width: Option<u16>) -> String {
         let mut table = self.table(str::to_owned);
         table.load_preset(UTF8_HORIZONTAL_ONLY).force_no_tty();
@@ -36,7 +36,7 @@ impl Comparison {
         format!("{}\n\n{}", table.trim_fmt(), self.caption())
     }
 
-    /// The table with full precision; each column has a second one for its spread.
+    /// The table with full precision; each column is followed by one for its spread.
     pub fn to_csv(&self) -> String {
         let mut header = vec!["model".to_owned(), "runs".to_owned()];
         for column in self.columns() {
@@ -62,12 +62,12 @@ impl Comparison {
     /// The comparison as JSON.
     ///
     /// # Errors
-    /// None that a comparison can cause: its numbers are finite and its keys are strings.
+    /// None in practice: the numbers are finite and the keys are strings.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// The last column stays.
+    /// Drops every second column, but keeps the last one.
     fn every_second_column(&self) -> Self {
         fn thin<T>(columns: &mut Vec<T>) {
             let mut left = columns.len();
@@ -103,7 +103,7 @@ impl Comparison {
         table
     }
 
-    /// The cells of the table, line by line, the first with the names of the columns.
+    /// The cells of the table, line by line; the first line has the names of the columns.
     pub(super) fn lines(&self, label: impl Fn(&str) -> String) -> Vec<Vec<String>> {
         let mut lines = vec![
             std::iter::once("epoch".to_owned())
@@ -132,7 +132,7 @@ impl Comparison {
         lines
     }
 
-    /// What the numbers are, in sentences.
+    /// A description of the numbers, in sentences.
     pub(super) fn caption(&self) -> String {
         let most = self.rows.iter().map(|row| row.runs).max().unwrap_or(0);
         let mut title = self.metric.title.to_owned();
@@ -185,7 +185,7 @@ impl Comparison {
             caption += &format!("Last, with the EMA of the weights: {averaged}.\n");
         }
         if self.rows.iter().any(Row::has_gaps) {
-            caption += "* fewer runs than the row has.\n";
+            caption += "* mean over fewer runs than the row has.\n";
         }
         caption
     }
@@ -194,7 +194,7 @@ impl Comparison {
 impl Row {
     fn text(&self, cell: Option<&Statistic>, metric: Metric) -> String {
         let text = value(cell, metric);
-        // A mean over other runs than its neighbours must not pass for the same.
+        // Mark a mean over fewer runs than the row has, so that it is not mistaken for a comparable one.
         match cell {
             Some(cell) if cell.runs < self.runs => text + "*",
             _ => text,
@@ -217,7 +217,7 @@ fn cells<'a>(
     cells.iter().map(Option::as_ref).chain([best, last])
 }
 
-/// A text as a field of CSV, quoted where it must be.
+/// A text as a CSV field, quoted if necessary.
 pub(crate) fn csv_field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

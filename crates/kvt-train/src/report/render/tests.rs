@@ -15,12 +15,12 @@ fn markdown_has_the_papers_layout() {
 
 Top-1 in percent on the validation split by finished epochs; mean ± sample standard deviation over runs (dense: 2, knn: 2).
 Difference: knn minus dense, seed by seed where both have the same seeds.
-* fewer runs than the row has.
+* mean over fewer runs than the row has.
 ";
     assert_eq!(text, expected);
 }
 
-/// Beside the table: its numbers stay those of the trained weights.
+/// The numbers of the table itself stay those of the trained weights.
 #[test]
 fn an_ema_is_a_sentence_of_the_caption() {
     let mut curves = example();
@@ -33,7 +33,7 @@ fn an_ema_is_a_sentence_of_the_caption() {
     }
     let with = Comparison::new(&curves, Metric::TOP1);
     let text = with.to_markdown();
-    // Each of the two is one run of two.
+    // Each of the two covers one run of two.
     assert!(
         text.contains("Last, with the EMA of the weights: dense 31.0*, knn 33.0*.\n"),
         "{text}"
@@ -77,7 +77,7 @@ fn csv_has_full_precision_and_quotes() {
         *header,
         "model,runs,1,1 spread,2,2 spread,best,best spread,last,last spread"
     );
-    // Best and last are of 9.125, 10 and 11, whose mean is no round number.
+    // Best and last are over 9.125, 10 and 11, whose mean is not a short decimal.
     assert!(
         row.starts_with("\"a, \"\"b\"\"\",3,10,1,9.125,,10.04166666666666"),
         "{row}"

@@ -1,4 +1,4 @@
-//! Figure 1: top-1 by the number of keys that are kept.
+//! Figure 1: top-1 against the number of kept keys.
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::paper::{FIG1, Sweep};
@@ -12,12 +12,12 @@ pub(in crate::reproduce) struct Fig1;
 
 /// A point of a panel.
 struct Point {
-    /// What its runs are called.
+    /// The name of its runs.
     row: String,
-    /// Keys that are kept and keys that there are, stage by stage, with slashes.
+    /// The kept keys and all keys, stage by stage, separated by slashes.
     kept: String,
     keys: String,
-    /// The mean share of the keys over the stages.
+    /// The share of kept keys, averaged over the stages.
     share: f64,
     last: Option<Statistic>,
     best: Option<Statistic>,
@@ -54,7 +54,7 @@ impl Item for Fig1 {
         let mut panels = Vec::new();
         for panel in FIG1 {
             panels.push((panel, points(panel.key, &runs)?));
-            // CvT-13 also with a key at every token.
+            // CvT-13 has a second panel, with a key at every token.
             let stride1 = points(&format!("{}-stride1", panel.key), &runs)?;
             if !stride1.is_empty() {
                 panels.push((panel, stride1));
@@ -73,7 +73,7 @@ impl Item for Fig1 {
     }
 }
 
-/// The points of a panel, whose runs are called `<key>-k...`, then its dense model, by the share of the keys.
+/// The points of a panel, whose runs are called `<key>-k...`, sorted by the share of kept keys, and its dense model last.
 fn points(key: &str, runs: &Runs) -> Result<Vec<Point>, ReproduceError> {
     let of_panel = |row: &&str| {
         let kind = row

@@ -1,4 +1,4 @@
-//! Figure 2: what happens in each layer.
+//! Figure 2: metrics of each layer.
 
 use std::fmt::Write as _;
 
@@ -11,10 +11,10 @@ use crate::run::Metric;
 /// Figure 2 of KVT.
 pub(in crate::reproduce) struct Fig2;
 
-/// The rows of the sweep, as lines: k-NN first, as in the paper.
+/// The rows of the sweep and the names of their lines: k-NN first, as in the paper.
 const ROWS: [(&str, &str); 2] = [("knn", "k-NN"), ("dense", "dense")];
 
-/// A panel: its measure, and what the paper shows.
+/// The panels: the measure, its letter, and what the paper shows.
 const PANELS: [(Measure, &str, &str); 4] = [
     (Measure::Cosine, "(a)", "0.25 to 0.40, k-NN above dense"),
     (Measure::Std, "(b)", "0.015 to 0.030, k-NN smoother"),

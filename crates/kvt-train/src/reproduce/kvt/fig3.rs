@@ -1,4 +1,4 @@
-//! Figure 3: how far each layer looks, epoch by epoch.
+//! Figure 3: how far each layer attends, epoch by epoch.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,15 +12,15 @@ use crate::report::{ErrorLine, LinePanel, Statistic, line_panels};
 use crate::run::{Event, LayerRecord, Metric, RunDir, read_log};
 use crate::sweep::Sweep;
 
-/// Figure 3 of KVT, of the runs of Figure 2.
+/// Figure 3 of KVT, from the runs of Figure 2.
 pub(in crate::reproduce) struct Fig3;
 
 /// The rows of the sweep, and the titles of their panels.
 const ROWS: [(&str, &str); 2] = [("dense", "dense"), ("knn", "k-NN")];
-/// What is drawn; the table has the other one too.
+/// The measure that is drawn; the CSV file also has [`Measure::NonlocalityRaw`].
 const DRAWN: Measure = Measure::Nonlocality;
 
-/// What a layer has after an epoch, seed by seed.
+/// By layer and epoch, for each seed: the seed, the mean and its error.
 type ByLayer = BTreeMap<(usize, u32), Vec<(u64, f64, Option<f64>)>>;
 
 impl Item for Fig3 {
@@ -94,8 +94,8 @@ impl Item for Fig3 {
     }
 }
 
-/// The nonlocality in the logs of the finished runs of a row; every number of it is also added to the table. Runs whose
-/// logs have none are named in `without`.
+/// Reads the nonlocality from the logs of the finished runs of a row, and adds all its numbers to `csv`. Runs whose logs have none
+/// are named in `without`.
 fn of_row(
     runs: &Runs,
     row: &str,
@@ -144,20 +144,20 @@ fn of_row(
     Ok(by_layer)
 }
 
-/// What is said of finished runs whose logs have no nonlocality; nothing if there are none.
+/// The message about finished runs whose logs have no nonlocality; empty if there are none.
 fn lacking(without: &[String]) -> String {
     if without.is_empty() {
         return String::new();
     }
     let names: Vec<String> = without.iter().map(|name| format!("`{name}`")).collect();
     format!(
-        "nothing is drawn of {}: the logs have no nonlocality, as layers are measured during the training alone; train again with \
+        "cannot draw {}: the logs have no nonlocality, because layers are measured only during training; train again with \
          `--set analysis.every=1 --runs DIR`, `DIR` a new folder",
         names.join(", ")
     )
 }
 
-/// The mean over the seeds.
+/// The statistic of the means over the seeds.
 fn statistic(seeds: &[(u64, f64, Option<f64>)]) -> Option<Statistic> {
     let means: Vec<f64> = seeds.iter().map(|(_, mean, _)| *mean).collect();
     Statistic::of(&means)
@@ -227,7 +227,7 @@ fn found(rows: &[(&'static str, ByLayer)], without: &str, runs: &Runs) -> String
     text + &runs.notes(Metric::TOP1)
 }
 
-/// What each layer has after the last epoch.
+/// The mean of each layer after the last epoch.
 fn last(row: &ByLayer) -> Vec<f64> {
     let epoch = row.keys().map(|(_, epoch)| *epoch).max();
     let own = row.iter().filter(|((_, of), _)| Some(*of) == epoch);

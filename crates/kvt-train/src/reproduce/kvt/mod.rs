@@ -30,10 +30,10 @@ use kvt_models::StageSummary;
 use super::Version;
 use crate::report::Statistic;
 
-/// The paper, and a version of it.
+/// The citation of the ECCV version.
 const ECCV: &str = "[KVT](https://arxiv.org/abs/2106.00515), ECCV 2022";
 
-/// Where a number of the paper stands, by its version.
+/// Cites a place in a version of the paper.
 fn cited(version: Version, place: &str) -> String {
     match version {
         Version::Eccv => format!("{ECCV}, {place}"),
@@ -41,7 +41,7 @@ fn cited(version: Version, place: &str) -> String {
     }
 }
 
-/// A percentage of the paper as it is printed, or an empty cell.
+/// A percentage as the paper prints it, or an empty cell.
 fn percent(number: Option<f64>) -> String {
     let Some(number) = number else {
         return String::new();
@@ -57,7 +57,7 @@ fn stated(number: Option<f64>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
 
-/// The mean of a statistic and its spread with the number of seeds, in percent; empty cells where there is none.
+/// The mean of a statistic and its spread with the number of seeds, in percent; empty cells if there is none.
 fn ours(statistic: Option<&Statistic>) -> [String; 2] {
     let Some(statistic) = statistic else {
         return [String::new(), String::new()];
@@ -81,7 +81,7 @@ fn fields(statistic: Option<&Statistic>) -> String {
     format!("{},{spread},{}", statistic.mean, statistic.runs)
 }
 
-/// The keys of a stage that a query keeps.
+/// How many keys of a stage a query keeps, in words.
 fn kept(stage: &StageSummary) -> String {
     match stage.k >= stage.keys {
         true => format!("all {}", stage.keys),
@@ -89,7 +89,7 @@ fn kept(stage: &StageSummary) -> String {
     }
 }
 
-/// A large number with three digits.
+/// A large number with three significant digits.
 fn short(number: f64) -> String {
     let (scaled, unit) = match number {
         n if n >= 1e9 => (n / 1e9, " G"),

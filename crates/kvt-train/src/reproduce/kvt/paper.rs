@@ -1,23 +1,23 @@
-//! What the paper prints, each number once with its source: arXiv 2106.00515, version 1 (`v1`) and the last one (ECCV 2022).
+//! The numbers that the paper prints, each once with its source: arXiv 2106.00515, version 1 (`v1`) and the last one (ECCV 2022).
 
 use super::super::Version;
 
 /// A system of Table 1: top-1 on ImageNet-1k in percent.
 pub(super) struct System {
-    /// What its rows are called in sweeps, before `-dense`, `-knn` and `-slow`.
+    /// The prefix of its rows in sweeps, before `-dense`, `-knn` and `-slow`.
     pub(super) key: &'static str,
     /// The paper's name.
     pub(super) name: &'static str,
-    /// Side of the images.
+    /// Side of the images in pixels.
     pub(super) input: usize,
-    /// Parameters and operations as they are printed.
+    /// Parameters and operations, as printed.
     pub(super) params: &'static str,
     pub(super) gflops: f64,
     /// Top-1 with dense attention and with k-NN attention in ECCV's Table 1.
     pub(super) eccv: [f64; 2],
-    /// The same in Table 1 of version 1, where it has the system.
+    /// The same in Table 1 of version 1, if it has the system.
     pub(super) v1: Option<[f64; 2]>,
-    /// Top-1 of the slow version, in both.
+    /// Top-1 of the slow version of k-NN attention, the same in both versions of the paper.
     pub(super) slow: Option<f64>,
 }
 
@@ -40,7 +40,7 @@ const fn system(
     }
 }
 
-/// Table 1, in the order of ECCV's.
+/// Table 1, in the order of the ECCV version.
 pub(super) const TABLE1: &[System] = &[
     System {
         slow: Some(73.0),
@@ -82,7 +82,7 @@ pub(super) const TABLE1: &[System] = &[
 ];
 
 impl System {
-    /// Top-1 with dense and with k-NN attention in a version; `None` where the version lacks the system.
+    /// Top-1 with dense and with k-NN attention in a version; `None` if the version lacks the system.
     pub(super) fn top1(&self, version: Version) -> Option<[f64; 2]> {
         match version {
             Version::Eccv => Some(self.eccv),
@@ -91,7 +91,7 @@ impl System {
     }
 }
 
-/// The convolutional networks of version 1's Table 1: name, parameters, GFLOPs, top-1. They are not ours to train.
+/// The convolutional networks of version 1's Table 1: name, parameters, GFLOPs, top-1. They are not trained here.
 pub(super) const CONV_NETS: &[(&str, &str, &str, f64)] = &[
     ("MnasNet-A3", "5.2M", "0.4", 76.7),
     ("EfficientNet-B0", "5.3M", "0.4", 77.1),
@@ -112,16 +112,16 @@ pub(super) const CONV_NETS: &[(&str, &str, &str, f64)] = &[
     ("ResNeXt101-64x4d", "84M", "15.6", 81.5),
 ];
 
-/// The epochs of Table 2, by how many are finished.
+/// The rows of Table 2, as numbers of finished epochs.
 pub(super) const TABLE2_EPOCHS: [u32; 9] = [10, 30, 50, 70, 90, 120, 150, 200, 300];
 
 /// A model of Table 2: top-1 by epoch with dense and with k-NN attention.
 pub(super) struct Convergence {
-    /// What its rows are called in sweeps, before `-dense` and `-knn`.
+    /// The prefix of its rows in sweeps, before `-dense` and `-knn`.
     pub(super) key: &'static str,
     /// The paper's name.
     pub(super) name: &'static str,
-    /// The numbers of ECCV, and those of version 1 where they differ.
+    /// The numbers of ECCV, and of version 1 if they differ.
     pub(super) eccv: [[f64; 9]; 2],
     pub(super) v1: Option<[[f64; 9]; 2]>,
 }
@@ -136,9 +136,9 @@ impl Convergence {
     }
 }
 
-/// Table 2. T2T-ViT's are of the average of its weights: 0.52 % after 10 epochs is an average of which 37 % are still the random
-/// start (0.99996 to the power of 25,020 steps). DeiT-S ends at 80.0 with k-NN attention here and at 80.1 in Table 1, T2T-ViT at
-/// 81.3 and 81.7 here and at 82.2 and 82.7 there.
+/// Table 2. T2T-ViT's numbers are for the average of its weights: after 10 epochs (0.52 %), 37 % of the average are still the random
+/// initialisation (0.99996 to the power of 25,020 steps). With k-NN attention DeiT-S ends at 80.0 here and at 80.1 in Table 1.
+/// T2T-ViT ends at 81.3 and 81.7 here, and at 82.2 and 82.7 there.
 pub(super) const TABLE2: &[Convergence] = &[
     Convergence {
         key: "deit-small",
@@ -172,8 +172,7 @@ pub(super) const TABLE2: &[Convergence] = &[
     },
 ];
 
-/// Table 3 of ECCV: the temperature by which the scaled scores of dense attention are divided, and top-1 of DeiT-Tiny; `None` is a
-/// training that crashed.
+/// Table 3 of ECCV: the temperature that divides the scaled scores of dense attention, and top-1 of DeiT-Tiny; `None` if training crashed.
 pub(super) const TABLE3: [(f64, Option<f64>); 8] = [
     (0.05, None),
     (0.1, None),
@@ -185,19 +184,19 @@ pub(super) const TABLE3: [(f64, Option<f64>); 8] = [
     (16.0, Some(72.1)),
 ];
 
-/// Beside Table 3 in its text: dense attention at temperature 1, and k-NN attention.
+/// From the text about Table 3: dense attention at temperature 1, and k-NN attention.
 pub(super) const TABLE3_DENSE: f64 = 72.2;
 pub(super) const TABLE3_KNN: f64 = 73.0;
 
-/// Table 3 of version 1 (appendix A.2): seconds of an iteration of DeiT-Tiny on 8 V100 GPUs, batch not stated.
+/// Table 3 of version 1 (appendix A.2): seconds per iteration of DeiT-Tiny on 8 V100 GPUs, batch size not stated.
 pub(super) const SPEED_V1: [(&str, f64); 3] = [
     ("slow version (PyTorch)", 8192.0),
     ("slow version (CUDA)", 1.55),
     ("fast version (PyTorch)", 0.45),
 ];
 
-/// A panel of Figure 1: what its rows are called in sweeps, the paper's name, the settings on its ticks, the range of its axis, and
-/// the setting with the best top-1. The heights of the points are drawn and nowhere printed.
+/// A panel of Figure 1: the prefix of its rows in sweeps, the paper's name, the settings on its ticks, the range of its axis, and
+/// the setting with the best top-1. The paper draws the heights of the points, but prints no values.
 pub(super) struct Sweep {
     pub(super) key: &'static str,
     pub(super) name: &'static str,

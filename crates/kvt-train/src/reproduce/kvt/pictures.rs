@@ -1,4 +1,4 @@
-//! What figures 4 and 5 look at, and how their pictures are put together.
+//! The images of figures 4 and 5, and the layout of their pictures.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ use crate::report::{encode_png, png_in_svg};
 /// Pixels between the rows of a picture.
 const GAP: u32 = 4;
 
-/// An image as a model gets it.
+/// An input image of a model.
 #[derive(Clone)]
 pub(super) struct Sample {
-    /// What it is called.
+    /// Its name.
     pub(super) name: String,
     /// Normalised pixels of one image.
     pub(super) view: View,
-    /// The same for people.
+    /// The same image for display.
     pub(super) seen: RgbImage,
-    /// Its class, where it has one of the model's.
+    /// Its class, if it is one of the model's classes.
     pub(super) label: Option<usize>,
 }
 
-/// Generated shapes: a large one in some clutter each.
+/// Generated images, each of a large shape with some clutter.
 pub(super) fn generated(
     plan: &Plan,
     side: usize,
@@ -57,7 +57,7 @@ pub(super) fn generated(
         .collect()
 }
 
-/// Validation images, at equal distances.
+/// Validation images, evenly spaced in the split.
 pub(super) fn validation(
     plan: &Plan,
     inside: &Inside,
@@ -104,7 +104,7 @@ pub(super) fn stacked(rows: &[RgbImage]) -> RgbImage {
     sheet
 }
 
-/// Pictures one beside the other, on white: of each place what there is in each column.
+/// Joins columns of pictures side by side, on white: one picture for each row.
 pub(super) fn beside(columns: &[Vec<RgbImage>]) -> Vec<RgbImage> {
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
     let row = |place: usize| {
@@ -122,7 +122,7 @@ pub(super) fn beside(columns: &[Vec<RgbImage>]) -> Vec<RgbImage> {
     (0..rows).map(row).collect()
 }
 
-/// A picture as a PNG, and as an SVG around it.
+/// A picture as a PNG, and that PNG in an SVG.
 pub(super) fn encoded(picture: &RgbImage) -> Result<(Vec<u8>, String), ReproduceError> {
     let (width, height) = picture.dimensions();
     let png = encode_png(picture, width, height).map_err(ReproduceError::Draw)?;

@@ -11,20 +11,20 @@ use crate::task::model_config;
 
 /// The speed table of version 1.
 pub(in crate::reproduce) struct Speed {
-    /// The model, and how often each attention is timed.
+    /// The model that is timed.
     model: &'static str,
     batch: usize,
     rounds: Rounds,
 }
 
-/// An attention that is timed: its words, its settings, and the paper's row, if it has one.
+/// A timed kind of attention: its label, its settings, and the paper's row, if it has one.
 struct Way {
     name: &'static str,
     settings: &'static [&'static str],
     paper: Option<usize>,
 }
 
-/// Rows of the paper are those of [`SPEED_V1`]. Its CUDA kernel chooses keys for each query, as `gathered` does.
+/// `paper` is a row of [`SPEED_V1`]. The paper's CUDA kernel selects keys for each query, as `gathered` does.
 const WAYS: [Way; 4] = [
     Way {
         name: "dense",
@@ -81,7 +81,7 @@ impl Item for Speed {
         "[KVT, version 1](https://arxiv.org/abs/2106.00515v1), appendix A.2, Table 3: seconds of an iteration of DeiT-Tiny on 8 V100 \
          GPUs: the slow version, which chooses keys by distance and gathers them for each query, in PyTorch 8192 and with a CUDA \
          kernel 1.55; the fast version (Algorithm 1) 0.45. The last version of the paper has no such table.\n\n\
-         Not stated: the batch, dense attention's time, and whether 8192 was measured. So ratios are all that can be set beside ours."
+         Not stated: the batch, dense attention's time, and whether 8192 was measured. So only ratios can be compared with ours."
     }
 
     fn versions(&self) -> &'static [Version] {
@@ -115,7 +115,7 @@ impl Item for Speed {
 }
 
 impl Speed {
-    /// The settings of a way; the user's come last.
+    /// The settings of a row; the user's overrides come last.
     fn document(&self, way: &Way, order: &Order) -> Result<Document, ReproduceError> {
         let text = format!(
             "[model]\nname = \"{}\"\n[train]\nbatch_size = {}\n",
@@ -190,7 +190,7 @@ impl Speed {
     }
 }
 
-/// The milliseconds of a way.
+/// The milliseconds of a row.
 fn ours(found: &[StepMeasurement], way: usize) -> f64 {
     found.get(way).map_or(f64::NAN, |one| one.step_ms)
 }
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(heard.steps(), [(1, 1)]);
         let lines: Vec<&str> = outcome.csv.lines().collect();
         assert_eq!(lines.len(), 5);
-        // Dense attention keeps all five keys of a 32 px image; the batch is the user's.
+        // Dense attention keeps all five keys of a 32 px image; the batch size is the user's.
         assert!(
             lines[1].starts_with("\"dense\",,") && lines[1].ends_with(",2,5"),
             "{}",

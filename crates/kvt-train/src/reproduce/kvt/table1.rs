@@ -40,7 +40,7 @@ impl Item for Table1 {
          distance; Dino-Small by linear evaluation. One number for each, without a spread.\n\n\
          Not stated: seeds, whether the last or the best epoch counts (the released code logs the best), and k for So-ViT, TNT, \
          Swin, T2T-ViT, Dino, Twins and VOLO. The column GFLOPs mixes conventions: So-ViT's 1.3 and Twins' 8.3 leave out the products \
-         of queries, keys and values, the others include them; VOLO-D3's 67.9 is no count of ours (96.1). Version 1 has no VOLO, \
+         of queries, keys and values, the others include them; VOLO-D3's 67.9 matches neither of our counts (96.1 with the products). Version 1 has no VOLO, \
          other numbers for CvT and TNT, and 17 convolutional networks."
     }
 
@@ -77,7 +77,7 @@ impl Item for Table1 {
     }
 }
 
-/// Whether a row of a sweep is of a system that a version lacks.
+/// Whether a row of a sweep belongs to a system that a version lacks.
 fn is_lacking(row: &str, version: Version) -> bool {
     let mut lacking = TABLE1.iter().filter(|one| one.top1(version).is_none());
     lacking.any(|one| {
@@ -86,7 +86,7 @@ fn is_lacking(row: &str, version: Version) -> bool {
     })
 }
 
-/// What a finished cell counts with: top-1, or of a run without labels that of linear evaluation.
+/// The result of a finished cell: top-1 after the last epoch, or for a run without labels, the top-1 of linear evaluation.
 fn last(found: &Found) -> Option<f64> {
     match found.linear {
         Some([last, _]) => Some(last),
@@ -94,7 +94,7 @@ fn last(found: &Found) -> Option<f64> {
     }
 }
 
-/// The same of the best epoch.
+/// The same for the best epoch.
 fn best(found: &Found) -> Option<f64> {
     match found.linear {
         Some([_, best]) => Some(best),
@@ -132,7 +132,7 @@ fn rows(runs: &Runs, version: Version) -> Result<Vec<Row<'static>>, ReproduceErr
     Ok(rows)
 }
 
-/// The size of a cell's model with as many classes as it was trained on; of a run without labels, that of its backbone and a
+/// The size of a cell's model with the number of classes that it was trained on. For a run without labels: its backbone with a
 /// single class.
 fn summary(cell: &Cell) -> Result<Summary, ReproduceError> {
     let classes = || RunDir::open(cell.dir()).ok()?.read_classes().ok();
@@ -250,7 +250,7 @@ fn csv(rows: &[Row<'_>], version: Version) -> String {
     text
 }
 
-/// The gain of k-NN attention over dense attention, of the paper and of ours, system by system.
+/// The gain of k-NN attention over dense attention, in the paper and in our runs, system by system.
 fn svg(rows: &[Row<'_>]) -> Result<String, String> {
     let gains = |value: &dyn Fn(&Row<'_>) -> Option<f64>| -> Vec<(f64, f64)> {
         let systems = (1..).zip(TABLE1);
@@ -263,7 +263,7 @@ fn svg(rows: &[Row<'_>]) -> Result<String, String> {
         };
         systems.filter_map(gain).collect()
     };
-    // A bar for each, beside the other's.
+    // The paper's bar and ours stand side by side.
     let bars = |name: &'static str, color: usize, offset: f64, gains: Vec<(f64, f64)>| {
         let bars = gains.into_iter().enumerate();
         bars.map(move |(number, (place, gain))| Line {

@@ -6,10 +6,10 @@ use super::{cited, fields, ours, percent, stated};
 use crate::report::{Axis, Chart, Line, Names};
 use crate::run::Metric;
 
-/// Table 3 of ECCV; version 1 has another one, `speed`.
+/// Table 3 of ECCV; in version 1, Table 3 is a different one, `speed`.
 pub(in crate::reproduce) struct Table3;
 
-/// A row: its name in the sweep, its words, its temperature, and the paper's number as it is printed.
+/// A row: its name in the sweep, its label, its temperature, and the paper's number.
 struct Row {
     name: String,
     words: String,
@@ -32,7 +32,7 @@ impl Item for Table3 {
          `softmax(attn / t)`, where `attn` are the scores after their usual scale. \"Small t makes the training crash due to large \
          value of attention values\": at 0.05 and 0.1. Dense attention (t = 1) has 72.2 %, the best temperature 72.5 %, k-NN \
          attention 73.0 %.\n\n\
-         Not stated: seeds, and how a crash shows itself. Here it is a loss, a gradient or an evaluation that is no number; such a \
+         Not stated: seeds, and how a crash shows itself. Here it is a loss, a gradient or an evaluation that is not finite; such a \
          run ends, and is reported as a crash. Version 1 does not have this table."
     }
 
@@ -113,7 +113,7 @@ fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
     text + &runs.notes(Metric::TOP1)
 }
 
-/// Our number and its spread; a crash is a result, and is not hidden by seeds that did not crash.
+/// Our mean and its spread. A crash is a result: it is shown even if other seeds did not crash.
 fn own(row: &Row, runs: &Runs) -> [String; 2] {
     let last = runs.statistic(&row.name, |found| found.last(Metric::TOP1));
     let [mean, spread] = ours(last.as_ref());

@@ -12,14 +12,14 @@ use crate::report::{Panel, heat_maps};
 /// Figure 2 of SCRAM.
 pub(in crate::reproduce) struct Fig2;
 
-/// Queries, and keys.
+/// The number of queries, and of keys.
 const TOKENS: usize = 128;
-/// Rank, and channels.
+/// The rank of the approximation, and the number of channels.
 const RANK: usize = 4;
-/// Not stated: what the queries are multiplied with, so that scores are from 0 to about 20. At 1 the map after the
-/// softmax is nearly uniform.
+/// The factor of the queries, not stated in the paper: scores then range from 0 to about 20. With 1, the map after the softmax is
+/// nearly uniform.
 const SHARPNESS: f64 = 40.0;
-/// Not stated: the numbers of the search.
+/// The settings of the search, not stated in the paper.
 const KEPT: usize = 5;
 const SEPARATION: usize = 8;
 const RADIUS: usize = 1;
@@ -93,17 +93,17 @@ impl Item for Fig2 {
     }
 }
 
-/// A sparse map, and how much of the full one it has.
+/// A sparse map, and how much of the full one it covers.
 struct Map {
     name: &'static str,
     weights: Vec<f64>,
-    /// Share of the matches that a search of all keys finds too.
+    /// Share of the exhaustive search's matches that were found.
     recall: f64,
     /// Share of the queries whose best key is among their candidates.
     peaks: f64,
-    /// Share of the full attention on the candidates, and on those around the matches of a search of all keys.
+    /// Share of the full attention on the candidates, and on the candidates around the matches of an exhaustive search.
     mass: [f64; 2],
-    /// Keys of a query, in the mean.
+    /// Mean number of keys per query.
     keys: f64,
 }
 
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn the_peaks_of_the_full_map_are_found() {
         let outcome = Fig2.compute(&Order::default(), &Heard::default()).unwrap();
-        // Of every map the weights of each query sum to 1; what is cut off is below 128 times 5e-7.
+        // In every map, the weights of each query sum to 1; the omitted ones sum to less than 128 times 5e-7.
         for map in ["full", "max", "mode"] {
             let mut sums = vec![0.0; TOKENS];
             for line in outcome.csv.lines().skip(1) {
@@ -213,7 +213,7 @@ mod tests {
                 .filter_map(|cell| cell.trim().parse().ok());
             cells.collect::<Vec<f64>>()
         };
-        // The paper's claim, for both searches; modes are more keys.
+        // The paper's claim, for both searches; the search for modes keeps more keys.
         for name in ["max", "mode"] {
             let [_, _, peaks, mass, exact] = row(name).try_into().unwrap();
             assert!(

@@ -12,15 +12,15 @@ use crate::report::{Panel, heat_maps};
 /// Figure 3 of SCRAM.
 pub(in crate::reproduce) struct Fig3;
 
-/// Not stated: rows and columns.
+/// Rows and columns of the map; not stated in the paper.
 const SIDE: usize = 16;
-/// Stated: the query, by row and column.
+/// Row and column of the query, as stated in the paper.
 const QUERY: [usize; 2] = [4, 5];
-/// Three blobs are stated; row, column and height are ours, and so is their standard deviation: so wide that the
-/// neighbours of the highest key are above the other blobs.
+/// The paper states only that there are three blobs. Row, column and height are our choice, and so is their standard deviation: it
+/// is so large that the neighbours of the highest key are above the other blobs.
 const BLOBS: [[f64; 3]; 3] = [[3.0, 11.0, 1.0], [12.0, 3.0, 0.9], [12.0, 12.0, 0.8]];
 const DEVIATION: f64 = 3.5;
-/// Not stated: the same query everywhere, with one channel.
+/// The query, the same everywhere, with one channel; not stated in the paper.
 const SHARPNESS: f64 = 8.0;
 const KEPT: usize = 3;
 const SEPARATION: usize = 4;
@@ -170,7 +170,7 @@ mod tests {
             "{}",
             outcome.found
         );
-        // The same in the weights: by rows and columns of the blobs.
+        // The weights show the same: their sums over the three blobs, told apart by row and column.
         let mut sums = [[0.0; 3]; 2];
         for line in outcome.csv.lines().skip(1) {
             let cells: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();

@@ -18,11 +18,11 @@ pub(in crate::reproduce) struct Fig4 {
     runs: usize,
 }
 
-/// Stated: channels.
+/// Channels, as stated in the paper.
 const DIM: usize = 3;
-/// Not stated: κ.
+/// Values of κ; not stated in the paper.
 const KEPT: [usize; 3] = [1, 4, 8];
-/// The fit of the exponent leaves out smaller maps, on which starting threads counts.
+/// The fit of the exponent leaves out smaller maps, where the cost of starting threads matters.
 const FITTED: usize = 1024;
 
 impl Fig4 {
@@ -66,7 +66,7 @@ impl Item for Fig4 {
             name: format!("PatchMatch, κ = {kept}"),
             by_tokens: Vec::new(),
         }));
-        // A run before those that count.
+        // The first run at each size is a warm-up.
         let (steps, mut done) = (self.sides.len() * (self.runs + 1), 0);
         for &side in self.sides {
             let place = Place {
@@ -83,7 +83,7 @@ impl Item for Fig4 {
             let inputs = [&q, &k, &v].map(|x| tensor(x));
             let mut runs = vec![Vec::new(); mixers.len()];
             for run in 0..=self.runs {
-                // In turn, so that a machine that slows down slows all of them.
+                // Interleaved, so that a slowdown of the machine affects all of them.
                 for (mixer, times) in mixers.iter().zip(&mut runs) {
                     let [q, k, v] = inputs.clone();
                     let took = time(&device, || {
@@ -140,8 +140,8 @@ fn csv(all: &[Times]) -> String {
 }
 
 impl Times {
-    /// The exponent of the number of tokens with which the time grows, by least squares of the logarithms; of the
-    /// larger maps, or of all where these are too few.
+    /// The exponent with which the time grows in the number of tokens, by least squares of the logarithms over the larger maps, or
+    /// over all maps if there are too few larger ones.
     fn exponent(&self) -> f64 {
         let larger = |(tokens, _): &&(usize, Timing)| *tokens >= FITTED;
         let mut points: Vec<_> = self.by_tokens.iter().filter(larger).collect();

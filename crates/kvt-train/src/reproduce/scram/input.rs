@@ -1,4 +1,4 @@
-//! What attention is looked at on. Drawn from keys: the same on every machine.
+//! Queries, keys and images for the figures, drawn from random keys: the same on every machine.
 
 use kvt_ops::Key;
 use rand_distr::{Distribution, StandardNormal};
@@ -10,9 +10,9 @@ pub(super) fn noise(key: Key, count: usize) -> Vec<f32> {
     (0..count).map(draw).collect()
 }
 
-/// Queries and keys that agree over a shift: `dim` smooth channels on a map of `side`, by bicubic interpolation of
-/// `knots` x `knots` normal numbers, with 5 % of noise; keys are the same rolled by 5 rows and 3 columns, with other
-/// noise. Both `[side * side, dim]`.
+/// Queries and keys that match up to a shift: `dim` smooth channels on a map of `side` x `side`, from bicubic interpolation of
+/// `knots` x `knots` normal numbers, with 5 % of noise. The keys are the same map rolled by 5 rows and 3 columns, with other noise.
+/// Both `[side * side, dim]`.
 pub(super) fn shifted(key: Key, side: usize, knots: usize, dim: usize) -> [Vec<f32>; 2] {
     let smooth = smooth(key.named("smooth"), side, knots, dim);
     let noisy = |name, shift: [usize; 2]| {
@@ -29,7 +29,7 @@ pub(super) fn shifted(key: Key, side: usize, knots: usize, dim: usize) -> [Vec<f
     [noisy("queries", [0, 0]), noisy("keys", [5, 3])]
 }
 
-/// Bicubic interpolation whose corners are the corners of the knots.
+/// Bicubic interpolation with aligned corners.
 fn smooth(key: Key, side: usize, knots: usize, dim: usize) -> Vec<f32> {
     let values = noise(key, knots * knots * dim);
     let step = (knots - 1) as f32 / (side - 1).max(1) as f32;
@@ -59,7 +59,7 @@ fn smooth(key: Key, side: usize, knots: usize, dim: usize) -> Vec<f32> {
     map
 }
 
-/// Weights of the four knots around a place, by Keys' kernel with -0.75, as PyTorch has it.
+/// Weights of the four knots around a place, by Keys' kernel with -0.75, as in PyTorch.
 fn cubic(part: f32) -> [f32; 4] {
     let near = |x: f32| (1.25 * x - 2.25) * x * x + 1.0;
     let far = |x: f32| ((-0.75 * x + 3.75) * x - 6.0) * x + 3.0;
@@ -100,13 +100,13 @@ pub(super) fn spots(key: Key, side: usize) -> Vec<f64> {
     picture
 }
 
-/// The best approximation of rank `rank` to a square matrix, `U S V^T`, as `U S^0.5` and `V S^0.5`, both
-/// `[side, rank]`. By power iteration, one pair of vectors after another.
+/// The best approximation of rank `rank` to a square matrix, `U S V^T`, as `U S^0.5` and `V S^0.5`, both `[side, rank]`. Computed
+/// by power iteration, one pair of vectors at a time.
 pub(super) fn low_rank(matrix: &[f64], side: usize, rank: usize) -> [Vec<f64>; 2] {
     let (mut left, mut right) = (vec![0.0; side * rank], vec![0.0; side * rank]);
     let mut found: Vec<Vec<f64>> = Vec::new();
     for number in 0..rank {
-        // Not orthogonal to what is looked for, but by chance.
+        // A start vector that is not orthogonal to the solution, except by chance.
         let mut v: Vec<f64> = (0..side)
             .map(|i| 1.0 + ((i * (number + 1)) as f64).sin())
             .collect();
@@ -130,7 +130,7 @@ pub(super) fn low_rank(matrix: &[f64], side: usize, rank: usize) -> [Vec<f64>; 2
         let u = times(matrix, &v);
         let root = product(&u, &u).sqrt().sqrt();
         for i in 0..side {
-            // `u` has the singular value in it.
+            // `u` includes the singular value as a factor.
             left[i * rank + number] = u[i] / root.max(f64::MIN_POSITIVE);
             right[i * rank + number] = v[i] * root;
         }
@@ -185,7 +185,7 @@ mod tests {
         assert!(close(0, 0) && close(3, 7) && close(10, 12));
     }
 
-    /// A matrix of rank two is found again, and of rank one its larger part remains.
+    /// Rank two recovers a matrix of rank two; rank one keeps its larger part.
     #[test]
     fn an_approximation_of_low_rank_is_the_best() {
         let (a, b): ([f64; 4], [f64; 4]) = ([1.0, -1.0, 1.0, -1.0], [1.0, 1.0, 0.0, 0.0]);

@@ -32,12 +32,12 @@ fn full(tokens: &Tokens<'_>, query: usize, scale: f64) -> Vec<f64> {
     weights(tokens, query, scale, &keys)
 }
 
-/// The first `kept` matches of a query of the first head.
+/// The first `kept` matches of a query in the first head.
 fn first(fields: &Fields, query: usize, kept: usize) -> Vec<usize> {
     fields.matches(0, query).take(kept).collect()
 }
 
-/// A share of 1 with three decimals.
+/// A share in [0, 1] with three decimals.
 fn share(value: f64) -> String {
     format!("{value:.3}")
 }

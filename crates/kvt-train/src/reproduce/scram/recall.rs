@@ -1,4 +1,4 @@
-//! What the search misses, by the number of tokens: not in the paper, which reports no quality.
+//! What the search misses, by the number of tokens. The paper does not report quality.
 
 use std::fmt::Write as _;
 
@@ -26,14 +26,14 @@ impl Recall {
     };
 }
 
-/// What queries and keys are like.
+/// The structure of queries and keys.
 #[derive(Clone, Copy)]
 enum Features {
     /// The same picture at every size.
     Picture,
-    /// As much detail per token at every size.
+    /// The same detail per token at every size.
     Detail,
-    /// No coherence at all.
+    /// No spatial coherence.
     Noise,
 }
 
@@ -61,7 +61,7 @@ impl Features {
     }
 }
 
-/// What one search found, against the best keys.
+/// The result of one search, compared with the best keys.
 struct Record {
     features: Features,
     tokens: usize,
@@ -105,7 +105,7 @@ impl Item for Recall {
     }
 }
 
-/// One search of the most keys serves all κ: its first runs are the search of fewer.
+/// One search for the most keys serves all κ: its first runs are the same as in a search for fewer keys.
 fn compare(features: Features, side: usize) -> Result<Vec<Record>, ReproduceError> {
     let [queries, keys] = features.tokens(side);
     let tokens = Tokens::new(&queries, &keys, DIM, [side, side])?;
@@ -119,7 +119,7 @@ fn compare(features: Features, side: usize) -> Result<Vec<Record>, ReproduceErro
     let exact = Fields::exact(&tokens, most, 0);
     let scale = (DIM as f64).powf(-0.5);
     let count = tokens.tokens();
-    // Sums over queries, in their order: the same whatever the threads.
+    // Values per query, summed in order below: the result does not depend on the threads.
     let of_query = |query: usize| {
         let whole = full(&tokens, query, scale);
         KEPT.map(|kept| {

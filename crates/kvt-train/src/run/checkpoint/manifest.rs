@@ -1,4 +1,4 @@
-//! `manifest.json`: what a complete checkpoint consists of.
+//! `manifest.json`: the files of a complete checkpoint.
 
 use std::io;
 use std::path::{Component, Path};
@@ -72,7 +72,7 @@ impl Manifest {
 }
 
 impl FileEntry {
-    /// Syncs the file to disk and measures it.
+    /// Syncs the file to disk, and records its size and hash.
     fn seal(folder: &Path, name: &str) -> io::Result<Self> {
         let path = folder.join(name);
         fs::OpenOptions::new().write(true).open(&path)?.sync_all()?;
@@ -89,7 +89,7 @@ impl FileEntry {
         if !is_file_name(name) {
             return Err(RunError::broken(
                 folder,
-                format!("`{name}` is no file name"),
+                format!("`{name}` is not a file name"),
             ));
         }
         match measure(&folder.join(name)) {

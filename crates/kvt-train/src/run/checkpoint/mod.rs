@@ -1,4 +1,4 @@
-//! Checkpoints as containers: folders of files that are there whole or not at all.
+//! Checkpoints as containers: folders of files that exist completely or not at all.
 //!
 //! ```text
 //! checkpoints/
@@ -6,14 +6,14 @@
 //!     ...               the caller's files (weights, optimizer)
 //!     state.json        the caller's small state
 //!     manifest.json     format version; size and BLAKE3 of every other file; written last
-//!   step-00001234-before-eval/   the same, made before the evaluation after that step; deleted when the other is there
-//!   set-aside-step-00001200/     a checkpoint that was broken, or that a run resumed from an older one left behind
+//!   step-00001234-before-eval/   the same, made before the evaluation after that step; deleted once the other exists
+//!   set-aside-step-00001200/     a checkpoint that was broken, or that a run resumed from an older one abandoned
 //!   last, best          text files that hold a folder's name
 //! ```
 //!
-//! A checkpoint grows in a hidden temporary folder, every file is fsynced, and only then is the folder renamed and
-//! the pointer replaced; older checkpoints are deleted after that. Whatever instruction the machine dies at,
-//! the pointers name a complete checkpoint.
+//! A checkpoint is written to a hidden temporary folder, every file is fsynced, and only then is the folder renamed and the
+//! pointer replaced; older checkpoints are deleted after that. If the machine dies at any instruction, the pointers still name a
+//! complete checkpoint.
 
 mod manifest;
 mod name;
@@ -41,12 +41,12 @@ const BEST: &str = "best";
 /// A file of a checkpoint: its plain name, and the function that writes it at the path it is given.
 pub type FileWriter<'a, E> = (&'a str, &'a mut dyn FnMut(&Path) -> Result<(), E>);
 
-/// The folder of a run's checkpoints. Only the process that holds the run's lock may [`save`](Self::save) and
+/// The folder of a run's checkpoints. Only the process that holds the run's lock may call [`save`](Self::save) and
 /// [`settle`](Self::settle).
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
     folder: PathBuf,
-    /// How many of the latest are kept.
+    /// How many of the latest checkpoints are kept.
     keep_last: usize,
 }
 
@@ -62,7 +62,7 @@ pub enum Which<'a> {
 }
 
 impl<'a> From<&'a Path> for Which<'a> {
-    /// `last`, `best`, or else a path; a folder of one of these names is `./last`.
+    /// `last`, `best`, or else a path; write `./last` for a folder with one of these names.
     fn from(path: &'a Path) -> Self {
         match path.to_str() {
             Some(LAST) => Self::Last,
@@ -98,7 +98,7 @@ impl Checkpoints {
         }
     }
 
-    /// Keeps the checkpoints of this many of the latest steps, at least one, instead of `last` alone.
+    /// Keeps the checkpoints of this many of the latest steps, at least one, instead of only `last`.
     #[must_use]
     pub fn keep_last(self, steps: usize) -> Self {
         Self {
@@ -107,14 +107,14 @@ impl Checkpoints {
         }
     }
 
-    /// Writes a checkpoint after `step` optimizer updates and makes it `last`, with `best` also the best; then
-    /// deletes all others but `best` and those of the latest steps.
+    /// Writes a checkpoint after `step` optimizer updates and makes it `last`, with `best` also the best; then deletes all others
+    /// except `best` and those of the latest steps.
     ///
-    /// Each of `files` is a plain file name and the function that writes that file at the path it is given. `state`
-    /// is stored as JSON, where a non-finite number would come back as an error: keep those out of it.
+    /// Each of `files` is a plain file name and the function that writes that file at the path it is given. `state` is stored as
+    /// JSON. It must not contain non-finite numbers, since these could not be read back.
     ///
     /// # Errors
-    /// What the functions return, or a failure of the file system. The earlier checkpoints are then untouched.
+    /// The functions' errors, or a failure of the file system. Earlier checkpoints are then untouched.
     pub fn save<E: From<RunError>>(
         &self,
         step: u64,
@@ -127,11 +127,11 @@ impl Checkpoints {
         let temporary = self.temporary(&name);
         let written = self.write(&temporary, &name, files, state);
         if written.is_err() {
-            // On a full disk the half checkpoint would be in the way of the next; its own failure matters less.
+            // On a full disk the incomplete checkpoint would block the next one; a failure to delete it matters less.
             let _ = fs::remove_dir_all(&temporary);
         }
         written?;
-        // The best first: killed in between, the run goes on from this checkpoint, which is the newest complete one.
+        // The best first: if killed in between, the run resumes from this checkpoint, which is the newest complete one.
         if best {
             self.point(BEST, &name)?;
         }
@@ -142,17 +142,16 @@ impl Checkpoints {
         })
     }
 
-    /// Loads a checkpoint after verifying every file of it.
+    /// Loads a checkpoint after verifying all its files.
     ///
-    /// When the checkpoint that `last` points to is missing or broken, the newest complete one is taken, and the
-    /// warning says so.
+    /// If the checkpoint that `last` points to is missing or broken, the newest complete one is used, with a warning.
     ///
     /// # Errors
-    /// [`RunError::NoCheckpoint`] when there is none at all, [`RunError::BrokenCheckpoint`] naming the missing,
-    /// truncated or altered file.
+    /// [`RunError::NoCheckpoint`] if there is none at all, [`RunError::BrokenCheckpoint`] with the missing, truncated or altered
+    /// file.
     pub fn load(&self, which: Which<'_>) -> Result<(Checkpoint, Option<Warning>), RunError> {
         match which {
-            // What is no folder was never a checkpoint: the name is wrong.
+            // A path that is not a folder was never a checkpoint: the name is wrong.
             Which::Path(path) if !path.is_dir() => Err(RunError::NoSuchCheckpoint {
                 path: path.to_owned(),
                 folder: self.folder.clone(),
@@ -186,7 +185,7 @@ impl Checkpoints {
             fs::create_dir_all(&self.folder).map_err(io)?;
             sync_folder(parent(&self.folder)).map_err(io)?;
         }
-        // In a container every start may have the same pid, and so find its killed predecessor's folder.
+        // In a container every start may have the same pid, and so find the folder of its killed predecessor.
         if temporary.exists() {
             fs::remove_dir_all(temporary).map_err(io)?;
         }
@@ -201,8 +200,7 @@ impl Checkpoints {
         sync_folder(&self.folder).map_err(io)
     }
 
-    /// The first of these that no checkpoint has. A checkpoint is not touched until the one that replaces it is
-    /// complete.
+    /// The first free name from this one on. A checkpoint is not touched until its replacement is complete.
     fn free_name(&self, mut name: Name) -> Name {
         while self.folder.join(name.to_string()).exists() {
             name = name.again();
@@ -220,7 +218,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// The name a pointer file holds; `None` when there is no such file.
+    /// The name in a pointer file; `None` if there is no such file.
     fn pointer(&self, pointer: &str) -> Result<Option<String>, RunError> {
         let path = self.folder.join(pointer);
         let text = match fs::read_to_string(&path) {
@@ -235,12 +233,12 @@ impl Checkpoints {
             Err(RunError::Malformed {
                 path,
                 line: 1,
-                reason: format!("`{name}` is no name of a checkpoint"),
+                reason: format!("`{name}` is not the name of a checkpoint"),
             })
         }
     }
 
-    /// The checkpoints that are there, complete or not, newest first.
+    /// The existing checkpoints, complete or not, newest first.
     fn names(&self) -> Result<Vec<Name>, RunError> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -280,10 +278,10 @@ impl Checkpoint {
         self.path.join(name)
     }
 
-    /// The state that was saved with it.
+    /// The state saved with it.
     ///
     /// # Errors
-    /// [`RunError::BrokenCheckpoint`] when it is not of this type.
+    /// [`RunError::BrokenCheckpoint`] if it is not of this type.
     pub fn state<S: DeserializeOwned>(&self) -> Result<S, RunError> {
         serde_json::from_slice(&self.state).map_err(|error| {
             RunError::broken(&self.path, format!("`{STATE}` does not parse: {error}"))

@@ -1,13 +1,13 @@
-//! Names of checkpoints: what they say, and which of two is the newer.
+//! Names of checkpoints and their order by age.
 
 use std::fmt;
 
-/// When in a step's life a checkpoint was made.
+/// When a checkpoint of a step was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// The updates are done, the evaluation after them is still to come.
+    /// After the updates, but before their evaluation.
     BeforeEval,
-    /// Nothing is left to do for the updates that were made.
+    /// After all work for the updates.
     Done,
 }
 
@@ -17,7 +17,7 @@ pub(super) struct Name {
     /// Optimizer updates done.
     pub(super) step: u64,
     pub(super) stage: Stage,
-    /// A step is saved again when a run was resumed from before it: counted from 1, which is not written.
+    /// Counts repeated saves of a step, in runs resumed from before it: from 1, which is not written.
     pub(super) attempt: u64,
 }
 
@@ -33,7 +33,7 @@ impl Name {
         }
     }
 
-    /// The next one for the same step.
+    /// The next name for the same step.
     pub(super) fn again(self) -> Self {
         Self {
             attempt: self.attempt + 1,
@@ -41,7 +41,7 @@ impl Name {
         }
     }
 
-    /// `None` for a name that [`Display`](fmt::Display) does not write: such a folder is somebody else's.
+    /// `None` for a name that [`Display`](fmt::Display) does not write: such a folder is not ours.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix(PREFIX)?;
         let (step, rest) = rest.split_once('-').unwrap_or((rest, ""));

@@ -1,4 +1,4 @@
-//! Deleting what is no longer needed.
+//! Deletes checkpoints that are no longer needed.
 
 use std::collections::HashSet;
 use std::io;
@@ -11,12 +11,12 @@ use super::{BEST, Checkpoints, LAST};
 use crate::fs::TEMPORARY_PREFIX;
 use crate::run::{RunError, Warning};
 
-/// Folders that are being written or deleted begin so.
+/// Prefix of folders that are being written or deleted.
 const HIDDEN: &str = ".step-";
 
 impl Checkpoints {
-    /// Deletes every checkpoint but `last`, `best` and the newest of each of the latest steps, and the left-overs of
-    /// a killed process.
+    /// Deletes every checkpoint except `last`, `best` and the newest of each of the latest steps, and also the remains of a
+    /// killed process.
     pub(super) fn prune(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if let Err(error) = self.hide_old(&mut warnings) {
@@ -27,7 +27,7 @@ impl Checkpoints {
     }
 
     fn hide_old(&self, warnings: &mut Vec<Warning>) -> Result<(), RunError> {
-        // Not knowing what to keep, an unreadable pointer keeps everything.
+        // With an unreadable pointer it is unclear what to keep, so everything is kept.
         let pointed: HashSet<String> = [self.pointer(LAST)?, self.pointer(BEST)?]
             .into_iter()
             .flatten()
@@ -49,7 +49,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// The first half of a deletion: a half-deleted folder must not look like a checkpoint.
+    /// The first half of a deletion, since a half-deleted folder must not look like a checkpoint.
     pub(super) fn hide(&self, name: Name) -> io::Result<()> {
         let name = name.to_string();
         fs::rename(self.folder.join(&name), self.temporary(&name))

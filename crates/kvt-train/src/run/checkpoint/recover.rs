@@ -1,7 +1,7 @@
-//! Which checkpoint a run goes on from, and what becomes of those that stand in its way.
+//! Chooses the checkpoint from which a run resumes, and moves conflicting ones out of the way.
 //!
-//! Choosing changes nothing, so that a resume that is refused leaves the folder as it was. [`Checkpoints::settle`]
-//! then makes the folder agree with the choice.
+//! The choice changes nothing, so that a refused resume leaves the folder as it was. [`Checkpoints::settle`] then updates the
+//! folder to match the choice.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,34 +13,33 @@ use super::name::{Name, Stage};
 use super::{BEST, Checkpoint, Checkpoints, LAST, Which};
 use crate::run::{RunError, Warning};
 
-/// What the name of a checkpoint that was taken out of use begins with.
+/// Prefix of the names of checkpoints that were taken out of use.
 const SET_ASIDE: &str = "set-aside-";
 
-/// The checkpoint to go on from.
+/// The checkpoint to resume from.
 #[derive(Debug)]
 pub struct Recovered {
-    /// It.
+    /// The checkpoint.
     pub checkpoint: Checkpoint,
-    /// Said if it is not the one that was asked for.
+    /// Set if it is not the requested one.
     pub warning: Option<Warning>,
 }
 
-/// What a folder of checkpoints looked like when a run went on.
+/// The state of the folder of checkpoints when a run was resumed.
 #[derive(Debug, Default)]
 pub struct Settled {
-    /// What was set aside or lost.
+    /// Checkpoints that were set aside or lost.
     pub warnings: Vec<Warning>,
-    /// Whether there is no usable best checkpoint, though there should be one.
+    /// Whether the best checkpoint is unusable, although there should be one.
     pub best_is_lost: bool,
 }
 
 impl Checkpoints {
-    /// Loads the checkpoint to go on from. A bare name is one in this folder; one that was set aside will do. The last
-    /// one is the newest that is complete, also where its process died before `last` pointed to it, or where somebody
-    /// put it back.
+    /// Loads the checkpoint to resume from. A bare name is one in this folder; it may have been set aside. The last one is the
+    /// newest complete one, even if the process died before `last` pointed to it, or a user restored it.
     ///
     /// # Errors
-    /// As [`load`](Self::load), and [`RunError::ForeignCheckpoint`] for one of another folder.
+    /// As [`load`](Self::load), and [`RunError::ForeignCheckpoint`] for a checkpoint of another folder.
     pub fn recover(&self, which: Which<'_>) -> Result<Recovered, RunError> {
         let (checkpoint, warning) = match which {
             Which::Path(path) => {
@@ -69,12 +68,12 @@ impl Checkpoints {
         })
     }
 
-    /// Makes `recovered` the last checkpoint. Newer ones are set aside: they are broken, or the run leaves them
-    /// behind. `best` is there if there was an evaluation, and holds the step of the best one, where it is known; the
-    /// pointer `best` is made to name its checkpoint.
+    /// Makes `recovered` the last checkpoint. Newer ones are set aside: they are broken, or the run abandons them. `best` is
+    /// `Some` if there was an evaluation, and holds the step of the best one, if known; the pointer `best` is set to its
+    /// checkpoint.
     ///
     /// # Errors
-    /// When the file system fails.
+    /// If the file system fails.
     pub fn settle(
         &self,
         recovered: &mut Recovered,
@@ -94,13 +93,13 @@ impl Checkpoints {
         Ok(settled)
     }
 
-    /// Makes `best` name the checkpoint of the best evaluation, if it can be used.
+    /// Makes `best` name the checkpoint of the best evaluation, if it is usable.
     fn settle_best(
         &self,
         best: Option<Option<u64>>,
         settled: &mut Settled,
     ) -> Result<(), RunError> {
-        // What the pointer says comes first: several checkpoints may be of one step.
+        // The pointer comes first, since several checkpoints may have the same step.
         let pointed = self.pointer(BEST).ok().flatten();
         let pointed = pointed.as_deref().and_then(Name::parse);
         let candidates = match best {
@@ -129,7 +128,7 @@ impl Checkpoints {
         }
     }
 
-    /// The path of a checkpoint of this folder: a bare name, or a path that leads into it.
+    /// The path of a checkpoint in this folder: a bare name, or a path that leads into it.
     fn own(&self, path: &Path) -> Result<PathBuf, RunError> {
         let foreign = || RunError::ForeignCheckpoint {
             path: path.to_owned(),
@@ -150,14 +149,14 @@ impl Checkpoints {
         }
     }
 
-    /// Gives a checkpoint that was set aside its name back.
+    /// Restores the name of a checkpoint that was set aside.
     fn readmit(&self, checkpoint: &mut Checkpoint) -> Result<Name, RunError> {
         let text = checkpoint.path.file_name().unwrap_or_default();
         let text = text.to_string_lossy();
         if let Some(name) = Name::parse(&text) {
             return Ok(name);
         }
-        // `set-aside-<name>`, or `set-aside-<name>.2` where that name was taken.
+        // `set-aside-<name>`, or `set-aside-<name>.2` if that name was taken.
         let name = text
             .strip_prefix(SET_ASIDE)
             .and_then(|text| Name::parse(text.split_once('.').map_or(text, |(name, _)| name)));
@@ -236,7 +235,7 @@ impl Checkpoints {
             }
         }
         match error {
-            // Some were there once: not the same as a run that never saved.
+            // Checkpoints existed once, so this differs from a run that never saved.
             error if !names.is_empty() || !matches!(error, RunError::NoCheckpoint { .. }) => {
                 Err(RunError::NoUsableCheckpoint {
                     path: self.folder.clone(),

@@ -11,7 +11,7 @@ fn setup() -> (TempDir, Checkpoints) {
     (folder, checkpoints)
 }
 
-/// Saves two files whose content tells the step, and the step as state.
+/// Saves two files, one of which contains the step, and the step as state.
 fn save(checkpoints: &Checkpoints, step: u64, best: bool) -> Saved {
     let mut model = |path: &Path| Ok::<_, RunError>(fs::write(path, format!("model {step}"))?);
     let mut optim = |path: &Path| Ok(fs::write(path, vec![7; 100_000])?);
@@ -150,7 +150,7 @@ fn a_manifest_cannot_lead_out_of_its_folder() {
     fs::write(&path, text.replace("\"model\"", "\"../last\"")).unwrap();
     let error = checkpoints.load(Which::Last).unwrap_err();
     assert!(
-        error.to_string().contains("`../last` is no file name"),
+        error.to_string().contains("`../last` is not a file name"),
         "{error}"
     );
 }
@@ -166,15 +166,15 @@ fn a_newer_format_is_refused() {
     assert!(error.to_string().contains("its format is 2"), "{error}");
 }
 
-/// The states a killed process can leave, in the order of `save`: each must load the checkpoint before, or the new
-/// one once it is whole, and must not disturb the next save.
+/// The states that a killed process can leave, in the order of `save`. Each must load the previous checkpoint, or the new one
+/// once it is complete, and must not disturb the next save.
 #[test]
 fn a_crash_at_any_point_loses_nothing() {
     type Crash = (u64, fn(&Checkpoints));
     let crashes: [Crash; 5] = [
         // While the files are written.
         (1, |checkpoints| {
-            // Under the name that the next save, with the same pid and step, will want.
+            // Under the name that the next save, with the same pid and step, will use.
             let folder = checkpoints.temporary("step-00000003");
             fs::create_dir(&folder).unwrap();
             fs::write(folder.join("model"), "mod").unwrap();
@@ -190,13 +190,13 @@ fn a_crash_at_any_point_loses_nothing() {
             .unwrap();
             checkpoints.point(LAST, "step-00000001").unwrap();
         }),
-        // Before the pointer is replaced, its temporary file half written.
+        // Before the pointer is replaced, with its temporary file half written.
         (1, |checkpoints| {
             save(checkpoints, 2, false);
             checkpoints.point(LAST, "step-00000001").unwrap();
             fs::write(checkpoints.folder.join(".kvt-tmp-x"), "step-0000").unwrap();
         }),
-        // Before `best` follows: it still names the older one.
+        // Before `best` is updated: it still names the older one.
         (2, |checkpoints| {
             save(checkpoints, 2, false);
         }),
@@ -253,7 +253,7 @@ fn a_step_saved_again_replaces_the_first_only_when_complete() {
         entries(&checkpoints),
         ["best", "last", "step-00000005", "step-00000005-2"]
     );
-    // The second is the newer of the two.
+    // The second attempt is the newer of the two.
     fs::remove_file(checkpoints.folder.join(LAST)).unwrap();
     let (checkpoint, warning) = checkpoints.load(Which::Last).unwrap();
     assert!(checkpoint.path().ends_with("step-00000005-2"));
@@ -280,7 +280,7 @@ fn of_the_latest_steps_one_checkpoint_each_is_kept() {
     let expected = [
         "best",
         "last",
-        // The best, somebody's own folder, and the two latest steps.
+        // The best, a user's own folder, and the two latest steps.
         "step-00000010",
         "step-00000010-mine",
         "step-00000030",
@@ -297,7 +297,7 @@ fn settle(
     let mut recovered = checkpoints.recover(which).unwrap();
     let settled = checkpoints.settle(&mut recovered, best.map(Some)).unwrap();
     let warnings = settled.warnings.iter().map(ToString::to_string).collect();
-    // Whatever was in the way, the next start finds an orderly folder.
+    // After any damage, the next start finds a consistent folder.
     let step = recovered.checkpoint.state().unwrap();
     assert_eq!(load(checkpoints, Which::Last), (step, None));
     (step, warnings, settled.best_is_lost)
@@ -343,7 +343,7 @@ fn going_on_from_an_older_checkpoint_keeps_the_newer_ones_aside() {
         "step-00000001",
     ];
     assert_eq!(entries(&checkpoints), names);
-    // And back again, by any way of naming it.
+    // And back again, under every form of the name.
     let aside = checkpoints.folder.join("set-aside-step-00000002");
     assert_eq!(settle(&checkpoints, Which::Path(&aside), Some(1)).0, 2);
     let name = Path::new("set-aside-step-00000003");
@@ -381,7 +381,7 @@ fn checkpoints_of_other_runs_are_refused() {
 
 #[test]
 fn a_lost_best_is_found_again_or_said_to_be_lost() {
-    // Only the pointer is lost, or garbage, or it names another one: the checkpoint tells.
+    // Only the pointer is lost, is garbage, or names another checkpoint: the step identifies the best.
     for damage in [None, Some(""), Some("../x"), Some("step-00000002")] {
         let (_folder, checkpoints) = three();
         match damage {
@@ -394,7 +394,7 @@ fn a_lost_best_is_found_again_or_said_to_be_lost() {
         );
         assert_eq!(load(&checkpoints, Which::Best), (1, None));
     }
-    // It is broken.
+    // The best is broken.
     let (_folder, checkpoints) = three();
     fs::write(checkpoints.folder.join("step-00000001/model"), "").unwrap();
     let (_, warnings, best_is_lost) = settle(&checkpoints, Which::Last, Some(1));
@@ -402,7 +402,7 @@ fn a_lost_best_is_found_again_or_said_to_be_lost() {
         best_is_lost && warnings[0].contains("set-aside-step-00000001"),
         "{warnings:?}"
     );
-    // It is gone.
+    // The best is gone.
     let (_folder, checkpoints) = three();
     fs::remove_dir_all(checkpoints.folder.join("step-00000001")).unwrap();
     assert!(settle(&checkpoints, Which::Last, Some(1)).2);
@@ -410,7 +410,7 @@ fn a_lost_best_is_found_again_or_said_to_be_lost() {
         checkpoints.load(Which::Best),
         Err(RunError::NoCheckpoint { .. })
     ));
-    // No evaluation yet at the checkpoint: what is pointed to is of steps that will be done again.
+    // No evaluation yet at the checkpoint: the pointer is to steps that will be repeated.
     let (_folder, checkpoints) = three();
     assert!(!settle(&checkpoints, Which::Last, None).2);
     assert!(!checkpoints.folder.join(BEST).exists());

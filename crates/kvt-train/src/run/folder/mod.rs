@@ -1,4 +1,4 @@
-//! The folder of one run: its files' names, and the lock that keeps a second writer out.
+//! The folder of one run: its file names, and the lock that keeps a second writer out.
 
 use std::ffi::OsStr;
 use std::fs::TryLockError;
@@ -15,24 +15,24 @@ const ENVIRONMENT: &str = "environment.json";
 const CLASSES: &str = "classes.txt";
 const CHECKPOINTS: &str = "checkpoints";
 
-/// A run's folder. Made by [`RunDir::create`] it is this process's alone until dropped; by [`RunDir::open`], to read.
+/// A run's folder. From [`RunDir::create`], only this process may write it until dropped; from [`RunDir::open`], it is read only.
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
-    /// Locked as long as they are open; the system lets go of them when the process dies.
+    /// Locked while they are open; the system releases them when the process dies.
     _locks: Vec<fs::File>,
 }
 
 impl RunDir {
-    /// Takes `path` for writing: a new run, or with `resume` one that is there.
+    /// Opens `path` for writing: a new run, or with `resume` an existing one.
     ///
-    /// A folder holds a run once `config.toml` is in it, so the caller writes that file last; a start that died
-    /// before is no run and does not stand in the way of the next.
+    /// A folder holds a run once it contains `config.toml`, so the caller writes that file last; a start that died before is not
+    /// a run and does not block the next one.
     ///
     /// # Errors
-    /// [`RunError::Exists`] for a run that is not to be resumed, [`RunError::NotARun`] when there is nothing to
-    /// resume, [`RunError::ConfigLost`] for a run without its configuration, [`RunError::Foreign`] for a folder with
-    /// other files, [`RunError::Locked`] while another process writes it.
+    /// [`RunError::Exists`] for an existing run without `resume`, [`RunError::NotARun`] if there is nothing to resume,
+    /// [`RunError::ConfigLost`] for a run without its configuration, [`RunError::Foreign`] for a folder with other files,
+    /// [`RunError::Locked`] while another process writes it.
     pub fn create(path: &Path, resume: bool) -> Result<Self, RunError> {
         if resume && !holds_run(path) {
             return Err(no_run(path));
@@ -62,7 +62,7 @@ impl RunDir {
     /// Opens a run to read it, whether it is finished or still being written.
     ///
     /// # Errors
-    /// [`RunError::NotARun`] when `path` has no `config.toml`, [`RunError::ConfigLost`] where it must have had one.
+    /// [`RunError::NotARun`] if `path` has no `config.toml`, [`RunError::ConfigLost`] if it must have had one.
     pub fn open(path: &Path) -> Result<Self, RunError> {
         if !holds_run(path) {
             return Err(no_run(path));
@@ -73,7 +73,7 @@ impl RunDir {
         })
     }
 
-    /// The folder that another process of the job writes; whether it is there does not matter here.
+    /// The folder that another process of the job writes; it need not exist here.
     pub(crate) fn of_another(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -91,7 +91,7 @@ impl RunDir {
         config(&self.path)
     }
 
-    /// Where and with what the run was started, JSON.
+    /// The environment of the run's starts, JSON.
     pub fn environment(&self) -> PathBuf {
         self.path.join(ENVIRONMENT)
     }
@@ -111,7 +111,7 @@ impl RunDir {
         self.path.join("epochs.csv")
     }
 
-    /// One row per layer and analysis; there only with `analysis.every`.
+    /// One row per layer and analysis; exists only with `analysis.every`.
     pub fn layers_csv(&self) -> PathBuf {
         self.path.join("layers.csv")
     }
@@ -126,11 +126,10 @@ impl RunDir {
         self.path.join(CHECKPOINTS)
     }
 
-    /// Gives the log another name, so that a run that starts over does not overwrite what it says; `None` if there is
-    /// none.
+    /// Renames the log, so that a run that starts over does not overwrite it; `None` if there is none.
     ///
     /// # Errors
-    /// When it cannot be renamed.
+    /// If it cannot be renamed.
     pub fn set_log_aside(&self) -> Result<Option<PathBuf>, RunError> {
         let log = self.log();
         if !log.exists() {
@@ -144,7 +143,7 @@ impl RunDir {
     /// Keeps a copy of the log before a part of it is cut off.
     ///
     /// # Errors
-    /// When it cannot be copied.
+    /// If it cannot be copied.
     pub fn copy_log(&self) -> Result<(), RunError> {
         let log = self.log();
         if log.exists() {
@@ -173,7 +172,7 @@ impl RunDir {
     /// Reads `classes.txt`.
     ///
     /// # Errors
-    /// When the file is missing or unreadable.
+    /// If the file is missing or unreadable.
     pub fn read_classes(&self) -> Result<Vec<String>, RunError> {
         Ok(fs::read_to_string(self.classes())?
             .lines()
@@ -190,7 +189,7 @@ fn holds_run(path: &Path) -> bool {
     config(path).is_file()
 }
 
-/// What is wrong with a folder that holds no run: there never was one, or its configuration is gone.
+/// The error for a folder without a run: there never was one, or its configuration is gone.
 fn no_run(path: &Path) -> RunError {
     let path = path.to_owned();
     match path.join(CHECKPOINTS).is_dir() {
@@ -199,7 +198,7 @@ fn no_run(path: &Path) -> RunError {
     }
 }
 
-/// Whether nothing but the remains of a start that died early is in the folder.
+/// Whether the folder is empty except for the remains of a start that died early.
 fn is_free(path: &Path) -> Result<bool, RunError> {
     for entry in fs::read_dir(path)? {
         let name = entry?.file_name();
@@ -216,10 +215,10 @@ fn is_free(path: &Path) -> Result<bool, RunError> {
     Ok(true)
 }
 
-/// Locks the folder, and a file in it that tells others who holds it.
+/// Locks the folder, and a file in it that names the holder.
 ///
-/// The folder itself is locked because the file can be deleted. The file is locked too because not every system and
-/// not every network file system can lock a folder.
+/// The folder itself is locked because the file can be deleted. The file is locked, too, because not every system or network file
+/// system can lock a folder.
 fn lock(run: &Path) -> Result<Vec<fs::File>, RunError> {
     let mut locks = Vec::new();
     if cfg!(unix) {
@@ -230,7 +229,7 @@ fn lock(run: &Path) -> Result<Vec<fs::File>, RunError> {
             Err(TryLockError::Error(_)) => {}
         }
     }
-    // Not truncated on opening: until the lock is ours, the content is the holder's.
+    // Not truncated on opening: until we have the lock, the content is the holder's.
     let mut file = fs::OpenOptions::new()
         .read(true)
         .write(true)
@@ -255,7 +254,7 @@ fn lock(run: &Path) -> Result<Vec<fs::File>, RunError> {
     Ok(locks)
 }
 
-/// Some systems do not let others read a locked file, and it may be gone: then the holder stays unnamed.
+/// Some systems do not let others read a locked file, and it may be gone: then the holder is not named.
 fn locked(run: &Path) -> RunError {
     let holder = fs::read_to_string(run.join(LOCK)).unwrap_or_default();
     RunError::Locked {

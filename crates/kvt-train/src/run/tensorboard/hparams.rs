@@ -1,6 +1,6 @@
-//! The hyper-parameters of a run, as TensorBoard's HParams plugin reads them.
+//! The hyper-parameters of a run in the format of TensorBoard's HParams plugin.
 //!
-//! They are the metadata of a summary whose value is empty. Of the messages these fields are used:
+//! They are the metadata of a summary with an empty value. These fields of the messages are used:
 //! `Summary.Value`: `tag` 1, `tensor` 8, `metadata` 9; `SummaryMetadata`: `plugin_data` 1, with `plugin_name` 1 and `content` 2;
 //! `HParamsPluginData`: `session_start_info` 3, with the map `hparams` 1 and `start_time_secs` 5; `google.protobuf.Value`:
 //! `number_value` 2, `string_value` 3, `bool_value` 4.
@@ -20,7 +20,7 @@ enum Value {
 }
 
 impl HyperParameters {
-    /// All keys of a configuration, as `optim.lr`; lists and times are texts.
+    /// All keys of a configuration, such as `optim.lr`; lists and times become texts.
     pub fn new(table: &toml::Table) -> Self {
         let mut found = Vec::new();
         collect("", table, &mut found);
@@ -58,7 +58,7 @@ impl HyperParameters {
     }
 }
 
-/// A `TensorProto` of `dtype` 1, float, whose `tensor_shape` 2 has one `dim` 2 of no entries.
+/// A `TensorProto` of `dtype` 1, float, whose `tensor_shape` 2 has one `dim` 2 without entries.
 const EMPTY_TENSOR: &[u8] = &[0x08, 0x01, 0x12, 0x02, 0x12, 0x00];
 
 impl Value {
@@ -73,7 +73,7 @@ impl Value {
     }
 }
 
-/// Adds the keys of a table, whose names begin so.
+/// Adds the keys of a table, with a prefix.
 fn collect(prefix: &str, table: &toml::Table, found: &mut Vec<(String, Value)>) {
     for (key, value) in table {
         let name = format!("{prefix}{key}");
@@ -82,7 +82,7 @@ fn collect(prefix: &str, table: &toml::Table, found: &mut Vec<(String, Value)>) 
                 collect(&format!("{name}."), inner, found);
                 continue;
             }
-            // A whole number of a configuration is far below 2^53, but for seeds, which may be rounded here.
+            // Integers in a configuration are far below 2^53, except seeds, which may be rounded here.
             toml::Value::Integer(number) => Value::Number(*number as f64),
             toml::Value::Float(number) => Value::Number(*number),
             toml::Value::Boolean(is_on) => Value::Switch(*is_on),
@@ -99,8 +99,8 @@ mod tests {
 
     use super::*;
 
-    /// Made by TensorBoard 2.21.0 (`plugin_data_pb2`, `metadata.create_summary_metadata`, `NULL_TENSOR`), the map in the order of
-    /// its keys.
+    /// Made by TensorBoard 2.21.0 (`plugin_data_pb2`, `metadata.create_summary_metadata`, `NULL_TENSOR`), with the map in the
+    /// order of its keys.
     const GOLDEN: &str = "\
         09000000000000f83f2a7e0a7c0a1c5f68706172616d735f2f73657373696f6e5f73746172745f696e666f420608011202\
         12004a540a520a0768706172616d7312471a450a0c0a06656d612e6f6e120220010a150a086f7074696d2e6c7212091100\

@@ -1,4 +1,4 @@
-//! Event files for TensorBoard, written by hand: the format is small and the libraries for it are not.
+//! Event files for TensorBoard, written by hand: the format is small, the libraries for it are not.
 //!
 //! An event file is a sequence of TFRecords: length (`u64`, little endian), masked CRC-32C of the length, payload,
 //! masked CRC-32C of the payload. The payload is a protobuf `tensorflow.Event`, of which these fields are used:
@@ -18,21 +18,20 @@ use super::{Event, LayerRecord, Listener, RunError};
 
 const PREFIX: &str = "events.out.tfevents.";
 
-/// Writes the scalars `train/*`, `<split>/*` and `layer<number>/*` of a run, one event file per start. A record is handed to the system
-/// in one write.
+/// Writes the scalars `train/*`, `<split>/*` and `layer<number>/*` of a run, one event file per start. A record is passed to the
+/// system in one write.
 #[derive(Debug)]
 pub struct TensorBoard {
     file: fs::File,
 }
 
 impl TensorBoard {
-    /// Opens a new event file in `folder` (made if absent). A run that is resumed after the step `resumed` has
-    /// TensorBoard discard what earlier files hold from that step on: an evaluation after it may be in them that will
-    /// be made again. What the log keeps of that step (of `logged`) is therefore written once more. A run that starts
-    /// tells its hyper-parameters.
+    /// Opens a new event file in `folder` (created if missing). A run resumed after the step `resumed` makes TensorBoard discard
+    /// the content of earlier files from that step on, since they may hold an evaluation that will be repeated. So the logged
+    /// events of that step (in `logged`) are written once more. A run that starts records its hyper-parameters.
     ///
     /// # Errors
-    /// When the folder or the file cannot be written.
+    /// If the folder or the file cannot be written.
     pub fn new(
         folder: &Path,
         resumed: Option<u64>,
@@ -42,7 +41,7 @@ impl TensorBoard {
         fs::create_dir_all(folder)?;
         let now = now();
         let host = sysinfo::System::host_name().unwrap_or_else(|| "localhost".to_owned());
-        // TensorBoard reads files in the order of their names: each start must come after those before it.
+        // TensorBoard reads files in the order of their names, so each start must sort after the earlier ones.
         let second = (now as u64).max(latest(folder)?.map_or(0, |second| second + 1));
         let name = format!("{PREFIX}{second:010}.{host}.{}.0", std::process::id());
         let mut file = fs::File::create_new(folder.join(name))?;
@@ -50,7 +49,7 @@ impl TensorBoard {
         if let Some(step) = resumed {
             file.write_all(&record(&restart_event(now, step)))?;
         }
-        // They are at step 0: a start at a later one leaves those of the first.
+        // The hyper-parameters are at step 0: a start at a later step keeps those of the first.
         if resumed.unwrap_or(0) == 0 {
             file.write_all(&record(&parameters.event(now)))?;
         }
@@ -131,7 +130,7 @@ fn record(payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// CRC-32C, rotated and shifted so that a CRC over data holding CRCs stays meaningful.
+/// CRC-32C, rotated and offset so that a CRC of data that contains CRCs stays meaningful.
 fn masked_crc(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
         .rotate_right(15)
@@ -145,7 +144,7 @@ fn version_event(wall_time: f64) -> Vec<u8> {
     event.0
 }
 
-/// `SessionLog::START` makes TensorBoard drop what it has read from `step` on.
+/// `SessionLog::START` makes TensorBoard discard data from `step` on.
 fn restart_event(wall_time: f64, step: u64) -> Vec<u8> {
     const START: u64 = 1;
     let mut session = Message::default();

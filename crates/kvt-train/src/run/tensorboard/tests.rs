@@ -73,8 +73,8 @@ fn payloads(folder: &Path) -> Vec<Vec<u8>> {
     payloads
 }
 
-/// What is left of (step, `train` or `val`) after TensorBoard's rule for restarts: a start of a session at a step
-/// discards everything read so far from that step on.
+/// The points (step, `train` or `val`) that remain under TensorBoard's rule for restarts: a session start at a step discards
+/// everything read so far from that step on.
 fn points(folder: &Path) -> Vec<(u64, &'static str)> {
     let mut points = Vec::new();
     for payload in payloads(folder) {
@@ -104,8 +104,8 @@ fn every_point_is_there_once_after_any_resume() {
         (4, "train"),
         (4, "val"),
     ];
-    // Killed after `done` events, when the checkpoint was made after `saved` of them: before the first one, in
-    // the middle, between the last step and the evaluation, and after it.
+    // Killed after `done` events, with the checkpoint made after `saved` of them: before the first one, in the middle, between
+    // the last step and the evaluation, and after it.
     for done in 0..=whole.len() {
         for saved in 0..=done {
             let folder = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ fn every_point_is_there_once_after_any_resume() {
                 names,
                 "killed at {done}, saved at {saved}"
             );
-            // Once, or again where the run began again.
+            // Once, or twice if the run started over.
             let starts = payloads(folder.path());
             let starts = starts.iter().filter(|payload| has(payload, b"_hparams_/"));
             assert_eq!(starts.count(), if at == 0 { 2 } else { 1 });

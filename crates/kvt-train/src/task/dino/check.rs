@@ -1,4 +1,4 @@
-//! What a plan for DINO must not say: looked at before anything is made.
+//! Settings that conflict with DINO, checked before anything is created.
 
 use kvt_attention::{AttentionConfig, Neighbors};
 use kvt_models::{ModelConfig, Summary};
@@ -7,7 +7,7 @@ use crate::config::Plan;
 use crate::recipe::DistillKind;
 use crate::task::{Freeze, model_config};
 
-/// A key that does not fit the task.
+/// A key that conflicts with the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Misfit {
     /// The key.
@@ -28,7 +28,7 @@ impl Misfit {
     }
 }
 
-/// All that does not fit.
+/// All conflicts.
 pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
     let mixed = [
         ("mix.mixup", plan.mix.mixup),
@@ -72,9 +72,9 @@ pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
     found
 }
 
-/// What of a model does not work with local views.
+/// A conflict between the model and local views.
 fn local_size(plan: &Plan) -> Option<Misfit> {
-    // What is wrong with the model itself is said elsewhere.
+    // Errors of the model itself are reported elsewhere.
     let model = model_config(&plan.model, None).ok()?;
     let side = plan.dino.local_size;
     if side == model.img_size() {
@@ -85,7 +85,7 @@ fn local_size(plan: &Plan) -> Option<Misfit> {
         Ok(local) => local,
         Err(reason) => {
             let message = format!(
-                "`{}` cannot see local views of {side} pixels: {reason}",
+                "`{}` does not support local views of {side} pixels: {reason}",
                 model.name()
             );
             return Some(Misfit::new("dino.local_size", message, help));
@@ -93,12 +93,12 @@ fn local_size(plan: &Plan) -> Option<Misfit> {
     };
     if let Some(stage) = bound_to_a_size(&model.summary()) {
         let message = format!(
-            "`{}` cannot see local views of {side} pixels: the attention in `{stage}` has weights for the number of tokens",
+            "`{}` does not support local views of {side} pixels: the attention in `{stage}` has weights for the number of tokens",
             model.name()
         );
         return Some(Misfit::new("dino.local_size", message, help));
     }
-    // A model that is made for small images has smaller windows, but one that sees them keeps its windows and fills them up.
+    // A model created for small images has smaller windows, but a model applied to them keeps its windows and pads the images.
     if matches!(model, ModelConfig::Swin(_)) {
         return None;
     }
@@ -112,8 +112,8 @@ fn at(plan: &Plan, side: usize) -> Result<ModelConfig, String> {
     model_config(&section, None).map_err(|error| error.to_string())
 }
 
-/// The first stage whose attention has other parameters for images of another size, as
-/// [`Model::check_size`](kvt_models::Model::check_size) finds it.
+/// The first stage whose attention has different parameters for images of another size, as in
+/// [`Model::check_size`](kvt_models::Model::check_size).
 fn bound_to_a_size(model: &Summary) -> Option<String> {
     let mut stages = model.stages.iter();
     let fixed = stages.find(|stage| {
@@ -124,7 +124,7 @@ fn bound_to_a_size(model: &Summary) -> Option<String> {
     Some(fixed.name.clone())
 }
 
-/// A count of neighbours that the small views do not have.
+/// A count of neighbours that exceeds the tokens of the local views.
 fn too_many_neighbors(plan: &Plan, local: &Summary) -> Option<Misfit> {
     let Some(AttentionConfig::Knn(knn)) = &plan.model.overrides.attention else {
         return None;

@@ -73,7 +73,7 @@ impl DinoConfig {
         }
     }
 
-    /// How much of the teacher stays at the update that follows `step` of `steps` others.
+    /// The fraction of the teacher that is kept at the update that follows `step` of `steps` others.
     pub fn momentum(&self, step: u64, steps: u64) -> f64 {
         cosine(
             self.momentum_teacher,
@@ -98,7 +98,7 @@ impl DinoConfig {
         }
     }
 
-    /// The pairs that do not have the smaller value first.
+    /// The pairs whose first value is larger than the second.
     pub(crate) fn reversed(&self) -> impl Iterator<Item = (&'static str, [f64; 2])> + use<> {
         let pairs = [
             ("global_scale", self.global_scale),
@@ -108,7 +108,7 @@ impl DinoConfig {
         pairs.into_iter().filter(|(_, [low, high])| low > high)
     }
 
-    /// The largest entropy of the teacher, in nats.
+    /// The maximum entropy of the teacher, in nats.
     pub(super) fn largest_entropy(&self) -> f64 {
         (self.out_dim as f64).ln()
     }

@@ -18,7 +18,7 @@ pub struct DinoHead {
     last_layer: LastLayer,
 }
 
-/// A linear layer without bias, whose weights are `g v / |v|` for each output.
+/// A linear layer without a bias, whose weights are `g v / |v|` for each output.
 #[derive(Module, Debug)]
 struct LastLayer {
     /// Lengths, `[out, 1]`.
@@ -29,12 +29,12 @@ struct LastLayer {
 
 /// The names of the last layer's weights among the parameters of the head.
 const LAST_LAYER: [&str; 2] = ["last_layer.weight_g", "last_layer.weight_v"];
-/// PyTorch's `normalize` divides by this at least.
+/// The minimum divisor in PyTorch's `normalize`.
 const LEAST_NORM: f64 = 1e-12;
 
 impl DinoHead {
-    /// With the original's initialisation: truncated normal weights and no bias in the MLP, PyTorch's own uniform
-    /// directions in the last layer.
+    /// A head with the original's initialisation: truncated normal weights and zero biases in the MLP, PyTorch's
+    /// uniform directions in the last layer.
     pub fn new(config: &DinoConfig, features: usize, device: &Device, key: Key) -> Self {
         let init = Init::new(device, key);
         let last = config.head_layers - 1;
@@ -80,12 +80,12 @@ impl DinoHead {
         normalized(x).matmul(weight.transpose())
     }
 
-    /// The last layer, which the first epochs leave out.
+    /// The last layer, which is excluded in the first epochs.
     pub(super) fn last_layer(&self) -> [ParamId; 2] {
         [self.last_layer.weight_g.id, self.last_layer.weight_v.id]
     }
 
-    /// What is not trained.
+    /// Parameters that are not trained.
     pub(super) fn frozen(&self) -> Vec<ParamId> {
         let lengths = &self.last_layer.weight_g;
         let is_trained = lengths.valid().train().val().is_require_grad();
@@ -130,7 +130,7 @@ impl DinoHead {
         state
     }
 
-    /// This head with the weights of a file, and what became of each of them.
+    /// This head with the weights of a file, and the outcome for each of them.
     pub(super) fn load(mut self, state: &StateDict) -> (Self, Vec<LoadRow>) {
         let mut rows = Vec::new();
         let mut fit = |name: String, expected: Vec<usize>| {
@@ -184,7 +184,7 @@ impl LastLayer {
     }
 }
 
-/// The place of a layer in the original's sequence, where an activation stands between two layers.
+/// The index of a layer in the original's sequence, which has an activation between two layers.
 fn place(layer: usize) -> String {
     (2 * layer).to_string()
 }
@@ -198,7 +198,7 @@ fn ones(count: usize) -> TensorData {
     TensorData::new(vec![1.0f32; count], [count, 1])
 }
 
-/// A parameter with other values, trained or not as before.
+/// A parameter with new values, trainable if it was before.
 fn put<const D: usize>(param: Param<Tensor<D>>, data: TensorData) -> Param<Tensor<D>> {
     param.map(|old| {
         let is_trained = old.is_require_grad();
@@ -207,7 +207,7 @@ fn put<const D: usize>(param: Param<Tensor<D>>, data: TensorData) -> Param<Tenso
     })
 }
 
-/// The numbers of a matrix `[rows, columns]`, column by column.
+/// The elements of a matrix `[rows, columns]`, column by column.
 fn transposed(data: &TensorData, [rows, columns]: [usize; 2]) -> TensorData {
     let values: Vec<f32> = data.iter::<f32>().collect();
     let places = (0..columns).flat_map(|column| (0..rows).map(move |row| row * columns + column));
@@ -220,7 +220,7 @@ fn norm(rows: Tensor<2>) -> Tensor<2> {
     rows.square().sum_dim(1).sqrt()
 }
 
-/// Each row at the length 1.
+/// Each row scaled to length 1.
 pub(super) fn normalized(rows: Tensor<2>) -> Tensor<2> {
     let lengths = norm(rows.clone()).clamp_min(LEAST_NORM);
     rows / lengths

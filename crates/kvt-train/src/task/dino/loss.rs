@@ -1,12 +1,12 @@
-//! What student and teacher agree on: cross-entropy between the views of an image.
+//! The loss of DINO: cross-entropy between student and teacher for different views of an image.
 
 use burn::tensor::Tensor;
 use burn::tensor::activation::{log_softmax, softmax};
 
-/// Views that the teacher sees, which come first.
+/// Number of views that the teacher gets, which come first.
 pub const GLOBAL_VIEWS: usize = 2;
 
-/// What the teacher says, `softmax((outputs - centre) / temperature)`.
+/// The teacher's distribution, `softmax((outputs - centre) / temperature)`.
 ///
 /// # Shapes
 ///
@@ -15,7 +15,7 @@ pub fn teacher_probabilities(outputs: Tensor<2>, centre: Tensor<1>, temperature:
     softmax((outputs - centre.unsqueeze::<2>()) / temperature, 1)
 }
 
-/// The mean, over all pairs of a teacher's view and another view of the student, of the mean cross-entropy of a batch, `[1]`.
+/// The mean, over all pairs of a teacher's view and a different view of the student, of the mean cross-entropy of a batch, `[1]`.
 ///
 /// # Shapes
 ///
@@ -26,7 +26,7 @@ pub fn dino_loss(teacher: &Tensor<2>, student: Tensor<2>, temperature: f64) -> T
     let views = student.dims()[0] / batch.max(1);
     let log = log_softmax(student / temperature, 1);
     let of_view = |x: &Tensor<2>, view: usize| x.clone().narrow(0, view * batch, batch);
-    // Of all views at once: sum_v -q log p_v = -q sum_v log p_v.
+    // For all views at once: sum_v -q log p_v = -q sum_v log p_v.
     let all = log.clone().reshape([views, batch, out_dim]);
     let all = all.sum_dim(0).squeeze_dim::<2>(0);
     let pairs = GLOBAL_VIEWS * (views - 1);

@@ -1,13 +1,13 @@
-//! Self-supervised training: a student learns what its own average, the teacher, says of other views of the same image.
+//! Self-supervised training: a student learns to predict the outputs of its own average, the teacher, for other views of the same image.
 //!
 //! - Paper: Caron et al., *Emerging Properties in Self-Supervised Vision Transformers*, ICCV 2021,
 //!   <https://arxiv.org/abs/2104.14294>
 //! - Code: <https://github.com/facebookresearch/dino>
 //!
-//! The teacher sees the two global views, the student all of them. What the teacher says is centred and sharpened, so that it can
-//! become neither the same for every image nor nothing at all. Two things are other than in the code: the centre moves once for
-//! each update, after all of its micro-batches, so that accumulating gradients changes nothing; and the teacher works as in
-//! evaluation, which matters for backbones with batch norms.
+//! The teacher gets the two global views, the student all of them. The teacher's outputs are centred and sharpened, so that they
+//! become neither the same for every image nor uniform. There are two differences from the original code: the centre moves once
+//! per update, after all of its micro-batches, so that gradient accumulation does not change the result; and the teacher runs in
+//! evaluation mode, which matters for backbones with batch norms.
 
 mod check;
 mod config;
@@ -42,26 +42,26 @@ pub use head::DinoHead;
 pub use loss::{GLOBAL_VIEWS, dino_loss, teacher_probabilities};
 pub use network::{DinoNetwork, DinoOutput, backbone_weights, load_backbone};
 
-/// The files of a checkpoint that hold the teacher and the centre of its outputs.
+/// The files of a checkpoint that contain the teacher and the centre of its outputs.
 pub const TEACHER: &str = "teacher";
 const CENTRE: &str = "centre";
 
-/// Student and teacher learn from views of images, without labels; judged by the k-NN classifier on the teacher's features.
+/// Student and teacher learn from views of images, without labels; evaluated with the k-NN classifier on the teacher's features.
 pub struct Dino {
     config: DinoConfig,
     teacher: Ema<DinoNetwork>,
     /// The average of the teacher's outputs, `[out_dim]`, without autodiff.
     centre: Tensor<1>,
-    /// Sums of the teacher's outputs in the running update, and how many rows they are of.
+    /// Sums of the teacher's outputs in the current update, and their number of rows.
     running: Vec<(Tensor<1>, usize)>,
     /// The last micro-batch.
     seen: Option<Seen>,
-    /// Updates of the run.
+    /// Number of updates of the run.
     updates: u64,
 }
 
 impl Dino {
-    /// A task whose teacher is as the student, for a run of so many updates.
+    /// A task whose teacher starts as a copy of the student, for a run of `updates` updates.
     pub fn new(config: DinoConfig, student: &DinoNetwork, device: &Device, updates: u64) -> Self {
         Self {
             teacher: Ema::new(student).leaving(student.frozen()),
@@ -96,7 +96,7 @@ impl Task for Dino {
         Ok(views.into_iter().map(Arc::new).collect())
     }
 
-    /// The classification head, which is not used, has one output.
+    /// The classification head is not used, and has one output.
     fn model(plan: &Plan, _: &Splits) -> Result<ModelConfig, TrainError> {
         let mut section = plan.model.clone();
         section.overrides.num_classes = Some(1);
@@ -120,7 +120,7 @@ impl Task for Dino {
             model.backbone.check_size([plan.dino.local_size; 2])?;
         }
         if weights == Weights::OfPlan {
-            // A classification head would not be used.
+            // The classification head is not used.
             let init = InitConfig {
                 reset_head: ResetHead::Always,
                 ..plan.init.clone()
@@ -136,7 +136,7 @@ impl Task for Dino {
                 notes.push(Note::new(0, topic, message));
             }
             if splits.classes().len() < 2 {
-                let message = "the data has one class, so that the k-NN classifier is always right: its accuracy says nothing";
+                let message = "the data has one class, so that the k-NN classifier is always right: its accuracy is meaningless";
                 notes.push(Note::new(0, Topic::Warning, message));
             }
         }
@@ -211,7 +211,7 @@ impl Task for Dino {
         self.teacher.follow(student, momentum);
     }
 
-    /// A collapse is looked for after the first epoch: at the beginning the teacher says nothing yet.
+    /// A collapse is checked only after the first epoch: at the beginning, the teacher's outputs are not meaningful yet.
     fn signals(&self, at: Position) -> Option<Unread> {
         let seen = self.seen.as_ref()?;
         let (images, config) = (seen.images(), self.config.clone());
@@ -249,12 +249,12 @@ impl Task for Dino {
         Ok(())
     }
 
-    /// The k-NN classifier on the features of the teacher, whatever the network.
-    /// The student's.
+    /// The student's backbone.
     fn analyzed<'n>(&self, network: &'n DinoNetwork) -> Option<&'n Model> {
         Some(&network.backbone)
     }
 
+    /// The k-NN classifier on the teacher's features, whichever network is given.
     fn evaluate(
         &self,
         _: &DinoNetwork,

@@ -1,4 +1,4 @@
-//! Student and teacher: a backbone with the head of DINO.
+//! Student and teacher: a backbone with DINO's head.
 
 use burn::module::{Module, ParamId};
 use burn::tensor::{Device, Tensor};
@@ -10,11 +10,11 @@ use kvt_ops::{Key, Phase};
 use super::{DinoConfig, DinoHead};
 use crate::recipe::Network;
 
-/// How the names of both parts begin in files: the original's names.
+/// The prefixes of the names of both parts in files, as in the original.
 const BACKBONE: &str = "backbone.";
 const HEAD: &str = "head.";
 
-/// A backbone and a head. Student and teacher are of this type.
+/// A backbone and a head: the type of both student and teacher.
 #[derive(Module, Debug)]
 pub struct DinoNetwork {
     /// The model whose backbone is trained. Its classification head is not used, not trained and not saved.
@@ -23,10 +23,10 @@ pub struct DinoNetwork {
     pub head: DinoHead,
 }
 
-/// What a network makes of some views.
+/// The outputs of a network for some views.
 #[derive(Clone, Debug)]
 pub struct DinoOutput {
-    /// One vector of the backbone for each image of each view, `[views * batch, features]`, view by view.
+    /// One feature vector for each image of each view, `[views * batch, features]`, view by view.
     pub features: Tensor<2>,
     /// The outputs of the head, `[views * batch, out_dim]`.
     pub outputs: Tensor<2>,
@@ -42,8 +42,8 @@ impl DinoNetwork {
         }
     }
 
-    /// What comes of views, `[batch, 3, height, width]` each. Those of one size that follow each other go through the backbone
-    /// together, all of them through the head.
+    /// Computes the outputs for views, `[batch, 3, height, width]` each. Consecutive views of the same size go through the
+    /// backbone together, and all of them through the head together.
     pub fn forward(&self, views: &[Tensor<4>], phase: Phase) -> DinoOutput {
         let size = |view: &Tensor<4>| view.dims();
         let groups = views.chunk_by(|a, b| size(a) == size(b)).enumerate();
@@ -65,7 +65,7 @@ impl DinoNetwork {
     }
 }
 
-/// One vector for each image, of the size of crops or of the model's, `[batch, features]`.
+/// One feature vector for each image, `[batch, features]`; the images have the size of crops or that of the model.
 fn embed(model: &Model, images: Tensor<4>, phase: Phase) -> Tensor<2> {
     let ask = Ask {
         positions: Positions::Dino,
@@ -75,7 +75,7 @@ fn embed(model: &Model, images: Tensor<4>, phase: Phase) -> Tensor<2> {
     model.backbone.features(images, &ask, phase).pooled()
 }
 
-/// The channels of the features, which the backbone alone knows: it is asked with one image of zeros.
+/// The number of feature channels, which only the backbone knows: it is run with one image of zeros.
 fn features(config: &ModelConfig, model: &Model, device: &Device) -> usize {
     let side = config.img_size();
     let image = Tensor::zeros([1, config.in_chans(), side, side], &device.clone().inner());
@@ -98,8 +98,8 @@ impl Network for DinoNetwork {
             .collect()
     }
 
-    /// As in the original: whatever has more than one dimension and is no bias, so position embeddings and class tokens as
-    /// well.
+    /// As in the original: all parameters with more than one dimension that are not biases, including position embeddings
+    /// and class tokens.
     fn decays(&self, parameter: &Parameter) -> bool {
         parameter.shape.len() > 1 && !parameter.name.ends_with(".bias")
     }
@@ -118,7 +118,7 @@ impl Network for DinoNetwork {
         self.backbone.layers()
     }
 
-    /// The classification head, and the lengths of the last layer where they stay.
+    /// The classification head, and the lengths of the last layer if they are not trained.
     fn frozen(&self) -> Vec<ParamId> {
         let unused = self.backbone.parameters().into_iter();
         let unused = unused.filter(|parameter| self.backbone.is_of_head(&parameter.name));
@@ -166,7 +166,7 @@ impl Network for DinoNetwork {
     }
 }
 
-/// The weights behind a prefix, without it.
+/// The weights with a prefix, which is removed.
 fn part(state: &StateDict, prefix: &str) -> StateDict {
     let part = state.iter().filter_map(|(name, data)| {
         let name = name.strip_prefix(prefix)?;
@@ -175,7 +175,7 @@ fn part(state: &StateDict, prefix: &str) -> StateDict {
     part.collect()
 }
 
-/// The weights of the backbone where they are of a student or teacher, whose files hold a head as well; others as they are.
+/// The weights of the backbone, if they are of a student or teacher, whose files contain a head as well; others unchanged.
 pub fn backbone_weights(state: StateDict) -> StateDict {
     let is_part = state.iter().any(|(name, _)| name.starts_with(BACKBONE));
     match is_part {
@@ -184,7 +184,7 @@ pub fn backbone_weights(state: StateDict) -> StateDict {
     }
 }
 
-/// A model with the backbone of a student or teacher, its classification head as it was.
+/// A model with the backbone of a student or teacher and an unchanged classification head.
 ///
 /// # Errors
 /// If a weight is missing or has another shape.

@@ -1,4 +1,4 @@
-//! How an update went: entropy of the teacher, spread of centre and features, and whether they have collapsed.
+//! Statistics of an update: entropy of the teacher, spread of centre and features, and whether they have collapsed.
 
 use burn::tensor::Tensor;
 
@@ -7,29 +7,29 @@ use super::{DinoConfig, GLOBAL_VIEWS};
 use crate::run::Metrics;
 use crate::task::Signals;
 
-/// What was seen of an update's last micro-batch, without graphs.
+/// The teacher's outputs for an update's last micro-batch, without autodiff graphs.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    /// What the teacher said, `[2 * batch, out_dim]`.
+    /// The teacher's distribution, `[2 * batch, out_dim]`.
     pub(super) probabilities: Tensor<2>,
     /// The teacher's features, `[2 * batch, features]`.
     pub(super) features: Tensor<2>,
 }
 
 impl Seen {
-    /// The images of the micro-batch.
+    /// Number of images of the micro-batch.
     pub(super) fn images(&self) -> usize {
         self.features.dims()[0] / GLOBAL_VIEWS
     }
 
-    /// What [`Numbers::new`] takes, on the device.
+    /// The input of [`Numbers::new`], on the device.
     pub(super) fn numbers(&self, centre: &Tensor<1>) -> Tensor<1> {
         let entropy = |p: Tensor<2>| {
             let log = p.clone().clamp_min(f64::from(f32::MIN_POSITIVE)).log();
             (p * log).sum_dim(1).mean().neg()
         };
         let p = &self.probabilities;
-        // One view: two views of an image differ by their crops as well.
+        // Only one view: two views of an image also differ by their crops.
         let view = self.features.clone().narrow(0, 0, self.images().max(1));
         Tensor::cat(
             vec![
@@ -43,27 +43,27 @@ impl Seen {
     }
 }
 
-/// Images of a micro-batch below which nothing is said of a collapse: one image is like itself.
+/// Minimum number of images per micro-batch to detect a collapse: a single image is always like itself.
 const LEAST_IMAGES: usize = 2;
 
-/// The numbers of an update.
+/// The statistics of an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Numbers {
-    /// Images that they are of.
+    /// Number of images.
     pub(super) images: usize,
-    /// Mean entropy of what the teacher says of an image, in nats: the logarithm of the number of outputs where it says nothing.
+    /// Mean entropy of the teacher's distribution for an image, in nats: the logarithm of the number of outputs if it is uniform.
     pub(super) entropy: f64,
-    /// Entropy of what it says of all images together.
+    /// Entropy of its mean distribution over all images.
     pub(super) entropy_of_mean: f64,
     /// Standard deviation of the centre over the outputs.
     pub(super) centre_std: f64,
-    /// Standard deviation of features of length 1 over the images, times the root of their number: 0 where all images have the same
-    /// features, 1 where they point everywhere.
+    /// Standard deviation over the images of features scaled to length 1, times the root of their dimension: 0 if all images have
+    /// the same features, 1 if they point in all directions.
     pub(super) feature_std: f64,
 }
 
 impl Numbers {
-    /// Of so many images, from what [`Seen::numbers`] gave.
+    /// For `images` images, from the result of [`Seen::numbers`].
     pub(super) fn new(images: usize, numbers: &[f64]) -> Self {
         let at = |place: usize| numbers.get(place).copied().unwrap_or(f64::NAN);
         Self {
@@ -75,7 +75,7 @@ impl Numbers {
         }
     }
 
-    /// What has become useless, and what to change; of a single image nothing can be said.
+    /// The kind of a collapse, and what to change; `None` for a single image.
     pub(super) fn collapse(&self, config: &DinoConfig) -> Option<String> {
         if self.images < LEAST_IMAGES {
             return None;
@@ -112,7 +112,7 @@ impl Numbers {
         None
     }
 
-    /// As a task tells them.
+    /// In the format of a task.
     pub(super) fn signals(self, warning: Option<String>) -> Signals {
         Signals {
             metrics: Metrics::from([

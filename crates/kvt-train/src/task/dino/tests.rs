@@ -51,7 +51,7 @@ fn temperatures_rise_to_the_end_of_their_warm_up() {
     for (found, expected) in found.iter().zip([0.04, 0.05, 0.06, 0.07, 0.07, 0.07]) {
         assert!((found - expected).abs() < 1e-12, "{found}");
     }
-    // numpy.linspace of one number is its first.
+    // `numpy.linspace` with one number returns the first.
     let one = DinoConfig {
         warmup_teacher_temp_epochs: 1,
         ..config
@@ -90,7 +90,7 @@ fn keys_reach_the_views() {
     assert_eq!(default, crate::augment::dino::MultiCrop::default());
 }
 
-/// Features at the corners of a square, of one direction, and what is said of the teacher.
+/// Features at the corners of a square, features with a single direction, and the warnings about the teacher.
 #[test]
 fn a_collapse_is_named() {
     let corners = matrix([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.0], [0.0, -1.0]]);
@@ -136,7 +136,7 @@ fn a_collapse_is_named() {
     );
 }
 
-/// Two views of one image are like each other, which is as it should be; two images are judged.
+/// Two views of one image should be similar; two images are checked.
 #[test]
 fn one_image_has_not_collapsed() {
     let config = DinoConfig {
@@ -161,7 +161,7 @@ fn read(seen: &Seen, centre: &Tensor<1>) -> Numbers {
     Numbers::new(seen.images(), &numbers.unwrap())
 }
 
-/// Mean, standard deviation and largest magnitude of the numbers of a weight.
+/// Mean, standard deviation and maximum magnitude of the elements of a weight.
 fn spread(state: &StateDict, name: &str) -> (f64, f64, f64) {
     let values: Vec<f64> = state.get(name).unwrap().iter::<f64>().collect();
     let count = values.len() as f64;
@@ -173,8 +173,8 @@ fn spread(state: &StateDict, name: &str) -> (f64, f64, f64) {
     (mean, variance.sqrt(), largest)
 }
 
-/// `trunc_normal_(std=.02)` and no bias in the MLP; `nn.Linear`'s own uniform weights, whose bound is `1 / sqrt(inputs)`, and
-/// `weight_g.data.fill_(1)` in the last layer.
+/// `trunc_normal_(std=.02)` and zero biases in the MLP; in the last layer, the uniform weights of `nn.Linear`, whose bound is
+/// `1 / sqrt(inputs)`, and `weight_g.data.fill_(1)`.
 #[test]
 fn the_head_begins_as_the_originals() {
     for norm_last_layer in [true, false] {
@@ -192,7 +192,7 @@ fn the_head_begins_as_the_originals() {
         let (mean, std, largest) = spread(&state, v);
         assert!(largest <= bound && largest > 0.99 * bound, "{largest}");
         assert!(mean.abs() < 0.02 * bound, "{mean}");
-        // Of a uniform distribution.
+        // For a uniform distribution.
         let expected = bound / 3f64.sqrt();
         assert!((std / expected - 1.0).abs() < 0.03, "{std} {expected}");
         let g = state.get("last_layer.weight_g").unwrap();

@@ -1,16 +1,16 @@
-//! What a teacher is recognised by.
+//! The identity of a teacher.
 
 use burn::tensor::TensorData;
 use kvt_models::weights::StateDict;
 
-/// A hash of all that a teacher says of images: BLAKE3, as four integers.
+/// A hash of everything that determines a teacher's outputs: BLAKE3, as four integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint([i64; 4]);
 
 const HASH: &str = "blake3";
 
 impl Fingerprint {
-    /// Of some tensors: their names, shapes and numbers.
+    /// The fingerprint of some tensors: their names, shapes and values.
     pub fn of(tensors: &StateDict) -> Self {
         let mut hash = blake3::Hasher::new();
         for (name, data) in tensors.iter() {
@@ -30,13 +30,13 @@ impl Fingerprint {
         Self(found)
     }
 
-    /// As a file of a checkpoint.
+    /// The fingerprint as a file of a checkpoint.
     pub(in crate::task) fn to_state_dict(self) -> StateDict {
         let data = TensorData::new(self.0.to_vec(), [self.0.len()]);
         [(HASH.to_owned(), data)].into_iter().collect()
     }
 
-    /// Whether a file of a checkpoint is of the same teacher.
+    /// Whether a file of a checkpoint has the same fingerprint.
     pub(in crate::task) fn is_of(self, saved: &StateDict) -> bool {
         let saved = saved.get(HASH).map(|data| data.try_to_vec::<i64>());
         saved.is_some_and(|saved| saved.is_ok_and(|saved| saved == self.0))

@@ -17,10 +17,10 @@ use crate::recipe::{DistillConfig, DistillKind};
 use crate::run::{Note, RunDir, Topic};
 use crate::task::{CheckpointWeights, build_model, load_checkpoint_model, model_config};
 
-/// The teacher that a plan asks for, on a device without autodiff; a note says who it is.
+/// The teacher of a plan, on a device without autodiff; a note describes it.
 ///
 /// # Errors
-/// If it cannot be loaded, or does not fit the data or the student.
+/// If it cannot be loaded, or does not match the data or the student.
 pub(in crate::task) fn teacher(
     plan: &Plan,
     student: &ModelConfig,
@@ -77,17 +77,17 @@ pub(in crate::task) fn teacher(
     Ok(Some(teacher))
 }
 
-/// What a teacher is loaded for.
+/// The settings with which a teacher is loaded.
 struct Loading<'a> {
     student: Normalization,
     classes: &'a [String],
-    /// The student's: the device may lack the one in which the teacher learned.
+    /// The student's: the device may not support the precision with which the teacher was trained.
     precision: Precision,
     device: &'a Device,
 }
 
 impl Loading<'_> {
-    /// The best weights of a run, or their average where the run reports that.
+    /// The best weights of a run, or their average if the run reports that.
     fn run(&self, path: &Path, notes: &mut Vec<Note>) -> Result<(Teacher, String), TrainError> {
         let run = RunDir::open(path)?;
         let plan = load_plan(&run.config(), &[])?;
@@ -109,14 +109,14 @@ impl Loading<'_> {
         self.teacher(path, model, Normalization::from(&plan.augment))
     }
 
-    /// A file of weights for a named model. It says nothing of its images: the student's are taken.
+    /// A weight file for a named model. It does not describe its images, so the student's normalisation is used.
     fn weights(&self, path: &Path, name: &str) -> Result<(Teacher, String), TrainError> {
         let section = ModelSection {
             name: name.to_owned(),
             ..ModelSection::default()
         };
         let config = model_config(&section, Some(self.classes.len()))?;
-        // All of it comes from the file.
+        // All weights are replaced by those of the file.
         let model = config.init(self.device, Key::new(0))?;
         let loaded = model.load(&weights::read(path)?, LoadOptions::default());
         let (model, _) = loaded.map_err(|source| TrainError::TeacherWeights {

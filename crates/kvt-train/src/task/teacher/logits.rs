@@ -1,4 +1,4 @@
-//! Logits that a teacher has given before.
+//! Saved logits of a teacher.
 
 use burn::tensor::{DType, Device, Tensor, TensorData, f16};
 use kvt_models::weights::StateDict;
@@ -7,7 +7,7 @@ use super::TeacherError;
 
 /// The tensor with the logits.
 pub const LOGITS: &str = "logits";
-/// The tensor with the labels of the images, where the file has one.
+/// The tensor with the labels of the images, if the file contains one.
 pub const LABELS: &str = "labels";
 
 /// The logits of all training images, in host memory.
@@ -17,7 +17,7 @@ pub struct SavedLogits {
     classes: usize,
 }
 
-/// Row after row, in the type of the file: those of ImageNet take gigabytes.
+/// The rows, in the type of the file: for ImageNet they take gigabytes.
 #[derive(Clone, Debug)]
 enum Rows {
     Half(Vec<f16>),
@@ -25,10 +25,10 @@ enum Rows {
 }
 
 impl SavedLogits {
-    /// Of the tensors of a file, for training images with these labels.
+    /// Reads the tensors of a file, for training images with these labels.
     ///
     /// # Errors
-    /// If there are none, or they are not of these images.
+    /// If there are no logits, or they are not for these images.
     pub fn new(file: &StateDict, labels: &[u32], classes: usize) -> Result<Self, TeacherError> {
         let data = file.get(LOGITS).ok_or(TeacherError::NoLogits)?;
         let shape = data.shape().to_vec();
@@ -55,7 +55,7 @@ impl SavedLogits {
             DType::F16 => data.try_to_vec().map(Rows::Half),
             _ => data.clone().convert::<f32>().try_to_vec().map(Rows::Single),
         };
-        // The type was looked at above.
+        // The type was checked above.
         let Ok(rows) = rows else {
             return Err(TeacherError::NoLogits);
         };

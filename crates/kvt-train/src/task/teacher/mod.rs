@@ -1,4 +1,4 @@
-//! Teachers: what a student learns beside the labels.
+//! Teachers: a source of targets in addition to the labels.
 
 mod fingerprint;
 mod load;
@@ -14,29 +14,29 @@ pub(super) use load::teacher;
 pub use logits::{LABELS, LOGITS, SavedLogits};
 pub use network::TeacherNetwork;
 
-/// Who says how much an image looks like each class.
+/// A source of logits for images.
 #[derive(Clone, Debug)]
 pub struct Teacher {
-    /// A model, or what it has said before.
+    /// A model, or its saved logits.
     pub kind: TeacherKind,
-    /// Where it comes from.
+    /// Its origin.
     pub path: PathBuf,
-    /// What it is recognised by when a run is resumed.
+    /// Identifies it when a run is resumed.
     pub fingerprint: Fingerprint,
 }
 
-/// A model, or what it has said before.
+/// A model, or its saved logits.
 #[derive(Clone, Debug)]
 pub enum TeacherKind {
-    /// A model that looks at the images of each micro-batch.
+    /// A model that is applied to the images of each micro-batch.
     Network(Box<TeacherNetwork>),
-    /// Logits by the index of the image.
+    /// Saved logits by the index of the image.
     Logits(SavedLogits),
 }
 
 impl Teacher {
-    /// The logits of a micro-batch, `[batch, classes]`, without a gradient: of its `images`, `[batch, 3, height, width]`
-    /// as the student sees them, or of the images with these `indices` as they were.
+    /// The logits of a micro-batch, `[batch, classes]`, without a gradient: for its `images`,
+    /// `[batch, 3, height, width]` as the student gets them, or for the original images with these `indices`.
     pub fn logits(&self, images: &Tensor<4>, indices: &[u32]) -> Tensor<2> {
         match &self.kind {
             TeacherKind::Network(network) => network.logits(images.clone().inner()),
@@ -46,10 +46,10 @@ impl Teacher {
     }
 }
 
-/// A teacher that does not fit the student.
+/// A teacher that does not match the student.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TeacherError {
-    /// Other classes.
+    /// A different number of classes.
     #[error("it has {teacher} classes, but the data has {student}")]
     Classes {
         /// Classes of the teacher.
@@ -57,7 +57,7 @@ pub enum TeacherError {
         /// Classes of the data.
         student: usize,
     },
-    /// As many classes, but others, or in another order.
+    /// The same number of classes, but different ones or in another order.
     #[error("its class {number} is `{teacher}`, but the data's is `{student}`")]
     ClassNames {
         /// The label, from 0.
@@ -67,10 +67,10 @@ pub enum TeacherError {
         /// Its name in the data.
         student: String,
     },
-    /// Images of another kind.
+    /// An unsupported number of image channels.
     #[error("it takes images of {0} channels, but image folders give 3")]
     Channels(usize),
-    /// Hard distillation without a head for it.
+    /// Hard distillation without a distillation head.
     #[error(
         "`distill.kind = \"hard\"` is learned by a distillation head, which `{model}` lacks: use a model whose name has \
          `distilled`, or `distill.kind = \"soft\"`"
@@ -82,7 +82,7 @@ pub enum TeacherError {
     /// A file without logits.
     #[error("it has no tensor `{LOGITS}`: `kvt logits --run RUN --output FILE` writes one")]
     NoLogits,
-    /// Logits of other images.
+    /// Logits for other images.
     #[error(
         "its `{LOGITS}` have shape {found:?}, but the data wants [{images}, {classes}], training images and classes"
     )]
@@ -94,13 +94,13 @@ pub enum TeacherError {
         /// Classes.
         classes: usize,
     },
-    /// Logits that are no numbers.
+    /// Logits that are not finite.
     #[error("its `{LOGITS}` of image {image} are not finite numbers")]
     NotFinite {
         /// The index of the image.
         image: usize,
     },
-    /// Logits of images in another order.
+    /// Logits for images in another order.
     #[error(
         "its image {image} has label {teacher}, but that of the data has {student}: the logits are of other images, or of \
          another order"

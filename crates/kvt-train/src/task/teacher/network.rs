@@ -1,4 +1,4 @@
-//! A model that teaches.
+//! A model as a teacher.
 
 use burn::tensor::Tensor;
 use burn::tensor::module::interpolate;
@@ -9,13 +9,13 @@ use kvt_ops::Phase;
 use super::TeacherError;
 use crate::augment::Normalization;
 
-/// A model in evaluation mode, without gradients, and what it takes to show it the student's images.
+/// A model in evaluation mode, without gradients, with the conversion of the student's images.
 #[derive(Clone, Debug)]
 pub struct TeacherNetwork {
     model: Model,
     /// The normalisation of the student's images.
     student: Normalization,
-    /// Its own.
+    /// The teacher's own normalisation.
     own: Normalization,
 }
 
@@ -23,7 +23,7 @@ impl TeacherNetwork {
     /// A model on a device without autodiff.
     ///
     /// # Errors
-    /// If it takes no colour images.
+    /// If it does not take colour images.
     pub fn new(
         model: Model,
         own: Normalization,
@@ -39,8 +39,8 @@ impl TeacherNetwork {
         }
     }
 
-    /// The logits of a student's images, `[batch, 3, height, width]`, in the teacher's own normalisation and, resized
-    /// bilinearly, at its own size; `[batch, classes]`.
+    /// The logits for a student's images, `[batch, 3, height, width]`, converted to the teacher's normalisation and
+    /// resized bilinearly to its size; `[batch, classes]`.
     pub(super) fn logits(&self, images: Tensor<4>) -> Tensor<2> {
         let images = self.student.convert(&self.own, images);
         let side = self.model.config().img_size();
@@ -48,7 +48,7 @@ impl TeacherNetwork {
     }
 }
 
-/// Images at another size (height, width): PyTorch's `interpolate(mode="bilinear")`, without antialiasing.
+/// Resizes images to another size (height, width): PyTorch's `interpolate(mode="bilinear")`, without antialiasing.
 pub(super) fn resized(images: Tensor<4>, size: [usize; 2]) -> Tensor<4> {
     let [_, _, height, width] = images.dims();
     if [height, width] == size {

@@ -1,37 +1,37 @@
-//! Whether the devices of a job can add up by themselves, from what each process says of its own one.
+//! Decides from the offers of all processes whether the devices of a job can sum on their own.
 
 use serde::{Deserialize, Serialize};
 
-/// What a process has.
+/// The capability of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Offer {
-    /// A device whose gradients are summed in host memory, as that of every device that is no CUDA GPU.
+    /// A device whose gradients are summed in host memory: any device other than a CUDA GPU.
     Host,
-    /// A CUDA GPU without a library that sums on it, and why.
+    /// A CUDA GPU without a usable library for sums, and the reason.
     Unable(String),
-    /// A CUDA GPU with one.
+    /// A CUDA GPU with such a library.
     Gpu {
-        /// What tells hosts apart.
+        /// An identifier of the host.
         host: String,
-        /// The PCI address of the card, where it is known.
+        /// The PCI address of the card, if known.
         card: Option<String>,
         /// The library and its version.
         engine: String,
     },
 }
 
-/// What follows from all of them.
+/// The common decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Nobody has a CUDA GPU.
+    /// No process has a CUDA GPU.
     Host,
-    /// Somebody has one, but they cannot add up, and why.
+    /// Some process has one, but the devices cannot sum together, for this reason.
     Instead(String),
-    /// They join under this library.
+    /// The processes join under this library.
     Join(String),
 }
 
-/// By the offers of all processes, in their order: the same in each of them.
+/// Decides from the offers of all processes, in order of rank; all of them reach the same decision.
 pub(super) fn decide(offers: &[Offer]) -> Decision {
     if offers.iter().all(|offer| *offer == Offer::Host) {
         return Decision::Host;
@@ -99,7 +99,7 @@ mod tests {
             gpu("b", "07", "2.27.5"),
         ];
         assert_eq!(decide(&all), Decision::Join("NCCL 2.27.5".to_owned()));
-        // Cards that cannot be told apart are left to NCCL.
+        // Cards that cannot be distinguished are left to NCCL.
         let unknown = [gpu("a", "", "2.27.5"), gpu("a", "", "2.27.5")];
         assert_eq!(decide(&unknown), Decision::Join("NCCL 2.27.5".to_owned()));
     }

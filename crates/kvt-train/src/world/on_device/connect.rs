@@ -1,4 +1,4 @@
-//! From the devices of a job to what sums on them.
+//! Connects the devices of a job for sums.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use super::{DeviceSums, EngineError, Way};
 use crate::device::{Kind, ResolvedDevice};
 use crate::world::{World, WorldError};
 
-/// Finds out whether the devices of all processes can add up by themselves, and joins them. All processes must call it.
+/// Checks whether the devices of all processes can sum on their own, and joins them. All processes must call it.
 ///
-/// Whatever is missing is no error: gradients then go by way of host memory, and the [`Way`] says why.
+/// A missing requirement is not an error: gradients are then summed in host memory, and the [`Way`] has the reason.
 ///
 /// # Errors
 /// If a process is lost.
@@ -57,7 +57,7 @@ fn library(device: &Device) -> impl Library {
 
 #[cfg(not(feature = "nccl"))]
 fn library(_device: &Device) -> impl Library {
-    /// In a build without any, nobody offers one.
+    /// A build without any library offers none.
     struct NoLibrary;
 
     impl Library for NoLibrary {
@@ -85,7 +85,7 @@ fn library(_device: &Device) -> impl Library {
     NoLibrary
 }
 
-/// [`connect`] with what this process has, the library that it would join by, and how long that, and later each sum, may take.
+/// [`connect`] with this process's offer, the library for joining, and the time limit for joining and later for each sum.
 pub(super) fn connect_by(
     world: &Arc<dyn World>,
     device: &Device,
@@ -128,7 +128,7 @@ pub(super) fn connect_by(
     let engine = match (joined, engine) {
         (Ok(()), Some(engine)) => engine,
         (Err(failed), _) => return instead(failed),
-        // Settled without an engine: it would have said that it failed.
+        // Unreachable: without an engine, the process would have reported a failure.
         (Ok(()), None) => return Err(WorldError::Lost),
     };
     let sums = DeviceSums::new(Arc::clone(world), engine, name).within(limit);
@@ -138,9 +138,9 @@ pub(super) fn connect_by(
     }
 }
 
-/// The offers of all processes, in their order.
+/// The offers of all processes, in order of rank.
 fn offers(world: &dyn World, own: &Offer) -> Result<Vec<Offer>, WorldError> {
-    // Most jobs have nothing to offer, and send nothing.
+    // Most jobs have no offers, and so send nothing.
     let line = match own {
         Offer::Host => None,
         own => serde_json::to_string(&(world.rank(), own)).ok(),
@@ -157,14 +157,14 @@ fn offers(world: &dyn World, own: &Offer) -> Result<Vec<Offer>, WorldError> {
     Ok(all)
 }
 
-/// Sums two buckets of numbers whose sums are known, before weights depend on it: addresses of device memory are handed to a
-/// library that knows nothing of their owner, and the second bucket follows the first one.
+/// Sums two buckets of numbers with known sums before training depends on it: device addresses are passed to a library that knows
+/// nothing of their owner, and the second bucket follows the first one.
 fn try_out(
     sums: &DeviceSums,
     device: &Device,
     library: &'static str,
 ) -> Result<Result<(), Failed>, WorldError> {
-    /// Few enough for every sum to be exact.
+    /// Small enough that every sum is exact.
     const LENGTHS: [usize; 2] = [1000, 24];
 
     let (rank, size) = (sums.world.rank(), sums.world.size());

@@ -1,4 +1,4 @@
-//! What the environment says about NCCL.
+//! NCCL's settings in the environment.
 
 /// Why NCCL is not used although this build has it; `variable` reads the environment.
 pub(super) fn refusal(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
@@ -18,7 +18,7 @@ pub(super) fn refusal(variable: &dyn Fn(&str) -> Option<String>) -> Option<Strin
             ));
         }
     }
-    // It wins over the settings of a communicator.
+    // This variable overrides the settings of a communicator.
     let value = set("NCCL_COMM_BLOCKING").unwrap_or_default();
     if !matches!(value.as_str(), "" | "0") {
         return Some(format!(

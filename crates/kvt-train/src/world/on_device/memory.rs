@@ -11,17 +11,17 @@ use cubecl_runtime::runtime::Runtime;
 
 use super::EngineError;
 
-/// What CubeCL keeps the memory of CUDA devices with.
+/// CubeCL's manager of CUDA device memory.
 type Server = <CudaRuntime as Runtime>::Server;
 
-/// The numbers of a tensor in the memory of a CUDA device. They stay where they are as long as this lives.
+/// The values of a tensor in the memory of a CUDA device. Their address stays valid while this lives.
 pub(super) struct CudaMemory {
-    /// As long as it is held, no operation writes into the memory in place of a tensor that shares it.
+    /// While this is held, no operation writes in place to the memory of a tensor that shares it.
     tensor: CubeTensor,
     device: usize,
     address: u64,
     numbers: usize,
-    /// CubeCL's hold on the allocation: it is neither freed, given to another tensor nor moved.
+    /// CubeCL's hold on the allocation: it is neither freed, reused for another tensor nor moved.
     _held: Box<dyn Send>,
 }
 
@@ -33,11 +33,11 @@ impl fmt::Debug for CudaMemory {
 }
 
 impl CudaMemory {
-    /// The memory of an f32 tensor without gaps. What writes it has been handed to the device, but may not have run: see
+    /// The memory of a contiguous f32 tensor. The work that writes it has been submitted to the device, but may not have run: see
     /// [`wait`](Self::wait).
     ///
     /// # Errors
-    /// If the tensor is none of a CUDA device, of another type or with gaps, or what should have written it failed.
+    /// If the tensor is not on a CUDA device, has another type or is not contiguous, or if the work that writes it failed.
     pub(super) fn of(tensor: Tensor<1>) -> Result<Self, EngineError> {
         let tensor = tensor
             .try_into_primitive::<Cube>()
@@ -45,13 +45,13 @@ impl CudaMemory {
         let fusion = tensor.client.clone();
         let tensor = fusion.resolve_tensor_float::<CubeBackend>(tensor);
         let CubeDevice::Cuda(device) = &tensor.device else {
-            return Err(failed(format!("{:?} is no CUDA device", tensor.device)));
+            return Err(failed(format!("{:?} is not a CUDA device", tensor.device)));
         };
         let numbers = tensor.meta.shape().num_elements();
         if tensor.dtype != DType::F32 || !tensor.is_contiguous() {
             return Err(failed(format!("{tensor:?} is not f32 without gaps")));
         }
-        // Makes this thread's stream wait for the one that writes the tensor, where it is another.
+        // Makes this thread's stream wait for the stream that writes the tensor, if it is another one.
         let resource = tensor
             .client
             .get_resource::<Server>(tensor.handle.clone())
@@ -69,23 +69,23 @@ impl CudaMemory {
         })
     }
 
-    /// The device's number among those that CUDA reports.
+    /// The device's index among CUDA's devices.
     pub(super) fn device(&self) -> usize {
         self.device
     }
 
-    /// Where the numbers begin.
+    /// The address of the first value.
     pub(super) fn address(&self) -> u64 {
         self.address
     }
 
-    /// How many there are.
+    /// The number of values.
     pub(super) fn numbers(&self) -> usize {
         self.numbers
     }
 
-    /// Waits until the device has done all that it was handed by this thread so far. CubeCL does not show its stream, so
-    /// that another one cannot wait for it.
+    /// Waits until the device has finished all work that this thread has submitted so far. CubeCL does not expose its stream, so
+    /// another stream cannot wait for it.
     pub(super) fn wait(&self) -> Result<(), EngineError> {
         block_on(self.tensor.client.sync()).map_err(|error| failed(error.to_string()))
     }

@@ -1,8 +1,8 @@
-//! Sums of tensors where they lie: on the devices of the processes.
+//! Sums of tensors in the memory of the processes' devices.
 //!
-//! An [`Engine`] adds up, and [`DeviceSums`] sees to it that no process waits for one whose engine has failed. Whether the
-//! devices of a job can do so is found out by [`connect()`]: CUDA GPUs can, by NCCL, in a build with the feature `nccl`. All
-//! other tensors are summed in host memory, by the [`World`].
+//! An [`Engine`] computes the sums, and [`DeviceSums`] ensures that no process waits for one whose engine has failed.
+//! [`connect()`] checks whether the devices of a job support it: CUDA GPUs do, through NCCL, in a build with the feature `nccl`.
+//! All other tensors are summed in host memory, by the [`World`].
 
 mod choice;
 mod connect;
@@ -36,8 +36,8 @@ pub struct DeviceSums {
 }
 
 impl DeviceSums {
-    /// By an engine that all processes of a world have joined; `name` is its library and version. Sums that take longer than
-    /// ten minutes are given up.
+    /// With an engine that all processes of a world have joined; `name` is its library and version. Sums that take longer than
+    /// ten minutes are aborted.
     pub fn new(world: Arc<dyn World>, engine: Box<dyn Engine>, name: String) -> Self {
         Self {
             world,
@@ -58,9 +58,9 @@ impl DeviceSums {
         &self.name
     }
 
-    /// Takes the buckets of an update, one after the other, and waits for the device of this process. All processes must
-    /// hand over as many, of the same lengths, and finish. After a failure no more are asked for;
-    /// [`finish`](Exchange::finish) tells the others.
+    /// Takes the buckets of an update one by one, and waits for the device of this process. All processes must pass the same
+    /// number of buckets with the same lengths, and call [`finish`](Exchange::finish). After a failure no more buckets are taken,
+    /// and `finish` tells the other processes.
     pub(crate) fn prepare(&self, mut buckets: impl Iterator<Item = Tensor<1>>) -> Exchange<'_> {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let prepared = engine.prepare(&mut buckets);
@@ -72,14 +72,14 @@ impl DeviceSums {
         }
     }
 
-    /// Gives up everything, as after a wrong sum.
+    /// Aborts everything, for example after a wrong sum.
     fn abort(&self) {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         engine.abort();
     }
 }
 
-/// Buckets of which this process has its part.
+/// The prepared buckets of this process.
 pub(crate) struct Exchange<'a> {
     world: &'a dyn World,
     limit: Duration,
@@ -88,7 +88,7 @@ pub(crate) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// The sums of all buckets, which are started as soon as every process has its part.
+    /// The sums of all buckets, which start as soon as every process is prepared.
     ///
     /// # Errors
     /// [`WorldError::Sums`] in all processes if one of them failed.
@@ -115,25 +115,25 @@ impl Exchange<'_> {
     }
 }
 
-/// By which way gradients are summed over the processes.
+/// How gradients are summed over the processes.
 #[derive(Clone, Debug, Default)]
 pub enum Way {
     /// In host memory.
     #[default]
     Host,
-    /// In host memory, although there are CUDA GPUs, and why.
+    /// In host memory although there are CUDA GPUs, with the reason.
     HostInstead(String),
     /// On the devices.
     Device(Arc<DeviceSums>),
 }
 
 impl Way {
-    /// A sentence for the log; none where there was nothing to choose.
+    /// A message for the log; `None` if there was no choice.
     pub fn message(&self) -> Option<String> {
         match self {
             Self::Host => None,
             Self::HostInstead(reason) => Some(format!(
-                "gradients go by way of host memory, which is slower than sums on the GPUs: {reason}"
+                "gradients are summed in host memory, which is slower than on the GPUs: {reason}"
             )),
             Self::Device(sums) => Some(format!(
                 "gradients are summed on the GPUs by {}",
@@ -142,7 +142,7 @@ impl Way {
         }
     }
 
-    /// Whether the log should warn of it.
+    /// Whether the log should show it as a warning.
     pub fn is_second_best(&self) -> bool {
         matches!(self, Self::HostInstead(_))
     }

@@ -1,12 +1,12 @@
-//! Sums by NCCL, on CUDA devices of one process each.
+//! Sums with NCCL, on CUDA devices with one process each.
 //!
-//! NCCL is loaded when it is asked for, so that a build with it starts without. Its communicator does not block
-//! (`ncclConfig_t.blocking = 0`): each call only starts something, and `ncclCommGetAsyncError` tells whether that is done.
-//! So nothing here waits for another process, and a process whose partner has failed can still abort.
+//! NCCL is loaded on first use, so that a build with it also starts on machines without it. Its communicator is non-blocking
+//! (`ncclConfig_t.blocking = 0`): each call only starts an operation, and `ncclCommGetAsyncError` reports whether it is done. So
+//! nothing here waits for another process, and a process whose partner has failed can still abort.
 //!
-//! The sums run on a stream of their own, since CubeCL does not show the one that it computes on. So the host waits for
-//! CubeCL before the sums are started, and for NCCL before they are read. In between CubeCL is left alone: what it allocates
-//! may wait for all streams of the device, and so for the sums of NCCL, which wait for other processes.
+//! The sums run on a separate stream, since CubeCL does not expose its own. So the host waits for CubeCL before the sums are
+//! started, and for NCCL before they are read. In between CubeCL must not be used: its allocations may wait for all streams of
+//! the device, and so for NCCL's sums, which wait for other processes.
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -23,13 +23,13 @@ use sys::ncclResult_t;
 use super::engine::{self, Engine, EngineError};
 use super::memory::CudaMemory;
 
-/// What the library is called in messages.
+/// The library's name in messages.
 const NAME: &str = "NCCL";
 
-/// The first version with communicators that do not block, as NCCL counts.
+/// The first version with non-blocking communicators, in NCCL's numbering.
 const FIRST: i32 = 21_400;
 
-/// The bytes of what processes join by.
+/// Bytes of the identifier with which processes join.
 const ID: usize = 128;
 
 /// The library and its version.
@@ -86,14 +86,14 @@ impl engine::Library for Library {
         let id: [u8; ID] = id
             .try_into()
             .map_err(|_| failed(format!("{} bytes to join by", id.len())))?;
-        // Which of CUDA's devices it is, and whether its memory can be had at all.
+        // Finds the index of the CUDA device, and whether its memory is accessible at all.
         let probe = CudaMemory::of(Tensor::zeros([1], &self.device))?;
         let joined = Nccl::join(id, (rank, size), probe.device())?;
         Ok(Box::new(joined))
     }
 }
 
-/// A bucket and where its sum goes.
+/// A bucket, and the memory for its sum.
 #[derive(Debug)]
 struct Bucket {
     own: CudaMemory,
@@ -102,24 +102,23 @@ struct Bucket {
 
 /// One of the processes that have joined.
 struct Nccl {
-    /// The communicator. NCCL writes to this place from a thread of its own while the processes join, so that it is never
-    /// freed.
+    /// The communicator. NCCL writes to this location from its own thread while the processes join, so it is never freed.
     communicator: &'static AtomicPtr<sys::ncclComm>,
-    /// Whether the communicator was aborted, and is gone.
+    /// Whether the communicator was aborted, and no longer exists.
     is_aborted: bool,
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
-    /// Behind the last sum that was started.
+    /// Recorded after the last started sum.
     done: CudaEvent,
-    /// Not to be started yet.
+    /// Not yet to be started.
     prepared: Vec<Bucket>,
-    /// Where the sums of all buckets are.
+    /// The sums of all buckets.
     sums: Vec<Tensor<1>>,
     /// To be started, in this order.
     waiting: VecDeque<Bucket>,
-    /// Started, and perhaps not done.
+    /// Started, and perhaps not finished.
     started: Vec<Bucket>,
-    /// Whether the last one that was started is not behind `done` yet.
+    /// Whether the last started sum is not yet covered by `done`.
     is_starting: bool,
 }
 
@@ -135,7 +134,7 @@ impl Nccl {
         (rank, size): (usize, usize),
         device: usize,
     ) -> Result<Self, EngineError> {
-        // The primary context, which CubeCL takes too: what it allocates is memory here.
+        // The primary context, which CubeCL also uses: its allocations are valid here.
         let context = CudaContext::new(device).map_err(of_cuda)?;
         let stream = context.new_stream().map_err(of_cuda)?;
         let done = context.new_event(None).map_err(of_cuda)?;
@@ -158,7 +157,7 @@ impl Nccl {
         };
         let count = |value: usize| i32::try_from(value).unwrap_or(i32::MAX);
         let mut config = config();
-        // SAFETY: the device is current since its context was made. The place of the communicator lives for ever, and NCCL
+        // SAFETY: the device is current since its context was created. The location of the communicator lives forever, and NCCL
         // copies id and settings before it returns.
         #[expect(unsafe_code, reason = "hands addresses to NCCL")]
         let begun = unsafe {
@@ -174,7 +173,7 @@ impl Nccl {
         Ok(joining)
     }
 
-    /// The communicator, while there is one.
+    /// The communicator, if there is one.
     fn communicator(&self) -> Result<sys::ncclComm_t, EngineError> {
         let communicator = self.communicator.load(Ordering::Acquire);
         match (self.is_aborted, communicator.is_null()) {
@@ -184,12 +183,12 @@ impl Nccl {
         }
     }
 
-    /// Whether NCCL has done what the last call of it was to start.
+    /// Whether NCCL has finished what its last call started.
     fn is_ready(&self) -> Result<bool, EngineError> {
         let communicator = self.communicator()?;
-        // As a number: a newer NCCL may know errors that the enumeration lacks.
+        // As an integer: a newer NCCL may return errors that the enum lacks.
         let mut state = 0_u32;
-        // SAFETY: the communicator was made by NCCL and not given up, and the state is as large as an enumeration of C.
+        // SAFETY: the communicator was made by NCCL and not aborted, and the state has the size of a C enum.
         #[expect(unsafe_code, reason = "hands addresses to NCCL")]
         let asked = unsafe { sys::ncclCommGetAsyncError(communicator, (&raw mut state).cast()) };
         begun_by("ncclCommGetAsyncError", asked)?;
@@ -201,10 +200,10 @@ impl Nccl {
     }
 
     fn launch(&self, bucket: &Bucket) -> Result<(), EngineError> {
-        // SAFETY: both are device memory of as many f32 numbers, which the bucket holds in place until the sum is done. What
-        // the device was handed before is done, since it was waited for; and what it is handed meanwhile neither writes the
-        // one, of which the bucket holds a tensor, nor touches the other, which the caller leaves alone until the sum is
-        // done. The communicator was made by NCCL and is not given up, and the stream belongs to its device.
+        // SAFETY: both are device memory of the same number of f32 values, which the bucket keeps in place until the sum is done.
+        // The device's earlier work is done, since it was waited for. Work submitted meanwhile neither writes the input, of which
+        // the bucket holds a tensor, nor touches the output, which the caller leaves alone until the sum is done. The
+        // communicator was made by NCCL and is not aborted, and the stream belongs to its device.
         #[expect(unsafe_code, reason = "hands addresses to NCCL")]
         let begun = unsafe {
             sys::ncclAllReduce(
@@ -224,7 +223,7 @@ impl Nccl {
 impl Engine for Nccl {
     fn prepare(&mut self, buckets: &mut dyn Iterator<Item = Tensor<1>>) -> Result<(), EngineError> {
         for bucket in buckets {
-            // Never in place: a tensor may share its memory with another one.
+            // Never in place: a tensor may share its memory with another.
             let sum = Tensor::empty(bucket.dims(), &bucket.device());
             self.prepared.push(Bucket {
                 own: CudaMemory::of(bucket)?,
@@ -232,7 +231,7 @@ impl Engine for Nccl {
             });
             self.sums.push(sum);
         }
-        // Whatever writes the buckets, and whatever used the memory of the sums before.
+        // Waits for the work that writes the buckets or last used the memory of the sums.
         self.prepared
             .last()
             .map_or(Ok(()), |bucket| bucket.own.wait())
@@ -249,7 +248,7 @@ impl Engine for Nccl {
             if !self.is_ready()? {
                 return Ok(false);
             }
-            // Only now is the sum on the stream.
+            // Only now is the sum queued on the stream.
             if std::mem::take(&mut self.is_starting) {
                 self.done.record(&self.stream).map_err(of_cuda)?;
             }
@@ -277,11 +276,11 @@ impl Engine for Nccl {
             return;
         };
         self.is_aborted = true;
-        // SAFETY: the communicator was made by NCCL, and is handed to it for the last time. NCCL ends its kernels and threads
-        // before it returns, so that the memory of the buckets may be let go.
+        // SAFETY: the communicator was made by NCCL, and is passed to it for the last time. NCCL ends its kernels and threads
+        // before it returns, so that the memory of the buckets may be released.
         #[expect(unsafe_code, reason = "hands an address to NCCL")]
         let _failure = unsafe { sys::ncclCommAbort(communicator) };
-        // There is nothing to be done about a failure of the abort: the job ends for another one, or has ended.
+        // A failure of the abort cannot be handled: the job ends because of another failure, or has ended.
         self.prepared.clear();
         self.waiting.clear();
         self.started.clear();
@@ -290,25 +289,25 @@ impl Engine for Nccl {
 }
 
 impl Drop for Nccl {
-    /// Not by `ncclCommDestroy`, which may wait for other processes. Sums that are done do not change by it.
+    /// Not with `ncclCommDestroy`, which may wait for other processes. Finished sums are not affected.
     fn drop(&mut self) {
         self.abort();
     }
 }
 
-/// The first fields of `ncclConfig_t`, which are those of the version that brought it. NCCL reads as many bytes as `size`
-/// says, and takes its own choice for all later fields. Not cudarc's type, which gets fields with every version.
+/// The first fields of `ncclConfig_t`, as in the version that introduced it. NCCL reads as many bytes as `size` says, and uses
+/// defaults for all later fields. Not cudarc's type, which grows with every version.
 #[repr(C)]
 struct Config {
     size: usize,
     magic: u32,
     version: u32,
     blocking: i32,
-    /// Padding in the first version. A later one has a field here, and reads a number that is not set.
+    /// Padding in the first version. A later one has a field here, and reads it as undefined.
     later: i32,
 }
 
-/// Settings of a communicator that does not block.
+/// Settings of a non-blocking communicator.
 fn config() -> Config {
     const UNDEFINED: i32 = i32::MIN;
     Config {
@@ -331,7 +330,7 @@ fn of_call(call: &str, result: ncclResult_t) -> EngineError {
     failed(format!("`{call}`: {}", meaning(result as u32)))
 }
 
-/// Whether a call that does not wait has begun its work, or done it.
+/// Whether a non-blocking call has started or finished its work.
 fn begun_by(call: &str, result: ncclResult_t) -> Result<(), EngineError> {
     match result {
         ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress => Ok(()),
@@ -346,7 +345,7 @@ fn of_cuda(error: DriverError) -> EngineError {
     }
 }
 
-/// What NCCL means by an error, and what it said last.
+/// The meaning of an NCCL error, with NCCL's last message.
 fn meaning(error: u32) -> String {
     let known = match error {
         1 => "a call of CUDA failed",
@@ -357,7 +356,7 @@ fn meaning(error: u32) -> String {
         6 => "another process has ended, or the network failed",
         _ => "unknown error",
     };
-    // SAFETY: the communicator is not looked at. The text is null or ends with a zero, and stays until NCCL fails again.
+    // SAFETY: the communicator is not accessed. The text is null or zero-terminated, and stays valid until NCCL fails again.
     #[expect(unsafe_code, reason = "reads a string of C")]
     let last = unsafe {
         let last = sys::ncclGetLastError(ptr::null_mut());

@@ -1,42 +1,42 @@
-//! How processes agree that something which each does on its device is done, or has failed in one of them.
+//! Agreement between processes that their devices are done, or that one has failed.
 
 use std::time::{Duration, Instant};
 
 use super::EngineError;
 use crate::world::{World, WorldError};
 
-/// How long processes wait for their devices once all of them wait. Gradients are summed in milliseconds; NCCL may take minutes
-/// to join thousands of processes.
+/// How long processes wait for their devices once all of them are waiting. Summing gradients takes milliseconds; NCCL may take
+/// minutes to join thousands of processes.
 pub(super) const LIMIT: Duration = Duration::from_mins(10);
 
-/// How long a process looks at its own device before it asks what the others have seen. Where all is well they are done at
-/// about the same time, and ask once.
+/// How long a process polls its own device before it exchanges states with the others. Normally all finish at about the same
+/// time, and exchange once.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// The pause between two looks.
+/// The pause between two polls.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Why the processes are not done: what the first process that failed says of it.
+/// Why the processes are not done: the message of the first process that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failed {
     /// The process.
     pub(super) rank: usize,
-    /// What it says.
+    /// Its message.
     pub(super) reason: String,
 }
 
-/// Waits until all processes are done, one has failed, or the first process has waited for longer than `limit`, of which all
-/// hear together. `own` is whether this one is done already, and `poll` whether it is by now; it must not wait for other
+/// Waits until all processes are done, one has failed, or the first process has waited for longer than `limit`; all reach the
+/// same result. `own` is whether this process is done already, and `poll` whether it is by now; it must not wait for other
 /// processes. All processes must call this.
 ///
-/// Nobody waits for a device alone: a sum that another process never joins would not end.
+/// No process waits only for its own device: a sum that another process never joins would not end.
 pub(super) fn settle(
     world: &dyn World,
     mut own: Result<bool, EngineError>,
     poll: &mut dyn FnMut() -> Result<bool, EngineError>,
     limit: Duration,
 ) -> Result<Result<(), Failed>, WorldError> {
-    // When all processes had come here.
+    // When all processes had arrived here.
     let mut since = None;
     loop {
         if own == Ok(false) {
@@ -71,7 +71,7 @@ pub(super) fn settle(
     }
 }
 
-/// The states of all processes, and whether time is over by the clock of the first one, so that all are of one opinion.
+/// The states of all processes, and whether the time is over by the first one's clock, so that all decide the same.
 fn gather(world: &dyn World, state: f64, is_over: bool) -> Result<(Vec<f64>, bool), WorldError> {
     let (rank, size) = (world.rank(), world.size());
     let mut told = vec![0.0; size + 1];
@@ -84,7 +84,7 @@ fn gather(world: &dyn World, state: f64, is_over: bool) -> Result<(Vec<f64>, boo
     Ok((told, is_over))
 }
 
-/// Whether this process is done within a round.
+/// Whether this process finishes within a round.
 fn look(poll: &mut dyn FnMut() -> Result<bool, EngineError>) -> Result<bool, EngineError> {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! An engine in host memory for tests, which does as it is told.
+//! A scripted engine in host memory, for tests.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,35 +7,35 @@ use kvt_testing::ranks::Rank;
 
 use super::{Engine, EngineError};
 
-/// What an engine does.
+/// The behaviour of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Does {
-    /// Sums, and says that it is done after it was asked so many times.
+    /// Sums, and reports that it is done after this many polls.
     Sums(usize),
-    /// The same at once, with a last bucket that is not the sum.
+    /// Sums at once, but with a wrong last bucket.
     SumsWrong,
-    /// Takes this many buckets and fails at the next.
+    /// Takes this many buckets and fails at the next one.
     FailsAfter(usize),
-    /// Fails when it is asked whether it is done.
+    /// Fails when polled.
     FailsLater,
-    /// Is never done, as where another process does not join in.
+    /// Is never done, as if another process did not join in.
     Hangs,
 }
 
-/// What was asked of an engine.
+/// The calls of an engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// The lengths of the buckets, in their order.
+    /// The lengths of the buckets, in order.
     pub(crate) buckets: Vec<usize>,
     /// How often sums were started.
     pub(crate) starts: usize,
-    /// How often it was asked whether it is done.
+    /// How often it was polled.
     pub(crate) polls: usize,
-    /// Whether it was to give up.
+    /// Whether it was aborted.
     pub(crate) aborted: bool,
 }
 
-/// An engine of one of several threads.
+/// The engine of one of several threads.
 #[derive(Debug)]
 pub(crate) struct Fake {
     rank: Rank,
@@ -57,7 +57,7 @@ impl Fake {
     }
 }
 
-/// What an engine was asked so far.
+/// The calls of an engine so far.
 pub(crate) fn asked(of: &Mutex<Asked>) -> Asked {
     of.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -76,7 +76,7 @@ impl Fake {
         asked.clone()
     }
 
-    /// The sum of a bucket over the processes, which must all come here.
+    /// The sum of a bucket over the processes, which must all call this.
     fn sum(&self, bucket: Tensor<1>) -> Vec<f32> {
         let mut values = bucket.into_data().try_to_vec::<f32>().unwrap_or_default();
         self.rank.sum(&mut values);

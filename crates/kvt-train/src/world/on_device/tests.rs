@@ -15,14 +15,14 @@ use crate::world::threads;
 
 const AT_ONCE: usize = 0;
 
-/// A limit that only those meet who are never done.
+/// A limit that is reached only by engines that are never done.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// The numbers of all buckets.
+/// The values of all buckets.
 type Sums = Result<Vec<Vec<f32>>, WorldError>;
 
-/// What the processes come to with three buckets of 1, 2 and 3 numbers, each process's own number in all of them, and what
-/// their engines were asked.
+/// The results of the processes with three buckets of 1, 2 and 3 values, each filled with the process's own number, and the calls
+/// of their engines.
 fn exchange(does: &[Does]) -> Vec<(Sums, Asked)> {
     exchange_within(does, LIMIT)
 }
@@ -52,7 +52,7 @@ fn sums_come_in_the_order_of_the_buckets() {
     }
 }
 
-/// Longer than a round, since there is a pause before each of its looks: the process that is done asks the other one again.
+/// Longer than a round, since there is a pause before each poll: the process that is done exchanges states again.
 #[test]
 fn the_slowest_is_waited_for() {
     const LOOKS: usize = 1100;
@@ -65,8 +65,8 @@ fn the_slowest_is_waited_for() {
     }
 }
 
-/// The others would wait for ever for a sum that one process never joins. Where one has no part to add, nobody starts: the
-/// devices of the others would be busy, and whatever waits for them would hang.
+/// The others would wait forever for a sum that one process never joins. If one cannot prepare its part, none starts: the other
+/// devices would be busy, and anything that waits for them would hang.
 #[test]
 fn a_failure_of_one_ends_all_of_them() {
     for (does, buckets, starts) in [(Does::FailsAfter(1), 2, 0), (Does::FailsLater, 3, 1)] {
@@ -82,7 +82,7 @@ fn a_failure_of_one_ends_all_of_them() {
     }
 }
 
-/// The network hangs, of which no process hears anything.
+/// The network hangs, and no process notices.
 #[test]
 fn sums_that_never_end_are_given_up() {
     for (found, asked) in exchange_within(&[Does::Hangs, Does::Hangs], SHORT) {
@@ -93,7 +93,7 @@ fn sums_that_never_end_are_given_up() {
         );
         assert!(asked.aborted);
     }
-    // The first that is not done is named, by those too that are.
+    // The first process that is not done is named, even by processes that are done.
     let found = threads(3, |world| {
         let is_done = world.rank() != 1;
         settle(&*world, Ok(is_done), &mut || Ok(false), SHORT).unwrap()
@@ -102,7 +102,7 @@ fn sums_that_never_end_are_given_up() {
     assert_eq!(found[0].as_ref().unwrap_err().rank, 1);
 }
 
-/// If several fail, the first of them speaks.
+/// If several fail, the message is the first one's.
 #[test]
 fn all_may_fail() {
     for does in [Does::FailsLater, Does::FailsAfter(0)] {
@@ -122,7 +122,7 @@ fn all_may_fail() {
 struct Fakes {
     rank: Rank,
     does: Does,
-    /// Whether this process cannot make what all join by, and whether it cannot join.
+    /// Whether this process cannot create the identifier, and whether it cannot join.
     fails: (bool, bool),
     log: Mutex<Option<Arc<Mutex<Asked>>>>,
 }
@@ -168,8 +168,8 @@ fn gpu(card: usize) -> Offer {
     }
 }
 
-/// By which way the processes sum, in words, and what their engines were asked, where they had joined. Each has what it offers,
-/// what its engine does, and where it fails.
+/// How the processes sum, in words, and the calls of their engines if they had joined. Each process has its offer, its engine's
+/// behaviour, and its failures.
 fn connected(all: &[(Offer, Does, (bool, bool))]) -> Vec<(String, Option<Asked>)> {
     connected_within(all, LIMIT)
 }
@@ -201,7 +201,7 @@ fn connected_within(
 
 const WELL: (bool, bool) = (false, false);
 
-/// They have summed some numbers once before they are trusted.
+/// The devices sum some numbers once before training relies on them.
 #[test]
 fn a_gpu_each_is_joined_and_tried_out() {
     let sums = || Does::Sums(AT_ONCE);
@@ -221,7 +221,7 @@ fn a_gpu_each_is_joined_and_tried_out() {
 fn what_cannot_join_goes_by_way_of_the_host() {
     let sums = || Does::Sums(AT_ONCE);
     let missing = || Offer::Unable("NCCL: it cannot be loaded".to_owned());
-    // Nobody is asked to join.
+    // No process is asked to join.
     for (second, expected) in [
         (missing(), "process 1: NCCL: it cannot be loaded"),
         (gpu(1), "processes 0 and 1 share one GPU (`0000:01:00.0`)"),
@@ -233,14 +233,14 @@ fn what_cannot_join_goes_by_way_of_the_host() {
             assert_eq!(asked, None);
         }
     }
-    // No id: nobody joins.
+    // Without an id, no process joins.
     let all = [(gpu(1), sums(), (true, false)), (gpu(2), sums(), WELL)];
     for (words, asked) in connected(&all) {
         assert_eq!((words.as_str(), asked), ("process 0: fake: no id", None));
     }
 }
 
-/// One cannot join, and the others would wait for it.
+/// One process cannot join, and the others would wait for it.
 #[test]
 fn those_that_began_to_join_give_up() {
     let all = [
@@ -268,7 +268,7 @@ fn those_that_never_join_go_by_way_of_the_host() {
     }
 }
 
-/// Addresses that are not what they should be would train on wrong gradients.
+/// Wrong addresses would lead to training on wrong gradients.
 #[test]
 fn a_wrong_sum_is_noticed_before_training() {
     let all = [

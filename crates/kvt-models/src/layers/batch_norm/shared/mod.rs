@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use kvt_ops::{Group, rank_sum};
 
-/// A batch that was normalised by the statistics of all processes' images.
+/// A batch that was normalised by the statistics of the images of all processes.
 pub(super) struct Joint {
     /// `[batch, channels, height, width]`.
     pub(super) output: Tensor<4>,
@@ -13,11 +13,11 @@ pub(super) struct Joint {
     pub(super) unbiased: Tensor<1>,
 }
 
-/// Normalises `[batch, channels, height, width]` as the images of all processes in one batch would be; `samples` are the
-/// values that this process has of a channel.
+/// Normalises `[batch, channels, height, width]` as if the images of all processes were one batch; `samples` is the
+/// number of values of a channel in this process.
 ///
-/// Two sums over the processes, of `channels + 1` and of `channels` numbers, and as many in the backward pass. The second
-/// one is of squared differences from the common mean, so that a large mean costs no digits.
+/// Takes two sums over the processes, of `channels + 1` and of `channels` numbers, and as many in the backward pass.
+/// The second one is of squared differences from the common mean, so that a large mean does not cost precision.
 pub(super) fn normalise(
     x: Tensor<4>,
     samples: f64,
@@ -47,8 +47,8 @@ pub(super) fn normalise(
     }
 }
 
-/// The means and unbiased variances of the processes' own batches, in the order of the processes; without those of one that
-/// has none. `like` is any tensor of a statistic's shape.
+/// The means and unbiased variances of the processes' own batches, in the order of the processes, without processes
+/// that have none. `like` is any tensor of a statistic's shape.
 pub(super) fn of_each(
     own: Option<[Tensor<1>; 2]>,
     like: &Tensor<1>,
@@ -56,7 +56,7 @@ pub(super) fn of_each(
 ) -> Vec<[Tensor<1>; 2]> {
     let like = like.clone().detach();
     let ([channels], device) = (like.dims(), like.device());
-    // Mean, variance, and whether there are any. Adding zeros changes none of them.
+    // Mean, variance, and whether there are any. Adding zeros does not change them.
     let row = 2 * channels + 1;
     let own = own.map(|[mean, var]| {
         let one = Tensor::<1>::ones([1], &device);

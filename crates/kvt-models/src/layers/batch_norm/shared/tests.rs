@@ -39,8 +39,8 @@ fn images(from: usize, count: usize, device: &Device) -> Tensor<4> {
     Tensor::from_data(TensorData::new(values, [count, CHANNELS, 2, 2]), device)
 }
 
-/// Two steps, the loss of each a sum over the images that no symmetry makes 0: output and gradient of the last one's input,
-/// gradients of weight and bias, running statistics.
+/// Takes two steps, each with a loss that is a sum over the images and that no symmetry makes 0. Returns output and
+/// input gradient of the last step, gradients of weight and bias, and running statistics.
 fn train(from: usize, count: usize, all: usize, dtype: DType) -> [Vec<f32>; 6] {
     let device = Device::flex().autodiff();
     let norm: BatchNorm =
@@ -86,13 +86,14 @@ fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f32) {
     }
 }
 
-/// Processes with 1, 2 and 3 images are one with 6.
+/// Processes with 1, 2 and 3 images are equivalent to one with 6.
 #[test]
 fn joint_statistics_are_those_of_one_large_batch() {
     joint(DType::F32, 2e-6);
 }
 
-/// Input and output are rounded to eight bits. Statistics are f32: those of the rounded input, the same however it is divided.
+/// Input and output are rounded to eight bits. The statistics of the rounded input are f32, and do not depend on its
+/// division.
 #[test]
 fn joint_statistics_of_half_types_are_f32() {
     joint(DType::BF16, 8e-3);
@@ -106,7 +107,7 @@ fn joint(dtype: DType, tolerance: f32) {
         let group = Group::new(Arc::new(Threads(rank)), true);
         with_group(Some(group), || train(own.0, own.1, 6, dtype))
     });
-    // What belongs to images is divided, and so are the sums over them: the gradients of the parameters.
+    // Values of images are divided among the processes; the gradients of parameters are sums over the processes.
     for (part, what) in ["output", "gradient of the input"].iter().enumerate() {
         let found: Vec<f32> = parts.iter().flat_map(|of| of[part].clone()).collect();
         assert_close(what, &found, &whole[part], tolerance);
@@ -128,7 +129,7 @@ fn joint(dtype: DType, tolerance: f32) {
     }
 }
 
-/// Without joint statistics two processes are one that takes their batches in turn, to the bit.
+/// Without joint statistics, two processes equal one that takes their batches in turn, bit for bit.
 #[test]
 fn own_statistics_run_in_the_order_of_the_processes() {
     let device = Device::flex();

@@ -1,8 +1,8 @@
 //! PyTorch's checkpoints: a pickle of names and shapes over storages of bytes, in an archive.
 //!
-//! A few bytes of pickle can describe a tensor of any size (a view of stride 0 repeats one number), and
-//! a few of a packed archive can unpack to any number. So before memory is taken for either, the size
-//! of the file bounds it: PyTorch does not compress, and weights are not repeated.
+//! A few bytes of pickle can describe a tensor of any size (a view of stride 0 repeats one number), and a few of a
+//! packed archive can unpack to any number. So both are checked against the size of the file before memory is
+//! allocated: PyTorch does not compress, and weights are not repeated.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read as _, Seek as _};
@@ -17,14 +17,14 @@ use super::super::error::WeightsError;
 use super::super::state_dict::StateDict;
 use super::{tensor_error, unwrap_names};
 
-/// How often a checkpoint may use its bytes: a module under several names shares its weights.
+/// Maximum ratio of tensor bytes to file bytes: a module under several names shares its weights.
 const MOST_SHARED: u64 = 16;
 /// Bytes of a header block of a TAR archive.
 const TAR_BLOCK: u64 = 512;
-/// Where a TAR archive says that it is one.
+/// The place of the magic number of a TAR archive.
 const TAR_MAGIC: std::ops::Range<usize> = 257..262;
 
-/// Reads the tensors that are asked for.
+/// Reads the requested tensors.
 pub(super) fn read(path: &Path, file: File, size: u64) -> Result<StateDict, WeightsError> {
     let invalid = |source| WeightsError::Pytorch {
         path: path.to_owned(),
@@ -40,7 +40,7 @@ pub(super) fn read(path: &Path, file: File, size: u64) -> Result<StateDict, Weig
         });
     }
     let reader = PytorchReader::new(path).map_err(invalid)?;
-    // In a fixed order, so that what is chosen does not depend on a hash map.
+    // In a fixed order, so that the choice does not depend on a hash map.
     let tensors: BTreeMap<_, _> = reader.into_tensors().into_iter().collect();
     let chosen = unwrap_names(tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)));
     check_claims(path, &chosen, size)?;
@@ -54,7 +54,7 @@ pub(super) fn read(path: &Path, file: File, size: u64) -> Result<StateDict, Weig
         .collect()
 }
 
-/// Bytes of all entries of an archive once they are unpacked; `None` for what is no archive.
+/// Bytes of all entries of an archive once they are unpacked; `None` if the file is not an archive.
 fn unpacked_size(mut file: File) -> Result<Option<u64>, PytorchError> {
     let mut start = Vec::new();
     (&mut file).take(TAR_BLOCK).read_to_end(&mut start)?;
@@ -67,7 +67,7 @@ fn unpacked_size(mut file: File) -> Result<Option<u64>, PytorchError> {
         }
     } else if start.get(TAR_MAGIC) == Some(b"ustar") {
         let mut archive = tar::Archive::new(file);
-        // Of a sparse entry this is its full size.
+        // For a sparse entry this is its full size.
         for entry in archive.entries_with_seek().map_err(PytorchError::Tar)? {
             size = size.saturating_add(entry.map_err(PytorchError::Tar)?.size());
         }
@@ -77,11 +77,11 @@ fn unpacked_size(mut file: File) -> Result<Option<u64>, PytorchError> {
     Ok(Some(size))
 }
 
-/// Refuses tensors that are larger than the file which is to hold them.
+/// Refuses tensors that are larger than the file that holds them.
 fn check_claims(path: &Path, tensors: &[(String, &Tensor)], size: u64) -> Result<(), WeightsError> {
     let mut claimed = 0u64;
     for (name, tensor) in tensors {
-        // The reader has refused shapes whose number of bytes is no `usize`.
+        // The reader has refused shapes whose number of bytes exceeds `usize`.
         let bytes = tensor.byte_len() as u64;
         if bytes > size {
             let shape = tensor.shape();

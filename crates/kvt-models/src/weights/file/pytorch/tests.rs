@@ -8,7 +8,7 @@ use zip::write::{SimpleFileOptions, ZipWriter};
 use super::*;
 use crate::weights::file;
 
-/// A tensor as a pickle describes it: a view of one of the storages, in numbers of 32 bits.
+/// A tensor as a pickle describes it: a view of a storage, in numbers of 32 bits.
 struct View<'a> {
     name: &'a str,
     storage: &'a str,
@@ -18,7 +18,7 @@ struct View<'a> {
     stride: &'a [u64],
 }
 
-/// A view that has its storage for itself and goes through it in order.
+/// A view that covers its own storage in order.
 fn whole<'a>(name: &'a str, storage: &'a str, shape: &'a [u64], stride: &'a [u64]) -> View<'a> {
     View {
         name,
@@ -95,7 +95,7 @@ fn archive(views: &[View<'_>], storages: &[(&str, &[u8])], method: CompressionMe
     zip.finish().unwrap().into_inner()
 }
 
-/// The same, as it was written before that.
+/// The same, as it was written before version 1.6.
 fn legacy(views: &[View<'_>], storages: &[(&str, &[u8])]) -> Vec<u8> {
     let mut bytes = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.".to_vec();
     bytes.extend(b"\x80\x02M\xe9\x03.");
@@ -183,7 +183,7 @@ fn a_view_that_repeats_its_numbers_is_refused() {
     }
 }
 
-/// None of them larger than the file, all together much larger.
+/// Each is smaller than the file, but all together are much larger.
 #[test]
 fn a_storage_under_hundreds_of_names_is_refused() {
     let numbers = floats(&[0.5; 20_000]);
@@ -198,7 +198,7 @@ fn a_storage_under_hundreds_of_names_is_refused() {
         error(&bytes),
         WeightsError::Claims { claimed: 32_000_000, size, .. } if size == bytes.len() as u64
     ));
-    // A few names for one storage are an honest checkpoint.
+    // A few names for one storage are a valid checkpoint.
     let few = archive(&views[..8], &storages, CompressionMethod::Stored);
     assert_eq!(read_bytes(&few).unwrap().len(), 8);
 }
@@ -223,7 +223,7 @@ fn an_archive_that_unpacks_to_more_than_it_is() {
     assert_eq!(found, size);
 }
 
-/// The archive of before version 0.1.10 may describe holes: a sparse entry.
+/// The tar archive of PyTorch before version 0.1.10 may describe holes: a sparse entry.
 #[test]
 fn a_sparse_entry_counts_in_full() {
     let mut header = tar::Header::new_gnu();
@@ -231,7 +231,7 @@ fn a_sparse_entry_counts_in_full() {
     header.set_entry_type(tar::EntryType::GNUSparse);
     header.set_size(0);
     let gnu = header.as_gnu_mut().unwrap();
-    // One block of no bytes at the end of 1 GiB.
+    // An empty block at the end of 1 GiB.
     gnu.realsize.copy_from_slice(b"10000000000\0");
     gnu.sparse[0].offset.copy_from_slice(b"10000000000\0");
     gnu.sparse[0].numbytes.copy_from_slice(b"00000000000\0");

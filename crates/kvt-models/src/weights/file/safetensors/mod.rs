@@ -13,12 +13,12 @@ use super::super::error::WeightsError;
 use super::super::state_dict::StateDict;
 use super::{tensor_error, unwrap_names};
 
-/// Bytes of the header's length, which the file begins with.
+/// Bytes of the length of the header, at the beginning of the file.
 const LENGTH: u64 = 8;
 /// The longest header that the format allows.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// Reads the header, and then the tensors that are asked for.
+/// Reads the header, and then the requested tensors.
 pub(super) fn read(path: &Path, mut file: File, size: u64) -> Result<StateDict, WeightsError> {
     let invalid = |source| WeightsError::Safetensors {
         path: path.to_owned(),
@@ -44,7 +44,7 @@ pub(super) fn read(path: &Path, mut file: File, size: u64) -> Result<StateDict, 
         .collect()
 }
 
-/// What the file says of itself.
+/// The metadata of the file.
 pub(super) fn metadata(
     path: &Path,
     mut file: File,
@@ -61,8 +61,8 @@ pub(super) fn metadata(
         .collect())
 }
 
-/// The header, and where the bytes of the tensors begin. Its tensors follow each other without gaps
-/// and fill the file, so that none is larger than it.
+/// The header, and the place of the bytes of the tensors. The tensors follow each other without gaps and fill the
+/// file, so that none is larger than it.
 fn read_header(
     file: &mut File,
     size: u64,
@@ -92,8 +92,8 @@ fn read_header(
     Ok(Ok((header, data)))
 }
 
-/// Writes weights as a `.safetensors` file that Python reads under the same names. The file is
-/// written whole or not at all.
+/// Writes weights as a `.safetensors` file that Python reads under the same names. The file is written as a whole or
+/// not at all.
 ///
 /// # Errors
 ///
@@ -145,7 +145,7 @@ pub fn write(
     Ok(())
 }
 
-/// The types both sides have.
+/// The types that both libraries have.
 const DTYPES: [(DType, Dtype); 14] = [
     (DType::F64, Dtype::F64),
     (DType::F32, Dtype::F32),
@@ -159,7 +159,7 @@ const DTYPES: [(DType, Dtype); 14] = [
     (DType::U32, Dtype::U32),
     (DType::U16, Dtype::U16),
     (DType::U8, Dtype::U8),
-    // One byte each, whatever is in it.
+    // One byte each, whatever its value.
     (DType::Bool(BoolStore::U8), Dtype::BOOL),
     (DType::Bool(BoolStore::Native), Dtype::BOOL),
 ];

@@ -3,7 +3,7 @@
 use super::*;
 use crate::weights::file;
 
-/// Swin checkpoints may hold masks: what is no weight does not make the others unreadable.
+/// Swin checkpoints may hold masks: tensors that are not weights do not make the others unreadable.
 #[test]
 fn masks_of_bools_are_read_too() {
     let folder = tempfile::tempdir().unwrap();
@@ -45,7 +45,7 @@ fn headers_that_do_not_describe_the_file() {
         with_length(0, &[]),
         with_length(u64::MAX, &[0; 30]),
         with_length(100_000_001, &[0; 30]),
-        // A header of this length is allowed, but the file ends before.
+        // A header of this length is allowed, but the file is shorter.
         with_length(100_000_000, &[0; 30]),
         with_length(31, &[0; 30]),
         with_length(30, &[0; 30]),
@@ -78,7 +78,7 @@ fn headers_that_do_not_describe_the_file() {
     }
 }
 
-/// A file whose header claims 80 GiB is refused by its size, not by what the machine can give.
+/// A file whose header claims 80 GiB is refused by its size, not by the memory of the machine.
 #[test]
 fn a_claim_larger_than_the_file() {
     let size = 80u64 << 30;
@@ -93,7 +93,7 @@ fn a_claim_larger_than_the_file() {
     assert!(matches!(source, SafeTensorError::MetadataIncompleteBuffer));
 }
 
-/// What is nested under another key than the weights may be of types that no weight has.
+/// Tensors that are nested under another key than the weights may have types that weights cannot have.
 #[test]
 fn only_what_is_asked_for_is_read() {
     let folder = tempfile::tempdir().unwrap();

@@ -58,7 +58,7 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
         plan.value,
         plan.units,
     );
-    // dS of a key, then P, for a tile of queries.
+    // dS of a key, followed by P, for a tile of queries.
     let mut weights = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.capacity));
     let k_spread = comptime!(plan.spread(plan.head));
     let v_spread = comptime!(plan.spread(plan.value));
@@ -96,7 +96,7 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
                 plan.value,
             );
             let (max, sum) = (saved[at * words], saved[at * words + 1]);
-            // One word is enough: a cube's keys begin at a multiple of their number, a small power of two.
+            // One word is enough: a workgroup starts at a key that is a multiple of its number of keys, a small power of two.
             let word = word_of(saved, at * words, first, plan.select);
             let row_delta = delta[at];
             #[unroll]

@@ -1,5 +1,5 @@
-//! The gradient of the queries: the scores are computed again, tile by tile of keys, and become probabilities
-//! with the help of the saved row statistics. There are no atomic additions, so that the sums have one order.
+//! The gradient of the queries: the scores are computed again, tile by tile of keys, and turned into probabilities with
+//! the saved row statistics. There are no atomic additions, so that the order of summation is fixed.
 
 use cubecl::prelude::*;
 
@@ -10,8 +10,8 @@ use crate::gpu::row_group::RowGroup;
 
 /// The gradient of the queries, and `delta = sum(P dP)` of every row, which [`super::backward_keys`] needs.
 ///
-/// `delta` is known only after all keys. So the gradient `dQ = scale (sum(P dP K) - delta sum(P K))` is
-/// computed from two sums.
+/// `delta` is known only after all keys, so the gradient `dQ = scale (sum(P dP K) - delta sum(P K))` is computed from
+/// two sums.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
     q: &Tensor<Vector<F, N>>,
@@ -61,7 +61,7 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
         plan.value,
         plan.units,
     );
-    // P dP of a row, then P, for a tile of keys.
+    // P dP of a row, followed by P, for a tile of keys.
     let mut weights = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.capacity));
     let spread = comptime!(plan.spread(plan.head));
     let lane = Lane::new(spread);

@@ -1,5 +1,5 @@
-//! The forward kernel: a cube computes the scores of a few queries with all keys in its shared memory, selects
-//! the kept keys, and sums their values.
+//! The forward kernel: a workgroup computes the scores of a few queries with all keys in its shared memory, selects the
+//! kept keys, and sums their values.
 
 use cubecl::prelude::*;
 
@@ -36,7 +36,7 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     let first_key = block.head * keys;
     let present = block.present;
 
-    // Scores, one key per unit.
+    // Scores, one key per thread.
     let mut tile = Shared::<[Vector<f32, N>]>::new_slice(comptime!(plan.rows * plan.head));
     load::<F, N>(
         q, &mut tile, first_row, present, scale, plan.rows, plan.head, plan.units,
@@ -87,7 +87,7 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     }
     let max_key = group.max(max_key);
     let min_key = 0xffff_ffffu32 - group.max(0xffff_ffffu32 - min_key);
-    // A NaN or +inf in the row, or nothing but -inf: the softmax is undefined.
+    // The row contains NaN or +inf, or only -inf: the softmax is undefined.
     let broken = max_key >= INFINITY || max_key <= NEGATIVE_INFINITY;
     let mut threshold = 0u32;
     let mut bound = 0u32;
@@ -141,7 +141,7 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     }
     sync_cube();
 
-    // Values, one column per unit.
+    // Values, one column per thread.
     let spread = comptime!(plan.spread(plan.value));
     let lane = Lane::new(spread);
     let mut sums = Array::<Vector<f32, M>>::new(comptime!(spread.rows));

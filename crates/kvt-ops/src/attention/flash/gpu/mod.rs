@@ -1,4 +1,4 @@
-//! Flash attention on the CubeCL runtimes: the launches of its kernels.
+//! Flash attention on the CubeCL runtimes: kernel launches.
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
@@ -70,8 +70,8 @@ struct Flash {
 }
 
 impl Flash {
-    /// `None` if rows are too long for the shared memory of the device, vectors too long for its cubes, the
-    /// type is not f32 or a half type, or the tensors do not fit together.
+    /// `None` if rows are too long for the shared memory of the device, vectors are too long for its workgroups, the
+    /// type is not f32 or a half type, or the shapes of the tensors do not match.
     fn new([q, k, v]: [&CubeTensor; 3], kept: usize) -> Option<Self> {
         let [batch, heads, queries, head_dim] = q.shape().dims();
         let [_, _, keys, value_dim] = v.shape().dims();
@@ -96,15 +96,15 @@ impl Flash {
             forward: FlashPlan::forward(hardware, sizes, select)?,
             backward: FlashPlan::backward(hardware, sizes, select)?,
         };
-        // The number of cubes must fit a u32.
+        // The number of workgroups must fit in a u32.
         u32::try_from(flash.heads * queries.max(keys)).ok()?;
         Some(flash)
     }
 
-    /// The cubes for so many rows per head.
+    /// Workgroups for `rows` rows per head, and their size.
     fn cubes(&self, rows: usize, plan: FlashPlan, client: &Client) -> (CubeCount, CubeDim) {
         let cubes = (self.heads * rows.div_ceil(plan.rows)) as u32;
-        // One dimension may be limited to 65,535 cubes. Surplus cubes end at the first check.
+        // One dimension can be limited to 65,535 workgroups. Surplus workgroups stop at the first check.
         let x = cubes.min(client.properties().hardware.max_cube_count.0);
         let count = CubeCount::Static(x, cubes.div_ceil(x), 1);
         (count, CubeDim::new_1d(plan.units as u32))

@@ -1,22 +1,22 @@
-//! How the work is laid out on a cube, known when a kernel is compiled.
+//! The division of the work within a workgroup, known when a kernel is compiled.
 
 use cubecl::ir::HardwareProperties;
 
 use crate::gpu::row_group::RowStrategy;
 
-/// Units of a cube, if the device has as many.
+/// Threads per workgroup, if the device supports as many.
 const UNITS: usize = 128;
 
-/// Numbers per vector, at most: 16 bytes of f32.
+/// Maximum number of elements per vector: 16 bytes of f32.
 const WIDTH: usize = 4;
 
-/// Shared memory of a cube in bytes, if that is enough for a row.
+/// Shared memory per workgroup in bytes, if that is enough for a row.
 const SHARED: usize = 48 << 10;
 
-/// Banks of shared memory: words at a distance of a multiple of this cannot be read at once.
+/// Banks of shared memory: words whose distance is a multiple of this conflict.
 const BANKS: usize = 32;
 
-/// Buffers of the kernel that has the most.
+/// Bindings of the kernel with the most.
 const BINDINGS: u32 = 9;
 
 /// Sizes of a problem.
@@ -27,35 +27,35 @@ pub(super) struct Sizes {
     pub value_dim: usize,
 }
 
-/// The work of a cube.
+/// The work of a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FlashPlan {
-    /// Units of a cube, a power of two.
+    /// Threads per workgroup, a power of two.
     pub units: usize,
-    /// Rows of a cube, a power of two: queries, or keys in the kernel for the gradients of keys.
+    /// Rows per workgroup, a power of two: queries, or keys in the kernel for the gradients of keys.
     pub rows: usize,
-    /// Vectors of a query or key.
+    /// Vectors per query or key.
     pub head: usize,
-    /// Vectors of a value.
+    /// Vectors per value.
     pub value: usize,
-    /// Distance of the rows of scores or weights, in numbers.
+    /// Distance between rows of scores or weights, in elements.
     pub capacity: usize,
     /// Whether keys are dropped.
     pub select: bool,
 }
 
 impl FlashPlan {
-    /// For the forward pass, which holds whole rows of scores, since the selection reads them many times.
-    /// `None` if the device cannot.
+    /// For the forward pass, which holds whole rows of scores, since the selection reads them many times. `None` if the
+    /// device does not support it.
     pub(super) fn forward(
         hardware: &HardwareProperties,
         sizes: Sizes,
         select: bool,
     ) -> Option<Self> {
-        // A row, its alignment, its query, its sum.
+        // A row, its alignment, its query and its sum.
         let of_a_row = sizes.keys + BANKS + sizes.head_dim + 1;
         let plan = Self::with(hardware, sizes, select, of_a_row, 16)?;
-        // Rows begin in banks such that the groups of a plane never wait for the same one.
+        // Row starts are placed in banks such that the groups of a subgroup never conflict.
         let past = (sizes.keys + BANKS - plan.group_size() % BANKS) % BANKS;
         Some(Self {
             capacity: sizes.keys + (BANKS - past) % BANKS,
@@ -63,13 +63,13 @@ impl FlashPlan {
         })
     }
 
-    /// For the backward pass, which goes through the scores tile by tile. `None` if the device cannot.
+    /// For the backward pass, which goes through the scores tile by tile. `None` if the device does not support it.
     pub(super) fn backward(
         hardware: &HardwareProperties,
         sizes: Sizes,
         select: bool,
     ) -> Option<Self> {
-        // Two weights per pair, and two vectors.
+        // Two weights per pair, and two vectors per row.
         let capacity = 2 * units(hardware);
         let of_a_row = capacity + sizes.head_dim + sizes.value_dim + 1;
         let plan = Self::with(hardware, sizes, select, of_a_row, 8)?;
@@ -91,14 +91,14 @@ impl FlashPlan {
         if hardware.max_bindings < BINDINGS {
             return None;
         }
-        // Exchange among the units: words, and the parts of two sums.
+        // Exchange between threads: words, and the partial results of two sums.
         let of_the_units = units * (2 + 2 * WIDTH);
         let room = |bytes: usize| {
             let free = (bytes / size_of::<f32>()).checked_sub(of_the_units)?;
             (free / of_a_row).min(most).min(units).checked_ilog2()
         };
         let most_bytes = hardware.max_shared_memory_size;
-        // More only if not even one row fits: the cubes of a core share its memory.
+        // More shared memory only if not even one row fits otherwise: the workgroups on a core share it.
         let rows = 1 << room(most_bytes.min(SHARED)).or_else(|| room(most_bytes))?;
         Some(Self {
             units,
@@ -110,7 +110,7 @@ impl FlashPlan {
         })
     }
 
-    /// Units of a row group, each of which reads some keys of the row.
+    /// Threads per row group, each of which reads some keys of the row.
     pub(super) fn group_size(self) -> usize {
         self.units / self.rows
     }
@@ -122,7 +122,7 @@ impl FlashPlan {
         }
     }
 
-    /// The layout of `kinds` kinds of weights, after `first` others.
+    /// The layout of `kinds` kinds of weights, starting with kind `first`.
     pub(super) fn layout(self, first: usize, kinds: usize) -> TileLayout {
         TileLayout {
             stride: self.capacity,
@@ -132,7 +132,7 @@ impl FlashPlan {
         }
     }
 
-    /// Which unit sums which part of a result with rows of `columns` vectors.
+    /// Which thread sums which part of a result with rows of `columns` vectors.
     pub(super) fn spread(self, columns: usize) -> Spread {
         let groups = self.units / columns;
         let groups_of_rows = (1 << groups.ilog2()).min(self.rows);
@@ -148,36 +148,36 @@ impl FlashPlan {
 /// Weights in shared memory; the weights of one row and kind are adjacent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TileLayout {
-    /// Distance of the rows, in numbers.
+    /// Distance between rows, in elements.
     pub stride: usize,
-    /// Distance of the kinds, in numbers.
+    /// Distance between kinds, in elements.
     pub apart: usize,
-    /// The first kind.
+    /// The first kind that is read.
     pub first: usize,
     /// Number of kinds.
     pub kinds: usize,
 }
 
-/// The division of sums among units: a unit sums one column of a group of rows, over a slice of the pairs.
+/// The division of sums among threads: a thread sums one column of a group of rows, over a slice of the pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Spread {
-    /// Vectors of a row.
+    /// Vectors per row.
     pub columns: usize,
     /// Groups of rows.
     pub groups: usize,
-    /// Units that share a sum. With more than one, a group is one row.
+    /// Threads that share a sum. If there is more than one, a group is one row.
     pub slices: usize,
-    /// Rows of a group.
+    /// Rows per group.
     pub rows: usize,
 }
 
-/// Units of a cube: a power of two.
+/// Threads per workgroup: a power of two.
 fn units(hardware: &HardwareProperties) -> usize {
     let most = hardware.max_units_per_cube.min(hardware.max_cube_dim.0);
     most.checked_ilog2().map_or(0, |log| 1 << log).min(UNITS)
 }
 
-/// Numbers per vector, for rows of `dim` numbers.
+/// Elements per vector, for rows of `dim` elements.
 pub(super) fn width(dim: usize) -> usize {
     [WIDTH, 2, 1]
         .into_iter()
@@ -219,8 +219,8 @@ mod tests {
         }
     }
 
-    /// 32 KiB are 8192 numbers, of which 128 units need 1280 to exchange results. A row of 197 scores takes 294
-    /// with its query and the rest.
+    /// 32 KiB are 8192 numbers, of which 128 threads need 1280 to exchange results. A row of 197 scores takes 294,
+    /// including its query, alignment and sum.
     #[test]
     fn rows_are_as_many_as_fit() {
         let forward =
@@ -230,15 +230,15 @@ mod tests {
         assert_eq!(forward(32 << 10, 3136).unwrap().rows, 2);
         assert_eq!(forward(32 << 10, 6815).unwrap().rows, 1);
         assert_eq!(forward(32 << 10, 6816), None);
-        // The memory of a core is shared, unless a row needs it.
+        // A workgroup takes at most `SHARED` of the memory of a core, unless a row does not fit in it.
         assert_eq!(forward(227 << 10, 3136).unwrap().rows, 2);
         assert_eq!(forward(227 << 10, 16_384).unwrap().rows, 2);
-        // The backward pass does not hold rows.
+        // The backward pass does not hold whole rows.
         let backward = FlashPlan::backward(&hardware(32 << 10, 1024), sizes(1 << 20, 64), true);
         assert_eq!(backward.unwrap().rows, 8);
     }
 
-    /// The units of a plane read neighbours in a few rows.
+    /// The threads of a subgroup read neighbours in a few rows.
     #[test]
     fn the_rows_of_a_plane_lie_in_different_banks() {
         for keys in [1, 31, 32, 196, 197, 256, 784, 3136] {

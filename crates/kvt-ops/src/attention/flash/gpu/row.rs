@@ -12,7 +12,7 @@ pub(super) fn saved_words(keys: usize, #[comptime] select: bool) -> usize {
     words
 }
 
-/// The probability of a key from its score, the saved maximum and sum of the row, and the word with the bit of
+/// The probability of a key from its score, the saved maximum and sum of the row, and the word that contains the bit of
 /// the key.
 #[cube]
 pub(super) fn probability(
@@ -33,7 +33,7 @@ pub(super) fn probability(
     probability
 }
 
-/// The word with the bit of a key; unused if all keys are kept.
+/// The word that contains the bit of a key; unused if all keys are kept.
 #[cube]
 pub(super) fn word_of(
     saved: &Tensor<u32>,

@@ -5,8 +5,8 @@ use burn::tensor::{DType, Shape};
 
 use crate::attention::AttentionSettings;
 
-/// Saved words per row: the maximum, the sum of `exp(score - maximum)`, and, if keys are dropped, a bit per
-/// key. The bits are needed because keys may tie, and another kernel may round a score differently.
+/// Saved words per row: the maximum, the sum of `exp(score - maximum)`, and, if keys are dropped, one bit per key. The
+/// bits are needed because keys can tie, and because another kernel can round a score differently.
 pub(in crate::attention::flash) fn words(keys: usize, kept: usize) -> usize {
     2 + if kept < keys { keys.div_ceil(32) } else { 0 }
 }

@@ -1,23 +1,23 @@
-//! Common to the kernels: products of one row with many, and weighted sums of many rows.
+//! Common to the kernels: products of one row with many rows, and weighted sums of many rows.
 
 use cubecl::prelude::*;
 
 use super::plan::{Spread, TileLayout};
 
-/// The rows of a cube.
+/// The rows of a workgroup.
 #[derive(CubeType, Clone, Copy)]
 pub(super) struct Block {
-    /// Their head, counted over all images; past the last one in surplus cubes.
+    /// Their head, counted over all images; past the last head in surplus workgroups.
     pub head: usize,
     /// The first row, within the head.
     pub first: usize,
-    /// Rows from the first to the end of the head.
+    /// Number of rows from the first to the end of the head.
     pub present: usize,
 }
 
 #[cube]
 impl Block {
-    /// The rows of this cube; a head has `count` of them.
+    /// The rows of this workgroup; a head has `count` rows.
     pub(super) fn new(count: usize, #[comptime] rows: usize) -> Block {
         let blocks = count.div_ceil(rows);
         let first = CUBE_POS % blocks * rows;
@@ -29,7 +29,7 @@ impl Block {
     }
 }
 
-/// The part of the sums that belongs to this unit.
+/// This thread's share of the sums.
 #[derive(CubeType, Clone, Copy)]
 pub(super) struct Lane {
     /// Its column.
@@ -38,7 +38,7 @@ pub(super) struct Lane {
     pub row: usize,
     /// Its first pair.
     pub slice: usize,
-    /// Whether it has a part.
+    /// Whether the thread has a share.
     pub busy: bool,
 }
 
@@ -56,7 +56,7 @@ impl Lane {
     }
 }
 
-/// Reads rows of a tensor into shared memory, times a factor; rows past the last become zeros.
+/// Loads rows of a tensor into shared memory, multiplied by a factor; rows past the last become zeros.
 #[cube]
 pub(super) fn load<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
@@ -79,7 +79,7 @@ pub(super) fn load<F: Float, N: Size>(
     }
 }
 
-/// The dot products of the rows of a tile with the row of `x` at `at`, times a factor. All kernels scale the
+/// The dot products of the rows of a tile with the row of `x` at `at`, multiplied by a factor. All kernels scale the
 /// queries, in the tile or here, so that they round alike.
 #[cube]
 pub(super) fn products<F: Float, N: Size>(
@@ -114,8 +114,8 @@ pub(super) fn products<F: Float, N: Size>(
     }
 }
 
-/// Adds the vectors of `x` from row `first` to the sums of this unit, weighted for the row of the sum. Each
-/// kind of weights has its own sums, kind after kind.
+/// Adds the vectors of `x` from row `first` to the sums of this thread, weighted for the row of the sum. Each kind of
+/// weights has separate sums, kind after kind.
 #[cube]
 pub(super) fn accumulate<F: Float, N: Size>(
     x: &Tensor<Vector<F, N>>,
@@ -159,7 +159,7 @@ pub(super) fn merge<N: Size>(
     if comptime!(spread.slices > 1) {
         let mut parts = Shared::<[Vector<f32, N>]>::new_slice(comptime!(kinds * units));
         let unit = UNIT_POS as usize;
-        // With several slices, a unit has one row.
+        // With several slices, a thread has one row.
         #[unroll]
         for kind in 0..kinds {
             parts[unit + comptime!(kind * units)] = sums[kind];

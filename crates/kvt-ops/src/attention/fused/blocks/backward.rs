@@ -11,26 +11,26 @@ use crate::cpu::softmax_row::{RowState, softmax_gradient, softmax_row_again};
 pub(super) struct Backward<'a> {
     pub(super) problem: &'a Problem<'a>,
     pub(super) image: usize,
-    /// Queries of a block.
+    /// Queries per block.
     pub(super) block: usize,
     pub(super) grad: Heads<'a>,
     pub(super) states: &'a [RowState],
 }
 
-/// Where the gradients of an image go.
+/// The destination of the gradients of an image.
 pub(super) struct Target<'a> {
-    /// Of q, k and v.
+    /// The gradients of q, k and v.
     pub(super) out: &'a mut [f32],
     /// The layouts of the three in `out`.
     pub(super) layouts: [HeadLayout; 3],
-    /// Of the bias, `[query or 1, key or 1]`, to which the image adds; with its number of keys.
+    /// The gradient of the bias, `[query or 1, key or 1]`, to which the image adds; with its number of keys.
     pub(super) bias: Option<(&'a mut [f32], usize)>,
 }
 
 impl Backward<'_> {
-    /// Splits the blocks among parts, which run in parallel. A part writes the gradients of its queries, and
-    /// sums the gradients of keys and values in a copy. The copies are added in the order of the parts, so that
-    /// the result does not depend on the number of threads.
+    /// Splits the blocks into parts, which run in parallel. A part writes the gradients of its queries, and sums the
+    /// gradients of keys and values in a copy. The copies are added in the order of the parts, so that the result does
+    /// not depend on the number of threads.
     pub(super) fn in_parts(
         &self,
         out: &mut [f32],
@@ -50,7 +50,7 @@ impl Backward<'_> {
         };
         let copies = [copied(0, k.dim), copied(heads * k.dim, v.dim)];
         let threads = rayon::current_num_threads().clamp(1, parts);
-        // Reused from part to part: memory that one thread allocates and another frees piles up.
+        // Reused from part to part: memory that one thread allocates and another frees accumulates.
         let mut slots: Vec<(Vec<f32>, Buffers)> = Vec::new();
         slots.resize_with(threads, || (vec![0.0; keys * width], Buffers::default()));
         for first in (0..parts).step_by(threads) {
@@ -67,7 +67,7 @@ impl Backward<'_> {
             let used = slots.par_iter_mut().zip(tasks);
             used.for_each(|((sum, buffers), task)| {
                 let layouts = [q, copies[0], copies[1]];
-                // Every part has a first block, which overwrites: there are at least as many blocks as parts.
+                // Every part has a first block, which overwrites the sum: there are at least as many blocks as parts.
                 for (index, (number, queries)) in task.into_iter().enumerate() {
                     let target = Target {
                         out: sum,
@@ -85,9 +85,9 @@ impl Backward<'_> {
         }
     }
 
-    /// The block `number`: adds the gradients of keys and values to the target, or overwrites what is there if it
-    /// is the `first`. The gradients of the block's queries go to the beginning of `queries`, or without it into
-    /// the target.
+    /// The block `number`: adds the gradients of keys and values to the target, or overwrites the target if this is the
+    /// `first` block. The gradients of the block's queries are written to the beginning of `queries`, or to the target
+    /// if `queries` is `None`.
     pub(super) fn block(
         &self,
         number: usize,
@@ -150,8 +150,8 @@ impl Backward<'_> {
     }
 }
 
-/// Adds the gradients of scores, of the queries from `start` on, to the gradient of a bias, which has one row for
-/// all queries or one for each, and one number for all keys or one for each.
+/// Adds the gradients of scores, for the queries from `start` on, to the gradient of a bias, which has one row for all
+/// queries or one for each, and one number for all keys or one for each.
 fn add_rows(bias: &mut [f32], bias_keys: usize, grads: &[f32], keys: usize, start: usize) {
     for (number, row) in grads.chunks_exact(keys).enumerate() {
         let first = if bias.len() > bias_keys {

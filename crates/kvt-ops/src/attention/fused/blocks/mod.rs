@@ -15,14 +15,14 @@ use backward::{Backward, Target};
 use terms::HIDDEN;
 pub(in crate::attention) use terms::{Term, Terms};
 
-/// Queries of a block, at least and at most: enough for a fast matrix product.
+/// Minimum and maximum number of queries per block: enough for a fast matrix product.
 const QUERIES: [usize; 2] = [32, 64];
 
-/// Scores of a block that stay in the cache, in buffers that are small compared with the tensors.
+/// Scores per block: few enough to stay in the cache, in buffers that are small compared with the tensors.
 const SCORES: usize = 26 << 10;
 
-/// Parts of the gradient of one image, where there are few images. A constant, so that the sums over the parts
-/// do not depend on the number of threads.
+/// Parts of the gradient of one image, if there are few images. A constant, so that the sums over the parts do not
+/// depend on the number of threads.
 const PARTS: usize = 8;
 
 /// The memory layout of a tensor of heads: the `dim` channels of token `t` of head `h` of image `b` start at
@@ -55,7 +55,7 @@ pub(in crate::attention) struct Heads<'a> {
 pub(in crate::attention) struct Problem<'a> {
     pub(in crate::attention) images: usize,
     pub(in crate::attention) heads: usize,
-    /// Heads of an image of the tensors that are images here, of one head each; 1 where images are images.
+    /// If each head is treated as an image of one head: the number of heads in an image of the tensors. Otherwise 1.
     pub(in crate::attention) apart: usize,
     pub(in crate::attention) queries: usize,
     pub(in crate::attention) keys: usize,
@@ -63,13 +63,13 @@ pub(in crate::attention) struct Problem<'a> {
     pub(in crate::attention) k: Heads<'a>,
     pub(in crate::attention) v: Heads<'a>,
     pub(in crate::attention) scale: f32,
-    /// Keys that a query keeps.
+    /// Keys kept per query.
     pub(in crate::attention) kept: usize,
-    /// What is added to the scores.
+    /// Bias and mask.
     pub(in crate::attention) terms: Terms<'a>,
 }
 
-/// Buffers for a block, reused by a thread from block to block.
+/// Buffers for a block, which a thread reuses from block to block.
 #[derive(Default)]
 struct Buffers {
     scores: Vec<f32>,
@@ -78,12 +78,12 @@ struct Buffers {
 }
 
 impl<'a> Problem<'a> {
-    /// Image and head in the tensors.
+    /// Image and head within the tensors.
     fn place(&self, image: usize, head: usize) -> [usize; 2] {
         [image / self.apart, image % self.apart + head]
     }
 
-    /// A head of a tensor that has so many tokens.
+    /// A head of a tensor with `tokens` tokens.
     fn head(&self, heads: Heads<'a>, image: usize, head: usize, tokens: usize) -> Matrix<'a> {
         let [image, head] = self.place(image, head);
         heads.layout.head(heads.data, image, head, tokens)
@@ -101,10 +101,10 @@ impl<'a> Problem<'a> {
         self.head(self.v, image, head, self.keys)
     }
 
-    /// Queries per block, in blocks of about the same size.
+    /// Queries per block; all blocks have about the same size.
     fn block(&self) -> usize {
         let [least, most] = QUERIES;
-        // Where rows are too long for the cache anyway, a larger block costs nothing.
+        // If rows are too long for the cache anyway, a larger block costs nothing.
         let cached = SCORES / self.keys.max(1);
         let wanted = if cached < least {
             most
@@ -163,14 +163,14 @@ impl<'a> Problem<'a> {
                 weights,
                 self.v(image, head),
             );
-            // Scaling the output takes `dim` products per query, scaling the weights one per key.
+            // Scaling the output takes `dim` multiplications per query; scaling the weights would take one per key.
             for (token, out) in out.chunks_mut(width).enumerate() {
                 scale(&mut out[..dim], states[token * self.heads + head].scale);
             }
         }
     }
 
-    /// Fills in the scores of the queries `q`, the first of which is number `start`, with all keys of the head.
+    /// Computes the scores of the queries `q`, of which the first is number `start`, with all keys of the head.
     fn score(&self, scores: &mut [f32], q: Matrix<'_>, image: usize, head: usize, start: usize) {
         let k = self.k(image, head).t();
         multiply(scores, self.keys, Write::Replace, self.scale, q, k);
@@ -178,7 +178,7 @@ impl<'a> Problem<'a> {
         self.terms.add(scores, self.keys, place, start);
     }
 
-    /// The gradients of q, k and v: `size` values per image, in the `layouts` of the three within an image
+    /// The gradients of q, k and v: `size` values per image, placed by the `layouts` of the three within an image
     /// (`image` is unused), the queries first and token by token. `grad` is the gradient of the output.
     pub(in crate::attention) fn backward(
         &self,
@@ -234,7 +234,7 @@ impl<'a, I: Iterator<Item = &'a mut RowState>> WithSimd for Softmax<'_, I> {
         for (row, state) in rows.zip(self.states) {
             *state = softmax_row(simd, row, self.problem.kept, self.selection);
             if masked && state.max == HIDDEN {
-                // Nothing is visible.
+                // No key is visible.
                 row.fill(f32::NAN);
                 *state = RowState::undefined();
             }

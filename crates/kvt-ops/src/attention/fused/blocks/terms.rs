@@ -1,4 +1,4 @@
-//! What is added to the scores of a block: a bias, and a mask that hides keys.
+//! Bias and mask, applied to the scores of a block.
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -7,11 +7,11 @@ use super::backward::{Backward, Target};
 use super::{Buffers, HeadLayout, Heads, Problem};
 use crate::cpu::softmax_row::RowState;
 
-/// The score of a hidden key. An infinity would be left out as well, but rows with infinities take longer.
+/// The score of a hidden key. An infinity would exclude it too, but rows with infinities take longer.
 pub(super) const HIDDEN: f32 = f32::MIN;
 
-/// Sums of the gradient of a bias that run side by side, at least where there are so many heads. A constant, so
-/// that the result does not depend on the number of threads.
+/// Target number of bias gradient sums that run in parallel. A constant, so that the result does not depend on the
+/// number of threads.
 const SUMS: usize = 16;
 
 /// A tensor that is broadcast to the scores `[batch, heads, query, key]`. The values of a row are adjacent.
@@ -36,14 +36,14 @@ impl<'a, T> Term<'a, T> {
     }
 }
 
-/// What is added to the scores.
+/// Bias and mask.
 #[derive(Clone, Copy, Default)]
 pub(in crate::attention) struct Terms<'a> {
     /// Heads of the scores.
     pub(in crate::attention) heads: usize,
-    /// Its heads come again and again: those of one window after those of another.
+    /// Its heads are those of one window; they repeat from window to window.
     pub(in crate::attention) bias: Option<Term<'a, f32>>,
-    /// Not 0 where a key is hidden. Each of its matrices is for as many heads in a row: those of one window.
+    /// Nonzero where a key is hidden. Each of its matrices applies to the consecutive heads of one window.
     pub(in crate::attention) mask: Option<Term<'a, u8>>,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Terms<'a> {
         Some(mask.row([image, window, query]))
     }
 
-    /// Adds to the scores of the queries from `start` on, of the image and head at `place`.
+    /// Adds the bias to, and applies the mask to, the scores of the queries from `start` on, for the image and head at `place`.
     pub(super) fn add(&self, scores: &mut [f32], keys: usize, place: [usize; 2], start: usize) {
         if self.bias.is_some() || self.mask.is_some() {
             Arch::new().dispatch(Rows {
@@ -73,7 +73,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// The gradient of a hidden score is zero, also in a row that is spoilt.
+    /// Sets the gradients of hidden scores to zero, even in a row with NaN.
     pub(super) fn clear_hidden(
         &self,
         grads: &mut [f32],
@@ -94,14 +94,14 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// What rows hold.
+/// The content of the rows.
 #[derive(Clone, Copy, PartialEq)]
 enum What {
     Scores,
     Gradients,
 }
 
-/// Rows of a block, to which the terms are applied.
+/// Rows of a block to which the terms are applied.
 struct Rows<'a> {
     terms: &'a Terms<'a>,
     rows: &'a mut [f32],
@@ -133,7 +133,7 @@ impl WithSimd for Rows<'_> {
     }
 }
 
-/// Changes the values of a row by one number each, or by one for all.
+/// Combines each value of a row with its own number, or all values with the same number.
 #[inline(always)]
 fn each<T: Copy>(row: &mut [f32], by: &[T], change: impl Fn(f32, T) -> f32) {
     if let [by] = *by {
@@ -148,10 +148,10 @@ fn each<T: Copy>(row: &mut [f32], by: &[T], change: impl Fn(f32, T) -> f32) {
 }
 
 impl<'a> Problem<'a> {
-    /// [`Self::backward`] where every image has one head, and the gradient of the bias, in its shape.
+    /// [`Self::backward`] for images of one head, and the gradient of the bias, in the shape of the bias.
     ///
-    /// Images with the same matrix of the bias are shared out among a few sums, which run side by side and are
-    /// added in their order.
+    /// Images that share a matrix of the bias are divided among a few sums, which run in parallel and are added in
+    /// order.
     pub(in crate::attention) fn backward_with_bias(
         &self,
         bias: &Term<'a, f32>,
@@ -202,7 +202,7 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// The sums of so many parts, matrix by matrix.
+/// The sums of `parts` parts, matrix by matrix.
 fn added(sums: &[f32], matrix: usize, parts: usize) -> Vec<f32> {
     let mut total = Vec::with_capacity(sums.len() / parts);
     for parts in sums.chunks((matrix * parts).max(1)) {

@@ -1,17 +1,17 @@
 //! The coded data of a scan as bits, and the Huffman codes in it.
 
-/// Bits that are looked up at once.
+/// Bits that are looked up at a time.
 const LOOK: u32 = 10;
 
-/// The bits of a scan's coded data. Behind its end there are zeros; who reads so many that it matters is told by
-/// [`overrun`](Self::overrun).
+/// The bits of a scan's coded data. After its end there are zeros; [`overrun`](Self::overrun) reports whether any of
+/// them were used.
 pub(super) struct Bits<'a> {
     data: &'a [u8],
     at: usize,
-    /// The next bits, the first one uppermost.
+    /// The next bits, the first one in the most significant position.
     buffer: u64,
     count: u32,
-    /// Bits of zeros that were put in behind the end.
+    /// Number of zero bits that were added after the end.
     padding: u32,
 }
 
@@ -26,20 +26,20 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Makes sure of 32 bits or more.
+    /// Fills the buffer to at least 32 bits.
     #[inline(always)]
     fn fill(&mut self) {
         if self.count >= 32 {
             return;
         }
-        // Four bytes without a marker or a stuffed byte among them are most of them.
+        // The most frequent case: four bytes without a marker or a stuffed byte.
         if let Some(four) = self
             .data
             .get(self.at..)
             .and_then(|rest| rest.first_chunk::<4>())
         {
             let word = u32::from_be_bytes(*four);
-            // A byte of ones is one whose complement is zero.
+            // A byte is 0xff if its complement is zero.
             let inverted = !word;
             if inverted.wrapping_sub(0x0101_0101) & word & 0x8080_8080 == 0 {
                 self.buffer |= u64::from(word) << (32 - self.count);
@@ -75,7 +75,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Whether bits behind the end were used.
+    /// Whether bits after the end were used.
     pub(super) fn overrun(&self) -> bool {
         self.padding > self.count
     }
@@ -91,7 +91,7 @@ impl<'a> Bits<'a> {
         self.count -= bits;
     }
 
-    /// A number of `bits` bits, 1 to 16, as JPEG codes differences and coefficients (F.12).
+    /// A number with `bits` bits, 1 to 16, in the JPEG coding of differences and coefficients (F.12).
     #[inline(always)]
     fn number(&mut self, bits: u32) -> i32 {
         let value = self.peek(bits) as i32;
@@ -99,9 +99,9 @@ impl<'a> Bits<'a> {
         extend(value, bits)
     }
 
-    /// Goes on behind the restart marker that must be next.
+    /// Continues after the restart marker that must be next.
     pub(super) fn restart(&mut self) -> Option<()> {
-        // What is left in the buffer was the rest of the last byte, or was put in.
+        // The remaining bits in the buffer must be the rest of the last byte, or padding.
         let read_ahead = self.count.saturating_sub(self.padding) / 8;
         if read_ahead > 0 || self.overrun() {
             return None;
@@ -126,14 +126,14 @@ fn extend(value: i32, bits: u32) -> i32 {
     }
 }
 
-/// What a look at the next bits tells.
+/// The result of looking up the next bits.
 #[derive(Clone, Copy, Default)]
 struct Entry {
-    /// The value of the coefficient, where its bits are among those looked at.
+    /// The value of the coefficient, if its bits are among those looked up.
     value: i16,
     /// The symbol.
     symbol: u8,
-    /// Bits of the code, and of the value if that is there; 0 for a longer code.
+    /// Number of bits of the code, and of the value if it is included; 0 for a longer code.
     bits: u8,
     has_value: bool,
 }
@@ -141,15 +141,15 @@ struct Entry {
 /// A table of Huffman codes.
 pub(super) struct Codes {
     look: Box<[Entry; 1 << LOOK]>,
-    /// For each length, the first number behind its codes, as 16 bits.
+    /// For each length, the first number after its codes, as 16 bits.
     ends: [u32; 17],
-    /// For each length, what is added to a code to be the place of its symbol.
+    /// For each length, the number that is added to a code to get the index of its symbol.
     offsets: [i32; 17],
     symbols: Vec<u8>,
 }
 
 impl Codes {
-    /// Of the number of codes of each length, and the symbols in their order; `None` if there are no such codes.
+    /// From the number of codes of each length, and the symbols in order; `None` if such codes do not exist.
     pub(super) fn new(counts: &[u8; 16], symbols: &[u8]) -> Option<Self> {
         let mut this = Self {
             look: Box::new([Entry::default(); 1 << LOOK]),
@@ -191,7 +191,7 @@ impl Codes {
         self.symbols.get(usize::try_from(place).ok()?).copied()
     }
 
-    /// The difference of a block's mean from that of the block before.
+    /// The difference between a block's mean and that of the previous block.
     #[inline(always)]
     pub(super) fn difference(&self, bits: &mut Bits<'_>) -> Option<i32> {
         bits.fill();
@@ -202,7 +202,7 @@ impl Codes {
         }
     }
 
-    /// Reads the coefficients of a block but the first, and tells (place in zigzag order, value) of each that is not zero.
+    /// Reads the coefficients of a block except the first, and calls `found` with (position in zigzag order, value) for each nonzero one.
     #[inline(always)]
     pub(super) fn coefficients(
         &self,
@@ -245,7 +245,7 @@ impl Codes {
 }
 
 impl Entry {
-    /// Of a symbol with a code of `length` bits, followed by `rest` in what is left of those looked at.
+    /// For a symbol with a code of `length` bits, followed by `rest` in the remaining bits of the lookup.
     fn of(symbol: u8, length: u32, rest: u32) -> Self {
         let (left, size) = (LOOK - length, u32::from(symbol & 15));
         let bits = length as u8;

@@ -1,24 +1,24 @@
-//! What stands before the coded data of a JPEG.
+//! The segments before the coded data of a JPEG.
 
 use super::bits::Codes;
 
-/// A colour of the image.
+/// A colour component of the image.
 #[derive(Clone, Copy)]
 pub(super) struct Component {
     id: u8,
-    /// Blocks of it in a unit, across and down.
+    /// Its blocks per unit, horizontally and vertically.
     pub(super) blocks: (usize, usize),
     pub(super) table: usize,
     pub(super) dc: usize,
     pub(super) ac: usize,
 }
 
-/// A sequential JPEG of three colours in one scan.
+/// A sequential JPEG with three colours in one scan.
 pub(super) struct Header<'a> {
     pub(super) width: u32,
     pub(super) height: u32,
     pub(super) components: [Component; 3],
-    /// Steps of quantisation, in zigzag order.
+    /// Quantisation steps, in zigzag order.
     pub(super) tables: [Option<[f32; 64]>; 4],
     pub(super) dc: [Option<Codes>; 4],
     pub(super) ac: [Option<Codes>; 4],
@@ -29,8 +29,8 @@ pub(super) struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// `None` for every other kind of JPEG, and for a damaged one. `exif` says of the data of an EXIF segment whether the
-    /// image is upright.
+    /// `None` for every other kind of JPEG, and for a damaged one. `exif` returns whether the image is upright, given the
+    /// data of an EXIF segment.
     pub(super) fn read(bytes: &'a [u8], exif: impl Fn(&[u8]) -> bool) -> Option<Self> {
         let mut rest = bytes.strip_prefix(&[0xff, 0xd8])?;
         let mut frame: Option<(u32, u32, [Component; 3])> = None;
@@ -61,7 +61,7 @@ impl<'a> Header<'a> {
                         return None;
                     }
                 }
-                // Adobe says which colours these are: 1 is YCbCr.
+                // The Adobe segment contains the colour transform: 1 is YCbCr.
                 0xee if segment.starts_with(b"Adobe") && segment.get(11) != Some(&1) => {
                     return None;
                 }

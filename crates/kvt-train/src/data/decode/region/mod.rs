@@ -1,8 +1,8 @@
-//! The part of a JPEG that a transform looks at, at 1/2, 1/4 or 1/8 of its size where that is enough.
+//! Decodes the part of a JPEG that a transform uses, at 1/2, 1/4 or 1/8 of its size if that is enough.
 //!
-//! The coded data is one stream, which has to be read up to the last row of the part. The transform, the colours and the
-//! rest of the stream are saved. Of sequential JPEGs of three colours in one scan, as cameras and ImageNet have them;
-//! every other one is left to the decoder of whole images.
+//! The coded data is one stream, which must be read up to the last row of the part. The transform, the colour conversion
+//! and the rest of the stream are saved. Supports sequential JPEGs with three colours in one scan, as from cameras and
+//! in ImageNet; all others are left to the decoder of whole images.
 
 mod bits;
 mod header;
@@ -21,8 +21,8 @@ use super::jpeg;
 use crate::augment::{Crop, Look, Part};
 use crate::data::file::ImageLimits;
 
-/// The part of an image of (width, height) that `look` names. `None` if it names none, and of all that is left to the
-/// decoder of whole images: other formats, other kinds of JPEG, images that are to be turned, damaged ones.
+/// The part that `look` returns for an image of (width, height). `None` if it returns none, and for everything left to the decoder of
+/// whole images: other formats, other kinds of JPEG, images that must be rotated, and damaged images.
 pub(in crate::data) fn decode(
     bytes: &[u8],
     limits: ImageLimits,
@@ -31,7 +31,7 @@ pub(in crate::data) fn decode(
     if jpeg::components(bytes) != Some(3) {
         return None;
     }
-    // As in `decode_bytes`: a panic in reading hostile bytes is a bad file.
+    // As in `decode_bytes`: a panic while reading hostile bytes means a bad file.
     let upright = |exif: &[u8]| {
         let orientation = Orientation::from_exif_chunk(exif);
         orientation.is_none_or(|found| found == Orientation::NoTransforms)
@@ -45,20 +45,20 @@ pub(in crate::data) fn decode(
     let is_enough = |by: &u32| crop.width / by >= wanted.0 && crop.height / by >= wanted.1;
     let by = [8, 4, 2].into_iter().find(is_enough).unwrap_or(1);
     let blocks = Blocks { header, crop, by };
-    // The loops are vectorised for the processor at hand.
+    // The loops are vectorised for the current processor.
     let blocks = std::panic::AssertUnwindSafe(blocks);
     let found = catch_unwind(|| Arch::new().dispatch(blocks.0)).ok()??;
     found.part(crop, by)
 }
 
-/// The blocks that a crop touches, at 1 / `by` of their size.
+/// The blocks that overlap a crop, at 1 / `by` of their size.
 struct Blocks<'a> {
     header: Header<'a>,
     crop: Crop,
     by: u32,
 }
 
-/// Pixels, and the column and row of the first one in the image made smaller.
+/// Pixels, and the column and row of the first one in the reduced image.
 struct Found {
     image: RgbImage,
     left: u32,
@@ -70,7 +70,7 @@ impl Found {
         let by = f64::from(by);
         let along = |at: u32, length: u32, origin: u32, side: u32| {
             let offset = f64::from(at) / by - f64::from(origin);
-            // The last pixel may stand for less than a whole number of those of the image.
+            // The last pixel can represent fewer pixels of the image than the others, so the part is limited to what was decoded.
             (
                 offset,
                 (f64::from(length) / by).min(f64::from(side) - offset),
@@ -94,10 +94,10 @@ impl WithSimd for Blocks<'_> {
     }
 }
 
-/// A colour of the part, in rows.
+/// A colour plane of the part, in rows.
 struct Plane {
     component: Component,
-    /// Pixels of a block's side.
+    /// Side of a block in pixels.
     side: usize,
     width: usize,
     pixels: Vec<u8>,
@@ -137,7 +137,7 @@ impl Blocks<'_> {
         let count = (end.0.checked_sub(first.0)?, end.1.checked_sub(first.1)?);
         let side = 8 / by as usize;
         let mut planes = header.components.map(|component| {
-            // A colour of fewer blocks is made less small.
+            // A colour plane with fewer blocks is reduced less.
             let ratio = (most.0 / component.blocks.0, most.1 / component.blocks.1);
             let side = match ratio {
                 (2, 2) if side <= 4 => 2 * side,
@@ -199,7 +199,7 @@ impl Blocks<'_> {
 }
 
 impl Plane {
-    /// Reads the blocks of a unit and keeps their pixels if it is one of the part, `at` (column, row) in it.
+    /// Reads the blocks of a unit and keeps their pixels if the unit belongs to the part, at position `at` (column, row).
     #[inline(always)]
     fn unit(
         &mut self,
@@ -247,7 +247,7 @@ impl Plane {
     }
 }
 
-/// Three planes to pixels; those of fewer blocks are made as large as the others, by the weights 3 to 1 of the two nearest
+/// Converts three planes to pixels; planes with fewer blocks are enlarged with the weights 3 to 1 of the two nearest
 /// pixels.
 #[inline(always)]
 fn colours(
@@ -316,7 +316,7 @@ fn colours(
         for (out, ((y, cb), cr)) in out.iter_mut().zip(luma.iter().zip(cb).zip(cr)) {
             *out = pixels(y, cb, cr);
         }
-        // What is left of the row, filled up.
+        // The rest of the row, padded.
         let fill = |rest: &[u8]| {
             let mut filled = [0; 16];
             filled[..rest.len()].copy_from_slice(rest);
@@ -328,13 +328,13 @@ fn colours(
     rgb
 }
 
-/// Sixteen pixels of their brightness and two colours (JFIF).
+/// Sixteen pixels from their luminance and two chrominance values (JFIF).
 #[inline(always)]
 fn pixels(y: &[u8; 16], cb: &[u8; 16], cr: &[u8; 16]) -> [u8; 48] {
     let mut channels = [[0_u8; 16]; 3];
     let [red, green, blue] = &mut channels;
     for x in 0..16 {
-        // 16 bits behind the point, rounded.
+        // 16 fractional bits, rounded.
         let y = (i32::from(y[x]) << 16) + (1 << 15);
         let (cb, cr) = (i32::from(cb[x]) - 128, i32::from(cr[x]) - 128);
         red[x] = ((y + 91_881 * cr) >> 16).clamp(0, 255) as u8;

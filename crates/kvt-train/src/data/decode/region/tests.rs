@@ -9,7 +9,7 @@ use crate::data::decode_bytes;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/decode/");
 
-/// Smooth, with edges.
+/// A smooth image with edges.
 fn picture(width: u32, height: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| {
         let edge = if (x / 23 + y / 17) % 2 == 0 { 60 } else { 0 };
@@ -21,7 +21,7 @@ fn picture(width: u32, height: u32) -> RgbImage {
     })
 }
 
-/// 4:4:4, as the `image` crate writes it.
+/// 4:4:4, as written by the `image` crate.
 fn encoded(image: &RgbImage) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = JpegEncoder::new_with_quality(&mut bytes, 92);
@@ -67,7 +67,7 @@ fn a_part_at_full_size_is_that_of_the_whole() {
         crop(0, 90, 150, 11),
     ] {
         let part = part(&bytes, crop, (224, 224));
-        // The crop lies where it says, on whole pixels.
+        // The crop is at the expected place, on whole pixels.
         assert_eq!(
             (part.across.1, part.down.1),
             (f64::from(crop.width), f64::from(crop.height))
@@ -92,7 +92,7 @@ fn a_part_at_full_size_is_that_of_the_whole() {
     }
 }
 
-/// Each pixel of a smaller image is about the mean of those that it stands for.
+/// Each pixel of a reduced image is about the mean of the pixels it represents.
 #[test]
 fn smaller_parts_show_the_same() {
     let image = picture(400, 300);
@@ -120,7 +120,7 @@ fn smaller_parts_show_the_same() {
                 count += 1;
             }
         }
-        // Only at the edges of the squares it is another filter.
+        // The filters differ only at the edges of the squares.
         assert!(
             f64::from(sum) / f64::from(count) < 3.0,
             "1/{by}: {sum} of {count}"
@@ -128,7 +128,7 @@ fn smaller_parts_show_the_same() {
     }
 }
 
-/// Files of Pillow with colours at full, half and quarter size, and with restart markers.
+/// Files written by Pillow with colours at full, half and quarter size, and with restart markers.
 #[test]
 fn every_sampling_of_the_colours() {
     for name in ["h1v1.jpg", "h2v1.jpg", "h2v2.jpg", "restart.jpg"] {
@@ -152,7 +152,7 @@ fn every_sampling_of_the_colours() {
             "{name}: {}",
             compare(&all, (0, 0))
         );
-        // Behind several restarts; the colours next to its edge are not known, so it differs more there.
+        // After several restarts; the colours next to its edge are unknown, so it differs more there.
         let right = part(&bytes, crop(50, 35, 20, 17), (224, 224));
         let origin = (50 - right.across.0 as u32, 35 - right.down.0 as u32);
         assert_eq!((origin.0 % 8, origin.1 % 8), (0, 0));
@@ -161,7 +161,7 @@ fn every_sampling_of_the_colours() {
             "{name}: {}",
             compare(&right, origin)
         );
-        // Smaller: the mean colour is the same.
+        // Reduced: the mean colour is the same.
         let half = part(&bytes, crop(0, 0, 70, 52), (35, 26));
         assert_eq!(half.image.dimensions(), (35, 26));
         for channel in 0..3 {
@@ -205,7 +205,7 @@ fn the_rest_is_left_to_the_decoder_of_whole_images() {
     }
 }
 
-/// Between two restart markers there is nothing: zeros would stand for it.
+/// Without a check, data missing between two restart markers would be read as zeros.
 #[test]
 fn a_part_between_markers_that_is_missing_is_damage() {
     let bytes = fs_err::read(format!("{FIXTURES}restart.jpg")).unwrap();
@@ -219,7 +219,7 @@ fn a_part_between_markers_that_is_missing_is_damage() {
 }
 
 proptest! {
-    /// Nothing that is in a file makes it panic or take long.
+    /// File contents never cause a panic or take long.
     #[test]
     fn damaged_bytes_end_well(changes in prop::collection::vec((0_usize..3000, any::<u8>()), 1..20), by in 0_u32..4) {
         let mut bytes = encoded(&picture(70, 50));

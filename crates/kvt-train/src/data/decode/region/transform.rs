@@ -1,9 +1,9 @@
-//! From coefficients to pixels: the inverse cosine transform to 8, 4, 2 or 1 pixels a side.
+//! From coefficients to pixels: the inverse cosine transform to 8, 4, 2 or 1 pixels per side.
 
 use std::f64::consts::PI;
 
-/// The basis of a transform of `N` frequencies: row k holds frequency k at the `N` pixels of a side, times what makes the
-/// coefficients of 8 x 8 pixels those of `N` x `N`.
+/// The basis of a transform of `N` frequencies: row k contains frequency k at the `N` pixels of a side, multiplied by the
+/// factor that converts the coefficients of 8 x 8 pixels to `N` x `N`.
 pub(super) struct Basis<const N: usize>([[f32; N]; N]);
 
 impl<const N: usize> Basis<N> {
@@ -19,8 +19,8 @@ impl<const N: usize> Basis<N> {
         Self(rows)
     }
 
-    /// The pixels of a block, `N` rows of `out` that lie `stride` apart; `None` if it is too short. The coefficients are in
-    /// rows of 8, and behind the `last` one in zigzag order they are zero.
+    /// Computes the pixels of a block: `N` rows of `out` that are `stride` apart; `None` if it is too short. The
+    /// coefficients are in rows of 8, and are zero after the `last` one in zigzag order.
     #[inline(always)]
     pub(super) fn pixels(
         &self,
@@ -38,7 +38,7 @@ impl<const N: usize> Basis<N> {
                     *sum += basis[y] * coefficient;
                 }
             }
-            // 128 is the middle of the levels.
+            // 128 is the middle level.
             let mut pixels = [128.0_f32; N];
             for (basis, factor) in self.0.iter().zip(&across).take(columns) {
                 for (pixel, basis) in pixels.iter_mut().zip(basis) {
@@ -54,14 +54,14 @@ impl<const N: usize> Basis<N> {
     }
 }
 
-/// The level nearest to a value.
+/// The nearest level to a value.
 #[inline(always)]
 pub(super) fn level(value: f32) -> u8 {
-    // Added to 2^23, a number has no room for a fraction: the processor rounds it, and its last bits are the whole number.
+    // A number added to 2^23 has no fractional bits: the processor rounds it, and its low bits are the integer.
     (value.clamp(0.0, 255.0) + 8_388_608.0).to_bits() as u8
 }
 
-/// For each place in zigzag order, how many rows and columns the coefficients up to it are in.
+/// For each position in zigzag order, the number of rows and columns that contain the coefficients up to it.
 const USED: [[u8; 2]; 64] = {
     let mut used = [[1, 1]; 64];
     let (mut rows, mut columns, mut place) = (1, 1, 0);
@@ -75,7 +75,7 @@ const USED: [[u8; 2]; 64] = {
     used
 };
 
-/// The place (row, column) of each coefficient in zigzag order.
+/// The position (row, column) of each coefficient in zigzag order.
 pub(super) const ZIGZAG: [u8; 64] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
     13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,

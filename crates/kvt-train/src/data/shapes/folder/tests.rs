@@ -29,17 +29,17 @@ fn is_made_once_and_reused() {
     let image = decode(&path, ImageLimits::default()).unwrap();
     let key = small().key(Split::Val, Figure::Square, 1);
     assert_eq!(image, render(Figure::Square, 16, 0.5, 0.3, key));
-    // Nothing is left beside it.
+    // Nothing is left next to it.
     assert_eq!(fs_err::read_dir(dir.parent().unwrap()).unwrap().count(), 1);
 }
 
-/// Two that found nothing there and generate at the same time.
+/// Two processes that found nothing and generate at the same time.
 fn at_once(configs: [ShapesConfig; 2], dir: &Path) -> [Result<Summary, DataError>; 2] {
     let begun = std::sync::Barrier::new(2);
     let run = |config: ShapesConfig| {
         let mut first = true;
         ensure(&config, dir, &mut |_, _| {
-            // Neither is done before both have begun.
+            // Neither finishes before both have begun.
             if std::mem::take(&mut first) {
                 begun.wait();
             }
@@ -61,7 +61,7 @@ fn two_that_generate_the_same_both_have_it() {
         assert_eq!((a.train, a.val), (b.train, b.val));
         let train = Source::open(dir.join("train"), ClassOrder::Byte).unwrap();
         assert_eq!(train.class_counts(), [3, 3, 3]);
-        // Nothing is left beside it.
+        // Nothing is left next to it.
         assert_eq!(fs_err::read_dir(temp.path()).unwrap().count(), 1);
         fs_err::remove_dir_all(&dir).unwrap();
     }
@@ -89,7 +89,7 @@ fn what_killed_processes_left_is_removed() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("shapes");
     let left = temp.path().join(".shapes-Ab3dE6");
-    // Before it is generated, and once it is there.
+    // Before it is generated, and once it exists.
     for generated in [true, false] {
         fs_err::create_dir_all(left.join("data/train/circle")).unwrap();
         let made = ensure(&small(), &dir, &mut |_, _| {}).unwrap();

@@ -8,22 +8,22 @@ use super::canvas::{Canvas, Color};
 use super::figure::Figure;
 use kvt_ops::Key;
 
-/// The least distance, in RGB of 0..1, between the shape's colour and the background's.
+/// The minimum distance, in RGB of 0..1, between the colours of shape and background.
 const CONTRAST: f32 = 0.35;
 /// Pieces of clutter at `clutter = 1`.
 const CLUTTER: f32 = 16.0;
 
-/// Something placed, turned and scaled.
+/// The position, rotation and scale of an object.
 #[derive(Clone, Copy)]
 struct Pose {
     center: (f32, f32),
-    /// Unit vector of the turned x axis.
+    /// Unit vector of the rotated x axis.
     axis: (f32, f32),
     size: f32,
 }
 
 impl Pose {
-    /// The point in the coordinates of the thing.
+    /// The point in the coordinates of the object.
     fn local(&self, x: f32, y: f32) -> (f32, f32) {
         let (dx, dy) = (
             (x - self.center.0) / self.size,
@@ -36,7 +36,7 @@ impl Pose {
 
 /// Draws an image of the class `figure`, `side` x `side` pixels. `clutter` and `occlusion` in 0..1.
 pub fn render(figure: Figure, side: usize, clutter: f32, occlusion: f32, key: Key) -> RgbImage {
-    // Each part has its own generator, so that more clutter does not move the shape.
+    // Each part has a separate generator, so that more clutter does not move the shape.
     let mut rng = key.named("target").rng();
     let size = uniform(&mut rng, 0.25, 0.4);
     let center = (
@@ -109,7 +109,7 @@ fn background(key: Key) -> (impl FnMut(f32, f32) -> Color, Color) {
     (paint, color)
 }
 
-/// Small things that are no whole shape: blobs, lines, and pieces cut off a shape by a line.
+/// Small objects that are not a whole shape: blobs, lines, and pieces cut off a shape by a line.
 fn add_clutter(canvas: &mut Canvas, clutter: f32, rng: &mut ChaCha8Rng) {
     let count = (clutter * CLUTTER * uniform(rng, 0.5, 1.0)).round() as usize;
     for _ in 0..count {
@@ -130,7 +130,7 @@ fn add_clutter(canvas: &mut Canvas, clutter: f32, rng: &mut ChaCha8Rng) {
             |x, y| {
                 let (x, y) = pose.local(x, y);
                 match kind {
-                    // An ellipse, no larger than half the smallest target.
+                    // An ellipse, at most half as large as the smallest target.
                     0 => (2.0 * x) * (2.0 * x) + (2.0 * y / stretch) * (2.0 * y / stretch) < 1.0,
                     1 => x.abs() < 0.95 && y.abs() < 0.12,
                     _ => x > cut && figure.contains(x, y),
@@ -140,8 +140,8 @@ fn add_clutter(canvas: &mut Canvas, clutter: f32, rng: &mut ChaCha8Rng) {
     }
 }
 
-/// Covers up to a random share, at most 0.6 `occlusion`, of the shape with bars and long ellipses, which are no class, that
-/// lie on its rim.
+/// Covers up to a random fraction, at most 0.6 `occlusion`, of the shape with bars and long ellipses, which are not a
+/// class, placed on its boundary.
 fn occlude(
     canvas: &mut Canvas,
     figure: Figure,
@@ -151,7 +151,7 @@ fn occlude(
 ) {
     const GRID: usize = 24;
     let allowed = 0.6 * occlusion * uniform(rng, 0.0, 1.0);
-    // Points of the shape on a grid, to measure what is hidden.
+    // Points of the shape on a grid, to measure the hidden fraction.
     let mut visible: Vec<(f32, f32)> = (0..GRID * GRID)
         .map(|i| {
             let at = |i: usize| ((i as f32 + 0.5) / GRID as f32 * 2.0 - 1.0) * target.size;
@@ -200,7 +200,7 @@ fn occlude(
     }
 }
 
-/// A colour that changes a little over the picture, so that a surface is not told by its flatness.
+/// A colour that varies slightly over the image, so that a surface cannot be recognised by its flatness.
 fn shading(rng: &mut ChaCha8Rng, color: Color) -> impl FnMut(f32, f32) -> Color {
     let (slope, strength) = (direction(rng), uniform(rng, 0.0, 0.3));
     move |x, y| {
@@ -231,7 +231,7 @@ fn uniform(rng: &mut ChaCha8Rng, low: f32, high: f32) -> f32 {
     low + (high - low) * rng.random::<f32>()
 }
 
-/// A random unit vector, from a point of the disc: the square root is exactly rounded, sines are not.
+/// A random unit vector, from a point of the disc: square roots are exactly rounded, sines are not.
 fn direction(rng: &mut ChaCha8Rng) -> (f32, f32) {
     loop {
         let (x, y) = (uniform(rng, -1.0, 1.0), uniform(rng, -1.0, 1.0));

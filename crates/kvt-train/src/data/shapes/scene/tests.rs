@@ -11,7 +11,7 @@ fn the_key_and_nothing_else_decides() {
     assert_ne!(image, draw(Figure::Star, 0.5, 0.3, 2));
 }
 
-/// Two classes drawn with the same key differ where the shapes differ only: the scene does not know the class.
+/// Two classes drawn with the same key differ only where the shapes differ: the scene does not depend on the class.
 #[test]
 fn the_scene_is_independent_of_the_class() {
     for seed in 0..20 {
@@ -24,7 +24,7 @@ fn the_scene_is_independent_of_the_class() {
             .zip(ring.pixels())
             .filter(|(a, b)| a != b)
             .count();
-        // The hole has radius 0.55 of at most 0.4 of 32 pixels: 156 pixels, and its edge.
+        // The hole has a radius of 0.55 times at most 0.4 of 32 pixels: 156 pixels, and its edge.
         assert!((1..230).contains(&differing), "{differing}");
     }
 }

@@ -1,7 +1,7 @@
-//! CIFAR-10 and CIFAR-100 in the binary files of their authors: <https://www.cs.toronto.edu/~kriz/cifar.html>.
+//! CIFAR-10 and CIFAR-100 in the authors' binary files: <https://www.cs.toronto.edu/~kriz/cifar.html>.
 //!
-//! A record is one label (CIFAR-100: the coarse, then the fine one, which counts here) and the red, green and blue planes of
-//! 32 x 32 pixels, row by row.
+//! A record is one label (CIFAR-100: the coarse and then the fine one, which is used here) and the red, green and blue
+//! planes of 32 x 32 pixels, row by row.
 
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,11 @@ const PIXELS: usize = 3 * (SIDE * SIDE) as usize;
 struct Layout {
     /// The folder that the authors' archive unpacks to.
     folder: &'static str,
-    /// Class names, one a line.
+    /// Class names, one per line.
     names: &'static str,
     train: &'static [&'static str],
     test: &'static [&'static str],
-    /// Labels of a record; the last one counts.
+    /// Labels per record; the last one is used.
     labels: usize,
 }
 
@@ -49,7 +49,7 @@ const LAYOUTS: [Layout; 2] = [
     },
 ];
 
-/// The data set in a folder, or in the folder of the authors' archive in it.
+/// The data set in a folder, or in the archive's subfolder of it.
 fn find(path: &Path) -> Option<(PathBuf, &'static Layout)> {
     LAYOUTS.iter().find_map(|layout| {
         let mut dirs = [path.to_owned(), path.join(layout.folder)].into_iter();
@@ -58,7 +58,7 @@ fn find(path: &Path) -> Option<(PathBuf, &'static Layout)> {
     })
 }
 
-/// Whether a folder holds one of the data sets.
+/// Whether a folder contains one of the data sets.
 pub(super) fn is_here(path: &Path) -> bool {
     find(path).is_some()
 }
@@ -100,7 +100,7 @@ fn records(
     let record = labels + PIXELS;
     if bytes.is_empty() || !bytes.len().is_multiple_of(record) {
         return Err(refuse(format!(
-            "{} bytes are no whole number of records of {record} bytes: the file is truncated, or of another data set",
+            "{} bytes are not a whole number of records of {record} bytes: the file is truncated, or of another data set",
             bytes.len()
         )));
     }
@@ -125,7 +125,7 @@ fn records(
     .collect()
 }
 
-/// A picture of its planes; `None` if they are not those of a square of that side.
+/// An image from its planes; `None` if their length does not match a square with that side.
 pub(super) fn picture(planes: &[u8], side: u32) -> Option<RgbImage> {
     let pixels = (side * side) as usize;
     let (red, rest) = planes.split_at_checked(pixels)?;

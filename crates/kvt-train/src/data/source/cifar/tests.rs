@@ -93,7 +93,7 @@ fn damaged_files_are_named() {
         let message = open(dir.path()).unwrap_err().to_string();
         assert!(message.contains("data_batch_3.bin"), "{message}");
         assert!(
-            message.contains("no whole number of records of 3073 bytes"),
+            message.contains("not a whole number of records of 3073 bytes"),
             "{message}"
         );
     }

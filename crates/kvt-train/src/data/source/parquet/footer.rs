@@ -1,4 +1,4 @@
-//! What stands at the end of a Parquet file: its columns, and where their pages lie.
+//! The end of a Parquet file: its columns, and the location of their pages.
 //! <https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift>
 
 use std::fs::File;
@@ -8,14 +8,14 @@ use super::thrift::Value;
 use crate::data::ParquetFault;
 
 const MAGIC: &[u8; 4] = b"PAR1";
-/// The length of the description, and the magic number.
+/// The length of the metadata, and the magic number.
 const TAIL: u64 = 8;
 
-/// A description of a file.
+/// The metadata of a file.
 pub(super) struct Footer {
     pub(super) columns: Vec<Column>,
     pub(super) groups: Vec<Group>,
-    /// What programs have noted: keys and texts.
+    /// Key-value metadata written by programs.
     pub(super) notes: Vec<(String, String)>,
 }
 
@@ -24,13 +24,13 @@ pub(super) struct Footer {
 pub(super) struct Column {
     pub(super) path: Vec<String>,
     pub(super) kind: Kind,
-    /// How many parts of the path may be missing: a value that is there has this level.
+    /// How many parts of the path can be missing: a value that exists has this level.
     pub(super) level: u32,
     /// Whether a row has several values.
     pub(super) repeats: bool,
 }
 
-/// What the values of a column are.
+/// The type of the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Int32,
@@ -39,7 +39,7 @@ pub(super) enum Kind {
     Other,
 }
 
-/// Rows whose values lie together.
+/// Rows whose values are stored together.
 pub(super) struct Group {
     pub(super) rows: u64,
     /// For each column.
@@ -49,7 +49,7 @@ pub(super) struct Group {
 /// The values of a column in a group.
 pub(super) struct Chunk {
     pub(super) codec: i64,
-    /// Where its pages begin in the file, and how long they are together.
+    /// Offset of its pages in the file, and their total length.
     pub(super) start: u64,
     pub(super) length: u64,
 }
@@ -61,7 +61,7 @@ impl Column {
 }
 
 impl Footer {
-    /// Reads the description of a file of so many bytes.
+    /// Reads the metadata of a file of `length` bytes.
     pub(super) fn read(file: &mut File, length: u64) -> Result<Self, ParquetFault> {
         let damaged = |words: &str| ParquetFault::Damaged(words.to_owned());
         let mut tail = [0; TAIL as usize];
@@ -95,7 +95,7 @@ impl Footer {
             (chunks.len() == columns.len()).then_some(Group { rows, chunks })
         });
         let groups = groups.collect::<Option<Vec<Group>>>()?;
-        // Memory is taken for each row. With more rows than bytes it would not be in proportion to the file.
+        // Memory is allocated for each row. With more rows than bytes, it would not be proportional to the file.
         let rows = groups.iter().map(|group| group.rows);
         rows.reduce(u64::saturating_add)
             .is_none_or(|rows| rows <= length)
@@ -124,7 +124,7 @@ impl Column {
     }
 }
 
-/// Collects the columns below the next element of the schema. In the list an element stands before those below it.
+/// Collects the columns below the next element of the schema. In the list, an element precedes those below it.
 fn descend<'a, 'b: 'a>(
     elements: &mut impl Iterator<Item = &'a Value<'b>>,
     above: &Column,
@@ -133,7 +133,7 @@ fn descend<'a, 'b: 'a>(
     let element = elements.next()?;
     let mut column = above.clone();
     column.path.push(element.text(4)?.into_owned());
-    // Deeper than any schema of images; each structure within another is a call within another.
+    // Deeper than any schema of images; nested structures are read by recursion.
     if column.path.len() > 32 {
         return None;
     }
@@ -168,7 +168,7 @@ impl Chunk {
     fn of(value: &Value<'_>) -> Option<Self> {
         let chunk = value.field(3)?;
         let pages = chunk.count(9)?;
-        // Some writers say 0 for none.
+        // Some writers use 0 for none.
         let dictionary = chunk.count(11).filter(|&place| place > 0);
         Some(Self {
             codec: chunk.int(4)?,
@@ -178,7 +178,7 @@ impl Chunk {
     }
 }
 
-/// Fills `bytes` from a place of a file.
+/// Fills `bytes` from a position in a file.
 pub(super) fn read_at(file: &mut File, place: u64, bytes: &mut [u8]) -> Result<(), ParquetFault> {
     let words = |error: std::io::Error| ParquetFault::Damaged(error.to_string());
     file.seek(SeekFrom::Start(place)).map_err(words)?;

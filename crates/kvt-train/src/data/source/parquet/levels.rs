@@ -1,4 +1,4 @@
-//! Small whole numbers in runs and in few bits: Parquet's `RLE` encoding, of levels and of places in a dictionary.
+//! Small integers, run-length encoded and bit-packed: Parquet's `RLE` encoding, for levels and for indices into a dictionary.
 //! <https://parquet.apache.org/docs/file-format/data-pages/encodings/>
 
 use super::thrift::varint;
@@ -15,19 +15,19 @@ pub(super) fn numbers(mut bytes: &[u8], width: u32, count: usize) -> Option<Vec<
         let (head, taken) = varint(bytes)?;
         bytes = &bytes[taken..];
         if head & 1 == 0 {
-            // One number several times.
+            // One number, repeated.
             let (number, rest) = bytes.split_at_checked(size)?;
             bytes = rest;
             let mut whole = [0; 4];
             whole[..size].copy_from_slice(number);
             let times = usize::try_from(head >> 1).ok()?.min(left);
-            // A run of none would be read without end.
+            // An empty run would be read forever.
             if times == 0 {
                 return None;
             }
             numbers.resize(numbers.len() + times, u32::from_le_bytes(whole));
         } else {
-            // Groups of eight, the lowest bits first; the last group may be cut off behind the last number.
+            // Groups of eight, the lowest bits first; the last group may be truncated after the last number.
             let groups = usize::try_from(head >> 1).ok()?;
             let packed = groups.checked_mul(width as usize)?.min(bytes.len());
             let (packed, rest) = bytes.split_at_checked(packed)?;
@@ -61,13 +61,13 @@ mod tests {
 
     use super::*;
 
-    /// The examples of the format's description.
+    /// The examples in the description of the format.
     #[test]
     fn runs_and_packed_numbers() {
         let packed = [0b10001000, 0b11000110, 0b11111010];
         let bytes: Vec<u8> = [0x03].into_iter().chain(packed).collect();
         assert_eq!(numbers(&bytes, 3, 8).unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
-        // Twenty times 300 in nine bits, then a packed group of which five numbers count.
+        // Twenty times 300 in nine bits, then a packed group of which five numbers are used.
         let bytes = [20 << 1, 0x2c, 1, 0x03, 0x81, 2, 0, 0, 0, 0, 0, 0, 0];
         let found = numbers(&bytes, 9, 25).unwrap();
         assert_eq!(found[..20], [300; 20]);

@@ -1,9 +1,9 @@
-//! Parquet files as Hugging Face's `datasets` writes them: a row is an image, a structure `image` with the file's `bytes`, and
-//! its `label`, a whole number. The names of the classes stand in the note `huggingface` at the end of the file.
+//! Parquet files as written by Hugging Face's `datasets`: a row is an image, with a structure `image` that contains the file's
+//! `bytes`, and its integer `label`. The names of the classes are in the metadata entry `huggingface` at the end of the file.
 //!
-//! The ends of the files, the headers of the pages and the labels are read once. Then every image is read by itself with the
-//! page in which it lies, so that an epoch visits the images in any order, each once, and goes on in the middle. A thread
-//! that reads images in their order reads each page once.
+//! The ends of the files, the headers of the pages and the labels are read once. Then every image is read independently with
+//! the page that contains it, so that an epoch can visit the images in any order, each once, and continue in the middle. A
+//! thread that reads images in order reads each page once.
 
 mod footer;
 mod levels;
@@ -22,15 +22,15 @@ use super::shards::MAX_CLASSES;
 use super::{Place, Sample, Source, within};
 use crate::data::{DataError, ParquetFault, listing};
 
-/// The ending of a file.
+/// The extension of the files.
 const ENDING: &str = "parquet";
-/// The folder in which the Hugging Face Hub keeps the files.
+/// The folder in which the Hugging Face Hub stores the files.
 const HUB: &str = "data";
-/// The validation split's usual name, and what it is called on the Hub.
+/// The usual name of the validation split, and its names on the Hub.
 const VAL: [&str; 3] = ["val", "validation", "test"];
 
-/// The files of a split: `<split>-*.parquet` in a folder or in the folder `data` in it, or all of the folder `<split>`. Where
-/// none is called `val`, it is `validation`, or else `test`.
+/// The files of a split: `<split>-*.parquet` in a folder or in its folder `data`, or all files of the folder `<split>`. If
+/// there is no `val`, it is `validation`, or otherwise `test`.
 pub(super) fn files(root: &Path, split: &str) -> Vec<PathBuf> {
     let names: &[&str] = match split == VAL[0] {
         true => &VAL,
@@ -40,7 +40,7 @@ pub(super) fn files(root: &Path, split: &str) -> Vec<PathBuf> {
     found.find(|files| !files.is_empty()).unwrap_or_default()
 }
 
-/// All files of a folder, or of the folder `data` in it.
+/// All files of a folder, or of its folder `data`.
 pub(super) fn all_files(root: &Path) -> Vec<PathBuf> {
     list(root, |_| true)
 }
@@ -56,7 +56,7 @@ fn named(root: &Path, split: &str) -> Vec<PathBuf> {
     }
 }
 
-/// The files of a folder, or else of the folder `data` in it, with the right names, by the bytes of these.
+/// The files of a folder, or otherwise of its folder `data`, with matching names, ordered by the bytes of the names.
 fn list(dir: &Path, is_right: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let of = |dir: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -76,8 +76,8 @@ fn list(dir: &Path, is_right: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     }
 }
 
-/// The images of these files in the order of their rows. `label` is the column of the labels. Where the files do not name
-/// the classes, they are `names`, or else the numbers up to the largest label.
+/// The images of these files in the order of their rows. `label` is the column of the labels. If the files do not name
+/// the classes, they are `names`, or otherwise the numbers up to the largest label.
 pub(super) fn open(
     root: &Path,
     files: &[PathBuf],

@@ -12,24 +12,24 @@ use super::footer::{Column, Footer, Kind};
 use super::pages::{OpenPage, Pages};
 use crate::data::{DataError, ParquetFault};
 
-/// The column of the images where several could be it.
+/// The column of the images if there are several candidates.
 const IMAGE: &str = "image";
-/// The part of such a column that has the file of the image.
+/// The part of such a column that contains the image file.
 const BYTES: &str = "bytes";
-/// The note in which Hugging Face's `datasets` describes the columns.
+/// The metadata entry in which Hugging Face's `datasets` describes the columns.
 const NOTE: &str = "huggingface";
 
-/// Bytes of a page that a thread keeps for the next image. Writers look at the size of a page after 1,024 rows at first, so
-/// that a page may be all images of a group.
+/// Bytes of a page that a thread keeps for the next image. Writers first check the size of a page after 1,024 rows, so a
+/// page can contain all images of a group.
 const KEPT: usize = 64 << 20;
 
-/// A page by the number of its table and its first row.
+/// A page, identified by the number of its table and its first row.
 type Kept = ((u64, u64), OpenPage);
 
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The page that this thread read last: images that are read in their order are of the same one.
+    /// The page that this thread read last: images that are read in order share a page.
     static LAST: RefCell<Option<Kept>> = const { RefCell::new(None) };
 }
 
@@ -37,22 +37,22 @@ thread_local! {
 #[derive(Debug)]
 pub(in crate::data::source) struct Table {
     pub(super) path: PathBuf,
-    /// Of all tables that this process has opened.
+    /// Unique among all tables that this process has opened.
     number: u64,
     images: Column,
-    /// The first row of each group, and where its images lie.
+    /// The first row of each group, and the location of its images.
     groups: Vec<(u64, Pages)>,
 }
 
-/// A table, and what is read of its file when it is opened.
+/// A table, and what is read from its file when it is opened.
 pub(super) struct Read {
     pub(super) table: Table,
     pub(super) labels: Vec<u32>,
-    /// The names of the classes, if the file has them.
+    /// The names of the classes, if the file contains them.
     pub(super) classes: Option<Vec<String>>,
 }
 
-/// Opens a file and reads its labels, from the column of that name.
+/// Opens a file and reads its labels from the given column.
 pub(super) fn read(path: &Path, label: &str) -> Result<Read, DataError> {
     let fault = |fault| DataError::Parquet {
         path: path.to_owned(),
@@ -124,23 +124,23 @@ impl Table {
         Some((pages, row - first))
     }
 
-    /// The bytes that the page of an image takes in the file.
+    /// The stored bytes of the page that contains an image.
     pub(in crate::data::source) fn stored(&self, row: u64) -> u64 {
         self.group(row).map_or(0, |(pages, row)| pages.stored(row))
     }
 
-    /// The file of an image.
+    /// The image file of a row.
     ///
     /// # Errors
     ///
-    /// The reason, in words.
+    /// The reason, as text.
     pub(in crate::data::source) fn image(&self, row: u64) -> Result<Vec<u8>, String> {
         let (pages, in_group) = self.group(row).ok_or("no such row")?;
         let first = pages.first(in_group).ok_or("no such row")?;
         let at = in_group - first;
         let place = (self.number, row - at);
         let found = LAST.with_borrow_mut(|last| {
-            // One of another place makes room before the next is read.
+            // Another page is dropped before the next one is read.
             let page = match last.take().filter(|(known, _)| *known == place) {
                 Some((_, page)) => page,
                 None => self.open(pages, in_group)?,
@@ -159,8 +159,8 @@ impl Table {
         })
     }
 
-    /// Reads the page of a row of a group. The file is opened for it: a data set may have more files than a process may
-    /// have open.
+    /// Reads the page that contains a row of a group. The file is opened each time: a data set may have more files than
+    /// the allowed number of open files.
     fn open(&self, pages: &Pages, row: u64) -> Result<OpenPage, String> {
         let mut file = File::open(&self.path).map_err(|error| error.to_string())?;
         let page = pages.open(&mut file, &self.images, row);
@@ -168,7 +168,7 @@ impl Table {
     }
 }
 
-/// The column of images: `image.bytes`, or the only one like it under another name.
+/// The column of images: `image.bytes`, or the only similar column under another name.
 fn image_column(columns: &[Column]) -> Result<usize, ParquetFault> {
     let is_image = |column: &Column| {
         let path: Vec<&str> = column.path.iter().map(String::as_str).collect();
@@ -191,7 +191,7 @@ fn names(columns: &[Column]) -> Vec<String> {
     columns.iter().map(Column::name).collect()
 }
 
-/// The names of the classes in Hugging Face's note on a column.
+/// The names of the classes in Hugging Face's metadata entry for a column.
 fn classes(notes: &[(String, String)], label: &str) -> Option<Vec<String>> {
     let (_, note) = notes.iter().find(|(key, _)| key == NOTE)?;
     let note: serde_json::Value = serde_json::from_str(note).ok()?;
@@ -205,7 +205,7 @@ fn classes(notes: &[(String, String)], label: &str) -> Option<Vec<String>> {
     for name in &names {
         *times.entry(name).or_default() += 1;
     }
-    // ImageNet has two `crane`: classes are told apart by their names.
+    // ImageNet has `crane` twice: classes are distinguished by their names.
     let names = names
         .iter()
         .enumerate()

@@ -1,26 +1,26 @@
-//! Thrift's compact protocol, in which Parquet describes files and pages:
+//! Thrift's compact protocol, which Parquet uses to describe files and pages:
 //! <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>.
 
 use std::borrow::Cow;
 
-/// Structs within structs: more than Parquet has, and few enough to read by recursion.
+/// Maximum nesting of structs: more than Parquet has, and few enough for recursion.
 const DEEPEST: usize = 32;
 
-/// A value that was read; of the kinds that nothing here asks for, that there was one.
+/// A value; for kinds that are not needed, only that there is one.
 #[derive(Debug, PartialEq)]
 pub(super) enum Value<'a> {
     Bool(bool),
     Int(i64),
     Bytes(&'a [u8]),
     List(Vec<Value<'a>>),
-    /// Fields by their numbers.
+    /// Fields by number.
     Struct(Vec<(i16, Value<'a>)>),
     /// A double or a map.
     Passed,
 }
 
 impl<'a> Value<'a> {
-    /// Reads the struct that `bytes` begin with, and tells how many of them it takes; `None` if they hold no whole struct.
+    /// Reads the struct at the beginning of `bytes`, and returns the number of bytes it takes; `None` if the struct is incomplete.
     pub(super) fn read(bytes: &'a [u8]) -> Option<(Self, usize)> {
         let mut reader = Reader { rest: bytes };
         let value = reader.fields(DEEPEST)?;
@@ -45,7 +45,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A number that counts something.
+    /// A non-negative number.
     pub(super) fn count(&self, number: i16) -> Option<u64> {
         self.int(number)?.try_into().ok()
     }
@@ -68,7 +68,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The items of a list; none where there is no list.
+    /// The items of a list; empty if there is no list.
     pub(super) fn items(&self, number: i16) -> &[Self] {
         match self.field(number) {
             Some(Self::List(items)) => items,
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         Some(number)
     }
 
-    /// A number with a sign, which is the lowest bit.
+    /// A signed number, with the sign in the lowest bit.
     fn signed(&mut self) -> Option<i64> {
         let number = self.number()?;
         Some((number >> 1) as i64 ^ -((number & 1) as i64))
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
                 more => number.checked_add(more.into())?,
             };
             let value = match head & 15 {
-                // The value of a field that is true or false is its type.
+                // A boolean field is encoded in its type.
                 kind @ (1 | 2) => Value::Bool(kind == 1),
                 kind => self.value(kind, depth)?,
             };
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
                     few => few.into(),
                 };
                 let mut items = Vec::new();
-                // Each item takes a byte or more: the list is no larger than what is left.
+                // Each item takes at least one byte: the list is not larger than the remaining bytes.
                 for _ in 0..count {
                     items.push(self.value(head & 15, depth)?);
                 }
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A number of seven bits a byte, the lowest first, and the bytes it takes.
+/// A number with seven bits per byte, the lowest first, and the number of bytes it takes.
 pub(super) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut number = 0_u64;
     for (at, &byte) in bytes.iter().take(10).enumerate() {

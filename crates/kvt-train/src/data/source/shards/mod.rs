@@ -1,8 +1,8 @@
-//! Tar shards as WebDataset lays them out: the files of a sample stand one after the other and share the name up to its
-//! first dot, `000012.jpg` and `000012.cls`, the label as a decimal number.
+//! Tar shards in the layout of WebDataset: the files of a sample follow each other and share the name up to its first
+//! dot, `000012.jpg` and `000012.cls`, the label as a decimal number.
 //!
-//! The headers are read once. Then every image is read by itself where it lies in its shard, so that an epoch visits the
-//! images in any order, each once, and goes on in the middle.
+//! The headers are read once. Then every image is read independently from its shard, so that an epoch can visit the
+//! images in any order, each once, and continue in the middle.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -18,22 +18,22 @@ use crate::data::{DataError, ShardFault, listing};
 
 /// The names of the classes in label order, a JSON list in the folder of the shards.
 pub(in crate::data) const CLASSES: &str = "classes.json";
-/// The ending of a shard.
+/// The extension of a shard.
 pub(in crate::data) const SHARD: &str = "tar";
-/// The ending of a label.
+/// The extension of a label.
 pub(in crate::data) const LABEL: &str = "cls";
-/// The longest text of a label that is read.
+/// Maximum length of a label in bytes.
 const LABEL_BYTES: u64 = 32;
 /// An archive ends with two blocks of zeros.
 const END: i64 = 1024;
 
-/// Whether a folder holds shards.
+/// Whether a folder contains shards.
 pub(super) fn is_here(dir: &Path) -> bool {
     shards(dir).is_ok_and(|shards| !shards.is_empty())
 }
 
-/// The images of the shards in a folder, in the order of the shards' names and of their places. Without a list of names in
-/// the folder, the classes are `names`, or else the numbers up to the largest label.
+/// The images of the shards in a folder, in the order of the shards' names and of their positions. Without a list of names
+/// in the folder, the classes are `names`, or otherwise the numbers up to the largest label.
 pub(super) fn open(dir: &Path, names: Option<&[String]>) -> Result<Source, DataError> {
     let files = match shards(dir) {
         Ok(files) if !files.is_empty() => files,
@@ -49,7 +49,7 @@ pub(super) fn open(dir: &Path, names: Option<&[String]>) -> Result<Source, DataE
         (None, false) => {
             let labels = members.iter().flatten().map(|member| member.label);
             let count = labels.max().map_or(0, |label| label.saturating_add(1));
-            // An identifier is not the number of a class, and would ask for a list of billions.
+            // An identifier is not a class number, and would need a list of billions of names.
             if count > MAX_CLASSES {
                 return Err(DataError::ClassList {
                     path: list,
@@ -93,7 +93,7 @@ pub(super) fn open(dir: &Path, names: Option<&[String]>) -> Result<Source, DataE
     })
 }
 
-/// The shards of a folder, by the bytes of their names.
+/// The shards of a folder, ordered by the bytes of their names.
 fn shards(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut shards = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -123,10 +123,10 @@ fn read_classes(path: &Path) -> Result<Vec<String>, DataError> {
     }
 }
 
-/// Classes that labels without a list of names may tell of.
+/// Maximum number of classes without a list of names.
 pub(super) const MAX_CLASSES: u32 = 1 << 20;
 
-/// An image of a shard.
+/// An image in a shard.
 struct Member {
     name: String,
     offset: u64,
@@ -134,12 +134,12 @@ struct Member {
     label: u32,
 }
 
-/// The files of a sample, as far as they have come.
+/// The files of a sample found so far.
 #[derive(Default)]
 struct Parts {
     key: String,
     image: Option<(String, u64, u64)>,
-    /// Its file and its text.
+    /// Its file name and its text.
     label: Option<(String, String)>,
 }
 
@@ -168,7 +168,7 @@ impl Parts {
     }
 }
 
-/// The images of a shard, by its headers.
+/// The images of a shard, from its headers.
 fn index(shard: &Path) -> Result<Vec<Member>, DataError> {
     let fault = |member: Option<String>, fault| DataError::Shard {
         shard: shard.to_owned(),
@@ -225,15 +225,15 @@ fn index(shard: &Path) -> Result<Vec<Member>, DataError> {
     Ok(members)
 }
 
-/// What the files of a sample share, and what comes after it in lower case; `None` for a hidden file and one without a dot.
+/// The shared name of a sample's files, and the rest in lower case; `None` for a hidden file and one without a dot.
 fn key_and_ending(name: &str) -> Option<(String, String)> {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
     let (stem, ending) = file.split_once('.')?;
     (!stem.is_empty()).then(|| (format!("{folder}/{stem}"), ending.to_ascii_lowercase()))
 }
 
-/// Whether a shard has the two blocks of zeros at its end. Cut off behind a sample, it would be a whole archive without
-/// them.
+/// Whether a shard has the two blocks of zeros at its end. Truncated after a sample, it would be a valid archive
+/// without them.
 fn has_end(file: &mut File) -> std::io::Result<bool> {
     let mut end = Vec::new();
     if file.seek(SeekFrom::End(0))? < END as u64 {

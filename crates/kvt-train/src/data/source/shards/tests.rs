@@ -3,7 +3,7 @@
 use super::*;
 use crate::data::{ClassOrder, ImageLimits, pack};
 
-/// A shard of these files.
+/// A shard with these files.
 fn shard(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, bytes) in files {
@@ -44,7 +44,7 @@ fn images_and_labels_are_found_where_they_lie() {
     let first = shard(&[
         ("0.jpg", b"zero"),
         ("0.cls", b"2\n"),
-        // The label first, an ending in capitals, a file that is passed over, dots in the name.
+        // The label first, an extension in capitals, an ignored file, dots in the name.
         ("x/1.cls", b"0"),
         ("x/1.JPEG", b"one"),
         ("x/1.json", b"{}"),
@@ -108,7 +108,7 @@ fn what_is_wrong_with_a_shard_is_named() {
         ShardFault::Damaged(_)
     ));
 
-    // Cut off anywhere it is damaged, also behind a whole sample: 512 bytes of header each, contents to whole blocks.
+    // It is damaged if truncated anywhere, even after a whole sample: each header has 512 bytes, contents are padded to whole blocks.
     assert_eq!(
         fault(whole[..512 + 1000].to_vec()),
         of("0.jpg", ShardFault::Truncated)
@@ -162,7 +162,7 @@ fn names_of_classes_are_those_of_the_list() {
         source.relabelled(&names(&["a", "c"])),
         Err(DataError::ClassesDiffer { missing, extra, .. }) if missing == ["c"] && extra == ["b"]
     ));
-    // Two classes of one name would be one.
+    // Two classes with the same name would be one.
     for list in ["{}", r#"["crane", "crane"]"#] {
         fs::write(dir.path().join(CLASSES), list).unwrap();
         assert!(matches!(
@@ -194,7 +194,7 @@ fn a_packed_folder_comes_back() {
     let mut done = 0;
     let splits = [("train", &source), ("val", &source)];
     let packed = pack(&splits, &at("out/here"), 1500, &mut |count| done = count).unwrap();
-    // Of 1000, 3000, 0 and 2000 bytes, sorted: the second image fills the first shard.
+    // With 1000, 3000, 0 and 2000 bytes, sorted: the second image fills the first shard.
     assert_eq!((packed.images, packed.shards, done), (8, 4, 8));
     let found = open(&at("out/here/train"), None).unwrap();
     assert_eq!(found.classes, source.classes);
@@ -216,7 +216,7 @@ fn a_packed_folder_comes_back() {
         Err(DataError::Exists(_))
     ));
 
-    // An image that is gone: nothing is left behind.
+    // If an image is missing, no output is left behind.
     fs::remove_file(at("in/a/1.png")).unwrap();
     assert!(matches!(
         pack(&splits, &at("out/there"), 1, &mut |_| {}),

@@ -1,4 +1,4 @@
-//! Lemma 1: the gradients of an output of attention by its projections.
+//! Lemma 1: the gradients of an attention output with respect to its projections.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_attention::{Neighbors, Score, SoftmaxAttention, attend};
@@ -9,21 +9,21 @@ use super::{Curve, Draws, normal};
 use crate::error::TrainError;
 use crate::probe::read;
 
-/// As `scripts/reference/lemmas.py` has it.
+/// As in `scripts/reference/lemmas.py`.
 const TOKENS: usize = 7;
 const DIM: usize = 4;
 const KEPT: usize = 3;
 const QUERY: usize = 2;
-/// Draws whose variances are compared, for one whose gradients are.
+/// Variances are compared on this many draws for each draw on which gradients are compared.
 const MORE: usize = 10;
 
-/// What came out.
+/// The results.
 pub(super) struct Found {
-    /// By name of the attention: errors of the closed forms for `W_Q` and `W_K`, and the smaller one of equation 15.
+    /// For each kind of attention: errors of the closed forms for `W_Q` and `W_K`, and the smaller error of equation 15.
     pub(super) errors: Vec<(&'static str, [f64; 3])>,
-    /// Trace of the variance through that of all keys, by k.
+    /// Trace of the variance divided by its trace with all keys, for each k.
     pub(super) curves: Vec<Curve>,
-    /// Draws in which the trace of k-NN attention is the larger one, of so many.
+    /// The number of draws, out of `of`, in which k-NN attention has the larger trace.
     pub(super) larger: usize,
     pub(super) of: usize,
 }
@@ -78,7 +78,7 @@ impl Drawn {
     fn of(key: Key) -> Self {
         let half = |name: &str| -> Vec<f64> {
             let all = normal(key.named(name), DIM * DIM);
-            // As f32 holds them, so that both sides see the same numbers.
+            // Rounded to f32, so that both sides see the same numbers.
             all.into_iter()
                 .map(|x| f64::from((0.5 * x) as f32))
                 .collect()
@@ -96,7 +96,7 @@ impl Drawn {
         &self.x[token * DIM..][..DIM]
     }
 
-    /// The weights of the tokens for the query, by a sort of all scores.
+    /// The attention weights of the query, from a sort of all scores.
     fn weights(&self, kept: usize) -> [f64; TOKENS] {
         let project = |token: usize, w: &[f64]| -> Vec<f64> {
             let column = |j: usize| -> f64 {
@@ -136,7 +136,7 @@ impl Drawn {
         })
     }
 
-    /// Largest differences of the closed forms from the gradients that kvt computes.
+    /// The largest differences between the closed forms and the gradients that kvt computes.
     fn errors(&self, kept: usize) -> Result<[f64; 3], ReproduceError> {
         let variance = self.variance(&self.weights(kept));
         let root = (DIM as f64).sqrt();
@@ -164,12 +164,12 @@ impl Drawn {
                 scaled = scaled.max((printed / root - key).abs());
             }
         }
-        // Whichever is meant.
+        // Equation 15 with or without `1 / sqrt(d)`, whichever is closer.
         worst[2] = worst[2].min(scaled);
         Ok(worst)
     }
 
-    /// kvt's gradients of an output of the query by `W_Q` and `W_K`, `[i][j]` each.
+    /// kvt's gradients of an output of the query with respect to `W_Q` and `W_K`, `[i][j]` each.
     fn gradients(&self, output: usize, kept: usize) -> Result<[Vec<f64>; 2], ReproduceError> {
         let device = Device::flex().autodiff();
         let matrix = |values: &[f64]| {

@@ -1,5 +1,5 @@
-//! Lemmas 1 to 3 as numbers: the gradient of k-NN attention, its distance from the mean of the relevant tokens, and how many keys
-//! keep all relevant ones.
+//! Lemmas 1 to 3 as numbers: the gradient of k-NN attention, the distance of its output from the mean of the relevant tokens, and
+//! how many keys must be kept to keep all relevant ones.
 
 mod gradient;
 mod noise;
@@ -35,7 +35,7 @@ impl Item for Lemmas {
 
     fn stated(&self) -> &'static str {
         "[KVT](https://arxiv.org/abs/2106.00515), section 3.3, and the appendix of version 1.\n\n\
-         - **Lemma 1.** The gradient of an output by `W_Q` is proportional to the variance of the tokens under the attention weights, \
+         - **Lemma 1.** The gradient of an output with respect to `W_Q` is proportional to the variance of the tokens under the attention weights, \
          `Var = sum_t a_t x_t^T x_t - m^T m`. \"Since k-NN attention only uses patches with large similarity\", its variance \"will be \
          smaller\". The paper leaves out the factor `1 / sqrt(d)`, and its equation 15 for `W_K` has `x_l[i] W_Q[:,j]^T Var W_V`.\n\
          - **Lemma 2.** The output differs from the mean of the tokens that are relevant to the query by `O(k^-1/2 + c rho_k)`, `rho_k` \
@@ -77,10 +77,10 @@ impl Item for Lemmas {
     }
 }
 
-/// A number over another one, from many draws.
+/// A quantity as a function of `x`, from many draws.
 struct Curve {
     lemma: usize,
-    /// What it is, as a key.
+    /// Its name in the CSV file.
     quantity: &'static str,
     title: &'static str,
     x: &'static str,
@@ -108,7 +108,7 @@ impl Curve {
         }
     }
 
-    /// The place of the smallest mean.
+    /// The `x` with the smallest mean.
     fn lowest(&self) -> f64 {
         let lowest = self
             .points
@@ -118,7 +118,7 @@ impl Curve {
     }
 }
 
-/// Numbers, one after another.
+/// Moments of numbers that are added one by one.
 #[derive(Default)]
 struct Draws(Moments);
 
@@ -224,8 +224,7 @@ mod tests {
     use super::super::super::tests::Heard;
     use super::*;
 
-    /// What the lemmas say, with the numbers that PyTorch found on the same constructions with other draws
-    /// (`scripts/reference/lemmas.py`).
+    /// Compares with the numbers that PyTorch found for the same constructions with other draws (`scripts/reference/lemmas.py`).
     #[test]
     fn lemmas_are_as_in_pytorch() {
         let outcome = Lemmas { draws: 40 };
@@ -262,7 +261,7 @@ mod tests {
         for (name, [query, key, printed]) in gradient::compute(20).unwrap().errors {
             assert!(query < 1e-5 && key < 1e-5 && printed > 0.1, "{name}");
         }
-        // All keys have the variance of all keys.
+        // The ratio is 1 if all keys are kept, and 0 if only one is.
         let ratios = curve("trace_ratio");
         assert!(
             (ratios[6] - 1.0).abs() < 1e-9 && ratios[0].abs() < 1e-9,

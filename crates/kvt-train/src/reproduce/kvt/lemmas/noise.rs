@@ -8,7 +8,7 @@ use super::super::super::ReproduceError;
 use super::{Curve, Draws, normal};
 use crate::probe::read;
 
-/// As `scripts/reference/lemmas.py` has it.
+/// As in `scripts/reference/lemmas.py`.
 pub(super) const TOKENS: usize = 196;
 pub(super) const RELEVANT: usize = 60;
 pub(super) const DIM: usize = 32;

@@ -1,17 +1,16 @@
-//! Lemma 3: how many keys have to be kept so that all relevant ones are.
+//! Lemma 3: how many keys must be kept to keep all relevant ones.
 
 use kvt_ops::Key;
 
 use super::{Curve, Draws, normal};
 
-/// As `scripts/reference/lemmas.py` has it.
+/// As in `scripts/reference/lemmas.py`.
 pub(super) const KEYS: usize = 196;
 pub(super) const RELEVANT: usize = 8;
 const DIMS: [usize; 5] = [8, 16, 32, 64, 128];
 const NOISE: f64 = 0.5;
 
-/// k-NN attention with k keys keeps all relevant ones where k is at least the number of keys with a score that is not smaller than
-/// the smallest relevant one.
+/// k-NN attention keeps all relevant keys if k is at least the number of keys that score no lower than the lowest relevant key.
 pub(super) fn compute(draws: usize) -> Curve {
     let points = DIMS.into_iter().map(|dim| {
         let mut shares = Draws::default();

@@ -1,4 +1,4 @@
-//! The pages of a column: where each lies, and the values in them.
+//! The pages of a column: their locations, and their values.
 
 mod page;
 mod values;
@@ -15,11 +15,11 @@ use crate::data::ParquetFault;
 pub(super) struct Pages {
     codec: i64,
     dictionary: Option<Page>,
-    /// With the row of the group that each begins with.
+    /// Each with the row of the group that it begins with.
     pages: Vec<(u64, Page)>,
 }
 
-/// A page of texts that was read.
+/// A page of byte arrays that has been read.
 #[derive(Debug)]
 pub(super) struct OpenPage {
     is_plain: bool,
@@ -28,7 +28,7 @@ pub(super) struct OpenPage {
 }
 
 impl Pages {
-    /// Finds the pages of `rows` values of a column. `length` is the file's.
+    /// Finds the pages of `rows` values of a column. `length` is the length of the file.
     pub(super) fn find(
         file: &mut File,
         length: u64,
@@ -71,7 +71,7 @@ impl Pages {
         }
     }
 
-    /// The bytes that the page of a row takes in the file.
+    /// The stored bytes of the page that contains a row.
     pub(super) fn stored(&self, row: u64) -> u64 {
         self.page(row).map_or(0, |(_, page)| page.stored)
     }
@@ -81,12 +81,12 @@ impl Pages {
         self.pages.get(behind.checked_sub(1)?)
     }
 
-    /// The first row of the page in which a row lies.
+    /// The first row of the page that contains a row.
     pub(super) fn first(&self, row: u64) -> Option<u64> {
         self.page(row).map(|(first, _)| *first)
     }
 
-    /// Reads the page in which a row lies, and the dictionary that its values may lie in.
+    /// Reads the page that contains a row, and the dictionary of its values if there is one.
     pub(super) fn open(
         &self,
         file: &mut File,
@@ -108,7 +108,7 @@ impl Pages {
         })
     }
 
-    /// The whole numbers of all rows, `None` where there is none.
+    /// The integers of all rows, `None` for missing ones.
     pub(super) fn integers(
         &self,
         file: &mut File,
@@ -152,7 +152,7 @@ impl OpenPage {
         self.content.size() + dictionary
     }
 
-    /// The bytes in its row number `at`, from 0; `None` if there are none.
+    /// The bytes of its row number `at`, from 0; `None` if they are missing.
     pub(super) fn bytes(
         &self,
         column: &Column,
@@ -181,7 +181,7 @@ fn damaged(column: &Column, words: &str) -> ParquetFault {
     ParquetFault::Damaged(format!("column `{}` {words}", column.name()))
 }
 
-/// What a number stands for, if it is none of those that are read.
+/// The name of a number that is not supported.
 fn unread(number: i64, names: &[(i64, &str)], read: &[i64]) -> Option<String> {
     if read.contains(&number) {
         return None;

@@ -1,4 +1,4 @@
-//! One page: its header, and its content unpacked.
+//! One page: its header, and its decompressed content.
 
 use std::fs::File;
 
@@ -8,10 +8,10 @@ use super::super::thrift::Value;
 use super::{damaged, unread};
 use crate::data::ParquetFault;
 
-/// Bytes in which the header of a page is looked for, then more of them: it may hold the smallest and the largest value.
+/// Number of bytes in which the header of a page is searched, in increasing steps: it can contain the smallest and the largest value.
 const HEADER: [u64; 3] = [1 << 10, 1 << 16, 1 << 24];
 
-/// Encodings, by the numbers of the format.
+/// Encodings, by their numbers in the format.
 pub(super) const PLAIN: i64 = 0;
 const DICTIONARY: [i64; 2] = [2, 8];
 const RLE: i64 = 3;
@@ -24,7 +24,7 @@ const ENCODINGS: [(i64, &str); 5] = [
     (9, "BYTE_STREAM_SPLIT"),
 ];
 
-/// Compressions, by the numbers of the format.
+/// Compressions, by their numbers in the format.
 pub(super) const UNCOMPRESSED: i64 = 0;
 pub(super) const SNAPPY: i64 = 1;
 pub(super) const CODECS: [(i64, &str); 6] = [
@@ -35,16 +35,16 @@ pub(super) const CODECS: [(i64, &str); 6] = [
     (6, "ZSTD"),
     (7, "LZ4_RAW"),
 ];
-/// How many times smaller than its content a Snappy stream may be: three bytes stand for at most 64.
+/// The maximum compression ratio of a Snappy stream: three bytes represent at most 64.
 const SNAPPY_RATIO: u64 = 22;
 
 /// A page.
 #[derive(Debug, Clone)]
 pub(super) struct Page {
-    /// Where its content lies in the file.
+    /// Offset of its content in the file.
     pub(super) place: u64,
     pub(super) stored: u64,
-    /// Bytes of the content, unpacked.
+    /// Bytes of the decompressed content.
     size: u64,
     pub(super) values: u64,
     pub(super) encoding: i64,
@@ -52,24 +52,24 @@ pub(super) struct Page {
     is_packed: bool,
 }
 
-/// Where a page says which of its values are there.
+/// Where a page stores which of its values exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Levels {
-    /// Nowhere: a dictionary has all of its values.
+    /// Nowhere: a dictionary contains all of its values.
     None,
-    /// Packed with the values, behind the number of bytes (the first version of pages).
+    /// Compressed with the values, after their length in bytes (version 1 of pages).
     Within,
-    /// In so many bytes before what is packed (the second).
+    /// In this number of bytes before the compressed values (version 2).
     Before(u64),
 }
 
-/// The values of a page that are there, and which those are.
+/// The existing values of a page, and which ones exist.
 #[derive(Debug)]
 pub(super) struct Content {
-    /// For each value, of a dictionary for none.
+    /// For each value; empty for a dictionary.
     pub(super) is_there: Vec<bool>,
     bytes: Vec<u8>,
-    /// Where the values begin in `bytes`.
+    /// Offset of the values in `bytes`.
     start: usize,
 }
 
@@ -84,7 +84,7 @@ impl Content {
     }
 }
 
-/// What a page holds.
+/// The kind of a page.
 pub(super) enum PageKind {
     Data,
     Dictionary,
@@ -92,7 +92,7 @@ pub(super) enum PageKind {
 }
 
 impl Page {
-    /// Reads the header of the page at a place of a column that ends at `end`.
+    /// Reads the header of the page at a position of a column that ends at `end`.
     pub(super) fn read(
         file: &mut File,
         column: &Column,
@@ -145,8 +145,8 @@ impl Page {
         };
         Some(match kind {
             0 => {
-                // Levels in bits, as writers of the first days had them, are in no file of images. Where nothing can be
-                // missing there are no levels, though parquet-mr calls them so.
+                // Bit-packed levels, as in early versions, do not occur in files of images. Columns that cannot have
+                // missing values have no levels, even if parquet-mr declares this encoding.
                 let has_levels = column.level > 0;
                 let levels = header.field(5)?.int(3)?;
                 let page = of(5, 2)?;
@@ -168,14 +168,14 @@ impl Page {
                     is_packed: more.bool(7).unwrap_or(true),
                     ..of(8, 4)?
                 };
-                // No value is one of several.
+                // No value is part of a repetition.
                 (more.count(6)? == 0).then_some((PageKind::Data, page))?
             }
             _ => (PageKind::Other, page),
         })
     }
 
-    /// Reads the page and unpacks it.
+    /// Reads and decompresses the page.
     pub(super) fn content(
         &self,
         file: &mut File,
@@ -232,9 +232,9 @@ impl Page {
     }
 }
 
-/// What a Snappy stream of that size holds.
+/// The content of a Snappy stream with the given size.
 fn snappy(packed: &[u8], size: u64) -> Option<Vec<u8>> {
-    // The stream says its size itself, and memory is taken for it before it is read.
+    // The stream declares its own size, and memory is allocated for it before it is read.
     let says = snap::raw::decompress_len(packed).ok()?;
     let most = SNAPPY_RATIO * packed.len() as u64;
     if says as u64 != size || size > most {
@@ -252,7 +252,7 @@ mod tests {
     use super::super::super::footer::Kind;
     use super::*;
 
-    /// A page of the number 7 by hand, whose header says that levels are in bits.
+    /// A handmade page with the number 7, whose header declares bit-packed levels.
     #[test]
     fn levels_that_are_not_there_are_in_no_encoding() {
         let sizes: [u8; 6] = [0x15, 0, 0x15, 8, 0x15, 8];

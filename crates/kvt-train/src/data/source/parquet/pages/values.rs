@@ -1,9 +1,9 @@
-//! Values as they lie in a page: behind each other, or as places in a dictionary.
+//! Values as stored in a page: one after another, or as indices into a dictionary.
 
 use super::super::footer::Kind;
 use super::super::levels::numbers;
 
-/// One of several texts, each behind its length.
+/// One of several byte arrays, each after its length.
 pub(super) fn nth(mut bytes: &[u8], at: usize) -> Option<Vec<u8>> {
     for _ in 0..at {
         bytes = split(bytes)?.1;
@@ -16,9 +16,9 @@ fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
-/// Places in a dictionary: the bits that each takes, then the places.
+/// Indices into a dictionary: the number of bits of each, then the indices.
 pub(super) fn indices(bytes: &[u8], count: usize) -> Option<Vec<u32>> {
-    // A page without a value may have nothing at all.
+    // A page without values can be empty.
     if count == 0 {
         return Some(Vec::new());
     }
@@ -26,7 +26,7 @@ pub(super) fn indices(bytes: &[u8], count: usize) -> Option<Vec<u32>> {
     numbers(places, width.into(), count)
 }
 
-/// The first `count` whole numbers.
+/// The first `count` integers.
 pub(super) fn integers(bytes: &[u8], kind: Kind, count: usize) -> Option<Vec<i64>> {
     match kind {
         Kind::Int64 => {
