@@ -455,7 +455,7 @@ def commands():
     for device in ("", " ", "cpu ", " cpu", "CPU", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:99", "cuda:99999999999999999999",
                    "cpu:1", "cpu:0x0", "cpu:+1", "cpu:999999", "wgpu:-1", "auto:1", "auto:", ":", "a\nb", "cpu:0:0", "cpu:½"):
         yield Input(f"device {device!r}", [*TRAIN, f"--device={device}"],
-                    mentions=("device", f"no `{device.split(':')[0]}`"))
+                    mentions=("device", f"not include `{device.split(':')[0]}`"))
     yield Input("device from a file", ["train", "top.toml", "--run-dir", "out"], mentions=("train.device",),
                 prepare=text("top.toml", 'base = "config.toml"\n[train]\ndevice = ""\n'))
     for value in ("train.epochs=1\nseed=5", "seed=1\n", "\nseed=1", "seed=1\r\nseed=2", "model.name=a\nb", "run.dir=a\nb=c",

@@ -19,8 +19,8 @@ WEIGHTS = ROOT / "crates/kvt-models/tests/golden"
 BATCH = 12
 # What tells a user how to go on.
 WAYS_OUT = ("use ", "restore", "delete", "remove", "rename", "repair", "copy", "run.dir", "--resume", "move", "set ", "write",
-            "start anew", "give ", "put ", "from best",
-            # A folder in place of a file, say: what the system says, with the path, is all there is to say.
+            "start a new run", "give ", "put ", "from best",
+            # A folder instead of a file, say: what the system says, with the path, is all there is to say.
             "os error")
 
 
