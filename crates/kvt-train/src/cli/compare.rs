@@ -198,7 +198,7 @@ fn train(
         plan.run.dir = dir.into();
     }
     let (seed, dir, report) = (plan.seed, plan.run.dir.clone(), plan.ema.report);
-    let mut facts = RunFacts::new(label(config, args), &plan, Vec::new());
+    let planned = plan.clone();
     let name = label(config, args);
     output::status(&format!("{name}, seed {seed}:"));
     let start = match RunDir::open(&dir) {
@@ -213,7 +213,8 @@ fn train(
         End::Stopped => Ok(None),
         End::Finished => {
             let run = RunDir::open(&dir)?;
-            facts.classes = run.read_classes()?;
+            // Not before: the folder of generated images exists only now, and paths are compared without links.
+            let facts = RunFacts::new(name.as_str(), &planned, run.read_classes()?);
             Ok(Some((curve(&run, &name, seed, report)?, facts, dir)))
         }
     }

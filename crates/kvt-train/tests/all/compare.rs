@@ -119,3 +119,21 @@ fn runs_are_compared_by_what_they_are_judged_by() {
     let named = ["one", "two", "--metric", "feature_std"];
     assert_eq!(metric(&named), found("feature_std"));
 }
+
+/// The folder of the first run does not exist yet when the command starts.
+#[test]
+fn images_generated_on_first_use_are_the_same_for_both() {
+    let workspace = Workspace::with_data(6, 2);
+    for (name, kind) in [("dense", "dense"), ("knn", "knn")] {
+        let text = format!(
+            "base = \"tiny.toml\"\n\n[run]\ndir = \"runs/{name}\"\n\n[model.attention]\nkind = \"{kind}\"\n\n[data]\nkind = \"shapes\"\n\
+             path = \"generated\"\n\n[data.shapes]\nclasses = 3\ntrain_per_class = 4\nval_per_class = 2\nimage_size = 16\n"
+        );
+        workspace.write(&format!("{name}.toml"), text);
+    }
+    let compare = ["compare", "dense.toml", "knn.toml", "--output", "cmp"];
+    let output = workspace.kvt(&compare).assert().success();
+    let said = String::from_utf8_lossy(&output.get_output().stderr);
+    assert!(said.contains("generating 18 images"), "{said}");
+    assert!(!said.contains("different folders"), "{said}");
+}
