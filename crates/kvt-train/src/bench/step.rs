@@ -82,7 +82,18 @@ pub(super) struct Running {
 }
 
 impl Running {
+    /// A model whose next step is made, not skipped.
     pub(super) fn new(case: &StepCase, device: &Device) -> Result<Self, BenchError> {
+        let mut running = Self::fresh(case, device)?;
+        // A skipped update takes less time than one that is made.
+        if running.state.loss_scale.is_some() {
+            running.make_one()?;
+        }
+        Ok(running)
+    }
+
+    /// A model before its first step. With a loss scale, some steps are skipped at first.
+    fn fresh(case: &StepCase, device: &Device) -> Result<Self, BenchError> {
         let device = device.clone().autodiff();
         let model = case.config.init(&device, Key::new(0))?;
         let model = model.with_precision(case.precision);
@@ -90,7 +101,7 @@ impl Running {
         let shape = [case.batch, case.config.in_chans(), side, side];
         let images = normal(Key::new(0).named("images"), shape, &device);
         let labels = (0..case.batch).map(|image| (image % case.config.num_classes()) as u32);
-        let mut running = Self {
+        Ok(Self {
             batch: DeviceBatch {
                 views: vec![images.clone()],
                 targets: labels.collect(),
@@ -105,12 +116,13 @@ impl Running {
                 ema: None,
                 loss_scale: LossScale::of(case.precision),
             },
-        };
-        // A skipped update takes less time than one that is made.
-        if running.state.loss_scale.is_some() {
-            while !running.update(&Processes::alone())?.made {}
-        }
-        Ok(running)
+        })
+    }
+
+    /// Steps until one is made.
+    fn make_one(&mut self) -> Result<(), BenchError> {
+        while !self.update(&Processes::alone())?.made {}
+        Ok(())
     }
 
     fn step(&mut self) -> Result<(), BenchError> {
@@ -142,8 +154,10 @@ impl StepCase {
     /// # Errors
     /// If the device fails.
     pub fn peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
-        let mut running = Running::new(self, device)?;
-        peak_of(device, || running.step())
+        // The steps that look for the loss scale are measured, too: the allocator keeps their memory,
+        // so that a step after them would seem to need none.
+        let mut running = Running::fresh(self, device)?;
+        peak_of(device, || running.make_one())
     }
 }
 

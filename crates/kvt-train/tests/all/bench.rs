@@ -158,6 +158,34 @@ fn a_step_has_a_record_for_dense_and_for_knn() {
     }
 }
 
+/// Half precision looks for its loss scale first. The memory of those steps counts: it is what the later ones reuse.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_step_in_f16_needs_about_the_memory_of_one_in_f32() {
+    let workspace = Workspace::empty();
+    let peak = |precision: &str| {
+        let precision = format!("train.precision={precision}");
+        let mut arguments = vec!["bench", "step", "--kind", "knn", "--batch", "16"];
+        arguments.extend(["--model", "deit_tiny_patch16_224", "--device", "cpu"]);
+        for set in [
+            "model.img_size=32",
+            "model.patch_size=4",
+            "model.embed_dim=96",
+            "model.depth=4",
+            "model.attention.neighbors=5",
+            &precision,
+        ] {
+            arguments.extend(["--set", set]);
+        }
+        arguments.extend(["--peak-of", "0"]);
+        let output = workspace.kvt(&arguments).assert().success();
+        let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+        text.trim().parse::<f64>().unwrap()
+    };
+    let (full, half) = (peak("f32"), peak("f16"));
+    assert!(half > 0.5 * full, "{half} and {full} bytes");
+}
+
 /// The loader makes the views on which the task trains.
 #[test]
 fn the_loader_makes_the_views_of_the_task() {
