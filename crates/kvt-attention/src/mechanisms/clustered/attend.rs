@@ -1,6 +1,6 @@
 //! Attention for given clusters.
 
-use burn::tensor::{Bool, DType, Int, Tensor};
+use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use kvt_ops::{knn_softmax, portable};
 
 use super::super::weighing::Weighing;
@@ -80,16 +80,30 @@ fn exact(
     keys: Tensor<4, Int>,
     weighing: &Weighing,
 ) -> Tensor<4> {
-    let ([batch, heads, queries, dim], [.., kept]) = (q.dims(), keys.dims());
-    let rows = keys.reshape([batch, heads, queries * kept, 1]);
-    let take = |x: &Tensor<4>| {
-        let width = x.dims()[3];
-        let rows = rows.clone().expand([batch, heads, queries * kept, width]);
-        let taken = x.clone().gather(2, rows);
-        taken.reshape([batch, heads * queries, kept, width])
-    };
+    let [batch, heads, queries, dim] = q.dims();
+    let take = |x: &Tensor<4>| rows(x.clone(), keys.clone());
     // Every query becomes a head, since each has its own keys.
     let q = q.reshape([batch, heads * queries, 1, dim]);
     let out = weighing.attend(q, take(k), take(v));
     out.reshape([batch, heads, queries, v.dims()[3]])
+}
+
+/// The rows `keys`, `[batch, heads, query, kept]`, of `x`, `[batch, heads, key, width]`:
+/// `[batch, heads * query, kept, width]`.
+fn rows(x: Tensor<4>, keys: Tensor<4, Int>) -> Tensor<4> {
+    let ([batch, heads, count, width], [.., queries, kept]) = (x.dims(), keys.dims());
+    let (maps, taken) = (batch * heads, queries * kept);
+    // `select` copies whole rows on a CPU, where `gather` computes the place of each number. On a GPU `width` threads
+    // alone would add up the gradient of `select`.
+    let rows = if x.device() == Device::flex() {
+        let first = Tensor::arange(0..maps as i64, &x.device()).mul_scalar(count as i64);
+        let rows = keys.reshape([maps, taken]) + first.reshape([maps, 1]);
+        let x = x.reshape([maps * count, width]);
+        x.select(0, rows.reshape([maps * taken]))
+    } else {
+        let rows = keys.reshape([batch, heads, taken, 1]);
+        let x = x.gather(2, rows.expand([batch, heads, taken, width]));
+        x.reshape([maps * taken, width])
+    };
+    rows.reshape([batch, heads * queries, kept, width])
 }
