@@ -53,7 +53,7 @@ pub(super) fn improved(
         Some(dropout) => dropout.named("cluster").apply(others),
         None => others,
     };
-    let exact = exact(q, &k, &v, of_each_query(best, groups), weighing);
+    let exact = exact(q, &k, &v, &of_each_query(best, groups), weighing);
     let out = members.clone().matmul(mass) * exact + members.matmul(others.matmul(v));
     out.cast(dtype)
 }
@@ -77,7 +77,7 @@ fn exact(
     q: Tensor<4>,
     k: &Tensor<4>,
     v: &Tensor<4>,
-    keys: Tensor<4, Int>,
+    keys: &Tensor<4, Int>,
     weighing: &Weighing,
 ) -> Tensor<4> {
     let [batch, heads, queries, dim] = q.dims();
