@@ -13,8 +13,9 @@ use crate::fs::write_text;
 use crate::report::{Comparison, Curve};
 use crate::run::Metric;
 use crate::sweep::{
-    Cell, Costs, End, Found, PLAN_HEADER, PairRow, State, Sweep, SweepError, carry_out, cells_csv,
-    commands_markdown, conditions, is_sweep, pairs, pairs_csv, pairs_markdown, plan_rows,
+    Cell, Costs, End, Found, PLAN_HEADER, PairRow, State, Sweep, SweepError, Watch as _, carry_out,
+    cells_csv, commands_markdown, conditions, is_sweep, pairs, pairs_csv, pairs_markdown,
+    plan_rows,
 };
 use crate::task::{Classify, Dino, Task, TaskKind};
 
@@ -188,16 +189,13 @@ fn found(cells: &[Cell]) -> Result<Vec<Found>, SweepError> {
 /// Prints the progress and the cost of each cell.
 pub(super) fn dry_run(cells: &[Cell]) -> anyhow::Result<ExitCode> {
     let found = found(cells)?;
-    let costs = Costs::of(cells, &found);
+    let watch = Terminal::new("models measured");
+    let costs = Costs::of(cells, &found, |done, of| watch.progress(done, of))?;
+    drop(watch);
     output::print(&table(PLAN_HEADER, plan_rows(cells, &found, &costs)))?;
-    if costs.total().1.is_none() {
-        output::status(
-            "times are estimated from finished runs of the same sweep, and there are none yet",
-        );
-    } else {
-        output::status(
-            "times cover training only: evaluations, checkpoints and start-up are extra",
-        );
-    }
+    output::status(
+        "TMAC: 10^12 multiplications and additions of training and evaluation. Times are estimated from finished runs of the same \
+         sweep, or else from one measured step of each model; loading, checkpoints and start-up are extra",
+    );
     Ok(ExitCode::SUCCESS)
 }

@@ -127,6 +127,25 @@ impl Environment {
         Ok(warning)
     }
 
+    /// Device, processor, version, commit and day, for a table of results.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let mut text = self.device.clone();
+        if let Some(cpu) = &self.cpu {
+            text += &format!(", {cpu}");
+        }
+        text += &format!(", kvt {}", self.kvt);
+        if let Some(commit) = &self.git_commit {
+            let commit: String = commit.chars().take(7).collect();
+            text += &format!(" in a folder at commit {commit}");
+            if self.git_dirty == Some(true) {
+                text += " with changes";
+            }
+        }
+        let day: String = self.started.chars().take("2000-01-01".len()).collect();
+        format!("{text}, {day}")
+    }
+
     /// Reads the latest start back from `environment.json`.
     ///
     /// # Errors
@@ -214,6 +233,22 @@ mod tests {
                     .any(|name| name == "sse2")
             );
         }
+    }
+
+    #[test]
+    fn the_facts_of_a_table() {
+        let mut environment = Environment {
+            cpu: Some("AMD EPYC".to_owned()),
+            git_commit: Some("0123456789abcdef".to_owned()),
+            git_dirty: Some(true),
+            started: "2026-11-25T04:44:02.976Z".to_owned(),
+            ..environment("cpu (2 threads)")
+        };
+        let text = "cpu (2 threads), AMD EPYC, kvt 1.2.3 in a folder at commit 0123456 with changes, 2026-11-25";
+        assert_eq!(environment.in_words(), text);
+        (environment.cpu, environment.git_commit) = (None, None);
+        let text = "cpu (2 threads), kvt 1.2.3, 2026-11-25";
+        assert_eq!(environment.in_words(), text);
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! The conditions behind the numbers of a table: images, epochs, seeds.
+//! The conditions behind the numbers of a table: images, epochs, precision, seeds, machine and time.
 
+use super::table::duration;
 use super::{Cell, Found};
 
-/// Images, epochs and seeds of all finished cells, as a Markdown list that groups rows with the same conditions. Empty if nothing
-/// is finished.
+/// Images, epochs, precision and seeds of all finished cells, as a Markdown list that groups rows with the same conditions, then the
+/// machines and how long they trained. Empty if nothing is finished.
 #[must_use]
 pub fn conditions(cells: &[Cell], found: &[Found]) -> String {
     // In order of first appearance: the conditions of a row, and the rows that have them.
@@ -18,9 +19,10 @@ pub fn conditions(cells: &[Cell], found: &[Found]) -> String {
             epochs => format!("{epochs} epochs"),
         };
         let conditions = format!(
-            "{} training images per epoch, {} validation images, {epochs}",
+            "{} training images per epoch, {} validation images, {epochs}, {}",
             count(found.images),
             count(found.eval_images),
+            cell.plan.train.precision.name(),
         );
         match rows.iter_mut().find(|(name, ..)| *name == cell.name) {
             Some((_, all, seeds)) => {
@@ -44,5 +46,24 @@ pub fn conditions(cells: &[Cell], found: &[Found]) -> String {
     }
     let lines = groups.iter();
     let lines = lines.map(|(conditions, names)| format!("- {conditions}: {}\n", names.join(", ")));
-    lines.collect()
+    lines.chain(machines(found)).collect()
+}
+
+/// A line for each machine, commit and day, with the seconds of training.
+fn machines(found: &[Found]) -> Vec<String> {
+    let mut machines: Vec<(String, f64)> = Vec::new();
+    for found in found.iter().filter(|found| found.is_finished()) {
+        let Some(environment) = &found.environment else {
+            continue;
+        };
+        let words = environment.in_words();
+        match machines.iter_mut().find(|(known, _)| *known == words) {
+            Some((_, seconds)) => *seconds += found.seconds,
+            None => machines.push((words, found.seconds)),
+        }
+    }
+    let line = |(words, seconds): &(String, f64)| {
+        format!("- training took {}: {words}\n", duration(*seconds))
+    };
+    machines.iter().map(line).collect()
 }

@@ -2,10 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cell, Found, State};
+use kvt_models::{ModelConfig, Precision};
+
+use super::{Cell, Found, State, SweepError};
+use crate::bench::{Rounds, StepCase, step};
 use crate::config::Plan;
-use crate::data::{Split, open_part};
+use crate::data::{DataConfig, DataError, Split, open_part};
+use crate::device;
+use crate::error::TrainError;
 use crate::task::{TaskKind, model_config};
+
+/// Pixels of the images in a measured step: 128 images of 32 px are a whole batch, and 16 of 224 px need little memory.
+const PIXELS: usize = 16 * 224 * 224;
 
 /// The cost of an update in forward passes: a backward pass costs twice as much as a forward pass.
 const UPDATE: f64 = 3.0;
@@ -13,14 +21,24 @@ const UPDATE: f64 = 3.0;
 /// The total cost of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Training images per epoch, if known.
-    pub images: Option<u64>,
+    /// Training images per epoch.
+    pub images: u64,
     /// Epochs.
     pub epochs: u32,
-    /// Multiply-accumulate operations of training and evaluations; `None` if `images` is unknown.
-    pub macs: Option<f64>,
-    /// Remaining seconds of training, estimated from finished cells: without evaluations, checkpoints and the time before the first update.
-    pub left: Option<f64>,
+    /// Multiply-accumulate operations of training and evaluations.
+    pub macs: f64,
+    /// Estimated seconds that are left.
+    pub left: f64,
+    passes: Passes,
+}
+
+/// Images that pass through the model in a whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Passes {
+    /// Images of updates; one of DINO counts as several.
+    trained: f64,
+    /// Images of evaluations.
+    evaluated: f64,
 }
 
 /// The costs of the cells of a sweep.
@@ -31,45 +49,61 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Estimates the costs of cells from their results so far. Images are counted if they exist; nothing is trained.
-    #[must_use]
-    pub fn of(cells: &[Cell], found: &[Found]) -> Self {
+    /// Counts the images of cells, and estimates what is left: of a row with finished cells from their time, of another one from a
+    /// measured step and forward pass of its model. Nothing is trained. `progress` is called with the number of measured models and
+    /// of all.
+    ///
+    /// # Errors
+    /// If the data of a cell cannot be opened, or its model or device cannot be used.
+    pub fn of(
+        cells: &[Cell],
+        found: &[Found],
+        mut progress: impl FnMut(usize, usize),
+    ) -> Result<Self, SweepError> {
         let mut counts = BTreeMap::new();
-        let mut costs: Vec<Cost> = cells
-            .iter()
-            .map(|cell| cost(&cell.plan, &mut counts))
-            .collect();
+        let costs = cells.iter().map(|cell| cost(&cell.plan, &mut counts));
+        let mut costs = costs.collect::<Result<Vec<_>, _>>()?;
         let rates: Vec<(&str, f64)> = cells
             .iter()
             .zip(found)
             .zip(&costs)
             .filter(|((_, found), _)| found.is_finished() && found.seconds > 0.0)
-            .filter_map(|((cell, found), cost)| {
-                Some((cell.name.as_str(), found.seconds / cost.macs?))
-            })
+            .map(|((cell, found), cost)| (cell.name.as_str(), found.seconds / cost.macs))
             .collect();
+        let mut models: Vec<(Measured, Vec<(&mut Cost, f64)>)> = Vec::new();
         for ((cell, found), cost) in cells.iter().zip(found).zip(&mut costs) {
-            // Other seeds of the same row are the best estimate.
-            let own = rates.iter().filter(|(name, _)| *name == cell.name);
-            let own = median(own.map(|(_, rate)| *rate).collect());
-            let rate = own.or_else(|| median(rates.iter().map(|(_, rate)| *rate).collect()));
             let share = match found.state {
-                State::Finished | State::Crashed(_) | State::Foreign(_) => 0.0,
+                State::Finished | State::Crashed(_) | State::Foreign(_) => continue,
                 State::Begun(epochs) => 1.0 - f64::from(epochs) / f64::from(cost.epochs.max(1)),
                 State::Missing => 1.0,
             };
-            cost.left = match (share > 0.0, rate, cost.macs) {
-                (false, ..) => Some(0.0),
-                (true, Some(rate), Some(macs)) => Some(share * rate * macs),
-                _ => None,
-            };
+            let own = rates.iter().filter(|(name, _)| *name == cell.name);
+            if let Some(rate) = median(own.map(|(_, rate)| *rate).collect()) {
+                cost.left = share * rate * cost.macs;
+                continue;
+            }
+            let model = Measured::of(&cell.plan)?;
+            match models.iter_mut().find(|(known, _)| *known == model) {
+                Some((_, costs)) => costs.push((cost, share)),
+                None => models.push((model, vec![(cost, share)])),
+            }
         }
-        Self { cells: costs }
+        let count = models.len();
+        for (done, (model, costs)) in models.into_iter().enumerate() {
+            progress(done, count);
+            let [update, forward] = model.seconds()?;
+            for (cost, share) in costs {
+                let Passes { trained, evaluated } = cost.passes;
+                cost.left = share * (trained * update + evaluated * forward);
+            }
+        }
+        progress(count, count);
+        Ok(Self { cells: costs })
     }
 
-    /// Operations and remaining seconds of training of all cells: `None` if those of any cell are unknown.
+    /// Operations and remaining seconds of all cells.
     #[must_use]
-    pub fn total(&self) -> (Option<f64>, Option<f64>) {
+    pub fn total(&self) -> (f64, f64) {
         let macs = self.cells.iter().map(|cost| cost.macs).sum();
         let left = self.cells.iter().map(|cost| cost.left).sum();
         (macs, left)
@@ -77,55 +111,105 @@ impl Costs {
 }
 
 /// The cost of a plan; `counts` remembers the sizes of data sets.
-fn cost(plan: &Plan, counts: &mut BTreeMap<String, Option<[u64; 2]>>) -> Cost {
+fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, TrainError> {
     let data = &plan.data;
     let key = format!(
         "{:?} {:?} {:?} {:?}",
         data.kind, data.path, data.subset, data.val_fraction
     );
-    let count = |split| {
-        open_part(data, split, None)
-            .ok()
-            .map(|part| part.samples.len() as u64)
+    let [train, val] = match counts.get(&key) {
+        Some(known) => *known,
+        None => *counts.entry(key).or_insert(count(data)?),
     };
-    let counted = counts
-        .entry(key)
-        .or_insert_with(|| Some([count(Split::Train)?, count(Split::Val)?]));
     let epochs = plan.epochs();
-    let Some([train, val]) = *counted else {
-        return Cost {
-            epochs,
-            ..Cost::default()
-        };
-    };
-    let config = model_config(&plan.model, None);
     let evaluations = match plan.train.eval_every {
         0 => 1,
         every => epochs / every,
     };
-    let images = |macs: f64| {
-        let seen = f64::from(epochs) * train as f64 * views(plan);
-        macs * (seen + f64::from(evaluations) * val as f64)
+    let passes = Passes {
+        trained: f64::from(epochs) * train as f64 * views(plan),
+        evaluated: f64::from(evaluations) * val as f64,
     };
-    Cost {
-        images: Some(train),
+    let config = model_config(&plan.model, None)?;
+    let images = UPDATE * passes.trained + passes.evaluated;
+    Ok(Cost {
+        images: train,
         epochs,
-        macs: config
-            .ok()
-            .map(|config| images(config.summary().macs.total() as f64)),
-        left: None,
+        macs: config.summary().macs.total() as f64 * images,
+        passes,
+        ..Cost::default()
+    })
+}
+
+/// The images of both splits.
+fn count(data: &DataConfig) -> Result<[u64; 2], DataError> {
+    if let Some(shapes) = data.shapes.as_ref().filter(|_| !data.path.exists()) {
+        // They are generated when the first run begins.
+        let images = |of_a_class: usize| (shapes.classes * of_a_class) as u64;
+        let train = images(shapes.train_per_class);
+        let used = match data.subset {
+            0 => train,
+            subset => train.min(subset as u64),
+        };
+        return Ok([used, images(shapes.val_per_class)]);
+    }
+    let of = |split| open_part(data, split, None).map(|part| part.samples.len() as u64);
+    Ok([of(Split::Train)?, of(Split::Val)?])
+}
+
+/// What the time of a step depends on.
+#[derive(Debug, PartialEq)]
+struct Measured {
+    config: ModelConfig,
+    batch: usize,
+    precision: Precision,
+    device: String,
+}
+
+impl Measured {
+    fn of(plan: &Plan) -> Result<Self, TrainError> {
+        let config = model_config(&plan.model, None)?;
+        let most = PIXELS / config.img_size().pow(2).max(1);
+        Ok(Self {
+            batch: plan.train.batch_size.clamp(1, most.max(1)),
+            config,
+            precision: plan.train.precision,
+            device: plan.train.device.clone(),
+        })
+    }
+
+    /// Seconds of an image in an update and in a forward pass. The first round warms up.
+    fn seconds(&self) -> Result<[f64; 2], SweepError> {
+        let device = device::resolve(&self.device).map_err(TrainError::from)?;
+        let case = StepCase {
+            kind: String::new(),
+            config: self.config.clone(),
+            batch: self.batch,
+            precision: self.precision,
+        };
+        let rounds = Rounds {
+            warmup: 1,
+            timed: 1,
+        };
+        let measured = step(&[case], &device.device, rounds, |_| ())?;
+        let images = self.batch as f64;
+        let seconds = |ms: f64| ms / 1e3 / images;
+        let first = measured.first();
+        Ok(first.map_or([f64::NAN; 2], |one| {
+            [seconds(one.step_ms), seconds(one.forward_ms)]
+        }))
     }
 }
 
-/// The cost of a training image, in forward passes of whole images.
+/// The cost of a training image, in updates by a whole image.
 fn views(plan: &Plan) -> f64 {
     match plan.task {
-        TaskKind::Classify => UPDATE,
+        TaskKind::Classify => 1.0,
         TaskKind::Dino => {
             // Student and teacher see two global views; only the student sees the local ones.
             let size = plan.model.overrides.img_size.unwrap_or(224) as f64;
             let share = (plan.dino.local_size as f64 / size).powi(2);
-            2.0 * (UPDATE + 1.0) + UPDATE * plan.dino.local_views as f64 * share
+            2.0 * (UPDATE + 1.0) / UPDATE + plan.dino.local_views as f64 * share
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::bench::BenchError;
 use crate::config::ConfigError;
 use crate::error::TrainError;
 use crate::report::ReportError;
@@ -38,6 +39,9 @@ pub enum SweepError {
     /// The folder of a run cannot be used.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// A step of a run's model cannot be measured.
+    #[error("a step of a run cannot be measured")]
+    Bench(#[from] BenchError),
     /// The model, data or weights of a run cannot be used.
     #[error(transparent)]
     Train(#[from] TrainError),

@@ -2,7 +2,7 @@
 
 use super::{Cell, Predictions, State, SweepError, linear};
 use crate::report::{Curve, read_curve};
-use crate::run::{Event, Metric, RunDir, read_log};
+use crate::run::{Environment, Event, Metric, RunDir, read_log};
 
 /// The state and the results of a cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,8 @@ pub struct Found {
     pub eval_images: Option<u64>,
     /// Seconds of training in its finished epochs, without evaluations.
     pub seconds: f64,
+    /// Its last start, if that is recorded.
+    pub environment: Option<Environment>,
 }
 
 impl Found {
@@ -41,6 +43,7 @@ impl Found {
             images: None,
             eval_images: None,
             seconds: 0.0,
+            environment: None,
             state,
         };
         // The numbers of another run do not belong to this cell.
@@ -48,6 +51,7 @@ impl Found {
             return Ok(found);
         }
         let run = RunDir::open(cell.dir())?;
+        found.environment = Environment::read(&run.environment()).ok();
         if let (State::Begun(0) | State::Crashed(_), false) = (&found.state, run.log().exists()) {
             return Ok(found);
         }

@@ -224,8 +224,7 @@ pub fn plan_rows(cells: &[Cell], found: &[Found], costs: &Costs) -> Vec<Vec<Stri
             cell.label(),
             found.state.to_string(),
             cost.epochs.to_string(),
-            cost.images
-                .map_or_else(|| "?".to_owned(), |images| images.to_string()),
+            cost.images.to_string(),
             tera(cost.macs),
             duration(cost.left),
         ]
@@ -245,17 +244,14 @@ pub fn plan_rows(cells: &[Cell], found: &[Found], costs: &Costs) -> Vec<Vec<Stri
 }
 
 /// The header of [`plan_rows`].
-pub const PLAN_HEADER: &[&str] = &["run", "state", "epochs", "images", "TMAC", "training left"];
+pub const PLAN_HEADER: &[&str] = &["run", "state", "epochs", "images", "TMAC", "time left"];
 
-fn tera(macs: Option<f64>) -> String {
-    macs.map_or_else(|| "?".to_owned(), |macs| format!("{:.1}", macs / 1e12))
+fn tera(macs: f64) -> String {
+    format!("{:.1}", macs / 1e12)
 }
 
 /// A number of seconds in hours and minutes.
-fn duration(seconds: Option<f64>) -> String {
-    let Some(seconds) = seconds else {
-        return "?".to_owned();
-    };
+pub(super) fn duration(seconds: f64) -> String {
     let minutes = (seconds / 60.0).ceil() as u64;
     match minutes {
         0 => "-".to_owned(),

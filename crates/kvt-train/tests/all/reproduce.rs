@@ -234,7 +234,7 @@ fn a_table_of_runs_has_crashes_and_empty_cells() {
         "| dense, t = 0.1 | crash |  |  |\n",
         "| k-NN | 73.0 | ",
         "| knn minus dense | ",
-        "- 18 training images per epoch, 12 validation images, 1 epoch, seeds 3, 4: dense, knn, t4\n",
+        "- 18 training images per epoch, 12 validation images, 1 epoch, f32, seeds 3, 4: dense, knn, t4\n",
         "--set data.path=DATA --set seed=3 --run-dir runs/table3/runs/t4-seed3`",
     ] {
         assert!(page.contains(text), "{text}\n{page}");

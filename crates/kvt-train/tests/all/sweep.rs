@@ -61,7 +61,8 @@ fn finished_runs_are_left_alone_and_tables_are_made() {
     for text in [
         "# Tiny models\n",
         "| knn minus dense |",
-        "- 18 training images per epoch, 12 validation images, 2 epochs, seeds 3, 4: dense, knn\n",
+        "- training took 1 min: cpu (",
+        "- 18 training images per epoch, 12 validation images, 2 epochs, f32, seeds 3, 4: dense, knn\n",
         "`kvt train tiny.toml --set train.epochs=2 --set model.attention.kind=knn --set model.attention.neighbors=3 --set seed=4 \
          --run-dir runs/sweep/runs/knn-seed4`",
     ] {
@@ -495,6 +496,12 @@ fn what_is_wrong_with_a_sweep_is_said() {
         "{error}"
     );
     let plan = ["compare", "sweep.toml", "--seeds", "3", "--dry-run"];
+    let error = workspace.error(&plan);
+    assert!(error.contains("no folder `data/train`"), "{error}");
+    for class in ["a", "b", "c"] {
+        workspace.images(&format!("data/train/{class}"), 6);
+        workspace.images(&format!("data/val/{class}"), 4);
+    }
     let plan = workspace.kvt(&plan).assert().success();
     let plan = String::from_utf8(plan.get_output().stdout.clone()).unwrap();
     assert!(

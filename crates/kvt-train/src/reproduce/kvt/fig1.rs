@@ -113,8 +113,52 @@ fn is_dense(point: &Point) -> bool {
     point.row.ends_with("-dense")
 }
 
-fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String {
+/// The best k of a panel, and the means below, in and above the paper's hill, from n/3 to 2n/3; `None` without finished runs.
+fn verdict(name: &str, points: &[Point]) -> Option<String> {
+    let ended = points.iter();
+    let ended = ended.filter_map(|point| Some((point, point.last?)));
+    let ended: Vec<(&Point, Statistic)> = ended.collect();
+    let (best, top) = ended
+        .iter()
+        .max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean))?;
+    let kept = match is_dense(best) {
+        true => "all keys, which is dense attention,".to_owned(),
+        false => format!("k = {} ({:.2} of the keys)", best.kept, best.share),
+    };
+    let mean = |of: &dyn Fn(f64) -> bool| {
+        let means = ended.iter().filter(|(point, _)| of(point.share));
+        let means: Vec<f64> = means.map(|(_, last)| last.mean).collect();
+        Statistic::of(&means).map_or_else(|| "none".to_owned(), |all| format!("{:.2}", all.mean))
+    };
+    let (low, high) = (1.0 / 3.0, 2.0 / 3.0 + 1e-2);
     let mut text = format!(
+        "**{name}: the best of {} is {kept} with {:.2} %.** Means of the settings: below n/3 {}, from n/3 to 2n/3 {}, above it, with \
+         dense attention, {}.",
+        ended.len(),
+        top.mean,
+        mean(&|share| share < low),
+        mean(&|share| (low..=high).contains(&share)),
+        mean(&|share| share > high),
+    );
+    let spreads: Vec<f64> = ended.iter().filter_map(|(_, last)| last.spread).collect();
+    if let Some(spread) = Statistic::of(&spreads) {
+        text += &format!(
+            " Seeds of one setting differ by {:.2} (standard deviation).",
+            spread.mean
+        );
+    } else {
+        text += " One seed: a point of difference may be chance.";
+    }
+    Some(text + "\n\n")
+}
+
+fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String {
+    let verdicts = panels.iter().filter_map(|(panel, points)| {
+        let first = points.first()?;
+        verdict(&title(panel, &first.row), points)
+    });
+    let mut text: String = verdicts.collect();
+    text += &format!(
         "{}, beside our runs at scale `{}`: top-1 in percent. The picture shows the last epoch by the share of the keys that a query \
          keeps, its mean over the stages, with bars of one standard deviation over the seeds; the dashed line is dense attention.\n",
         cited(order.version, "Figure 1"),
@@ -249,4 +293,47 @@ fn svg(panels: &[(&Sweep, Vec<Point>)]) -> Result<String, String> {
         pictures.push(chart.svg()?);
     }
     Ok(beside(&pictures, 2))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn point(row: &str, kept: usize, keys: usize, tops: &[f64]) -> Point {
+        Point {
+            row: row.to_owned(),
+            kept: kept.to_string(),
+            keys: keys.to_string(),
+            share: kept as f64 / keys as f64,
+            last: Statistic::of(tops),
+            best: None,
+        }
+    }
+
+    #[test]
+    fn a_verdict_names_the_best_and_the_hill() {
+        let points = [
+            point("deit-k8", 8, 64, &[49.0, 51.0]),
+            point("deit-k16", 16, 64, &[50.0, 52.0]),
+            point("deit-k32", 32, 64, &[53.0, 55.0]),
+            point("deit-k60", 60, 64, &[]),
+            point("deit-dense", 64, 64, &[51.0, 53.0]),
+        ];
+        let text = "**DeiT: the best of 4 is k = 32 (0.50 of the keys) with 54.00 %.** Means of the settings: below n/3 50.50, from \
+                    n/3 to 2n/3 54.00, above it, with dense attention, 52.00. Seeds of one setting differ by 1.41 (standard \
+                    deviation).\n\n";
+        assert_eq!(verdict("DeiT", &points).unwrap(), text);
+        let one = [point("deit-dense", 64, 64, &[51.0])];
+        let text = verdict("DeiT", &one).unwrap();
+        assert!(
+            text.starts_with(
+                "**DeiT: the best of 1 is all keys, which is dense attention, with 51.00 %.**"
+            ) && text.contains("from n/3 to 2n/3 none")
+                && text.ends_with("One seed: a point of difference may be chance.\n\n"),
+            "{text}"
+        );
+        assert_eq!(verdict("DeiT", &points[3..4]), None);
+    }
 }

@@ -92,8 +92,60 @@ fn difference(runs: &Runs, key: &str, epoch: u32) -> Option<PairedT> {
     PairedT::of(&differences)
 }
 
+/// What the intervals of the differences say: a line for each model that was trained with more than one seed.
+fn verdicts(runs: &Runs, order: &Order) -> String {
+    let verdict = |model: &Convergence| {
+        let tests = epochs(order)
+            .iter()
+            .filter_map(|epoch| Some((*epoch, difference(runs, model.key, *epoch)?)));
+        verdict(model.name, &tests.collect::<Vec<_>>())
+    };
+    TABLE2.iter().filter_map(verdict).collect()
+}
+
+/// Who is ahead after which epochs, by the 95 % intervals of k-NN minus dense; `None` without intervals.
+fn verdict(name: &str, tests: &[(u32, PairedT)]) -> Option<String> {
+    let intervals = tests.iter().filter_map(|(epoch, test)| {
+        let (mean, half) = (test.difference.mean, test.half_width?);
+        Some((*epoch, mean - half, mean + half))
+    });
+    let intervals: Vec<(u32, f64, f64)> = intervals.collect();
+    let list = |of: &dyn Fn(f64, f64) -> bool| {
+        let epochs = intervals.iter().filter(|(_, low, high)| of(*low, *high));
+        let epochs: Vec<String> = epochs.map(|(epoch, ..)| epoch.to_string()).collect();
+        epochs.join(", ")
+    };
+    let (_, last) = tests.last()?;
+    let seeds = last.difference.runs;
+    let all: Vec<String> = [
+        (
+            "k-NN attention is ahead after epochs",
+            list(&|low, _| low > 0.0),
+        ),
+        (
+            "dense attention is ahead after epochs",
+            list(&|_, high| high < 0.0),
+        ),
+        (
+            "no difference shows after epochs",
+            list(&|low, high| low <= 0.0 && high >= 0.0),
+        ),
+    ]
+    .into_iter()
+    .filter(|(_, epochs)| !epochs.is_empty())
+    .map(|(words, epochs)| format!("{words} {epochs}"))
+    .collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "**{name}, {seeds} seeds: {}** (95 % intervals, paired by seed).\n\n",
+            all.join("; ")
+        )
+    })
+}
+
 fn found(runs: &Runs, order: &Order) -> String {
-    let mut text = format!(
+    let mut text = verdicts(runs, order);
+    text += &format!(
         "{}, beside our runs at scale `{}`: top-1 in percent after each number of finished epochs. The last column is k-NN minus dense, \
          seed by seed, with the half width of its 95 % interval and the p value of a paired t test.\n",
         cited(order.version, "Table 2"),
@@ -235,4 +287,28 @@ fn svg(runs: &Runs, order: &Order) -> Result<String, String> {
         names: Names::Beside,
     }
     .svg()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// Three seeds: the half width is 4.30 standard errors (t of two degrees of freedom, 97.5 %).
+    #[test]
+    fn a_verdict_goes_by_the_intervals() {
+        let test = |differences: &[f64]| PairedT::of(differences).unwrap();
+        let tests = [
+            (1, test(&[2.0, 2.1, 2.2])),
+            (2, test(&[-1.0, 0.0, 2.0])),
+            (3, test(&[0.4, 0.5, 0.6])),
+            (5, test(&[-3.0, -3.1, -3.2])),
+        ];
+        let text = "**DeiT-S, 3 seeds: k-NN attention is ahead after epochs 1, 3; dense attention is ahead after epochs 5; \
+                    no difference shows after epochs 2** (95 % intervals, paired by seed).\n\n";
+        assert_eq!(verdict("DeiT-S", &tests).unwrap(), text);
+        assert_eq!(verdict("DeiT-S", &[(1, test(&[2.0]))]), None);
+        assert_eq!(verdict("DeiT-S", &[]), None);
+    }
 }
