@@ -52,7 +52,7 @@ impl RunDir {
                 path: path.to_owned(),
             });
         }
-        remove_leftovers(path)?;
+        remove_leftovers(path);
         Ok(Self {
             path: path.to_owned(),
             _locks: locks,
