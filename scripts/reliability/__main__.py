@@ -23,6 +23,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import disk
+import files
 import inputs
 import kill
 import mutate
@@ -37,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SECTIONS = {
     "noticed": noticed.cases,
     "scenarios": scenarios.cases,
+    "files": files.cases,
     "inputs": inputs.cases,
     "permissions": permissions.cases,
     "disk": disk.cases,

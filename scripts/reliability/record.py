@@ -13,7 +13,7 @@ from common import Failure
 
 # What depends on the clock.
 TIMES = {"seconds", "images_per_second", "data_wait", "data_wait_share"}
-TEMPORARY = (".kvt-tmp-", ".step-", ".shapes-")
+TEMPORARY = (".kvt-tmp-", ".step-")
 WEIGHTS = ("model.safetensors", "optimizer.safetensors", "ema.safetensors")
 
 

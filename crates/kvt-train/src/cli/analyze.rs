@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use serde_json::json;
 
-use super::common::{Overrides, bar, generating};
+use super::common::{Overrides, bar, generating, results_folder};
 use super::output;
 use super::table::table;
 use super::trained::{self, Trained, open_folder};
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     if let Some(out) = &args.out {
         // Create the folder before analysing the images.
-        fs_err::create_dir_all(out)?;
+        results_folder(out)?;
     }
     let transform = Arc::new(eval_transform(&plan, size)?);
     let source = Arc::new(source);

@@ -1,6 +1,6 @@
 //! Arguments and steps that several verbs share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::ArgGroup;
@@ -10,6 +10,8 @@ use kvt_models::weights::StateDict;
 
 use super::output::{self, Shown};
 use crate::config::{Document, Plan, load_plan};
+use crate::fs::remove_leftovers;
+use crate::run::RunDir;
 
 /// A configuration file with overrides.
 #[derive(Debug, clap::Args)]
@@ -93,6 +95,20 @@ impl ConfigArgs {
     pub(super) fn plan(&self) -> anyhow::Result<Plan> {
         Ok(load_plan(&self.path()?, &self.overrides.all())?)
     }
+}
+
+/// Makes the folder for results that have the names of a run's own files, and refuses that of a run.
+pub(super) fn results_folder(path: &Path) -> anyhow::Result<()> {
+    if RunDir::open(path).is_ok() {
+        bail!(
+            "`{}` is the folder of a run, whose own files would be overwritten: choose another, such as `{}`",
+            path.display(),
+            path.join("results").display()
+        );
+    }
+    fs_err::create_dir_all(path)?;
+    remove_leftovers(path);
+    Ok(())
 }
 
 /// A bar over a known number of bytes.

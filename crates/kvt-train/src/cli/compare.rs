@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return sweep::run(path, args);
     }
     check(args)?;
-    interrupt::listen()?;
+    interrupt::listen();
     let (mut curves, mut facts) = (Vec::new(), Vec::new());
     let mut folders = Vec::new();
     for input in &args.inputs {
@@ -274,7 +274,7 @@ pub(super) fn save(
     folder: &Path,
 ) -> anyhow::Result<()> {
     fs_err::create_dir_all(folder)?;
-    remove_leftovers(folder)?;
+    remove_leftovers(folder);
     for (name, text) in [
         ("table.md", page),
         ("table.csv", &comparison.to_csv()),

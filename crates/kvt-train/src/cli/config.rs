@@ -120,7 +120,7 @@ fn init(
     file: Option<&Path>,
 ) -> anyhow::Result<()> {
     if let Some(file) = file {
-        if file.exists() {
+        if file.is_file() {
             bail!("`{}` exists: choose another name", file.display());
         }
         check_writable(file)?;

@@ -1,4 +1,5 @@
-//! Signals that ask a run to stop: the loop finishes its step and saves, and the exit code encodes the signal.
+//! Signals that ask the program to end. A verb that [listens](listen) finishes its step and saves, and its exit code encodes the
+//! signal. Any other ends at once, as it would by itself, but leaves no temporary file.
 //!
 //! | signal | sent by | exit code |
 //! |---|---|---|
@@ -14,6 +15,10 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use super::output;
+use crate::fs::abandon;
+
+/// Whether the verb ends by itself when it is asked to.
+static LISTENING: AtomicBool = AtomicBool::new(false);
 
 /// Set once the user or the system asks to stop.
 pub(super) static STOP: AtomicBool = AtomicBool::new(false);
@@ -38,19 +43,34 @@ pub(super) fn exit_code() -> ExitCode {
     ExitCode::from(BY_SIGNAL + SIGNAL.load(Ordering::Relaxed))
 }
 
-/// Records a signal.
+/// From now on, a signal sets [`STOP`].
+pub(super) fn listen() {
+    LISTENING.store(true, Ordering::Relaxed);
+}
+
+/// Acts on a signal.
 fn heard(signal: u8) {
-    if !STOP.swap(true, Ordering::Relaxed) {
+    if !LISTENING.load(Ordering::Relaxed) {
+        abandon(|| end(signal));
+    } else if !STOP.swap(true, Ordering::Relaxed) {
         SIGNAL.store(signal, Ordering::Relaxed);
         output::status("stopping after this step; press Ctrl-C again to stop at once");
     } else if signal == SIGINT {
-        std::process::exit((BY_SIGNAL + signal).into());
+        abandon(|| std::process::exit((BY_SIGNAL + signal).into()));
     }
 }
 
-/// Starts to listen for signals.
+/// Ends the process by a signal, as if it had not been handled: a shell's loop ends with a program that Ctrl-C killed.
+fn end(signal: u8) {
+    #[cfg(unix)]
+    // Returns only if it fails.
+    let _ = signal_hook::low_level::emulate_default_handler(signal.into());
+    std::process::exit((BY_SIGNAL + signal).into());
+}
+
+/// Starts to handle signals.
 #[cfg(unix)]
-pub(super) fn listen() -> anyhow::Result<()> {
+pub(super) fn watch() -> anyhow::Result<()> {
     use signal_hook::consts::signal;
 
     let ignored = ignored();
@@ -85,8 +105,8 @@ fn ignored() -> u64 {
         .unwrap_or(0)
 }
 
-/// Starts to listen for Ctrl-C.
+/// Starts to handle Ctrl-C.
 #[cfg(not(unix))]
-pub(super) fn listen() -> anyhow::Result<()> {
+pub(super) fn watch() -> anyhow::Result<()> {
     Ok(ctrlc::set_handler(|| heard(SIGINT))?)
 }

@@ -107,7 +107,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    let done = match cli.command {
+    let done = interrupt::watch().and_then(|()| match cli.command {
         Command::Train(args) => train::run(&args),
         Command::Finetune(args) => finetune::run(&args),
         Command::Eval(args) => eval::run(&args),
@@ -128,7 +128,7 @@ pub fn main() -> ExitCode {
         Command::Weights(args) => weights::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => completions::man(&args),
-    };
+    });
     match done {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return sweep::dry_run(&sweep.cells);
     }
     if !item.scales().is_empty() {
-        interrupt::listen()?;
+        interrupt::listen();
     }
     output::status(item.title());
     let watch = Terminal::new("computing");

@@ -63,7 +63,7 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut failures = Vec::new();
     if !args.as_is {
-        interrupt::listen()?;
+        interrupt::listen();
         let watch = Terminal::new("images");
         let ends = carry_out(&sweep, &args.devices, &watch);
         drop(watch);

@@ -80,7 +80,7 @@ fn train_task<T: Task>(
 
 /// Trains a session until it ends or is interrupted, and prints a summary.
 pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyhow::Result<End> {
-    interrupt::listen()?;
+    interrupt::listen();
     let (dir, task) = (session.plan().run.dir.clone(), session.plan().task);
     output::status(&progress::describe(&session));
 

@@ -15,7 +15,7 @@ use super::output;
 use super::table::{grouped, table};
 use crate::average::average;
 use crate::device;
-use crate::fs::check_writable;
+use crate::fs::{check_writable, write_weights};
 use crate::task::model_config;
 
 /// `kvt weights inspect FILE`, `kvt weights convert IN OUT --model NAME`, `kvt weights average FILE... --output FILE` and
@@ -253,7 +253,7 @@ fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
         Names::Official => Layout::Official,
     };
     let converted = model.rename(&StateDict::from_model(&model)?, layout);
-    weights::write(path, &converted, &Default::default())?;
+    write_weights(path, &converted, &Default::default())?;
     output::print(&format!(
         "wrote {} tensors of {} to `{}` under {} names (read under {}: {report})",
         converted.len(),
@@ -273,7 +273,7 @@ fn mean(args: &Average) -> anyhow::Result<ExitCode> {
     if let Some(text) = not_finite(&mean) {
         output::warning(&format!("of the numbers {text}"));
     }
-    weights::write(&args.output, &mean, &Default::default())?;
+    write_weights(&args.output, &mean, &Default::default())?;
     output::print(&format!(
         "wrote the mean of {} files, {} tensors, to `{}`",
         args.files.len(),
@@ -294,7 +294,7 @@ pub(super) fn check_output(path: &Path, force: bool) -> anyhow::Result<()> {
             path.display()
         );
     }
-    if path.exists() && !force {
+    if path.is_file() && !force {
         bail!("`{}` exists: use `--force` or another name", path.display());
     }
     Ok(check_writable(path)?)

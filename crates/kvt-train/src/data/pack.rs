@@ -8,10 +8,7 @@ use fs_err as fs;
 use crate::data::decode::NOT_AN_IMAGE;
 use crate::data::source::{CLASSES, LABEL, SHARD};
 use crate::data::{DataError, DecodeError, ImageLimits, Source, listing};
-use crate::fs::{parent, sync_folder, write_atomic};
-
-/// The prefix of the folders in which data is packed before they are renamed.
-const STAGING: &str = ".kvt-pack-";
+use crate::fs::{Staging, parent, remove_leftovers, sync_folder, write_atomic};
 
 /// The result of packing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +20,8 @@ pub struct Packed {
 }
 
 /// Writes the splits (folder name and images) as shards of about `shard_bytes` to `out/<split>/000000.tar`, ..., with the
-/// names of the classes next to them. `out` must not exist: it appears complete, or not at all.
+/// names of the classes next to them. `out` must not exist: it appears complete, or not at all. Removes what killed processes left
+/// next to it.
 ///
 /// The images keep their bytes and their order, so that training on the shards is bit-identical to training on the
 /// folder. `progress` is called with the number of completed images.
@@ -41,18 +39,19 @@ pub fn pack(
     }
     let parent = parent(out);
     fs::create_dir_all(parent)?;
-    let staging = tempfile::Builder::new()
-        .prefix(STAGING)
-        .tempdir_in(parent)?;
-    // Within the temporary folder, which only its owner can enter.
-    let root = staging.path().join("data");
+    remove_leftovers(parent);
+    let staging = Staging::create(parent)?;
+    let root = staging.data();
     let mut packed = Packed {
         images: 0,
         shards: 0,
     };
+    // All at first: a folder that is made later would bring back one that a signal has removed.
+    for (name, _) in splits {
+        fs::create_dir_all(root.join(name))?;
+    }
     for (name, source) in splits {
         let dir = root.join(name);
-        fs::create_dir_all(&dir)?;
         write_atomic(&dir.join(CLASSES), |file| {
             Ok(serde_json::to_writer_pretty(file, &source.classes)?)
         })?;
@@ -63,7 +62,7 @@ pub fn pack(
         sync_folder(&dir)?;
     }
     sync_folder(&root)?;
-    fs::rename(&root, out)?;
+    staging.keep(out)?;
     sync_folder(parent)?;
     Ok(packed)
 }

@@ -6,7 +6,7 @@
 //! `task.<name>.safetensors`. Together with `state.json` they restore a run bit for bit.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::tensor::TensorData;
 use kvt_models::weights;
@@ -40,7 +40,7 @@ struct State {
 #[derive(Clone, Debug)]
 pub struct Checkpointer {
     checkpoints: Checkpoints,
-    run: PathBuf,
+    run: RunDir,
     data: DataState,
 }
 
@@ -60,14 +60,14 @@ impl Checkpointer {
     /// For the checkpoints of a run on these images. The latest `keep_last` of them are kept.
     pub fn new(run: &RunDir, data: DataState, keep_last: usize) -> Self {
         Self {
-            checkpoints: Checkpoints::new(run.checkpoints()).keep_last(keep_last),
-            run: run.path().to_owned(),
+            checkpoints: Checkpoints::of(run).keep_last(keep_last),
+            run: run.clone(),
             data,
         }
     }
 
-    /// The run's folder.
-    pub(super) fn run(&self) -> &Path {
+    /// The run.
+    pub(super) fn run(&self) -> &RunDir {
         &self.run
     }
 
@@ -144,7 +144,7 @@ impl Checkpointer {
         let mut saved: State = checkpoint.state()?;
         if !saved.data.agrees(&self.data) {
             return Err(TrainError::DataChanged {
-                run: self.run.clone(),
+                run: self.run.path().to_owned(),
                 old: saved.data,
                 new: self.data,
             });

@@ -1,7 +1,7 @@
 //! Keeps the inputs of a step that was not finite, for inspection.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use kvt_models::weights::{self, StateDict};
 
@@ -9,6 +9,7 @@ use super::TrainError;
 use crate::data::{Batch, DataError, Source};
 use crate::fs::write_atomic;
 use crate::recipe::Network;
+use crate::run::RunDir;
 use crate::task::MODEL;
 
 /// Writes the weights before the step, and its micro-batches with their files and labels. The batches are read again by their
@@ -17,13 +18,14 @@ use crate::task::MODEL;
 /// # Errors
 /// If something cannot be written, or an image can no longer be read; files written before stay.
 pub(super) fn dump<T>(
-    run: &Path,
+    run: &RunDir,
     step: u64,
     network: &impl Network,
     source: &Source,
     micro_batches: impl Iterator<Item = Result<Batch<T>, DataError>>,
 ) -> Result<PathBuf, TrainError> {
-    let folder = run.join(format!("nonfinite-step-{step}"));
+    run.check()?;
+    let folder = run.path().join(format!("nonfinite-step-{step}"));
     fs_err::create_dir_all(&folder)?;
     let metadata = BTreeMap::new();
     let write = |name: &str, tensors: &StateDict| {

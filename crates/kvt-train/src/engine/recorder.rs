@@ -12,6 +12,8 @@ pub struct Recorder<'a> {
 }
 
 struct Files {
+    /// Checked before each write.
+    run: RunDir,
     log: JsonlLog,
     epochs: EpochsCsv,
     layers: LayersCsv,
@@ -32,6 +34,7 @@ impl<'a> Recorder<'a> {
         metrics: &'static [Metric],
         next: &'a mut dyn Listener,
     ) -> Result<(Self, Vec<Warning>), RunError> {
+        run.check()?;
         let mut warnings = Vec::new();
         let (log, logged) = match resumed {
             None => (JsonlLog::create(&run.log())?, Vec::new()),
@@ -44,6 +47,7 @@ impl<'a> Recorder<'a> {
         };
         let steps = resumed.map(|(_, steps)| steps);
         let files = Files {
+            run: run.clone(),
             log,
             epochs: EpochsCsv::new(&run.epochs_csv(), metrics, &logged)?,
             layers: LayersCsv::new(&run.layers_csv(), &logged)?,
@@ -69,6 +73,7 @@ impl<'a> Recorder<'a> {
 impl Listener for Recorder<'_> {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
         if let Some(files) = &mut self.files {
+            files.run.check()?;
             files.log.event(event)?;
             files.epochs.event(event)?;
             files.layers.event(event)?;

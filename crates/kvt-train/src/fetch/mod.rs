@@ -98,15 +98,15 @@ pub enum FetchError {
         /// The message of the client.
         reason: String,
     },
-    /// The server gives no checksum of the file.
+    /// The server does not say which file it has.
     #[error(
-        "the server of `{url}` gives no SHA-256 of the file (`{etag}`): take another mirror in `HF_ENDPOINT`"
+        "the server of `{url}` gives no SHA-256 of the file, or no commit (`{given}`): take another mirror in `HF_ENDPOINT`"
     )]
     NoChecksum {
         /// The file.
         url: String,
         /// What it gives instead.
-        etag: String,
+        given: String,
     },
     /// The file does not have the promised checksum.
     #[error(

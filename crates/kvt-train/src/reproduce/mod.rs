@@ -133,7 +133,7 @@ pub fn reproduce(
 ) -> Result<Reproduced, ReproduceError> {
     let folder = &order.out;
     fs_err::create_dir_all(folder)?;
-    remove_leftovers(folder)?;
+    remove_leftovers(folder);
     let named = |extension| folder.join(format!("{}.{extension}", item.name()));
     let mut paths: Vec<PathBuf> = ["csv", "svg", "md"].map(named).into();
     for path in &paths {

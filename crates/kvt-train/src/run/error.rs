@@ -54,6 +54,16 @@ pub enum RunError {
         /// Process and host, as far as the lock file shows.
         holder: String,
     },
+    /// The folder is no longer where the run writes.
+    #[error(
+        "run `{}` was moved or deleted while it was trained, and nothing more is written to that path: continue it with `--resume` where \
+         it is now",
+        .path.display()
+    )]
+    Moved {
+        /// The path at which the run was.
+        path: PathBuf,
+    },
     /// A class name that cannot be a line of `classes.txt`.
     #[error("class name {name:?} has a line break: rename its folder")]
     ClassName {

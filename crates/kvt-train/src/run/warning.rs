@@ -13,6 +13,18 @@ pub enum Warning {
         /// The checkpoint used instead.
         used: PathBuf,
     },
+    /// The file system has no locks.
+    #[error(
+        "`{}` is on a file system without locks ({reason}): only the process that `run.lock` in it names may write the run, and \
+         after a crash on another machine that file has to be removed",
+        .path.display()
+    )]
+    NoLock {
+        /// The run's folder.
+        path: PathBuf,
+        /// The system's message.
+        reason: String,
+    },
     /// An old checkpoint could not be deleted.
     #[error("could not delete `{}`: {reason}", .path.display())]
     NotDeleted {

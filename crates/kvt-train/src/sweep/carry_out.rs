@@ -11,7 +11,7 @@ use crate::data::ensure_data;
 use crate::engine::{self, Session, Start};
 use crate::error::{TrainError, chain};
 use crate::fs::write_text;
-use crate::run::RunError;
+use crate::run::{RunDir, RunError};
 use crate::task::{Classify, Dino, Task, TaskKind};
 
 /// The outcome of a cell.
@@ -98,9 +98,6 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
             Start::Resume(_) => "goes on",
         };
         watch.say(&format!("{name} {verb} on {}", plan.train.device));
-        if let Err(error) = forget_judgement(cell.dir()) {
-            return End::Failed(error.to_string());
-        }
         let done = match plan.task {
             TaskKind::Classify => session::<Classify>(plan.clone(), start, name, alone, watch),
             TaskKind::Dino => session::<Dino>(plan.clone(), start, name, alone, watch),
@@ -137,7 +134,7 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
     }
 }
 
-/// Removes the judgement of a run's earlier weights before it resumes, because further training changes them.
+/// Removes the judgement of a run's earlier weights before they change.
 fn forget_judgement(run: &Path) -> std::io::Result<()> {
     for name in [PREDICTIONS, LINEAR] {
         match fs_err::remove_file(run.join(name)) {
@@ -156,7 +153,10 @@ fn session<T: Task>(
     watch: &dyn Watch,
 ) -> Result<engine::End, TrainError> {
     let mut generating = |done, of| watch.progress(done, of);
+    let run = plan.run.dir.clone();
     let session = Session::<T>::prepare(plan, start, &mut generating)?;
+    // Not before it is certain that the folder is this run's, and nobody else's now.
+    forget_judgement(&run)?;
     let mut listener = watch.training(name, session.workload(), alone);
     session.train(listener.as_mut(), watch.stop())
 }
@@ -170,11 +170,14 @@ fn is_crash(error: &TrainError) -> bool {
     }
 }
 
-/// Records that a run crashed.
+/// Records that a run crashed, in its folder if that is still there and nobody else's.
 fn crashed(dir: &Path, name: &str, error: &TrainError, watch: &dyn Watch) -> End {
     let message = chain(error);
     watch.warn(&format!("{name} crashed: {message}"));
-    match write_text(&dir.join(CRASH), &format!("{message}\n")) {
+    let written = RunDir::create(dir, true).and_then(|_locked| {
+        write_text(&dir.join(CRASH), &format!("{message}\n")).map_err(RunError::from)
+    });
+    match written {
         Ok(()) => End::Crashed,
         Err(error) => End::Failed(error.to_string()),
     }

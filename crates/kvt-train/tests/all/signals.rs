@@ -126,3 +126,47 @@ fn shortened(checkpoints: &str) {
     resume(&workspace, &[]);
     assert_same(&workspace);
 }
+
+/// A verb that does not listen ends at once, by the signal, and leaves nothing of what it was writing.
+#[cfg(unix)]
+#[test]
+fn a_signal_leaves_no_half_made_folder() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let workspace = Workspace::empty();
+    for (signal, number) in [("TERM", 15), ("INT", 2)] {
+        let mut command = Command::new(KVT);
+        command.args(["data", "generate", "shapes", "--train-per-class", "20000"]);
+        let mut child = Running::start_as(&mut command, &workspace);
+        child.wait_until(&workspace, || {
+            let mut names = workspace.entries(".").into_iter();
+            names.any(|name| {
+                let data = format!("{name}/data/train/circle/00000.png");
+                name.starts_with(".kvt-tmp-") && workspace.path(&data).exists()
+            })
+        });
+        child.signal(signal);
+        assert_eq!(child.wait().signal(), Some(number));
+        let mut left = workspace.entries(".");
+        left.sort();
+        assert_eq!(left, ["stderr.txt", "tiny.toml"]);
+    }
+}
+
+/// The folder of a run is moved while it is trained: the run ends, and writes nothing where it was.
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_moved_ends() {
+    let workspace = workspace();
+    let mut child = Running::start(&workspace, &[ENDLESS]);
+    child.wait_for_step(&workspace, 5);
+    fs_err::rename(workspace.path("run"), workspace.path("moved")).unwrap();
+    fs_err::create_dir(workspace.path("run")).unwrap();
+    assert_eq!(child.wait().code(), Some(1));
+    let error = workspace.read("stderr.txt");
+    assert!(
+        error.contains("error: run `run` was moved or deleted"),
+        "{error}"
+    );
+    assert_eq!(workspace.entries("run"), Vec::<String>::new());
+    assert!(workspace.path("moved/checkpoints/last").exists());
+}

@@ -293,3 +293,16 @@ fn an_update_with_an_image_that_cannot_be_read_is_not_made() {
     cut.kvt(&arguments).assert().success();
     assert!(state(&cut, "run") == state(&whole, "run"));
 }
+
+#[test]
+fn what_a_killed_pack_left_is_removed_by_the_next() {
+    let workspace = Workspace::with_data(2, 1);
+    fs_err::create_dir_all(workspace.path(".kvt-tmp-Ab3dE6/data/train")).unwrap();
+    workspace
+        .kvt(&["data", "pack", "data", "shards"])
+        .assert()
+        .success();
+    let mut left = workspace.entries(".");
+    left.sort();
+    assert_eq!(left, ["data", "shards", "tiny.toml"]);
+}

@@ -543,3 +543,36 @@ fn the_sweeps_of_the_repository_are_accepted() {
     }
     assert!(sweeps >= 12, "{sweeps}");
 }
+
+/// The folder of a cell with files of the user, which have the names of ours.
+#[test]
+fn nothing_is_removed_from_a_folder_that_is_no_run() {
+    let workspace = Workspace::with_data(4, 4);
+    workspace.write("sweep.toml", SWEEP);
+    let mine = ["predictions.csv", "linear.csv", "notes.txt"];
+    let files = mine.map(|name| format!("{}/{name}", dir(CELLS[0])));
+    for file in &files {
+        workspace.write(file, "mine");
+    }
+    // The user's own list of classes, in another cell.
+    let classes = format!("{}/classes.txt", dir(CELLS[1]));
+    workspace.write(&classes, "mine");
+    let error = workspace.error(&["compare", "sweep.toml"]);
+    assert!(error.contains("is not empty and holds no run"), "{error}");
+    for file in files.iter().chain([&classes]) {
+        assert_eq!(workspace.read(file), "mine", "{file}");
+    }
+}
+
+/// Its own files have the names of a judgement and of an analysis.
+#[test]
+fn results_are_not_written_into_a_run() {
+    let workspace = Workspace::with_data(4, 4);
+    workspace.train("run", &["train.epochs=1"]);
+    let error = workspace.error(&["eval", "--run", "run", "--out", "run"]);
+    assert!(error.contains("`run` is the folder of a run"), "{error}");
+    assert!(!workspace.path("run/predictions.csv").exists());
+    let judged = ["eval", "--run", "run", "--out", "run/results"];
+    workspace.kvt(&judged).assert().success();
+    assert!(workspace.path("run/results/predictions.csv").exists());
+}

@@ -10,7 +10,7 @@ use std::path::Path;
 use burn::tensor::{DType, TensorData};
 use fs_err::File;
 
-pub use self::safetensors::write;
+pub use self::safetensors::{bytes, write};
 use super::error::WeightsError;
 use super::state_dict::StateDict;
 

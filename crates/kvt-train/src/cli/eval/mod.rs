@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
-use super::common::{Overrides, bar, generating};
+use super::common::{Overrides, bar, generating, results_folder};
 use super::output;
 use super::trained::{Trained, names_in, open_folder};
 use crate::augment::Transform;
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(out) = &args.out {
         // Check the files before evaluating the images.
-        fs_err::create_dir_all(out)?;
+        results_folder(out)?;
         for file in [CLASSES, CONFUSION, PICTURE, PREDICTIONS] {
             check_writable(&out.join(file))?;
         }

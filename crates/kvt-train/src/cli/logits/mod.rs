@@ -16,7 +16,7 @@ use kvt_ops::{Key, Phase};
 use super::common::{ModelArgs, Overrides, classes};
 use super::output;
 use crate::device;
-use crate::fs::check_writable;
+use crate::fs::{check_writable, write_weights};
 use crate::task::{LOGITS, model_config};
 
 /// Images of one forward pass.
@@ -131,6 +131,5 @@ fn broken(logits: &[f32], classes: usize) -> usize {
 }
 
 fn write(path: &Path, tensors: &StateDict) -> anyhow::Result<()> {
-    weights::write(path, tensors, &Default::default())
-        .with_context(|| format!("could not write `{}`", path.display()))
+    Ok(write_weights(path, tensors, &Default::default())?)
 }

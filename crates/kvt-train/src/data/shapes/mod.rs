@@ -10,7 +10,6 @@ mod canvas;
 mod figure;
 mod folder;
 mod scene;
-mod staging;
 
 pub use figure::Figure;
 pub use folder::{ShapesConfig, Split, Summary, ensure, generate};

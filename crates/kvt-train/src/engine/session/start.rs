@@ -65,8 +65,10 @@ pub(super) fn record_start(
     environment: &Environment,
     notes: &mut Vec<Note>,
 ) -> Result<(), TrainError> {
-    let warning = environment.record(&run.environment())?;
-    notes.extend(warning.map(|warning| Note::new(0, Topic::Warning, warning.to_string())));
+    run.check()?;
+    let warnings = environment.record(&run.environment())?.into_iter();
+    let warnings = warnings.chain(run.warning());
+    notes.extend(warnings.map(|warning| Note::new(0, Topic::Warning, warning.to_string())));
     run.write_classes(splits.classes())?;
     let config = resolved_toml(plan).map_err(Box::new)?;
     write_atomic(&run.config(), |file| {

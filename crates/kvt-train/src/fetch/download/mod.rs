@@ -1,24 +1,38 @@
 //! Downloads from timm's hub or a mirror of it, into the cache that all programs for that hub share.
 //!
-//! `hf-hub` downloads, and resumes interrupted downloads. It checks neither size nor content, so this module does, by the SHA-256
-//! that names the file on the hub.
+//! A server is not trusted. Its first answer names the file, by the SHA-256 of its content, and the commit. Both are numbers,
+//! which are read as such and make the names in the cache. Every later answer only brings bytes, and a file gets its name once its
+//! sum has been checked.
 
-use std::io::{self, Read as _};
+mod cache;
+
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fs_err as fs;
-use hf_hub::api::Progress;
-use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo, Metadata};
-use hf_hub::{Cache, Repo, RepoType};
 use sha2::{Digest as _, Sha256};
+use ureq::http::{HeaderMap, Response, StatusCode, header};
+use ureq::{Agent, Body};
 
+use self::cache::{Cache, Commit, Part, Sum};
 use super::{FetchError, Published};
 
 /// The files of each timm repository: the weights, and their configuration, such as how images are normalised.
 const FILE: &str = "model.safetensors";
 const CONFIG: &str = "config.json";
-/// Bytes that are hashed at once.
+/// Most bytes of a configuration; timm's have less than 1,000.
+const LARGEST_CONFIG: u64 = 1 << 20;
+/// Bytes that are read at once.
 const CHUNK: usize = 1 << 20;
+/// How often the hub may send on to another name of a repository.
+const REDIRECTS: usize = 5;
+/// How often it may for the bytes of a file.
+const FOLLOWED: u32 = 10;
+/// How long a server may take to answer. The file itself may take any time.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The hub's own address.
+const HUB: &str = "https://huggingface.co";
 
 /// Where weights come from, and where they are kept.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +41,12 @@ pub struct Hub {
     pub endpoint: Option<String>,
     /// The cache; `None` is the one that all programs for the hub share.
     pub cache: Option<PathBuf>,
+}
+
+/// What the server promises of a file.
+struct Promise {
+    sum: Sum,
+    commit: Commit,
 }
 
 impl Hub {
@@ -48,146 +68,183 @@ impl Hub {
         weights: Published,
         told: &mut dyn FnMut(u64, u64),
     ) -> Result<PathBuf, FetchError> {
-        let cache = match &self.cache {
-            Some(folder) => Cache::new(folder.clone()),
-            None => Cache::from_env(),
-        };
-        let repo = Repo::new(weights.repository(), RepoType::Model);
-        let api = self.api(cache.clone());
-        let api = api.map_err(|error| interrupted(&weights.repository(), &error))?;
-        let (from, kept) = (api.repo(repo.clone()), cache.repo(repo));
-        let url = from.url(FILE);
-        if let Some(path) = kept.get(FILE)
-            && let Some(promised) = name_of(&path)?
-            && check(&path, &promised, &url).is_ok()
-        {
+        let repository = weights.repository();
+        let cache = Cache::of(self.cache.clone(), &repository)?;
+        let endpoint = self.endpoint.as_deref().unwrap_or(HUB);
+        let endpoint = endpoint.trim().trim_end_matches('/');
+        let url = |file: &str| format!("{endpoint}/{repository}/resolve/main/{file}");
+        if let Some((commit, path)) = cache.kept(FILE)? {
             // Fetch a configuration that an earlier download lacked; without a network the weights are usable without it.
-            if kept.get(CONFIG).is_none() {
-                let _ = describe(&api, &from);
-            }
+            let _ = describe(&cache, commit, &url(CONFIG));
             return Ok(path);
         }
-        let promised = named(&api, &url)?;
-        let size = promised.size() as u64;
-        let promised = promised.etag().to_owned();
-        if !is_sha256(&promised) {
-            return Err(FetchError::NoChecksum {
-                url,
-                etag: promised,
-            });
+        let Promise { sum, commit } = promise(&url(FILE))?;
+        if !cache.has(sum)? {
+            download(&url(FILE), sum, &cache, told)?;
         }
-        // The partial file is already complete, or another file: `hf-hub` would request bytes beyond its end.
-        let part = kept.blob_path(&promised).with_extension("part");
-        if fs::metadata(&part).is_ok_and(|part| part.len() >= size) {
-            fs::remove_file(&part)?;
-        }
-        let progress = Told {
-            told,
-            done: 0,
-            total: 0,
-        };
-        let path = from.download_with_progress(FILE, progress);
-        let path = path.map_err(|error| refused(&url, &error))?;
-        check(&path, &promised, &url)?;
-        match describe(&api, &from) {
+        let path = cache.link(commit, FILE, sum)?;
+        match describe(&cache, commit, &url(CONFIG)) {
             // A mirror may lack the configuration; the weights are usable without it.
             Ok(()) | Err(FetchError::NotThere { .. }) => Ok(path),
             Err(error) => Err(error),
         }
     }
+}
 
-    fn api(&self, cache: Cache) -> Result<Api, ApiError> {
-        // Published weights need no token, and a mirror should not see one. No retries: on a retry `hf-hub` may append from the start.
-        let builder = ApiBuilder::from_cache(cache)
-            .with_token(None)
-            .with_retries(0)
-            .with_user_agent("kvt", env!("CARGO_PKG_VERSION"));
-        match &self.endpoint {
-            Some(endpoint) => {
-                builder.with_endpoint(endpoint.trim().trim_end_matches('/').to_owned())
-            }
-            None => builder,
-        }
+/// Requests a file. `redirects` is how often it may be sent on. No token is sent: published weights need none, and a mirror should
+/// not see one.
+fn request(url: &str, range: Option<String>, redirects: u32) -> Result<Response<Body>, FetchError> {
+    let agent: Agent = Agent::config_builder()
+        .user_agent(concat!("kvt/", env!("CARGO_PKG_VERSION")))
+        // The bytes of the file are counted and summed.
+        .accept_encoding("identity")
+        .http_status_as_error(false)
+        .max_redirects(redirects)
+        .timeout_connect(Some(PATIENCE))
+        .timeout_recv_response(Some(PATIENCE))
         .build()
+        .into();
+    let mut request = agent.get(url);
+    if let Some(range) = range {
+        request = request.header(header::RANGE, range);
+    }
+    let answer = request.call();
+    let answer = answer.map_err(|error| interrupted(url, &error))?;
+    let status = answer.status();
+    match status.as_u16() {
+        // The hub answers 401 for a missing repository, unless the client is logged in.
+        status @ (401 | 403 | 404 | 410) => Err(FetchError::NotThere {
+            url: url.to_owned(),
+            status,
+        }),
+        200..=399 | 416 => Ok(answer),
+        _ => Err(interrupted(url, &format!("the server answers {status}"))),
     }
 }
 
-/// The server's metadata of a file. `hf-hub` makes paths of the names in it, so names with anything but hexadecimal digits are refused.
-fn named(api: &Api, url: &str) -> Result<Metadata, FetchError> {
-    let named = api.metadata(url).map_err(|error| refused(url, &error))?;
-    for name in [named.etag(), named.commit_hash()] {
-        if name.is_empty() || !name.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return Err(FetchError::NoChecksum {
-                url: url.to_owned(),
-                etag: name.to_owned(),
-            });
+/// What the server says of a file: the hub itself in the answer that leads to the file, not the server that has the file.
+fn promise(url: &str) -> Result<Promise, FetchError> {
+    let mut at = url.to_owned();
+    for _ in 0..REDIRECTS {
+        let answer = request(&at, Some("bytes=0-0".to_owned()), 0)?;
+        let headers = answer.headers();
+        // Another name of the repository, on the same server.
+        if let (true, Some(place)) = (
+            answer.status().is_redirection(),
+            text(headers, "location").filter(|place| place.starts_with('/')),
+        ) {
+            let host = at
+                .match_indices('/')
+                .nth(2)
+                .map_or(at.len(), |(end, _)| end);
+            at = at[..host].to_owned() + place;
+            continue;
         }
+        let etag = text(headers, "x-linked-etag").or_else(|| text(headers, "etag"));
+        let etag = etag.unwrap_or_default();
+        let digits = etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"');
+        let commit = text(headers, "x-repo-commit").unwrap_or_default();
+        let no_checksum = |given: &str| FetchError::NoChecksum {
+            url: url.to_owned(),
+            given: given.to_owned(),
+        };
+        return Ok(Promise {
+            sum: Sum::parse(digits).ok_or_else(|| no_checksum(etag))?,
+            commit: Commit::parse(commit).ok_or_else(|| no_checksum(commit))?,
+        });
     }
-    Ok(named)
+    Err(interrupted(url, &"the server sends on again and again"))
 }
 
-/// Downloads timm's configuration of the weights into the cache. It has no SHA-256 to check.
-fn describe(api: &Api, from: &ApiRepo) -> Result<(), FetchError> {
-    let url = from.url(CONFIG);
-    named(api, &url)?;
-    let done = from.download_with_progress(CONFIG, ());
-    done.map(drop).map_err(|error| refused(&url, &error))
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
 }
 
-/// Passes on the progress of a download.
-struct Told<'a> {
-    told: &'a mut dyn FnMut(u64, u64),
-    done: u64,
-    total: u64,
-}
-
-impl Progress for Told<'_> {
-    fn init(&mut self, size: usize, _: &str) {
-        (self.done, self.total) = (0, size as u64);
-    }
-
-    fn update(&mut self, size: usize) {
-        self.done += size as u64;
-        (self.told)(self.done, self.total);
-    }
-
-    fn finish(&mut self) {}
-}
-
-/// The name of the file that a link in the cache points to, which is its SHA-256; `None` if it is not.
-fn name_of(path: &Path) -> io::Result<Option<String>> {
-    let file = fs::canonicalize(path)?;
-    let name = file.file_name().and_then(|name| name.to_str());
-    Ok(name.filter(|name| is_sha256(name)).map(str::to_owned))
-}
-
-fn is_sha256(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit())
-}
-
-/// Deletes a file of the cache that does not have the promised checksum.
-fn check(path: &Path, promised: &str, url: &str) -> Result<(), FetchError> {
-    let file = fs::canonicalize(path)?;
-    let found = sum(&file)?;
-    if found.eq_ignore_ascii_case(promised) {
+/// Downloads a file into the cache, from where an earlier download of it was interrupted.
+fn download(
+    url: &str,
+    sum: Sum,
+    cache: &Cache,
+    told: &mut dyn FnMut(u64, u64),
+) -> Result<(), FetchError> {
+    let mut part = cache.part(sum)?;
+    // Another process has completed it while this one waited.
+    if cache.has(sum)? {
         return Ok(());
     }
-    fs::remove_file(path)?;
-    for left in [file.clone(), file.with_extension("lock")] {
-        match fs::remove_file(left) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
+    let has_begun = part.len()? > 0;
+    let mut found = receive(url, &mut part, told)?;
+    if found != sum && has_begun {
+        // What was there may be of another file, or the server has gone on elsewhere.
+        part.clear()?;
+        found = receive(url, &mut part, told)?;
     }
+    if found == sum {
+        return Ok(part.keep()?);
+    }
+    part.remove()?;
     Err(FetchError::Checksum {
         url: url.to_owned(),
-        expected: promised.to_owned(),
-        found,
+        expected: sum.to_string(),
+        found: found.to_string(),
     })
 }
 
-/// The SHA-256 of a file, in hexadecimal digits.
-fn sum(path: &Path) -> io::Result<String> {
+/// Completes the part of a file, and returns its sum.
+fn receive(url: &str, part: &mut Part, told: &mut dyn FnMut(u64, u64)) -> Result<Sum, FetchError> {
+    let mut done = part.len()?;
+    let mut answer = match done {
+        0 => request(url, None, FOLLOWED)?,
+        done => request(url, Some(format!("bytes={done}-")), FOLLOWED)?,
+    };
+    // Nothing is left to send, or the server does not go on within a file.
+    if done > 0 && answer.status() != StatusCode::PARTIAL_CONTENT {
+        part.clear()?;
+        done = 0;
+        if answer.status() != StatusCode::OK {
+            answer = request(url, None, FOLLOWED)?;
+        }
+    }
+    if !answer.status().is_success() {
+        let status = answer.status();
+        return Err(interrupted(url, &format!("the server answers {status}")));
+    }
+    let total = answer.body().content_length().map(|left| done + left);
+    let mut body = answer.into_body().into_reader();
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        told(done, total.unwrap_or(done));
+        let count = body.read(&mut chunk);
+        let count = count.map_err(|error| interrupted(url, &error))?;
+        if count == 0 {
+            break;
+        }
+        let chunk = chunk.get(..count).unwrap_or_default();
+        part.file.write_all(chunk)?;
+        done += count as u64;
+    }
+    part.file.sync_all()?;
+    Ok(of_file(&part.path)?)
+}
+
+/// Downloads timm's configuration of the weights into the cache. It has no SHA-256 to check.
+fn describe(cache: &Cache, commit: Commit, url: &str) -> Result<(), FetchError> {
+    if cache.holds(commit, CONFIG) {
+        return Ok(());
+    }
+    let answer = request(url, None, FOLLOWED)?;
+    let mut bytes = Vec::new();
+    let mut body = answer.into_body().into_reader().take(LARGEST_CONFIG);
+    let read = body.read_to_end(&mut bytes);
+    read.map_err(|error| interrupted(url, &error))?;
+    // A cut one, or the page of an error, is none.
+    let parsed = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&bytes);
+    parsed.map_err(|error| interrupted(url, &format!("it is no description: {error}")))?;
+    Ok(cache.write(commit, CONFIG, &bytes)?)
+}
+
+/// The SHA-256 of a file.
+fn of_file(path: &Path) -> io::Result<Sum> {
     let mut file = fs::File::open(path)?;
     let mut digest = Sha256::new();
     let mut chunk = vec![0; CHUNK];
@@ -197,28 +254,13 @@ fn sum(path: &Path) -> io::Result<String> {
             count => digest.update(chunk.get(..count).unwrap_or_default()),
         }
     }
-    let digits = digest.finalize();
-    Ok(digits.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(Sum::new(digest.finalize().into()))
 }
 
-fn refused(url: &str, error: &ApiError) -> FetchError {
-    match error {
-        ApiError::RequestError(inner) => match **inner {
-            // The hub answers 401 for a missing repository, unless the client is logged in.
-            ureq::Error::StatusCode(status @ (401 | 403 | 404 | 410)) => FetchError::NotThere {
-                url: url.to_owned(),
-                status,
-            },
-            _ => interrupted(url, error),
-        },
-        _ => interrupted(url, error),
-    }
-}
-
-fn interrupted(url: &str, error: &ApiError) -> FetchError {
+fn interrupted(url: &str, reason: &dyn ToString) -> FetchError {
     FetchError::Interrupted {
         url: url.to_owned(),
-        reason: error.to_string(),
+        reason: reason.to_string(),
     }
 }
 

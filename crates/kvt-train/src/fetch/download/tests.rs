@@ -11,6 +11,10 @@ use super::*;
 struct Site {
     content: Vec<u8>,
     etag: String,
+    /// What it gives instead with the bytes of the file.
+    later_etag: Option<&'static str>,
+    /// Where it sends a first request on to, with the checksum in its answer, as the hub does.
+    sends_to: Option<String>,
     /// Bytes of a long answer after which the connection breaks, once.
     breaks_after: Option<usize>,
     status: u16,
@@ -25,6 +29,8 @@ impl Site {
             content: self.config.unwrap_or_default().into(),
             // Small files are named by another checksum, of 40 digits.
             etag: "da39a3ee5e6b4b0d3255bfef95601890afd80709".to_owned(),
+            later_etag: None,
+            sends_to: None,
             breaks_after: None,
             status: if self.config.is_some() { 200 } else { 404 },
             config: None,
@@ -107,16 +113,30 @@ fn answer(
             "HTTP/1.1 {status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         );
     }
+    if let Some(place) = site.sends_to.take() {
+        let etag = &site.etag;
+        return write!(
+            stream,
+            "HTTP/1.1 302 Found\r\nLocation: {place}\r\nContent-Length: 0\r\nX-Linked-Etag: \"{etag}\"\r\n\
+             X-Repo-Commit: {COMMIT}\r\nConnection: close\r\n\r\n"
+        );
+    }
+    let etag = site.later_etag.filter(|_| to.is_none());
+    let etag = etag.unwrap_or(&site.etag);
     let all = site.content.len();
+    if from > 0 && from >= all {
+        let end = "Content-Length: 0\r\nConnection: close\r\n\r\n";
+        return write!(stream, "HTTP/1.1 416 Range Not Satisfiable\r\n{end}");
+    }
     let end = to.map_or(all, |to| (to + 1).min(all));
     let part = &site.content[from.min(end)..end];
     write!(
         stream,
         "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {from}-{}/{all}\r\n\
-         ETag: \"{}\"\r\nX-Repo-Commit: 0123abcd\r\nConnection: close\r\n\r\n",
+         ETag: \"{}\"\r\nX-Repo-Commit: {COMMIT}\r\nConnection: close\r\n\r\n",
         part.len(),
         end.saturating_sub(1),
-        site.etag
+        etag
     )?;
     match site.breaks_after.filter(|_| part.len() > 1) {
         Some(count) => {
@@ -127,6 +147,8 @@ fn answer(
     }
 }
 
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
 /// The SHA-256 of `abc` (FIPS 180-2, appendix B.1).
 const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
@@ -136,7 +158,9 @@ fn site(content: &[u8]) -> Site {
     fs::write(&path, content).unwrap();
     Site {
         content: content.to_vec(),
-        etag: sum(&path).unwrap(),
+        etag: of_file(&path).unwrap().to_string(),
+        later_etag: None,
+        sends_to: None,
         breaks_after: None,
         status: 200,
         config: None,
@@ -206,7 +230,24 @@ fn an_interrupted_download_that_lacks_nothing_begins_anew() {
     }
 }
 
-/// `hf-hub` would write outside its cache.
+/// A link of a commit to another file than that of its sum.
+#[cfg(unix)]
+#[test]
+fn only_files_of_the_cache_are_taken_from_it() {
+    let cache = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = elsewhere.path().join(ABC);
+    fs::write(&other, "mine").unwrap();
+    let server = Server::new(site(b"abc"));
+    let hub = server.hub(cache.path());
+    let path = hub.fetch(weights(), &mut |_, _| {}).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::os::unix::fs::symlink(&other, &path).unwrap();
+    let path = hub.fetch(weights(), &mut |_, _| {}).unwrap();
+    assert_eq!(fs::read(path).unwrap(), b"abc");
+    assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
+}
+
 #[test]
 fn a_name_that_is_a_path_is_refused() {
     let cache = tempfile::tempdir().unwrap();
@@ -216,6 +257,81 @@ fn a_name_that_is_a_path_is_refused() {
         .hub(cache.path())
         .fetch(weights(), &mut |_, _| {});
     assert!(matches!(error, Err(FetchError::NoChecksum { .. })));
+}
+
+/// A server that gives another name with the bytes than it promised before: a path, which may be that of any file of the user.
+#[test]
+fn only_the_first_answer_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let victim = folder.path().join("victim.txt");
+    fs::write(&victim, "mine").unwrap();
+    let mut evil = site(b"abc");
+    evil.later_etag = Some(victim.to_str().unwrap().to_owned().leak());
+    let cache = folder.path().join("cache");
+    let path = Server::new(evil)
+        .hub(&cache)
+        .fetch(weights(), &mut |_, _| {});
+    assert_eq!(fs::read(path.unwrap()).unwrap(), b"abc");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    // What other programs for the hub look for.
+    let repository = cache.join("models--timm--deit_tiny_patch16_224.fb_in1k");
+    let commit = fs::read_to_string(repository.join("refs/main")).unwrap();
+    assert_eq!(commit, COMMIT);
+    let snapshot = repository.join("snapshots").join(COMMIT).join(FILE);
+    let blob = repository.join("blobs").join(ABC);
+    assert_eq!(
+        fs::canonicalize(snapshot).unwrap(),
+        fs::canonicalize(blob).unwrap()
+    );
+}
+
+/// The hub gives the checksum in the answer that leads to another server, and may first send on to another name.
+#[test]
+fn the_hub_names_what_another_server_has() {
+    let other = Server::new(site(b"abc"));
+    for place in [
+        "/elsewhere/model.safetensors".to_owned(),
+        other.address.clone() + "bytes",
+    ] {
+        let cache = tempfile::tempdir().unwrap();
+        let is_own = place.starts_with('/');
+        let mut hub = site(b"abc");
+        hub.sends_to = Some(place);
+        let hub = Server::new(hub);
+        let path = hub.hub(cache.path()).fetch(weights(), &mut |_, _| {});
+        assert_eq!(fs::read(path.unwrap()).unwrap(), b"abc");
+        let requests = hub.requests.lock().unwrap();
+        let elsewhere = requests
+            .iter()
+            .any(|(path, _)| path == "/elsewhere/model.safetensors");
+        assert_eq!(elsewhere, is_own);
+    }
+    // The answer of the hub names the file: the other server was not asked for a name.
+    assert_eq!(other.starts(), 0);
+}
+
+/// The path that is printed is for other folders, too.
+#[test]
+fn a_relative_cache_is_made_absolute() {
+    let cache = Cache::of(Some("cache".into()), "timm/x").unwrap();
+    let commit = Commit::parse(COMMIT).unwrap();
+    let here = std::env::current_dir().unwrap();
+    let file = here
+        .join("cache/models--timm--x/snapshots")
+        .join(COMMIT)
+        .join(FILE);
+    assert_eq!(cache.path(commit, FILE), file);
+    let longer = COMMIT.to_owned() + "00";
+    for wrong in [
+        "",
+        &longer,
+        "0123",
+        "../../../0123456789abcdef0123456789abcdef",
+        &COMMIT.replace('f', "é"),
+    ] {
+        assert_eq!(Commit::parse(wrong), None, "{wrong}");
+    }
 }
 
 /// If only the weights were downloaded, the next call fetches their configuration.
@@ -285,8 +401,7 @@ fn another_file_than_was_promised_is_refused_and_deleted() {
         matches!(&error, FetchError::Checksum { expected, .. } if expected == ABC),
         "{error}"
     );
-    // Only the commit of the hub remains.
-    assert_eq!(files(cache.path()), ["main"]);
+    assert_eq!(files(cache.path()), Vec::<String>::new());
     // Once the server sends the promised file, it is accepted.
     server.site.lock().unwrap().content = b"abc".to_vec();
     let path = server.hub(cache.path()).fetch(weights(), &mut |_, _| {});

@@ -31,7 +31,7 @@ use self::manifest::{Manifest, is_file_name};
 use self::name::Name;
 pub use self::name::Stage;
 pub use self::recover::{Recovered, Settled};
-use super::{RunError, Warning};
+use super::{RunDir, RunError, Warning};
 use crate::fs::{parent, sync_folder, write_atomic};
 
 const STATE: &str = "state.json";
@@ -46,6 +46,8 @@ pub type FileWriter<'a, E> = (&'a str, &'a mut dyn FnMut(&Path) -> Result<(), E>
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
     folder: PathBuf,
+    /// The run, if it is checked before each write.
+    run: Option<RunDir>,
     /// How many of the latest checkpoints are kept.
     keep_last: usize,
 }
@@ -94,7 +96,16 @@ impl Checkpoints {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
+            run: None,
             keep_last: 1,
+        }
+    }
+
+    /// The checkpoints of a run that this process writes.
+    pub fn of(run: &RunDir) -> Self {
+        Self {
+            run: Some(run.clone()),
+            ..Self::new(run.checkpoints())
         }
     }
 
@@ -114,7 +125,7 @@ impl Checkpoints {
     /// JSON. It must not contain non-finite numbers, since these could not be read back.
     ///
     /// # Errors
-    /// The functions' errors, or a failure of the file system. Earlier checkpoints are then untouched.
+    /// The functions' errors, a failure of the file system, or [`RunError::Moved`]. Earlier checkpoints are then untouched.
     pub fn save<E: From<RunError>>(
         &self,
         step: u64,
@@ -127,6 +138,8 @@ impl Checkpoints {
         let temporary = self.temporary(&name);
         let written = self.write(&temporary, &name, files, state);
         if written.is_err() {
+            // The cause of errors in the files of a folder that has been moved.
+            self.check()?;
             // On a full disk the incomplete checkpoint would block the next one; a failure to delete it matters less.
             let _ = fs::remove_dir_all(&temporary);
         }
@@ -181,6 +194,7 @@ impl Checkpoints {
         state: &impl Serialize,
     ) -> Result<(), E> {
         let io = |error: io::Error| E::from(RunError::Io(error));
+        self.check()?;
         if !self.folder.exists() {
             fs::create_dir_all(&self.folder).map_err(io)?;
             sync_folder(parent(&self.folder)).map_err(io)?;
@@ -213,7 +227,12 @@ impl Checkpoints {
             .join(format!(".{name}.tmp-{}", std::process::id()))
     }
 
+    fn check(&self) -> Result<(), RunError> {
+        self.run.as_ref().map_or(Ok(()), RunDir::check)
+    }
+
     fn point(&self, pointer: &str, name: &str) -> Result<(), RunError> {
+        self.check()?;
         write_atomic(&self.folder.join(pointer), |file| writeln!(file, "{name}"))?;
         Ok(())
     }

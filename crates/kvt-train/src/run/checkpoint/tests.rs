@@ -483,3 +483,36 @@ fn every_bit_of_the_state_survives() {
     };
     assert_eq!(bits(&back), bits(&state));
 }
+
+/// Another run is in its place.
+#[cfg(unix)]
+#[test]
+fn a_moved_run_writes_no_checkpoint_into_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, moved) = (folder.path().join("run"), folder.path().join("moved"));
+    let run = RunDir::create(&path, false).unwrap();
+    let checkpoints = Checkpoints::of(&run);
+    save(&checkpoints, 1, true);
+    let away = || {
+        fs::rename(&path, &moved).unwrap();
+        fs::create_dir_all(path.join("checkpoints")).unwrap();
+    };
+    // Before the checkpoint, and while it is written.
+    for at_once in [true, false] {
+        if at_once {
+            away();
+        }
+        let mut model = |path: &Path| {
+            if !at_once {
+                away();
+            }
+            Ok::<_, RunError>(fs::write(path, "model")?)
+        };
+        let error = checkpoints.save(2, Stage::Done, &mut [("model", &mut model)], &2, true);
+        assert!(matches!(error, Err(RunError::Moved { .. })), "{error:?}");
+        assert_eq!(entries(&checkpoints), Vec::<String>::new());
+        fs::remove_dir_all(&path).unwrap();
+        fs::rename(&moved, &path).unwrap();
+        assert_eq!(load(&checkpoints, Which::Last), (1, None));
+    }
+}

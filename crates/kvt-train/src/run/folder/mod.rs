@@ -1,33 +1,36 @@
 //! The folder of one run: its file names, and the lock that keeps a second writer out.
 
+mod lock;
+
 use std::ffi::OsStr;
-use std::fs::TryLockError;
-use std::io::{Seek, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fs_err as fs;
 
-use super::RunError;
+use self::lock::{LOCK, Lock};
+use super::{RunError, Warning};
 use crate::fs::{TEMPORARY_PREFIX, free_path, remove_leftovers, write_atomic};
 
-const LOCK: &str = "run.lock";
 const ENVIRONMENT: &str = "environment.json";
 const CLASSES: &str = "classes.txt";
 const CHECKPOINTS: &str = "checkpoints";
 
-/// A run's folder. From [`RunDir::create`], only this process may write it until dropped; from [`RunDir::open`], it is read only.
-#[derive(Debug)]
+/// A run's folder. From [`RunDir::create`], only this process may write it until all copies are dropped; from [`RunDir::open`], it
+/// is read only.
+#[derive(Clone, Debug)]
 pub struct RunDir {
     path: PathBuf,
-    /// Locked while they are open; the system releases them when the process dies.
-    _locks: Vec<fs::File>,
+    /// Of a folder that may be written.
+    lock: Option<Arc<Lock>>,
 }
 
 impl RunDir {
     /// Opens `path` for writing: a new run, or with `resume` an existing one.
     ///
     /// A folder holds a run once it contains `config.toml`, so the caller writes that file last; a start that died before is not
-    /// a run and does not block the next one.
+    /// a run and does not block the next one. Nothing in a folder is changed before it is known to be a run's, and locked.
     ///
     /// # Errors
     /// [`RunError::Exists`] for an existing run without `resume`, [`RunError::NotARun`] if there is nothing to resume,
@@ -37,7 +40,12 @@ impl RunDir {
         if resume && !holds_run(path) {
             return Err(no_run(path));
         }
-        if !holds_run(path) && path.exists() && !is_free(path)? {
+        let is_ours = match holds_run(path) {
+            // A `config.toml` may as well be a user's own.
+            true => !resume || holds_record(path),
+            false => !path.exists() || is_free(path)?,
+        };
+        if !is_ours {
             return Err(RunError::Foreign {
                 path: path.to_owned(),
             });
@@ -46,16 +54,16 @@ impl RunDir {
             path: path.to_owned(),
             reason: error.to_string(),
         })?;
-        let locks = lock(path)?;
+        let lock = Lock::take(path, std::fs::File::try_lock)?;
         if !resume && holds_run(path) {
             return Err(RunError::Exists {
                 path: path.to_owned(),
             });
         }
-        remove_leftovers(path)?;
+        remove_leftovers(path);
         Ok(Self {
             path: path.to_owned(),
-            _locks: locks,
+            lock: Some(Arc::new(lock)),
         })
     }
 
@@ -69,7 +77,7 @@ impl RunDir {
         }
         Ok(Self {
             path: path.to_owned(),
-            _locks: Vec::new(),
+            lock: None,
         })
     }
 
@@ -77,8 +85,22 @@ impl RunDir {
     pub(crate) fn of_another(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
-            _locks: Vec::new(),
+            lock: None,
         }
+    }
+
+    /// Checks that the path still leads to the folder that is locked: it may have been moved, and another run may be in its place.
+    /// To be called before each write.
+    ///
+    /// # Errors
+    /// [`RunError::Moved`] if it does not, [`RunError::Locked`] if another process has taken a lock that the system does not guard.
+    pub fn check(&self) -> Result<(), RunError> {
+        self.lock.as_ref().map_or(Ok(()), |lock| lock.check())
+    }
+
+    /// A warning if the system does not guard the lock.
+    pub fn warning(&self) -> Option<Warning> {
+        self.lock.as_ref()?.warning()
     }
 
     /// The folder itself.
@@ -198,72 +220,30 @@ fn no_run(path: &Path) -> RunError {
     }
 }
 
-/// Whether the folder is empty except for the remains of a start that died early.
+/// Whether a folder has what kvt writes beside the configuration of a run, before it or soon after.
+fn holds_record(path: &Path) -> bool {
+    let mut names = [LOCK, ENVIRONMENT, CHECKPOINTS].iter();
+    names.any(|name| path.join(name).exists())
+}
+
+/// Whether the folder is empty except for the remains of a start that died early. Such a start begins with the lock file: without
+/// it, files with the names of ours are a user's.
 fn is_free(path: &Path) -> Result<bool, RunError> {
+    let is_started = lock::is_ours(&path.join(LOCK));
     for entry in fs::read_dir(path)? {
         let name = entry?.file_name();
-        let ours = [LOCK, ENVIRONMENT, CLASSES]
-            .map(OsStr::new)
-            .contains(&name.as_os_str())
-            || name
-                .to_str()
-                .is_some_and(|name| name.starts_with(TEMPORARY_PREFIX));
-        if !ours {
+        let ours = is_started
+            && [LOCK, ENVIRONMENT, CLASSES]
+                .map(OsStr::new)
+                .contains(&name.as_os_str());
+        let is_temporary = name
+            .to_str()
+            .is_some_and(|name| name.starts_with(TEMPORARY_PREFIX));
+        if !ours && !is_temporary {
             return Ok(false);
         }
     }
     Ok(true)
-}
-
-/// Locks the folder, and a file in it that names the holder.
-///
-/// The folder itself is locked because the file can be deleted. The file is locked, too, because not every system or network file
-/// system can lock a folder.
-fn lock(run: &Path) -> Result<Vec<fs::File>, RunError> {
-    let mut locks = Vec::new();
-    if cfg!(unix) {
-        let folder = fs::File::open(run)?;
-        match folder.file().try_lock() {
-            Ok(()) => locks.push(folder),
-            Err(TryLockError::WouldBlock) => return Err(locked(run)),
-            Err(TryLockError::Error(_)) => {}
-        }
-    }
-    // Not truncated on opening: until we have the lock, the content is the holder's.
-    let mut file = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(run.join(LOCK))?;
-    match file.file().try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(locked(run)),
-        Err(TryLockError::Error(error)) => {
-            return Err(RunError::Io(std::io::Error::new(
-                error.kind(),
-                format!("could not lock `{}`: {error}", file.path().display()),
-            )));
-        }
-    }
-    let host = sysinfo::System::host_name().unwrap_or_else(|| "an unknown host".to_owned());
-    file.set_len(0)?;
-    file.rewind()?;
-    writeln!(file, "process {} on `{host}`", std::process::id())?;
-    locks.push(file);
-    Ok(locks)
-}
-
-/// Some systems do not let others read a locked file, and it may be gone: then the holder is not named.
-fn locked(run: &Path) -> RunError {
-    let holder = fs::read_to_string(run.join(LOCK)).unwrap_or_default();
-    RunError::Locked {
-        path: run.to_owned(),
-        holder: match holder.trim() {
-            "" => "another process".to_owned(),
-            holder => holder.to_owned(),
-        },
-    }
 }
 
 #[cfg(test)]

@@ -92,17 +92,16 @@ fn read_header(
     Ok(Ok((header, data)))
 }
 
-/// Writes weights as a `.safetensors` file that Python reads under the same names. The file is written as a whole or
-/// not at all.
+/// The content of the `.safetensors` file `path` with these weights, which Python reads under the same names.
 ///
 /// # Errors
 ///
-/// The file cannot be written, or a weight has a type the format lacks.
-pub fn write(
+/// A weight has a type the format lacks; the error names `path`.
+pub fn bytes(
     path: &Path,
     weights: &StateDict,
     metadata: &BTreeMap<String, String>,
-) -> Result<(), WeightsError> {
+) -> Result<Vec<u8>, WeightsError> {
     let invalid = |source| WeightsError::Safetensors {
         path: path.to_owned(),
         source,
@@ -119,8 +118,21 @@ pub fn write(
         })
         .collect::<Result<Vec<_>, WeightsError>>()?;
     let metadata = (!metadata.is_empty()).then(|| metadata.clone().into_iter().collect());
-    let bytes = safetensors::serialize(views, metadata).map_err(invalid)?;
+    safetensors::serialize(views, metadata).map_err(invalid)
+}
 
+/// Writes weights as a `.safetensors` file that Python reads under the same names. The file is written as a whole or
+/// not at all.
+///
+/// # Errors
+///
+/// The file cannot be written, or a weight has a type the format lacks.
+pub fn write(
+    path: &Path,
+    weights: &StateDict,
+    metadata: &BTreeMap<String, String>,
+) -> Result<(), WeightsError> {
+    let bytes = bytes(path, weights, metadata)?;
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

@@ -9,9 +9,9 @@ use image::ImageFormat;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::staging::{self, Staging};
 use super::{Figure, render};
 use crate::data::DataError;
+use crate::fs::{Staging, parent, remove_leftovers};
 use crate::schema::{self, section};
 use kvt_ops::Key;
 
@@ -152,7 +152,7 @@ pub fn ensure(
     if is_vacant(dir)? {
         return make(config, dir, progress);
     }
-    staging::remove_left_over(parent(dir));
+    remove_leftovers(parent(dir));
     found(config, dir)
 }
 
@@ -211,7 +211,7 @@ fn make(
 ) -> Result<Summary, DataError> {
     let parent = parent(dir);
     fs_err::create_dir_all(parent)?;
-    staging::remove_left_over(parent);
+    remove_leftovers(parent);
     // Next to the target, so that the last step is a rename.
     let staging = Staging::create(parent)?;
     let root = staging.data();
@@ -242,19 +242,11 @@ fn make(
     fs_err::write(&path, text)?;
     // Not all systems can rename onto an empty folder; a non-empty folder is not removed.
     let _ = std::fs::remove_dir(dir);
-    match fs_err::rename(&root, dir) {
+    match staging.keep(dir) {
         Ok(()) => Ok(config.summary(dir, true)),
         // Another process finished first.
         Err(error) if is_vacant(dir)? => Err(error.into()),
         Err(_) => found(config, dir),
-    }
-}
-
-/// The parent folder of `dir`.
-fn parent(dir: &Path) -> &Path {
-    match dir.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
     }
 }
 

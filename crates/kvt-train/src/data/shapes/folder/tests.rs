@@ -88,7 +88,7 @@ fn of_two_that_differ_the_slower_one_is_refused() {
 fn what_killed_processes_left_is_removed() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("shapes");
-    let left = temp.path().join(".shapes-Ab3dE6");
+    let left = temp.path().join(".kvt-tmp-Ab3dE6");
     // Before it is generated, and once it exists.
     for generated in [true, false] {
         fs_err::create_dir_all(left.join("data/train/circle")).unwrap();

@@ -1,4 +1,4 @@
-//! The place where a data set is written before it is renamed: a hidden folder next to the target, owned by one living process.
+//! The place where a folder is written before it is renamed: a hidden folder next to the target, owned by one living process.
 //!
 //! The owner holds a lock on a file in the folder. The system releases it when the process dies for any reason, so a
 //! folder whose lock can be taken was left behind.
@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use tempfile::TempDir;
 
-const PREFIX: &str = ".shapes-";
+use super::TEMPORARY_PREFIX;
+use super::temporary::Mark;
+
 const LOCK: &str = "lock";
 const DATA: &str = "data";
 /// Number of random characters after the prefix.
@@ -19,10 +21,13 @@ const RANDOM: usize = 6;
 const REMOVED: &str = "-old";
 
 /// A folder owned by this process; removed when dropped.
-pub(super) struct Staging {
+#[derive(Debug)]
+pub(crate) struct Staging {
     folder: TempDir,
     /// Held until the folder is removed.
     _lock: File,
+    /// Dropped after the folder.
+    mark: Mark,
 }
 
 impl Staging {
@@ -30,25 +35,43 @@ impl Staging {
     ///
     /// # Errors
     /// If a folder or file cannot be created.
-    pub(super) fn create(parent: &Path) -> io::Result<Self> {
+    pub(crate) fn create(parent: &Path) -> io::Result<Self> {
         loop {
-            let folder = tempfile::Builder::new()
-                .prefix(PREFIX)
-                .rand_bytes(RANDOM)
-                .tempdir_in(parent)?;
+            let (folder, mark) = Mark::on(|| {
+                let mut builder = tempfile::Builder::new();
+                builder.prefix(TEMPORARY_PREFIX).rand_bytes(RANDOM);
+                builder.tempdir_in(parent)
+            })?;
             if let Some(lock) = own(folder.path())? {
                 return Ok(Self {
                     folder,
                     _lock: lock,
+                    mark,
                 });
             }
             // Another process considered the new folder left behind before it was locked.
         }
     }
 
-    /// The folder for the data set. It is within the temporary folder, because only its owner can enter that.
-    pub(super) fn data(&self) -> PathBuf {
+    /// The path of the folder that is to be renamed. It is within the temporary folder, because only its owner can enter that.
+    pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join(DATA)
+    }
+
+    /// Renames that folder to `to`, and removes what was around it.
+    ///
+    /// # Errors
+    /// If it cannot be renamed.
+    pub(crate) fn keep(self, to: &Path) -> io::Result<()> {
+        let data = self.data();
+        let Self {
+            folder,
+            _lock,
+            mark,
+        } = self;
+        let kept = mark.keep(|| fs::rename(&data, to));
+        drop(folder);
+        kept
     }
 }
 
@@ -74,29 +97,28 @@ fn open(folder: &Path) -> io::Result<File> {
     Ok(options.open(folder.join(LOCK))?.into_file())
 }
 
-/// Removes the folders in `parent` that killed processes left behind.
+/// Removes a folder that a killed process left behind, and no other.
 ///
 /// Errors are ignored, since these folders are harmless.
-pub(super) fn remove_left_over(parent: &Path) {
-    let Ok(entries) = fs::read_dir(parent) else {
-        return;
-    };
-    for folder in entries.flatten().map(|entry| entry.path()) {
-        let Some(name) = staging_name(&folder) else {
-            continue;
-        };
-        if let Ok(lock) = open(&folder)
-            && lock.try_lock().is_ok()
-        {
-            // Renamed immediately: a process that just created it and has no lock yet finds nothing, and creates another one.
-            let removed = folder.with_file_name(match name.ends_with(REMOVED) {
-                true => name,
-                false => name + REMOVED,
-            });
-            if fs::rename(&folder, &removed).is_ok() {
-                remove(&removed, |folder| fs::remove_dir_all(folder));
-            }
-        }
+pub(super) fn remove_left_over(folder: &Path) {
+    if is_staging(folder)
+        && let Ok(lock) = open(folder)
+        && lock.try_lock().is_ok()
+    {
+        discard(folder);
+    }
+}
+
+/// Removes a folder of which no part may be used any more. It is renamed first: whoever still writes into it, is about to rename
+/// its content, or has created it and has no lock yet, finds nothing.
+pub(super) fn discard(folder: &Path) {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let removed = folder.with_file_name(match name.ends_with(REMOVED) {
+        true => name.into_owned(),
+        false => name.into_owned() + REMOVED,
+    });
+    if fs::rename(folder, &removed).is_ok() {
+        remove(&removed, |folder| fs::remove_dir_all(folder));
     }
 }
 
@@ -115,20 +137,19 @@ fn remove(folder: &Path, mut remove: impl FnMut(&Path) -> io::Result<()>) {
     }
 }
 
-/// The name of a folder that is a staging folder, judged by its form and content.
-fn staging_name(folder: &Path) -> Option<String> {
-    let name = folder.file_name()?.to_str()?;
-    let random = name.strip_prefix(PREFIX)?;
-    let random = random.strip_suffix(REMOVED).unwrap_or(random);
-    if random.len() != RANDOM || folder.is_symlink() {
-        return None;
+/// Whether a folder is a staging folder, judged by the form of its name and by its content.
+fn is_staging(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str());
+    let random = name.and_then(|name| name.strip_prefix(TEMPORARY_PREFIX));
+    let random = random.map(|random| random.strip_suffix(REMOVED).unwrap_or(random));
+    if random.map(str::len) != Some(RANDOM) || folder.is_symlink() {
+        return false;
     }
-    let entries: io::Result<Vec<_>> = fs::read_dir(folder).ok()?.collect();
-    let ours = entries.ok()?.iter().all(|entry| {
-        let name = entry.file_name();
-        name == DATA || name == LOCK
-    });
-    ours.then(|| name.to_owned())
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    entries.is_ok_and(|entries| {
+        let mut names = entries.iter().map(fs::DirEntry::file_name);
+        names.all(|name| name == DATA || name == LOCK)
+    })
 }
 
 #[cfg(test)]
@@ -136,6 +157,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
+    use crate::fs::remove_leftovers;
 
     #[test]
     fn left_over_folders_are_removed_and_no_others() {
@@ -143,23 +165,23 @@ mod tests {
         let at = |name: &str| parent.path().join(name);
         let living = Staging::create(parent.path()).unwrap();
         // Killed at different moments; the first one by a version that did not lock.
-        fs::create_dir_all(at(".shapes-a1B2c3/data/train/circle")).unwrap();
-        fs::write(at(".shapes-a1B2c3/data/train/circle/00000.png"), "x").unwrap();
-        fs::create_dir_all(at(".shapes-dddddd/data")).unwrap();
-        fs::write(at(".shapes-dddddd/lock"), "").unwrap();
-        fs::create_dir(at(".shapes-eeeeee")).unwrap();
-        fs::create_dir_all(at(".shapes-ffffff-old/data")).unwrap();
+        fs::create_dir_all(at(".kvt-tmp-a1B2c3/data/train/circle")).unwrap();
+        fs::write(at(".kvt-tmp-a1B2c3/data/train/circle/00000.png"), "x").unwrap();
+        fs::create_dir_all(at(".kvt-tmp-dddddd/data")).unwrap();
+        fs::write(at(".kvt-tmp-dddddd/lock"), "").unwrap();
+        fs::create_dir(at(".kvt-tmp-eeeeee")).unwrap();
+        fs::create_dir_all(at(".kvt-tmp-ffffff-old/data")).unwrap();
         // Folders that are not staging folders.
         for other in [
-            ".shapes-photos",
-            ".shapes-longer-name/data",
-            "shapes-ffffff/data",
+            ".kvt-tmp-photos",
+            ".kvt-tmp-longer-name/data",
+            "kvt-tmp-ffffff/data",
         ] {
             fs::create_dir_all(at(other)).unwrap();
         }
-        fs::write(at(".shapes-photos/mine.png"), "x").unwrap();
+        fs::write(at(".kvt-tmp-photos/mine.png"), "x").unwrap();
 
-        remove_left_over(parent.path());
+        remove_leftovers(parent.path());
         let mut left: Vec<_> = fs::read_dir(parent.path())
             .unwrap()
             .map(|entry| entry.unwrap().path())
@@ -167,15 +189,12 @@ mod tests {
         left.sort();
         let mut expected = vec![
             living.folder.path().to_owned(),
-            at(".shapes-longer-name"),
-            at(".shapes-photos"),
-            at("shapes-ffffff"),
+            at(".kvt-tmp-longer-name"),
+            at(".kvt-tmp-photos"),
+            at("kvt-tmp-ffffff"),
         ];
         expected.sort();
         assert_eq!(left, expected);
-
-        // A missing folder is not an error.
-        remove_left_over(&at("none"));
     }
 
     /// Simulates a process that looked a folder up before it was renamed, and creates its lock between the last listing and the
@@ -183,7 +202,7 @@ mod tests {
     #[test]
     fn a_folder_that_is_filled_while_it_is_removed_goes_too() {
         let parent = tempfile::tempdir().unwrap();
-        let folder = parent.path().join(".shapes-aaaaaa-old");
+        let folder = parent.path().join(".kvt-tmp-aaaaaa-old");
         fs::create_dir_all(folder.join(DATA)).unwrap();
         let mut late = 2;
         remove(&folder, |folder| {
@@ -224,10 +243,10 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..50 {
-                        remove_left_over(parent.path());
+                        remove_leftovers(parent.path());
                         let staging = Staging::create(parent.path()).unwrap();
                         fs::create_dir(staging.data()).unwrap();
-                        remove_left_over(parent.path());
+                        remove_leftovers(parent.path());
                         assert!(staging.data().is_dir());
                     }
                 });
