@@ -90,7 +90,7 @@ pub struct ModelOverrides {
     /// Which attention the blocks have. Other kinds than `dense` and `knn` stand in the blocks of DeiT, PiT, CvT, T2T-ViT,
     /// TNT and So-ViT; T2T-ViT's token transformers and TNT's inner transformers stay dense then.
     pub attention: Option<AttentionConfig>,
-    /// Which attention the blocks have that only the class token passes, instead of `attention`: VOLO. `dense` or `knn`.
+    /// Attention of the class-attention blocks of VOLO, `dense` or `knn`; the others follow `attention`.
     pub class_attention: Option<AttentionConfig>,
 }
 

@@ -130,7 +130,7 @@ pub enum TrainError {
     },
     /// A resumed configuration that would change the run's mathematics.
     #[error(
-        "run `{}` was started with another configuration:\n{differences}\nuse the old values to resume, or another `run.dir` to start a new run",
+        "run `{}` was started with another configuration:\n{differences}\nuse the old values to resume, or start a new run in another `run.dir`, from these weights with `init.weights`",
         .run.display()
     )]
     ConfigChanged {

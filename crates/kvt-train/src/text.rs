@@ -6,7 +6,10 @@ use std::path::Path;
 
 use fs_err as fs;
 
-/// Reads a text file of at most `most` bytes.
+/// Maximum size of a list of names in bytes: far more than a million classes need.
+pub(crate) const LARGEST_LIST: u64 = 1 << 26;
+
+/// Reads a text file of at most `most` bytes, without the byte-order mark that editors on Windows put before it.
 ///
 /// Besides regular files, only those passed by a shell are read, standard input and `<(...)`: another pipe may have no
 /// writer, and a device has no end.
@@ -37,11 +40,21 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     if bytes.len() as u64 > most {
         return refuse(format!("it is longer than {most} bytes"));
     }
+    if UTF_16.iter().any(|mark| bytes.starts_with(mark)) {
+        return refuse("it is UTF-16 text: save it as UTF-8".to_owned());
+    }
     match String::from_utf8(bytes) {
-        Ok(text) => Ok(text),
-        Err(_) => refuse("it is not UTF-8 text".to_owned()),
+        // Without its mark, UTF-16 has a zero beside each of its ASCII characters.
+        Ok(text) if !text.contains('\0') => {
+            let bare = text.strip_prefix('\u{feff}').map(str::to_owned);
+            Ok(bare.unwrap_or(text))
+        }
+        _ => refuse("it is not UTF-8 text".to_owned()),
     }
 }
+
+/// The byte-order marks of UTF-16.
+const UTF_16: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
 
 /// Whether the path refers to an open file of this process.
 fn is_handed_over(path: &Path) -> bool {
@@ -116,16 +129,35 @@ mod tests {
             error.contains("a.txt") && error.contains("4 bytes"),
             "{error}"
         );
-        fs::write(&path, [0xff, 0xfe]).unwrap();
-        let error = read_text(&path, 9).unwrap_err().to_string();
-        assert!(
-            error.contains("a.txt") && error.contains("UTF-8"),
-            "{error}"
-        );
         let error = read_text(folder.path(), 9).unwrap_err().to_string();
         assert!(error.contains("is a folder"), "{error}");
         let error = read_text(&folder.path().join("b.txt"), 9).unwrap_err();
         assert!(error.to_string().starts_with("no file `"), "{error}");
+    }
+
+    /// As Notepad, PowerShell and Excel write it.
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_text_and_other_encodings_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        let read = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            read_text(&path, 99).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(b"\xef\xbb\xbfcat\r\ndog").unwrap(), "cat\r\ndog");
+        // Only the first one is a mark.
+        assert_eq!(read(b"\xef\xbb\xbf\xef\xbb\xbf").unwrap(), "\u{feff}");
+        let marked = "it is UTF-16 text: save it as UTF-8";
+        for (bytes, reason) in [
+            (&b"\xff\xfec\0a\0t\0"[..], marked),
+            (b"\xfe\xff\0c\0a\0t", marked),
+            (b"c\0a\0t\0", "it is not UTF-8 text"),
+            (b"gr\xfcn", "it is not UTF-8 text"),
+        ] {
+            let error = read(bytes).unwrap_err();
+            let expected = format!("failed to read `{}`: {reason}", path.display());
+            assert_eq!(error, expected);
+        }
     }
 
     /// Neither of them would ever end.

@@ -21,7 +21,7 @@ pub enum WeightsError {
     },
     /// The file has the ending of an unsupported format.
     #[error(
-        "`{}` has an unknown ending: weights are read from `.safetensors`, `.pth`, `.pt` and `.bin`",
+        "`{}` has an unknown ending: weights are read from `.safetensors`, `.pth`, `.pt`, `.bin` and `.ckpt`",
         path.display()
     )]
     UnknownFormat {

@@ -11,7 +11,7 @@ mod report;
 mod state_dict;
 
 pub use error::WeightsError;
-pub use file::{bytes, metadata, read, read_as_stored, write};
+pub use file::{bytes, is_of_weights, metadata, read, read_as_stored, write};
 pub use report::{LoadReport, LoadRow, Misfit, Outcome};
 pub use state_dict::StateDict;
 pub(crate) use state_dict::not_finite;

@@ -50,7 +50,7 @@ impl ModelArgs {
         match (&self.config, &self.model) {
             (Some(path), _) => Ok(Document::load(path, overrides)?),
             (None, Some(name)) => {
-                let text = format!("[model]\nname = {name:?}\n");
+                let text = format!("[model]\nname = {}\n", toml::Value::from(name.as_str()));
                 let words = format!("--model {name}");
                 Ok(Document::of_words(&words, text, overrides)?)
             }
@@ -79,7 +79,7 @@ impl Overrides {
     /// All overrides in the form of `--set`, with the shorthands last.
     pub(super) fn all(&self) -> Vec<String> {
         let mut all = self.set.clone();
-        all.extend(self.device.iter().map(|d| format!("train.device={d:?}")));
+        all.extend(self.device.iter().map(|d| format!("train.device={d}")));
         all
     }
 }

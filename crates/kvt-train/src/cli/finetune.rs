@@ -21,6 +21,7 @@ use crate::world::World;
 /// Everything but FOLDER and `--weights` has a default for small data; `--print-config` shows all of it.
 #[derive(Debug, clap::Args)]
 #[command(
+    override_usage = "kvt finetune [OPTIONS] --weights <FILE> <FOLDER>\n       kvt finetune [OPTIONS] --resume [FOLDER]",
     after_help = "Examples:\n  kvt finetune photos --weights deit_small_patch16_224.safetensors\n  kvt finetune photos --weights runs/photos --linear-probe --epochs 10\n  kvt finetune photos --weights w.pth --print-config > photos.toml"
 )]
 pub(super) struct Args {
@@ -138,7 +139,7 @@ impl Args {
         let mut choices = self.choices();
         if let Some(name) = &self.model {
             let name = without_tag(name);
-            choices.set.insert(0, format!("model.name={name:?}"));
+            choices.set.insert(0, format!("model.name={name}"));
         }
         if self.is_probe() {
             choices.set.insert(0, "init.freeze=\"backbone\"".to_owned());

@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use super::output;
 use crate::data::image_files;
 
-/// The files behind arguments, in their order, and whether all arguments stand for some: of the others the error is printed, as
-/// `cat` and `rg` do.
+/// The files that arguments name, in their order, and whether every argument names one. The error of an argument that names none
+/// is printed, and the others are used, as `cat` does.
 pub(super) fn expand(arguments: &[PathBuf]) -> (Vec<PathBuf>, bool) {
     let mut files = Vec::new();
     let mut are_all = true;

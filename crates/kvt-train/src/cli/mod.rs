@@ -64,7 +64,7 @@ enum Command {
     Finetune(finetune::Args),
     /// Evaluate a run or weights on a labelled split.
     Eval(eval::Args),
-    /// Judge the features of a backbone by a k-NN classifier or a linear one.
+    /// Measure how good a model's features are, by a k-NN classifier or a linear probe.
     Probe(probe::Args),
     /// Measure what happens in the layers of a model: similarity of tokens, spread and reach of attention.
     Analyze(analyze::Args),
@@ -82,7 +82,7 @@ enum Command {
     Logits(logits::Args),
     /// Time attention operations and training steps.
     Bench(bench::Args),
-    /// Compute a figure or table of a paper anew.
+    /// Rerun a figure or table of a paper.
     Reproduce(reproduce::Args),
     /// List the models, or show one in detail.
     Models(models::Args),

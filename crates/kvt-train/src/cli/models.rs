@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let document = match (config, name) {
                 (Some(path), _) => Document::load(path, &set)?,
                 (None, Some(name)) => {
-                    let text = format!("[model]\nname = {name:?}\n");
+                    let text = format!("[model]\nname = {}\n", toml::Value::from(name.as_str()));
                     Document::of_words("", text, &set)?
                 }
                 (None, None) => bail!("neither a model's name nor `--config`"),

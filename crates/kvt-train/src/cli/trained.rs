@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use clap::ArgGroup;
 use kvt_models::Model;
 use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::{self, Outcome};
+use kvt_models::weights::Outcome;
 
 use super::common::Overrides;
 use super::output;
@@ -16,10 +16,10 @@ use crate::data::{Source, Split, open_part};
 use crate::device::{self, ResolvedDevice};
 use crate::run::RunDir;
 use crate::task::{
-    CheckpointWeights, DinoRole, HeadReset, TaskKind, backbone_weights, build_model,
-    load_checkpoint_backbone, load_checkpoint_model, model_config, start_from,
+    CheckpointWeights, DinoRole, HeadReset, TaskKind, build_model, load_checkpoint_backbone,
+    load_checkpoint_model, model_config, read_weights, start_from,
 };
-use crate::text::read_text;
+use crate::text::{LARGEST_LIST, read_text};
 
 /// Where the model comes from.
 #[derive(Debug, clap::Args)]
@@ -214,12 +214,9 @@ impl Args {
     }
 }
 
-/// Maximum size of a file of class names, in bytes.
-const LARGEST_CLASSES: u64 = 1 << 26;
-
 /// The names in a file, one per line.
 pub(super) fn names_in(path: &Path) -> anyhow::Result<Vec<String>> {
-    let text = read_text(path, LARGEST_CLASSES)?;
+    let text = read_text(path, LARGEST_LIST)?;
     Ok(text.lines().map(str::to_owned).collect())
 }
 
@@ -262,7 +259,7 @@ fn without_head(plan: Plan, classes: Option<Vec<String>>) -> anyhow::Result<Trai
 
 /// The backbone from a weight file of a classifier, or of a DINO student or teacher.
 fn backbone_of(path: &Path, model: Model) -> anyhow::Result<Model> {
-    let state = backbone_weights(weights::read(path)?);
+    let state = read_weights(path)?;
     let options = LoadOptions {
         reset_head: true,
         new_head: true,

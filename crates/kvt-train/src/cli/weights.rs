@@ -16,7 +16,7 @@ use super::table::{grouped, table};
 use crate::average::average;
 use crate::device;
 use crate::fs::{check_writable, write_weights};
-use crate::task::model_config;
+use crate::task::{model_config, part_of_backbone, read_weights};
 
 /// `kvt weights inspect FILE`, `kvt weights convert IN OUT --model NAME`, `kvt weights average FILE... --output FILE` and
 /// `kvt weights fetch NAME`
@@ -128,7 +128,7 @@ fn inspect(args: &Inspect) -> anyhow::Result<ExitCode> {
         output::print(&list(&weights::read_as_stored(&args.file)?))?;
         return Ok(ExitCode::SUCCESS);
     };
-    let weights = weights::read(&args.file)?;
+    let weights = read_weights(&args.file)?;
     let model = build(&model, &args.set, &weights)?;
     let config = model.config();
     let layout = model.layout(&weights);
@@ -154,7 +154,11 @@ fn list(weights: &StateDict) -> String {
         ]
     });
     let numbers: usize = weights.iter().map(|(_, data)| data.num_elements()).sum();
-    let names = match recognise(weights) {
+    let backbone = part_of_backbone(weights);
+    let names = match recognise(backbone.as_ref().unwrap_or(weights)) {
+        Some(known) if backbone.is_some() => {
+            format!("the backbone: {}, {}", known.family, names(known.layout))
+        }
         Some(known) => format!("{}, {}", known.family, names(known.layout)),
         None => "of no model known here".to_owned(),
     };
@@ -238,7 +242,7 @@ fn names(layout: Layout) -> &'static str {
 fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
     let path = &args.output;
     check_output(path, args.force)?;
-    let weights = weights::read(&args.input)?;
+    let weights = read_weights(&args.input)?;
     if let Some(text) = not_finite(&weights) {
         output::warning(&format!("of the numbers {text}"));
     }

@@ -10,7 +10,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::problem::{ConfigError, Location, Problem};
-use super::reference::{join, section as known_section};
+use super::reference::{field, join, section as known_section};
+use crate::schema::refusals;
 use crate::text::read_text;
 
 /// Maximum size of a file in bytes: far more than all keys need.
@@ -219,7 +220,10 @@ fn read_override(argument: &str) -> Result<Tree, Problem> {
     let value = value.trim();
     let parsed = DeValue::parse(value).and_then(|value| convert_value(&source, value));
     let value = match parsed {
-        Ok(value) => value,
+        Ok(parsed) if is_text(&keys.join("."), &parsed, value) => {
+            NodeValue::Leaf(toml::Value::String(value.to_owned()))
+        }
+        Ok(parsed) => parsed,
         Err(_) if value.contains(['\n', '\r']) => {
             let help = "use a separate `--set` for each key";
             return refuse("the value has several lines", help);
@@ -240,6 +244,20 @@ fn read_override(argument: &str) -> Result<Tree, Problem> {
     Ok(above.fold(tree(last, value), |inner, key| {
         tree(key, NodeValue::Table(inner))
     }))
+}
+
+/// Whether `text` is meant as it stands, although it is also TOML: the key takes text, and not what the text is in TOML, such
+/// as a folder that is called `2024`, `nan` or `12:30:00`.
+fn is_text(key: &str, parsed: &NodeValue, text: &str) -> bool {
+    let takes = |value: &toml::Value| {
+        field(key).is_some_and(|field| refusals(&field.schema, value).is_empty())
+    };
+    let is_taken = match parsed {
+        NodeValue::Leaf(toml::Value::String(_)) => true,
+        NodeValue::Leaf(value) => takes(value),
+        NodeValue::Table(_) => false,
+    };
+    !is_taken && takes(&toml::Value::String(text.to_owned()))
 }
 
 fn convert_table(source: &Arc<Source>, table: DeTable<'_>) -> Result<Tree, toml::de::Error> {

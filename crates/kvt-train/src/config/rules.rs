@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use kvt_models::ModelConfig;
+use kvt_models::weights::is_of_weights;
 
 use super::document::{Checks, closest};
 use super::problem::Problem;
@@ -102,11 +103,11 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
 
     let init = &mut plan.init;
     if let Some(path) = &init.weights
-        && !is_weights(path)
+        && !is_of_weights(path)
     {
         let (value, expected) = (
             path.display(),
-            "a `.safetensors`, `.pth`, `.pt` or `.bin` file",
+            "a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file",
         );
         checks.refuse("init.weights", &value.to_string(), expected);
     }
@@ -282,7 +283,9 @@ fn distillation(plan: &mut Plan, checks: &mut Checks<'_>) {
         _ => {}
     }
     if let Some(logits) = &distill.logits
-        && ending(logits) != Some("safetensors")
+        && logits
+            .extension()
+            .is_none_or(|ending| ending != "safetensors")
     {
         let value = logits.display().to_string();
         checks.refuse("distill.logits", &value, "a `.safetensors` file");
@@ -320,24 +323,15 @@ fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {
     }
 }
 
-/// Whether a path is that of a weight file.
-fn is_weights(path: &Path) -> bool {
-    matches!(
-        ending(path),
-        Some("safetensors" | "pth" | "pt" | "bin" | "tar")
-    )
-}
-
 /// A weight file does not contain the model that it is for; the folder of a run does.
 fn teacher_model(distill: &DistillConfig, checks: &mut Checks<'_>) {
-    let is_file = |path: &Path| is_weights(path);
     let key = "distill.teacher_model";
     match (&distill.teacher, &distill.teacher_model) {
-        (Some(path), None) if is_file(path) => {
+        (Some(path), None) if is_of_weights(path) => {
             let help = "add `teacher_model = \"NAME\"` under `[distill]`: the model that the weights are for";
             checks.missing(key, help);
         }
-        (Some(path), Some(name)) if is_file(path) => {
+        (Some(path), Some(name)) if is_of_weights(path) => {
             if ModelConfig::by_name(name).is_err() {
                 let expected = "a model's name, as `kvt models list` has them";
                 checks.refuse(key, &format!("{name:?}"), expected);
@@ -359,8 +353,4 @@ fn conflict(key: &str, message: &str, help: &str, checks: &mut Checks<'_>) {
         let problem = Problem::new(place, message.to_owned());
         checks.problems.push(problem.help(help.to_owned()));
     }
-}
-
-fn ending(path: &Path) -> Option<&str> {
-    path.extension().and_then(|ending| ending.to_str())
 }

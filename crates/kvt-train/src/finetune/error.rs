@@ -31,11 +31,22 @@ pub enum FinetuneError {
     },
     /// The file does not exist.
     #[error(
-        "no weights `{}`: give a `.safetensors`, `.pth`, `.pt` or `.bin` file, such as timm's for \
+        "no weights `{}`: give a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, such as timm's for \
          `deit_small_patch16_224`, or the folder of a run of kvt",
         .0.display()
     )]
     NoWeights(PathBuf),
+    /// The file beside the weights that describes them is not JSON.
+    #[error(
+        "`{}`, which describes the weights beside it, is not JSON: {error}; correct it, or move it away",
+        .path.display()
+    )]
+    Description {
+        /// The file.
+        path: PathBuf,
+        /// The parser's message.
+        error: serde_json::Error,
+    },
     /// The names of the weights do not match any model.
     #[error(
         "`{}` has weights of no model that kvt knows (the first is `{first}`): those of `kvt models list` are known, under \

@@ -1,5 +1,6 @@
 //! What weights reveal: their model, and the normalisation of its images.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use kvt_models::ModelConfig;
@@ -9,11 +10,10 @@ use serde_json::Value as Json;
 use toml::{Table, Value};
 
 use super::{FinetuneError, params, without_tag};
-use crate::config::Plan;
-use crate::config::load_plan;
+use crate::config::{ConfigError, Plan, load_plan};
 use crate::error::TrainError;
 use crate::run::{Checkpoints, RunDir, RunError, Which};
-use crate::task::{CheckpointWeights, TEACHER, TaskKind, task_file};
+use crate::task::{CheckpointWeights, TEACHER, TaskKind, read_weights, task_file};
 use crate::text::read_text;
 
 /// The model if neither the user nor the weights specify one.
@@ -81,10 +81,10 @@ impl Source {
             path: file.clone(),
             source,
         };
-        let weights = weights::read(&file).map_err(unusable)?;
+        let weights = read_weights(&file).map_err(unusable)?;
         let run = run.map(|run| load_plan(&run.config(), &[])).transpose()?;
 
-        let timm = TimmConfig::beside(&file)
+        let timm = TimmConfig::beside(&file)?
             .or_else(|| TimmConfig::of_metadata(weights::metadata(&file).ok()?))
             .unwrap_or_default();
         let named = model.map(without_tag);
@@ -112,17 +112,17 @@ impl Source {
         )];
 
         let (augment, how) = match (&run, timm.augment()) {
-            (Some(plan), _) => (augment_of(plan)?, "of its run"),
-            (None, Some(augment)) => (augment, "of the weights' own description"),
+            (Some(plan), _) => (augment_of(plan)?, "the mean and std of its run"),
+            (None, Some(augment)) => (augment, "the mean and std of the weights' own description"),
             (None, None) if is_vit(model, &timm, &file) => {
-                (half(), "that timm has for its `vit_*`")
+                (half(), "the mean and std that timm has for its `vit_*`")
             }
             (None, None) => (
                 Table::new(),
-                "of ImageNet, since the weights name none; others go into `augment.mean` and `augment.std`",
+                "ImageNet's mean and std, because the weights name none; change them with `--set augment.mean=...` and `augment.std`",
             ),
         };
-        notes.push(format!("images are normalised by the mean and std {how}"));
+        notes.push(format!("images are normalised with {how}"));
         Ok(Self {
             file: Some(file),
             model: table,
@@ -266,15 +266,22 @@ struct TimmConfig {
 
 impl TimmConfig {
     /// From the `config.json` next to a file, if it is one of timm's.
-    fn beside(file: &Path) -> Option<Self> {
-        let text = read_text(&file.with_file_name(TIMM_CONFIG), LARGEST_CONFIG).ok()?;
-        let config: Json = serde_json::from_str(&text).ok()?;
-        let architecture = config.get("architecture")?.as_str()?.to_owned();
+    fn beside(file: &Path) -> Result<Option<Self>, FinetuneError> {
+        let path = file.with_file_name(TIMM_CONFIG);
+        let text = match read_text(&path, LARGEST_CONFIG) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(ConfigError::from)?,
+        };
+        let config: Json = serde_json::from_str(&text)
+            .map_err(|error| FinetuneError::Description { path, error })?;
+        let Some(architecture) = config.get("architecture").and_then(Json::as_str) else {
+            return Ok(None);
+        };
         let pretrained = config.get("pretrained_cfg").and_then(Json::as_object);
-        Some(Self {
-            architecture: Some(architecture),
+        Ok(Some(Self {
+            architecture: Some(architecture.to_owned()),
             pretrained: pretrained.cloned().unwrap_or_default(),
-        })
+        }))
     }
 
     /// From the metadata of a `.safetensors` file.

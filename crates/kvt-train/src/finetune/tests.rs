@@ -89,7 +89,7 @@ fn a_plan_is_complete_and_has_sane_values() {
     for words in [
         "by the shapes of its weights",
         "trained for 2 classes",
-        "std of ImageNet",
+        "ImageNet's mean and std",
         "3 classes, 12 images",
     ] {
         assert!(notes.contains(words), "{words}: {notes}");
@@ -198,8 +198,29 @@ fn what_lies_beside_the_weights_is_believed() {
     assert_eq!(plan.augment.std, [1.0, 2.0, 3.0]);
     assert_eq!(plan.augment.crop_pct, 1.0);
 
+    // With the mark of an editor; one that nothing can read.
+    let planned = |config: &[u8]| {
+        fs::write(folder.path().join("config.json"), config).unwrap();
+        let proposal = propose(&request(&folder, "model.safetensors"));
+        proposal
+            .map(|proposal| proposal.plan.augment.mean)
+            .map_err(|error| error.to_string())
+    };
+    let marked = [b"\xef\xbb\xbf", config.as_bytes()].concat();
+    assert_eq!(planned(&marked).unwrap(), [0.1, 0.2, 0.3]);
+    for (text, reason) in [
+        (&b"{\"mean\": "[..], "is not JSON"),
+        (b"\xff\xfe{\0}\0", "UTF-16"),
+    ] {
+        let error = planned(text).unwrap_err();
+        assert!(
+            error.contains("config.json") && error.contains(reason),
+            "{error}"
+        );
+    }
+
     // A file that is not timm's is ignored.
-    fs::write(folder.path().join("config.json"), "[1, 2").unwrap();
+    fs::write(folder.path().join("config.json"), "[1, 2]").unwrap();
     let plan = propose(&request(&folder, "model.safetensors"))
         .unwrap()
         .plan;
@@ -215,6 +236,48 @@ fn what_lies_beside_the_weights_is_believed() {
         .unwrap()
         .plan;
     assert_eq!(plan.augment.std, [0.25, 0.5, 0.5]);
+}
+
+/// DINO's `main_dino.py` writes both of its networks, the student wrapped for several processes.
+#[test]
+fn of_dino_the_backbone_of_the_teacher_is_taken() {
+    let folder = workspace("w.safetensors");
+    let bare = kvt_models::weights::read(&folder.path().join("w.safetensors")).unwrap();
+    let part = |prefix: &str, scale: f32| {
+        let backbone = bare.iter().filter(|(name, _)| !name.starts_with("head."));
+        let scaled = backbone.map(move |(name, data)| {
+            let numbers = data.try_to_vec::<f32>().unwrap();
+            let numbers: Vec<f32> = numbers.iter().map(|x| scale * x).collect();
+            let data = TensorData::new(numbers, data.shape().to_vec());
+            (format!("{prefix}backbone.{name}"), data)
+        });
+        let head = TensorData::new(vec![0.0f32; 4], [2, 2]);
+        let head = (format!("{prefix}head.last_layer.weight_v"), head);
+        scaled.chain([head]).collect::<Vec<_>>()
+    };
+    let teacher = part("", 0.5);
+    for (file, weights) in [
+        ("bare", teacher.clone()),
+        ("teacher", part("teacher.", 0.5)),
+        (
+            "full",
+            [part("student.module.", 2.0), part("teacher.", 0.5)].concat(),
+        ),
+    ] {
+        let file = format!("{file}.safetensors");
+        let path = folder.path().join(&file);
+        write(&path, &weights.into_iter().collect(), &Default::default()).unwrap();
+        let plan = propose(&request(&folder, &file)).unwrap().plan;
+        assert_eq!(plan.model.name, "deit_tiny_patch16_224", "{file}");
+        let read = crate::task::read_weights(&path).unwrap();
+        assert_eq!(read.len(), teacher.len() - 1, "{file}");
+        for (name, data) in read.iter() {
+            let expected = teacher
+                .iter()
+                .find(|(of, _)| *of == format!("backbone.{name}"));
+            assert_eq!(data, &expected.unwrap().1, "{file}: {name}");
+        }
+    }
 }
 
 fn of(photos: &Path, set: &[&str]) -> Images {

@@ -167,6 +167,7 @@ mod tests {
         };
         let labels = read("[[65], [970, 795], []]").unwrap();
         assert_eq!((labels.of(1), labels.of(2)), (&[970, 795][..], &[][..]));
+        assert_eq!(read("\u{feff}[[65], [970, 795], []]").unwrap(), labels);
         for (text, reason) in [
             ("<html>", "expected value at line 1 column 1"),
             (

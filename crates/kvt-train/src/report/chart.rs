@@ -48,7 +48,7 @@ pub(crate) struct Axis<'a> {
 
 /// One line.
 pub(crate) struct Line {
-    /// Its name; without one it stands by an earlier line of its colour and is not listed.
+    /// Its name in the legend; empty for a line that belongs to an earlier one of its colour and is not listed.
     pub(crate) name: String,
     /// Number of its colour; lines of one colour belong together.
     pub(crate) color: usize,

@@ -116,6 +116,18 @@ pub enum RunError {
         /// The folder of the run's checkpoints.
         folder: PathBuf,
     },
+    /// A file where the folder of a checkpoint is expected.
+    #[error(
+        "`{}` is a file, as PyTorch and Lightning write them, but the checkpoints of a run are folders, in `{}`: start a new run \
+         from the weights in the file with `init.weights`",
+        .path.display(), .folder.display()
+    )]
+    FileAsCheckpoint {
+        /// The file.
+        path: PathBuf,
+        /// The folder of the run's checkpoints.
+        folder: PathBuf,
+    },
     /// There is no checkpoint with that name.
     #[error(
         "no checkpoint `{}`: `{}` has {}; or take `last` or `best`", .path.display(), .folder.display(), quoted(names)

@@ -31,13 +31,14 @@ use crate::run::{Metric, Metrics, Note};
 pub use classify::Classify;
 pub(crate) use dino::check as check_dino;
 pub use dino::{
-    Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, TEACHER, backbone_weights,
-    dino_loss, load_backbone, teacher_probabilities,
+    Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, TEACHER, dino_loss,
+    load_backbone, part_of_backbone, teacher_probabilities,
 };
 pub use eval_data::EvalData;
 pub use evaluate::{Evaluation, evaluate, evaluate_among, predict};
 pub use model::{
-    Freeze, HeadReset, InitConfig, ResetHead, build_model, check_classes, model_config, start_from,
+    Freeze, HeadReset, InitConfig, ResetHead, build_model, check_classes, model_config,
+    read_weights, start_from,
 };
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,

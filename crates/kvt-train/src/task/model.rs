@@ -1,16 +1,16 @@
 //! `[init]`, and the model of a plan: its configuration, and its weights before training.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::{self, LoadReport, Misfit, WeightsError};
+use kvt_models::weights::{self, LoadReport, Misfit, StateDict, WeightsError};
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dino::backbone_weights;
+use super::dino::part_of_backbone;
 use crate::config::{ModelSection, Plan};
 use crate::data::Source;
 use crate::error::TrainError;
@@ -19,8 +19,8 @@ use crate::schema::section;
 section! {
     /// What the weights are before training.
     pub struct InitConfig {
-        /// Weights to start from, a `.safetensors`, `.pth`, `.pt` or `.bin` file; relative to the working directory. Of a student or
-        /// teacher of DINO the backbone is taken.
+        /// Weights to start from, a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file; relative to the working directory. Of a
+        /// student or teacher of DINO the backbone is taken, and of both the teacher's.
         pub weights: Option<PathBuf> = None, "x-default" = "none: random weights";
         /// Whether to leave the classification head as initialised, to train on other classes: `true` where its size differs
         /// from that of the weights, which is an error otherwise, and `"always"` also where it is the same.
@@ -116,6 +116,15 @@ pub enum HeadReset {
     AsPlanned,
 }
 
+/// The weights in a file under the names of a model: of a student or teacher of DINO those of the backbone.
+///
+/// # Errors
+/// As [`weights::read`].
+pub fn read_weights(path: &Path) -> Result<StateDict, WeightsError> {
+    let state = weights::read(path)?;
+    Ok(part_of_backbone(&state).unwrap_or(state))
+}
+
 /// A model with the weights in `init.weights`, and the outcome; without that key, the unchanged model.
 ///
 /// # Errors
@@ -137,7 +146,7 @@ pub fn start_from(
             ..LoadOptions::default()
         },
     };
-    match model.load(&backbone_weights(weights::read(path)?), options) {
+    match model.load(&read_weights(path)?, options) {
         Ok((model, report)) => Ok((model, Some(report))),
         Err(source) => Err(TrainError::InitWeights {
             path: path.clone(),

@@ -200,7 +200,7 @@ fn a_run_without_one_says_so() {
     insta::assert_snapshot!(workspace.error(&resume), @r"
     error: run `run` was started with another configuration:
       `ema.decay`: `0.0` -> `0.9`
-    use the old values to resume, or another `run.dir` to start a new run
+    use the old values to resume, or start a new run in another `run.dir`, from these weights with `init.weights`
     ");
     let config = workspace.read("run/config.toml");
     workspace.write(

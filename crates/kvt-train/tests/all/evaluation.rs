@@ -179,7 +179,8 @@ fn classes_from_a_file() {
     let without = [&EVAL[..], &only, &["--set", "model.num_classes=6"]].concat();
     let error = workspace.error(&without);
     assert!(error.contains("give them with `--classes FILE`"), "{error}");
-    workspace.write("names.txt", "a\nb\nc\nd\ne\nf\n");
+    // As an editor on Windows writes them.
+    workspace.write("names.txt", "\u{feff}a\r\nb\r\nc\r\nd\r\ne\r\nf\r\n");
     let with = [&without[..], &["--classes", "names.txt"]].concat();
     assert_eq!(workspace.json(&with), expected);
     // Some of the classes, in a separate folder.
@@ -204,8 +205,8 @@ fn some_of_the_classes() {
     let sum: f64 = [0, 2, 3].map(|c| f64::from(BIAS[c]).exp()).iter().sum();
     let sure = f64::from(BIAS[0]).exp() / sum;
     assert_each_close("confidence", &[number(&found, "confidence")], &[sure], 1e-6);
-    // The same from a file, and from a folder without other classes.
-    workspace.write("some.txt", "a\nc\nd\n");
+    // The same from a file with a byte-order mark, and from a folder without other classes.
+    workspace.write("some.txt", "\u{feff}a\nc\nd\n");
     let file = ["--only", "@some.txt", "--json"];
     assert_eq!(workspace.json(&[&EVAL[..], &file].concat()), found);
     for class in ["a", "c", "d"] {

@@ -84,7 +84,7 @@ fn a_resume_with_another_optimizer_is_refused() {
     error: run `run` was started with another configuration:
       `optim.betas`: `[0.9, 0.999]` -> `[0.9, 0.99]`
       `optim.name`: `"adamw"` -> `"lion"`
-    use the old values to resume, or another `run.dir` to start a new run
+    use the old values to resume, or start a new run in another `run.dir`, from these weights with `init.weights`
     "#);
 }
 

@@ -121,7 +121,7 @@ fn another_recipe_is_refused_and_another_setting_is_not() {
     error: run `run` was started with another configuration:
       `data.shuffle`: `true` -> `false`
       `optim.lr`: `0.001` -> `0.002`
-    use the old values to resume, or another `run.dir` to start a new run
+    use the old values to resume, or start a new run in another `run.dir`, from these weights with `init.weights`
     ");
 
     let harmless = ["data.workers=2", "log.every_steps=3", "train.max_steps=8"];

@@ -28,10 +28,32 @@ const NESTS: [&str; 5] = [
 ];
 /// Prefixes that wrappers add to every name: PyTorch's wrappers, and Lightning modules by their usual field.
 const WRAPPERS: [&str; 3] = ["module", "_orig_mod", "model"];
+/// The two networks of DINO, the better one first, and the part of their names by which they are recognised: the student and
+/// teacher of another distillation are two models, of which neither is meant before the other.
+const ROLES: [&str; 2] = ["teacher", "student"];
+const BACKBONE: &str = "backbone";
 
-/// Reads the weights of a `.safetensors` file, or of a PyTorch checkpoint (`.pth`, `.pt`, `.bin`).
+/// Reads the requested tensors of an open file of so many bytes.
+type Reader = fn(&Path, File, u64) -> Result<StateDict, WeightsError>;
+
+/// The format of a file, by its ending.
+fn reader(path: &Path) -> Option<Reader> {
+    match path.extension()?.to_str()? {
+        "safetensors" => Some(safetensors::read),
+        // Authors call their checkpoints `.pth.tar`, although they are not tar archives. Lightning's are `.ckpt`.
+        "pth" | "pt" | "bin" | "ckpt" | "tar" => Some(pytorch::read),
+        _ => None,
+    }
+}
+
+/// Whether a path has the ending of a file that [`read`] reads.
+pub fn is_of_weights(path: &Path) -> bool {
+    reader(path).is_some()
+}
+
+/// Reads the weights of a `.safetensors` file, or of a PyTorch checkpoint (`.pth`, `.pt`, `.bin`, Lightning's `.ckpt`).
 ///
-/// A state dict nested in a checkpoint (under `model`, `state_dict`, ...) is found. Half precision is widened to 32
+/// A state dict nested in a checkpoint (under `model`, `state_dict`, `teacher`, ...) is found. Half precision is widened to 32
 /// bits, double precision narrowed. The sizes that a file claims are compared with its own before memory is
 /// allocated.
 ///
@@ -53,17 +75,9 @@ pub fn read(path: &Path) -> Result<StateDict, WeightsError> {
 ///
 /// As [`read`].
 pub fn read_as_stored(path: &Path) -> Result<StateDict, WeightsError> {
-    let ending = path.extension().and_then(|ending| ending.to_str());
-    let read = match ending {
-        Some("safetensors") => safetensors::read,
-        // Authors call their checkpoints `.pth.tar`, although they are not tar archives.
-        Some("pth" | "pt" | "bin" | "tar") => pytorch::read,
-        _ => {
-            return Err(WeightsError::UnknownFormat {
-                path: path.to_owned(),
-            });
-        }
-    };
+    let read = reader(path).ok_or_else(|| WeightsError::UnknownFormat {
+        path: path.to_owned(),
+    })?;
     let (file, size) = open(path)?;
     let weights = read(path, file, size)?;
     if weights.is_empty() {
@@ -129,8 +143,16 @@ fn unwrap_names<'a, T>(tensors: impl Iterator<Item = (&'a str, T)>) -> Vec<(Stri
     if let Some(nest) = NESTS.into_iter().find(|nest| has(&tensors, nest)) {
         tensors = strip_all(tensors, nest);
     }
-    while let Some(wrapper) = WRAPPERS.into_iter().find(|nest| has(&tensors, nest)) {
-        tensors = strip_all(tensors, wrapper);
+    let plays = |tensors: &[(&str, T)], role: &str| {
+        let mut of_role = tensors.iter().filter_map(|(name, _)| strip(name, role));
+        of_role.any(|name| name.split('.').any(|part| part == BACKBONE))
+    };
+    while let Some(prefix) = ROLES
+        .into_iter()
+        .find(|role| plays(&tensors, role))
+        .or_else(|| WRAPPERS.into_iter().find(|nest| has(&tensors, nest)))
+    {
+        tensors = strip_all(tensors, prefix);
     }
     tensors
         .into_iter()

@@ -81,6 +81,30 @@ fn nested_names_are_unwrapped() {
     assert_eq!(unwrap(&["state_dict.module.head.bias"]), ["head.bias"]);
     assert_eq!(unwrap(&["model.a", "model_ema.b"]), ["b"]);
     assert_eq!(unwrap(&["_orig_mod.module.a"]), ["a"]);
+    // DINO's `main_dino.py`, where the student is wrapped for several processes; DINOv2; Lightning.
+    for names in [
+        [
+            "student.module.backbone.a",
+            "teacher.backbone.a",
+            "dino_loss.center",
+        ],
+        [
+            "model.student.backbone.b",
+            "model.teacher.backbone.a",
+            "iteration",
+        ],
+        [
+            "state_dict.student.backbone.b",
+            "state_dict.teacher.model.backbone.a",
+            "loops.a",
+        ],
+    ] {
+        assert_eq!(unwrap(&names), ["backbone.a"], "{names:?}");
+    }
+    assert_eq!(unwrap(&["student.module.backbone.a"]), ["backbone.a"]);
+    // Another distillation: neither of them is a wrapper.
+    let two = ["student.a", "teacher.a"];
+    assert_eq!(unwrap(&two), two);
 }
 
 #[test]
@@ -105,12 +129,16 @@ fn errors_name_the_file() {
 
 /// The checkpoints of T2T-ViT have such names.
 #[test]
-fn a_checkpoint_may_be_called_tar() {
+fn a_checkpoint_may_be_called_tar_or_ckpt() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/deit_nested.pth");
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("81.5_T2T_ViT_14.pth.tar");
     fs_err::copy(&golden, &copy).unwrap();
     assert_eq!(read(&copy).unwrap(), read(&golden).unwrap());
+    // Lightning's ending.
+    let lightning = folder.path().join("epoch=3-step=40.ckpt");
+    fs_err::copy(&golden, &lightning).unwrap();
+    assert_eq!(read(&lightning).unwrap(), read(&golden).unwrap());
     // A real tar archive is not a checkpoint.
     let archive = folder.path().join("archive.tar");
     fs_err::write(&archive, [0; 1024]).unwrap();

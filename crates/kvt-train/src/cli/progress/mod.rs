@@ -53,6 +53,7 @@ pub(super) fn listener(workload: Workload) -> Box<dyn Listener> {
     } else {
         Box::new(Lines {
             workload,
+            log: Log::default(),
             start: Instant::now(),
             eta: Eta::new(workload),
             last: None,
@@ -81,6 +82,7 @@ struct Bar {
     eta: Eta,
     tally: Tally,
     workload: Workload,
+    log: Log,
     /// The last metrics of the task.
     told: String,
 }
@@ -100,6 +102,7 @@ impl Bar {
             eta: Eta::new(workload),
             tally: Tally::new(workload),
             workload,
+            log: Log::default(),
             told: String::new(),
         }
     }
@@ -142,9 +145,10 @@ impl Listener for Bar {
             self.eta.epoch_end(epoch.epoch, now);
         }
         self.tally.hear(event);
-        if let Some(line) = line(event, &self.workload) {
-            output::status(&line);
-        }
+        self.log
+            .hear(event, &self.workload)
+            .iter()
+            .for_each(|line| output::status(line));
         Ok(())
     }
 
@@ -158,6 +162,7 @@ impl Listener for Bar {
 /// Plain lines: the first step, one at intervals, the last; every evaluation and every warning.
 struct Lines {
     workload: Workload,
+    log: Log,
     start: Instant,
     eta: Eta,
     last: Option<Instant>,
@@ -174,9 +179,10 @@ impl Listener for Lines {
             let now = self.start.elapsed().as_secs_f64();
             self.eta.epoch_end(epoch.epoch, now);
         }
-        if let Some(line) = line(event, &self.workload) {
-            output::status(&line);
-        }
+        self.log
+            .hear(event, &self.workload)
+            .iter()
+            .for_each(|line| output::status(line));
         Ok(())
     }
 
@@ -185,9 +191,11 @@ impl Listener for Lines {
         let due = self
             .last
             .is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL);
-        if due || update.step == self.workload.steps {
+        let is_last = update.step == self.workload.steps;
+        if due || is_last {
             self.last = Some(Instant::now());
-            let left = self.eta.left(update.step);
+            // Behind the last one only an evaluation is left, which has its own line.
+            let left = self.eta.left(update.step).filter(|_| !is_last);
             let left = left.map_or_else(String::new, |left| format!("  eta {}", duration(left)));
             output::status(&format!(
                 "step {}/{}  epoch {}  loss {:.4}{}  lr {:.3e}  {:.0} images/s{left}",
@@ -225,6 +233,36 @@ fn measured(metrics: &Metrics, workload: &Workload) -> String {
     shown.collect::<Vec<_>>().join("  ")
 }
 
+/// The order of lines: the training of an epoch comes before its evaluations, although it is reported after them.
+#[derive(Default)]
+struct Log {
+    evaluations: Vec<String>,
+}
+
+impl Log {
+    /// The lines to print after an event.
+    fn hear(&mut self, event: &Event, workload: &Workload) -> Vec<String> {
+        let line = line(event, workload).into_iter();
+        match event {
+            Event::Eval(_) => {
+                self.evaluations.extend(line);
+                Vec::new()
+            }
+            Event::Epoch(_) => line.chain(self.evaluations.drain(..)).collect(),
+            _ => line.collect(),
+        }
+    }
+}
+
+/// A run that ends within an epoch evaluates without reporting it.
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.evaluations
+            .iter()
+            .for_each(|line| output::status(line));
+    }
+}
+
 fn line(event: &Event, workload: &Workload) -> Option<String> {
     match event {
         Event::Step(_) | Event::Layer(_) => None,
@@ -256,6 +294,52 @@ fn line(event: &Event, workload: &Workload) -> Option<String> {
                 .map(|p| format!("`{p}`: "))
                 .unwrap_or_default();
             Some(format!("{kind}{path}{}", note.message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Metric;
+    use crate::run::epochs_tests::{epoch, eval};
+
+    #[test]
+    fn an_epoch_is_told_before_its_evaluation() {
+        let workload = Workload {
+            done: 0,
+            steps: 20,
+            steps_per_epoch: 10,
+            epochs: 2,
+            images_per_step: 8,
+            eval_images: 40,
+            eval_every: 1,
+            classes: 3,
+            metrics: &[Metric::LOSS, Metric::TOP1],
+            best_metric: Metric::TOP1,
+            best: None,
+            reported: "val",
+            has_ema: false,
+        };
+        let mut log = Log::default();
+        let mut told = Vec::new();
+        for event in [
+            eval(0, "val", 0.5),
+            epoch(0, 1.0),
+            eval(1, "val", 0.5),
+            epoch(1, 1.0),
+        ] {
+            told.extend(log.hear(&event, &workload));
+        }
+        let starts = [
+            "epoch 1  train",
+            "epoch 1  val",
+            "epoch 2  train",
+            "epoch 2  val",
+        ];
+        assert_eq!(told.len(), starts.len());
+        for (line, start) in told.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
         }
     }
 }

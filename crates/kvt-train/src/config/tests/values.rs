@@ -3,6 +3,7 @@
 use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors, Selection};
 
 use super::*;
+use crate::config::reference::{join, sections};
 use crate::recipe::{Clip, EmaReport, ScheduleCounts};
 
 #[test]
@@ -346,6 +347,59 @@ fn overrides_come_last_and_words_need_no_quotes() {
     assert_eq!(plan.train.epochs, 9);
     assert_eq!(plan.log.every_steps, 4);
     assert!(plan.log.tensorboard);
+}
+
+/// A folder may be called as TOML writes a number, a date or a truth value.
+#[test]
+fn a_key_that_takes_only_text_takes_any_text() {
+    let value = |key: &str, text: &str| {
+        let document = Document::of_words("", String::new(), &strings(&[&format!("{key}={text}")]));
+        document.unwrap().value(key).cloned().unwrap()
+    };
+    let is_text =
+        |schema: &serde_json::Value| schema["type"] == "string" && schema.get("enum").is_none();
+    let keys = sections().iter().flat_map(|section| {
+        let fields = section.fields.iter().filter(|field| is_text(&field.schema));
+        fields.map(|field| join(&section.name, &field.name))
+    });
+    let keys: Vec<String> = keys.filter(|key| key != "base").collect();
+    assert!(
+        keys.iter().any(|key| key == "run.dir") && keys.len() > 10,
+        "{keys:?}"
+    );
+    for key in &keys {
+        for text in [
+            "2024-11-25",
+            "2024",
+            "1e3",
+            "1_000",
+            "0x1f",
+            "-0.5",
+            "true",
+            "12:30:00",
+            "nan",
+            "inf",
+            "[1, 2]",
+            "{ a = 1 }",
+        ] {
+            assert_eq!(value(key, text).as_str(), Some(text), "{key}");
+            // In quotes, it is TOML's text.
+            let quoted = format!("\"{text}\"");
+            assert_eq!(value(key, &quoted).as_str(), Some(text), "{key}");
+        }
+    }
+    assert_eq!(value("run.dir", "\"\"").as_str(), Some(""));
+
+    // A key that takes numbers, or words that are not any text, keeps what TOML reads, right or wrong.
+    for (key, text, expected) in [
+        ("data.workers", "3", toml::Value::Integer(3)),
+        ("init.reset_head", "true", toml::Value::Boolean(true)),
+        ("model.attention.neighbors", "1e-1", toml::Value::Float(0.1)),
+        ("train.epochs", "nan", toml::Value::Float(f64::NAN)),
+        ("optim.name", "2024", toml::Value::Integer(2024)),
+    ] {
+        assert_eq!(value(key, text).to_string(), expected.to_string(), "{key}");
+    }
 }
 
 #[test]

@@ -68,7 +68,7 @@ impl<T> Round<T> {
         }
     }
 
-    /// The loss to differentiate, and the number of images as which its gradients count, for a micro-batch of `count` images.
+    /// The loss whose gradients are computed for a micro-batch of `count` images, and the number of images that they count for.
     ///
     /// Where batch norms pass gradients between processes, all micro-batches must have the same weight. So if they differ in
     /// size, all count as the largest one, and each loss is scaled by its share of that size.

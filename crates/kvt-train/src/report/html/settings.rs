@@ -87,8 +87,7 @@ pub(super) fn differences(page: &mut Markup, records: &[Record], found: &[Differ
         page.element(
             "p",
             &[("class", "note")],
-            "Pale keys say only where files are, how fast it goes and what is written down: with them alone two runs compute the \
-             same.",
+            "Grey keys do not change the result.",
         );
     }
 }

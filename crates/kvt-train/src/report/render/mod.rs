@@ -165,8 +165,7 @@ impl Comparison {
             };
         }
         if most == 1 && self.rows.len() > 1 {
-            caption += "One run of each: with other seeds these numbers may differ by some points, so that smaller differences \
-                        are noise. `kvt compare --seeds 3` shows by how much.\n";
+            caption += "One seed each: differences of a few points may be chance. Repeat with `--seeds 3`.\n";
         }
         let averaged: Vec<String> = self
             .rows

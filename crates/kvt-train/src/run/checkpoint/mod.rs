@@ -164,6 +164,7 @@ impl Checkpoints {
     /// file.
     pub fn load(&self, which: Which<'_>) -> Result<(Checkpoint, Option<Warning>), RunError> {
         match which {
+            Which::Path(path) if path.is_file() => Err(self.foreign(path)),
             // A path that is not a folder was never a checkpoint: the name is wrong.
             Which::Path(path) if !path.is_dir() => Err(RunError::NoSuchCheckpoint {
                 path: path.to_owned(),
@@ -176,6 +177,15 @@ impl Checkpoints {
                 None => Err(self.none(BEST)),
             },
             Which::Last => self.load_last(),
+        }
+    }
+
+    /// The refusal of a path that leads to no checkpoint of this folder.
+    fn foreign(&self, path: &Path) -> RunError {
+        let (is_file, path, folder) = (path.is_file(), path.to_owned(), self.folder.clone());
+        match is_file {
+            true => RunError::FileAsCheckpoint { path, folder },
+            false => RunError::ForeignCheckpoint { path, folder },
         }
     }
 

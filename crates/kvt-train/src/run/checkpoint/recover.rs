@@ -130,10 +130,7 @@ impl Checkpoints {
 
     /// The path of a checkpoint in this folder: a bare name, or a path that leads into it.
     fn own(&self, path: &Path) -> Result<PathBuf, RunError> {
-        let foreign = || RunError::ForeignCheckpoint {
-            path: path.to_owned(),
-            folder: self.folder.clone(),
-        };
+        let foreign = || self.foreign(path);
         let name = path.file_name().ok_or_else(foreign)?;
         if !path.to_str().is_some_and(is_file_name) {
             let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
@@ -161,10 +158,7 @@ impl Checkpoints {
             .strip_prefix(SET_ASIDE)
             .and_then(|text| Name::parse(text.split_once('.').map_or(text, |(name, _)| name)));
         let Some(name) = name else {
-            return Err(RunError::ForeignCheckpoint {
-                path: checkpoint.path.clone(),
-                folder: self.folder.clone(),
-            });
+            return Err(self.foreign(&checkpoint.path));
         };
         let name = self.free_name(name);
         let path = self.folder.join(name.to_string());

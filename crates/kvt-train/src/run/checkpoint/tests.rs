@@ -380,6 +380,22 @@ fn checkpoints_of_other_runs_are_refused() {
 }
 
 #[test]
+fn a_file_is_told_from_a_checkpoint() {
+    let (folder, checkpoints) = three();
+    let file = folder.path().join("epoch=3.ckpt");
+    fs::write(&file, "weights").unwrap();
+    for error in [
+        checkpoints.recover(Which::Path(&file)).unwrap_err(),
+        checkpoints.load(Which::Path(&file)).unwrap_err(),
+    ] {
+        let error = error.to_string();
+        let start = format!("`{}` is a file, as PyTorch and Lightning", file.display());
+        assert!(error.starts_with(&start), "{error}");
+        assert!(error.ends_with("with `init.weights`"), "{error}");
+    }
+}
+
+#[test]
 fn a_lost_best_is_found_again_or_said_to_be_lost() {
     // Only the pointer is lost, is garbage, or names another checkpoint: the step identifies the best.
     for damage in [None, Some(""), Some("../x"), Some("step-00000002")] {

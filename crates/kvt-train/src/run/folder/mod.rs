@@ -12,6 +12,7 @@ use fs_err as fs;
 use self::lock::{LOCK, Lock};
 use super::{RunError, Warning};
 use crate::fs::{TEMPORARY_PREFIX, free_path, remove_leftovers, write_atomic};
+use crate::text::{LARGEST_LIST, read_text};
 
 const ENVIRONMENT: &str = "environment.json";
 const CLASSES: &str = "classes.txt";
@@ -196,10 +197,8 @@ impl RunDir {
     /// # Errors
     /// If the file is missing or unreadable.
     pub fn read_classes(&self) -> Result<Vec<String>, RunError> {
-        Ok(fs::read_to_string(self.classes())?
-            .lines()
-            .map(str::to_owned)
-            .collect())
+        let text = read_text(&self.classes(), LARGEST_LIST)?;
+        Ok(text.lines().map(str::to_owned).collect())
     }
 }
 

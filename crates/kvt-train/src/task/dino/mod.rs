@@ -40,7 +40,7 @@ pub(crate) use check::check;
 pub use config::DinoConfig;
 pub use head::DinoHead;
 pub use loss::{GLOBAL_VIEWS, dino_loss, teacher_probabilities};
-pub use network::{DinoNetwork, DinoOutput, backbone_weights, load_backbone};
+pub use network::{DinoNetwork, DinoOutput, load_backbone, part_of_backbone};
 
 /// The files of a checkpoint that contain the teacher and the centre of its outputs.
 pub const TEACHER: &str = "teacher";

@@ -175,13 +175,10 @@ fn part(state: &StateDict, prefix: &str) -> StateDict {
     part.collect()
 }
 
-/// The weights of the backbone, if they are of a student or teacher, whose files contain a head as well; others unchanged.
-pub fn backbone_weights(state: StateDict) -> StateDict {
-    let is_part = state.iter().any(|(name, _)| name.starts_with(BACKBONE));
-    match is_part {
-        true => part(&state, BACKBONE),
-        false => state,
-    }
+/// The weights of the backbone, if they are of a student or teacher, whose files contain a head as well; `None` for others.
+pub fn part_of_backbone(state: &StateDict) -> Option<StateDict> {
+    let backbone = part(state, BACKBONE);
+    (!backbone.is_empty()).then_some(backbone)
 }
 
 /// A model with the backbone of a student or teacher and an unchanged classification head.

@@ -15,7 +15,9 @@ use crate::data::Splits;
 use crate::error::TrainError;
 use crate::recipe::{DistillConfig, DistillKind};
 use crate::run::{Note, RunDir, Topic};
-use crate::task::{CheckpointWeights, build_model, load_checkpoint_model, model_config};
+use crate::task::{
+    CheckpointWeights, build_model, load_checkpoint_model, model_config, read_weights,
+};
 
 /// The teacher of a plan, on a device without autodiff; a note describes it.
 ///
@@ -118,7 +120,7 @@ impl Loading<'_> {
         let config = model_config(&section, Some(self.classes.len()))?;
         // All weights are replaced by those of the file.
         let model = config.init(self.device, Key::new(0))?;
-        let loaded = model.load(&weights::read(path)?, LoadOptions::default());
+        let loaded = model.load(&read_weights(path)?, LoadOptions::default());
         let (model, _) = loaded.map_err(|source| TrainError::TeacherWeights {
             path: path.to_owned(),
             source,

@@ -41,7 +41,7 @@ impl<'a, T> Term<'a, T> {
 pub(in crate::attention) struct Terms<'a> {
     /// Heads of the scores.
     pub(in crate::attention) heads: usize,
-    /// Its heads are those of one window; they repeat from window to window.
+    /// Its heads are those of one window, and the same for all windows.
     pub(in crate::attention) bias: Option<Term<'a, f32>>,
     /// Nonzero where a key is hidden. Each of its matrices applies to the consecutive heads of one window.
     pub(in crate::attention) mask: Option<Term<'a, u8>>,

@@ -10,6 +10,7 @@ use image::{Rgb, RgbImage};
 
 use super::{Coding, Place, Sample, Source, within};
 use crate::data::DataError;
+use crate::text::{LARGEST_LIST, read_text};
 
 const SIDE: u32 = 32;
 const PIXELS: usize = 3 * (SIDE * SIDE) as usize;
@@ -67,7 +68,7 @@ pub(super) fn is_here(path: &Path) -> bool {
 pub(super) fn open(path: &Path) -> Result<[Source; 2], DataError> {
     let (dir, layout) = find(path).ok_or_else(|| DataError::NoCifar(path.to_owned()))?;
     let names = dir.join(layout.names);
-    let text = fs::read_to_string(&names)?;
+    let text = read_text(&names, LARGEST_LIST)?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let classes: Vec<String> = lines.map(str::to_owned).collect();
     let split = |files: &[&str]| -> Result<Source, DataError> {

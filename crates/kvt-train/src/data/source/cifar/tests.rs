@@ -16,7 +16,9 @@ fn record(labels: &[u8], seed: u8) -> Vec<u8> {
 
 fn cifar10(dir: &Path) {
     fs::create_dir_all(dir).unwrap();
-    fs::write(dir.join("batches.meta.txt"), "cat\ndog\nowl\n\n").unwrap();
+    // With the byte-order mark of an editor.
+    let names = "\u{feff}cat\ndog\nowl\n\n";
+    fs::write(dir.join("batches.meta.txt"), names).unwrap();
     for batch in 1..=5 {
         let records = [record(&[batch % 3], batch), record(&[2], batch + 100)].concat();
         fs::write(dir.join(format!("data_batch_{batch}.bin")), records).unwrap();

@@ -15,6 +15,7 @@ use tar::{Archive, EntryType};
 
 use super::{Place, Sample, Source, within};
 use crate::data::{DataError, ShardFault, listing};
+use crate::text::{LARGEST_LIST, read_text};
 
 /// The names of the classes in label order, a JSON list in the folder of the shards.
 pub(in crate::data) const CLASSES: &str = "classes.json";
@@ -112,7 +113,7 @@ fn read_classes(path: &Path) -> Result<Vec<String>, DataError> {
         path: path.to_owned(),
         reason,
     };
-    let text = fs::read_to_string(path)?;
+    let text = read_text(path, LARGEST_LIST)?;
     let classes: Vec<String> =
         serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
     // Labels are matched by name.

@@ -162,6 +162,9 @@ fn names_of_classes_are_those_of_the_list() {
         source.relabelled(&names(&["a", "c"])),
         Err(DataError::ClassesDiffer { missing, extra, .. }) if missing == ["c"] && extra == ["b"]
     ));
+    // With the byte-order mark of an editor.
+    fs::write(dir.path().join(CLASSES), "\u{feff}[\"b\", \"a\"]").unwrap();
+    assert_eq!(open(dir.path(), None).unwrap().classes, ["b", "a"]);
     // Two classes with the same name would be one.
     for list in ["{}", r#"["crane", "crane"]"#] {
         fs::write(dir.path().join(CLASSES), list).unwrap();
