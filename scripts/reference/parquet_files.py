@@ -24,6 +24,8 @@ from PIL import Image as Pillow
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "crates/kvt-train/tests/fixtures/parquet"
 NAMES = ["cat", "dog", "ship"]
+# In another order than their sorted one.
+TEXTS = ["class 9", "cat", "class 10"]
 
 
 def png(number):
@@ -76,6 +78,12 @@ def variants():
     write("no_labels", labels=[-1] * 12)
     write("zstd", compression="zstd")
     write("delta", use_dictionary=False, column_encoding={"image.bytes": "DELTA_LENGTH_BYTE_ARRAY"})
+    # The labels are names, by dictionary and plain; in `text_empty` row 4 has an empty one.
+    texts = [TEXTS[n % 3] for n in range(12)]
+    write("text", labels=texts, label_type=pa.string(), compression="none")
+    write("text_plain", labels=texts, label_type=pa.string(), use_dictionary=False, data_page_version="2.0")
+    write("text_empty", labels=["" if n == 4 else texts[n] for n in range(12)], label_type=pa.string())
+    write("floats", labels=[float(label) for label in labels], label_type=pa.float64())
 
 
 def main():

@@ -54,8 +54,8 @@ fn tables() {
     let files = files();
     let folder = tempfile::tempdir().unwrap();
     let images: Vec<usize> = files.iter().map(|file| read(folder.path(), file)).collect();
-    // Eight variants of twelve images, one of them without two; three files of `datasets`; the others are refused.
-    assert_eq!(images.iter().sum::<usize>(), 8 * 12 - 2 + 28, "{images:?}");
+    // Ten variants of twelve images, one of them without two; three files of `datasets`; the others are refused.
+    assert_eq!(images.iter().sum::<usize>(), 10 * 12 - 2 + 28, "{images:?}");
     fuzz(1_000, &(any::<u8>(), edits(1..6)), |(file, edits)| {
         read(folder.path(), &edited(&files, file, &edits));
     });

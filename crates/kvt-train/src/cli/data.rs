@@ -11,8 +11,8 @@ use super::output;
 use super::table::{grouped, table};
 use crate::data::shapes::{ShapesConfig, ensure};
 use crate::data::{
-    Check, ClassOrder, DataConfig, DataKind, ImageLimits, Source, SplitCheck, check, is_split,
-    is_whole, open, open_split, pack,
+    Check, ClassOrder, DataConfig, DataKind, ImageLimits, Source, SplitCheck, TEST, check,
+    is_whole, open, open_split, pack, split_name,
 };
 
 /// The default column of the labels.
@@ -75,7 +75,7 @@ enum What {
     Check {
         /// The folder that holds the splits.
         dir: PathBuf,
-        /// Names of the splits.
+        /// Names of the splits; without them `test` too, where there is one.
         #[arg(long, value_delimiter = ',', default_value = "train,val", value_parser = NonEmptyStringValueParser::new())]
         splits: Vec<String>,
         /// Most pixels of an image, as `data.max_pixels`.
@@ -206,7 +206,7 @@ fn sources(
     val_fraction: Option<f64>,
 ) -> anyhow::Result<Vec<(String, Source)>> {
     let is_parquet = match (val_fraction, splits.first()) {
-        (None, Some(first)) => is_split(DataKind::Parquet, &data.path, first),
+        (None, Some(first)) => split_name(DataKind::Parquet, &data.path, first).is_some(),
         _ => is_whole(DataKind::Parquet, &data.path),
     };
     if is_parquet {
@@ -260,18 +260,21 @@ fn check_folder(
     max_pixels: u64,
     label_column: &str,
 ) -> anyhow::Result<ExitCode> {
-    let splits: Vec<&str> = splits.iter().map(String::as_str).collect();
-    // A folder that holds only classes, which `data.val_fraction` divides, is one split.
-    let is_there = |split: &&str| {
-        dir.join(split).exists()
-            || [DataKind::Parquet, DataKind::Cifar]
-                .iter()
-                .any(|&kind| is_split(kind, dir, split))
+    let mut splits: Vec<&str> = splits.iter().map(String::as_str).collect();
+    let is_split = |split: &&str| {
+        let mut kinds = [DataKind::Folder, DataKind::Tar, DataKind::Parquet].into_iter();
+        kinds.any(|kind| split_name(kind, dir, split).is_some())
     };
-    let splits = match splits == DEFAULT_SPLITS && !splits.iter().any(is_there) {
-        true => vec![""],
-        false => splits,
-    };
+    if splits == DEFAULT_SPLITS {
+        let is_there = |split: &&str| is_split(split) || dir.join(split).exists();
+        if let Some(test) = TEST.into_iter().find(|test| is_split(test)) {
+            splits.retain(is_there);
+            splits.push(test);
+        } else if !splits.iter().any(is_there) && split_name(DataKind::Cifar, dir, "").is_none() {
+            // A folder that holds only classes, which `data.val_fraction` divides, is one split.
+            splits = vec![""];
+        }
+    }
     let limits = ImageLimits { max_pixels };
     let mut found = check(dir, &splits, ClassOrder::Byte, limits, label_column)?;
     for split in found

@@ -4,7 +4,7 @@ use kvt_attention::{AttentionConfig, Neighbors};
 use kvt_models::ModelConfig;
 
 use super::Plan;
-use crate::data::{DataKind, Sampler};
+use crate::data::{DataKind, Sampler, split_name};
 use crate::task::Freeze;
 
 /// Warnings about settings of a plan for a model that are allowed but probably not intended. `images` is the number of
@@ -58,7 +58,10 @@ fn missing_folders(plan: &Plan) -> Vec<String> {
     let folders = match data.kind {
         DataKind::Shapes => Vec::new(),
         DataKind::Folder | DataKind::Tar if data.val_fraction == 0.0 => {
-            vec![data.path.join(&data.train), data.path.join(&data.val)]
+            let split = |name| split_name(data.kind, &data.path, name).unwrap_or(name);
+            [&data.train, &data.val]
+                .map(|name| data.path.join(split(name)))
+                .to_vec()
         }
         _ => vec![data.path.clone()],
     };

@@ -18,9 +18,10 @@ section! {
         /// Folder of the data, relative to the working directory; for shapes, where they are generated.
         pub path: PathBuf = PathBuf::new(),
             "minLength" = 1, "x-default" = "`data/shapes` for shapes, else required", "x-resume" = "free";
-        /// Sub-folder of the training images.
+        /// Sub-folder of the training images, or the split's name in files' names. `train` also finds `training`.
         pub train: String = "train".to_owned(), "minLength" = 1;
-        /// Sub-folder of the validation images.
+        /// Sub-folder of the validation images, or the split's name in files' names. `val` also finds `valid`, `validation` and
+        /// `dev`, but never test images: they would choose the best checkpoint.
         pub val: String = "val".to_owned(), "minLength" = 1;
         /// Share of each class that validates, for data without a split: classes or shards lie in `path` itself. Which images
         /// these are follows from their names, not from the seed. 0 takes the folders `train` and `val`.
@@ -28,7 +29,7 @@ section! {
         /// Number of training images to use; each class keeps its share. The choice follows from the names of the images, not
         /// from the seed. 0 takes all.
         pub subset: usize = 0, "x-range" = "[0, 4294967295]";
-        /// Column of the labels, of Parquet files alone.
+        /// Column of the labels, whole numbers or names, of Parquet files alone.
         pub label_column: String = "label".to_owned(), "minLength" = 1;
         /// Order of the class folders, which numbers the classes.
         pub class_order: ClassOrder = ClassOrder::Byte;
@@ -78,7 +79,7 @@ pub enum DataKind {
     Shapes,
     /// Tar shards as WebDataset has them: `<path>/<train>/*.tar`, each image beside its label, `.cls`.
     Tar,
-    /// Parquet files as Hugging Face writes them: `<path>/<train>-*.parquet` or `<path>/<train>/*.parquet`.
+    /// Parquet files as Hugging Face writes them: `<path>/<train>-00000-of-00001.parquet`, ..., or `<path>/<train>/*.parquet`.
     Parquet,
     /// CIFAR-10 or CIFAR-100 in the binary files of their authors.
     Cifar,

@@ -1,10 +1,11 @@
 //! Errors between a folder and a batch.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::augment::AugmentError;
 use crate::data::DecodeError;
 use crate::data::listing::{OtherFormats, Unlisted};
+use crate::data::source::VAL;
 use crate::schema::Refusal;
 use crate::text::quoted;
 
@@ -50,7 +51,7 @@ pub enum DataError {
     #[error("the name of class folder `{}` is not valid UTF-8: rename it", .0.display())]
     ClassName(PathBuf),
     /// The classes of the folder are not the expected ones.
-    #[error("the classes of `{}` are not those expected: {}{}", path.display(), differences(missing, extra), nested(path, extra))]
+    #[error("the classes of `{}` are not those expected: {}", path.display(), differences(missing, extra))]
     ClassesDiffer {
         /// The folder.
         path: PathBuf,
@@ -71,17 +72,45 @@ pub enum DataError {
     },
     /// A folder that is already divided into splits.
     #[error(
-        "`{}` is divided into `{train}` and `{val}` already: leave `data.val_fraction` out, or set `data.path` to the folder \
-         that holds the classes",
-        path.display()
+        "`{}` is divided into splits already, {}: leave `data.val_fraction` out, or set `data.path` to the folder that holds \
+         the classes",
+        path.display(), quoted(splits)
     )]
     AlreadySplit {
         /// The folder.
         path: PathBuf,
-        /// The name of the training images' folder.
-        train: String,
-        /// The name of the validation images' folder.
-        val: String,
+        /// The names of its splits.
+        splits: Vec<String>,
+    },
+    /// Splits where class folders are expected.
+    #[error(
+        "`{}` holds splits, not classes: {}; the images of one are in `{}`",
+        path.display(), quoted(splits), path.join(splits.last().map_or("", String::as_str)).display()
+    )]
+    SplitsAsClasses {
+        /// The folder.
+        path: PathBuf,
+        /// The names of its splits.
+        splits: Vec<String>,
+    },
+    /// There are test images, but no validation images.
+    #[error(
+        "`{}` has no validation images ({}): to choose the best checkpoint by its test images, set `data.val` to `{test}`",
+        path.display(), quoted(&VAL.map(str::to_owned))
+    )]
+    OnlyTest {
+        /// The folder.
+        path: PathBuf,
+        /// The name of the test images' split.
+        test: &'static str,
+    },
+    /// A class whose name cannot be written to a line.
+    #[error("`{}` has a class named {class:?}: a name has one line, and is not empty", path.display())]
+    ClassLine {
+        /// The folder.
+        path: PathBuf,
+        /// The name.
+        class: String,
     },
     /// A folder without tar shards.
     #[error("`{}` has no shards: expected `*.tar` files as WebDataset and `kvt data pack` write them", .0.display())]
@@ -312,9 +341,9 @@ pub enum ParquetFault {
     /// Several columns contain images, and none has the usual name.
     #[error("several columns of images, {}: rename the one to be used to `image`", quoted(.0))]
     SeveralImages(Vec<String>),
-    /// The column of labels is missing, or its values are not integers.
+    /// The column of labels is missing.
     #[error(
-        "no column `{column}` of whole numbers: name that of the labels in `data.label_column`; there are {}",
+        "no column `{column}`: name that of the labels in `data.label_column`; there are {}",
         quoted(columns)
     )]
     NoLabels {
@@ -346,6 +375,20 @@ pub enum ParquetFault {
         /// The number of classes, if it is known.
         classes: Option<usize>,
     },
+    /// Of the files that are numbered in their names, some are missing.
+    #[error(
+        "of its {of} parts, {} are missing: download or write them again",
+        quoted(missing)
+    )]
+    MissingParts {
+        /// Number of the parts.
+        of: u32,
+        /// Numbers of the missing ones.
+        missing: Vec<String>,
+    },
+    /// Of the files that are numbered in their names, there are more than there can be.
+    #[error("there are more files than its {0} parts: remove those of another download")]
+    OtherParts(u32),
     /// The files of a split do not match.
     #[error("the names of its classes are not those of `{}` in their order: write the files of a split together", .0.display())]
     OtherClasses(PathBuf),
@@ -358,7 +401,9 @@ fn up_to(classes: Option<usize>) -> String {
 
 fn expected(split: &Option<String>) -> String {
     split.as_ref().map_or(String::new(), |split| {
-        format!(" of a split `{split}` (`{split}-*.parquet` or `{split}/*.parquet`)")
+        format!(
+            " of a split `{split}` (`{split}-00000-of-00001.parquet`, ... or `{split}/*.parquet`)"
+        )
     })
 }
 
@@ -394,17 +439,4 @@ fn differences(missing: &[String], extra: &[String]) -> String {
     let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
     let parts = parts.map(|(what, names)| format!("{what} {}", quoted(names)));
     parts.collect::<Vec<_>>().join(", ")
-}
-
-/// A hint if the folder of the splits was given instead of a split, by an option or a key.
-fn nested(path: &Path, extra: &[String]) -> String {
-    let splits = ["val", "valid", "validation", "test", "train"];
-    let mut splits = splits.iter();
-    match splits.find(|split| extra.iter().any(|name| name == *split)) {
-        Some(split) => format!(
-            "; it is a folder of splits, and the images of one are in `{}`",
-            path.join(split).display()
-        ),
-        None => String::new(),
-    }
 }

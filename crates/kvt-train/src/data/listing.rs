@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
+use crate::data::source::splits_among;
 use crate::data::{DataError, file};
 
 /// The extensions of supported images.
@@ -124,6 +125,10 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
         }
     }
     found.unlisted.sort_by(|a, b| a.path.cmp(&b.path));
+    if let Some(splits) = splits_among(&found.names) {
+        let path = root.to_owned();
+        return Err(DataError::SplitsAsClasses { path, splits });
+    }
     match (found.names.is_empty(), found.unlisted.first(), flat) {
         (true, Some(first), _) => Err(DataError::Unlisted(first.clone())),
         (true, None, true) => Err(DataError::FlatFolder(root.to_owned())),

@@ -81,6 +81,17 @@ impl Splits {
         unread.chain(lost).collect()
     }
 
+    /// In words, how many images train and validate, and where they lie.
+    pub fn describe(&self) -> String {
+        let [train, val] = [&self.train, &self.val].map(|source| source.place());
+        let among = match train == val {
+            true => "others there".to_owned(),
+            false => format!("in {val}"),
+        };
+        let [trains, validate] = [&self.train, &self.val].map(|source| source.samples.len());
+        format!("{trains} images in {train} train, {validate} {among} validate")
+    }
+
     /// Class names in label order.
     pub fn classes(&self) -> &[String] {
         &self.train.classes

@@ -6,12 +6,8 @@ use toml::{Table, Value};
 
 use super::{FinetuneError, text};
 use crate::config::Document;
-use crate::data::{self, DataConfig, DataError, DataKind, is_split, is_whole};
+use crate::data::{self, DataConfig, DataError, DataKind, TEST, TRAIN, VAL, is_split, is_whole};
 use crate::error::TrainError;
-
-/// Common names of the folders of the two splits, the usual name first.
-const TRAIN: [&str; 2] = ["train", "training"];
-const VAL: [&str; 5] = ["val", "valid", "validation", "test", "testing"];
 
 /// The fraction of each class for validation if there is no folder for it.
 const VAL_FRACTION: f64 = 0.2;
@@ -145,6 +141,9 @@ impl Images {
             DataKind::Cifar => " (CIFAR)",
         };
         let validation = match self.splits {
+            Some([_, test]) if TEST.contains(&test) => format!(
+                "validated on those in `{test}`, which choose the best checkpoint: there are no others"
+            ),
             Some([_, val]) => format!("validated on those in `{val}`"),
             None if self.val_fraction == 0.0 => "validated on its test images".to_owned(),
             None => format!(
@@ -174,7 +173,7 @@ fn layout(folder: &Path) -> (DataKind, PathBuf, Option<[&'static str; 2]>) {
             let mut names = names.iter().copied();
             names.find(|name| is_split(kind, folder, name) && !is_shadowed(&folder.join(name)))
         };
-        match (split(&TRAIN), split(&VAL)) {
+        match (split(&TRAIN), split(&VAL).or_else(|| split(&TEST))) {
             (Some(train), Some(val)) => return (kind, folder.to_owned(), Some([train, val])),
             // Its files may be next to each other, not in a folder.
             (Some(train), None) if is_whole(kind, &folder.join(train)) => {

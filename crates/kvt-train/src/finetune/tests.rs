@@ -334,6 +334,17 @@ fn folders_are_splits_where_classes_are_in_them() {
         (keys["train"].as_str(), keys["val"].as_str()),
         (Some("train"), Some("test"))
     );
+    let words =
+        "validated on those in `test`, which choose the best checkpoint: there are no others";
+    assert!(both.describe().ends_with(words), "{}", both.describe());
+    for class in ["a", "b"] {
+        images(&split.join("dev").join(class), 1);
+    }
+    assert!(
+        of(&split)
+            .describe()
+            .ends_with("validated on those in `dev`")
+    );
 }
 
 #[test]
@@ -397,8 +408,8 @@ fn every_kind_of_data_is_recognised() {
         fs::copy(&path, at("hub/data").join(path.file_name().unwrap())).unwrap();
     }
     let (found, words) = of("hub");
-    assert_eq!(found, keys(["parquet", "hub", "train", "val", ""]));
-    insta::assert_snapshot!(words, @"images   `DIR/hub` (Parquet): 3 classes, 22 images to train on, validated on those in `val`");
+    assert_eq!(found, keys(["parquet", "hub", "train", "validation", ""]));
+    insta::assert_snapshot!(words, @"images   `DIR/hub` (Parquet): 3 classes, 22 images to train on, validated on those in `validation`");
     fs::remove_file(at("hub/data/validation-00000-of-00001.parquet")).unwrap();
     assert_eq!(of("hub").0, keys(["parquet", "hub", "", "", "0.2"]));
 

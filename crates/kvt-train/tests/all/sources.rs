@@ -1,5 +1,9 @@
 //! Data other than a folder with splits: shards, shares of a folder, memory. Training on the images is the same for every source.
 
+use std::path::Path;
+
+use kvt_train::run::{Event, Topic};
+
 use crate::support::{Workspace, steps};
 
 /// Shuffled, cropped and flipped.
@@ -119,9 +123,9 @@ fn parquet_trains_as_the_shards_that_are_made_of_it() {
     let output = workspace.kvt(&check).assert().success();
     let stdout = String::from_utf8(output.get_output().stdout.clone()).unwrap();
     insta::assert_snapshot!(stdout, @r"
-     split  classes  images  per class       sizes  grey  CMYK  unreadable  bad links  other formats
-     train        3      22     7 to 8  6x5 to 6x5     0     0           0          0              0
-     val          3       6     2 to 2  6x5 to 6x5     0     0           0          0              0
+     split       classes  images  per class       sizes  grey  CMYK  unreadable  bad links  other formats
+     train             3      22     7 to 8  6x5 to 6x5     0     0           0          0              0
+     validation        3       6     2 to 2  6x5 to 6x5     0     0           0          0              0
     ");
     let path = format!("data.path={hub:?}");
     let parquet = ["data.kind=parquet", &path];
@@ -153,7 +157,125 @@ fn parquet_trains_as_the_shards_that_are_made_of_it() {
         "--set",
         "data.path=data",
     ]);
-    insta::assert_snapshot!(error, @"error: `data` has no Parquet files of a split `train` (`train-*.parquet` or `train/*.parquet`): expected files as Hugging Face writes them");
+    insta::assert_snapshot!(error, @"error: `data` has no Parquet files of a split `train` (`train-00000-of-00001.parquet`, ... or `train/*.parquet`): expected files as Hugging Face writes them");
+}
+
+/// Test images choose the best checkpoint only where that is wanted, and the log says which images validate.
+#[test]
+fn test_images_choose_nothing_in_silence() {
+    let workspace = Workspace::empty();
+    let hub = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/parquet/hub/data"
+    ));
+    let copy = |from: &str, to: &str| {
+        let bytes = fs_err::read(hub.join(format!("{from}.parquet"))).unwrap();
+        workspace.write(&format!("hub/data/{to}.parquet"), bytes);
+    };
+    let photos = |split: &str, count| {
+        for class in ["a", "b", "c"] {
+            workspace.images(&format!("photos/{split}/{class}"), count);
+        }
+    };
+    let part = "train-00000-of-00002";
+    copy(part, part);
+    copy("train-00001-of-00002", "train-00001-of-00002");
+    copy(part, "train_aug-00000-of-00001");
+    copy(part, "test-00000-of-00001");
+    photos("train", 4);
+    photos("test", 2);
+    // What `kvt data check` lists: splits and their numbers of images.
+    let check = |dir: &str| {
+        let output = workspace.kvt(&["data", "check", dir]).output().unwrap();
+        let table = String::from_utf8(output.stdout).unwrap();
+        let rows = table.lines().map(|row| row.split_whitespace());
+        let rows =
+            rows.filter_map(|mut row| Some((row.next()?.to_owned(), row.nth(1)?.parse().ok()?)));
+        rows.collect::<Vec<(String, usize)>>()
+    };
+    let named = |rows: &[(&str, usize)]| -> Vec<_> {
+        rows.iter()
+            .map(|&(split, images)| (split.to_owned(), images))
+            .collect()
+    };
+    // The note of a run about its images.
+    let places = |kind: &str, dir: &str, more: &str| {
+        let set = [format!("data.kind={kind}"), format!("data.path={dir}")];
+        let set = [&*set[0], &*set[1], more, "train.max_steps=1"];
+        let run = format!("{kind}-{more}");
+        train(&workspace, &run, &set);
+        let mut notes = workspace
+            .log(&run)
+            .into_iter()
+            .filter_map(|event| match event {
+                Event::Note(note) if note.topic == Topic::Start => Some(note.message),
+                _ => None,
+            });
+        notes.find(|note| note.ends_with(" validate")).unwrap()
+    };
+    for (kind, dir) in [("parquet", "hub"), ("folder", "photos")] {
+        let set = [format!("data.kind={kind}"), format!("data.path={dir}")];
+        let error = workspace.error(&["train", "tiny.toml", "--set", &set[0], "--set", &set[1]]);
+        let expected = format!(
+            "error: `{dir}` has no validation images (`val`, `valid`, `validation`, `dev`): to choose the best checkpoint by \
+             its test images, set `data.val` to `test`"
+        );
+        assert_eq!(error.trim_end(), expected);
+    }
+    assert_eq!(check("hub"), named(&[("train", 22), ("test", 11)]));
+    assert_eq!(check("photos"), named(&[("train", 12), ("test", 6)]));
+    insta::assert_snapshot!(places("parquet", "hub", "data.val=test"), @"22 images in `hub/data/train-00000-of-00002.parquet` to `hub/data/train-00001-of-00002.parquet` (2 files) train, 11 in `hub/data/test-00000-of-00001.parquet` validate");
+    insta::assert_snapshot!(places("folder", "photos", "data.val=test"), @"12 images in `photos/train` train, 6 in `photos/test` validate");
+
+    copy("validation-00000-of-00001", "valid-00000-of-00001");
+    photos("valid", 1);
+    assert_eq!(
+        check("hub"),
+        named(&[("train", 22), ("valid", 6), ("test", 11)])
+    );
+    assert_eq!(
+        check("photos"),
+        named(&[("train", 12), ("valid", 3), ("test", 6)])
+    );
+    let places = |kind, dir| places(kind, dir, "data.val=val");
+    assert!(
+        places("parquet", "hub")
+            .ends_with(", 6 in `hub/data/valid-00000-of-00001.parquet` validate")
+    );
+    assert!(places("folder", "photos").ends_with(", 3 in `photos/valid` validate"));
+}
+
+/// Splits are not classes, for any command.
+#[test]
+fn splits_are_not_divided_again() {
+    let workspace = Workspace::empty();
+    for place in [
+        "train/a", "train/b", "valid/a", "valid/b", "test/a", "test/b",
+    ] {
+        workspace.images(&format!("data/{place}"), 2);
+    }
+    let split: [&[&str]; 3] = [
+        &["train", "tiny.toml", "--set", "data.val_fraction=0.5"],
+        &["data", "split", "data", "--val-fraction", "0.5"],
+        &["data", "pack", "data", "out", "--val-fraction", "0.5"],
+    ];
+    for command in split {
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(workspace.error(command), @"error: `data` is divided into splits already, `train`, `valid`, `test`: leave `data.val_fraction` out, or set `data.path` to the folder that holds the classes");
+        }
+    }
+    // One of the splits is not mistaken for a class either.
+    fs_err::rename(
+        workspace.path("data/train"),
+        workspace.path("data/Training"),
+    )
+    .unwrap();
+    fs_err::remove_dir_all(workspace.path("data/test")).unwrap();
+    for command in split {
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(workspace.error(command), @"error: `data` holds splits, not classes: `Training`, `valid`; the images of one are in `data/valid`");
+        }
+    }
 }
 
 /// Kept in memory after the first epoch, read again, or kept in part.
@@ -220,7 +342,7 @@ fn a_share_of_a_folder_validates() {
 
     let split = Workspace::with_data(2, 1);
     let error = split.error(&["train", "tiny.toml", "--set", "data.val_fraction=0.5"]);
-    insta::assert_snapshot!(error, @"error: `data` is divided into `train` and `val` already: leave `data.val_fraction` out, or set `data.path` to the folder that holds the classes");
+    insta::assert_snapshot!(error, @"error: `data` is divided into splits already, `train`, `val`: leave `data.val_fraction` out, or set `data.path` to the folder that holds the classes");
     let error = split.error(&[
         "train",
         "tiny.toml",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use crate::data::source::surveys;
+use crate::data::source::{detected, surveys};
 use crate::data::{
     ClassOrder, ColorKind, DataError, ImageLimits, OtherFormats, Sample, Source, Unlisted, file,
 };
@@ -24,7 +24,7 @@ pub struct Check {
 /// One split of the data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitCheck {
-    /// The split's folder name.
+    /// The split's name, as the data has it.
     pub name: String,
     /// Classes and their number of images, in label order.
     pub classes: Vec<(String, usize)>,
@@ -87,8 +87,8 @@ struct Seen {
     image: Result<((u32, u32), ColorKind), String>,
 }
 
-/// Reads every image of the splits `root/<split>` on all cores: image folders, tar shards, Parquet files with their labels
-/// in `label_column`, or CIFAR's files, depending on what is found.
+/// Reads every image of the [splits](crate::data::split_name) `root/<split>` on all cores: image folders, tar shards, Parquet
+/// files with their labels in `label_column`, or CIFAR's files, depending on what is found.
 ///
 /// # Errors
 ///
@@ -101,7 +101,8 @@ pub fn check(
     limits: ImageLimits,
     label_column: &str,
 ) -> Result<Check, DataError> {
-    let surveys = surveys(root, splits, order, label_column)?;
+    let splits: Vec<&str> = splits.iter().map(|split| detected(root, split)).collect();
+    let surveys = surveys(root, &splits, order, label_column)?;
     // By hash: the split number and path of each file; a tree, so that the order of the result is fixed.
     let mut contents: BTreeMap<[u8; 32], Vec<(usize, &Path)>> = BTreeMap::new();
     let mut reports = Vec::new();

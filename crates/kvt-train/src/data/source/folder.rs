@@ -22,6 +22,16 @@ pub enum ClassOrder {
     Natural,
 }
 
+impl ClassOrder {
+    /// Sorts the names of classes.
+    pub(super) fn sort(self, names: &mut [String]) {
+        names.sort_by(|a, b| match self {
+            Self::Byte => a.cmp(b),
+            Self::Natural => natural(a, b),
+        });
+    }
+}
+
 impl Source {
     /// Lists an image folder, with classes in the given order. Hidden files and folders, and files with other extensions, are
     /// ignored; links are followed. An entry with the name of an image that is a dead link, a pipe or a device is listed: it
@@ -72,10 +82,7 @@ impl Survey {
     ) -> Result<Self, DataError> {
         let root = dir.into();
         let mut classes = listing::classes(&root)?;
-        classes.names.sort_by(|a, b| match order {
-            ClassOrder::Byte => a.cmp(b),
-            ClassOrder::Natural => natural(a, b),
-        });
+        order.sort(&mut classes.names);
         Self::list(root, classes)
     }
 

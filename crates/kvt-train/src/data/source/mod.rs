@@ -3,11 +3,13 @@
 mod cache;
 mod cifar;
 mod folder;
+mod names;
 mod open;
 mod parquet;
 mod shards;
 mod share;
 
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -25,8 +27,10 @@ use crate::data::listing::{OtherFormats, Unlisted};
 use crate::data::{ColorKind, DataError, DecodeError, Decoded, decode_bytes};
 
 pub use folder::ClassOrder;
-pub(super) use open::surveys;
-pub use open::{Split, is_split, is_whole, open, open_part, open_split};
+pub(super) use names::splits_among;
+pub use names::{TEST, TRAIN, VAL};
+pub use open::{Split, is_split, is_whole, open, open_part, open_split, split_name};
+pub(super) use open::{detected, surveys};
 pub(super) use shards::{CLASSES, LABEL, SHARD};
 
 /// One labelled image.
@@ -101,6 +105,14 @@ pub(super) struct Survey {
 impl Source {
     /// From samples, which may be within `files`, with these classes.
     fn new(root: PathBuf, classes: Vec<String>, samples: Vec<Sample>) -> Result<Self, DataError> {
+        // A run writes them to a file, one a line.
+        if let Some(class) = classes
+            .iter()
+            .find(|class| class.is_empty() || class.contains(['\n', '\r']))
+        {
+            let class = class.clone();
+            return Err(DataError::ClassLine { path: root, class });
+        }
         if u32::try_from(samples.len()).is_err() {
             return Err(DataError::TooManyImages(root));
         }
@@ -115,6 +127,18 @@ impl Source {
             coding: Coding::File,
             cache: None,
         })
+    }
+
+    /// Where the images lie: their files, if these hold several images each, or otherwise their folder.
+    pub fn place(&self) -> String {
+        let tables = self.tables.iter().map(|table| table.path.as_path());
+        let files = self.files.iter().map(PathBuf::as_path).chain(tables);
+        let files: Vec<_> = files.map(Path::display).collect();
+        match files.as_slice() {
+            [] => format!("`{}`", self.root.display()),
+            [file] => format!("`{file}`"),
+            [first, .., last] => format!("`{first}` to `{last}` ({} files)", files.len()),
+        }
     }
 
     /// Images per class, in label order.
@@ -255,7 +279,10 @@ impl Source {
 
     /// These images with the labels of a list, which must contain the same names in any order.
     fn relabelled(mut self, classes: &[String]) -> Result<Self, DataError> {
-        let number = |name: &String| classes.iter().position(|class| class == name);
+        // Of equal names, the first one counts.
+        let numbers = classes.iter().enumerate().rev();
+        let numbers: HashMap<&String, usize> = numbers.map(|(n, class)| (class, n)).collect();
+        let number = |name: &String| numbers.get(name).copied();
         let labels: Option<Vec<usize>> = self.classes.iter().map(number).collect();
         match labels {
             Some(labels) if self.classes.len() == classes.len() => {
@@ -269,7 +296,11 @@ impl Source {
             _ => Err(DataError::ClassesDiffer {
                 missing: without(classes, &self.classes),
                 extra: without(&self.classes, classes),
-                path: self.root,
+                // The splits may lie in the same folder.
+                path: match self.tables.first() {
+                    Some(table) => table.path.clone(),
+                    None => self.root,
+                },
             }),
         }
     }
@@ -288,6 +319,7 @@ impl Source {
 
 /// The names of one list that are missing from another one, in order.
 fn without(names: &[String], others: &[String]) -> Vec<String> {
+    let others: HashSet<&String> = others.iter().collect();
     let missing = names.iter().filter(|name| !others.contains(name));
     missing.cloned().collect()
 }
@@ -299,4 +331,55 @@ fn within(file: &Path, name: &str) -> PathBuf {
     path.push("/");
     path.push(name);
     path.into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn source(classes: &[&str], labels: &[u32]) -> Result<Source, DataError> {
+        let samples = labels.iter().map(|&label| Sample {
+            path: PathBuf::from("image.png"),
+            label,
+            place: Place::File,
+        });
+        let classes = classes.iter().map(|&class| class.to_owned()).collect();
+        Source::new(PathBuf::from("data"), classes, samples.collect())
+    }
+
+    /// So many that comparing each with each takes minutes.
+    #[test]
+    fn classes_are_found_by_their_names() {
+        let names: Vec<String> = (0..200_000).map(|class| class.to_string()).collect();
+        let turned: Vec<String> = names.iter().rev().cloned().collect();
+        let few = source(&[], &[0, 7, 199_999]).unwrap();
+        let all = Source {
+            classes: names.clone(),
+            ..few
+        };
+        let found = all.clone().relabelled(&turned).unwrap();
+        let labels: Vec<u32> = found.samples.iter().map(|sample| sample.label).collect();
+        assert_eq!(
+            (labels, &found.classes),
+            (vec![199_999, 199_992, 0], &turned)
+        );
+        let others: Vec<String> = names.iter().map(|name| format!("{name}0")).collect();
+        match all.relabelled(&others) {
+            // Those that end in a zero are among the others.
+            Err(DataError::ClassesDiffer { missing, extra, .. }) => {
+                assert_eq!((missing.len(), extra.len()), (180_001, 180_001));
+            }
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_class_has_a_line() {
+        for class in ["", "a\nb", "a\r"] {
+            let error = source(&["cat", class], &[0]).unwrap_err();
+            assert!(matches!(error, DataError::ClassLine { class: found, .. } if found == class));
+        }
+    }
 }

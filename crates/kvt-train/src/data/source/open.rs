@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::names::{self, TEST, TRAIN, VAL};
 use super::{Source, Survey, cifar, parquet, shards, share};
 use crate::data::{ClassOrder, DataConfig, DataError, DataKind, listing};
 
@@ -42,27 +43,22 @@ fn subset(data: &DataConfig, train: Source) -> Result<Source, DataError> {
 
 /// Both splits in full.
 fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], DataError> {
-    let dir = |part| data.path.join(name(data, part));
+    if data.val_fraction > 0.0 {
+        refuse_splits(data)?;
+    }
     match data.kind {
         DataKind::Folder | DataKind::Shapes if data.val_fraction > 0.0 => {
             let whole = folder(&data.path, data, classes)?;
-            let is_split = |class: &String| [&data.train, &data.val].contains(&class);
-            if whole.classes.iter().all(is_split) {
-                return Err(already_split(data));
-            }
             Ok(share::split(&whole, data.val_fraction))
         }
         DataKind::Folder | DataKind::Shapes => {
             refuse_whole(data)?;
-            let train = folder(&dir(Split::Train), data, classes)?;
-            let val = Source::open_with_classes(dir(Split::Val), &train.classes)?;
+            let dir = |part| Ok::<_, DataError>(data.path.join(name(data, part)?));
+            let train = folder(&dir(Split::Train)?, data, classes)?;
+            let val = Source::open_with_classes(dir(Split::Val)?, &train.classes)?;
             Ok([train, val])
         }
         DataKind::Tar | DataKind::Parquet if data.val_fraction > 0.0 => {
-            let has = |split: &str| is_split(data.kind, &data.path, split);
-            if has(&data.train) && has(&data.val) {
-                return Err(already_split(data));
-            }
             let whole = listed(data, None, None)?;
             Ok(share::split(
                 &relabelled(whole, classes)?,
@@ -70,8 +66,8 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
             ))
         }
         DataKind::Tar | DataKind::Parquet => {
-            let train = listed(data, Some(&data.train), None)?;
-            let val = listed(data, Some(&data.val), Some(&train.classes))?;
+            let train = listed(data, Some(name(data, Split::Train)?), None)?;
+            let val = listed(data, Some(name(data, Split::Val)?), Some(&train.classes))?;
             let train = relabelled(train, classes)?;
             let val = val.relabelled(&train.classes)?;
             Ok([train, val])
@@ -95,7 +91,7 @@ pub fn open_part(
     let is_folder = matches!(data.kind, DataKind::Folder | DataKind::Shapes);
     if is_folder && data.val_fraction == 0.0 {
         refuse_whole(data)?;
-        let source = folder(&data.path.join(name(data, part)), data, classes)?;
+        let source = folder(&data.path.join(name(data, part)?), data, classes)?;
         return match part {
             Split::Train => subset(data, source),
             Split::Val => Ok(source),
@@ -108,7 +104,8 @@ pub fn open_part(
     })
 }
 
-/// A split of a data set by its name, with these classes if given. CIFAR's splits are called `train`, and `val` or `test`.
+/// A split of a data set by its [name](split_name), with these classes if given. CIFAR's splits are called `train`, and `val`
+/// or `test`.
 ///
 /// # Errors
 /// As [`open`].
@@ -117,6 +114,7 @@ pub fn open_split(
     split: &str,
     classes: Option<&[String]>,
 ) -> Result<Source, DataError> {
+    let split = split_name(data.kind, &data.path, split).unwrap_or(split);
     match data.kind {
         DataKind::Folder | DataKind::Shapes => folder(&data.path.join(split), data, classes),
         DataKind::Tar | DataKind::Parquet => {
@@ -124,6 +122,22 @@ pub fn open_split(
         }
         DataKind::Cifar => relabelled(cifar_split(&data.path, split)?, classes),
     }
+}
+
+/// The name by which a folder contains a split: the given one, or another usual one in place of `train` or `val`. That of the
+/// test images never takes the place of another.
+pub fn split_name<'a>(kind: DataKind, root: &Path, split: &'a str) -> Option<&'a str> {
+    let mut usual = [&TRAIN[..], &VAL].into_iter();
+    let usual = usual.find(|names| names.first() == Some(&split));
+    let mut names = std::iter::once(split).chain(usual.into_iter().flatten().copied());
+    names.find(|name| is_split(kind, root, name))
+}
+
+/// [`split_name`] for data of any kind; the name itself if there is no such split.
+pub(in crate::data) fn detected<'a>(root: &Path, split: &'a str) -> &'a str {
+    let mut kinds = [DataKind::Tar, DataKind::Parquet, DataKind::Folder].into_iter();
+    let found = kinds.find_map(|kind| split_name(kind, root, split));
+    found.unwrap_or(split)
 }
 
 /// Whether a folder contains a split of that name, for a kind of data. For images, a split is a folder that contains
@@ -201,7 +215,7 @@ fn survey(
     }
     let files = parquet::files(root, split);
     if !files.is_empty() {
-        return Ok(parquet::open(root, &files, label_column, None)?.surveyed());
+        return Ok(parquet::open(root, &files, label_column, order, None)?.surveyed());
     }
     if !dir.exists() && cifar::is_here(root) {
         return Ok(cifar_split(root, split)?.surveyed());
@@ -240,7 +254,7 @@ fn listed(
                 split: split.map(str::to_owned),
             });
         }
-        parquet::open(root, &files, &data.label_column, names)?
+        parquet::open(root, &files, &data.label_column, data.class_order, names)?
     };
     // An epoch without images would end immediately, and so would the run.
     match source.samples.is_empty() {
@@ -268,18 +282,40 @@ fn refuse_whole(data: &DataConfig) -> Result<(), DataError> {
     }
 }
 
-fn already_split(data: &DataConfig) -> DataError {
-    DataError::AlreadySplit {
-        path: data.path.clone(),
-        train: data.train.clone(),
-        val: data.val.clone(),
+/// Rejects several splits where a share of a whole is to validate.
+fn refuse_splits(data: &DataConfig) -> Result<(), DataError> {
+    let own = [data.train.as_str(), data.val.as_str()].into_iter();
+    let own = own.filter(|&own| names::usual().all(|name| name != own));
+    let all = names::usual().map(str::to_owned);
+    let all = all.chain(own.map(str::to_owned));
+    let splits = all.filter(|name| is_split(data.kind, &data.path, name));
+    let splits: Vec<String> = splits.collect();
+    match splits.len() {
+        0 | 1 => Ok(()),
+        _ => Err(DataError::AlreadySplit {
+            path: data.path.clone(),
+            splits,
+        }),
     }
 }
 
-fn name(data: &DataConfig, part: Split) -> &str {
-    match part {
-        Split::Train => &data.train,
-        Split::Val => &data.val,
+/// The name of a split, as the data has it.
+fn name(data: &DataConfig, part: Split) -> Result<&str, DataError> {
+    let root = &data.path;
+    let asked = match part {
+        Split::Train => data.train.as_str(),
+        Split::Val => data.val.as_str(),
+    };
+    if let Some(found) = split_name(data.kind, root, asked) {
+        return Ok(found);
+    }
+    let is_test = |name: &&str| is_split(data.kind, root, name);
+    match TEST.into_iter().find(is_test) {
+        Some(test) if asked == VAL[0] && !root.join(asked).exists() => Err(DataError::OnlyTest {
+            path: root.clone(),
+            test,
+        }),
+        _ => Ok(asked),
     }
 }
 
@@ -294,5 +330,85 @@ fn relabelled(source: Source, classes: Option<&[String]>) -> Result<Source, Data
     match classes {
         Some(classes) => source.relabelled(classes),
         None => Ok(source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn splits_are_neither_divided_nor_classes_nor_test_images_for_validation() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let make = |split: &str| {
+            for class in ["a", "b"] {
+                fs_err::create_dir_all(at(split).join(class)).unwrap();
+                fs_err::write(at(split).join(class).join("1.png"), b"").unwrap();
+            }
+        };
+        let open = |val: &str, val_fraction| {
+            let data = DataConfig {
+                path: dir.path().to_owned(),
+                val: val.to_owned(),
+                val_fraction,
+                ..DataConfig::default()
+            };
+            super::open(&data, None).map(|[_, val]| val.root)
+        };
+        make("train");
+        make("test");
+        match open("val", 0.0).unwrap_err() {
+            DataError::OnlyTest { test, .. } => assert_eq!(test, "test"),
+            other => unreachable!("{other}"),
+        }
+        assert_eq!(open("test", 0.0).unwrap(), at("test"));
+        // Another name is not that of the usual split.
+        let error = open("other", 0.0).unwrap_err();
+        assert!(matches!(error, DataError::MissingFolder(path) if path == at("other")));
+        make("other");
+        for (val, expected) in [("val", "train test"), ("other", "train test other")] {
+            match open(val, 0.5).unwrap_err() {
+                DataError::AlreadySplit { splits, .. } => assert_eq!(splits.join(" "), expected),
+                other => unreachable!("{other}"),
+            }
+        }
+        let error = Source::open(dir.path(), ClassOrder::Byte).unwrap_err();
+        match error {
+            DataError::SplitsAsClasses { splits, .. } => assert_eq!(splits, ["test", "train"]),
+            other => unreachable!("{other}"),
+        }
+        // A folder of each name, with images and no classes, is no split, but no class either.
+        fs_err::remove_dir_all(at("other")).unwrap();
+        for split in ["train", "test"] {
+            fs_err::remove_dir_all(at(split)).unwrap();
+            fs_err::create_dir(at(split)).unwrap();
+            fs_err::write(at(split).join("1.png"), b"").unwrap();
+        }
+        let error = open("val", 0.5).unwrap_err();
+        assert!(matches!(error, DataError::SplitsAsClasses { .. }));
+    }
+
+    #[test]
+    fn usual_names_take_the_place_of_train_and_val() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = |split| split_name(DataKind::Folder, dir.path(), split);
+        let make =
+            |split: &str| fs_err::create_dir_all(dir.path().join(split).join("class")).unwrap();
+        make("test");
+        assert_eq!(
+            [name("train"), name("val"), name("test")],
+            [None, None, Some("test")]
+        );
+        make("training");
+        assert_eq!([name("train"), name("testing")], [Some("training"), None]);
+        for split in ["dev", "validation", "valid", "val"] {
+            make(split);
+            assert_eq!([name("val"), name(split)], [Some(split); 2]);
+        }
+        fs_err::remove_dir_all(dir.path().join("valid")).unwrap();
+        assert_eq!(name("valid"), None);
     }
 }

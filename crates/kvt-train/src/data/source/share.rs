@@ -1,6 +1,6 @@
 //! A subset of the images: for validation if the data has no split, or to train on fewer images.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::data::Source;
 
@@ -53,7 +53,7 @@ pub(super) fn subset(source: &Source, count: usize) -> Source {
     // The largest remainders first; of equal ones, the class with the lower label.
     rests.sort_by_key(|(rest, label)| (std::cmp::Reverse(*rest), *label));
     let whole: usize = classes.values().map(|class| exact(class).0).sum();
-    let more: Vec<u32> = rests
+    let more: BTreeSet<u32> = rests
         .iter()
         .take(count.saturating_sub(whole))
         .map(|(_, label)| *label)

@@ -137,6 +137,9 @@ impl<T: Task> Session<T> {
         let views = T::views(&plan, size)?;
         let (splits, class_list) = open_splits(&plan, size, classes, generating)?;
         let splits = splits.with_train_views(views);
+        if !resume {
+            notes.push(Note::new(0, Topic::Start, splits.describe()));
+        }
         let warnings = splits.warnings().into_iter();
         let config = T::model(&plan, &splits)?;
         let images = Some(splits.train.samples.len());

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::sync::Arc;
 
 use super::thrift::Value;
 use crate::data::ParquetFault;
@@ -10,6 +11,9 @@ use crate::data::ParquetFault;
 const MAGIC: &[u8; 4] = b"PAR1";
 /// The length of the metadata, and the magic number.
 const TAIL: u64 = 8;
+
+/// Characters of a column's name in messages.
+const LONGEST: usize = 100;
 
 /// The metadata of a file.
 pub(super) struct Footer {
@@ -22,7 +26,8 @@ pub(super) struct Footer {
 /// A column of values; those within a structure have a path.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Column {
-    pub(super) path: Vec<String>,
+    /// Shared with the other columns of a structure, whose names can be long.
+    pub(super) path: Vec<Arc<str>>,
     pub(super) kind: Kind,
     /// How many parts of the path can be missing: a value that exists has this level.
     pub(super) level: u32,
@@ -36,7 +41,8 @@ pub(super) enum Kind {
     Int32,
     Int64,
     Bytes,
-    Other,
+    /// Another one, by its number in the format.
+    Other(Option<i64>),
 }
 
 /// Rows whose values are stored together.
@@ -56,8 +62,15 @@ pub(super) struct Chunk {
 
 impl Column {
     pub(super) fn name(&self) -> String {
-        self.path.join(".")
+        words(&self.path)
     }
+}
+
+/// A path for messages. Many columns can have the same long one.
+pub(super) fn words(path: &[Arc<str>]) -> String {
+    let parts = path.iter().map(|part| part.chars());
+    let text = parts.flat_map(|part| std::iter::once('.').chain(part));
+    text.skip(1).take(LONGEST).collect()
 }
 
 impl Footer {
@@ -95,11 +108,17 @@ impl Footer {
             (chunks.len() == columns.len()).then_some(Group { rows, chunks })
         });
         let groups = groups.collect::<Option<Vec<Group>>>()?;
-        // Memory is allocated for each row. With more rows than bytes, it would not be proportional to the file.
+        // Memory is allocated for each row. With more rows than bytes, it would not be proportional to the file. Nor would the
+        // time, if the pages of several groups or columns were the same ones.
         let rows = groups.iter().map(|group| group.rows);
-        rows.reduce(u64::saturating_add)
-            .is_none_or(|rows| rows <= length)
-            .then_some(())?;
+        let chunks = groups.iter().flat_map(|group| &group.chunks);
+        let fits = |sizes: u64| (sizes <= length).then_some(());
+        fits(rows.fold(0, u64::saturating_add))?;
+        fits(
+            chunks
+                .map(|chunk| chunk.length)
+                .fold(0, u64::saturating_add),
+        )?;
         let notes = value.items(5).iter();
         let notes = notes.filter_map(|note| {
             let text = |number| note.text(number).map(|text| text.into_owned());
@@ -117,7 +136,7 @@ impl Column {
     fn root() -> Self {
         Self {
             path: Vec::new(),
-            kind: Kind::Other,
+            kind: Kind::Other(None),
             level: 0,
             repeats: false,
         }
@@ -132,7 +151,7 @@ fn descend<'a, 'b: 'a>(
 ) -> Option<()> {
     let element = elements.next()?;
     let mut column = above.clone();
-    column.path.push(element.text(4)?.into_owned());
+    column.path.push(element.text(4)?.into());
     // Deeper than any schema of images; nested structures are read by recursion.
     if column.path.len() > 32 {
         return None;
@@ -156,7 +175,7 @@ fn descend<'a, 'b: 'a>(
                 Some(1) => Kind::Int32,
                 Some(2) => Kind::Int64,
                 Some(6) => Kind::Bytes,
-                _ => Kind::Other,
+                other => Kind::Other(other),
             };
             columns.push(column);
         }
@@ -183,4 +202,103 @@ pub(super) fn read_at(file: &mut File, place: u64, bytes: &mut [u8]) -> Result<(
     let words = |error: std::io::Error| ParquetFault::Damaged(error.to_string());
     file.seek(SeekFrom::Start(place)).map_err(words)?;
     file.read_exact(bytes).map_err(words)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::io::Write;
+
+    use super::*;
+
+    /// A number with seven bits per byte.
+    fn varint(mut number: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while number >= 0x80 {
+            bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        bytes.push(number as u8);
+        bytes
+    }
+
+    /// Fields of Thrift's compact protocol, each `step` after the number of the one before it.
+    fn int(step: u8, number: usize) -> Vec<u8> {
+        [&[step << 4 | 6][..], &varint(2 * number)].concat()
+    }
+
+    fn text(step: u8, text: &str) -> Vec<u8> {
+        [&[step << 4 | 8][..], &varint(text.len()), text.as_bytes()].concat()
+    }
+
+    fn list(step: u8, items: &[Vec<u8>]) -> Vec<u8> {
+        [
+            &[step << 4 | 9, 0xfc][..],
+            &varint(items.len()),
+            &items.concat(),
+        ]
+        .concat()
+    }
+
+    fn leaf(name: &str) -> Vec<u8> {
+        [int(1, 6), text(3, name), vec![0]].concat()
+    }
+
+    fn structure(name: &str, columns: usize) -> Vec<u8> {
+        [text(4, name), int(1, columns), vec![0]].concat()
+    }
+
+    /// A group without rows, whose columns lie in the same 50 bytes each.
+    fn group(columns: usize) -> Vec<u8> {
+        let place = |column| [int(4, 0), int(3, 50), int(2, 4 + 50 * column), vec![0]].concat();
+        let chunk = |column| [vec![3 << 4 | 12], place(column), vec![0]].concat();
+        let chunks: Vec<_> = (0..columns).map(chunk).collect();
+        [list(1, &chunks), int(2, 0), vec![0]].concat()
+    }
+
+    fn read(schema: &[Vec<u8>], groups: &[Vec<u8>]) -> Result<Footer, ParquetFault> {
+        let description = [
+            int(1, 1),
+            list(1, schema),
+            int(1, 0),
+            list(1, groups),
+            vec![0],
+        ]
+        .concat();
+        let length = (description.len() as u32).to_le_bytes();
+        let bytes = [&MAGIC[..], &[0; 100], &description, &length, MAGIC].concat();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        Footer::read(&mut file, bytes.len() as u64)
+    }
+
+    /// A name that each column below it has would otherwise take the memory of a file many times as large.
+    #[test]
+    fn a_name_is_kept_once_and_shown_in_part() {
+        let long = "x".repeat(10_000);
+        let schema = [
+            structure("schema", 1),
+            structure(&long, 2),
+            leaf("a"),
+            leaf("b"),
+        ];
+        let columns = read(&schema, &[]).unwrap().columns;
+        let paths = columns
+            .iter()
+            .map(|column| column.path.iter().map(|part| &**part).collect());
+        let paths: Vec<Vec<&str>> = paths.collect();
+        assert_eq!(paths, [[&*long, "a"], [&*long, "b"]]);
+        assert!(Arc::ptr_eq(&columns[0].path[0], &columns[1].path[0]));
+        assert_eq!(columns[0].name(), long[..LONGEST]);
+        assert_eq!(words(&["image".into(), "bytes".into()]), "image.bytes");
+    }
+
+    /// The pages of all groups are looked for, so each must have its own.
+    #[test]
+    fn groups_do_not_share_their_pages() {
+        let schema = [structure("schema", 2), leaf("a"), leaf("b")];
+        assert_eq!(read(&schema, &[group(2)]).unwrap().groups.len(), 1);
+        assert!(read(&schema, &[group(2), group(2), group(2), group(2)]).is_err());
+    }
 }

@@ -1,5 +1,6 @@
 //! Parquet files as written by Hugging Face's `datasets`: a row is an image, with a structure `image` that contains the file's
-//! `bytes`, and its integer `label`. The names of the classes are in the metadata entry `huggingface` at the end of the file.
+//! `bytes`, and its `label`: an integer, with the names of the classes in the metadata entry `huggingface` at the end of the
+//! file, or the name itself.
 //!
 //! The ends of the files, the headers of the pages and the labels are read once. Then every image is read independently with
 //! the page that contains it, so that an epoch can visit the images in any order, each once, and continue in the middle. A
@@ -11,6 +12,7 @@ mod pages;
 mod table;
 mod thrift;
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,38 +22,31 @@ use rayon::prelude::*;
 pub(super) use self::table::Table;
 use super::shards::MAX_CLASSES;
 use super::{Place, Sample, Source, within};
-use crate::data::{DataError, ParquetFault, listing};
+use crate::data::{ClassOrder, DataError, ParquetFault, listing};
 
 /// The extension of the files.
 const ENDING: &str = "parquet";
 /// The folder in which the Hugging Face Hub stores the files.
 const HUB: &str = "data";
-/// The usual name of the validation split, and its names on the Hub.
-const VAL: [&str; 3] = ["val", "validation", "test"];
-
-/// The files of a split: `<split>-*.parquet` in a folder or in its folder `data`, or all files of the folder `<split>`. If
-/// there is no `val`, it is `validation`, or otherwise `test`.
-pub(super) fn files(root: &Path, split: &str) -> Vec<PathBuf> {
-    let names: &[&str] = match split == VAL[0] {
-        true => &VAL,
-        false => &[split],
-    };
-    let mut found = names.iter().map(|name| named(root, name));
-    found.find(|files| !files.is_empty()).unwrap_or_default()
-}
 
 /// All files of a folder, or of its folder `data`.
 pub(super) fn all_files(root: &Path) -> Vec<PathBuf> {
     list(root, |_| true)
 }
 
-fn named(root: &Path, split: &str) -> Vec<PathBuf> {
+/// The files of a split: `<split>.parquet` or `<split>-<number>*.parquet` in a folder or in its folder `data`, or all files of
+/// the folder `<split>`.
+pub(super) fn files(root: &Path, split: &str) -> Vec<PathBuf> {
     let folder = list(&root.join(split), |_| true);
     match folder.is_empty() {
         false => folder,
+        // `train_aug-00000` is another split.
         true => list(root, |stem| {
-            let rest = stem.strip_prefix(split);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_', '.']))
+            stem.strip_prefix(split).is_some_and(|rest| {
+                let number = rest.strip_prefix(['-', '_', '.']);
+                let is_number = |number: &str| number.starts_with(|c: char| c.is_ascii_digit());
+                rest.is_empty() || number.is_some_and(is_number)
+            })
         }),
     }
 }
@@ -76,19 +71,64 @@ fn list(dir: &Path, is_right: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     }
 }
 
-/// The images of these files in the order of their rows. `label` is the column of the labels. If the files do not name
-/// the classes, they are `names`, or otherwise the numbers up to the largest label.
+/// The set, the number and the number of all parts in a name such as `train-00000-of-00002`, behind which a hash can follow.
+fn part(stem: &str) -> Option<(&str, u32, u32)> {
+    let (head, tail) = stem.rsplit_once("-of-")?;
+    let (set, number) = head.rsplit_once('-')?;
+    let of = tail.split('-').next()?;
+    // More than six digits are not a number of files.
+    let read = |text: &str| text.parse::<u32>().ok().filter(|_| text.len() <= 6);
+    Some((set, read(number)?, read(of)?))
+}
+
+/// Rejects sets of numbered files that are not whole.
+fn refuse_parts(files: &[PathBuf]) -> Result<(), DataError> {
+    let mut sets: BTreeMap<_, Vec<(u32, u32, &PathBuf)>> = BTreeMap::new();
+    for path in files {
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        if let Some((set, number, of)) = stem.and_then(part) {
+            let set = sets.entry((path.parent(), set)).or_default();
+            set.push((number, of, path));
+        }
+    }
+    for parts in sets.values() {
+        let Some(&(_, of, path)) = parts.first() else {
+            continue;
+        };
+        let same = parts.iter().filter(|(_, other, _)| *other == of);
+        let there: BTreeSet<u32> = same.map(|(number, ..)| *number).collect();
+        // Some programs count from 1.
+        let first = u32::from(there.contains(&of));
+        let missing = (first..first + of).filter(|number| !there.contains(number));
+        let missing: Vec<String> = missing.map(|number| format!("{number:05}")).collect();
+        let fault = match missing.is_empty() {
+            false => ParquetFault::MissingParts { of, missing },
+            true if parts.len() != of as usize => ParquetFault::OtherParts(of),
+            true => continue,
+        };
+        let path = path.clone();
+        return Err(DataError::Parquet { path, fault });
+    }
+    Ok(())
+}
+
+/// The images of these files in the order of their rows. `label` is the column of the labels. If these are names, the classes
+/// are sorted in the given order. If the files do not name the classes, they are `names`, or otherwise the numbers up to the
+/// largest label.
 pub(super) fn open(
     root: &Path,
     files: &[PathBuf],
     label: &str,
+    order: ClassOrder,
     names: Option<&[String]>,
 ) -> Result<Source, DataError> {
+    refuse_parts(files)?;
     let read: Result<Vec<_>, DataError> = files
         .par_iter()
         .map(|path| table::read(path, label))
         .collect();
-    let read = read?;
+    let mut read = read?;
+    unite(&mut read, order);
     let noted = read.first().and_then(|first| first.classes.clone());
     let classes = match (&noted, names) {
         (Some(classes), _) => classes.clone(),
@@ -140,6 +180,32 @@ pub(super) fn open(
         is_numbered: noted.is_none() && names.is_none(),
         ..Source::new(root.to_owned(), classes, samples)?
     })
+}
+
+/// Numbers the classes of labels that are names, over all files.
+fn unite(files: &mut [table::Read], order: ClassOrder) {
+    let names = files.iter().flat_map(|file| file.text.iter().flatten());
+    let mut all: Vec<String> = names
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .cloned()
+        .collect();
+    order.sort(&mut all);
+    let numbers: HashMap<&str, u32> = all.iter().map(String::as_str).zip(0..).collect();
+    for file in files {
+        let Some(own) = file.text.take() else {
+            continue;
+        };
+        let own: Vec<Option<u32>> = own
+            .iter()
+            .map(|name| numbers.get(&**name).copied())
+            .collect();
+        for label in &mut file.labels {
+            let new = own.get(*label as usize).copied().flatten();
+            *label = new.unwrap_or(*label);
+        }
+        file.classes = Some(all.clone());
+    }
 }
 
 #[cfg(test)]

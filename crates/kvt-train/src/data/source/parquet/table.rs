@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fs_err as fs;
 
-use super::footer::{Column, Footer, Kind};
-use super::pages::{OpenPage, Pages};
+use super::footer::{Column, Footer, Kind, words};
+use super::pages::{OpenPage, Pages, integers, texts};
 use crate::data::{DataError, ParquetFault};
 
 /// The column of the images if there are several candidates.
@@ -18,6 +18,18 @@ const IMAGE: &str = "image";
 const BYTES: &str = "bytes";
 /// The metadata entry in which Hugging Face's `datasets` describes the columns.
 const NOTE: &str = "huggingface";
+
+/// The types of values, by their numbers in the format.
+const TYPES: [&str; 8] = [
+    "BOOLEAN",
+    "INT32",
+    "INT64",
+    "INT96",
+    "FLOAT",
+    "DOUBLE",
+    "BYTE_ARRAY",
+    "FIXED_LEN_BYTE_ARRAY",
+];
 
 /// Bytes of a page that a thread keeps for the next image. Writers first check the size of a page after 1,024 rows, so a
 /// page can contain all images of a group.
@@ -36,7 +48,7 @@ thread_local! {
 /// A file whose rows are images.
 #[derive(Debug)]
 pub(in crate::data::source) struct Table {
-    pub(super) path: PathBuf,
+    pub(in crate::data::source) path: PathBuf,
     /// Unique among all tables that this process has opened.
     number: u64,
     images: Column,
@@ -48,6 +60,8 @@ pub(in crate::data::source) struct Table {
 pub(super) struct Read {
     pub(super) table: Table,
     pub(super) labels: Vec<u32>,
+    /// The names that the labels are, each once; `None` if they are numbers.
+    pub(super) text: Option<Vec<String>>,
     /// The names of the classes, if the file contains them.
     pub(super) classes: Option<Vec<String>>,
 }
@@ -72,13 +86,23 @@ impl Table {
         let columns = &footer.columns;
         let images = image_column(columns)?;
         let labels = columns.iter().position(|column| {
-            let is_number = matches!(column.kind, Kind::Int32 | Kind::Int64) && !column.repeats;
-            is_number && column.path == [label]
+            let is_here = matches!(column.path.as_slice(), [name] if **name == *label);
+            is_here && !column.repeats
         });
         let labels = labels.ok_or_else(|| ParquetFault::NoLabels {
             column: label.to_owned(),
             columns: names(columns),
         })?;
+        let kind = columns[labels].kind;
+        if let Kind::Other(number) = kind {
+            let name = number.and_then(|number| TYPES.get(usize::try_from(number).ok()?));
+            return Err(ParquetFault::Unread {
+                column: label.to_owned(),
+                what: format!("of type {}", name.unwrap_or(&"unknown")),
+                instead: "whole numbers or names",
+            });
+        }
+        let mut known = HashMap::new();
         let mut groups = Vec::new();
         let mut found = Vec::new();
         let mut first = 0;
@@ -89,11 +113,19 @@ impl Table {
             };
             let (image, label) = (pages(images)?, pages(labels)?);
             groups.push((first, image));
-            found.extend(label.integers(file, &columns[labels])?);
+            found.extend(
+                label.numbers(file, &columns[labels], |bytes, count| match kind {
+                    Kind::Bytes => texts(bytes, count, &mut known),
+                    kind => integers(bytes, kind, count),
+                })?,
+            );
             first += group.rows;
         }
+        // An empty name is none.
+        let none = known.get("").copied();
         let found = found.into_iter().enumerate();
         let found = found.map(|(row, number)| {
+            let number = number.filter(|&number| Some(number) != none);
             let number = number.ok_or_else(|| ParquetFault::NoLabel {
                 column: label.to_owned(),
                 row,
@@ -105,8 +137,16 @@ impl Table {
                 classes: None,
             })
         });
+        let labels = found.collect::<Result<_, _>>()?;
+        let mut names: Vec<(i64, String)> = known
+            .into_iter()
+            .map(|(name, number)| (number, name))
+            .collect();
+        names.sort_unstable();
+        let names = names.into_iter().map(|(_, name)| name).collect();
         Ok(Read {
-            labels: found.collect::<Result<_, _>>()?,
+            labels,
+            text: (kind == Kind::Bytes).then_some(names),
             classes: classes(&footer.notes, label),
             table: Self {
                 path: path.to_owned(),
@@ -171,18 +211,18 @@ impl Table {
 /// The column of images: `image.bytes`, or the only similar column under another name.
 fn image_column(columns: &[Column]) -> Result<usize, ParquetFault> {
     let is_image = |column: &Column| {
-        let path: Vec<&str> = column.path.iter().map(String::as_str).collect();
+        let path: Vec<&str> = column.path.iter().map(|name| &**name).collect();
         let is_path = matches!(path.as_slice(), [_, BYTES] | [IMAGE]);
         is_path && column.kind == Kind::Bytes && !column.repeats
     };
     let found = columns.iter().enumerate().filter(|(_, c)| is_image(c));
     let found: Vec<(usize, &Column)> = found.collect();
-    let named = found.iter().find(|(_, c)| c.path[0] == IMAGE);
+    let named = found.iter().find(|(_, c)| *c.path[0] == *IMAGE);
     match (named, found.as_slice()) {
         (Some((at, _)), _) | (None, [(at, _)]) => Ok(*at),
         (None, []) => Err(ParquetFault::NoImages(names(columns))),
         (None, several) => Err(ParquetFault::SeveralImages(
-            several.iter().map(|(_, c)| c.path[0].clone()).collect(),
+            several.iter().map(|(_, c)| words(&c.path[..1])).collect(),
         )),
     }
 }

@@ -4,10 +4,19 @@ use image::{Rgb, RgbImage};
 use tempfile::TempDir;
 
 use super::*;
-use crate::data::{ImageLimits, pack};
+use crate::data::{DataConfig, DataKind, ImageLimits, pack};
 
 /// Files written by `datasets` and pyarrow, with `scripts/reference/parquet_files.py`.
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/parquet");
+
+fn open(
+    root: &Path,
+    files: &[PathBuf],
+    label: &str,
+    names: Option<&[String]>,
+) -> Result<Source, DataError> {
+    super::open(root, files, label, ClassOrder::Byte, names)
+}
 
 fn variant(name: &str) -> Result<Source, DataError> {
     let file = Path::new(FILES).join(format!("{name}.parquet"));
@@ -78,7 +87,8 @@ fn files_of_a_split_are_found_by_their_names() {
     ];
     let val = ["data/validation-00000-of-00001.parquet"];
     assert_eq!(names(files(&hub, "train")), train);
-    assert_eq!(names(files(&hub, "val")), val);
+    assert_eq!(names(files(&hub, "validation")), val);
+    assert!(files(&hub, "val").is_empty());
     assert_eq!(names(all_files(&hub)), [&train[..], &val].concat());
     assert!(files(&hub, "trai").is_empty() && files(&hub, "test").is_empty());
 
@@ -91,6 +101,14 @@ fn files_of_a_split_are_found_by_their_names() {
         "train/.c.parquet",
         "test.parquet",
         "val_1.txt",
+        // The split alone, not those whose names begin with it.
+        "dev-00000-of-00001-0123456789abcdef.parquet",
+        "dev_aug-00000-of-00001.parquet",
+        "dev-b-1.parquet",
+        "dev_1.parquet",
+        "dev.parquet",
+        "devel.parquet",
+        "development-1.parquet",
     ] {
         fs::write(at(name), b"").unwrap();
     }
@@ -98,7 +116,151 @@ fn files_of_a_split_are_found_by_their_names() {
         files(dir.path(), "train"),
         [at("train/a.parquet"), at("train/b.parquet")]
     );
-    assert_eq!(files(dir.path(), "val"), [at("test.parquet")]);
+    assert!(files(dir.path(), "val").is_empty());
+    let dev = [
+        "dev-00000-of-00001-0123456789abcdef.parquet",
+        "dev.parquet",
+        "dev_1.parquet",
+    ];
+    assert_eq!(files(dir.path(), "dev"), dev.map(at));
+    let other = [at("dev_aug-00000-of-00001.parquet")];
+    assert_eq!(files(dir.path(), "dev_aug"), other);
+}
+
+/// Copies of a file under these names.
+fn copies(file: &str, names: &[&str]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in names {
+        let from = Path::new(FILES).join(format!("{file}.parquet"));
+        fs::copy(from, dir.path().join(format!("{name}.parquet"))).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn a_set_of_numbered_files_is_whole() {
+    let images = |names: &[&str]| {
+        let dir = copies("plain", names);
+        let source = open(dir.path(), &all_files(dir.path()), "label", None);
+        let words = |error: DataError| {
+            error
+                .to_string()
+                .replace(dir.path().to_str().unwrap(), "DIR")
+        };
+        source.map(|source| source.samples.len()).map_err(words)
+    };
+    // Two splits; from 1; with a hash; numbers that are not of parts.
+    assert_eq!(
+        images(&[
+            "train-00000-of-00002",
+            "train-00001-of-00002",
+            "val-00000-of-00001"
+        ]),
+        Ok(36)
+    );
+    assert_eq!(images(&["a-1-of-2", "a-2-of-2"]), Ok(24));
+    assert_eq!(images(&["a-00000-of-00001-0123456789abcdef"]), Ok(12));
+    assert_eq!(images(&["a-0000001-of-0000009", "b-x-of-y", "c-7"]), Ok(36));
+    let lacks = images(&["train-00001-of-00005", "train-00004-of-00005"]).unwrap_err();
+    insta::assert_snapshot!(lacks, @"`DIR/train-00001-of-00005.parquet`: of its 5 parts, `00000`, `00002`, `00003` are missing: download or write them again");
+    for names in [
+        &["a-00000-of-00001", "a-00000-of-00002"][..],
+        &[
+            "a-00000-of-00001-0123456789abcdef",
+            "a-00000-of-00001-fedcba9876543210",
+        ],
+        &["a-00000-of-00001", "a-00001-of-00001"],
+    ] {
+        let more = images(names).unwrap_err();
+        assert!(
+            more.ends_with(
+                ": there are more files than its 1 parts: remove those of another download"
+            ),
+            "{more}"
+        );
+    }
+}
+
+/// The script's labels: image `n` has the name number n modulo 3.
+const TEXTS: [&str; 3] = ["class 9", "cat", "class 10"];
+
+#[test]
+fn labels_may_be_names() {
+    for name in ["text", "text_plain"] {
+        for (order, classes) in [
+            (ClassOrder::Byte, ["cat", "class 10", "class 9"]),
+            (ClassOrder::Natural, ["cat", "class 9", "class 10"]),
+        ] {
+            let file = Path::new(FILES).join(format!("{name}.parquet"));
+            let source = super::open(Path::new(FILES), &[file], "label", order, None).unwrap();
+            assert_eq!(source.classes, classes);
+            assert!(!source.is_numbered);
+            for (index, sample) in source.samples.iter().enumerate() {
+                assert_eq!(source.classes[sample.label as usize], TEXTS[index % 3]);
+                assert!(decoded(&source, index).unwrap() == picture(index as u32));
+            }
+        }
+    }
+
+    // A file without one of the classes, and one with numbers.
+    let dir = copies("text", &["train-0"]);
+    let whole = fs::read(dir.path().join("train-0.parquet")).unwrap();
+    let renamed = |from: &str, to: &str| {
+        let mut bytes = whole.clone();
+        while let Some(at) = bytes
+            .windows(from.len())
+            .position(|part| part == from.as_bytes())
+        {
+            bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
+        }
+        bytes
+    };
+    fs::write(dir.path().join("train-1.parquet"), renamed("cat", "dog")).unwrap();
+    let source = open(dir.path(), &files(dir.path(), "train"), "label", None).unwrap();
+    assert_eq!(source.classes, ["cat", "class 10", "class 9", "dog"]);
+    assert_eq!(source.class_counts(), [4, 8, 8, 4]);
+    let names = source
+        .samples
+        .iter()
+        .map(|sample| &source.classes[sample.label as usize]);
+    let expected = [TEXTS, ["class 9", "dog", "class 10"]].map(|texts| [texts; 4].concat());
+    assert!(names.eq(expected.concat()));
+
+    fs::copy(
+        Path::new(FILES).join("plain.parquet"),
+        dir.path().join("train-2.parquet"),
+    )
+    .unwrap();
+    let error = fault(open(dir.path(), &files(dir.path(), "train"), "label", None).unwrap_err());
+    assert_eq!(
+        error,
+        ParquetFault::OtherClasses(dir.path().join("train-0.parquet"))
+    );
+
+    // Both splits have the same ones.
+    fs::remove_file(dir.path().join("train-2.parquet")).unwrap();
+    fs::write(dir.path().join("valid.parquet"), renamed("cat", "dog")).unwrap();
+    let data = DataConfig {
+        kind: DataKind::Parquet,
+        path: dir.path().to_owned(),
+        ..DataConfig::default()
+    };
+    match crate::data::open(&data, None).unwrap_err() {
+        DataError::ClassesDiffer {
+            path,
+            missing,
+            extra,
+        } => {
+            assert_eq!(path, dir.path().join("valid.parquet"));
+            assert_eq!((missing, extra), (vec!["cat".to_owned()], Vec::new()));
+        }
+        other => unreachable!("{other}"),
+    }
+    fs::remove_file(dir.path().join("train-1.parquet")).unwrap();
+    fs::write(dir.path().join("valid.parquet"), &whole).unwrap();
+    let [train, val] = crate::data::open(&data, None).unwrap();
+    assert_eq!(train.classes, val.classes);
+    assert_eq!(val.class_counts(), [4, 4, 4]);
 }
 
 #[test]
@@ -116,7 +278,7 @@ fn the_classes_have_their_names() {
     // Files of one split that do not match.
     let dir = tempfile::tempdir().unwrap();
     let mixed = [
-        files(&hub, "val"),
+        files(&hub, "validation"),
         vec![Path::new(FILES).join("plain.parquet")],
     ]
     .concat();
@@ -154,6 +316,8 @@ fn what_is_wrong_with_a_file_is_named() {
     insta::assert_snapshot!(words("zstd"), @"`DIR/zstd.parquet`: column `image.bytes` is compressed with ZSTD, which is not read: write the file again with SNAPPY");
     insta::assert_snapshot!(words("delta"), @"`DIR/delta.parquet`: column `image.bytes` is encoded as DELTA_LENGTH_BYTE_ARRAY, which is not read: write the file again with PLAIN");
     insta::assert_snapshot!(words("no_label"), @"`DIR/no_label.parquet`: column `label`, row 4: there is no label; leave the row out, or give it one");
+    insta::assert_snapshot!(words("text_empty"), @"`DIR/text_empty.parquet`: column `label`, row 4: there is no label; leave the row out, or give it one");
+    insta::assert_snapshot!(words("floats"), @"`DIR/floats.parquet`: column `label` is of type DOUBLE, which is not read: write the file again with whole numbers or names");
     insta::assert_snapshot!(words("no_labels"), @"`DIR/no_labels.parquet`: column `label`, row 0: label -1 is not a number from 0; -1 in all rows is a split without labels");
 
     let file = Path::new(FILES).join("plain.parquet");
@@ -161,7 +325,7 @@ fn what_is_wrong_with_a_file_is_named() {
         let error = open(Path::new(FILES), std::slice::from_ref(&file), label, names).unwrap_err();
         error.to_string().replace(FILES, "DIR")
     };
-    insta::assert_snapshot!(open("fine_label", None), @"`DIR/plain.parquet`: no column `fine_label` of whole numbers: name that of the labels in `data.label_column`; there are `image.bytes`, `image.path`, `label`");
+    insta::assert_snapshot!(open("fine_label", None), @"`DIR/plain.parquet`: no column `fine_label`: name that of the labels in `data.label_column`; there are `image.bytes`, `image.path`, `label`");
     let two = ["a", "b"].map(str::to_owned);
     insta::assert_snapshot!(open("label", Some(&two)), @"`DIR/plain.parquet`: column `label`, row 2: label 2 is not a number from 0 to 1; -1 in all rows is a split without labels");
 

@@ -6,7 +6,8 @@ mod values;
 use std::fs::File;
 
 use self::page::{CODECS, Content, PLAIN, Page, PageKind, SNAPPY, UNCOMPRESSED};
-use self::values::{indices, integers, nth};
+use self::values::{indices, nth};
+pub(super) use self::values::{integers, texts};
 use super::footer::{Chunk, Column};
 use crate::data::ParquetFault;
 
@@ -108,14 +109,14 @@ impl Pages {
         })
     }
 
-    /// The integers of all rows, `None` for missing ones.
-    pub(super) fn integers(
+    /// The numbers of all rows, `None` for missing ones; `of` reads so many of plain values.
+    pub(super) fn numbers(
         &self,
         file: &mut File,
         column: &Column,
+        mut of: impl FnMut(&[u8], usize) -> Option<Vec<i64>>,
     ) -> Result<Vec<Option<i64>>, ParquetFault> {
         let damaged = || damaged(column, "has a page that cannot be read");
-        let of = |bytes: &[u8], count: usize| integers(bytes, column.kind, count);
         let dictionary = match &self.dictionary {
             Some(page) => {
                 let content = page.content(file, column, self.codec)?;

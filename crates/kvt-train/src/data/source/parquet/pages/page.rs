@@ -262,7 +262,7 @@ mod tests {
         file.write_all(&bytes).unwrap();
         let mut read = |level| {
             let column = Column {
-                path: vec!["label".to_owned()],
+                path: vec!["label".into()],
                 kind: Kind::Int32,
                 level,
                 repeats: false,

@@ -1,5 +1,7 @@
 //! Values as stored in a page: one after another, or as indices into a dictionary.
 
+use std::collections::HashMap;
+
 use super::super::footer::Kind;
 use super::super::levels::numbers;
 
@@ -26,8 +28,28 @@ pub(super) fn indices(bytes: &[u8], count: usize) -> Option<Vec<u32>> {
     numbers(places, width.into(), count)
 }
 
+/// The first `count` texts as numbers: each new one gets the next number.
+pub(in super::super) fn texts(
+    mut bytes: &[u8],
+    count: usize,
+    known: &mut HashMap<String, i64>,
+) -> Option<Vec<i64>> {
+    let numbers = (0..count).map(|_| {
+        let (text, rest) = split(bytes)?;
+        bytes = rest;
+        let text = str::from_utf8(text).ok()?;
+        if let Some(number) = known.get(text) {
+            return Some(*number);
+        }
+        let number = known.len() as i64;
+        known.insert(text.to_owned(), number);
+        Some(number)
+    });
+    numbers.collect()
+}
+
 /// The first `count` integers.
-pub(super) fn integers(bytes: &[u8], kind: Kind, count: usize) -> Option<Vec<i64>> {
+pub(in super::super) fn integers(bytes: &[u8], kind: Kind, count: usize) -> Option<Vec<i64>> {
     match kind {
         Kind::Int64 => {
             let (numbers, _) = bytes.as_chunks::<8>();
