@@ -46,6 +46,7 @@ pub mod judge;
 pub mod preview;
 pub mod probe;
 pub mod recipe;
+mod regular;
 pub mod report;
 pub mod reproduce;
 pub mod run;

@@ -388,4 +388,9 @@ fn tell_files(split: &SplitCheck, say: &mut impl FnMut(String)) {
             "not read in `{name}`: {others}; convert them to JPEG or PNG"
         ));
     }
+    if let Some(beside) = split.beside.describe() {
+        say(format!(
+            "neither an image nor a label, and not read, in `{name}`: {beside}"
+        ));
+    }
 }

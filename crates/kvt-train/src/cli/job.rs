@@ -16,7 +16,8 @@ pub(super) fn run(
 ) -> anyhow::Result<ExitCode> {
     let world = world::start()?;
     if world.is_alone() {
-        let done = work(&world);
+        let done = world::start_threads().map_err(anyhow::Error::from);
+        let done = done.and_then(|()| work(&world));
         world.finish();
         return done;
     }
@@ -60,11 +61,7 @@ fn is_known_to_all(error: &anyhow::Error) -> bool {
 /// Gives the CPU backend of this process its share of the cores, and warns if the launcher has left it too few.
 fn share_cores(world: &dyn World) -> Result<(), WorldError> {
     let found = world::share_cores(world)?;
-    if std::env::var_os("RAYON_NUM_THREADS").is_none() {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(found.own);
-        // If the pool exists already, its creator chose the size.
-        let _ = pool.build_global();
-    }
+    world::start_threads()?;
     if found.is_bound_to_one() {
         let Cores {
             host, processes, ..

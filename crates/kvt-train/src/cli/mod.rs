@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::config::keys_named;
+use crate::world;
 
 mod analyze;
 mod attention_map;
@@ -107,28 +108,39 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    let done = interrupt::watch().and_then(|()| match cli.command {
-        Command::Train(args) => train::run(&args),
-        Command::Finetune(args) => finetune::run(&args),
-        Command::Eval(args) => eval::run(&args),
-        Command::Probe(args) => probe::run(&args),
-        Command::Analyze(args) => analyze::run(&args),
-        Command::AttentionMap(args) => attention_map::run(&args),
-        Command::AttributionMap(args) => attribution_map::run(&args),
-        Command::Predict(args) => predict::run(&args),
-        Command::Compare(args) => compare::run(&args),
-        Command::Report(args) => report::run(&args),
-        Command::Logits(args) => logits::run(&args),
-        Command::Bench(args) => bench::run(&args),
-        Command::Reproduce(args) => reproduce::run(&args),
-        Command::Models(args) => models::run(&args),
-        Command::Devices => devices::run(),
-        Command::Config(args) => config::run(&args),
-        Command::Data(args) => data::run(&args),
-        Command::Weights(args) => weights::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => completions::man(&args),
-    });
+    // A job starts its threads itself, after MPI.
+    let is_job = matches!(
+        cli.command,
+        Command::Train(_) | Command::Finetune(_) | Command::Bench(_)
+    );
+    let started = match is_job {
+        true => Ok(()),
+        false => world::start_threads(),
+    };
+    let done = interrupt::watch()
+        .and_then(|()| started.map_err(anyhow::Error::from))
+        .and_then(|()| match cli.command {
+            Command::Train(args) => train::run(&args),
+            Command::Finetune(args) => finetune::run(&args),
+            Command::Eval(args) => eval::run(&args),
+            Command::Probe(args) => probe::run(&args),
+            Command::Analyze(args) => analyze::run(&args),
+            Command::AttentionMap(args) => attention_map::run(&args),
+            Command::AttributionMap(args) => attribution_map::run(&args),
+            Command::Predict(args) => predict::run(&args),
+            Command::Compare(args) => compare::run(&args),
+            Command::Report(args) => report::run(&args),
+            Command::Logits(args) => logits::run(&args),
+            Command::Bench(args) => bench::run(&args),
+            Command::Reproduce(args) => reproduce::run(&args),
+            Command::Models(args) => models::run(&args),
+            Command::Devices => devices::run(),
+            Command::Config(args) => config::run(&args),
+            Command::Data(args) => data::run(&args),
+            Command::Weights(args) => weights::run(&args),
+            Command::Completions(args) => completions::run(&args),
+            Command::Man(args) => completions::man(&args),
+        });
     match done {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use unicode_normalization::UnicodeNormalization;
+
 use crate::augment::AugmentError;
 use crate::data::DecodeError;
 use crate::data::listing::{OtherFormats, Unlisted};
@@ -51,7 +53,10 @@ pub enum DataError {
     #[error("the name of class folder `{}` is not valid UTF-8: rename it", .0.display())]
     ClassName(PathBuf),
     /// The classes of the folder are not the expected ones.
-    #[error("the classes of `{}` are not those expected: {}", path.display(), differences(missing, extra))]
+    #[error(
+        "the classes of `{}` are not those expected: {}{}",
+        path.display(), differences(missing, extra), forms(missing, extra)
+    )]
     ClassesDiffer {
         /// The folder.
         path: PathBuf,
@@ -160,6 +165,24 @@ pub enum DataError {
         /// The parser's message.
         reason: String,
     },
+    /// Two classes with the same name.
+    #[error(
+        "two of the classes of `{}` are called `{class}`, and labels are matched by name: give each a name of its own",
+        path.display()
+    )]
+    TwoClasses {
+        /// The folder.
+        path: PathBuf,
+        /// Their name.
+        class: String,
+    },
+    /// No class has enough images to give one to validation.
+    #[error(
+        "no class of `{}` has two images, so `data.val_fraction` leaves none for validation: add images, or name a folder \
+         of images for validation in `data.val`",
+        .0.display()
+    )]
+    NoneValidates(PathBuf),
     /// A folder without CIFAR's files.
     #[error(
         "`{}` holds neither CIFAR-10 (`data_batch_1.bin`, ...) nor CIFAR-100 (`train.bin`) in their binary version: unpack \
@@ -299,6 +322,17 @@ pub enum ShardFault {
     /// The two blocks of zeros at its end are missing.
     #[error("the end of the archive is missing: truncated; write it again")]
     NoEnd,
+    /// Something other than zeros follows its end.
+    #[error(
+        "the archive ends before byte {0}, where something else begins that would not be read: write the shard again; \
+         `tar --concatenate` joins archives"
+    )]
+    Behind(u64),
+    /// An image or a label that is no regular file.
+    #[error(
+        "{0}, which is not read: write the shard again, with `tar --dereference --hard-dereference`"
+    )]
+    NotAFile(String),
     /// An image without a label.
     #[error("there is no `.cls` file with its label beside it")]
     NoLabel,
@@ -308,6 +342,12 @@ pub enum ShardFault {
     /// Two images under one name.
     #[error("a second image of the same sample")]
     TwoImages,
+    /// Two labels under one name.
+    #[error("a second label of the same sample")]
+    TwoLabels,
+    /// A label that is too long to be a number.
+    #[error("a label of {0} bytes: expected a whole number, in at most 32")]
+    LongLabel(u64),
     /// A label that is not a number, or is too large.
     #[error("label `{label}` is not a whole number{}", below(*classes))]
     Label {
@@ -439,4 +479,20 @@ fn differences(missing: &[String], extra: &[String]) -> String {
     let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
     let parts = parts.map(|(what, names)| format!("{what} {}", quoted(names)));
     parts.collect::<Vec<_>>().join(", ")
+}
+
+/// A hint if a class that is missing is there in another Unicode form, as macOS writes it: the two look the same.
+fn forms(missing: &[String], extra: &[String]) -> String {
+    let composed = |name: &String| name.nfc().collect::<String>();
+    let mut pairs = missing
+        .iter()
+        .flat_map(|name| extra.iter().map(move |other| (name, other)));
+    let found = pairs.find(|(name, other)| composed(name) == composed(other));
+    found.map_or(String::new(), |(name, other)| {
+        format!(
+            "; `{}` is there as `{}`, which differs in its Unicode form alone: rename one of them",
+            name.escape_default(),
+            other.escape_default()
+        )
+    })
 }

@@ -1,8 +1,9 @@
 //! The bytes of an image file, which are read only if it is a regular file with an acceptable size.
 
-use std::fs::{File, FileType};
 use std::io::Read;
 use std::path::Path;
+
+use crate::regular;
 
 /// Allowance for a file's content besides its pixels: colour profiles, previews, camera metadata.
 const EXTRA_BYTES: u64 = 64 << 20;
@@ -54,20 +55,15 @@ impl ImageLimits {
 /// The reason, as text: the file is missing, a dead link, not a regular file (reading a pipe could block forever, and a
 /// device has no end), larger than [`ImageLimits::file_bytes`], or unreadable.
 pub(super) fn read(path: &Path, limits: ImageLimits) -> Result<Vec<u8>, String> {
-    let metadata = std::fs::metadata(path).map_err(|error| why(path, &error))?;
-    // Checked before opening: opening a pipe blocks until it has a writer.
-    if !metadata.is_file() {
-        return Err(format!("{}, not a file", kind(metadata.file_type())));
-    }
     let most = limits.file_bytes();
-    limits.check_bytes(metadata.len())?;
+    let file = regular::open(path).map_err(|error| why(path, &error))?;
     // `fs_err` would repeat the path.
     let words = |error: std::io::Error| error.to_string();
-    let mut bytes = Vec::with_capacity(metadata.len() as usize);
+    let size = file.metadata().map_err(words)?.len();
+    limits.check_bytes(size)?;
+    let mut bytes = Vec::with_capacity(size as usize);
     // The file may grow, and some file systems do not report a size.
-    let mut file = File::open(path)
-        .map_err(words)?
-        .take(most.saturating_add(1));
+    let mut file = file.take(most.saturating_add(1));
     file.read_to_end(&mut bytes).map_err(words)?;
     limits.check_bytes(bytes.len() as u64)?;
     Ok(bytes)
@@ -76,38 +72,17 @@ pub(super) fn read(path: &Path, limits: ImageLimits) -> Result<Vec<u8>, String> 
 /// Why a path cannot be read: the system's message, with the target if the path is a link.
 pub(super) fn why(path: &Path, error: &std::io::Error) -> String {
     match std::fs::read_link(path) {
-        Ok(target) => format!(
+        Ok(target) if is_dead_link(path) => format!(
             "a link to `{}` that leads nowhere: {error}",
             target.display()
         ),
-        Err(_) => error.to_string(),
+        _ => error.to_string(),
     }
 }
 
 /// Whether a path is a link whose target is missing.
 pub(super) fn is_dead_link(path: &Path) -> bool {
     path.is_symlink() && std::fs::metadata(path).is_err()
-}
-
-fn kind(found: FileType) -> &'static str {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt;
-        if found.is_fifo() {
-            return "a named pipe";
-        }
-        if found.is_socket() {
-            return "a socket";
-        }
-        if found.is_char_device() || found.is_block_device() {
-            return "a device";
-        }
-    }
-    if found.is_dir() {
-        "a folder"
-    } else {
-        "something else"
-    }
 }
 
 #[cfg(test)]

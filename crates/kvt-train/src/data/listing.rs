@@ -28,7 +28,7 @@ pub struct NotRead {
     pub example: PathBuf,
 }
 
-/// Unsupported image files, by their extension in lower case.
+/// Files that are not read, such as unsupported images, by their extension in lower case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OtherFormats(pub BTreeMap<String, NotRead>);
 
@@ -38,7 +38,7 @@ impl OtherFormats {
         self.0.values().map(|kind| kind.count).sum()
     }
 
-    fn add(&mut self, ending: String, path: PathBuf) {
+    pub(super) fn add(&mut self, ending: String, path: PathBuf) {
         match self.0.get_mut(&ending) {
             Some(kind) => {
                 kind.count += 1;
@@ -56,7 +56,7 @@ impl OtherFormats {
         }
     }
 
-    fn merge(&mut self, other: Self) {
+    pub(super) fn merge(&mut self, other: Self) {
         for (ending, kind) in other.0 {
             let more = kind.count - 1;
             self.add(ending.clone(), kind.example);
@@ -237,6 +237,11 @@ fn is_image(path: &Path) -> bool {
 /// Whether a file with this extension, in lower case, is a supported image.
 pub(super) fn is_read(ending: &str) -> bool {
     READ.contains(&ending)
+}
+
+/// Whether a file with this extension, in lower case, is any image.
+pub(super) fn is_picture(ending: &str) -> bool {
+    is_read(ending) || NOT_READ.contains(&ending)
 }
 
 fn other_format(path: &Path) -> Option<String> {

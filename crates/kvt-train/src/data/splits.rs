@@ -72,13 +72,32 @@ impl Splits {
                 "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
             ))
         });
-        let counts = self.train.class_counts();
-        let lost = counts.iter().filter(|count| **count == 0).count();
-        let lost = (lost > 0).then(|| {
-            let classes = counts.len();
-            format!("{lost} of {classes} classes have no training images: with `data.subset`, ask for more")
+        let beside = [&self.train, &self.val].into_iter().filter_map(|source| {
+            let (root, beside) = (source.root.display(), source.beside.describe()?);
+            Some(format!(
+                "files in the shards of `{root}` that are neither an image nor a label are not read: {beside}"
+            ))
         });
-        unread.chain(lost).collect()
+        let without = |source: &Source, what: &str, hint: &str| {
+            let counts = source.class_counts();
+            let lost = counts.iter().filter(|count| **count == 0).count();
+            let classes = counts.len();
+            (lost > 0).then(|| format!("{lost} of {classes} classes have no {what} images{hint}"))
+        };
+        let lost = [
+            without(
+                &self.train,
+                "training",
+                ": with `data.subset`, ask for more",
+            ),
+            without(
+                &self.val,
+                "validation",
+                ": nothing measures how well they are recognised",
+            ),
+        ];
+        let lost = lost.into_iter().flatten();
+        unread.chain(beside).chain(lost).collect()
     }
 
     /// In words, how many images train and validate, and where they lie.

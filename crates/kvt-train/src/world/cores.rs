@@ -1,7 +1,9 @@
 //! The share of a process in the cores of its host.
 
+use std::error::Error;
 use std::sync::OnceLock;
 
+use rayon::ThreadPoolBuilder;
 use sysinfo::{CpuRefreshKind, RefreshKind, System};
 
 use super::{World, WorldError};
@@ -52,6 +54,26 @@ pub fn own_cores() -> usize {
 pub fn share_cores(world: &dyn World) -> Result<Cores, WorldError> {
     let found = found(world)?;
     Ok(*SHARED.get_or_init(|| found))
+}
+
+/// Starts the threads that compute on the CPU: as many as the environment's `RAYON_NUM_THREADS`, or this process's share of the
+/// cores. Otherwise the first operation would start them, and panic where the system gives none.
+///
+/// # Errors
+/// If one cannot be started.
+pub fn start_threads() -> Result<(), WorldError> {
+    let mut pool = ThreadPoolBuilder::new();
+    if let Some(cores) = SHARED.get()
+        && std::env::var_os("RAYON_NUM_THREADS").is_none()
+    {
+        pool = pool.num_threads(cores.own);
+    }
+    let started = pool.build_global();
+    // An error without a source is that they run already.
+    match started.as_ref().err().and_then(Error::source) {
+        Some(reason) => Err(WorldError::Threads(reason.to_string())),
+        None => Ok(()),
+    }
 }
 
 /// Processes share cores if they are bound to the same ones, or if none is bound: those of a host, of a NUMA node, or of a

@@ -26,6 +26,12 @@ pub enum WorldError {
         /// The processes known to MPI.
         found: usize,
     },
+    /// The threads of the CPU backend do not start.
+    #[error(
+        "could not start the threads that compute: {0}; allow more of them (`ulimit -u`, the pids limit of a container) or more \
+         memory (`ulimit -v`), or ask for fewer with `RAYON_NUM_THREADS`"
+    )]
+    Threads(String),
     /// MPI does not start.
     #[error("MPI does not start: {0}")]
     Start(String),

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 pub use agree::{Failure, agree};
 pub use alone::{Alone, alone};
-pub use cores::{Cores, own_cores, share_cores};
+pub use cores::{Cores, own_cores, share_cores, start_threads};
 pub use error::WorldError;
 pub use launcher::start;
 pub(crate) use state::{Tensors, decode, encode};

@@ -147,6 +147,52 @@ fn other_formats_are_noted_once() {
     insta::assert_snapshot!(warnings[0].message, @"files of other picture formats in `data/train` are not read: 1 .gif, such as `data/train/b/1.gif`; 2 .heic, such as `data/train/a/1.heic`; convert them to JPEG or PNG");
 }
 
+/// Before the first step, however late they would be evaluated, and for each task.
+#[test]
+fn a_run_without_validation_images_does_not_start() {
+    let workspace = Workspace::empty();
+    for class in ["a", "b", "c"] {
+        workspace.images(&format!("data/{class}"), 1);
+    }
+    let train = |set: &str| {
+        let share = ["train", "tiny.toml", "--set", "data.val_fraction=0.2"];
+        workspace.error(&[&share[..], &["--set", set]].concat())
+    };
+    insta::assert_snapshot!(train("train.eval_every=0"), @"error: no class of `data` has two images, so `data.val_fraction` leaves none for validation: add images, or name a folder of images for validation in `data.val`");
+    assert_eq!(train("task=dino"), train("train.eval_every=1"));
+    let split = ["data", "split", "data", "--val-fraction", "0.2"];
+    assert_eq!(workspace.error(&split), train("train.epochs=1"));
+    assert!(!workspace.path("run").exists());
+
+    // One class has enough.
+    workspace.images("data/c", 6);
+    let share = ["train", "tiny.toml", "--set", "data.val_fraction=0.2"];
+    workspace.kvt(&share).assert().success();
+    let warnings = notes(&workspace, Topic::Warning);
+    insta::assert_snapshot!(warnings[0].message, @"2 of 3 classes have no validation images: nothing measures how well they are recognised");
+}
+
+/// More of them than there is room for.
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_that_do_not_start_are_an_error() {
+    let workspace = Workspace::with_data(2, 1);
+    for line in ["train tiny.toml", "data check data"] {
+        let mut command = assert_cmd::Command::new("sh");
+        let limited = format!("ulimit -v 8000000 && exec \"$0\" {line}");
+        command.current_dir(workspace.path(""));
+        command.args(["-c", &limited, crate::support::KVT]);
+        command.env("RAYON_NUM_THREADS", "20000").timeout(BOUND);
+        let output = command.assert().code(1);
+        let stderr = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+        assert!(!stderr.contains("panicked"), "{stderr}");
+        assert!(
+            stderr.contains("error: could not start the threads that compute: "),
+            "{stderr}"
+        );
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn the_check_goes_on_to_the_end() {

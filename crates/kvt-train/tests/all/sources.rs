@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use image::{ImageFormat, Rgb, RgbImage};
 use kvt_train::run::{Event, Topic};
 
 use crate::support::{Workspace, steps};
@@ -427,4 +428,60 @@ fn what_a_killed_pack_left_is_removed_by_the_next() {
     let mut left = workspace.entries(".");
     left.sort();
     assert_eq!(left, ["data", "shards", "tiny.toml"]);
+}
+
+#[test]
+fn what_shards_hold_beside_the_samples_is_told() {
+    let workspace = Workspace::empty();
+    for split in ["train", "val"] {
+        fs_err::create_dir_all(workspace.path(&format!("data/{split}"))).unwrap();
+        let file = fs_err::File::create(workspace.path(&format!("data/{split}/0.tar"))).unwrap();
+        let mut shard = tar::Builder::new(file);
+        for n in 0..2_u8 {
+            let mut image = std::io::Cursor::new(Vec::new());
+            let picture = RgbImage::from_pixel(16, 16, Rgb([n, split.len() as u8, 0]));
+            picture.write_to(&mut image, ImageFormat::Png).unwrap();
+            for (ending, bytes) in [
+                ("png", image.into_inner()),
+                ("cls", n.to_string().into_bytes()),
+                ("txt", b"a caption".to_vec()),
+                ("mask.png", Vec::new()),
+            ] {
+                let mut header = tar::Header::new_gnu();
+                header.set_size(bytes.len() as u64);
+                let name = format!("{n}.{ending}");
+                shard.append_data(&mut header, name, &*bytes).unwrap();
+            }
+        }
+        shard.into_inner().unwrap();
+    }
+    let expected = [
+        "files of other picture formats in `data/train` are not read: 2 .mask.png, such as `data/train/0.tar/0.mask.png`; \
+         convert them to JPEG or PNG",
+        "files in the shards of `data/train` that are neither an image nor a label are not read: 2 .txt, such as \
+         `data/train/0.tar/0.txt`",
+    ];
+    let output = workspace.kvt(&["data", "check", "data"]).assert().success();
+    let stdout = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    let told = stdout.lines().filter(|line| line.contains("in `train`"));
+    let expected_check = [
+        "not read in `train`: 2 .mask.png, such as `data/train/0.tar/0.mask.png`; convert them to JPEG or PNG",
+        "neither an image nor a label, and not read, in `train`: 2 .txt, such as `data/train/0.tar/0.txt`",
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected_check);
+    let train = [
+        "train",
+        "tiny.toml",
+        "--set",
+        "data.kind=tar",
+        "--set",
+        "train.batch_size=2",
+    ];
+    workspace.kvt(&train).assert().success();
+    let log = workspace.log("run").into_iter();
+    let told = log.filter_map(|event| match event {
+        Event::Note(note) if note.message.contains("`data/train`") => Some(note.message),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), expected);
 }

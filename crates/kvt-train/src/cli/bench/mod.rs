@@ -21,6 +21,7 @@ use super::output;
 use crate::bench::{self, Peak, Rounds, Timing};
 use crate::device::ResolvedDevice;
 use crate::fs::{check_writable, write_text};
+use crate::world;
 
 /// `kvt bench attention`, `kvt bench step` and `kvt bench loader`
 #[derive(Debug, clap::Args)]
@@ -84,6 +85,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Check the file before measuring.
     if let Some(path) = json {
         check_writable(path)?;
+    }
+    // A step is measured in a job, which starts them itself.
+    if !matches!(args.what, What::Step(_)) {
+        world::start_threads()?;
     }
     match &args.what {
         What::Attention(args) => attention::run(args)?,

@@ -36,6 +36,8 @@ pub struct SplitCheck {
     pub unlisted: Vec<Unlisted>,
     /// Files in image formats that are not supported.
     pub others: OtherFormats,
+    /// Files in shards that are neither an image nor a label.
+    pub beside: OtherFormats,
     /// Smallest and largest (width, height) by area, in pixels; `None` if no image is readable.
     pub sizes: Option<((u32, u32), (u32, u32))>,
     /// Number of greyscale images.
@@ -122,6 +124,7 @@ pub fn check(
             dead_links: Vec::new(),
             unlisted: survey.unlisted.clone(),
             others: folder.others.clone(),
+            beside: folder.beside.clone(),
             sizes: None,
             grey: 0,
             cmyk: 0,

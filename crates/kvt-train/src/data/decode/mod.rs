@@ -3,14 +3,19 @@
 //! - The format is detected from the content, not from the extension: JPEG, PNG, WebP, BMP.
 //! - Grey is repeated, alpha is dropped (not blended), palettes are resolved, and 16 bits become 8 by `>> 8`.
 //! - CMYK and YCCK JPEGs are read as Adobe writes them, inverted, with or without the Adobe marker.
-//! - The EXIF orientation is applied.
+//! - JPEGs have the colours that libjpeg sees in them, and so does one of at most 4 pixels across, if it is sequential. A
+//!   progressive one with colours of half the width is refused: it would be smoothed otherwise.
+//! - The orientation is applied, from EXIF or XMP.
 //! - A truncated file is an error. The JPEG decoder fills the missing part with grey, so the end marker is checked here. A
-//!   JPEG with damaged bits in the middle decodes, as in Pillow, to an image with a damaged part.
+//!   JPEG with damaged bits in the middle decodes, as in Pillow, to an image with a damaged part. Bytes behind the end are
+//!   passed over.
 //! - No side may exceed [`MAX_SIDE`] pixels, and the image must not exceed [`ImageLimits::max_pixels`], according to the
 //!   header: decoding starts only after this check, so that a small file cannot exhaust the memory.
 
 mod jpeg;
+mod orientation;
 pub(super) mod region;
+mod webp;
 
 use std::io::Cursor;
 use std::panic::catch_unwind;
@@ -26,6 +31,9 @@ use crate::data::ordered::panic_message;
 const MAX_SIDE: u32 = 65_500;
 /// The message for other files.
 pub(super) const NOT_AN_IMAGE: &str = "not a JPEG, PNG, WebP or BMP file";
+/// The message for those JPEGs of at most 4 pixels across whose colours would be others than libjpeg's.
+const NARROW: &str = "a JPEG of at most 4 pixels across with colours of half the width, which is read only if it is \
+                      sequential and has three of them: convert it to PNG";
 /// The beginning of the text that Git LFS leaves instead of a file.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
@@ -96,29 +104,44 @@ pub fn decode_bytes(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String
 fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
     let format = image::guess_format(bytes).map_err(|_| NOT_AN_IMAGE.to_owned())?;
     let truncated = "the file is truncated";
-    let jpeg_components = match format {
-        ImageFormat::Jpeg => Some(jpeg::components(bytes).ok_or(truncated)?),
-        ImageFormat::WebP if !webp_is_whole(bytes) => return Err(truncated.to_owned()),
-        ImageFormat::Png | ImageFormat::WebP | ImageFormat::Bmp => None,
+    let mut jpeg = None;
+    let (bytes, orientation) = match format {
+        ImageFormat::Jpeg => {
+            let segments = jpeg.insert(jpeg::Segments::read(bytes).ok_or(truncated)?);
+            (bytes, orientation::of_jpeg(segments))
+        }
+        ImageFormat::WebP => {
+            let container = webp::container(bytes).ok_or(truncated)?;
+            (container, orientation::of_webp(container))
+        }
+        ImageFormat::Png => (bytes, orientation::of_png(bytes)),
+        ImageFormat::Bmp => (bytes, Orientation::NoTransforms),
         other => return Err(format!("{other:?} files are not read: convert it to PNG")),
     };
-    if jpeg_components == Some(3)
-        && let Some((image, orientation)) = jpeg::decode(bytes, limits)
-    {
-        return Ok(Decoded {
-            image: upright(image, orientation),
-            color: ColorKind::Rgb,
-        });
-    }
-    let (image, orientation) = pixels(bytes, format, limits)?;
-    let color = match jpeg_components {
-        Some(4) => ColorKind::Cmyk,
-        _ if image.color().has_color() => ColorKind::Rgb,
-        _ => ColorKind::Grey,
+    let is_narrow = jpeg.as_ref().is_some_and(|jpeg| jpeg.is_narrow);
+    let direct = jpeg.as_ref().filter(|jpeg| jpeg.components == 3);
+    let direct = direct.and_then(|segments| match is_narrow {
+        true => region::whole(bytes, segments, limits),
+        false => jpeg::decode(bytes, segments, limits),
+    });
+    let (image, color) = match direct {
+        Some(image) => (image, ColorKind::Rgb),
+        None => {
+            let image = pixels(bytes, format, limits)?;
+            if is_narrow {
+                return Err(NARROW.to_owned());
+            }
+            let color = match jpeg.map(|jpeg| jpeg.components) {
+                Some(4) => ColorKind::Cmyk,
+                _ if image.color().has_color() => ColorKind::Rgb,
+                _ => ColorKind::Grey,
+            };
+            // Converts to three bytes per pixel before rotating, since rotation needs a second image.
+            (to_rgb(image), color)
+        }
     };
-    // Converts to three bytes per pixel before rotating, since rotation needs a second image.
     Ok(Decoded {
-        image: upright(to_rgb(image), orientation),
+        image: upright(image, orientation),
         color,
     })
 }
@@ -129,12 +152,8 @@ fn upright(image: RgbImage, orientation: Orientation) -> RgbImage {
     image.into_rgb8()
 }
 
-/// The pixels as stored, and their orientation.
-fn pixels(
-    bytes: &[u8],
-    format: ImageFormat,
-    limits: ImageLimits,
-) -> Result<(DynamicImage, Orientation), String> {
+/// The pixels as stored.
+fn pixels(bytes: &[u8], format: ImageFormat, limits: ImageLimits) -> Result<DynamicImage, String> {
     let words = |error: ImageError| match error {
         ImageError::Limits(_) => format!(
             "a side of more than {MAX_SIDE} pixels, or more memory than an image of `data.max_pixels` = {} pixels takes",
@@ -149,7 +168,7 @@ fn pixels(
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     reader.limits(decoder_limits.clone());
     // Reads the header; the pixels are read by `from_decoder`.
-    let mut decoder = reader.into_decoder().map_err(words)?;
+    let decoder = reader.into_decoder().map_err(words)?;
     let (width, height) = decoder.dimensions();
     let count = u64::from(width) * u64::from(height);
     if count == 0 {
@@ -164,9 +183,7 @@ fn pixels(
     decoder_limits
         .reserve(decoder.total_bytes())
         .map_err(words)?;
-    let orientation = decoder.orientation().map_err(words)?;
-    let image = DynamicImage::from_decoder(decoder).map_err(words)?;
-    Ok((image, orientation))
+    DynamicImage::from_decoder(decoder).map_err(words)
 }
 
 fn to_rgb(image: DynamicImage) -> RgbImage {
@@ -189,22 +206,6 @@ fn map<P: image::Pixel>(
     RgbImage::from_fn(image.width(), image.height(), |x, y| {
         image::Rgb(rgb(image.get_pixel(x, y)))
     })
-}
-
-/// Whether every chunk of a WebP file ends within it. The decoder allocates a chunk at the size that it claims.
-fn webp_is_whole(bytes: &[u8]) -> bool {
-    // `RIFF`, the size, `WEBP`.
-    let mut rest = bytes.get(12..).unwrap_or_default();
-    while let Some((header, body)) = rest.split_first_chunk::<8>() {
-        let [.., a, b, c, d] = *header;
-        let size = u32::from_le_bytes([a, b, c, d]) as usize;
-        if size > body.len() {
-            return false;
-        }
-        // Chunks begin at even offsets; the last one may lack its padding byte.
-        rest = body.get(size + size % 2..).unwrap_or_default();
-    }
-    true
 }
 
 #[cfg(test)]

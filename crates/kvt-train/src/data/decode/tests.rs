@@ -314,6 +314,53 @@ fn a_chunk_of_a_webp_ends_within_the_file() {
     assert_eq!(reason, "the file is truncated");
 }
 
+/// A small file, and Pillow's upright picture of it.
+#[derive(serde::Deserialize)]
+struct Case {
+    name: String,
+    file: String,
+    size: (u32, u32),
+    pixels: String,
+}
+
+/// Orientations in each place and form, the colours of JPEGs by each sign, bytes behind the end, and narrow JPEGs, from
+/// `scripts/reference/decode.py`.
+#[test]
+fn small_files_are_pillows() {
+    use base64::Engine as _;
+    let cases: Vec<Case> = serde_json::from_slice(&fixture("decode.json")).unwrap();
+    assert_eq!(cases.len(), 82);
+    let code = &base64::engine::general_purpose::STANDARD;
+    for Case {
+        name,
+        file,
+        size,
+        pixels,
+    } in cases
+    {
+        let file = code.decode(file).unwrap();
+        let image = decode_all(&file).unwrap().image;
+        assert_eq!(image.dimensions(), size, "{name}");
+        let expected = code.decode(pixels).unwrap();
+        let differences = image.as_raw().iter().zip(&expected);
+        let worst = differences.map(|(a, b)| a.abs_diff(*b)).max().unwrap();
+        // Decoders of JPEG round differently.
+        let most = if file.starts_with(&[0xff, 0xd8]) {
+            4
+        } else {
+            0
+        };
+        assert!(worst <= most, "{name}: {worst} beside {expected:?}");
+    }
+}
+
+/// The coefficients of a progressive one are not decoded here, and its colours would be smoothed.
+#[test]
+fn a_narrow_jpeg_that_would_differ_is_refused() {
+    let reason = decode_all(&fixture("narrow_progressive.jpg")).unwrap_err();
+    assert!(reason.contains("at most 4 pixels"), "{reason}");
+}
+
 fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
@@ -338,15 +385,12 @@ fn jpegs_are_those_of_the_image_crate() {
     }
     let limits = ImageLimits::default();
     for bytes in files {
-        let (direct, orientation) = jpeg::decode(&bytes, limits).unwrap();
-        let (image, expected) = pixels(&bytes, ImageFormat::Jpeg, limits).unwrap();
+        let segments = jpeg::Segments::read(&bytes).unwrap();
+        let direct = jpeg::decode(&bytes, &segments, limits).unwrap();
+        let image = pixels(&bytes, ImageFormat::Jpeg, limits).unwrap();
         assert!(direct == image.into_rgb8());
-        assert_eq!(orientation, expected);
-    }
-    // Unsupported files are left to `image`.
-    for name in ["grey.jpg", "cmyk.jpg", "ycck.jpg"] {
-        assert!(jpeg::decode(&fixture(name), limits).is_none(), "{name}");
     }
     let few = ImageLimits { max_pixels: 5 };
-    assert!(jpeg::decode(&fixture("rgb.jpg"), few).is_none());
+    let segments = jpeg::Segments::default();
+    assert!(jpeg::decode(&fixture("rgb.jpg"), &segments, few).is_none());
 }

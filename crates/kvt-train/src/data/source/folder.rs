@@ -250,6 +250,21 @@ mod tests {
         );
     }
 
+    /// As macOS writes them: in a list the two look the same.
+    #[test]
+    fn two_forms_of_a_name_are_told_apart() {
+        let dir = folder(&["tea/1.png", "cafe\u{301}/1.png"]);
+        let open = |names: [&str; 2]| {
+            Source::open_with_classes(dir.path(), &names.map(str::to_owned)).unwrap_err()
+        };
+        let message = open(["caf\u{e9}", "tea"]).to_string();
+        let words =
+            r"`caf\u{e9}` is there as `cafe\u{301}`, which differs in its Unicode form alone";
+        assert!(message.contains(words), "{message}");
+        let message = open(["cafe", "tea"]).to_string();
+        assert!(!message.contains("Unicode"), "{message}");
+    }
+
     #[test]
     fn mistakes_are_named() {
         let open = |dir: &Path| Source::open(dir, ClassOrder::Byte).unwrap_err();

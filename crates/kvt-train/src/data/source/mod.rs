@@ -74,6 +74,8 @@ pub struct Source {
     pub samples: Vec<Sample>,
     /// Images in other formats, which were ignored.
     pub others: OtherFormats,
+    /// Files in shards that are neither an image nor a label, which were ignored.
+    pub beside: OtherFormats,
     /// The files that contain several images each.
     files: Vec<PathBuf>,
     /// The files that contain images in a column.
@@ -103,15 +105,19 @@ pub(super) struct Survey {
 }
 
 impl Source {
-    /// From samples, which may be within `files`, with these classes.
+    /// From samples, which may be within `files`, with these classes, whose names must differ: labels are matched by them.
     fn new(root: PathBuf, classes: Vec<String>, samples: Vec<Sample>) -> Result<Self, DataError> {
-        // A run writes them to a file, one a line.
-        if let Some(class) = classes
-            .iter()
-            .find(|class| class.is_empty() || class.contains(['\n', '\r']))
-        {
-            let class = class.clone();
-            return Err(DataError::ClassLine { path: root, class });
+        let mut known = HashSet::new();
+        for class in &classes {
+            // A run writes them to a file, one a line.
+            if class.is_empty() || class.contains(['\n', '\r']) {
+                let class = class.clone();
+                return Err(DataError::ClassLine { path: root, class });
+            }
+            if !known.insert(class.as_str()) {
+                let class = class.clone();
+                return Err(DataError::TwoClasses { path: root, class });
+            }
         }
         if u32::try_from(samples.len()).is_err() {
             return Err(DataError::TooManyImages(root));
@@ -121,6 +127,7 @@ impl Source {
             classes,
             samples,
             others: OtherFormats::default(),
+            beside: OtherFormats::default(),
             files: Vec::new(),
             tables: Arc::from([]),
             is_numbered: false,

@@ -24,6 +24,10 @@ pub enum Split {
 /// If something is missing, damaged or does not match.
 pub fn open(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], DataError> {
     let [train, val] = both(data, classes)?;
+    // It would be noticed when they are evaluated, after the last epoch perhaps.
+    if val.samples.is_empty() {
+        return Err(DataError::NoneValidates(val.root));
+    }
     Ok([subset(data, train)?, val])
 }
 

@@ -29,9 +29,8 @@ pub(super) struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// `None` for every other kind of JPEG, and for a damaged one. `exif` returns whether the image is upright, given the
-    /// data of an EXIF segment.
-    pub(super) fn read(bytes: &'a [u8], exif: impl Fn(&[u8]) -> bool) -> Option<Self> {
+    /// `None` for every other kind of JPEG, and for a damaged one.
+    pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut rest = bytes.strip_prefix(&[0xff, 0xd8])?;
         let mut frame: Option<(u32, u32, [Component; 3])> = None;
         let mut tables = [None; 4];
@@ -54,17 +53,6 @@ impl<'a> Header<'a> {
                 0xc4 => codes(segment, &mut dc, &mut ac)?,
                 0xc0 | 0xc1 if frame.is_none() => frame = Some(frame_of(segment)?),
                 0xdd => restart = u16::from_be_bytes(*segment.first_chunk()?).into(),
-                0xe1 => {
-                    if let Some(data) = segment.strip_prefix(b"Exif\0\0")
-                        && !exif(data)
-                    {
-                        return None;
-                    }
-                }
-                // The Adobe segment contains the colour transform: 1 is YCbCr.
-                0xee if segment.starts_with(b"Adobe") && segment.get(11) != Some(&1) => {
-                    return None;
-                }
                 0xda => {
                     let (width, height, mut components) = frame?;
                     scan(segment, &mut components)?;
@@ -151,8 +139,7 @@ fn frame_of(segment: &[u8]) -> Option<(u32, u32, [Component; 3])> {
     });
     let components: Option<Vec<Component>> = components.collect();
     let components: [Component; 3] = components?.try_into().ok()?;
-    let is_rgb = components.map(|component| component.id) == *b"RGB";
-    if width == 0 || height == 0 || is_rgb {
+    if width == 0 || height == 0 {
         return None;
     }
     Some((width.into(), height.into(), components))

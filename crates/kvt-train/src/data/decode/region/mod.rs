@@ -17,7 +17,7 @@ use pulp::{Arch, Simd, WithSimd};
 use self::bits::Bits;
 use self::header::{Component, Header};
 use self::transform::{Basis, ZIGZAG};
-use super::jpeg;
+use super::{jpeg, orientation};
 use crate::augment::{Crop, Look, Part};
 use crate::data::file::ImageLimits;
 
@@ -28,15 +28,44 @@ pub(in crate::data) fn decode(
     limits: ImageLimits,
     look: impl FnOnce((u32, u32)) -> Option<Look>,
 ) -> Option<Part> {
-    if jpeg::components(bytes) != Some(3) {
+    let segments = jpeg::Segments::read(bytes)?;
+    // As in `decode_bytes`: a panic while reading hostile bytes means a bad file.
+    match catch_unwind(|| orientation::of_jpeg(&segments)).ok()? {
+        Orientation::NoTransforms => part(bytes, &segments, limits, look),
+        _ => None,
+    }
+}
+
+/// All pixels, as stored.
+pub(super) fn whole(
+    bytes: &[u8],
+    segments: &jpeg::Segments<'_>,
+    limits: ImageLimits,
+) -> Option<RgbImage> {
+    let all = |(width, height)| {
+        Some(Look {
+            crop: Crop {
+                left: 0,
+                top: 0,
+                width,
+                height,
+            },
+            size: (width, height),
+        })
+    };
+    Some(part(bytes, segments, limits, all)?.image)
+}
+
+fn part(
+    bytes: &[u8],
+    segments: &jpeg::Segments<'_>,
+    limits: ImageLimits,
+    look: impl FnOnce((u32, u32)) -> Option<Look>,
+) -> Option<Part> {
+    if !segments.is_ycbcr() {
         return None;
     }
-    // As in `decode_bytes`: a panic while reading hostile bytes means a bad file.
-    let upright = |exif: &[u8]| {
-        let orientation = Orientation::from_exif_chunk(exif);
-        orientation.is_none_or(|found| found == Orientation::NoTransforms)
-    };
-    let header = catch_unwind(|| Header::read(bytes, upright)).ok()??;
+    let header = catch_unwind(|| Header::read(bytes)).ok()??;
     if u64::from(header.width) * u64::from(header.height) > limits.max_pixels {
         return None;
     }
@@ -189,7 +218,8 @@ impl Blocks<'_> {
         let (left, top) = (left / by, top / by);
         let width = (count.0 * unit_width / by).min(whole.0 - left);
         let height = (count.1 * unit_height / by).min(whole.1 - top);
-        let rgb = colours(&planes, most, side, width, height);
+        let repeats = header.width <= u32::from(jpeg::NARROW);
+        let rgb = colours(&planes, most, side, repeats, width, height);
         Some(Found {
             image: RgbImage::from_raw(width as u32, height as u32, rgb)?,
             left: left as u32,
@@ -248,12 +278,13 @@ impl Plane {
 }
 
 /// Converts three planes to pixels; planes with fewer blocks are enlarged with the weights 3 to 1 of the two nearest
-/// pixels.
+/// pixels, or with `repeats`, if they have half the width, by repetition.
 #[inline(always)]
 fn colours(
     planes: &[Plane; 3],
     most: (usize, usize),
     side: usize,
+    repeats: bool,
     width: usize,
     height: usize,
 ) -> Vec<u8> {
@@ -277,6 +308,13 @@ fn colours(
             };
             if full == (true, true) {
                 row[..width].copy_from_slice(&line(y)[..width]);
+                continue;
+            }
+            if repeats && !full.0 {
+                let near = line(if full.1 { y } else { y / 2 });
+                for (x, pixel) in row[..width].iter_mut().enumerate() {
+                    *pixel = near[x / 2];
+                }
                 continue;
             }
             let mixed = &mut mixed[..plane.width];
@@ -328,26 +366,35 @@ fn colours(
     rgb
 }
 
-/// Sixteen pixels from their luminance and two chrominance values (JFIF).
+/// Sixteen pixels.
 #[inline(always)]
 fn pixels(y: &[u8; 16], cb: &[u8; 16], cr: &[u8; 16]) -> [u8; 48] {
     let mut channels = [[0_u8; 16]; 3];
     let [red, green, blue] = &mut channels;
     for x in 0..16 {
-        // 16 fractional bits, rounded.
-        let y = (i32::from(y[x]) << 16) + (1 << 15);
-        let (cb, cr) = (i32::from(cb[x]) - 128, i32::from(cr[x]) - 128);
-        red[x] = ((y + 91_881 * cr) >> 16).clamp(0, 255) as u8;
-        green[x] = ((y - 22_554 * cb - 46_802 * cr) >> 16).clamp(0, 255) as u8;
-        blue[x] = ((y + 116_130 * cb) >> 16).clamp(0, 255) as u8;
+        [red[x], green[x], blue[x]] = rgb(y[x], cb[x], cr[x]);
     }
-    let mut rgb = [0; 48];
+    let mut pixels = [0; 48];
     for x in 0..16 {
-        rgb[3 * x] = red[x];
-        rgb[3 * x + 1] = green[x];
-        rgb[3 * x + 2] = blue[x];
+        pixels[3 * x] = red[x];
+        pixels[3 * x + 1] = green[x];
+        pixels[3 * x + 2] = blue[x];
     }
-    rgb
+    pixels
+}
+
+/// The colour of a luminance and two chrominance values (JFIF).
+#[inline(always)]
+pub(super) fn rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
+    // 16 fractional bits, rounded.
+    let y = (i32::from(y) << 16) + (1 << 15);
+    let (cb, cr) = (i32::from(cb) - 128, i32::from(cr) - 128);
+    let level = |value: i32| (value >> 16).clamp(0, 255) as u8;
+    [
+        level(y + 91_881 * cr),
+        level(y - 22_554 * cb - 46_802 * cr),
+        level(y + 116_130 * cb),
+    ]
 }
 
 #[cfg(test)]

@@ -5,15 +5,18 @@
 
 use std::path::{Path, PathBuf};
 
-use fs_err as fs;
 use image::{Rgb, RgbImage};
 
 use super::{Coding, Place, Sample, Source, within};
 use crate::data::DataError;
+use crate::regular;
 use crate::text::{LARGEST_LIST, read_text};
 
 const SIDE: u32 = 32;
 const PIXELS: usize = 3 * (SIDE * SIDE) as usize;
+
+/// Maximum size of a file of records in bytes; that of CIFAR-100 has 154 MB.
+const LARGEST_RECORDS: u64 = 1 << 30;
 
 /// The files of one of the two data sets.
 struct Layout {
@@ -97,7 +100,7 @@ fn records(
         path: file.to_owned(),
         reason,
     };
-    let bytes = fs::read(file)?;
+    let bytes = regular::read(file, LARGEST_RECORDS)?;
     let record = labels + PIXELS;
     if bytes.is_empty() || !bytes.len().is_multiple_of(record) {
         return Err(refuse(format!(

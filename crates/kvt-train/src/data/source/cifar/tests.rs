@@ -1,5 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use fs_err as fs;
+
 use super::*;
 use crate::data::{ImageLimits, Picture, check};
 
@@ -109,4 +111,41 @@ fn damaged_files_are_named() {
     fs::remove_file(at("batches.meta.txt")).unwrap();
     let message = open(dir.path()).unwrap_err().to_string();
     assert!(message.contains("batches.meta.txt"), "{message}");
+}
+
+#[test]
+fn two_classes_have_two_names() {
+    let dir = tempfile::tempdir().unwrap();
+    cifar10(dir.path());
+    fs::write(dir.path().join("batches.meta.txt"), "cat\nowl\nowl\n").unwrap();
+    let message = open(dir.path()).unwrap_err().to_string();
+    assert!(
+        message.contains("two of the classes") && message.contains("`owl`"),
+        "{message}"
+    );
+}
+
+/// Neither of them would ever end.
+#[cfg(unix)]
+#[test]
+fn a_pipe_or_a_device_is_no_file_of_the_data() {
+    for name in ["batches.meta.txt", "data_batch_3.bin", "test_batch.bin"] {
+        let dir = tempfile::tempdir().unwrap();
+        cifar10(dir.path());
+        let path = dir.path().join(name);
+        let refused = |what: &str| {
+            let message = open(dir.path()).unwrap_err().to_string();
+            assert!(
+                message.contains(name) && message.contains("not a "),
+                "{what}: {message}"
+            );
+        };
+        fs::remove_file(&path).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        refused("a pipe");
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        refused("a device");
+    }
 }

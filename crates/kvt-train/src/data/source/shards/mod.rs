@@ -1,20 +1,23 @@
 //! Tar shards in the layout of WebDataset: the files of a sample follow each other and share the name up to its first
-//! dot, `000012.jpg` and `000012.cls`, the label as a decimal number.
+//! dot, `000012.jpg` and `000012.cls`, the label as a decimal number. A hard link is the earlier file of the shard that it
+//! names. Other regular files are counted, and everything else that could be an image or a label is an error.
 //!
 //! The headers are read once. Then every image is read independently from its shard, so that an epoch can visit the
 //! images in any order, each once, and continue in the middle.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use rayon::prelude::*;
-use tar::{Archive, EntryType};
+use tar::{Archive, Entry, EntryType};
 
 use super::{Place, Sample, Source, within};
+use crate::data::listing::OtherFormats;
 use crate::data::{DataError, ShardFault, listing};
+use crate::regular;
 use crate::text::{LARGEST_LIST, read_text};
 
 /// The names of the classes in label order, a JSON list in the folder of the shards.
@@ -25,8 +28,8 @@ pub(in crate::data) const SHARD: &str = "tar";
 pub(in crate::data) const LABEL: &str = "cls";
 /// Maximum length of a label in bytes.
 const LABEL_BYTES: u64 = 32;
-/// An archive ends with two blocks of zeros.
-const END: i64 = 1024;
+/// Length of a block in bytes. An archive ends with two blocks of zeros.
+const BLOCK: u64 = 512;
 
 /// Whether a folder contains shards.
 pub(super) fn is_here(dir: &Path) -> bool {
@@ -40,11 +43,18 @@ pub(super) fn open(dir: &Path, names: Option<&[String]>) -> Result<Source, DataE
         Ok(files) if !files.is_empty() => files,
         _ => return Err(DataError::NoShards(dir.to_owned())),
     };
-    let members: Result<Vec<Vec<Member>>, DataError> =
-        files.par_iter().map(|shard| index(shard)).collect();
-    let members = members?;
+    let found: Result<Vec<_>, DataError> = files.par_iter().map(|shard| index(shard)).collect();
+    let [mut others, mut beside] = [OtherFormats::default(), OtherFormats::default()];
+    let mut members = Vec::new();
+    for found in found? {
+        members.push(found.members);
+        others.merge(found.others);
+        beside.merge(found.beside);
+    }
     let list = dir.join(CLASSES);
-    let classes = match (names, list.exists()) {
+    // A dead link is there, too.
+    let has_list = list.symlink_metadata().is_ok();
+    let classes = match (names, has_list) {
         (_, true) => read_classes(&list)?,
         (Some(names), false) => names.to_vec(),
         (None, false) => {
@@ -89,7 +99,9 @@ pub(super) fn open(dir: &Path, names: Option<&[String]>) -> Result<Source, DataE
     }
     Ok(Source {
         files,
-        is_numbered: names.is_none() && !list.exists(),
+        others,
+        beside,
+        is_numbered: names.is_none() && !has_list,
         ..Source::new(dir.to_owned(), classes, samples)?
     })
 }
@@ -109,19 +121,10 @@ fn shards(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 fn read_classes(path: &Path) -> Result<Vec<String>, DataError> {
-    let refused = |reason| DataError::ClassList {
+    serde_json::from_str(&read_text(path, LARGEST_LIST)?).map_err(|error| DataError::ClassList {
         path: path.to_owned(),
-        reason,
-    };
-    let text = read_text(path, LARGEST_LIST)?;
-    let classes: Vec<String> =
-        serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
-    // Labels are matched by name.
-    let mut known = HashSet::new();
-    match classes.iter().find(|class| !known.insert(class.as_str())) {
-        Some(twice) => Err(refused(format!("`{twice}` stands there twice"))),
-        None => Ok(classes),
-    }
+        reason: error.to_string(),
+    })
 }
 
 /// Maximum number of classes without a list of names.
@@ -169,61 +172,127 @@ impl Parts {
     }
 }
 
+/// What a shard contains.
+#[derive(Default)]
+struct Index {
+    members: Vec<Member>,
+    /// Images that are not read.
+    others: OtherFormats,
+    /// Files that are neither an image nor a label.
+    beside: OtherFormats,
+}
+
 /// The images of a shard, from its headers.
-fn index(shard: &Path) -> Result<Vec<Member>, DataError> {
+fn index(shard: &Path) -> Result<Index, DataError> {
     let fault = |member: Option<String>, fault| DataError::Shard {
         shard: shard.to_owned(),
         member,
         fault,
     };
-    let damaged = |error: std::io::Error| fault(None, ShardFault::Damaged(error.to_string()));
-    let metadata = fs::metadata(shard)?;
-    if !metadata.is_file() {
-        return Err(damaged(std::io::Error::other("not a file")));
-    }
-    let length = metadata.len();
-    let mut archive = Archive::new(fs::File::open(shard)?.into_file());
-    let mut members = Vec::new();
+    let damaged = |error: io::Error| fault(None, ShardFault::Damaged(error.to_string()));
+    let open = || regular::open(shard).map_err(|error| regular::named(shard, &error));
+    let file = open()?;
+    let length = file.metadata().map_err(damaged)?.len();
+    // With a position of its own.
+    let mut labels = open()?;
+    let mut archive = Archive::new(file);
+    let mut found = Index::default();
     let mut parts = Parts::default();
+    // Where the files lie that a link may name.
+    let mut places: HashMap<Vec<u8>, (u64, u64)> = HashMap::new();
     for entry in archive.entries_with_seek().map_err(damaged)? {
-        let mut entry = entry.map_err(damaged)?;
+        let entry = entry.map_err(damaged)?;
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let (offset, size) = (entry.raw_file_position(), entry.size());
         if offset.checked_add(size).is_none_or(|end| end > length) {
             return Err(fault(Some(name), ShardFault::Truncated));
         }
-        let is_file = matches!(
-            entry.header().entry_type(),
-            EntryType::Regular | EntryType::Continuous
-        );
-        let Some((key, ending)) = is_file.then(|| key_and_ending(&name)).flatten() else {
+        let place = match entry.header().entry_type() {
+            EntryType::Regular | EntryType::Continuous => Ok((offset, size)),
+            EntryType::Link => linked(&entry, &places),
+            EntryType::Symlink => Err(format!("a symbolic link to `{}`", target(&entry))),
+            _ => Err("not a regular file".to_owned()),
+        };
+        if let Ok(place) = place {
+            places.insert(entry.path_bytes().into_owned(), place);
+        }
+        let Some((key, ending)) = key_and_ending(&name) else {
             continue;
+        };
+        let (is_label, is_image) = (ending == LABEL, listing::is_read(&ending));
+        let (offset, size) = match place {
+            Ok(place) => place,
+            Err(what) if is_label || is_image => {
+                return Err(fault(Some(name), ShardFault::NotAFile(what)));
+            }
+            Err(_) => continue,
         };
         if key != parts.key {
             let whole = std::mem::take(&mut parts).finish();
-            members.extend(whole.map_err(|(name, what)| fault(Some(name), what))?);
+            found
+                .members
+                .extend(whole.map_err(|(name, what)| fault(Some(name), what))?);
             parts.key = key;
         }
-        if ending == LABEL {
-            let mut text = String::new();
-            let read = entry.by_ref().take(LABEL_BYTES).read_to_string(&mut text);
-            read.map_err(|error| {
-                fault(Some(name.clone()), ShardFault::Damaged(error.to_string()))
-            })?;
+        if is_label {
+            let text = label(&mut labels, offset, size);
+            let text = text.map_err(|what| fault(Some(name.clone()), what))?;
+            if parts.label.is_some() {
+                return Err(fault(Some(name), ShardFault::TwoLabels));
+            }
             parts.label = Some((name, text));
-        } else if listing::is_read(&ending) {
+        } else if is_image {
             if parts.image.is_some() {
                 return Err(fault(Some(name), ShardFault::TwoImages));
             }
             parts.image = Some((name, offset, size));
+        } else {
+            // `3.seg.png` is a picture, although not that of the sample.
+            let last = ending.rsplit('.').next().unwrap_or_default();
+            let rest = match listing::is_picture(last) {
+                true => &mut found.others,
+                false => &mut found.beside,
+            };
+            rest.add(ending, within(shard, &name));
         }
     }
     let whole = parts.finish();
-    members.extend(whole.map_err(|(name, what)| fault(Some(name), what))?);
-    if !has_end(&mut archive.into_inner()).map_err(damaged)? {
-        return Err(fault(None, ShardFault::NoEnd));
+    found
+        .members
+        .extend(whole.map_err(|(name, what)| fault(Some(name), what))?);
+    let end = check_end(&mut archive.into_inner()).map_err(damaged)?;
+    end.map_err(|what| fault(None, what))?;
+    Ok(found)
+}
+
+/// The name that a link contains.
+fn target<R: Read>(entry: &Entry<'_, R>) -> String {
+    let target = entry.link_name_bytes().unwrap_or_default();
+    String::from_utf8_lossy(&target).into_owned()
+}
+
+/// The place of the file that a hard link names.
+fn linked<R: Read>(
+    entry: &Entry<'_, R>,
+    places: &HashMap<Vec<u8>, (u64, u64)>,
+) -> Result<(u64, u64), String> {
+    let place = places.get(&*entry.link_name_bytes().unwrap_or_default());
+    place.copied().ok_or_else(|| {
+        let target = target(entry);
+        format!("a hard link to `{target}`, which is no file before it in the shard")
+    })
+}
+
+/// The text of a label.
+fn label(shard: &mut File, offset: u64, size: u64) -> Result<String, ShardFault> {
+    if size > LABEL_BYTES {
+        return Err(ShardFault::LongLabel(size));
     }
-    Ok(members)
+    let mut text = String::new();
+    let place = shard.seek(SeekFrom::Start(offset));
+    let read = place.and_then(|_| shard.take(size).read_to_string(&mut text));
+    read.map_err(|error| ShardFault::Damaged(error.to_string()))?;
+    Ok(text)
 }
 
 /// The shared name of a sample's files, and the rest in lower case; `None` for a hidden file and one without a dot.
@@ -233,16 +302,26 @@ fn key_and_ending(name: &str) -> Option<(String, String)> {
     (!stem.is_empty()).then(|| (format!("{folder}/{stem}"), ending.to_ascii_lowercase()))
 }
 
-/// Whether a shard has the two blocks of zeros at its end. Truncated after a sample, it would be a valid archive
-/// without them.
-fn has_end(file: &mut File) -> std::io::Result<bool> {
-    let mut end = Vec::new();
-    if file.seek(SeekFrom::End(0))? < END as u64 {
-        return Ok(false);
+/// Checks what follows the last member: at least two blocks of zeros, and nothing else. Truncated after a sample, a shard would
+/// be a valid archive without them; what stands behind them would never be read.
+fn check_end(shard: &mut File) -> io::Result<Result<(), ShardFault>> {
+    // The reader of the archive has read the first of the blocks, or it is at the end of the file.
+    let mut at = shard.stream_position()?;
+    let start = at;
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        let read = shard.read(&mut bytes)?;
+        if let Some(other) = bytes[..read].iter().position(|&byte| byte != 0) {
+            return Ok(Err(ShardFault::Behind(at + other as u64)));
+        }
+        at += read as u64;
+        if read == 0 {
+            return Ok(match at - start < BLOCK {
+                true => Err(ShardFault::NoEnd),
+                false => Ok(()),
+            });
+        }
     }
-    file.seek(SeekFrom::End(-END))?;
-    file.read_to_end(&mut end)?;
-    Ok(end.iter().all(|&byte| byte == 0))
 }
 
 #[cfg(test)]

@@ -165,14 +165,182 @@ fn names_of_classes_are_those_of_the_list() {
     // With the byte-order mark of an editor.
     fs::write(dir.path().join(CLASSES), "\u{feff}[\"b\", \"a\"]").unwrap();
     assert_eq!(open(dir.path(), None).unwrap().classes, ["b", "a"]);
-    // Two classes with the same name would be one.
-    for list in ["{}", r#"["crane", "crane"]"#] {
+    let error = |list: &str| {
         fs::write(dir.path().join(CLASSES), list).unwrap();
-        assert!(matches!(
-            open(dir.path(), None),
-            Err(DataError::ClassList { .. })
-        ));
+        open(dir.path(), None).unwrap_err()
+    };
+    assert!(matches!(error("{}"), DataError::ClassList { .. }));
+    // Two classes with the same name would be one.
+    let twice = error(r#"["crane", "owl", "crane"]"#);
+    assert!(matches!(twice, DataError::TwoClasses { class, .. } if class == "crane"));
+    // A link that leads nowhere is no missing list.
+    #[cfg(unix)]
+    {
+        fs::remove_file(dir.path().join(CLASSES)).unwrap();
+        std::os::unix::fs::symlink("gone.json", dir.path().join(CLASSES)).unwrap();
+        let message = open(dir.path(), None).unwrap_err().to_string();
+        assert!(
+            message.starts_with("no file `") && message.contains(CLASSES),
+            "{message}"
+        );
     }
+}
+
+/// A member of another type, with what it names.
+fn typed(kind: EntryType, name: &str, target: &str) -> Vec<u8> {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_size(0);
+    let mut builder = tar::Builder::new(Vec::new());
+    builder.append_link(&mut header, name, target).unwrap();
+    without_end(builder.into_inner().unwrap())
+}
+
+/// The members of an archive alone.
+fn without_end(mut archive: Vec<u8>) -> Vec<u8> {
+    archive.truncate(archive.len() - 1024);
+    archive
+}
+
+const END: [u8; 1024] = [0; 1024];
+
+#[test]
+fn a_hard_link_is_the_file_that_it_names() {
+    let files = without_end(shard(&[
+        ("0.png", b"zero"),
+        ("0.cls", b"1"),
+        ("plain", b"two"),
+    ]));
+    let link = |name: &str, target: &str| typed(EntryType::Link, name, target);
+    let links = [
+        link("1.png", "0.png"),
+        link("1.cls", "0.cls"),
+        // Through a link, and to a file without an ending.
+        link("2.cls", "1.cls"),
+        link("2.png", "plain"),
+    ];
+    let dir = folder(&[("a.tar", [&files, &links.concat(), &END[..]].concat())]);
+    let source = open(dir.path(), None).unwrap();
+    let read = |sample: &Sample| source.bytes(sample, ImageLimits::default()).unwrap();
+    let found: Vec<_> = source.samples.iter().map(|s| (read(s), s.label)).collect();
+    let expected = [
+        (b"zero".to_vec(), 1),
+        (b"zero".to_vec(), 1),
+        (b"two".to_vec(), 1),
+    ];
+    assert_eq!(found, expected);
+
+    for target in ["3.png", "9.png"] {
+        let late = without_end(shard(&[("3.cls", b"1"), ("9.png", b"x")]));
+        let bad = [&files, &link("3.png", target), &late, &END[..]].concat();
+        let what = format!("a hard link to `{target}`, which is no file before it in the shard");
+        let expected = (Some("3.png".to_owned()), ShardFault::NotAFile(what));
+        assert_eq!(fault(bad), expected);
+    }
+}
+
+#[test]
+fn what_could_be_an_image_or_a_label_is_read_or_named() {
+    let whole = without_end(shard(&[("0.png", b"x"), ("0.cls", b"0")]));
+    let with = |member: &[u8]| [&whole, member, &END[..]].concat();
+    let of = |name: &str, what| (Some(name.to_owned()), what);
+    let symbolic = ShardFault::NotAFile("a symbolic link to `0.png`".to_owned());
+    let member = typed(EntryType::Symlink, "1.png", "0.png");
+    assert_eq!(fault(with(&member)), of("1.png", symbolic));
+    let pipe = ShardFault::NotAFile("not a regular file".to_owned());
+    assert_eq!(
+        fault(with(&typed(EntryType::Fifo, "1.cls", "x"))),
+        of("1.cls", pipe)
+    );
+    // No sample could be lost by those.
+    for member in [
+        typed(EntryType::Symlink, "1.json", "0.json"),
+        typed(EntryType::Directory, "1.png/", "x"),
+    ] {
+        let dir = folder(&[("a.tar", with(&member))]);
+        assert_eq!(open(dir.path(), None).unwrap().samples.len(), 1);
+    }
+
+    let twice = shard(&[("0.png", b"x"), ("0.cls", b"0"), ("0.cls", b"1")]);
+    assert_eq!(fault(twice), of("0.cls", ShardFault::TwoLabels));
+    // The first 32 bytes are another number.
+    let digits = format!("{:>32}5", "1");
+    let long = shard(&[("0.png", b"x"), ("0.cls", digits.as_bytes())]);
+    assert_eq!(fault(long), of("0.cls", ShardFault::LongLabel(33)));
+    let longest = shard(&[("0.png", b"x"), ("0.cls", digits[1..].as_bytes())]);
+    let dir = folder(&[("a.tar", longest)]);
+    assert_eq!(open(dir.path(), None).unwrap().samples[0].label, 15);
+}
+
+#[test]
+fn nothing_but_zeros_follows_the_end() {
+    let whole = shard(&[("0.png", b"x"), ("0.cls", b"0")]);
+    let end = whole.len();
+    // Records of GNU tar have 20 blocks.
+    let padded = [&whole[..], &[0; 9000]].concat();
+    assert!(open(folder(&[("a.tar", padded)]).path(), None).is_ok());
+    // As `cat` joins them, and with a header that was overwritten.
+    let joined = [&whole[..], &whole].concat();
+    assert_eq!(fault(joined), (None, ShardFault::Behind(end as u64)));
+    let mut zeroed = shard(&[
+        ("0.png", b"x"),
+        ("0.cls", b"0"),
+        ("1.png", b"y"),
+        ("1.cls", b"1"),
+    ]);
+    zeroed[2048..2048 + 512].fill(0);
+    assert_eq!(fault(zeroed), (None, ShardFault::Behind(2048 + 512)));
+    for at in [end, end + 8999] {
+        let mut other = [&whole[..], &[0; 9000]].concat();
+        other[at] = 1;
+        assert_eq!(fault(other), (None, ShardFault::Behind(at as u64)));
+    }
+    // One block of zeros alone is no end.
+    assert_eq!(
+        fault(whole[..end - 512].to_vec()),
+        (None, ShardFault::NoEnd)
+    );
+}
+
+#[test]
+fn what_is_not_read_is_counted() {
+    let files = shard(&[
+        ("0.png", b"x"),
+        ("0.cls", b"0"),
+        ("0.txt", b"a caption"),
+        ("0.seg.PNG", b"another picture"),
+        ("1.tif", b"x"),
+        ("1.jpg", b"y"),
+        ("1.cls", b"1"),
+        ("1.txt", b"another"),
+        ("._1.txt", b"of another system"),
+        ("README", b""),
+    ]);
+    let source = open(
+        folder(&[("a.tar", files.clone()), ("b.tar", files)]).path(),
+        None,
+    )
+    .unwrap();
+    let counts = |found: &OtherFormats| {
+        let counts = found
+            .0
+            .iter()
+            .map(|(ending, kind)| (ending.clone(), kind.count));
+        counts.collect::<Vec<_>>()
+    };
+    let expected = |list: &[(&str, usize)]| {
+        let list = list
+            .iter()
+            .map(|&(ending, count)| (ending.to_owned(), count));
+        list.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        counts(&source.others),
+        expected(&[("seg.png", 2), ("tif", 2)])
+    );
+    assert_eq!(counts(&source.beside), expected(&[("txt", 4)]));
+    let example = &source.beside.0["txt"].example;
+    assert_eq!(example, &source.root.join("a.tar/0.txt"));
 }
 
 #[test]

@@ -1,0 +1,109 @@
+//! Regular files. Where one is expected, nothing else is opened: a pipe could block forever, and a device has no end.
+//! [`read_text`](crate::text::read_text) also reads what a shell hands over.
+
+use std::fs::{File, FileType};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+/// Opens a regular file, or a link to one.
+///
+/// # Errors
+/// The reason without the path, for [`named`]: the file is missing, of another kind, or cannot be opened.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    // Checked before opening: opening a pipe blocks until it has a writer.
+    let found = std::fs::metadata(path)?.file_type();
+    if found.is_file() {
+        return File::open(path);
+    }
+    let reason = format!("{}, not a file", kind(found));
+    Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
+}
+
+/// The content of a regular file of at most `most` bytes.
+///
+/// # Errors
+/// As [`open`], and if it is longer; the message names it.
+pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // The file may grow, and some file systems do not report a size.
+    let read =
+        open(path).and_then(|file| file.take(most.saturating_add(1)).read_to_end(&mut bytes));
+    match read {
+        Ok(_) if bytes.len() as u64 <= most => Ok(bytes),
+        Ok(_) => {
+            let reason = format!("it is longer than {most} bytes");
+            let error = io::Error::new(io::ErrorKind::InvalidInput, reason);
+            Err(named(path, &error))
+        }
+        Err(error) => Err(named(path, &error)),
+    }
+}
+
+/// An error of reading with the path in its message.
+pub(crate) fn named(path: &Path, error: &io::Error) -> io::Error {
+    let message = match error.kind() {
+        io::ErrorKind::NotFound => format!("no file `{}`", path.display()),
+        _ => format!("failed to read `{}`: {error}", path.display()),
+    };
+    io::Error::new(error.kind(), message)
+}
+
+fn kind(found: FileType) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if found.is_fifo() {
+            return "a named pipe";
+        }
+        if found.is_socket() {
+            return "a socket";
+        }
+        if found.is_char_device() || found.is_block_device() {
+            return "a device";
+        }
+    }
+    if found.is_dir() {
+        "a folder"
+    } else {
+        "something else"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_its_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.bin");
+        std::fs::write(&path, b"12345").unwrap();
+        assert_eq!(read(&path, 5).unwrap(), b"12345");
+        let name = path.display().to_string();
+        let expected = format!("failed to read `{name}`: it is longer than 4 bytes");
+        assert_eq!(read(&path, 4).unwrap_err().to_string(), expected);
+        let missing = read(&dir.path().join("b.bin"), 4).unwrap_err();
+        assert!(missing.to_string().starts_with("no file `"), "{missing}");
+        let folder = read(dir.path(), 4).unwrap_err().to_string();
+        assert!(folder.ends_with("a folder, not a file"), "{folder}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nothing_else_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let link = dir.path().join("zero");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        for (path, reason) in [
+            (pipe, "a named pipe, not a file"),
+            (link, "a device, not a file"),
+        ] {
+            assert_eq!(open(&path).unwrap_err().to_string(), reason);
+        }
+    }
+}
