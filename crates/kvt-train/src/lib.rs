@@ -39,6 +39,7 @@ pub mod data;
 pub mod device;
 pub mod engine;
 pub mod error;
+mod escape;
 pub mod fetch;
 pub mod finetune;
 pub mod fs;

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::ValueEnum;
 use serde_json::json;
 
-use super::common::{Overrides, bar, generating, results_folder};
+use super::common::{Overrides, bar, results_folder};
 use super::output;
 use super::table::table;
-use super::trained::{self, Trained, open_folder};
+use super::trained::{self, Folder, Split, Trained};
 use crate::analysis::{Measure, analyze, csv, figure, json, markdown, rows};
-use crate::data::{self, ensure_data, eval_transform, open_part, some_batches};
+use crate::data::{eval_transform, some_batches};
+use crate::escape::code;
 use crate::fs::write_text;
 
 /// `kvt analyze --run RUN`, or `kvt analyze --config CONFIG --weights FILE`
@@ -35,17 +35,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR", conflicts_with = "split")]
     data: Option<PathBuf>,
     /// Also write `layers.csv`, `layers.json`, `layers.md` and `layers.svg` into this folder: every convention of every metric.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "output", value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Split {
-    Val,
-    Train,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -57,15 +51,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         size,
     } = args.trained.load_backbone(&args.overrides, false)?;
     let source = match &args.data {
-        Some(dir) => open_folder(dir, classes.as_deref(), &plan)?,
-        None => {
-            ensure_data(&plan, &mut generating())?;
-            let part = match args.split {
-                Split::Val => data::Split::Val,
-                Split::Train => data::Split::Train,
-            };
-            open_part(&plan.data, part, classes.as_deref())?
-        }
+        Some(dir) => Folder::open(dir, classes.as_deref(), &plan)?.source,
+        None => args.split.open(&plan, classes.as_deref())?,
     };
     if let Some(out) = &args.out {
         // Create the folder before analysing the images.
@@ -96,7 +83,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.out {
         write_text(&out.join("layers.csv"), &csv(&layers))?;
         write_text(&out.join("layers.json"), &format!("{record:#}\n"))?;
-        let page = format!("`{name}`, {seen}: mean ± standard error over the images.\n\n");
+        let root = code(&source.root.display().to_string());
+        let page = format!(
+            "`{name}`, {images} images of {root}: mean ± standard error over the images.\n\n"
+        );
         write_text(&out.join("layers.md"), &(page + &markdown(&layers)))?;
         let runs = [(name.clone(), layers.as_slice())];
         let svg = figure(&format!("{name}: {images} images"), &runs);

@@ -32,7 +32,12 @@ pub(super) struct Args {
     #[arg(long)]
     plain: bool,
     /// The folder of the pictures: one for each image, with the image and a map of each head.
-    #[arg(long, value_name = "DIR", default_value = "runs/attention")]
+    #[arg(
+        long,
+        alias = "out",
+        value_name = "DIR",
+        default_value = "runs/attention"
+    )]
     output: PathBuf,
 }
 

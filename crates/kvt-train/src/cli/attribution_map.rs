@@ -34,7 +34,12 @@ pub(super) struct Args {
     class: Option<String>,
     /// The folder of the pictures, one for each image (the image, and what speaks for the class laid over it, from blue to red),
     /// and of `relevance.csv`.
-    #[arg(long, value_name = "DIR", default_value = "runs/attribution")]
+    #[arg(
+        long,
+        alias = "output",
+        value_name = "DIR",
+        default_value = "runs/attribution"
+    )]
     out: PathBuf,
 }
 

@@ -10,8 +10,9 @@ use super::{interrupt, output, progress, sweep};
 use crate::config::{Document, Plan, load_plan};
 use crate::engine::{End, Session, Start};
 use crate::fs::{remove_leftovers, write_text};
-use crate::recipe::EmaReport;
-use crate::report::{Comparison, Curve, RunFacts, label_of, read_curve, save_plots, unlike};
+use crate::report::{
+    Comparison, Curve, Names, RunFacts, label_of, labels, read_curve, save_plots, title, unlike,
+};
 use crate::run::{Metric, RunDir};
 use crate::task::{Classify, Dino, Task, TaskKind};
 use crate::text::shell;
@@ -38,14 +39,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) seeds: Option<u64>,
     /// Where the table and the plots go, and the runs of a sweep: by default `runs/compare`, or where the sweep says.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "out", value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
     /// What is compared: by default `top1`, or `knn` where all runs are of DINO.
     #[arg(long, value_name = "NAME", value_parser = named_metric)]
     pub(super) metric: Option<Metric>,
-    /// Title of the plots; a sweep has its own.
-    #[arg(long, default_value = "Dense and k-NN attention")]
-    title: String,
+    /// Title of the plots, by default the names of what is compared; a sweep has its own.
+    #[arg(long)]
+    title: Option<String>,
     /// Sweep: train on several devices at the same time, a run on each, as in `cpu,cuda:0`.
     #[arg(
         long,
@@ -68,26 +69,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     check(args)?;
     interrupt::listen();
-    let (mut curves, mut facts) = (Vec::new(), Vec::new());
-    let mut folders = Vec::new();
+    let mut runs = Vec::new();
     for input in &args.inputs {
         if input.is_dir() {
-            let (curve, fact) = read(input)?;
-            facts.push(fact);
-            if curve.epochs.is_empty() {
+            let run = Run::read(input)?;
+            if run.curve.epochs.is_empty() {
                 output::warning(&format!("run `{}` has no finished epoch", input.display()));
             }
-            curves.push(curve);
-            folders.push(input.clone());
+            runs.push(run);
             continue;
         }
-        for offset in 0..args.seeds.unwrap_or(1) {
-            match train(input, args, offset)? {
-                Some((curve, fact, folder)) => {
-                    curves.push(curve);
-                    facts.push(fact);
-                    folders.push(folder);
-                }
+        for plan in plans(input, args)? {
+            match train(input, args, plan)? {
+                Some(run) => runs.push(run),
                 None => {
                     output::status("stopped; the same command goes on from here");
                     return Ok(interrupt::exit_code());
@@ -95,10 +89,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
         }
     }
+    let named = runs.iter().map(|run| (run.names.clone(), &run.plan));
+    let (labels, notes) = labels(&named.collect::<Vec<_>>())?;
+    notes.iter().for_each(|note| output::warning(note));
+    let curves = runs.iter().zip(labels);
+    let curves = curves.map(|(run, label)| Curve {
+        label,
+        ..run.curve.clone()
+    });
+    let curves: Vec<Curve> = curves.collect();
     if curves.iter().all(|curve| curve.epochs.is_empty()) {
         bail!("none of the runs has finished an epoch: there is nothing to compare");
     }
-    for difference in unlike(&facts) {
+    let facts = runs.iter().map(|run| run.facts.clone());
+    for difference in unlike(&facts.collect::<Vec<_>>()) {
         output::warning(&difference);
     }
     let metric = args.metric.unwrap_or_else(|| best_metric(&curves));
@@ -108,13 +112,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         &comparison,
         &curves,
         &comparison.to_markdown(),
-        &args.title,
+        &args.title.clone().unwrap_or_else(|| title(&curves)),
         folder,
     )?;
     let width = comfy_table::Table::new().width();
     output::print(&comparison.to_text(width))?;
     output::status(&format!("table and plots are in `{}`", folder.display()));
-    let folders = folders.iter().map(|run| shell(&run.display().to_string()));
+    let folders = runs
+        .iter()
+        .map(|run| shell(&run.plan.run.dir.display().to_string()));
     let folders: Vec<String> = folders.collect();
     output::status(&format!("next: kvt report {}", folders.join(" ")));
     Ok(ExitCode::SUCCESS)
@@ -149,73 +155,92 @@ pub(super) fn best_metric(curves: &[Curve]) -> Metric {
     }
 }
 
+/// A run to compare.
+struct Run {
+    /// Without its label.
+    curve: Curve,
+    facts: RunFacts,
+    /// Its plan, with the folder where it is.
+    plan: Plan,
+    names: Names,
+}
+
 /// Finds errors in any input before the first run trains for hours.
 fn check(args: &Args) -> anyhow::Result<()> {
     let mut folders: Vec<(PathBuf, &Path)> = Vec::new();
     for input in &args.inputs {
-        if input.is_dir() {
+        let own = if input.is_dir() {
             RunDir::open(input)?;
-            continue;
-        }
-        if !input.exists() {
+            vec![input.clone()]
+        } else if input.exists() {
+            let plans = plans(input, args)?.into_iter();
+            plans.map(|plan| plan.run.dir).collect()
+        } else {
             bail!(
                 "no file or folder `{}`: give configuration files and folders of runs",
                 input.display()
             );
+        };
+        for dir in own {
+            // By any path to it.
+            let folder = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+            if let Some((_, other)) = folders.iter().find(|(known, _)| *known == folder) {
+                bail!(
+                    "`{}` and `{}` are both the run in `{}`: name a run once, and give each configuration its own `run.dir`",
+                    other.display(),
+                    input.display(),
+                    dir.display()
+                );
+            }
+            folders.push((folder, input));
         }
-        let dir = plan(input, args)?.run.dir;
-        if let Some((_, other)) = folders.iter().find(|(known, _)| *known == dir) {
-            bail!(
-                "`{}` and `{}` both train in `{}`: give one of them another `run.dir`",
-                other.display(),
-                input.display(),
-                dir.display()
-            );
-        }
-        folders.push((dir, input));
     }
     Ok(())
 }
 
-/// The plan of a configuration, with overrides that apply to all of them.
-fn plan(config: &Path, args: &Args) -> anyhow::Result<Plan> {
-    Ok(Document::load(config, &args.overrides.all())?
+/// The plans of a configuration, one for each seed, with overrides that apply to all configurations.
+fn plans(config: &Path, args: &Args) -> anyhow::Result<Vec<Plan>> {
+    let plan = Document::load(config, &args.overrides.all())?
         .shared()
-        .plan()?)
-}
-
-/// Trains one seed of a configuration, or resumes it. `None` if it was stopped.
-fn train(
-    config: &Path,
-    args: &Args,
-    offset: u64,
-) -> anyhow::Result<Option<(Curve, RunFacts, PathBuf)>> {
-    let mut plan = plan(config, args)?;
-    plan.seed += offset;
-    if args.seeds.is_some() {
+        .plan()?;
+    let Some(seeds) = args.seeds else {
+        return Ok(vec![plan]);
+    };
+    let of_seed = |offset: u64| {
+        let mut plan = plan.clone();
+        plan.seed += offset;
         let mut dir = plan.run.dir.into_os_string();
         dir.push(format!("-seed{}", plan.seed));
         plan.run.dir = dir.into();
-    }
-    let (seed, dir, report) = (plan.seed, plan.run.dir.clone(), plan.ema.report);
-    let planned = plan.clone();
+        plan
+    };
+    Ok((0..seeds).map(of_seed).collect())
+}
+
+/// Trains a plan of a configuration, or resumes it. `None` if it was stopped.
+fn train(config: &Path, args: &Args, plan: Plan) -> anyhow::Result<Option<Run>> {
     let name = label(config, args);
-    output::status(&format!("{name}, seed {seed}:"));
-    let start = match RunDir::open(&dir) {
+    output::status(&format!("{name}, seed {}:", plan.seed));
+    let start = match RunDir::open(&plan.run.dir) {
         Ok(_) => Start::RESUME,
         Err(_) => Start::New,
     };
     let end = match plan.task {
-        TaskKind::Classify => carry_out::<Classify>(plan, start),
-        TaskKind::Dino => carry_out::<Dino>(plan, start),
+        TaskKind::Classify => carry_out::<Classify>(plan.clone(), start),
+        TaskKind::Dino => carry_out::<Dino>(plan.clone(), start),
     };
     match end.with_context(|| format!("`{}`", config.display()))? {
         End::Stopped => Ok(None),
         End::Finished => {
-            let run = RunDir::open(&dir)?;
-            // Not before: the folder of generated images exists only now, and paths are compared without links.
-            let facts = RunFacts::new(name.as_str(), &planned, run.read_classes()?);
-            Ok(Some((curve(&run, &name, seed, report)?, facts, dir)))
+            let run = RunDir::open(&plan.run.dir)?;
+            let folder = plan.run.dir.display().to_string();
+            Ok(Some(Run {
+                curve: curve(&run, &plan)?,
+                // Not before: the folder of generated images exists only now, and paths are compared without links.
+                facts: RunFacts::new(name.as_str(), &plan, run.read_classes()?),
+                plan,
+                names: [name, config.display().to_string(), folder],
+            }))
         }
     }
 }
@@ -229,25 +254,29 @@ fn carry_out<T: Task>(plan: Plan, start: Start<'_>) -> anyhow::Result<End> {
     Ok(end?)
 }
 
-/// The curve of a run; `NAME-seedN` is a run of `NAME`.
-fn read(path: &Path) -> anyhow::Result<(Curve, RunFacts)> {
-    let run = RunDir::open(path)?;
-    let plan = load_plan(&run.config(), &[])?;
-    let seed = plan.seed;
-    let name = path.file_name().map_or_else(
-        || path.display().to_string(),
-        |n| n.to_string_lossy().into_owned(),
-    );
-    // The classes only serve a warning: a run without them can still be compared.
-    let classes = run.read_classes().unwrap_or_default();
-    // Runs in different folders may have the same name.
-    let facts = RunFacts::new(path.display().to_string(), &plan, classes);
-    let label = label_of(&name, seed);
-    Ok((curve(&run, label, seed, plan.ema.report)?, facts))
+impl Run {
+    /// The run in a folder; `NAME-seedN` is a run of `NAME`.
+    fn read(path: &Path) -> anyhow::Result<Self> {
+        let run = RunDir::open(path)?;
+        let mut plan = load_plan(&run.config(), &[])?;
+        path.clone_into(&mut plan.run.dir);
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        let (name, path) = (name.to_string_lossy(), path.display().to_string());
+        // The classes only serve a warning: a run without them can still be compared.
+        let classes = run.read_classes().unwrap_or_default();
+        let short = |name: &str| label_of(name, plan.seed).to_owned();
+        Ok(Self {
+            curve: curve(&run, &plan)?,
+            // Runs in different folders may have the same name.
+            facts: RunFacts::new(path.as_str(), &plan, classes),
+            names: [short(&name), short(&path), path],
+            plan,
+        })
+    }
 }
 
-fn curve(run: &RunDir, label: &str, seed: u64, report: EmaReport) -> anyhow::Result<Curve> {
-    let (curve, warning) = read_curve(run, label, seed, report)?;
+fn curve(run: &RunDir, plan: &Plan) -> anyhow::Result<Curve> {
+    let (curve, warning) = read_curve(run, "", plan.seed, plan.ema.report)?;
     if let Some(warning) = warning {
         output::warning(&warning.to_string());
     }

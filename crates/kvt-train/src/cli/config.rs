@@ -1,6 +1,5 @@
 //! `kvt config`
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -43,7 +42,7 @@ enum What {
         #[arg(long, value_name = "NAME")]
         model: Option<String>,
         /// Write this file, which must not exist, instead of printing the configuration.
-        #[arg(long, value_name = "FILE")]
+        #[arg(long, alias = "out", value_name = "FILE")]
         output: Option<PathBuf>,
     },
     #[command(
@@ -60,7 +59,7 @@ enum What {
         #[command(flatten)]
         config: ConfigArgs,
         /// The folder of the pictures; by default `runs/preview/` and the configuration's name.
-        #[arg(long, value_name = "DIR")]
+        #[arg(long, alias = "output", value_name = "DIR")]
         out: Option<PathBuf>,
     },
     #[command(after_help = "Examples:\n  kvt config schema > kvt.schema.json")]
@@ -99,14 +98,11 @@ fn check(config: &ConfigArgs) -> anyhow::Result<()> {
         }
         false => vec![config.plan()?],
     };
-    let mut told = BTreeSet::new();
     for plan in &plans {
         // Also checks that need the model: sizes that do not divide, lists of the wrong length.
         let model = model_config(&plan.model, None)?;
         for warning in warnings(plan, &model, None) {
-            if told.insert(warning.clone()) {
-                output::warning(&warning);
-            }
+            output::warning(&warning);
         }
     }
     output::print(&format!("`{}` is fine", path.display()))
@@ -149,6 +145,9 @@ fn init(
 fn preview(config: &ConfigArgs, out: Option<&Path>) -> anyhow::Result<()> {
     let plan = config.plan()?;
     let preview = Preview::new(&plan, &mut generating())?;
+    for warning in &preview.warnings {
+        output::warning(warning);
+    }
     let path = config.path()?;
     let name = path.file_stem().unwrap_or(path.as_os_str());
     let folder = match out {

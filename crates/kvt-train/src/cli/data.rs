@@ -9,6 +9,7 @@ use clap::builder::NonEmptyStringValueParser;
 use super::common::{bar, generating};
 use super::output;
 use super::table::{grouped, table};
+use super::trained::warn_of_others;
 use crate::data::shapes::{ShapesConfig, ensure};
 use crate::data::{
     Check, ClassOrder, DataConfig, DataKind, ImageLimits, Source, SplitCheck, TEST, check,
@@ -162,6 +163,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 ..DataConfig::default()
             };
             let sources = sources(data, splits, *val_fraction)?;
+            for (_, source) in &sources {
+                warn_of_others(source);
+            }
             pack_folder(&sources, out, shard_size << 20)
         }
         What::Check {
@@ -188,6 +192,7 @@ fn split_folder(dir: &Path, val_fraction: f64) -> anyhow::Result<ExitCode> {
         ..DataConfig::default()
     };
     let sources = open(&data, None)?;
+    sources.iter().for_each(warn_of_others);
     let mut lines = Vec::new();
     for (name, source) in ["train", "val"].into_iter().zip(&sources) {
         for sample in &source.samples {

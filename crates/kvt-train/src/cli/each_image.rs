@@ -11,6 +11,7 @@ use super::images::expand;
 use super::output;
 use crate::config::Plan;
 use crate::data::{View, decode, eval_transform, image_limits};
+use crate::escape::one_line;
 use crate::fs::write_atomic;
 use crate::preview;
 use crate::report::encode_png;
@@ -42,7 +43,7 @@ pub(super) fn each_image(
         let image = match decode(path, image_limits(plan)) {
             Ok(image) => image,
             Err(error) => {
-                output::error(&error.to_string());
+                output::error(&one_line(&error.to_string()));
                 are_all = false;
                 continue;
             }

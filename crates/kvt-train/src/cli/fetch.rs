@@ -16,7 +16,7 @@ pub(super) struct Args {
     /// Weights, a name of `kvt models list --weights`; of a model alone, timm's default.
     name: String,
     /// Also write them to this `.safetensors` file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, alias = "out", value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace the file if it exists.
     #[arg(long)]

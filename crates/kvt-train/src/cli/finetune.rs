@@ -53,7 +53,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "freeze")]
     linear_probe: bool,
     /// The run's folder; by default `runs/finetune/` and the name of FOLDER.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "output", value_name = "DIR")]
     out: Option<PathBuf>,
     /// Go on with the run where it was stopped, with the configuration that is in its folder.
     #[arg(long)]

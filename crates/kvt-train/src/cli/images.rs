@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 use super::output;
-use crate::data::image_files;
+use crate::data::{Files, image_files};
+use crate::escape::one_line;
 
 /// The files that arguments name, in their order, and whether every argument names one. The error of an argument that names none
 /// is printed, and the others are used, as `cat` does.
@@ -16,7 +17,7 @@ pub(super) fn expand(arguments: &[PathBuf]) -> (Vec<PathBuf>, bool) {
         match named(argument) {
             Ok(found) => files.extend(found),
             Err(error) => {
-                output::error(&format!("{error:#}"));
+                output::error(&one_line(&format!("{error:#}")));
                 are_all = false;
             }
         }
@@ -24,7 +25,7 @@ pub(super) fn expand(arguments: &[PathBuf]) -> (Vec<PathBuf>, bool) {
     (files, are_all)
 }
 
-/// The files of one argument: a folder stands for all images below it, by name, and a pattern such as `photos/*.jpg` or
+/// The files of one argument: a folder stands for all images below it, by name (of those in other formats it warns), and a pattern such as `photos/*.jpg` or
 /// `photos/**/*.png` for the files that match. A file is taken whatever its name is.
 fn named(argument: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if argument.is_dir() {
@@ -37,14 +38,17 @@ fn named(argument: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let files = image_files(folder)?;
-    if files.is_empty() {
+    let Files { images, others } = image_files(folder)?;
+    if let Some(warning) = others.warning(folder) {
+        output::warning(&warning);
+    }
+    if images.is_empty() {
         bail!(
             "`{}` has no image: expected .jpg, .jpeg, .png, .webp or .bmp files in it or in its folders",
             folder.display()
         );
     }
-    Ok(files)
+    Ok(images)
 }
 
 fn matching(argument: &Path) -> anyhow::Result<Vec<PathBuf>> {

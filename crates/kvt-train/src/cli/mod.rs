@@ -201,6 +201,27 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 mod tests {
     use super::*;
 
+    /// Some verbs call it `--out` and some `--output`, and nobody knows which: both are taken.
+    #[test]
+    fn out_and_output_are_the_same_everywhere() {
+        let mut left = vec![Cli::command()];
+        let mut found = 0;
+        while let Some(verb) = left.pop() {
+            for option in verb.get_arguments() {
+                let other = match option.get_long() {
+                    Some("out") => "output",
+                    Some("output") => "out",
+                    _ => continue,
+                };
+                let aliases = option.get_all_aliases().unwrap_or_default();
+                assert_eq!(aliases, [other], "{}", verb.get_name());
+                found += 1;
+            }
+            left.extend(verb.get_subcommands().cloned());
+        }
+        assert!(found > 10, "{found}");
+    }
+
     #[test]
     fn only_some_verbs_take_keys() {
         let takes = |line: &str| takes_set(line.split_whitespace().map(OsString::from));

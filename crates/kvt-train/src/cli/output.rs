@@ -1,10 +1,9 @@
 //! Terminal output: results to stdout, everything else to stderr.
 //!
-//! Names of tensors, classes, keys and files come from untrusted files. A control character in one would be a command to the
-//! terminal, so all of them are escaped, except line ends and tabs.
+//! Names of tensors, classes, keys and files come from untrusted files, so what acts on other text is escaped in all that is printed
+//! ([`escape`](crate::escape)). A warning or an error about one thing is one line, whatever its name is.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,11 +11,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
 
+use crate::escape::{lines, one_line};
+
 /// Set in the processes of a job other than the first, which prints for them.
 static SILENT: AtomicBool = AtomicBool::new(false);
 
 /// The visible bars. All output goes above them, also from other threads, such as the signal handler.
 static BARS: Mutex<Vec<(u64, ProgressBar)>> = Mutex::new(Vec::new());
+
+/// The warnings so far.
+static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// The number of the next bar.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -104,7 +108,7 @@ pub(super) fn write(text: &str) -> anyhow::Result<()> {
     if SILENT.load(Ordering::Relaxed) || text.is_empty() {
         return Ok(());
     }
-    let text = printable(text);
+    let text = lines(text);
     let write = || {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
@@ -121,7 +125,7 @@ pub(super) fn status(text: &str) {
         return;
     }
     above_bars(&mut || {
-        let _ = writeln!(io::stderr(), "{}", printable(text));
+        let _ = writeln!(io::stderr(), "{}", lines(text));
     });
 }
 
@@ -130,42 +134,20 @@ pub(super) fn error(text: &str) {
     status(&format!("error: {text}"));
 }
 
-/// Prints a warning.
+/// Prints a warning, in one line, and once: a folder that is read twice is warned of once.
 pub(super) fn warning(text: &str) {
-    status(&format!("warning: {text}"));
+    let is_new = WARNED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(text.to_owned());
+    if is_new {
+        status(&format!("warning: {}", one_line(text)));
+    }
 }
 
 /// Whether output is not silenced and stderr is a terminal.
 pub(super) fn is_watched() -> bool {
     !SILENT.load(Ordering::Relaxed) && io::stderr().is_terminal()
-}
-
-/// A text with control characters escaped, except line ends and tabs.
-fn printable(text: &str) -> Cow<'_, str> {
-    escape(text, |c| c.is_control() && !matches!(c, '\n' | '\t'))
-}
-
-/// A text for a single line, such as a cell of a table: with all control characters escaped.
-pub(super) fn one_line(text: &str) -> Cow<'_, str> {
-    escape(text, char::is_control)
-}
-
-/// Escapes characters as JSON and TOML do in strings, so that text they have escaped already does not change, and text they pass
-/// through keeps its meaning. Control characters get four digits.
-fn escape(text: &str, escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.contains(&escaped) {
-        return Cow::Borrowed(text);
-    }
-    let mut clean = String::with_capacity(text.len());
-    for c in text.chars() {
-        if escaped(c) {
-            // Writing to a string cannot fail.
-            let _ = write!(clean, "\\u{:04x}", u32::from(c));
-        } else {
-            clean.push(c);
-        }
-    }
-    Cow::Owned(clean)
 }
 
 #[cfg(test)]
@@ -175,31 +157,6 @@ mod tests {
     use indicatif::{ProgressDrawTarget, ProgressStyle, TermLike};
 
     use super::*;
-
-    #[test]
-    fn control_characters_do_not_reach_the_terminal() {
-        let red = "a\u{1b}[31mred\u{9b}2J\u{7}\r\n\tb";
-        assert_eq!(
-            printable(red),
-            "a\\u001b[31mred\\u009b2J\\u0007\\u000d\n\tb"
-        );
-        assert_eq!(one_line("a\nb\tc\0"), "a\\u000ab\\u0009c\\u0000");
-        for plain in ["", "weights.0 \u{fc} \u{65e5}", "a\n\tb"] {
-            assert!(matches!(printable(plain), Cow::Borrowed(same) if same == plain));
-        }
-    }
-
-    /// JSON escapes most control characters itself; for the rest, the output is another spelling of the same text.
-    #[test]
-    fn json_stays_json() {
-        let value = serde_json::json!({ "a\u{1b}\u{7f}": "\u{9b}31m\n" });
-        for text in [value.to_string(), format!("{value:#}")] {
-            let printed = printable(&text);
-            assert!(!printed.contains(|c: char| c.is_control() && c != '\n'));
-            let read: serde_json::Value = serde_json::from_str(&printed).unwrap();
-            assert_eq!(read, value);
-        }
-    }
 
     /// Records the calls to a terminal.
     #[derive(Clone, Debug, Default)]

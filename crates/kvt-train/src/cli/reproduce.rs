@@ -34,7 +34,7 @@ pub(super) struct Args {
     #[arg(long, value_enum)]
     version: Option<Version>,
     /// The folder of the results; by default `runs/reproduce/` and the name, and below it the scale and version that were chosen.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "output", value_name = "DIR")]
     out: Option<PathBuf>,
     /// The folder of the runs; by default the one that their sweep names, in `runs/reproduce`.
     #[arg(long, value_name = "DIR")]

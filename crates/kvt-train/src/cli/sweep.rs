@@ -9,6 +9,7 @@ use super::compare::{Args, best_metric, named_metric, save};
 use super::table::table;
 use super::watch::Terminal;
 use super::{interrupt, output};
+use crate::escape::markdown;
 use crate::fs::write_text;
 use crate::report::{Comparison, Curve};
 use crate::run::Metric;
@@ -106,7 +107,7 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
         let tests = pairs_markdown(&pairs, metric);
         let markdown = format!(
             "# {}\n\n{}\n## Pairs\n\n{tests}\n## Images, epochs, seeds\n\n{}\n## Commands\n\n{}",
-            sweep.title,
+            markdown(&sweep.title),
             comparison.to_markdown(),
             conditions(&sweep.cells, &found),
             commands_markdown(&sweep.cells, &found),

@@ -2,8 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::output::one_line;
-
+use crate::escape::one_line;
 pub(super) use crate::report::{grouped, human};
 
 /// A table with a header; every column but the first is aligned to the right.

@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use burn::tensor::Device;
-use clap::ArgGroup;
+use clap::{ArgGroup, ValueEnum};
 use kvt_models::Model;
 use kvt_models::checkpoint::LoadOptions;
 use kvt_models::weights::Outcome;
 
-use super::common::Overrides;
+use super::common::{Overrides, generating};
 use super::output;
 use crate::config::{Plan, load_plan};
-use crate::data::{Source, Split, open_part};
+use crate::data::{self, Source, ensure_data, open_part, without_training};
 use crate::device::{self, ResolvedDevice};
+use crate::escape::one_line;
 use crate::run::RunDir;
 use crate::task::{
     CheckpointWeights, DinoRole, HeadReset, TaskKind, build_model, load_checkpoint_backbone,
@@ -133,7 +134,7 @@ impl Args {
             (None, Some(config)) => {
                 let plan = load_plan(config, &overrides.all())?;
                 let weights = self.weights.clone().or_else(|| plan.init.weights.clone());
-                let classes = open_part(&plan.data, Split::Train, None).ok();
+                let classes = open_part(&plan.data, data::Split::Train, None).ok();
                 let mut trained = without_head(plan, classes.map(|source| source.classes))?;
                 match weights {
                     _ if random => {}
@@ -191,7 +192,7 @@ impl Args {
         }
         let device = device_of(&plan)?;
         // The classes come from the data, so that the head can be checked against them.
-        let classes = open_part(&plan.data, Split::Train, None)
+        let classes = open_part(&plan.data, data::Split::Train, None)
             .ok()
             .map(|source| source.classes);
         let config = model_config(&plan.model, classes.as_ref().map(Vec::len))?;
@@ -285,14 +286,114 @@ fn inner(device: &ResolvedDevice) -> Device {
     device.device.clone().inner()
 }
 
-/// A labelled folder with the model's classes, if they are known.
-pub(super) fn open_folder(
-    dir: &Path,
-    classes: Option<&[String]>,
-    plan: &Plan,
-) -> anyhow::Result<Source> {
-    Ok(match classes {
-        Some(classes) => Source::open_with_classes(dir, classes)?,
-        None => Source::open(dir, plan.data.class_order)?,
-    })
+/// A split of a run or of a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Split {
+    Val,
+    Train,
+}
+
+impl Split {
+    /// Its images, with the model's classes, if they are known.
+    pub(super) fn open(self, plan: &Plan, classes: Option<&[String]>) -> anyhow::Result<Source> {
+        ensure_data(plan, &mut generating())?;
+        let part = match self {
+            Self::Val => data::Split::Val,
+            Self::Train => data::Split::Train,
+        };
+        let source = open_part(&plan.data, part, classes)?;
+        warn_of_others(&source);
+        Ok(source)
+    }
+
+    /// Its name in JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Val => "val",
+            Self::Train => "train",
+        }
+    }
+
+    /// Its images in words, to be put behind their number.
+    pub(super) fn words(self, source: &Source) -> String {
+        let kind = match self {
+            Self::Val => "validation",
+            Self::Train => "training",
+        };
+        let root = source.root.display().to_string();
+        format!("{kind} images of `{}`", one_line(&root))
+    }
+}
+
+/// Labelled images of another folder than that of the plan, as far as they are new to the model.
+pub(super) struct Folder {
+    pub(super) source: Source,
+    /// The number of images that were left out because the plan trains on them.
+    pub(super) left_out: usize,
+}
+
+impl Folder {
+    /// The images of a folder with the model's classes, if they are known.
+    pub(super) fn open(
+        dir: &Path,
+        classes: Option<&[String]>,
+        plan: &Plan,
+    ) -> anyhow::Result<Self> {
+        Self::new(
+            match classes {
+                Some(classes) => Source::open_with_classes(dir, classes)?,
+                None => Source::open(dir, plan.data.class_order)?,
+            },
+            plan,
+        )
+    }
+
+    /// The new ones of some images, with warnings about the others.
+    pub(super) fn new(source: Source, plan: &Plan) -> anyhow::Result<Self> {
+        warn_of_others(&source);
+        let (all, root) = (source.samples.len(), source.root.display().to_string());
+        let (new, left_out) = match without_training(source.clone(), &plan.data) {
+            Ok(found) => found,
+            Err(error) => {
+                output::warning(&format!(
+                    "whether images of `{root}` were trained on is not known: {error}"
+                ));
+                (source, 0)
+            }
+        };
+        if left_out == all && all > 0 {
+            bail!(
+                "all {all} images of `{root}` are training images (`data.path` and `data.val_fraction` of the configuration), which say \
+                 nothing about new ones: leave out `--data` for the validation images; `kvt eval --split train` evaluates the training \
+                 images"
+            );
+        }
+        if left_out > 0 {
+            output::warning(&format!(
+                "{left_out} of the {all} images of `{root}` are training images (`data.path` and `data.val_fraction` of the \
+                 configuration): they are left out"
+            ));
+        }
+        Ok(Self {
+            source: new,
+            left_out,
+        })
+    }
+
+    /// Its images in words, to be put behind their number.
+    pub(super) fn words(&self) -> String {
+        let root = self.source.root.display().to_string();
+        let root = one_line(&root);
+        match self.left_out {
+            0 => format!("images of `{root}`"),
+            left_out => format!("images of `{root}`, without {left_out} that were trained on"),
+        }
+    }
+}
+
+/// Warns of picture files that are not among the images.
+pub(super) fn warn_of_others(source: &Source) {
+    if let Some(warning) = source.others.warning(&source.root) {
+        output::warning(&warning);
+    }
 }

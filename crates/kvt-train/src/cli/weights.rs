@@ -95,7 +95,7 @@ struct Average {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// The `.safetensors` file to write.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, alias = "out", value_name = "FILE")]
     output: PathBuf,
     /// Replace the file if it exists.
     #[arg(long)]

@@ -66,6 +66,15 @@ impl OtherFormats {
         }
     }
 
+    /// A warning that these files of a folder are not read; `None` if there are none.
+    pub fn warning(&self, root: &Path) -> Option<String> {
+        let others = self.describe()?;
+        let root = root.display();
+        Some(format!(
+            "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
+        ))
+    }
+
     /// The extensions with their counts and an example each; `None` if there are no such files.
     pub fn describe(&self) -> Option<String> {
         let kinds = self.0.iter().map(|(ending, kind)| {
@@ -214,15 +223,28 @@ pub(super) fn images(dir: &Path) -> Listing {
     listing
 }
 
-/// The images in a folder and its subfolders, by name, without hidden ones.
+/// The picture files in a folder and its subfolders, without hidden ones.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// Those that are read, by name.
+    pub images: Vec<PathBuf>,
+    /// Those in other formats.
+    pub others: OtherFormats,
+}
+
+/// The picture files in a folder and its subfolders.
 ///
 /// # Errors
 /// For a dead or circular link, or a folder that cannot be listed.
-pub fn image_files(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let found = images(dir);
-    match found.unlisted.into_iter().next() {
+pub fn image_files(dir: &Path) -> Result<Files, DataError> {
+    let Listing {
+        images,
+        others,
+        unlisted,
+    } = images(dir);
+    match unlisted.into_iter().next() {
         Some(first) => Err(DataError::Unlisted(first)),
-        None => Ok(found.images),
+        None => Ok(Files { images, others }),
     }
 }
 

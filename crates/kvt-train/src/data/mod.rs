@@ -9,6 +9,7 @@ mod config;
 mod decode;
 mod error;
 mod file;
+mod fresh;
 mod listing;
 mod loader;
 mod ordered;
@@ -27,7 +28,8 @@ pub use config::{DataConfig, DataKind, DecodeMode, OnError, Workers};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes};
 pub use error::{DataError, ParquetFault, ShardFault};
 pub use file::ImageLimits;
-pub use listing::{NotRead, OtherFormats, Unlisted, image_files};
+pub use fresh::without_training;
+pub use listing::{Files, NotRead, OtherFormats, Unlisted, image_files};
 pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key, view_key};
 pub use pack::{Packed, pack};
 pub use repeats::{EpochOrder, Sampler};
@@ -39,5 +41,5 @@ pub use source::{
 pub use splits::{
     Splits, ensure_data, eval_batches, eval_transform, image_limits, some_batches, train_transform,
 };
-pub use state::DataState;
+pub use state::{DataState, listing_of};
 pub use upload::DeviceBatch;

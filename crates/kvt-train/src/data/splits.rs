@@ -65,13 +65,7 @@ impl Splits {
     /// Warnings about ignored files and missing parts of the folders.
     pub fn warnings(&self) -> Vec<String> {
         let folders = [&self.train, &self.val].into_iter();
-        let unread = folders.filter_map(|folder| {
-            let others = folder.others.describe()?;
-            let root = folder.root.display();
-            Some(format!(
-                "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
-            ))
-        });
+        let unread = folders.filter_map(|folder| folder.others.warning(&folder.root));
         let beside = [&self.train, &self.val].into_iter().filter_map(|source| {
             let (root, beside) = (source.root.display(), source.beside.describe()?);
             Some(format!(
@@ -96,8 +90,13 @@ impl Splits {
                 ": nothing measures how well they are recognised",
             ),
         ];
-        let lost = lost.into_iter().flatten();
-        unread.chain(beside).chain(lost).collect()
+        let mut warnings: Vec<String> = unread
+            .chain(beside)
+            .chain(lost.into_iter().flatten())
+            .collect();
+        // Both parts of a folder that `data.val_fraction` divides have its other files.
+        warnings.dedup();
+        warnings
     }
 
     /// In words, how many images train and validate, and where they lie.

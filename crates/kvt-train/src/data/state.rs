@@ -28,7 +28,7 @@ impl DataState {
         Self {
             train: train.samples.len(),
             val: val.samples.len(),
-            listing: listing(folders),
+            listing: listing(&folders),
             sizes: check_sizes.then(|| sizes(folders)),
         }
     }
@@ -41,8 +41,13 @@ impl DataState {
     }
 }
 
+/// A hash of the images of one source: their paths, relative to it, and their labels, in order.
+pub fn listing_of(source: &Source) -> u64 {
+    listing(&[source])
+}
+
 /// A hash of the paths, relative to the folders, and labels, so that the folders can be moved.
-fn listing(folders: [&Source; 2]) -> u64 {
+fn listing(folders: &[&Source]) -> u64 {
     let mut hash = blake3::Hasher::new();
     for folder in folders {
         for sample in &folder.samples {

@@ -45,6 +45,8 @@ pub struct Preview {
     pub steps_per_epoch: u64,
     /// The learning rate of the first update of some epochs, counted from 1.
     pub rates: Vec<(u32, f64)>,
+    /// Warnings about the images.
+    pub warnings: Vec<String>,
     /// PNG files by name.
     files: [(&'static str, Vec<u8>); 2],
 }
@@ -73,6 +75,7 @@ impl Preview {
         let rate = |epoch: u32| schedule.lr(steps_per_epoch * u64::from(epoch), epoch);
         let shown = shown_epochs(epochs, plan.schedule.warmup_epochs);
         Ok(Self {
+            warnings: splits.warnings(),
             images: splits.train.samples.len(),
             images_per_step,
             steps_per_epoch,

@@ -10,6 +10,7 @@ use plotters::style::FontStyle;
 use super::font::{FONT, register_fonts};
 use super::plot::{GRID, INK};
 use super::series::PALETTE;
+use crate::escape::lines;
 
 /// Size in SVG units: with the names within, and with the names beside.
 const SIZE: (u32, u32) = (800, 500);
@@ -66,7 +67,8 @@ impl Chart<'_> {
         register_fonts()?;
         let mut text = String::new();
         self.draw(&mut text).map_err(|error| error.to_string())?;
-        Ok(text)
+        // Names may have what XML forbids.
+        Ok(lines(&text).into_owned())
     }
 
     fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {

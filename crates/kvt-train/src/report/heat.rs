@@ -7,6 +7,7 @@ use plotters::style::FontStyle;
 
 use super::font::{FONT, register_fonts};
 use super::plot::{GRID, INK};
+use crate::escape::lines;
 
 /// Shades between white and black: few, so that neighbouring cells often merge into one shape.
 const SHADES: usize = 16;
@@ -43,7 +44,8 @@ pub(crate) fn heat_maps(title: &str, panels: &[Panel<'_>]) -> Result<String, Str
         cells += &shapes(panel, [left(number), top]);
     }
     svg.insert_str(end, &cells);
-    Ok(svg)
+    // Names may have what XML forbids.
+    Ok(lines(&svg).into_owned())
 }
 
 /// Everything but the cells.

@@ -8,6 +8,7 @@ use super::chart::{Axis, Scale, mesh};
 use super::font::{FONT, register_fonts};
 use super::plot::INK;
 use super::series::color;
+use crate::escape::lines;
 
 /// Size of a chart, in SVG units.
 const PANEL: (u32, u32) = (480, 330);
@@ -50,7 +51,8 @@ pub(crate) fn line_panels(
     register_fonts()?;
     let mut svg = String::new();
     draw(&mut svg, title, panels, columns.max(1)).map_err(|error| error.to_string())?;
-    Ok(svg)
+    // Names may have what XML forbids.
+    Ok(lines(&svg).into_owned())
 }
 
 fn draw(

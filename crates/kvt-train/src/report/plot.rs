@@ -15,6 +15,7 @@ use plotters::style::FontStyle;
 use super::font::{FONT, register_fonts};
 use super::series::{Series, decimals, epoch_range, series, value_range};
 use super::{Curve, ReportError};
+use crate::escape::lines;
 use crate::fs::write_atomic;
 use crate::run::Metric;
 
@@ -135,7 +136,8 @@ fn svg(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
         let root = SVGBackend::with_string(&mut text, size(&series)).into_drawing_area();
         chart(&root, &series, plot, title, 1).map_err(|error| error.to_string())?;
     }
-    Ok(text.into_bytes())
+    // Names may have what XML forbids.
+    Ok(lines(&text).into_owned().into_bytes())
 }
 
 fn png(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {

@@ -33,7 +33,7 @@ pub(super) fn points(rows: &[EpochRow], report: EmaReport) -> Vec<EpochPoint> {
     rows.iter().map(|row| point(row, report)).collect()
 }
 
-/// The label of a run: the name of its folder without the suffix `-seedN` of its seed.
+/// The short label of a run: the name of its folder without the suffix `-seedN` of its seed.
 pub fn label_of(name: &str, seed: u64) -> &str {
     name.strip_suffix(&format!("-seed{seed}")).unwrap_or(name)
 }

@@ -40,6 +40,15 @@ pub enum ReproduceError {
         /// The options as written on the command line.
         options: String,
     },
+    /// The data set is missing.
+    #[error(
+        "no folder `{}`: `--data` names the folder of the data set that the runs train on",
+        .path.display()
+    )]
+    NoData {
+        /// The given folder.
+        path: PathBuf,
+    },
     /// The item is not in this version of the paper.
     #[error("`{name}` is not in version `{version}` of the paper")]
     Version {

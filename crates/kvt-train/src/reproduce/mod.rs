@@ -59,10 +59,10 @@ pub fn find(name: &str) -> Result<&'static dyn Item, ReproduceError> {
     })
 }
 
-/// Refuses a scale or a version that an item does not have, and options that have no effect on it.
+/// Refuses a scale or a version that an item does not have, options that have no effect on it, and data that does not exist.
 ///
 /// # Errors
-/// [`ReproduceError::Scale`], [`ReproduceError::Options`], [`ReproduceError::Version`].
+/// [`ReproduceError::Scale`], [`ReproduceError::Options`], [`ReproduceError::NoData`], [`ReproduceError::Version`].
 pub fn check(
     item: &dyn Item,
     scale: Option<Scale>,
@@ -81,6 +81,9 @@ pub fn check(
     let options = without_meaning(item, order);
     if !options.is_empty() {
         return Err(ReproduceError::Options { name, options });
+    }
+    if let Some(path) = order.data.as_ref().filter(|path| !path.is_dir()) {
+        return Err(ReproduceError::NoData { path: path.clone() });
     }
     match version {
         Some(version) if !item.versions().contains(&version) => Err(ReproduceError::Version {

@@ -181,7 +181,16 @@ fn what_means_nothing_to_an_item_is_refused() {
         error.contains("take `--data`, `--seeds`, `--devices`"),
         "{error}"
     );
-    assert_eq!(refused("table2", Some(Scale::Cifar), &all), None);
+    // A data set that is not there, which otherwise every run would find out.
+    assert_eq!(
+        refused("table2", Some(Scale::Cifar), &all).unwrap(),
+        "no folder `nowhere`: `--data` names the folder of the data set that the runs train on"
+    );
+    let here = Order {
+        data: Some(PathBuf::from(".")),
+        ..all
+    };
+    assert_eq!(refused("table2", Some(Scale::Cifar), &here), None);
 }
 
 /// Otherwise the default version could not be requested by name.

@@ -2,6 +2,7 @@
 
 use super::table::duration;
 use super::{Cell, Found};
+use crate::escape::markdown;
 
 /// Images, epochs, precision and seeds of all finished cells, as a Markdown list that groups rows with the same conditions, then the
 /// machines and how long they trained. Empty if nothing is finished.
@@ -34,14 +35,14 @@ pub fn conditions(cells: &[Cell], found: &[Found]) -> String {
             None => rows.push((cell.name.as_str(), vec![conditions], vec![cell.plan.seed])),
         }
     }
-    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     for (name, conditions, seeds) in rows {
         let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
         let noun = if seeds.len() == 1 { "seed" } else { "seeds" };
         let conditions = format!("{}, {noun} {}", conditions.join("; "), seeds.join(", "));
         match groups.iter_mut().find(|(known, _)| *known == conditions) {
-            Some((_, names)) => names.push(name),
-            None => groups.push((conditions, vec![name])),
+            Some((_, names)) => names.push(markdown(name)),
+            None => groups.push((conditions, vec![markdown(name)])),
         }
     }
     let lines = groups.iter();

@@ -1,6 +1,7 @@
 //! The results of a sweep as tables: its cells, and its pairs with tests.
 
 use super::{Cell, Cost, Costs, Found, State, Sweep};
+use crate::escape::{code, markdown};
 use crate::report::{PairedT, csv_field, difference_text, interval_text, mcnemar};
 use crate::run::Metric;
 
@@ -119,7 +120,7 @@ pub fn pairs_markdown(pairs: &[PairRow], metric: Metric) -> String {
                     | --- | ---: | ---: | --- |\n"
             .to_owned();
     for pair in pairs {
-        let [first, second] = &pair.names;
+        let [first, second] = pair.names.each_ref().map(|name| markdown(name));
         text += &format!(
             "| {second} minus {first} | {} | {} | {} |\n",
             PairRow::text(pair.last.as_ref(), metric),
@@ -203,14 +204,14 @@ pub fn cells_csv(cells: &[Cell], found: &[Found], metric: Metric) -> String {
 pub fn commands_markdown(cells: &[Cell], found: &[Found]) -> String {
     let line = |(cell, found): (&Cell, &Found)| {
         let crash = match &found.state {
-            State::Crashed(message) => format!(" ({message})"),
+            State::Crashed(message) => format!(" ({})", markdown(message)),
             _ => String::new(),
         };
         format!(
-            "- {}: {}{crash}\n  `{}`\n",
-            cell.label(),
+            "- {}: {}{crash}\n  {}\n",
+            markdown(&cell.label()),
             found.state,
-            cell.command()
+            code(&cell.command())
         )
     };
     cells.iter().zip(found).map(line).collect()

@@ -42,6 +42,7 @@ pub use model::{
 };
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
+    origin,
 };
 pub use trained::{CheckpointWeights, DinoRole, load_checkpoint_backbone, load_checkpoint_model};
 pub(crate) use trained::{EMA, MODEL, load_network, task_file};

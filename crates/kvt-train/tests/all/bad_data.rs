@@ -193,6 +193,65 @@ fn threads_that_do_not_start_are_an_error() {
     }
 }
 
+/// Every verb that reads a folder tells what of it is not read, once, in the same words.
+#[test]
+fn other_formats_are_told_by_every_verb() {
+    let workspace = Workspace::with_data(6, 2);
+    workspace.kvt(&["train", "tiny.toml"]).assert().success();
+    for class in ["a", "b"] {
+        workspace.images(&format!("photos/{class}"), 4);
+    }
+    for file in ["data/train/a/1", "data/val/b/1", "photos/a/1"] {
+        for ending in ["TIF", "jfif"] {
+            workspace.write(&format!("{file}.{ending}"), "");
+        }
+    }
+    let warning = |root: &str, class: &str| {
+        let file = format!("{root}/{class}/1");
+        format!(
+            "warning: files of other picture formats in `{root}` are not read: 1 .jfif, such as `{file}.jfif`; 1 .tif, such as \
+             `{file}.TIF`; convert them to JPEG or PNG\n"
+        )
+    };
+    let [train, val] = [warning("data/train", "a"), warning("data/val", "b")];
+    let photos = warning("photos", "a");
+    let of_run = |line: &str| format!("{line} --run run");
+    for (line, expected) in [
+        (of_run("eval"), vec![&val]),
+        (of_run("eval --split train"), vec![&train]),
+        (of_run("eval --data data/val"), vec![&val]),
+        (of_run("analyze"), vec![&val]),
+        (of_run("probe --method knn"), vec![&train, &val]),
+        (of_run("logits --output l.safetensors"), vec![&train]),
+        (of_run("predict photos"), vec![&photos]),
+        (of_run("attention-map --out maps photos"), vec![&photos]),
+        ("report run --eval".to_owned(), vec![&val]),
+        (
+            "data split photos --val-fraction 0.5".to_owned(),
+            vec![&photos],
+        ),
+        (
+            "data pack photos shares --val-fraction 0.5".to_owned(),
+            vec![&photos],
+        ),
+        ("data pack data shards".to_owned(), vec![&train, &val]),
+        ("config preview tiny.toml".to_owned(), vec![&train, &val]),
+        (
+            "bench loader tiny.toml --images 6 --rounds 1".to_owned(),
+            vec![&train, &val],
+        ),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let output = workspace.kvt(&words).assert().success();
+        let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+        let found = said.matches("files of other picture formats").count();
+        assert_eq!(found, expected.len(), "{line}: {said}");
+        for warning in expected {
+            assert!(said.contains(warning.as_str()), "{line}: {said}");
+        }
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn the_check_goes_on_to_the_end() {

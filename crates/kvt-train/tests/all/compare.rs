@@ -120,6 +120,107 @@ fn runs_are_compared_by_what_they_are_judged_by() {
     assert_eq!(metric(&named), found("feature_std"));
 }
 
+/// Only seeds of one configuration are averaged, and a run counts once.
+#[test]
+fn runs_of_one_name_are_not_one_model() {
+    let workspace = Workspace::with_data(6, 2);
+    for (dir, more) in [
+        ("x/photos-seed3", &[][..]),
+        ("x/photos-seed4", &["--set", "seed=4"]),
+        ("y/photos", &["--set", "optim.lr=1e-5"]),
+    ] {
+        let train = [
+            "train",
+            "tiny.toml",
+            "--run-dir",
+            dir,
+            "--set",
+            "train.epochs=1",
+        ];
+        workspace
+            .kvt(&[&train[..], more].concat())
+            .assert()
+            .success();
+    }
+    let compare = |runs: &[&str]| {
+        let arguments = [&["compare", "--out", "cmp"], runs].concat();
+        let output = workspace.kvt(&arguments).assert().success();
+        let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+        let table: Value = serde_json::from_str(&workspace.read("cmp/table.json")).unwrap();
+        let rows = table["rows"].as_array().unwrap().iter();
+        let rows = rows.map(|row| format!("{}: {}", row["label"].as_str().unwrap(), row["runs"]));
+        (rows.collect::<Vec<_>>().join(", "), said)
+    };
+    let (rows, _) = compare(&["x/photos-seed3", "x/photos-seed4"]);
+    assert_eq!(rows, "photos: 2");
+    let all = ["x/photos-seed3", "x/photos-seed4", "y/photos"];
+    let (rows, said) = compare(&all);
+    assert_eq!(rows, "x/photos: 2, y/photos: 1");
+    assert!(
+        said.contains("runs called `photos` differ in `optim.lr`: they are not averaged"),
+        "{said}"
+    );
+    // The title says what is compared, whatever it is.
+    let svg = workspace.read("cmp/top1.svg");
+    assert!(svg.contains("x/photos and y/photos"), "{svg}");
+    let report = [&["report", "--out", "r.html"], &all[..]].concat();
+    let output = workspace.kvt(&report).assert().success();
+    let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    assert!(said.contains("they are not averaged"), "{said}");
+    let error = workspace.error(&["compare", "y/photos", "y/../y/photos"]);
+    insta::assert_snapshot!(error, @"error: `y/photos` and `y/../y/photos` are both the run in `y/../y/photos`: name a run once, and give each configuration its own `run.dir`");
+    let config = [
+        "compare",
+        "tiny.toml",
+        "y/photos",
+        "--set",
+        "run.dir=y/photos",
+    ];
+    let error = workspace.error(&config);
+    assert!(error.contains("are both the run in `y/photos`"), "{error}");
+}
+
+/// A run's name may have what is a command to a terminal, markup, or forbidden in XML.
+#[cfg(unix)]
+#[test]
+fn names_of_runs_are_shown_letter_by_letter() {
+    let workspace = Workspace::with_data(6, 2);
+    let name = "a\u{1b}[31m<b>\u{202e}|c";
+    let train = [
+        "train",
+        "tiny.toml",
+        "--set",
+        "train.epochs=1",
+        "--run-dir",
+        name,
+    ];
+    workspace.kvt(&train).assert().success();
+    let compare = ["compare", name, "--out", "cmp"];
+    let output = workspace.kvt(&compare).assert().success();
+    let output = output.get_output();
+    let acts = |text: &str| text.contains(['\u{1b}', '\u{202e}']);
+    for printed in [&output.stdout, &output.stderr] {
+        let printed = String::from_utf8(printed.clone()).unwrap();
+        assert!(!acts(&printed), "{printed:?}");
+    }
+    let svg = workspace.read("cmp/top1.svg");
+    assert!(
+        !acts(&svg) && svg.contains("a\\u001b[31m&lt;b&gt;\\u202e|c"),
+        "{svg}"
+    );
+    let table = workspace.read("cmp/table.md");
+    let cell = "| a\\\\u001b\\[31m\\<b>\\\\u202e\\|c |";
+    assert!(!acts(&table) && table.contains(cell), "{table}");
+    // Programs get the name itself.
+    let table: Value = serde_json::from_str(&workspace.read("cmp/table.json")).unwrap();
+    assert_eq!(table["rows"][0]["label"], name);
+    assert!(
+        workspace
+            .read("cmp/table.csv")
+            .contains(&format!("\n{name},1,"))
+    );
+}
+
 /// The folder of the first run does not exist yet when the command starts.
 #[test]
 fn images_generated_on_first_use_are_the_same_for_both() {

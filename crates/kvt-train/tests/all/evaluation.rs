@@ -108,15 +108,25 @@ fn classes_confusion_and_calibration_of_a_known_head() {
     let found = workspace.json(&[&EVAL[..], &details].concat());
     let sum: f64 = BIAS.iter().map(|&b| f64::from(b).exp()).sum();
     let sure = f64::from(BIAS[1]).exp() / sum;
-    assert_each_close("confidence", &[number(&found, "confidence")], &[sure], 1e-6);
+    // All shares are in percent.
+    assert_eq!(found["unit"], "percent");
+    let confidence = number(&found, "confidence");
+    assert_each_close("confidence", &[confidence], &[100.0 * sure], 1e-6);
     // One bin: 5 of 22 are correct.
-    let ece = (5.0 / 22.0 - sure).abs();
+    let ece = 100.0 * (5.0 / 22.0 - sure).abs();
     assert_each_close("ece", &[number(&found, "ece")], &[ece], 1e-6);
     let balanced = number(&found, "balanced_accuracy");
-    assert_each_close("balanced", &[balanced], &[1.0 / 6.0], 1e-12);
+    assert_each_close("balanced", &[balanced], &[100.0 / 6.0], 1e-12);
     let class = &found["classes"][1];
     assert_eq!((&class["class"], &class["right"]), (&"b".into(), &5.into()));
-    assert_each_close("b", &[number(class, "precision")], &[5.0 / 22.0], 1e-12);
+    assert_each_close("b", &[number(class, "precision")], &[500.0 / 22.0], 1e-12);
+    // Wilson's interval of 5 of 22, from the formula's other form: the roots of (p - x)^2 = z^2 x (1 - x) / n.
+    let (p, z2) = (5.0 / 22.0, 1.959_964f64.powi(2) / 22.0);
+    for end in found["top1_interval"].as_array().unwrap() {
+        let x = end.as_f64().unwrap() / 100.0;
+        let [left, right] = [(p - x) * (p - x), z2 * x * (1.0 - x)];
+        assert!(left > 0.0 && (left - right).abs() < 1e-7, "{end}");
+    }
     assert_eq!(found["classes"][0]["precision"], Value::Null);
     let worst = &found["confused"][0];
     assert_eq!(
@@ -147,7 +157,11 @@ fn classes_confusion_and_calibration_of_a_known_head() {
     let output = output.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
-        text.starts_with("top-1 22.73 %  top-5 90.91 %  loss "),
+        text.starts_with("top-1 22.73 % (95 % interval 10.1 to 43.4)  top-5 90.91 %  loss "),
+        "{text}"
+    );
+    assert!(
+        text.contains("  (22 validation images of `data/val`)\n"),
         "{text}"
     );
     assert!(
@@ -204,7 +218,12 @@ fn some_of_the_classes() {
     assert_each_close("top1", &[number(&found, "top1")], &[300.0 / 9.0], 1e-12);
     let sum: f64 = [0, 2, 3].map(|c| f64::from(BIAS[c]).exp()).iter().sum();
     let sure = f64::from(BIAS[0]).exp() / sum;
-    assert_each_close("confidence", &[number(&found, "confidence")], &[sure], 1e-6);
+    assert_each_close(
+        "confidence",
+        &[number(&found, "confidence")],
+        &[100.0 * sure],
+        1e-6,
+    );
     // The same from a file with a byte-order mark, and from a folder without other classes.
     workspace.write("some.txt", "\u{feff}a\nc\nd\n");
     let file = ["--only", "@some.txt", "--json"];
@@ -217,13 +236,108 @@ fn some_of_the_classes() {
     let folder = ["--data", "some", "--only-present", "--json"];
     let mut present = workspace.json(&[&EVAL[..], &folder].concat());
     assert_eq!(present["data"], "some");
-    present["data"] = found["data"].clone();
+    assert_eq!(
+        (&present["split"], &found["split"]),
+        (&Value::Null, &"val".into())
+    );
+    for key in ["data", "split"] {
+        present[key] = found[key].clone();
+    }
     assert_eq!(present, found);
     // With three classes there is no top-5.
     let mut output = workspace.kvt(&[&EVAL[..], &folder[..3]].concat());
     let text = String::from_utf8(output.unwrap().stdout).unwrap();
-    assert!(text.starts_with("top-1 33.33 %  loss "), "{text}");
+    assert!(
+        text.starts_with("top-1 33.33 % (95 % interval 12.1 to 64.6)  loss "),
+        "{text}"
+    );
     assert!(text.ends_with("chosen among 3 of 6 classes\n"), "{text}");
+}
+
+/// A run that validates on a share of a folder is not evaluated on the rest of it, by whatever path the folder is given.
+#[test]
+fn images_that_were_trained_on_are_left_out() {
+    let workspace = Workspace::empty();
+    for class in ["a", "b", "c"] {
+        workspace.images(&format!("photos/{class}"), 8);
+    }
+    let train = ["train", "tiny.toml", "--set", "data.path=photos"];
+    let share = ["--set", "data.val_fraction=0.25"];
+    let train = [&train[..], &share].concat();
+    workspace.kvt(&train).assert().success();
+    let own = workspace.json(&["eval", "--run", "run", "--json"]);
+    assert_eq!((&own["images"], &own["left_out"]), (&6.into(), &0.into()));
+    let trained = workspace.json(&["eval", "--run", "run", "--json", "--split", "train"]);
+    assert_eq!(
+        (&trained["images"], &trained["split"]),
+        (&18.into(), &"train".into())
+    );
+    for folder in ["photos", "./photos/../photos"] {
+        for only in [&[][..], &["--only-present"]] {
+            let eval = ["eval", "--run", "run", "--json", "--data", folder];
+            let found = workspace.json(&[&eval[..], only].concat());
+            assert_eq!(found["left_out"], 18, "{folder}");
+            for key in ["images", "loss", "top1"] {
+                assert_eq!(found[key], own[key], "{folder} {key}");
+            }
+        }
+    }
+    let said = |arguments: &[&str]| {
+        let output = workspace.kvt(arguments).assert().success();
+        let output = output.get_output().clone();
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
+    };
+    let warning = "warning: 18 of the 24 images of `photos` are training images";
+    let [text, warnings] = said(&["eval", "--run", "run", "--data", "photos"]);
+    assert!(
+        text.contains("  (6 images of `photos`, without 18 that were trained on)\n"),
+        "{text}"
+    );
+    assert!(warnings.contains(warning), "{warnings}");
+    // The other verbs that judge a folder.
+    let probe = [
+        "probe", "--method", "knn", "--run", "run", "--data", "photos",
+    ];
+    let [text, warnings] = said(&[&probe[..], &["--neighbors", "1", "--json"]].concat());
+    let found: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(number(&found[0], "images"), 6.0);
+    assert!(warnings.contains(warning), "{warnings}");
+    let [text, warnings] = said(&["analyze", "--run", "run", "--data", "photos"]);
+    assert!(text.contains("over 6 images of `photos`"), "{text}");
+    assert!(warnings.contains(warning), "{warnings}");
+    let report = ["report", "run", "--data", "photos", "--out", "r.html"];
+    let [_, warnings] = said(&report);
+    assert!(warnings.contains(warning), "{warnings}");
+    let page = workspace.read("r.html");
+    assert!(
+        page.contains("on 6 images of `photos`, without 18 that were trained on, checkpoint"),
+        "{page}"
+    );
+    // Where nothing would be left, and where it cannot be known.
+    #[cfg(unix)]
+    {
+        let list = said(&["data", "split", "photos", "--val-fraction", "0.25"]);
+        for name in list[0]
+            .lines()
+            .filter_map(|line| line.strip_prefix("train\t"))
+        {
+            let link = workspace.path("seen").join(name);
+            fs_err::create_dir_all(link.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(workspace.path("photos").join(name), link).unwrap();
+        }
+        let error = workspace.error(&["eval", "--run", "run", "--data", "seen"]);
+        assert!(
+            error.contains("all 18 images of `seen` are training images")
+                && error.contains("`kvt eval --split train`"),
+            "{error}"
+        );
+    }
+    fs_err::rename(workspace.path("photos"), workspace.path("moved")).unwrap();
+    let [_, warnings] = said(&["eval", "--run", "run", "--data", "moved"]);
+    assert!(
+        warnings.contains("warning: whether images of `moved` were trained on is not known"),
+        "{warnings}"
+    );
 }
 
 fn number(found: &Value, name: &str) -> f64 {

@@ -359,6 +359,47 @@ fn teachers_that_do_not_fit() {
     );
 }
 
+/// Rows have no names, so a file of logits says of which classes and images they are.
+#[test]
+fn saved_logits_of_other_classes_or_images_are_refused() {
+    let workspace = Workspace::empty();
+    // Three of the names have another order by value than by bytes; all labels occur equally often.
+    for class in ["1", "2", "10"] {
+        workspace.images(&format!("data/train/{class}"), 4);
+        workspace.images(&format!("data/val/{class}"), 1);
+    }
+    train(&workspace, "tiny.toml", "teacher", &["train.epochs=1"]);
+    let logits = ["logits", "--run", "teacher", "--output", "t.safetensors"];
+    workspace.kvt(&logits).assert().success();
+    let saved = ["distill.kind=soft", "distill.logits=t.safetensors"];
+    let refused = |more: &[&str]| {
+        let sets = [&saved[..], more].concat();
+        error(&workspace, "tiny.toml", "run", &sets)
+    };
+    insta::assert_snapshot!(refused(&["data.class_order=natural"]), @"error: `t.safetensors` cannot teach this model: its class 1 is `10`, but the data's is `2`");
+    // The folder may be moved, but not an image in it be renamed.
+    fs_err::rename(workspace.path("data"), workspace.path("moved")).unwrap();
+    let moved = "data.path=moved";
+    let [old, new] =
+        ["000", "zebra"].map(|name| workspace.path(&format!("moved/train/2/{name}.png")));
+    fs_err::rename(&old, &new).unwrap();
+    insta::assert_snapshot!(refused(&[moved]), @"error: `t.safetensors` cannot teach this model: its logits are of images of other names, or in another order, than those of the data: make them again with `kvt logits --run RUN --set data.path=DATA`");
+    fs_err::rename(&new, &old).unwrap();
+    let short = [&saved[..], &[moved, "train.epochs=1"]].concat();
+    train(&workspace, "tiny.toml", "student", &short);
+    assert!(!notes(&workspace, "student").contains("does not say"));
+    // A file of another program says nothing: it is taken by row, with a warning.
+    let file = read(&workspace.path("t.safetensors")).unwrap();
+    let path = workspace.path("t.safetensors");
+    kvt_models::weights::write(&path, &file, &Default::default()).unwrap();
+    train(&workspace, "tiny.toml", "other", &short);
+    let notes = notes(&workspace, "other");
+    assert!(
+        notes.contains("`t.safetensors` does not say of which images and classes its logits are"),
+        "{notes}"
+    );
+}
+
 /// A teacher with another size and normalisation gets its own preprocessing: for a constant grey image, which resizing does not
 /// change, its logits are the same as in its own run.
 #[test]

@@ -40,7 +40,7 @@ pub(super) struct AttentionArgs {
     #[arg(long, value_name = "KEY=VALUE", requires = "kind")]
     pub(super) set: Vec<String>,
     /// Folder for a table (CSV) and plots (SVG) of the kinds.
-    #[arg(long, value_name = "DIR", requires = "kind")]
+    #[arg(long, alias = "output", value_name = "DIR", requires = "kind")]
     pub(super) out: Option<PathBuf>,
     /// Keys that a query keeps; several are measured in turn. Half of the tokens by default.
     #[arg(long, value_name = "K", value_delimiter = ',', value_parser = RangedU64ValueParser::<usize>::new().range(1..))]

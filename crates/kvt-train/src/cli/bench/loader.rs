@@ -64,6 +64,9 @@ pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
         TaskKind::Dino => Dino::views(&plan, size)?,
     };
     let splits = Splits::open(&plan, size, None, &mut generating())?.with_train_views(views);
+    for warning in splits.warnings() {
+        output::warning(&warning);
+    }
     let case = LoaderCase {
         images: args.images,
         workers: args.workers,

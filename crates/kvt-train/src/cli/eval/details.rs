@@ -50,17 +50,18 @@ pub(super) fn tables(judged: &Judgement, names: &[String]) -> String {
     text
 }
 
-/// Each class, as JSON.
+/// Each class, as JSON, with shares in percent.
 pub(super) fn classes(judged: &Judgement, names: &[String]) -> Value {
+    let percent = |share: Option<f64>| share.map(|share| 100.0 * share);
     let rows = judged.by_class().into_iter().zip(names);
     let rows = rows.map(|(row, name)| {
         json!({
             "class": name,
             "images": row.images,
             "right": row.right,
-            "accuracy": row.recall(),
-            "precision": row.precision(),
-            "f1": row.f1(),
+            "accuracy": percent(row.recall()),
+            "precision": percent(row.precision()),
+            "f1": percent(row.f1()),
         })
     });
     rows.collect()

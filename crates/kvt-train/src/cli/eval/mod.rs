@@ -7,17 +7,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
-use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
-use super::common::{Overrides, bar, generating, results_folder};
+use super::common::{Overrides, bar, results_folder};
 use super::output;
-use super::trained::{Trained, names_in, open_folder};
+use super::trained::{Folder, Split, Trained, names_in};
 use crate::augment::Transform;
-use crate::data::{self, Source, ensure_data, eval_batches, eval_transform, open_part};
+use crate::data::{Source, eval_batches, eval_transform};
 use crate::fs::{check_writable, write_text};
 use crate::judge::{Judgement, RealLabels};
-use crate::report::draw_confusion;
+use crate::report::{draw_confusion, interval_of, wilson};
 use crate::task::{Evaluation, check_classes, evaluate_among};
 
 /// The files of `--out`.
@@ -42,14 +41,14 @@ pub(super) struct Args {
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
-    /// Evaluate another image folder, `DIR/<class>/*`, with the run's classes.
+    /// Evaluate another image folder, `DIR/<class>/*`, with the run's classes; images that the run trained on are left out.
     #[arg(long, value_name = "DIR", conflicts_with = "split")]
     data: Option<PathBuf>,
     /// Also tell accuracy, precision and F1 of each class, and the classes that are confused most.
     #[arg(long)]
     per_class: bool,
     /// Also write `classes.csv`, `confusion.csv`, `confusion.png` and `predictions.csv` into this folder.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "output", value_name = "DIR")]
     out: Option<PathBuf>,
     /// Let the model choose among these classes alone, and evaluate their images: names with commas between them, or `@FILE`
     /// with one name per line.
@@ -66,21 +65,21 @@ pub(super) struct Args {
     real: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Split {
-    Val,
-    Train,
-}
-
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let trained = args.trained.load(&args.overrides)?;
     let trained = trained.named(args.classes.as_deref())?;
-    let (source, among) = args.images(&trained)?;
+    let Chosen {
+        source,
+        words,
+        left_out,
+        among,
+    } = args.images(&trained)?;
     let config = trained.model.config();
     check_classes(&config, &source)?;
     let images = Images {
         transform: Arc::new(eval_transform(&trained.plan, trained.size)?),
         source: Arc::new(source),
+        words,
     };
     let source = &images.source;
     let mut judged = Judgement::new(source.classes.len());
@@ -122,10 +121,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         among.iter().filter(|is_among| **is_among).count()
     });
     if args.json {
-        let json = record(&evaluation, &judged, source, args.per_class);
+        let mut json = record(&evaluation, &judged, source, args.per_class);
+        // What the images are: those of a split, or of a folder.
+        let split = args.data.is_none().then(|| args.split.name());
+        json.insert("split".to_owned(), json!(split));
+        json.insert("left_out".to_owned(), json!(left_out));
+        let json = Value::from(json);
         output::print(&format!("{json:#}"))?;
     } else {
-        output::print(&text(&evaluation, &judged, source, chosen))?;
+        output::print(&text(&evaluation, &judged, &images, chosen))?;
         if args.per_class {
             output::print(&format!("\n{}", details::tables(&judged, &source.classes)))?;
         }
@@ -139,6 +143,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Labelled images, and the transform applied to each.
 pub(super) struct Images {
     pub(super) source: Arc<Source>,
+    /// What they are, to be put behind their number.
+    pub(super) words: String,
     pub(super) transform: Arc<Transform>,
 }
 
@@ -150,7 +156,9 @@ pub(super) fn judge(
     among: Option<&[bool]>,
     judged: &mut Judgement,
 ) -> anyhow::Result<Evaluation> {
-    let Images { source, transform } = images;
+    let Images {
+        source, transform, ..
+    } = images;
     let mut batches = eval_batches(&trained.plan, source, transform)?;
     let progress = bar("evaluating", source.samples.len());
     let evaluation = evaluate_among(
@@ -181,9 +189,20 @@ pub(super) fn judge(
     Ok(evaluation)
 }
 
+/// What is evaluated.
+struct Chosen {
+    /// The images, labelled by the model's classes.
+    source: Source,
+    /// What they are, to be put behind their number.
+    words: String,
+    /// The number of training images that were left out.
+    left_out: usize,
+    /// The classes among which the model may choose, if not all.
+    among: Option<Vec<bool>>,
+}
+
 impl Args {
-    /// The images, labelled by the model's classes, and the classes among which it may choose, if not all.
-    fn images(&self, trained: &Trained) -> anyhow::Result<(Source, Option<Vec<bool>>)> {
+    fn images(&self, trained: &Trained) -> anyhow::Result<Chosen> {
         let Trained { plan, classes, .. } = trained;
         if let (Some(dir), true) = (&self.data, self.only_present) {
             let known = classes
@@ -191,21 +210,33 @@ impl Args {
                 .context("`--only-present`: the names of the model's classes are not known; give them with `--classes FILE`")?;
             let present = Source::open(dir, plan.data.class_order)?;
             let among = details::among(&present.classes, known)?;
-            return Ok((details::renumbered(present, known), Some(among)));
+            let folder = Folder::new(details::renumbered(present, known), plan)?;
+            return Ok(Chosen {
+                words: folder.words(),
+                left_out: folder.left_out,
+                source: folder.source,
+                among: Some(among),
+            });
         }
-        let mut source = match &self.data {
-            Some(dir) => open_folder(dir, classes.as_deref(), plan)?,
+        let (mut source, words, left_out) = match &self.data {
+            Some(dir) => {
+                let folder = Folder::open(dir, classes.as_deref(), plan)?;
+                let words = folder.words();
+                (folder.source, words, folder.left_out)
+            }
             None => {
-                ensure_data(plan, &mut generating())?;
-                let part = match self.split {
-                    Split::Val => data::Split::Val,
-                    Split::Train => data::Split::Train,
-                };
-                open_part(&plan.data, part, classes.as_deref())?
+                let source = self.split.open(plan, classes.as_deref())?;
+                let words = self.split.words(&source);
+                (source, words, 0)
             }
         };
         let Some(only) = &self.only else {
-            return Ok((source, None));
+            return Ok(Chosen {
+                source,
+                words,
+                left_out,
+                among: None,
+            });
         };
         let names = match only.strip_prefix('@') {
             Some(path) => names_in(path.as_ref())?,
@@ -222,12 +253,17 @@ impl Args {
             "`{}` has no image of the classes of `--only`",
             source.root.display()
         );
-        Ok((source, Some(among)))
+        Ok(Chosen {
+            source,
+            words,
+            left_out,
+            among: Some(among),
+        })
     }
 }
 
 /// The results as lines of text.
-fn text(evaluation: &Evaluation, judged: &Judgement, source: &Source, chosen: usize) -> String {
+fn text(evaluation: &Evaluation, judged: &Judgement, images: &Images, chosen: usize) -> String {
     // With at most five classes, top-5 is always 100 %.
     let top5 = match chosen > 5 {
         true => format!("  top-5 {:.2} %", evaluation.top5_percent()),
@@ -235,31 +271,36 @@ fn text(evaluation: &Evaluation, judged: &Judgement, source: &Source, chosen: us
     };
     let calibration = judged.calibration();
     let mut text = format!(
-        "top-1 {:.2} %{top5}  loss {:.4}  ({} images of `{}`)\n\
+        "top-1 {:.2} %{}{top5}  loss {:.4}  ({} {})\n\
          calibration error (ECE) {:.2} %, with a mean confidence of {:.2} %",
         evaluation.top1_percent(),
+        interval_of(evaluation.top1_percent(), evaluation.images),
         evaluation.loss(),
         evaluation.images,
-        source.root.display(),
+        images.words,
         100.0 * calibration.error(),
         100.0 * calibration.confidence(),
     );
-    if chosen < source.classes.len() {
-        text += &format!(
-            "\nchosen among {chosen} of {} classes",
-            source.classes.len()
-        );
+    let classes = images.source.classes.len();
+    if chosen < classes {
+        text += &format!("\nchosen among {chosen} of {classes} classes");
     }
     if let Some((images, top1, top5)) = judged.real() {
         text += &format!(
-            "\nreassessed labels (ReaL): top-1 {top1:.2} %  top-5 {top5:.2} %  ({images} images)"
+            "\nreassessed labels (ReaL): top-1 {top1:.2} %{}  top-5 {top5:.2} %  ({images} images)",
+            interval_of(top1, images)
         );
     }
     text
 }
 
-/// The results as JSON.
-fn record(evaluation: &Evaluation, judged: &Judgement, source: &Source, per_class: bool) -> Value {
+/// The results as JSON. All shares are in percent.
+fn record(
+    evaluation: &Evaluation,
+    judged: &Judgement,
+    source: &Source,
+    per_class: bool,
+) -> Map<String, Value> {
     let calibration = judged.calibration();
     let mut record = Map::new();
     let mut add = |key: &str, value: Value| record.insert(key.to_owned(), value);
@@ -267,11 +308,15 @@ fn record(evaluation: &Evaluation, judged: &Judgement, source: &Source, per_clas
     add("data", json!(source.root.display().to_string()));
     add("images", json!(evaluation.images));
     add("loss", json!(evaluation.loss()));
+    add("unit", json!("percent"));
     add("top1", json!(evaluation.top1_percent()));
+    let interval = wilson(evaluation.top1, evaluation.images).map(|end| 100.0 * end);
+    add("top1_interval", json!(interval));
     add("top5", json!(evaluation.top5_percent()));
-    add("ece", json!(calibration.error()));
-    add("confidence", json!(calibration.confidence()));
-    add("balanced_accuracy", json!(judged.balanced_accuracy()));
+    add("ece", json!(100.0 * calibration.error()));
+    add("confidence", json!(100.0 * calibration.confidence()));
+    let balanced = 100.0 * judged.balanced_accuracy();
+    add("balanced_accuracy", json!(balanced));
     if let Some((images, top1, top5)) = judged.real() {
         let real = json!({ "images": images, "top1": top1, "top5": top5 });
         add("real", real);
@@ -280,5 +325,5 @@ fn record(evaluation: &Evaluation, judged: &Judgement, source: &Source, per_clas
         add("classes", details::classes(judged, &source.classes));
         add("confused", details::confused(judged, &source.classes));
     }
-    record.into()
+    record
 }

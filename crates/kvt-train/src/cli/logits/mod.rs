@@ -3,6 +3,7 @@
 
 mod split;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -29,7 +30,8 @@ const BATCH: usize = 16;
 ///
 /// `kvt logits --run RUN --output OUT.safetensors`
 ///
-/// OUT gets `logits` of all images of a split, in their order, and their `labels`: what `distill.logits` reads.
+/// OUT gets `logits` of all images of a split, in their order, their `labels`, and in its metadata the names of the classes and a hash of the
+/// images: what `distill.logits` reads and checks.
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("subject").required(true).args(["model", "config", "run"])))]
 #[command(
@@ -51,7 +53,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", required_unless_present = "run")]
     input: Option<PathBuf>,
     /// Where the logits go.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, alias = "out", value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
     split: split::Args,
@@ -112,7 +114,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let shape_out = [shape[0], config.num_classes()];
     let mut out = StateDict::default();
     out.insert(LOGITS, TensorData::new(logits, shape_out));
-    write(&args.output, &out)?;
+    write_weights(&args.output, &out, &BTreeMap::new())?;
     output::status(&format!(
         "wrote the logits of {} images to `{}` ({} on {})",
         shape[0],
@@ -128,8 +130,4 @@ fn broken(logits: &[f32], classes: usize) -> usize {
     let rows = logits.chunks(classes);
     rows.filter(|row| !row.iter().all(|x| x.is_finite()))
         .count()
-}
-
-fn write(path: &Path, tensors: &StateDict) -> anyhow::Result<()> {
-    Ok(write_weights(path, tensors, &Default::default())?)
 }

@@ -6,15 +6,14 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use burn::tensor::{DType, TensorData};
-use clap::ValueEnum;
 use kvt_models::weights::StateDict;
 
 use super::{broken, write};
-use crate::cli::common::{bar, generating};
+use crate::cli::common::bar;
 use crate::cli::output;
-use crate::cli::trained::{self, Trained};
-use crate::data::{self, OnError, ensure_data, eval_batches, eval_transform, open_part};
-use crate::task::{LABELS, LOGITS, check_classes, predict};
+use crate::cli::trained::{self, Split, Trained};
+use crate::data::{OnError, eval_batches, eval_transform};
+use crate::task::{LABELS, LOGITS, check_classes, origin, predict};
 
 /// A run, and which of its images.
 #[derive(Debug, clap::Args)]
@@ -42,12 +41,6 @@ pub(super) struct Args {
     half: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Split {
-    Val,
-    Train,
-}
-
 pub(super) fn run(run: &Path, args: &super::Args) -> anyhow::Result<ExitCode> {
     let own = &args.split;
     let trained = trained::Args::of_run(run, &own.checkpoint, own.ema);
@@ -61,12 +54,7 @@ pub(super) fn run(run: &Path, args: &super::Args) -> anyhow::Result<ExitCode> {
     // Row n is image n, so no image may be left out.
     plan.data.on_error = OnError::Fail;
     let transform = Arc::new(eval_transform(&plan, size)?);
-    ensure_data(&plan, &mut generating())?;
-    let part = match own.split {
-        Split::Val => data::Split::Val,
-        Split::Train => data::Split::Train,
-    };
-    let source = Arc::new(open_part(&plan.data, part, classes.as_deref())?);
+    let source = Arc::new(own.split.open(&plan, classes.as_deref())?);
     check_classes(&model.config(), &source)?;
     let images = source.samples.len();
     let classes = model.config().num_classes();
@@ -95,7 +83,7 @@ pub(super) fn run(run: &Path, args: &super::Args) -> anyhow::Result<ExitCode> {
         },
     );
     out.insert(LABELS, TensorData::new(labels, [images]));
-    write(&args.output, &out)?;
+    write_weights(&args.output, &out, &origin(&source)?)?;
     output::status(&format!(
         "wrote the logits of the {images} images in `{}` to `{}` ({} on {})",
         source.root.display(),

@@ -16,6 +16,7 @@ use super::output;
 use super::trained::Trained;
 use crate::augment::Transform;
 use crate::data::{View, decode, eval_transform, image_limits};
+use crate::escape::one_line;
 use crate::fs::{check_writable, write_atomic};
 use crate::task;
 
@@ -42,7 +43,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     /// Write the classes to this `.csv` or `.json` file instead of printing them; it appears once all images are in it.
-    #[arg(long, value_name = "FILE", value_parser = table_file, conflicts_with = "json")]
+    #[arg(long, alias = "out", value_name = "FILE", value_parser = table_file, conflicts_with = "json")]
     output: Option<PathBuf>,
 }
 
@@ -135,7 +136,7 @@ fn classify(
                 Ok(_) => count.answered += 1,
                 Err(error) => {
                     count.failed += 1;
-                    output::error(error);
+                    output::error(&one_line(error));
                 }
             }
             text += &rows.row(&prediction, is_first);

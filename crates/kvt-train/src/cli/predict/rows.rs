@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::cli::output::one_line;
+use crate::escape::one_line;
 use crate::report::csv_field;
 
 /// An image and its most probable classes, best first, or the error.

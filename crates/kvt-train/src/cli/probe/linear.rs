@@ -11,7 +11,7 @@ use crate::data::{Batch, Split};
 use crate::error::TrainError;
 use crate::fs::write_atomic;
 use crate::probe::{Crops, LinearEpoch, LinearProbe, LinearRecipe, cut_images, linear, shuffled};
-use crate::report::{Axis, Chart, Line, Names};
+use crate::report::{Axis, Chart, Line, Names, interval_of};
 
 pub(super) fn linear_probe(probe: &Probe, args: &Args) -> anyhow::Result<Results> {
     let recipe = LinearRecipe {
@@ -69,7 +69,11 @@ pub(super) fn linear_probe(probe: &Probe, args: &Args) -> anyhow::Result<Results
         })?;
     }
     let best = done.iter().map(|epoch| epoch.top1).fold(0.0, f64::max);
-    output::status(&format!("best top-1 {best:.2} % of {} epochs", done.len()));
+    output::status(&format!(
+        "best top-1 {best:.2} %{} of {} epochs",
+        interval_of(best, val.len()),
+        done.len()
+    ));
     let row = |epoch: &LinearEpoch| {
         vec![
             f64::from(epoch.epoch + 1),

@@ -16,13 +16,13 @@ use self::linear::linear_probe;
 use super::common::{Overrides, bar, generating};
 use super::output;
 use super::table::table;
-use super::trained::{self, Trained, open_folder};
+use super::trained::{self, Folder, Trained};
 use crate::config::Plan;
 use crate::data::{Picture, Source, Split, Splits, eval_transform, image_key, image_limits};
 use crate::fs::write_atomic;
 use crate::preview;
 use crate::probe::{Crops, Extractor, KnnVote, LinearRecipe, Rows, collect, nearest, sheet};
-use crate::report::encode_png;
+use crate::report::{encode_png, interval_of};
 
 /// `kvt probe --method knn|linear --run RUN`, or `kvt probe --method ... --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
@@ -77,7 +77,7 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value_t = Crops::Dino)]
     crops: Crops,
     /// A folder for the table (CSV and JSON), the curves of linear, and with knn a picture of neighbours.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "out", value_name = "DIR")]
     output: Option<PathBuf>,
     /// Print JSON instead of a table.
     #[arg(long)]
@@ -176,8 +176,11 @@ fn prepare(args: &Args) -> anyhow::Result<Probe> {
     };
     plan.train.batch_size = args.batch_size;
     let mut splits = Splits::open(&plan, size, classes.as_deref(), &mut generating())?;
+    for warning in splits.warnings() {
+        output::warning(&warning);
+    }
     if let Some(dir) = &args.data {
-        splits.val = Arc::new(open_folder(dir, Some(splits.classes()), &plan)?);
+        splits.val = Arc::new(Folder::open(dir, Some(splits.classes()), &plan)?.source);
     }
     if splits.classes().len() < 2 {
         bail!("the data has one class: there is nothing to tell apart");
@@ -311,8 +314,17 @@ fn neighbors(probe: &Probe, bank: &Rows, queries: &Rows, path: &Path) -> anyhow:
 
 impl Results {
     fn to_text(&self) -> String {
-        let rows = self.rows.iter();
-        let rows = rows.map(|row| row.iter().zip(self.header).map(shown).collect());
+        // Only the k-NN classifier has a column of images; of a layer each epoch has a row.
+        let images = self.header.iter().position(|name| *name == "images");
+        let rows = self.rows.iter().map(|row| {
+            let images = images.and_then(|place| row.get(place));
+            let cells = row.iter().zip(self.header).map(|(value, name)| {
+                let interval = images.filter(|_| *name == "top1");
+                let interval = interval.map(|images| interval_of(*value, *images as usize));
+                shown((value, name)) + &interval.unwrap_or_default()
+            });
+            cells.collect()
+        });
         table(self.header, rows)
     }
 

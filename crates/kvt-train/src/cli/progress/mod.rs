@@ -13,6 +13,7 @@ pub(super) use self::summary::Tallying;
 use super::output;
 use super::table::grouped;
 use crate::engine::{Session, Workload};
+use crate::escape::one_line;
 use crate::report::{duration, with_unit as value};
 use crate::run::{Event, Listener, Metrics, RunError, StepRecord, Topic};
 use crate::task::Task;
@@ -148,7 +149,7 @@ impl Listener for Bar {
         self.log
             .hear(event, &self.workload)
             .iter()
-            .for_each(|line| output::status(line));
+            .for_each(|line| output::status(&one_line(line)));
         Ok(())
     }
 
@@ -182,7 +183,7 @@ impl Listener for Lines {
         self.log
             .hear(event, &self.workload)
             .iter()
-            .for_each(|line| output::status(line));
+            .for_each(|line| output::status(&one_line(line)));
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::{duration, value};
 use crate::engine::{End, Workload};
+use crate::report::interval_of;
 use crate::run::{Event, Listener, RunError, StepRecord};
 use crate::task::TaskKind;
 use crate::text::shell;
@@ -16,6 +17,8 @@ pub(super) struct Tally {
     /// Epoch from 0, and value.
     pub(super) best: Option<(u32, f64)>,
     last: Option<(u32, f64)>,
+    /// Images of an evaluation.
+    images: u64,
     step: u64,
     epochs: u32,
 }
@@ -25,6 +28,7 @@ impl Tally {
         Self {
             best: workload.best,
             last: None,
+            images: workload.eval_images as u64,
             step: workload.done,
             epochs: 0,
             workload,
@@ -38,6 +42,7 @@ impl Tally {
                 let Some(value) = eval.metrics.get(metric.name) else {
                     return;
                 };
+                self.images = eval.images;
                 self.last = Some((eval.epoch, value));
                 let is_best = self.best.is_none_or(|best| metric.improves(value, best.1));
                 if is_best {
@@ -53,8 +58,12 @@ impl Tally {
     fn line(&self, what: &str, found: Option<(u32, f64)>) -> Option<String> {
         let metric = self.workload.best_metric;
         let (epoch, number) = found?;
+        let interval = match metric.percent {
+            true => interval_of(number, self.images as usize),
+            false => String::new(),
+        };
         Some(format!(
-            "  {what}  {} {} after epoch {}",
+            "  {what}  {} {}{interval} after epoch {}",
             metric.title,
             value(metric, number),
             epoch + 1
@@ -185,8 +194,8 @@ mod tests {
         let text = tally.summary(End::Finished, 185.0, run, TaskKind::Classify);
         insta::assert_snapshot!(text, @r"
         finished: 3 epochs in 3m 05s
-          best  top-1 60.00 % after epoch 2
-          last  top-1 60.00 % after epoch 3
+          best  top-1 60.00 % (95 % interval 44.6 to 73.7) after epoch 2
+          last  top-1 60.00 % (95 % interval 44.6 to 73.7) after epoch 3
           run   `runs/my photos`: checkpoints (`best`, `last`), log.jsonl, epochs.csv
           next  kvt eval --run 'runs/my photos'
                 kvt predict --run 'runs/my photos' IMAGE...
@@ -201,7 +210,7 @@ mod tests {
         let run = Path::new("run");
         let text = tally.summary(End::Finished, 1.0, run, TaskKind::Dino);
         assert!(
-            text.contains("best  top-1 70.00 % after epoch 5\n"),
+            text.contains("best  top-1 70.00 % (95 % interval 50.8 to 85.1) after epoch 5\n"),
             "{text}"
         );
         assert!(text.starts_with("finished before: "), "{text}");
@@ -211,11 +220,11 @@ mod tests {
         tally.hear(&eval(5, "val_ema", 69.0));
         let text = tally.summary(End::Finished, 1.0, run, TaskKind::Dino);
         assert!(
-            text.contains("best  top-1 70.00 % after epoch 5\n"),
+            text.contains("best  top-1 70.00 % (95 % interval 54.6 to 81.9) after epoch 5\n"),
             "{text}"
         );
         assert!(
-            text.contains("last  top-1 69.00 % after epoch 6\n"),
+            text.contains("last  top-1 69.00 % (95 % interval 54.6 to 81.9) after epoch 6\n"),
             "{text}"
         );
         tally.step = 7;

@@ -7,15 +7,11 @@ use anyhow::{anyhow, bail};
 use kvt_models::Model;
 
 use super::Args;
-use crate::cli::common::generating;
 use crate::cli::eval::{Images, judge};
 use crate::cli::output;
 use crate::cli::predict::best;
-use crate::cli::trained::{self, Trained, open_folder};
-use crate::config::Plan;
-use crate::data::{
-    Picture, Source, Split, View, ensure_data, eval_transform, image_key, image_limits, open_part,
-};
+use crate::cli::trained::{self, Folder, Split, Trained};
+use crate::data::{Picture, View, eval_transform, image_key, image_limits};
 use crate::judge::Judgement;
 use crate::preview;
 use crate::probe::class_attention;
@@ -84,17 +80,25 @@ impl Shown {
             false => from.load_backbone(&args.overrides, false)?,
         };
         let plan = &trained.plan;
-        let source = match &args.data {
-            Some(dir) => open_folder(dir, trained.classes.as_deref(), plan),
-            None => validation(plan, trained.classes.as_deref()),
+        let classes = trained.classes.as_deref();
+        let (source, words) = match &args.data {
+            Some(dir) => {
+                let folder = Folder::open(dir, classes, plan)?;
+                let words = folder.words();
+                (folder.source, words)
+            }
+            None => {
+                let source = Split::Val.open(plan, classes).map_err(|error| {
+                    anyhow!(
+                        "the images of run `{}` cannot be read: {error:#}; say where they are with `--data DIR` or \
+                         `--set data.path=DIR`, or leave out `--eval` and `--samples`",
+                        path.display()
+                    )
+                })?;
+                let words = Split::Val.words(&source);
+                (source, words)
+            }
         };
-        let source = source.map_err(|error| {
-            anyhow!(
-                "the images of run `{}` cannot be read: {error:#}; say where they are with `--data DIR` or \
-                 `--set data.path=DIR`, or leave out `--eval` and `--samples`",
-                path.display()
-            )
-        })?;
         if plan.task == TaskKind::Classify {
             check_classes(&trained.model.config(), &source)?;
         }
@@ -103,6 +107,7 @@ impl Shown {
             images: Images {
                 transform: Arc::new(eval_transform(plan, trained.size)?),
                 source: Arc::new(source),
+                words,
             },
             trained,
         })
@@ -116,7 +121,7 @@ impl Shown {
         Ok(Judged {
             run: self.run,
             checkpoint: checkpoint.to_owned(),
-            images: self.images.source.root.display().to_string(),
+            images: images.words.clone(),
             classes: self.images.source.classes.clone(),
             evaluation,
             judgement,
@@ -200,12 +205,6 @@ impl Shown {
             .map(|guess| (guess.class, guess.probability))
             .collect())
     }
-}
-
-/// The validation split of a plan.
-fn validation(plan: &Plan, classes: Option<&[String]>) -> anyhow::Result<Source> {
-    ensure_data(plan, &mut generating())?;
-    Ok(open_part(&plan.data, Split::Val, classes)?)
 }
 
 /// Adds a remark once, and prints it as a warning.

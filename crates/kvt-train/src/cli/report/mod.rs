@@ -25,7 +25,7 @@ pub(super) struct Args {
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
     /// The file: by default `report.html` in the run's folder, and of several runs `runs/report.html`.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, alias = "output", value_name = "FILE")]
     out: Option<PathBuf>,
     /// Evaluate each run on its validation split: confusion matrix, most confused pairs, each class.
     #[arg(long)]

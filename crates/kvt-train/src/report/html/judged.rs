@@ -1,6 +1,6 @@
 //! How a run classifies images: the numbers of `kvt eval`, the confusion matrix, the most confused pairs, and every class.
 
-use super::super::with_unit;
+use super::super::{interval_of, with_unit};
 use super::Report;
 use super::markup::Markup;
 use crate::judge::{ClassRow, Judgement};
@@ -21,7 +21,7 @@ pub struct Judged {
     pub run: usize,
     /// Its checkpoint: `best`, `last` or a name.
     pub checkpoint: String,
-    /// Where the images are.
+    /// What the images are, to be put behind their number.
     pub images: String,
     /// The classes in label order.
     pub classes: Vec<String>,
@@ -62,9 +62,10 @@ fn numbers(page: &mut Markup, judged: &Judged) {
     };
     let calibration = judgement.calibration();
     let text = format!(
-        "top-1 {}{top5}, loss {:.4} on {} images of `{}`, checkpoint `{}`. Mean accuracy of the classes {:.2} %; calibration error \
+        "top-1 {}{}{top5}, loss {:.4} on {} {}, checkpoint `{}`. Mean accuracy of the classes {:.2} %; calibration error \
          (ECE) {:.2} % with a mean confidence of {:.2} %.",
         with_unit(Metric::TOP1, evaluation.top1_percent()),
+        interval_of(evaluation.top1_percent(), evaluation.images),
         evaluation.loss(),
         evaluation.images,
         judged.images,

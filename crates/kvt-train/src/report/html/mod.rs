@@ -23,7 +23,7 @@ pub use self::samples::Sample;
 
 use self::markup::Markup;
 use self::page::Part;
-use super::{Curve, ReportError, RunFacts, unlike};
+use super::{Curve, ReportError, RunFacts, heading, labels, unlike};
 use crate::fs::write_text;
 use crate::run::Metric;
 
@@ -44,6 +44,8 @@ pub struct Report {
     pub mistakes: Vec<Sample>,
     /// What could not be shown, in sentences.
     pub remarks: Vec<String>,
+    /// Why some runs are called by their paths.
+    named: Vec<String>,
 }
 
 impl Report {
@@ -84,6 +86,14 @@ impl Report {
                 record.call_by_path();
             }
         }
+        let names: Vec<_> = records.iter().map(Record::names).collect();
+        let runs = names
+            .into_iter()
+            .zip(records.iter().map(|record| &record.plan));
+        let (labels, named) = labels(&runs.collect::<Vec<_>>())?;
+        for (record, label) in records.iter_mut().zip(labels) {
+            record.curve.label = label;
+        }
         let curves: Vec<Curve> = records.iter().map(|record| record.curve.clone()).collect();
         let title = title.unwrap_or_else(|| heading(&curves));
         Ok(Self {
@@ -94,6 +104,7 @@ impl Report {
             samples: Vec::new(),
             mistakes: Vec::new(),
             remarks: Vec::new(),
+            named,
         })
     }
 
@@ -104,6 +115,7 @@ impl Report {
         let mut found: Vec<String> = records().filter_map(Record::state).collect();
         let facts: Vec<RunFacts> = records().map(|record| record.facts.clone()).collect();
         found.extend(unlike(&facts));
+        found.extend(self.named.iter().cloned());
         found.extend(records().flat_map(|record| record.warnings.iter().cloned()));
         found
     }
@@ -182,20 +194,6 @@ impl Report {
             }
         }
         number
-    }
-}
-
-/// A common heading for the runs.
-fn heading(curves: &[Curve]) -> String {
-    let mut labels: Vec<&str> = Vec::new();
-    for curve in curves {
-        if !labels.contains(&curve.label.as_str()) {
-            labels.push(&curve.label);
-        }
-    }
-    match labels.split_last() {
-        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
-        _ => labels.concat(),
     }
 }
 

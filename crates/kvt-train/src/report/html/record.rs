@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
+use super::super::Names;
 use super::super::read::{label_of, points};
 use super::super::{Curve, ReportError, RunFacts};
 use crate::config::{Plan, load_plan};
@@ -130,7 +131,13 @@ impl Record {
     pub(super) fn call_by_path(&mut self) {
         self.name = self.path.display().to_string();
         self.facts.name.clone_from(&self.name);
-        label_of(&self.name, self.plan.seed).clone_into(&mut self.curve.label);
+    }
+
+    /// The names that its line may have.
+    pub(super) fn names(&self) -> Names {
+        let path = self.path.display().to_string();
+        let short = |name: &str| label_of(name, self.plan.seed).to_owned();
+        [short(&self.name), short(&path), path]
     }
 
     /// The number of finished epochs.

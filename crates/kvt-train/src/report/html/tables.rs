@@ -144,7 +144,7 @@ pub(super) fn comparison(page: &mut Markup, report: &Report, curves: &[Curve]) {
             }
         });
     });
-    for sentence in comparison.caption().lines() {
+    for sentence in comparison.caption(str::to_owned).lines() {
         page.element("p", &[("class", "note")], sentence);
     }
 }

@@ -5,13 +5,15 @@ use comfy_table::{CellAlignment, Table, TableComponent};
 
 use super::format::{difference, value};
 use super::{Comparison, Difference, Row, Statistic};
+use crate::escape::{markdown, one_line};
 use crate::run::Metric;
 
 impl Comparison {
     /// A table for the terminal. If it is wider than `width` characters, every second column of epochs is dropped until it fits;
     /// without a `width` (for a file or a pipe) all columns are kept.
     pub fn to_text(&self, width: Option<u16>) -> String {
-        let mut table = self.table(str::to_owned);
+        let shown = |label: &str| one_line(label).into_owned();
+        let mut table = self.table(shown);
         table.load_preset(UTF8_HORIZONTAL_ONLY).force_no_tty();
         for between_rows in [
             TableComponent::HorizontalLines,
@@ -26,14 +28,14 @@ impl Comparison {
         if width.is_some_and(|width| Some(usize::from(width)) < needed) && self.epochs.len() > 1 {
             return self.every_second_column().to_text(width);
         }
-        format!("{text}\n{}", self.caption())
+        format!("{text}\n{}", self.caption(shown))
     }
 
     /// A Markdown table and its caption.
     pub fn to_markdown(&self) -> String {
-        let mut table = self.table(|label| label.replace('|', "\\|"));
+        let mut table = self.table(markdown);
         table.load_preset(ASCII_MARKDOWN).force_no_tty();
-        format!("{}\n\n{}", table.trim_fmt(), self.caption())
+        format!("{}\n\n{}", table.trim_fmt(), self.caption(markdown))
     }
 
     /// The table with full precision; each column is followed by one for its spread.
@@ -132,8 +134,8 @@ impl Comparison {
         lines
     }
 
-    /// A description of the numbers, in sentences.
-    pub(super) fn caption(&self) -> String {
+    /// A description of the numbers, in sentences, with the labels as `label` shows them.
+    pub(super) fn caption(&self, label: impl Fn(&str) -> String) -> String {
         let most = self.rows.iter().map(|row| row.runs).max().unwrap_or(0);
         let mut title = self.metric.title.to_owned();
         if let Some(first) = title.get_mut(..1) {
@@ -150,14 +152,18 @@ impl Comparison {
             let counts: Vec<String> = self
                 .rows
                 .iter()
-                .map(|row| format!("{}: {}", row.label, row.runs))
+                .map(|row| format!("{}: {}", label(&row.label), row.runs))
                 .collect();
             caption += &counts.join(", ");
             caption += ")";
         }
         caption += ".\n";
         if let (Some(_), [first, second]) = (&self.difference, self.rows.as_slice()) {
-            caption += &format!("Difference: {} minus {}", second.label, first.label);
+            caption += &format!(
+                "Difference: {} minus {}",
+                label(&second.label),
+                label(&first.label)
+            );
             caption += if most > 1 {
                 ", seed by seed where both have the same seeds.\n"
             } else {
@@ -174,7 +180,7 @@ impl Comparison {
             .map(|row| {
                 format!(
                     "{} {}",
-                    row.label,
+                    label(&row.label),
                     row.text(row.last_ema.as_ref(), self.metric)
                 )
             })

@@ -8,7 +8,10 @@ use kvt_models::weights::{self, StateDict};
 use kvt_models::{ModelConfig, Precision};
 use kvt_ops::Key;
 
-use super::{Fingerprint, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork};
+use super::logits::is_of;
+use super::{
+    Fingerprint, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork, same_classes,
+};
 use crate::augment::Normalization;
 use crate::config::{ModelSection, Plan, load_plan};
 use crate::data::Splits;
@@ -59,6 +62,15 @@ pub(in crate::task) fn teacher(
             let labels: Vec<u32> = samples.map(|sample| sample.label).collect();
             let logits = SavedLogits::new(&file, &labels, splits.classes().len());
             let logits = logits.map_err(refused(path))?;
+            let metadata = weights::metadata(path)?;
+            if !is_of(&metadata, &splits.train).map_err(refused(path))? {
+                let words = format!(
+                    "`{}` does not say of which images and classes its logits are: row by row they are taken for those of the \
+                     training images; `kvt logits --run RUN` writes a file that says it",
+                    path.display()
+                );
+                notes.push(Note::new(0, Topic::Warning, words));
+            }
             let words = format!(
                 "learns from the logits in `{}`, which are of unchanged images: nothing is mixed",
                 path.display()
@@ -94,15 +106,7 @@ impl Loading<'_> {
         let run = RunDir::open(path)?;
         let plan = load_plan(&run.config(), &[])?;
         let classes = run.read_classes()?;
-        self.check_classes(classes.len()).map_err(refused(path))?;
-        let mut pairs = classes.iter().zip(self.classes).enumerate();
-        if let Some((number, (teacher, student))) = pairs.find(|(_, (a, b))| a != b) {
-            return Err(refused(path)(TeacherError::ClassNames {
-                number,
-                teacher: teacher.clone(),
-                student: student.clone(),
-            }));
-        }
+        same_classes(&classes, self.classes).map_err(refused(path))?;
         let config = model_config(&plan.model, Some(classes.len()))?;
         let model = build_model(&plan, &config, self.device)?;
         let (model, warning) =

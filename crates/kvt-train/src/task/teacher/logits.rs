@@ -1,14 +1,53 @@
 //! Saved logits of a teacher.
 
+use std::collections::BTreeMap;
+
 use burn::tensor::{DType, Device, Tensor, TensorData, f16};
 use kvt_models::weights::StateDict;
 
-use super::TeacherError;
+use super::{TeacherError, same_classes};
+use crate::data::{Source, listing_of};
 
 /// The tensor with the logits.
 pub const LOGITS: &str = "logits";
 /// The tensor with the labels of the images, if the file contains one.
 pub const LABELS: &str = "labels";
+
+/// The metadata with the class names, a list in JSON.
+const CLASSES: &str = "classes";
+/// The metadata with the [hash](listing_of) of the images, in hexadecimal digits.
+const LISTING: &str = "listing";
+
+/// The metadata of a file with the logits of these images: what they are, since rows have no names.
+///
+/// # Errors
+/// None in practice: names are strings.
+pub fn origin(source: &Source) -> serde_json::Result<BTreeMap<String, String>> {
+    let classes = serde_json::to_string(&source.classes)?;
+    let listing = format!("{:016x}", listing_of(source));
+    let named = [(CLASSES, classes), (LISTING, listing)];
+    Ok(named.map(|(name, text)| (name.to_owned(), text)).into())
+}
+
+/// Checks that the metadata of a file is that of logits of these images. `false` if it does not say so, as in a file of another
+/// program.
+pub(super) fn is_of(
+    metadata: &BTreeMap<String, String>,
+    source: &Source,
+) -> Result<bool, TeacherError> {
+    let classes = metadata.get(CLASSES);
+    let classes: Option<Vec<String>> = classes.and_then(|text| serde_json::from_str(text).ok());
+    if let Some(classes) = &classes {
+        same_classes(classes, &source.classes)?;
+    }
+    let listing = metadata.get(LISTING);
+    match listing {
+        Some(listing) if *listing != format!("{:016x}", listing_of(source)) => {
+            Err(TeacherError::Images)
+        }
+        _ => Ok(classes.is_some() && listing.is_some()),
+    }
+}
 
 /// The logits of all training images, in host memory.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use burn::tensor::Tensor;
 
 pub use fingerprint::Fingerprint;
 pub(super) use load::teacher;
-pub use logits::{LABELS, LOGITS, SavedLogits};
+pub use logits::{LABELS, LOGITS, SavedLogits, origin};
 pub use network::TeacherNetwork;
 
 /// A source of logits for images.
@@ -43,6 +43,25 @@ impl Teacher {
             TeacherKind::Logits(logits) => logits.rows(indices, &images.device().inner()),
         }
         .autodiff()
+    }
+}
+
+/// Refuses classes of a teacher that are not those of the data, in their order.
+fn same_classes(teacher: &[String], student: &[String]) -> Result<(), TeacherError> {
+    if teacher.len() != student.len() {
+        return Err(TeacherError::Classes {
+            teacher: teacher.len(),
+            student: student.len(),
+        });
+    }
+    let mut pairs = teacher.iter().zip(student).enumerate();
+    match pairs.find(|(_, (teacher, student))| teacher != student) {
+        None => Ok(()),
+        Some((number, (teacher, student))) => Err(TeacherError::ClassNames {
+            number,
+            teacher: teacher.clone(),
+            student: student.clone(),
+        }),
     }
 }
 
@@ -100,6 +119,12 @@ pub enum TeacherError {
         /// The index of the image.
         image: usize,
     },
+    /// Logits for images of other names, or in another order.
+    #[error(
+        "its logits are of images of other names, or in another order, than those of the data: make them again with \
+         `kvt logits --run RUN --set data.path=DATA`"
+    )]
+    Images,
     /// Logits for images in another order.
     #[error(
         "its image {image} has label {teacher}, but that of the data has {student}: the logits are of other images, or of \
