@@ -11,7 +11,7 @@ use crate::config::{Document, Plan, load_plan};
 use crate::engine::{End, Session, Start};
 use crate::fs::{remove_leftovers, write_text};
 use crate::report::{
-    Comparison, Curve, Names, RunFacts, label_of, labels, read_curve, save_plots, title, unlike,
+    Comparison, Curve, RunFacts, RunNames, label_of, labels, read_curve, save_plots, title, unlike,
 };
 use crate::run::{Metric, RunDir};
 use crate::task::{Classify, Dino, Task, TaskKind};
@@ -162,7 +162,7 @@ struct Run {
     facts: RunFacts,
     /// Its plan, with the folder where it is.
     plan: Plan,
-    names: Names,
+    names: RunNames,
 }
 
 /// Finds errors in any input before the first run trains for hours.

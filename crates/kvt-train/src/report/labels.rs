@@ -25,7 +25,7 @@ const NEUTRAL: [&str; 11] = [
 const LETTERS: usize = 70;
 
 /// How a run may be called, from short to long; the last name is its own.
-pub type Names = [String; 3];
+pub type RunNames = [String; 3];
 
 /// The label of each run, and why some have a longer name, in sentences.
 ///
@@ -34,7 +34,7 @@ pub type Names = [String; 3];
 ///
 /// # Errors
 /// If the settings of two plans cannot be compared.
-pub fn labels(runs: &[(Names, &Plan)]) -> Result<(Vec<String>, Vec<String>), ReportError> {
+pub fn labels(runs: &[(RunNames, &Plan)]) -> Result<(Vec<String>, Vec<String>), ReportError> {
     let mut places = vec![0; runs.len()];
     let mut notes = Vec::new();
     for place in 0..2 {

@@ -35,7 +35,7 @@ pub use error::ReportError;
 pub(crate) use font::{FONT, register_fonts};
 pub(crate) use format::{difference as difference_text, interval as interval_text};
 pub(crate) use heat::{Panel, heat_maps};
-pub use labels::{Names, labels};
+pub use labels::{RunNames, labels};
 pub(crate) use labels::{heading, title};
 pub(crate) use panels::{ErrorLine, LinePanel, line_panels};
 pub(crate) use plot::{GRID, INK, encode_png};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::super::Names;
+use super::super::RunNames;
 use super::super::read::{label_of, points};
 use super::super::{Curve, ReportError, RunFacts};
 use crate::config::{Plan, load_plan};
@@ -134,7 +134,7 @@ impl Record {
     }
 
     /// The names that its line may have.
-    pub(super) fn names(&self) -> Names {
+    pub(super) fn names(&self) -> RunNames {
         let path = self.path.display().to_string();
         let short = |name: &str| label_of(name, self.plan.seed).to_owned();
         [short(&self.name), short(&path), path]
