@@ -143,7 +143,7 @@ fn an_absent_device() {
     );
     assert!(!workspace.path("run").exists());
 
-    insta::assert_snapshot!(workspace.error(&["train", "tiny.toml", "--device", "gpu"]), @r#"error: --set train.device="gpu": invalid value `"gpu"` for `train.device`: expected `auto`, `cpu`, `wgpu`, `vulkan`, `metal`, `cuda` or `rocm`, a GPU with an index up to 255 as in `cuda:1`"#);
+    insta::assert_snapshot!(workspace.error(&["train", "tiny.toml", "--device", "gpu"]), @r#"error: --set train.device=gpu: invalid value `"gpu"` for `train.device`: expected `auto`, `cpu`, `wgpu`, `vulkan`, `metal`, `cuda` or `rocm`, a GPU with an index up to 255 as in `cuda:1`"#);
 }
 
 #[test]
@@ -245,7 +245,8 @@ fn weights_of_another_model() {
         .collect();
     workspace.kvt(&arguments).assert().success();
     let log = workspace.read("other/log.jsonl");
-    let note = log.lines().next().unwrap();
+    // Behind the line on the images.
+    let note = log.lines().nth(1).unwrap();
     assert!(
         note.contains("12 keys are unused, such as `blocks.1."),
         "{note}"

@@ -72,10 +72,12 @@ fn a_report_of_runs_with_images() {
     // The accuracy that `kvt eval` reports.
     let eval = ["eval", "--run", "knn", "--checkpoint", "last", "--json"];
     let found = workspace.json(&eval);
+    let of = |key: &str| found[key].as_f64().unwrap();
+    let [low, high] = [0, 1].map(|end| found["top1_interval"][end].as_f64().unwrap());
     let top1 = format!(
-        "top-1 {:.2} %, loss {:.4}",
-        found["top1"].as_f64().unwrap(),
-        found["loss"].as_f64().unwrap()
+        "top-1 {:.2} % (95 % interval {low:.1} to {high:.1}), loss {:.4}",
+        of("top1"),
+        of("loss")
     );
     assert!(html.contains(&top1), "{top1}");
     assert_eq!(html.matches("<script").count(), 1);

@@ -267,7 +267,7 @@ fn what_could_be_an_image_or_a_label_is_read_or_named() {
     let digits = format!("{:>32}5", "1");
     let long = shard(&[("0.png", b"x"), ("0.cls", digits.as_bytes())]);
     assert_eq!(fault(long), of("0.cls", ShardFault::LongLabel(33)));
-    let longest = shard(&[("0.png", b"x"), ("0.cls", digits[1..].as_bytes())]);
+    let longest = shard(&[("0.png", b"x"), ("0.cls", &digits.as_bytes()[1..])]);
     let dir = folder(&[("a.tar", longest)]);
     assert_eq!(open(dir.path(), None).unwrap().samples[0].label, 15);
 }
