@@ -14,7 +14,7 @@ fails, crashes, or takes five times as long as it should. No GPU driver is visib
 also survive on a machine without one.
 
 The results are `results.tsv` in the scratch folder. A second call goes on where the first one ended; after a
-change of the tests, `--only` with the survivors repeats these. Copy a target folder to `FOLDER/target` to save
+change of the tests, `--only` with the survivors repeats these, in a tree that has no others. Copy a target folder to `FOLDER/target` to save
 the time that the dependencies take. Python 3.11 or later, nothing else.
 """
 
@@ -271,15 +271,15 @@ def main():
         print(f"{len(mutants)} mutants in {len(texts)} files")
         return
     tree.mkdir(parents=True, exist_ok=True)
-    write_tree(tree, mutants)
+    only = {int(number) for number in arguments.only.split(",")} if arguments.only else None
+    chosen = [mutant for mutant in mutants if not only or mutant.number in only]
+    write_tree(tree, chosen)
     bench = Bench(build(tree, scratch / "target"), scratch / "baseline.json")
 
     results = Results(file, mutants)
-    only = {int(number) for number in arguments.only.split(",")} if arguments.only else None
     for mutant in mutants:
         if only and mutant.number in only or arguments.again:
             results.of.pop(mutant.number, None)
-    chosen = [mutant for mutant in mutants if not only or mutant.number in only]
     for number in range(3):
         for mutant in chosen:
             survived, noticed = results.of.get(mutant.number, (0, ""))
