@@ -10,7 +10,7 @@ use kvt_ops::{Key, Phase};
 
 use crate::backbone::{Ask, Backbone};
 use crate::error::ModelError;
-use crate::families::{AnyBackbone, ModelConfig};
+use crate::family::families::{AnyBackbone, ModelConfig};
 use crate::head::{Classifier, Head, Logits};
 use crate::layers::Init;
 use crate::precision::Precision;
@@ -247,6 +247,21 @@ impl Model {
                 .then(|| format!("{HEAD}{layer}{part}"))
         });
         of_head.unwrap_or_else(|| format!("{BACKBONE}{}", family.parameter_path(name)))
+    }
+
+    /// The layer of a parameter, from 0 to [`layers`](Self::layers) `- 1`: 0 is the embedding (patches, positions, class
+    /// tokens), then every block is a layer, and the classifier is the last.
+    ///
+    /// Modules that lead to the resolution of a stage belong to its first block, and the final norm to the last
+    /// block, as in timm; timm has no such rule for PiT, and does not have CvT, T2T-ViT and So-ViT. In VOLO, as in
+    /// timm's, the coarser map has its own layer.
+    pub fn layer(&self, parameter: &Parameter) -> usize {
+        self.config.layer(&parameter.name)
+    }
+
+    /// How many layers there are: one for each block, the embedding and the classifier.
+    pub fn layers(&self) -> usize {
+        self.config.layers()
     }
 }
 

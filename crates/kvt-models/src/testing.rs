@@ -7,10 +7,10 @@ use kvt_attention::{AttentionConfig, KnnConfig, Neighbors};
 use kvt_ops::{Key, Phase};
 
 use crate::error::ModelError;
-use crate::families::ModelConfig;
 use crate::family::FamilyConfig;
+use crate::family::families::ModelConfig;
+use crate::family::overrides::ModelOverrides;
 use crate::model::Model;
-use crate::overrides::ModelOverrides;
 
 /// The configuration of a name, in the type of its family.
 pub(crate) fn named<C: FamilyConfig>(name: &str) -> C {

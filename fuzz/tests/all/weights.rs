@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use kvt_models::checkpoint::{Layout, LoadOptions, recognise};
-use kvt_models::weights::{self, StateDict};
+use kvt_models::weights::{self, Layout, LoadOptions, StateDict, recognise};
 use kvt_models::{Model, ModelConfig, ModelOverrides};
 use kvt_ops::Key;
 use proptest::prelude::any;

@@ -1,10 +1,10 @@
 //! Configurations by name.
 
-use crate::common::CommonConfig;
 use crate::error::ModelError;
-use crate::families::{ModelConfig, aliased, named};
-use crate::overrides::ModelOverrides;
-use crate::summary::Summary;
+use crate::family::common::CommonConfig;
+use crate::family::families::{ModelConfig, aliased, named};
+use crate::family::overrides::ModelOverrides;
+use crate::family::summary::Summary;
 
 /// The minimum similarity of two names (Jaro-Winkler, 0 to 1) for one to be suggested for the other.
 const NEAR: f64 = 0.8;

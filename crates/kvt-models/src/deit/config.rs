@@ -3,14 +3,14 @@
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
-use crate::common::CommonConfig;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
+use crate::family::common::CommonConfig;
+use crate::family::overrides::ModelOverrides;
+use crate::family::summary::{BlockSize, StageSummary, Summary};
+use crate::family::validate;
 use crate::head::{Classifier, Reads};
 use crate::layers::Init;
-use crate::overrides::ModelOverrides;
-use crate::summary::{BlockSize, StageSummary, Summary};
-use crate::validate;
 use crate::weights::pos_embed;
 
 /// Sizes and settings of a DeiT.

@@ -17,8 +17,8 @@ mod network;
 pub use config::DeitConfig;
 pub use network::Deit;
 
+use crate::family::overrides::{BLOCKS, COMMON};
 use crate::family::{Family, Official, Renaming, Undecayed, Variant};
-use crate::overrides::{BLOCKS, COMMON};
 
 pub(crate) static FAMILY: Family = Family {
     name: "DeiT",

@@ -20,8 +20,8 @@ mod stage;
 pub use config::PitConfig;
 pub use network::Pit;
 
+use crate::family::overrides::{BLOCKS, COMMON};
 use crate::family::{Family, Official, Renaming, Undecayed};
-use crate::overrides::{BLOCKS, COMMON};
 
 pub(crate) static FAMILY: Family = Family {
     name: "PiT",

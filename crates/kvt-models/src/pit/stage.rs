@@ -2,9 +2,9 @@
 
 use kvt_attention::{Macs, Place};
 
+use crate::family::stages::StageConfig;
+use crate::family::summary::{BlockSize, StageSummary};
 use crate::layers::ConvSettings;
-use crate::stages::StageConfig;
-use crate::summary::{BlockSize, StageSummary};
 
 /// The sizes of a stage, for its modules and their cost.
 pub(super) struct StageSize {

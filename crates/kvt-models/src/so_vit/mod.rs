@@ -22,8 +22,8 @@ mod visual_tokens;
 pub use config::SoVitConfig;
 pub use network::SoVit;
 
+use crate::family::overrides::{BLOCKS, COMMON};
 use crate::family::{Family, Official, Renaming};
-use crate::overrides::{BLOCKS, COMMON};
 
 pub(crate) static FAMILY: Family = Family {
     name: "So-ViT",

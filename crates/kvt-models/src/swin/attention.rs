@@ -157,8 +157,8 @@ mod tests {
 
     use super::*;
     use crate::backbone::Ask;
-    use crate::common::CommonConfig;
-    use crate::stages::StagesConfig;
+    use crate::family::common::CommonConfig;
+    use crate::family::stages::StagesConfig;
     use crate::swin::SwinConfig;
 
     /// The attention of a shifted block, on maps of 4 x 4 tokens of 8 channels.

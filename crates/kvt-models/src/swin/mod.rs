@@ -28,8 +28,8 @@ mod window;
 pub use config::SwinConfig;
 pub use network::Swin;
 
+use crate::family::overrides::{BLOCKS, COMMON};
 use crate::family::{Family, Official, Renaming, Undecayed};
-use crate::overrides::{BLOCKS, COMMON};
 
 pub(crate) static FAMILY: Family = Family {
     name: "Swin",

@@ -31,8 +31,8 @@ mod transformer;
 pub use config::{T2tConfig, TokensType};
 pub use network::T2t;
 
+use crate::family::overrides::{BLOCKS, COMMON};
 use crate::family::{Family, Official, Renaming, Undecayed};
-use crate::overrides::{BLOCKS, COMMON};
 
 /// The original's epsilon of all layer norms, PyTorch's default.
 const NORM_EPSILON: f64 = 1e-5;

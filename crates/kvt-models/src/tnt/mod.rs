@@ -23,8 +23,8 @@ mod network;
 pub use config::TntConfig;
 pub use network::Tnt;
 
+use crate::family::overrides::{BLOCKS, COMMON};
 use crate::family::{Family, Official, Renaming, Undecayed};
-use crate::overrides::{BLOCKS, COMMON};
 
 pub(crate) static FAMILY: Family = Family {
     name: "TNT",

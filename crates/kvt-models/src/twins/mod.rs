@@ -24,8 +24,8 @@ mod stage;
 pub use config::TwinsConfig;
 pub use network::Twins;
 
+use crate::family::overrides::{BLOCKS, COMMON};
 use crate::family::{Family, Official, Renaming, Undecayed, Variant};
-use crate::overrides::{BLOCKS, COMMON};
 
 pub(crate) static FAMILY: Family = Family {
     name: "Twins",

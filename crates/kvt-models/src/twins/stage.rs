@@ -2,10 +2,10 @@
 
 use kvt_attention::{Macs, Place};
 
+use crate::family::places::softmax_only;
+use crate::family::stages::StageConfig;
+use crate::family::summary::{BlockSize, StageAttention, StageSummary};
 use crate::layers::{ConvSettings, Windows};
-use crate::places::softmax_only;
-use crate::stages::StageConfig;
-use crate::summary::{BlockSize, StageAttention, StageSummary};
 
 /// The sizes of a stage, for its modules and their cost.
 #[derive(Clone, Debug)]

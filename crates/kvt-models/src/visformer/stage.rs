@@ -2,8 +2,8 @@
 
 use kvt_attention::{AttentionConfig, Macs, Place};
 
+use crate::family::summary::{StageAttention, StageSummary};
 use crate::layers::ConvSettings;
-use crate::summary::{StageAttention, StageSummary};
 
 /// Groups of the convolution within an MLP.
 pub(super) const GROUPS: usize = 8;

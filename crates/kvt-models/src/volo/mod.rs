@@ -28,8 +28,8 @@ mod stage;
 pub use config::VoloConfig;
 pub use network::Volo;
 
+use crate::family::overrides::{BLOCKS, COMMON};
 use crate::family::{Family, Official, Renaming, Undecayed};
-use crate::overrides::{BLOCKS, COMMON};
 
 /// Tokens along a side of the fine map per token of the coarse map.
 pub const POOLING: usize = 2;

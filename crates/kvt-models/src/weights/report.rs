@@ -49,10 +49,10 @@ pub enum Outcome {
 /// The parts of a model that some weights do not fit. Those that have a loading option can stay as initialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// Only the classification head: [`LoadOptions::reset_head`](crate::checkpoint::LoadOptions::reset_head).
+    /// Only the classification head: [`LoadOptions::reset_head`](crate::weights::LoadOptions::reset_head).
     Head,
     /// Only parameters of the mechanisms of attention:
-    /// [`LoadOptions::reset_mixer`](crate::checkpoint::LoadOptions::reset_mixer).
+    /// [`LoadOptions::reset_mixer`](crate::weights::LoadOptions::reset_mixer).
     Mixers,
     /// Both of these.
     HeadAndMixers,

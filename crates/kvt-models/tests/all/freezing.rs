@@ -2,8 +2,7 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor};
-use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::StateDict;
+use kvt_models::weights::{LoadOptions, StateDict};
 use kvt_models::{Model, ModelConfig, ModelOverrides};
 use kvt_ops::{Key, Phase};
 

@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use kvt_attention::Implementation;
-use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::{Outcome, StateDict, read};
+use kvt_models::weights::{LoadOptions, Outcome, StateDict, read};
 use kvt_models::{Ask, Model, Parameter};
 use kvt_ops::{Key, Phase};
 

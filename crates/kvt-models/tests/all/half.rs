@@ -8,8 +8,7 @@ use std::cell::RefCell;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Gradients, Tensor};
 use kvt_attention::{AttentionConfig, Implementation, Neighbors};
-use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::{StateDict, read};
+use kvt_models::weights::{LoadOptions, StateDict, read};
 use kvt_models::{
     Ask, Backbone, BlockIndex, Model, ModelConfig, ModelOverrides, Observer, Point, Precision,
 };

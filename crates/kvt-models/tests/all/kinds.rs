@@ -3,8 +3,7 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use kvt_attention::AttentionConfig;
-use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::{Misfit, Outcome, StateDict, WeightsError};
+use kvt_models::weights::{LoadOptions, Misfit, Outcome, StateDict, WeightsError};
 use kvt_models::{Model, ModelConfig, ModelError, ModelOverrides};
 use kvt_ops::{Key, Phase};
 

@@ -1,8 +1,7 @@
 //! Images of another size than the configured one, square or not.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::StateDict;
+use kvt_models::weights::{LoadOptions, StateDict};
 use kvt_models::{Ask, Backbone, Model, ModelConfig, ModelError, ModelOverrides};
 use kvt_ops::{Key, Phase};
 

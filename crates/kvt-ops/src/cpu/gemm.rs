@@ -88,6 +88,13 @@ pub(crate) enum Write {
     Add,
 }
 
+impl Write {
+    /// Replaces the output by the first of several products, and adds the others.
+    pub(crate) fn replace_if(is_first: bool) -> Self {
+        if is_first { Self::Replace } else { Self::Add }
+    }
+}
+
 /// The threads that compute a product. The result is bit-identical for both.
 #[derive(Clone, Copy)]
 pub(crate) enum Threads {

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::ArgGroup;
 use indicatif::{ProgressBar, ProgressStyle};
-use kvt_models::checkpoint::recognise;
-use kvt_models::weights::StateDict;
+use kvt_models::weights::{StateDict, recognise};
 
 use super::output::{self, Shown};
 use crate::config::{Document, Plan, load_plan};

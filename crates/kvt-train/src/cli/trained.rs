@@ -6,8 +6,7 @@ use anyhow::bail;
 use burn::tensor::Device;
 use clap::{ArgGroup, ValueEnum};
 use kvt_models::Model;
-use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::Outcome;
+use kvt_models::weights::{LoadOptions, Outcome};
 
 use super::common::{Overrides, generating};
 use super::output;

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Subcommand, ValueEnum};
-use kvt_models::checkpoint::{Layout, LoadOptions, recognise};
-use kvt_models::weights::{self, LoadReport, LoadRow, Outcome, StateDict};
+use kvt_models::weights::{
+    self, Layout, LoadOptions, LoadReport, LoadRow, Outcome, StateDict, recognise,
+};
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 

@@ -20,7 +20,7 @@ impl Untrained {
     }
 
     /// Restores this state in the network, and in all clones that share it.
-    pub(super) fn put_back<M: Module>(mut self, network: &M) {
+    pub(super) fn restore<M: Module>(mut self, network: &M) {
         let _shared = network.clone().map(&mut self);
     }
 }

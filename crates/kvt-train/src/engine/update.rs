@@ -77,7 +77,7 @@ pub struct Pending {
     reading: Reading,
     images: usize,
     before: Untrained,
-    counts: Counts,
+    optimizer_counts: Counts,
 }
 
 /// An update that was not made. Weights, moments and counts are as before. So are the average and the untrained state of network
@@ -161,75 +161,124 @@ impl<T: Task> TrainState<T> {
         settings: UpdateSettings,
         reader: Option<&Reader>,
     ) -> Result<Started, UpdateError> {
-        let mut micro_batches = micro_batches.into_iter();
-        let mut accumulator = Accumulator::default();
-        let (mut losses, mut places) = (Vec::new(), Vec::new());
-        // Totals over all processes.
-        let (mut images, mut done, mut is_uneven) = (0, 0, false);
         let before = Untrained::of(&self.network);
         self.task.begin();
-        loop {
-            let mut round = match processes.round(micro_batches.next()) {
-                Ok(Some(round)) => round,
-                Ok(None) => break,
-                Err(error) => {
-                    before.put_back(&self.network);
-                    self.task.undo();
-                    return Err(error);
-                }
-            };
-            if let Some(batch) = round.batch.take() {
-                let place = done + processes.world().rank();
-                let (at, count) = (at.later(place), batch.len());
-                let phase = Phase::Train(at.forward_key(settings.seed));
-                let (task, network) = (&mut self.task, &self.network);
-                let loss = round.within(|| task.loss(network, batch, at, phase));
-                let (weighed, weight) = round.weighed(loss.clone(), count);
-                let scaled = match self.loss_scale {
-                    Some(scale) => weighed * scale.factor(),
-                    None => weighed,
-                };
-                let backward = round.within(|| scaled.backward());
-                accumulator.add(Gradients::take(backward, &self.network), weight);
-                losses.push((loss.inner(), count));
-                places.push(place);
+        let accumulated = self.accumulate(processes, micro_batches.into_iter(), at, settings.seed);
+        let mut accumulated = match accumulated {
+            Ok(accumulated) => accumulated,
+            Err(error) => {
+                before.restore(&self.network);
+                self.task.undo();
+                return Err(error);
             }
-            images += round.images();
-            done += round.micro_batches();
-            is_uneven |= round.is_uneven();
-        }
-        let share = |(loss, count): (Tensor<1>, usize)| loss * (count as f64 / images as f64);
-        let mut losses: Vec<_> = losses.into_iter().map(share).collect();
-        let counts = (accumulator.images(), images);
-        // Gradients are summed over the processes here, and losses below; everything else is then the same in each process.
-        let gradients = processes.reduce(accumulator.finish(), counts, &self.network)?;
+        };
+        let images = accumulated.images;
+        let image_counts = (accumulated.accumulator.images(), images);
+        // Gradients are summed over the processes here, and losses by `finish_on_host`; everything else is then the same in each
+        // process.
+        let gradients = accumulated.accumulator.finish();
+        let gradients = processes.reduce(gradients, image_counts, &self.network)?;
         let gradients = gradients.ok_or(UpdateError::NoGradient)?;
         let mut gradients = gradients.unscaled(self.loss_scale.map_or(1.0, LossScale::factor));
         self.task.before_clip(&mut gradients, &self.network, at);
-        losses.push(gradients.norm().ok_or(UpdateError::NoGradient)?);
-        let numbers = Tensor::cat(losses, 0);
-        if let Some(reader) = reader.filter(|_| self.may_be_late(processes)) {
-            let (gradients, max_norm) = settings.clip.apply_but_norm(gradients, &self.network);
-            let counts = self.optimizer.counts();
-            let decision = self.optimizer.decide(numbers.clone(), max_norm);
-            let pending = Pending {
-                // Queued ahead of the work on the weights.
-                reading: reader.read(Tensor::cat(vec![numbers, decision], 0))?,
-                images,
-                before,
-                counts,
-            };
-            let network = self.network.clone();
-            let optimizer = &mut self.optimizer;
-            self.network = optimizer.guarded_step(network, gradients, settings.rates);
-            self.follow(processes, at, settings)?;
-            return Ok(Started::OnItsWay(pending));
+        let norm = gradients.norm().ok_or(UpdateError::NoGradient)?;
+        let share = |(loss, count): (Tensor<1>, usize)| loss * (count as f64 / images as f64);
+        let weighted_losses = accumulated.losses.into_iter().map(share);
+        let summed = Summed {
+            gradients,
+            numbers: Numbers::pack(weighted_losses.collect(), norm),
+            images,
+            places: accumulated.places,
+            micro_batches: accumulated.micro_batches,
+            is_uneven: accumulated.is_uneven,
+            before,
+        };
+        match reader.filter(|_| self.may_be_late(processes)) {
+            Some(reader) => self
+                .finish_on_device(processes, summed, at, settings, reader)
+                .map(Started::OnItsWay),
+            None => self
+                .finish_on_host(processes, summed, at, settings)
+                .map(Started::Done),
         }
+    }
+
+    /// Forward and backward passes of this process.
+    fn accumulate(
+        &mut self,
+        processes: &Processes,
+        mut micro_batches: impl Iterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
+        at: Position,
+        seed: u64,
+    ) -> Result<Accumulated, UpdateError> {
+        let mut all = Accumulated::default();
+        while let Some(mut round) = processes.round(micro_batches.next())? {
+            if let Some(batch) = round.batch.take() {
+                let place = all.micro_batches + processes.world().rank();
+                let (micro_batch_at, count) = (at.later(place), batch.len());
+                let phase = Phase::Train(micro_batch_at.forward_key(seed));
+                let (task, network) = (&mut self.task, &self.network);
+                let loss = round.within(|| task.loss(network, batch, micro_batch_at, phase));
+                let (weighted, weight) = round.weighed(loss.clone(), count);
+                let scaled = match self.loss_scale {
+                    Some(scale) => weighted * scale.factor(),
+                    None => weighted,
+                };
+                let backward = round.within(|| scaled.backward());
+                let gradients = Gradients::take(backward, &self.network);
+                all.accumulator.add(gradients, weight);
+                all.losses.push((loss.inner(), count));
+                all.places.push(place);
+            }
+            all.images += round.images();
+            all.micro_batches += round.micro_batches();
+            all.is_uneven |= round.is_uneven();
+        }
+        Ok(all)
+    }
+
+    /// The device decides whether the weights change, and the host does not wait for it.
+    fn finish_on_device(
+        &mut self,
+        processes: &Processes,
+        summed: Summed,
+        at: Position,
+        settings: UpdateSettings,
+        reader: &Reader,
+    ) -> Result<Pending, UpdateError> {
+        let (gradients, max_norm) = settings
+            .clip
+            .apply_but_norm(summed.gradients, &self.network);
+        let optimizer_counts = self.optimizer.counts();
+        let decision = self.optimizer.decide(summed.numbers.clone(), max_norm);
+        let pending = Pending {
+            // Queued ahead of the work on the weights.
+            reading: reader.read(Numbers::with_decision(summed.numbers, decision))?,
+            images: summed.images,
+            before: summed.before,
+            optimizer_counts,
+        };
+        let network = self.network.clone();
+        let optimizer = &mut self.optimizer;
+        self.network = optimizer.guarded_step(network, gradients, settings.rates);
+        self.after_weights(processes, at, settings)?;
+        Ok(pending)
+    }
+
+    /// The host reads loss and norm, and decides whether the weights change.
+    fn finish_on_host(
+        &mut self,
+        processes: &Processes,
+        summed: Summed,
+        at: Position,
+        settings: UpdateSettings,
+    ) -> Result<Update, UpdateError> {
         // The only place where the host waits for the device.
-        let values = processes.losses(read(numbers), &places, done)?;
-        let update = Update::of(&values, images);
+        let values = read(summed.numbers);
+        let values = processes.losses(values, &summed.places, summed.micro_batches)?;
+        let update = Numbers::unpack(&values).update(summed.images);
         if !update.is_finite() {
-            before.put_back(&self.network);
+            summed.before.restore(&self.network);
             self.task.undo();
             // A smaller scale does not help if the loss itself is not finite.
             let smaller = self.loss_scale.filter(|_| update.loss.is_finite());
@@ -237,23 +286,23 @@ impl<T: Task> TrainState<T> {
                 return Err(UpdateError::NotFinite(update));
             };
             self.loss_scale = Some(smaller);
-            return Ok(Started::Done(Update {
+            return Ok(Update {
                 made: false,
                 ..update
-            }));
+            });
         }
-        if is_uneven {
+        if summed.is_uneven {
             // The forward passes changed this state in the first process; averages and teachers take it from the network.
             processes.share_untrained(&self.network)?;
         }
         let gradients = settings
             .clip
-            .apply(gradients, update.grad_norm, &self.network);
+            .apply(summed.gradients, update.grad_norm, &self.network);
         let network = self.network.clone();
         self.network = self.optimizer.step(network, gradients, settings.rates);
-        self.follow(processes, at, settings)?;
+        self.after_weights(processes, at, settings)?;
         self.loss_scale = self.loss_scale.map(LossScale::after_update);
-        Ok(Started::Done(update))
+        Ok(update)
     }
 
     /// Waits for a pending update.
@@ -264,17 +313,14 @@ impl<T: Task> TrainState<T> {
     /// update, even if others were started since; the average and the task's state are not. An earlier update that was never
     /// finished stays counted.
     pub fn finish(&mut self, pending: Pending) -> Result<Update, UpdateError> {
-        let mut numbers = pending.reading.wait()?;
-        // After loss and norm come the factor and whether the update was made.
-        let is_made = numbers.pop().is_some_and(|made| made > 0.0);
-        numbers.pop();
-        let update = Update::of(&numbers, pending.images);
+        let (numbers, is_made) = Numbers::unpack_decision(&pending.reading.wait()?);
+        let update = numbers.update(pending.images);
         if is_made && update.is_finite() {
             return Ok(update);
         }
         // If an earlier update was undone already, the network's state is from before this one, too.
-        if self.optimizer.recount(&pending.counts) {
-            pending.before.put_back(&self.network);
+        if self.optimizer.recount(&pending.optimizer_counts) {
+            pending.before.restore(&self.network);
         }
         Err(match update.is_finite() {
             true => UpdateError::Refused(update),
@@ -285,11 +331,13 @@ impl<T: Task> TrainState<T> {
     /// Whether the next update may start before the host knows the result of this one.
     fn may_be_late(&self, processes: &Processes) -> bool {
         // A loss scale depends on this result, and several processes must agree on it.
-        self.loss_scale.is_none() && processes.world().is_alone() && self.optimizer.heeds_guards()
+        self.loss_scale.is_none()
+            && processes.world().is_alone()
+            && self.optimizer.supports_device_decision()
     }
 
     /// The work after new weights: their average, and the task's own state.
-    fn follow(
+    fn after_weights(
         &mut self,
         processes: &Processes,
         at: Position,
@@ -307,21 +355,79 @@ impl<T: Task> TrainState<T> {
 }
 
 impl Update {
-    /// An update of `images` images from its losses, each weighted by its share, followed by the norm.
-    fn of(numbers: &[f64], images: usize) -> Self {
-        let (grad_norm, losses) = match numbers.split_last() {
+    fn is_finite(&self) -> bool {
+        self.loss.is_finite() && self.grad_norm.is_finite()
+    }
+}
+
+/// The results of the forward and backward passes of this process; counts are of all processes.
+#[derive(Default)]
+struct Accumulated {
+    accumulator: Accumulator,
+    /// The loss of each micro-batch of this process, and its number of images.
+    losses: Vec<(Tensor<1>, usize)>,
+    /// The places of these micro-batches among all.
+    places: Vec<usize>,
+    images: usize,
+    micro_batches: usize,
+    is_uneven: bool,
+}
+
+/// The gradients of all processes, and what an update needs in addition.
+struct Summed {
+    gradients: Gradients,
+    /// [`Numbers`], packed.
+    numbers: Tensor<1>,
+    images: usize,
+    places: Vec<usize>,
+    micro_batches: usize,
+    is_uneven: bool,
+    before: Untrained,
+}
+
+/// The numbers that the host reads of an update, in one tensor: the losses of the micro-batches, each weighted by its share of the
+/// images, then the norm of the gradients; then, if the device decided, the factor of clipping and whether it made the update.
+struct Numbers {
+    loss: f64,
+    grad_norm: f64,
+}
+
+impl Numbers {
+    fn pack(mut weighted_losses: Vec<Tensor<1>>, norm: Tensor<1>) -> Tensor<1> {
+        weighted_losses.push(norm);
+        Tensor::cat(weighted_losses, 0)
+    }
+
+    /// Packed numbers with the device's decision.
+    fn with_decision(numbers: Tensor<1>, decision: Tensor<1>) -> Tensor<1> {
+        Tensor::cat(vec![numbers, decision], 0)
+    }
+
+    fn unpack(values: &[f64]) -> Self {
+        let (grad_norm, losses) = match values.split_last() {
             Some((norm, losses)) => (*norm, losses),
             None => (f64::NAN, &[][..]),
         };
         Self {
             loss: losses.iter().sum(),
             grad_norm,
-            images,
-            made: true,
         }
     }
 
-    fn is_finite(&self) -> bool {
-        self.loss.is_finite() && self.grad_norm.is_finite()
+    /// Unpacks numbers with a decision, and whether the update was made.
+    fn unpack_decision(values: &[f64]) -> (Self, bool) {
+        match values {
+            [numbers @ .., _factor, made] => (Self::unpack(numbers), *made > 0.0),
+            _ => (Self::unpack(&[]), false),
+        }
+    }
+
+    fn update(self, images: usize) -> Update {
+        Update {
+            loss: self.loss,
+            grad_norm: self.grad_norm,
+            images,
+            made: true,
+        }
     }
 }

@@ -4,8 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use kvt_models::ModelConfig;
-use kvt_models::checkpoint::{identify, recognise};
-use kvt_models::weights::{self, StateDict};
+use kvt_models::weights::{self, StateDict, identify, recognise};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 

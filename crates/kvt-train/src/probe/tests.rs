@@ -178,7 +178,7 @@ fn the_class_token_looks_where_its_scores_say() {
         let zeros = burn::tensor::TensorData::new(vec![0.0f32; 48], [12, 4]);
         state.insert("blocks.0.attn.qkv.weight", zeros);
         let (model, _) = model
-            .load(&state, kvt_models::checkpoint::LoadOptions::default())
+            .load(&state, kvt_models::weights::LoadOptions::default())
             .unwrap();
         let images = Tensor::<4>::ones([2, 3, 8, 8], &device);
         class_attention(&model, images).unwrap().unwrap()

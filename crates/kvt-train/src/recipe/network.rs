@@ -1,8 +1,7 @@
 //! The interface between a trained module, the recipe and checkpoints.
 
 use burn::module::{Module, ParamId};
-use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::{Outcome, StateDict, WeightsError};
+use kvt_models::weights::{LoadOptions, Outcome, StateDict, WeightsError};
 use kvt_models::{Model, Parameter};
 
 /// A module that can be trained, averaged, saved and loaded: a classifier, or a backbone with the head of another task.

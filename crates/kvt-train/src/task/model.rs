@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::{self, LoadReport, Misfit, StateDict, WeightsError};
+use kvt_models::weights::{self, LoadOptions, LoadReport, Misfit, StateDict, WeightsError};
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 use schemars::JsonSchema;

@@ -1,7 +1,7 @@
 //! The metrics of layers and Transformer Attribution: reference values from PyTorch, and the commands.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_models::checkpoint::LoadOptions;
+use kvt_models::weights::LoadOptions;
 use kvt_models::{Model, ModelConfig, ModelOverrides};
 use kvt_ops::Key;
 use kvt_train::analysis::attribution::{Attribution, AttributionError, attribute, check};

@@ -4,7 +4,7 @@
 //! `scripts/reference/recipe.py` writes the random numbers and the results; the start is the one of `trajectory.rs`.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_models::checkpoint::LoadOptions;
+use kvt_models::weights::LoadOptions;
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Phase;
 use kvt_train::augment::mix::{Blend, Mixing, Rect, write_patches};

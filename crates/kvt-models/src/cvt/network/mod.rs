@@ -10,11 +10,11 @@ use super::attention::ConvAttention;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
+use crate::family::validate;
 use crate::layers::{
     Activation, Block, BlockKind, Conv2d, Init, NormKind, drop_path_rates, forward_blocks, to_map,
     to_tokens,
 };
-use crate::validate;
 
 /// The original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-5;

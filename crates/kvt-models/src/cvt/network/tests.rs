@@ -8,14 +8,13 @@ use kvt_attention::AttentionConfig;
 use kvt_ops::Key;
 
 use super::*;
-use crate::checkpoint::LoadOptions;
-use crate::common::CommonConfig;
-use crate::families::{AnyBackbone, ModelConfig};
 use crate::family::FamilyConfig as _;
+use crate::family::common::CommonConfig;
+use crate::family::families::{AnyBackbone, ModelConfig};
+use crate::family::stages::StagesConfig;
 use crate::model::Model;
-use crate::stages::StagesConfig;
 use crate::testing::{count, images, logits};
-use crate::weights::{self, Outcome, StateDict};
+use crate::weights::{self, LoadOptions, Outcome, StateDict};
 
 fn small() -> CvtConfig {
     CvtConfig {

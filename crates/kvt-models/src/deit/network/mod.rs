@@ -9,8 +9,8 @@ use kvt_ops::{Phase, layer_norm};
 use super::DeitConfig;
 use crate::backbone::{Ask, Backbone, Features, Positions};
 use crate::error::ModelError;
+use crate::family::validate;
 use crate::layers::{Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks, to_map};
-use crate::validate;
 use crate::weights::pos_embed::Bicubic;
 
 /// timm's epsilon of a vision transformer's layer norms.

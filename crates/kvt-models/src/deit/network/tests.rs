@@ -7,10 +7,10 @@ use kvt_attention::{AttentionConfig, Place};
 use kvt_ops::Key;
 
 use super::*;
-use crate::common::CommonConfig;
 use crate::error::ModelError;
-use crate::families::ModelConfig;
 use crate::family::FamilyConfig as _;
+use crate::family::common::CommonConfig;
+use crate::family::families::ModelConfig;
 use crate::model::Model;
 
 fn small(distilled: bool) -> DeitConfig {

@@ -7,9 +7,9 @@ use kvt_attention::{Context, MultiHeadAttention};
 use kvt_ops::{Phase, Residual, linear, linear_add};
 
 use super::{Activation, Init, Mlp, Norm, NormKind, drop_path};
+use crate::family::summary::BlockSize;
 use crate::observe::{Point, Watch};
 use crate::precision::Precision;
-use crate::summary::BlockSize;
 
 /// The inputs of blocks besides their tokens.
 #[derive(Clone, Copy)]

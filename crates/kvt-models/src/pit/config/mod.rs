@@ -4,15 +4,15 @@ use burn::tensor::TensorData;
 use kvt_attention::{Macs, Place};
 
 use super::stage::{StageSize, pool};
-use crate::common::{CommonConfig, joined};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
+use crate::family::common::{CommonConfig, joined};
+use crate::family::overrides::{ModelOverrides, per_stage};
+use crate::family::stages::StagesConfig;
+use crate::family::summary::Summary;
+use crate::family::validate;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
-use crate::overrides::{ModelOverrides, per_stage};
-use crate::stages::StagesConfig;
-use crate::summary::Summary;
-use crate::validate;
 use crate::weights::pos_embed;
 
 /// Sizes and settings of a PiT.

@@ -10,10 +10,10 @@ use super::PitConfig;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
+use crate::family::validate;
 use crate::layers::{
     Block, BlockKind, Conv2d, Init, drop_path_rates, forward_blocks, to_map, to_tokens,
 };
-use crate::validate;
 use crate::weights::pos_embed;
 
 /// The original's epsilon of all layer norms.

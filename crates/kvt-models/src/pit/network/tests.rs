@@ -6,12 +6,11 @@ use burn::module::Module as _;
 use kvt_attention::AttentionConfig;
 
 use super::*;
-use crate::checkpoint::{Layout, LoadOptions};
-use crate::common::CommonConfig;
 use crate::family::FamilyConfig as _;
-use crate::stages::StagesConfig;
+use crate::family::common::CommonConfig;
+use crate::family::stages::StagesConfig;
 use crate::testing::{build, count, logits};
-use crate::weights::{Outcome, StateDict};
+use crate::weights::{Layout, LoadOptions, Outcome, StateDict};
 
 fn small(distilled: bool) -> PitConfig {
     PitConfig {

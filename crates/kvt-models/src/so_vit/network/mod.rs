@@ -10,8 +10,8 @@ use super::SoVitConfig;
 use super::visual_tokens::VisualTokens;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
+use crate::family::validate;
 use crate::layers::{Block, BlockKind, Init, drop_path_rates, forward_blocks, sinusoid, to_map};
-use crate::validate;
 use crate::weights::pos_embed::Bicubic;
 
 /// PyTorch's epsilon of a layer norm, which the original keeps.

@@ -7,13 +7,12 @@ use kvt_attention::AttentionConfig;
 use kvt_ops::Key;
 
 use super::*;
-use crate::checkpoint::LoadOptions;
-use crate::common::CommonConfig;
-use crate::families::{AnyBackbone, ModelConfig};
 use crate::family::FamilyConfig as _;
+use crate::family::common::CommonConfig;
+use crate::family::families::{AnyBackbone, ModelConfig};
 use crate::model::Model;
 use crate::testing::{count, logits};
-use crate::weights::{Outcome, StateDict};
+use crate::weights::{LoadOptions, Outcome, StateDict};
 
 fn small() -> SoVitConfig {
     SoVitConfig {

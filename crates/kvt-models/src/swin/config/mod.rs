@@ -5,16 +5,16 @@ use kvt_attention::{Macs, Place};
 
 use super::table;
 use super::window::Windows;
-use crate::common::{CommonConfig, joined};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
+use crate::family::common::{CommonConfig, joined};
+use crate::family::overrides::{ModelOverrides, one};
+use crate::family::places::softmax_only;
+use crate::family::stages::{StageConfig, StagesConfig};
+use crate::family::summary::{BlockSize, StageAttention, StageSummary, Summary};
+use crate::family::validate;
 use crate::head::{Classifier, Reads};
 use crate::layers::Init;
-use crate::overrides::{ModelOverrides, one};
-use crate::places::softmax_only;
-use crate::stages::{StageConfig, StagesConfig};
-use crate::summary::{BlockSize, StageAttention, StageSummary, Summary};
-use crate::validate;
 
 /// More stages shrink any image to nothing, and their channels would overflow.
 const MAX_STAGES: usize = 16;

@@ -3,7 +3,7 @@
 use kvt_attention::{AttentionConfig, DenseConfig, Neighbors};
 
 use super::*;
-use crate::families::ModelConfig;
+use crate::family::families::ModelConfig;
 use crate::testing::{self, knn};
 
 fn named(name: &str) -> SwinConfig {

@@ -9,8 +9,8 @@ use super::attention::WindowAttention;
 use super::config::{StageSize, SwinConfig};
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
+use crate::family::validate;
 use crate::layers::{Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks, pad};
-use crate::validate;
 
 /// The original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-5;

@@ -8,13 +8,12 @@ use kvt_ops::Key;
 
 use super::super::table;
 use super::*;
-use crate::checkpoint::{Layout, LoadOptions};
-use crate::common::CommonConfig;
-use crate::families::ModelConfig;
 use crate::family::FamilyConfig as _;
+use crate::family::common::CommonConfig;
+use crate::family::families::ModelConfig;
+use crate::family::stages::StagesConfig;
 use crate::model::Model;
-use crate::stages::StagesConfig;
-use crate::weights::{Outcome, StateDict};
+use crate::weights::{Layout, LoadOptions, Outcome, StateDict};
 
 /// Maps of 8 x 8 tokens in four windows, and of 4 x 4 in one.
 fn small() -> SwinConfig {

@@ -8,15 +8,15 @@ use kvt_attention::{AttentionConfig, Macs, Place};
 pub use tokens_type::TokensType;
 
 use super::token::{TokenSize, split};
-use crate::common::{CommonConfig, joined};
-use crate::depth::BlockGroup;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
+use crate::family::blocks::BlockGroup;
+use crate::family::common::{CommonConfig, joined};
+use crate::family::overrides::ModelOverrides;
+use crate::family::summary::{BlockSize, StageSummary, Summary};
+use crate::family::validate;
 use crate::head::{Classifier, Reads};
 use crate::layers::Init;
-use crate::overrides::ModelOverrides;
-use crate::summary::{BlockSize, StageSummary, Summary};
-use crate::validate;
 use crate::weights::pos_embed::Bicubic;
 
 /// Sizes and settings of a T2T-ViT.

@@ -3,8 +3,8 @@
 use kvt_attention::AttentionConfig;
 
 use crate::error::ModelError;
-use crate::overrides::ModelOverrides;
-use crate::validate;
+use crate::family::overrides::ModelOverrides;
+use crate::family::validate;
 
 /// The beginning of the names of sizes with token transformers.
 const TRANSFORMER: &str = "t_";

@@ -12,10 +12,10 @@ use super::transformer::TokenTransformer;
 use super::{NORM_EPSILON, config};
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
+use crate::family::validate;
 use crate::layers::{
     Block, BlockKind, Init, Pass, drop_path_rates, forward_blocks, sinusoid, to_map,
 };
-use crate::validate;
 use crate::weights::pos_embed::Bicubic;
 
 const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);

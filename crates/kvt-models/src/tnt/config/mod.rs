@@ -4,18 +4,17 @@ use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
 use super::layout;
-use crate::checkpoint::Layout;
-use crate::common::CommonConfig;
-use crate::depth::BlockGroup;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
+use crate::family::blocks::BlockGroup;
+use crate::family::common::CommonConfig;
+use crate::family::overrides::ModelOverrides;
+use crate::family::places::softmax_only;
+use crate::family::summary::{BlockSize, StageAttention, StageSummary, Summary};
+use crate::family::validate;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
-use crate::overrides::ModelOverrides;
-use crate::places::softmax_only;
-use crate::summary::{BlockSize, StageAttention, StageSummary, Summary};
-use crate::validate;
-use crate::weights::pos_embed;
+use crate::weights::{Layout, pos_embed};
 
 /// Sizes and settings of a TNT.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,8 +9,8 @@ use super::TntConfig;
 use super::attention::Attention;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
+use crate::family::validate;
 use crate::layers::{Block, BlockKind, Conv2d, Init, Pass, drop_path_rates, to_map, to_tokens};
-use crate::validate;
 use crate::weights::pos_embed::Bicubic;
 
 /// timm's and the original's epsilon of all layer norms.

@@ -8,13 +8,12 @@ use kvt_attention::AttentionConfig;
 use kvt_ops::Key;
 
 use super::*;
-use crate::checkpoint::{Layout, LoadOptions, identify};
-use crate::common::CommonConfig;
-use crate::families::ModelConfig;
 use crate::family::FamilyConfig as _;
+use crate::family::common::CommonConfig;
+use crate::family::families::ModelConfig;
 use crate::layers::drop_path;
 use crate::testing::{build, images, logits};
-use crate::weights::{Outcome, StateDict};
+use crate::weights::{Layout, LoadOptions, Outcome, StateDict, identify};
 
 fn small(legacy: bool) -> TntConfig {
     TntConfig {

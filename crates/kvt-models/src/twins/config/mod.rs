@@ -3,16 +3,16 @@
 use kvt_attention::{Macs, PerStage};
 
 use super::stage::StageSize;
-use crate::common::{CommonConfig, joined};
-use crate::depth::BlockGroup;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
+use crate::family::blocks::BlockGroup;
+use crate::family::common::{CommonConfig, joined};
+use crate::family::overrides::{ModelOverrides, per_stage};
+use crate::family::stages::StagesConfig;
+use crate::family::summary::Summary;
+use crate::family::validate;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
-use crate::overrides::{ModelOverrides, per_stage};
-use crate::stages::StagesConfig;
-use crate::summary::Summary;
-use crate::validate;
 
 /// Sizes and settings of a Twins-SVT. Lists have one entry per stage.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,11 +10,11 @@ use super::config::TwinsConfig;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
+use crate::family::validate;
 use crate::layers::{
     Block, BlockKind, Conv2d, ConvSettings, Init, Pass, PatchEmbed, drop_path_rates,
     forward_blocks_then, to_map, to_tokens,
 };
-use crate::validate;
 
 /// Epsilon of the norms of the blocks, and of the last norm.
 const NORM_EPSILON: f64 = 1e-6;

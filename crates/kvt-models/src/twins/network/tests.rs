@@ -8,16 +8,15 @@ use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, Selection};
 use kvt_ops::Key;
 
 use super::*;
-use crate::checkpoint::LoadOptions;
-use crate::common::CommonConfig;
-use crate::families::{AnyBackbone, ModelConfig};
 use crate::family::FamilyConfig as _;
+use crate::family::common::CommonConfig;
+use crate::family::families::{AnyBackbone, ModelConfig};
+use crate::family::stages::StagesConfig;
 use crate::layers::SelfAttention as _;
 use crate::model::Model;
 use crate::observe::{BlockIndex, Observer, Point};
-use crate::stages::StagesConfig;
 use crate::testing::count;
-use crate::weights::{StateDict, WeightsError};
+use crate::weights::{LoadOptions, StateDict, WeightsError};
 
 /// Maps of 8 x 8 tokens in four windows, and of 4 x 4 in one.
 fn small() -> TwinsConfig {

@@ -4,16 +4,16 @@ use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
 use super::stage::{GROUPS, Kind, StageSize};
-use crate::common::{CommonConfig, joined};
-use crate::depth::BlockGroup;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
+use crate::family::blocks::BlockGroup;
+use crate::family::common::{CommonConfig, joined};
+use crate::family::overrides::{ModelOverrides, each};
+use crate::family::places::softmax_only;
+use crate::family::summary::Summary;
+use crate::family::validate;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
-use crate::overrides::{ModelOverrides, each};
-use crate::places::softmax_only;
-use crate::summary::Summary;
-use crate::validate;
 use crate::weights::pos_embed;
 
 /// Sizes and settings of a Visformer.

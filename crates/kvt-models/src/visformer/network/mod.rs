@@ -9,11 +9,11 @@ use super::block::VisformerBlock;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
+use crate::family::validate;
 use crate::layers::{
     BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, Pass, PatchEmbed, drop_path_rates,
     to_map, to_tokens,
 };
-use crate::validate;
 use crate::weights::pos_embed;
 
 /// The backbone of a Visformer.

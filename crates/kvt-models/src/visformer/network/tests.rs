@@ -7,11 +7,10 @@ use kvt_attention::AttentionConfig;
 use kvt_ops::Key;
 
 use super::*;
-use crate::checkpoint::{Layout, LoadOptions};
-use crate::common::CommonConfig;
 use crate::family::FamilyConfig as _;
+use crate::family::common::CommonConfig;
 use crate::testing::{build, count, logits};
-use crate::weights::{Outcome, StateDict};
+use crate::weights::{Layout, LoadOptions, Outcome, StateDict};
 
 fn small() -> VisformerConfig {
     VisformerConfig {

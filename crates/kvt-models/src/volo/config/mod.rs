@@ -6,16 +6,16 @@ use kvt_attention::{AttentionConfig, Macs, Place};
 use super::POOLING;
 use super::outlook::AREA;
 use super::stage::{ClassSize, OutlookSize, StageSize};
-use crate::common::{CommonConfig, joined};
-use crate::depth::BlockGroup;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
+use crate::family::blocks::BlockGroup;
+use crate::family::common::{CommonConfig, joined};
+use crate::family::overrides::{ModelOverrides, per_stage};
+use crate::family::stages::StageConfig;
+use crate::family::summary::{StageSummary, Summary};
+use crate::family::validate;
 use crate::head::{Classifier, Reads};
 use crate::layers::{ConvSettings, Init};
-use crate::overrides::{ModelOverrides, per_stage};
-use crate::stages::StageConfig;
-use crate::summary::{StageSummary, Summary};
-use crate::validate;
 use crate::weights::pos_embed::Bicubic;
 
 /// Sizes and settings of a VOLO. Lists have one entry for the outlookers, and one for each stage of transformer

@@ -3,7 +3,7 @@
 use kvt_attention::{Neighbors, Place};
 
 use super::*;
-use crate::families::ModelConfig;
+use crate::family::families::ModelConfig;
 use crate::testing;
 
 fn named(name: &str) -> VoloConfig {

@@ -12,11 +12,11 @@ use super::outlook::OutlookAttention;
 use super::{NORM_EPSILON, POOLING};
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
+use crate::family::validate;
 use crate::layers::{
     BatchNorm, BatchNormSettings, Block, BlockKind, Conv2d, ConvSettings, Init, PatchEmbed,
     drop_path_rates, forward_blocks, to_map,
 };
-use crate::validate;
 use crate::weights::pos_embed::Bicubic;
 
 const BLOCK: BlockKind = BlockKind::vit(NORM_EPSILON);

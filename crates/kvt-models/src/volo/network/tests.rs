@@ -7,9 +7,9 @@ use kvt_attention::{AttentionConfig, Neighbors};
 use kvt_ops::Key;
 
 use super::*;
-use crate::common::CommonConfig;
-use crate::families::AnyBackbone;
 use crate::family::FamilyConfig as _;
+use crate::family::common::CommonConfig;
+use crate::family::families::AnyBackbone;
 use crate::testing::{build, count, images, logits};
 use crate::weights::StateDict;
 
@@ -244,7 +244,7 @@ fn weights_of_another_size_and_counters_are_taken() {
         ..small()
     };
     let (large, report) = build(large, 2)
-        .load(&weights, crate::checkpoint::LoadOptions::default())
+        .load(&weights, crate::weights::LoadOptions::default())
         .unwrap();
     assert!(report.fits(), "{report}");
     let state: BTreeMap<_, _> = StateDict::from_model(&large).unwrap().into_iter().collect();

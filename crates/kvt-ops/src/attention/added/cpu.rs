@@ -62,9 +62,9 @@ impl AddedAttentionOps for Flex {
             let [_, _, tokens, dim] = x.shape().dims();
             let layout = HeadLayout {
                 offset: size,
-                image: 0,
-                head: 0,
-                token: dim,
+                image_stride: 0,
+                head_stride: 0,
+                token_stride: dim,
                 dim,
             };
             size += tokens * dim;
@@ -105,7 +105,7 @@ fn with_terms<'a>(
     Problem {
         images: problem.images * problem.heads,
         heads: 1,
-        apart: problem.heads.max(1),
+        heads_folded_into_images: problem.heads.max(1),
         terms: Terms {
             heads: problem.heads,
             bias: given.bias.then(|| term(bias, bias.storage())),

@@ -50,9 +50,9 @@ impl FusedAttentionOps for Flex {
             let [_, heads, _, dim] = x.shape().dims();
             let layout = HeadLayout {
                 offset,
-                image: 0,
-                head: dim,
-                token: heads * dim,
+                image_stride: 0,
+                head_stride: dim,
+                token_stride: heads * dim,
                 dim,
             };
             offset += tokens * heads * dim;
@@ -66,8 +66,8 @@ impl FusedAttentionOps for Flex {
         let out = problem.backward(grad, states(&saved), offset, layouts);
         let out = tensor(out, Shape::new([problem.images, offset]));
         let [q, k, v] = parts.map(|(layout, tokens)| {
-            let heads = layout.token / layout.dim.max(1);
-            let part = out.narrow(1, layout.offset, tokens * layout.token);
+            let heads = layout.token_stride / layout.dim.max(1);
+            let part = out.narrow(1, layout.offset, tokens * layout.token_stride);
             let part = part.reshape(Shape::new([problem.images, tokens, heads, layout.dim]));
             cast::<Flex>(part.permute(&[0, 2, 1, 3]), dtype)
         });
@@ -105,8 +105,8 @@ impl FusedAttentionOps for Flex {
         let [_, tokens, width] = grad.shape().dims();
         let grad_layout = HeadLayout {
             offset: grad.layout().start_offset(),
-            image: tokens * width,
-            token: width,
+            image_stride: tokens * width,
+            token_stride: width,
             ..problem.v.layout
         };
         let layouts = [problem.q, problem.k, problem.v].map(|x| HeadLayout {
@@ -155,7 +155,7 @@ pub(in crate::attention) fn problem<'a>(
     Problem {
         images,
         heads,
-        apart: 1,
+        heads_folded_into_images: 1,
         queries,
         keys,
         q,
@@ -175,16 +175,16 @@ fn packed(qkv: &FloatTensor<Flex>, heads: usize, settings: AttentionSettings) ->
         data: qkv.storage(),
         layout: HeadLayout {
             offset: qkv.layout().start_offset() + part * heads * dim,
-            image: tokens * width,
-            head: dim,
-            token: width,
+            image_stride: tokens * width,
+            head_stride: dim,
+            token_stride: width,
             dim,
         },
     });
     Problem {
         images,
         heads,
-        apart: 1,
+        heads_folded_into_images: 1,
         queries: tokens,
         keys: tokens,
         q,
@@ -221,9 +221,9 @@ pub(in crate::attention) fn layout(x: &FloatTensor<Flex>) -> HeadLayout {
     let [_, _, _, dim] = x.shape().dims();
     HeadLayout {
         offset: x.layout().start_offset(),
-        image: stride(0),
-        head: stride(1),
-        token: stride(2),
+        image_stride: stride(0),
+        head_stride: stride(1),
+        token_stride: stride(2),
         dim,
     }
 }

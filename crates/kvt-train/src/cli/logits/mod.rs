@@ -10,8 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use burn::tensor::{Tensor, TensorData};
 use clap::ArgGroup;
-use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::{self, StateDict};
+use kvt_models::weights::{self, LoadOptions, StateDict};
 use kvt_ops::{Key, Phase};
 
 use super::common::{ModelArgs, Overrides, classes};

@@ -15,7 +15,7 @@ use super::UpdateError;
 use super::share::share_untrained;
 use crate::data::{DataError, DeviceBatch};
 use crate::error::TrainError;
-use crate::world::on_device::Way;
+use crate::world::on_device::GradientSum;
 use crate::world::{World, WorldError, agree, alone};
 
 /// The processes of a job, and the time that this one spends communicating.
@@ -25,7 +25,7 @@ pub struct Processes {
     /// Whether batch norms normalise by the images of all processes: `train.sync_batch_norm`.
     joint: bool,
     /// How gradients are summed.
-    way: Way,
+    way: GradientSum,
     waited: Arc<AtomicU64>,
 }
 
@@ -95,14 +95,14 @@ impl Processes {
         Self {
             world,
             joint,
-            way: Way::Host,
+            way: GradientSum::Host,
             waited: Arc::default(),
         }
     }
 
     /// The same processes with another way of summing gradients.
     #[must_use]
-    pub fn with_way(self, way: Way) -> Self {
+    pub fn with_way(self, way: GradientSum) -> Self {
         Self { way, ..self }
     }
 
@@ -137,7 +137,7 @@ impl Processes {
         let counts = self.timed(|| self.world.gather(count))?;
         if counts.iter().any(|count| *count < 0.0) {
             let error = own.err().map_or(Ok(()), |error| Err(error.into()));
-            agree(&*self.world, error).map_err(told)?;
+            agree(&*self.world, error).map_err(into_update_error)?;
             return Ok(None);
         }
         let counts: Vec<usize> = counts.into_iter().map(|count| count as usize).collect();
@@ -184,7 +184,9 @@ impl Processes {
             return own;
         }
         let own = own.map_err(|error| TrainError::Execution(error.to_string()));
-        let own = self.timed(|| agree(&*self.world, own)).map_err(told)?;
+        let own = self
+            .timed(|| agree(&*self.world, own))
+            .map_err(into_update_error)?;
         let mut all = vec![0.0; count + 1];
         for (place, loss) in places.iter().zip(&own) {
             all[*place] = *loss;
@@ -219,7 +221,7 @@ impl Processes {
     /// Gives all processes the untrained state of the first one's network, in place.
     pub(super) fn share_untrained(&self, network: &impl Module) -> Result<(), UpdateError> {
         self.timed(|| share_untrained(network, &*self.world))
-            .map_err(told)
+            .map_err(into_update_error)
     }
 
     /// Whether a condition holds in any process.
@@ -249,7 +251,7 @@ fn note(waited: &AtomicU64, time: Duration) {
 }
 
 /// Converts an error shared by all processes into an update error.
-fn told(error: TrainError) -> UpdateError {
+fn into_update_error(error: TrainError) -> UpdateError {
     match error {
         TrainError::Job(failure) => UpdateError::Job(failure),
         TrainError::World(error) => UpdateError::World(error),

@@ -14,7 +14,7 @@ use super::places::Places;
 use super::{Processes, read};
 use crate::recipe::Gradients;
 use crate::world::WorldError;
-use crate::world::on_device::{DeviceSums, Way};
+use crate::world::on_device::{DeviceSums, GradientSum};
 
 /// This process's contribution.
 struct Own<'a> {
@@ -64,8 +64,8 @@ impl Processes {
             share: own_images as f64 / images as f64,
         };
         let sums = match &self.way {
-            Way::Device(sums) => self.on_device(sums, own, &device)?,
-            Way::Host | Way::HostInstead(_) => self.on_host(own, &device)?,
+            GradientSum::Device(sums) => self.on_device(sums, own, &device)?,
+            GradientSum::Host | GradientSum::HostInstead(_) => self.on_host(own, &device)?,
         };
         let mut tensors: Vec<Option<Tensor<1>>> = vec![None; places.ids.len()];
         for (place, sum) in buckets.into_iter().flatten().zip(sums) {

@@ -8,7 +8,7 @@ use super::places::{BUCKET, Places};
 use super::*;
 use crate::recipe::Gradients;
 use crate::world::on_device::testing::{Does, Fake, asked};
-use crate::world::on_device::{DeviceSums, Way};
+use crate::world::on_device::{DeviceSums, GradientSum};
 use crate::world::threads;
 
 /// Parameters of some lengths, with ids that are unique to this process.
@@ -64,9 +64,9 @@ fn of_two_processes(on_devices: bool) -> Vec<(Found, Option<Vec<usize>>)> {
             true => {
                 let name = "fake 1".to_owned();
                 let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), name);
-                Way::Device(Arc::new(sums))
+                GradientSum::Device(Arc::new(sums))
             }
-            false => Way::Host,
+            false => GradientSum::Host,
         };
         let processes = Processes::new(world, true).with_way(way);
         let mean = processes.reduce(Some(own), (images, 8), &network).unwrap();
@@ -92,7 +92,7 @@ fn a_device_that_cannot_sum_is_an_error_of_all() {
         let does = [Does::Hangs, Does::FailsAfter(0)][rank].clone();
         let (fake, _) = Fake::new(ranks[rank].clone(), does);
         let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), "fake 1".to_owned());
-        let processes = Processes::new(world, true).with_way(Way::Device(Arc::new(sums)));
+        let processes = Processes::new(world, true).with_way(GradientSum::Device(Arc::new(sums)));
         let network = network(&[3]);
         let gradient = Tensor::ones([3], &Device::flex());
         let own = Gradients::of_tensors(vec![(network[0].id, gradient)]);

@@ -12,7 +12,7 @@ use crate::engine::progress::Progress;
 use crate::engine::share::share_state;
 use crate::run::{Note, RunDir, Topic};
 use crate::task::{Task, Weights, model_config};
-use crate::world::on_device::{self, Way};
+use crate::world::on_device::{self, GradientSum};
 use crate::world::{World, WorldError, agree};
 
 impl<T: Task> Session<T> {
@@ -90,7 +90,7 @@ impl<T: Task> Session<T> {
             splits,
             model,
             device,
-            way: Way::Host,
+            way: GradientSum::Host,
             state,
             progress: Progress::default(),
             resumed: None,

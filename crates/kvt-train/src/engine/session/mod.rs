@@ -24,7 +24,7 @@ use crate::run::{
     EvalRecord, Event, HyperParameters, Listener, Metric, Note, RunDir, Topic, Warning, Which,
 };
 use crate::task::{Task, Weights, model_config};
-use crate::world::on_device::Way;
+use crate::world::on_device::GradientSum;
 use crate::world::{World, alone};
 
 /// A run of a task that is ready to train.
@@ -36,7 +36,7 @@ pub struct Session<T: Task> {
     model: ModelConfig,
     device: ResolvedDevice,
     /// How gradients are summed over the processes.
-    way: Way,
+    way: GradientSum,
     /// Reads numbers while the device goes on, if the run uses that.
     reader: Option<Reader>,
     state: TrainState<T>,
@@ -174,7 +174,7 @@ impl<T: Task> Session<T> {
             model: config,
             reader: Reader::of(&device.device),
             device,
-            way: Way::Host,
+            way: GradientSum::Host,
             state,
             progress: Progress::default(),
             resumed: None,

@@ -19,7 +19,7 @@ impl Rule for AdamW {
         &MOMENTS
     }
 
-    fn heeds_guards(&self) -> bool {
+    fn supports_device_decision(&self) -> bool {
         true
     }
 

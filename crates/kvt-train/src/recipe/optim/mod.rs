@@ -159,8 +159,8 @@ impl Optimizer {
     }
 
     /// Whether the device can decide about updates: [`guarded_step`](Self::guarded_step).
-    pub(crate) fn heeds_guards(&self) -> bool {
-        self.rule.heeds_guards()
+    pub(crate) fn supports_device_decision(&self) -> bool {
+        self.rule.supports_device_decision()
     }
 
     /// Lets the device decide about the next [`guarded_step`](Self::guarded_step): it is made if all `numbers`, the last of which is
@@ -168,7 +168,7 @@ impl Optimizer {
     /// are scaled to it. Returns [`Guard::content`].
     pub(crate) fn decide(&mut self, numbers: Tensor<1>, max_norm: Option<f64>) -> Tensor<1> {
         debug_assert!(
-            self.heeds_guards(),
+            self.supports_device_decision(),
             "optimizer: the device decides about AdamW alone"
         );
         let guard = Guard::new(numbers, self.guard.as_ref(), max_norm);

@@ -12,7 +12,7 @@ pub(super) trait Rule: Debug + Send + Sync {
     fn buffers(&self) -> &'static [&'static str];
 
     /// Whether [`update_all`](Self::update_all) respects a guard.
-    fn heeds_guards(&self) -> bool {
+    fn supports_device_decision(&self) -> bool {
         false
     }
 

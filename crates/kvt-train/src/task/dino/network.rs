@@ -2,8 +2,7 @@
 
 use burn::module::{Module, ParamId};
 use burn::tensor::{Device, Tensor};
-use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::{LoadReport, Misfit, Outcome, StateDict, WeightsError};
+use kvt_models::weights::{LoadOptions, LoadReport, Misfit, Outcome, StateDict, WeightsError};
 use kvt_models::{Ask, Backbone, Model, ModelConfig, Parameter, Positions};
 use kvt_ops::{Key, Phase};
 

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use kvt_models::checkpoint::LoadOptions;
-use kvt_models::weights::{self, StateDict};
+use kvt_models::weights::{self, LoadOptions, StateDict};
 use kvt_models::{ModelConfig, Precision};
 use kvt_ops::Key;
 

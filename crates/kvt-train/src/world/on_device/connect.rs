@@ -8,19 +8,19 @@ use burn::tensor::{Device, Tensor, TensorData};
 use super::choice::{Decision, Offer, decide};
 use super::engine::Library;
 use super::settle::{Failed, LIMIT, settle};
-use super::{DeviceSums, EngineError, Way};
+use super::{DeviceSums, EngineError, GradientSum};
 use crate::device::{Kind, ResolvedDevice};
 use crate::world::{World, WorldError};
 
 /// Checks whether the devices of all processes can sum on their own, and joins them. All processes must call it.
 ///
-/// A missing requirement is not an error: gradients are then summed in host memory, and the [`Way`] has the reason.
+/// A missing requirement is not an error: gradients are then summed in host memory, and the [`GradientSum`] has the reason.
 ///
 /// # Errors
 /// If a process is lost.
-pub fn connect(world: &Arc<dyn World>, device: &ResolvedDevice) -> Result<Way, WorldError> {
+pub fn connect(world: &Arc<dyn World>, device: &ResolvedDevice) -> Result<GradientSum, WorldError> {
     if world.is_alone() {
-        return Ok(Way::Host);
+        return Ok(GradientSum::Host);
     }
     let own = match device.kind() {
         Some(Kind::Cuda) => of_cuda(device),
@@ -92,15 +92,17 @@ pub(super) fn connect_by(
     own: &Offer,
     library: &dyn Library,
     limit: Duration,
-) -> Result<Way, WorldError> {
+) -> Result<GradientSum, WorldError> {
     let name = match decide(&offers(&**world, own)?) {
-        Decision::Host => return Ok(Way::Host),
-        Decision::Instead(reason) => return Ok(Way::HostInstead(reason)),
+        Decision::Host => return Ok(GradientSum::Host),
+        Decision::Instead(reason) => return Ok(GradientSum::HostInstead(reason)),
         Decision::Join(name) => name,
     };
     let instead = |failed: Failed| {
         let Failed { rank, reason } = failed;
-        Ok(Way::HostInstead(format!("process {rank}: {reason}")))
+        Ok(GradientSum::HostInstead(format!(
+            "process {rank}: {reason}"
+        )))
     };
 
     let id = match world.is_first() {
@@ -133,7 +135,7 @@ pub(super) fn connect_by(
     };
     let sums = DeviceSums::new(Arc::clone(world), engine, name).within(limit);
     match try_out(&sums, device, library.name())? {
-        Ok(()) => Ok(Way::Device(Arc::new(sums))),
+        Ok(()) => Ok(GradientSum::Device(Arc::new(sums))),
         Err(failed) => instead(failed),
     }
 }

@@ -117,7 +117,7 @@ impl Exchange<'_> {
 
 /// How gradients are summed over the processes.
 #[derive(Clone, Debug, Default)]
-pub enum Way {
+pub enum GradientSum {
     /// In host memory.
     #[default]
     Host,
@@ -127,7 +127,7 @@ pub enum Way {
     Device(Arc<DeviceSums>),
 }
 
-impl Way {
+impl GradientSum {
     /// A message for the log; `None` if there was no choice.
     pub fn message(&self) -> Option<String> {
         match self {

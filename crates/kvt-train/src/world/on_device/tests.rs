@@ -191,9 +191,9 @@ fn connected_within(
         let way = connect_by(&world, &Device::flex(), &own, &library, limit).unwrap();
         let log = library.log.lock().unwrap().take();
         let words = match &way {
-            Way::Host => "host".to_owned(),
-            Way::HostInstead(reason) => reason.clone(),
-            Way::Device(sums) => sums.name().to_owned(),
+            GradientSum::Host => "host".to_owned(),
+            GradientSum::HostInstead(reason) => reason.clone(),
+            GradientSum::Device(sums) => sums.name().to_owned(),
         };
         (words, log.map(|log| asked(&log)))
     })
@@ -288,14 +288,14 @@ fn a_wrong_sum_is_noticed_before_training() {
 fn the_cpu_has_nothing_to_choose() {
     let cpu = device::resolve("cpu").unwrap();
     for way in threads(2, |world| connect(&world, &cpu).unwrap()) {
-        assert!(matches!(way, Way::Host), "{way:?}");
+        assert!(matches!(way, GradientSum::Host), "{way:?}");
         assert_eq!(way.message(), None);
     }
 }
 
 #[test]
 fn the_log_hears_of_it() {
-    let instead = Way::HostInstead("no library".to_owned());
+    let instead = GradientSum::HostInstead("no library".to_owned());
     assert!(instead.is_second_best());
     let message = instead.message().unwrap();
     assert!(
@@ -305,7 +305,7 @@ fn the_log_hears_of_it() {
 
     let (fake, _) = Fake::new(ranks(1).remove(0), Does::Hangs);
     let sums = DeviceSums::new(crate::world::alone(), Box::new(fake), "fake 1".to_owned());
-    let device = Way::Device(Arc::new(sums));
+    let device = GradientSum::Device(Arc::new(sums));
     assert!(!device.is_second_best());
     assert_eq!(
         device.message().unwrap(),

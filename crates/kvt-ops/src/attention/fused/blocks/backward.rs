@@ -13,7 +13,7 @@ pub(super) struct Backward<'a> {
     pub(super) image: usize,
     /// Queries per block.
     pub(super) block: usize,
-    pub(super) grad: Heads<'a>,
+    pub(super) d_out: Heads<'a>,
     pub(super) states: &'a [RowState],
 }
 
@@ -43,9 +43,9 @@ impl Backward<'_> {
         let width = heads * (k.dim + v.dim);
         let copied = |offset, dim| HeadLayout {
             offset,
-            image: 0,
-            head: dim,
-            token: width,
+            image_stride: 0,
+            head_stride: dim,
+            token_stride: width,
             dim,
         };
         let copies = [copied(0, k.dim), copied(heads * k.dim, v.dim)];
@@ -53,14 +53,14 @@ impl Backward<'_> {
         // Reused from part to part: memory that one thread allocates and another frees accumulates.
         let mut slots: Vec<(Vec<f32>, Buffers)> = Vec::new();
         slots.resize_with(threads, || (vec![0.0; keys * width], Buffers::default()));
-        for first in (0..parts).step_by(threads) {
+        for wave in (0..parts).step_by(threads) {
             let mut tasks: Vec<Vec<(usize, &mut [f32])>> = Vec::new();
-            tasks.resize_with(threads.min(parts - first), Vec::new);
-            let queries = out[q.offset..].chunks_mut(self.block * q.token);
-            for (number, queries) in queries.take(blocks).enumerate() {
+            tasks.resize_with(threads.min(parts - wave), Vec::new);
+            let dq_blocks = out[q.offset..].chunks_mut(self.block * q.token_stride);
+            for (number, dq_block) in dq_blocks.take(blocks).enumerate() {
                 let part = number % parts;
-                if let Some(task) = part.checked_sub(first).and_then(|part| tasks.get_mut(part)) {
-                    task.push((number, queries));
+                if (wave..wave + tasks.len()).contains(&part) {
+                    tasks[part - wave].push((number, dq_block));
                 }
             }
             let count = tasks.len();
@@ -68,13 +68,14 @@ impl Backward<'_> {
             used.for_each(|((sum, buffers), task)| {
                 let layouts = [q, copies[0], copies[1]];
                 // Every part has a first block, which overwrites the sum: there are at least as many blocks as parts.
-                for (index, (number, queries)) in task.into_iter().enumerate() {
+                for (index, (number, dq_block)) in task.into_iter().enumerate() {
                     let target = Target {
                         out: sum,
                         layouts,
                         bias: None,
                     };
-                    self.block(number, index == 0, Some(queries), target, buffers);
+                    let write = Write::replace_if(index == 0);
+                    self.block(number, write, Some(dq_block), target, buffers);
                 }
             });
             for (sum, _) in &slots[..count] {
@@ -85,14 +86,13 @@ impl Backward<'_> {
         }
     }
 
-    /// The block `number`: adds the gradients of keys and values to the target, or overwrites the target if this is the
-    /// `first` block. The gradients of the block's queries are written to the beginning of `queries`, or to the target
-    /// if `queries` is `None`.
+    /// The block `number`: adds the gradients of keys and values to the target, or replaces the target, as `write` says. The
+    /// gradients of the block's queries are written to the beginning of `dq_out`, or to the target if it is `None`.
     pub(super) fn block(
         &self,
         number: usize,
-        first: bool,
-        mut queries: Option<&mut [f32]>,
+        write: Write,
+        mut dq_out: Option<&mut [f32]>,
         target: Target<'_>,
         buffers: &mut Buffers,
     ) {
@@ -104,56 +104,57 @@ impl Backward<'_> {
         let Problem {
             heads,
             keys,
-            queries: all,
+            queries: query_count,
             scale,
             ..
         } = *self.problem;
         let (image, start) = (self.image, number * self.block);
-        let range = start..(start + self.block).min(all);
+        let range = start..(start + self.block).min(query_count);
         let rows = range.len();
-        let write = if first { Write::Replace } else { Write::Add };
         for head in 0..heads {
             let q = self.problem.q(image, head).rows(range.clone());
             let (k, v) = (self.problem.k(image, head), self.problem.v(image, head));
-            let grad = self.problem.head(self.grad, image, head, all);
-            let grad = grad.rows(range.clone());
+            let d_out = self.problem.head(self.d_out, image, head, query_count);
+            let d_out = d_out.rows(range.clone());
             let scores = grown(&mut buffers.scores, rows * keys);
-            let grads = grown(&mut buffers.grads, rows * keys);
+            let d_scores = grown(&mut buffers.d_scores, rows * keys);
             self.problem.score(scores, q, image, head, start);
-            multiply(grads, keys, Write::Replace, 1.0, grad, v.t());
-            let state = (image * all + start) * heads + head;
+            multiply(d_scores, keys, Write::Replace, 1.0, d_out, v.t());
+            let state = (image * query_count + start) * heads + head;
             Arch::new().dispatch(Gradient {
                 scores,
-                grads,
+                d_scores,
                 states: self.states.iter().skip(state).step_by(heads),
                 problem: self.problem,
             });
             let place = self.problem.place(image, head);
-            self.problem.terms.clear_hidden(grads, keys, place, start);
+            self.problem
+                .terms
+                .clear_hidden(d_scores, keys, place, start);
             if let Some((bias, bias_keys)) = &mut bias {
-                add_rows(bias, *bias_keys, grads, keys, start);
+                add_rows(bias, *bias_keys, d_scores, keys, start);
             }
             let weights = Matrix::new(scores, [rows, keys], keys);
-            let grads = Matrix::new(grads, [rows, keys], keys);
-            let at = |layout: HeadLayout| layout.offset + head * layout.head;
-            let stride = q_layout.token;
-            let q_out = match &mut queries {
-                Some(queries) => &mut queries[head * q_layout.head..],
+            let d_scores_matrix = Matrix::new(d_scores, [rows, keys], keys);
+            let at = |layout: HeadLayout| layout.offset + head * layout.head_stride;
+            let stride = q_layout.token_stride;
+            let dq = match &mut dq_out {
+                Some(dq_out) => &mut dq_out[head * q_layout.head_stride..],
                 None => &mut out[at(q_layout) + start * stride..],
             };
-            multiply(q_out, stride, Write::Replace, scale, grads, k);
-            let (k_out, stride) = (&mut out[at(k_layout)..], k_layout.token);
-            multiply(k_out, stride, write, scale, grads.t(), q);
-            let (v_out, stride) = (&mut out[at(v_layout)..], v_layout.token);
-            multiply(v_out, stride, write, 1.0, weights.t(), grad);
+            multiply(dq, stride, Write::Replace, scale, d_scores_matrix, k);
+            let (dk, stride) = (&mut out[at(k_layout)..], k_layout.token_stride);
+            multiply(dk, stride, write, scale, d_scores_matrix.t(), q);
+            let (dv, stride) = (&mut out[at(v_layout)..], v_layout.token_stride);
+            multiply(dv, stride, write, 1.0, weights.t(), d_out);
         }
     }
 }
 
 /// Adds the gradients of scores, for the queries from `start` on, to the gradient of a bias, which has one row for all
 /// queries or one for each, and one number for all keys or one for each.
-fn add_rows(bias: &mut [f32], bias_keys: usize, grads: &[f32], keys: usize, start: usize) {
-    for (number, row) in grads.chunks_exact(keys).enumerate() {
+fn add_rows(bias: &mut [f32], bias_keys: usize, d_scores: &[f32], keys: usize, start: usize) {
+    for (number, row) in d_scores.chunks_exact(keys).enumerate() {
         let first = if bias.len() > bias_keys {
             (start + number) * bias_keys
         } else {
@@ -180,7 +181,7 @@ fn add(
     heads: usize,
 ) {
     let start = |layout: &HeadLayout, token: usize, head: usize| {
-        layout.offset + token * layout.token + head * layout.head
+        layout.offset + token * layout.token_stride + head * layout.head_stride
     };
     for token in 0..tokens {
         for head in 0..heads {
@@ -197,7 +198,7 @@ fn add(
 /// scores.
 struct Gradient<'a, I> {
     scores: &'a mut [f32],
-    grads: &'a mut [f32],
+    d_scores: &'a mut [f32],
     states: I,
     problem: &'a Problem<'a>,
 }
@@ -209,10 +210,10 @@ impl<'a, I: Iterator<Item = &'a RowState>> WithSimd for Gradient<'_, I> {
     fn with_simd<S: Simd>(self, simd: S) {
         let keys = self.problem.keys;
         let scores = self.scores.chunks_exact_mut(keys);
-        let rows = scores.zip(self.grads.chunks_exact_mut(keys));
-        for ((row, grad), state) in rows.zip(self.states) {
+        let rows = scores.zip(self.d_scores.chunks_exact_mut(keys));
+        for ((row, d_row), state) in rows.zip(self.states) {
             softmax_row_again(simd, row, state);
-            softmax_gradient(simd, grad, row);
+            softmax_gradient(simd, d_row, row);
         }
     }
 }

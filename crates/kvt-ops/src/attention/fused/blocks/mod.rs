@@ -26,20 +26,20 @@ const SCORES: usize = 26 << 10;
 const PARTS: usize = 8;
 
 /// The memory layout of a tensor of heads: the `dim` channels of token `t` of head `h` of image `b` start at
-/// `offset + b * image + h * head + t * token`.
+/// `offset + b * image_stride + h * head_stride + t * token_stride`.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::attention) struct HeadLayout {
     pub(in crate::attention) offset: usize,
-    pub(in crate::attention) image: usize,
-    pub(in crate::attention) head: usize,
-    pub(in crate::attention) token: usize,
+    pub(in crate::attention) image_stride: usize,
+    pub(in crate::attention) head_stride: usize,
+    pub(in crate::attention) token_stride: usize,
     pub(in crate::attention) dim: usize,
 }
 
 impl HeadLayout {
     fn head<'a>(&self, data: &'a [f32], image: usize, head: usize, tokens: usize) -> Matrix<'a> {
-        let start = self.offset + image * self.image + head * self.head;
-        Matrix::new(&data[start..], [tokens, self.dim], self.token)
+        let start = self.offset + image * self.image_stride + head * self.head_stride;
+        Matrix::new(&data[start..], [tokens, self.dim], self.token_stride)
     }
 }
 
@@ -56,7 +56,7 @@ pub(in crate::attention) struct Problem<'a> {
     pub(in crate::attention) images: usize,
     pub(in crate::attention) heads: usize,
     /// If each head is treated as an image of one head: the number of heads in an image of the tensors. Otherwise 1.
-    pub(in crate::attention) apart: usize,
+    pub(in crate::attention) heads_folded_into_images: usize,
     pub(in crate::attention) queries: usize,
     pub(in crate::attention) keys: usize,
     pub(in crate::attention) q: Heads<'a>,
@@ -73,14 +73,17 @@ pub(in crate::attention) struct Problem<'a> {
 #[derive(Default)]
 struct Buffers {
     scores: Vec<f32>,
-    grads: Vec<f32>,
+    d_scores: Vec<f32>,
     selection: Vec<f32>,
 }
 
 impl<'a> Problem<'a> {
     /// Image and head within the tensors.
     fn place(&self, image: usize, head: usize) -> [usize; 2] {
-        [image / self.apart, image % self.apart + head]
+        [
+            image / self.heads_folded_into_images,
+            image % self.heads_folded_into_images + head,
+        ]
     }
 
     /// A head of a tensor with `tokens` tokens.
@@ -182,7 +185,7 @@ impl<'a> Problem<'a> {
     /// (`image` is unused), the queries first and token by token. `grad` is the gradient of the output.
     pub(in crate::attention) fn backward(
         &self,
-        grad: Heads<'a>,
+        d_out: Heads<'a>,
         states: &[RowState],
         size: usize,
         layouts: [HeadLayout; 3],
@@ -196,7 +199,7 @@ impl<'a> Problem<'a> {
                 problem: self,
                 image,
                 block,
-                grad,
+                d_out,
                 states,
             };
             if parts > 1 {
@@ -210,7 +213,13 @@ impl<'a> Problem<'a> {
                     layouts,
                     bias: None,
                 };
-                backward.block(number, number == 0, None, target, &mut buffers);
+                backward.block(
+                    number,
+                    Write::replace_if(number == 0),
+                    None,
+                    target,
+                    &mut buffers,
+                );
             }
         })
     }

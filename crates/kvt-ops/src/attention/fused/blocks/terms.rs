@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use super::backward::{Backward, Target};
 use super::{Buffers, HeadLayout, Heads, Problem};
+use crate::cpu::gemm::Write;
 use crate::cpu::softmax_row::RowState;
 
 /// The score of a hidden key. An infinity would exclude it too, but rows with infinities take longer.
@@ -68,7 +69,7 @@ impl<'a> Terms<'a> {
                 keys,
                 place,
                 start,
-                what: What::Scores,
+                fill: Fill::Score,
             });
         }
     }
@@ -88,7 +89,7 @@ impl<'a> Terms<'a> {
                 keys,
                 place,
                 start,
-                what: What::Gradients,
+                fill: Fill::Gradient,
             });
         }
     }
@@ -96,9 +97,9 @@ impl<'a> Terms<'a> {
 
 /// The content of the rows.
 #[derive(Clone, Copy, PartialEq)]
-enum What {
-    Scores,
-    Gradients,
+enum Fill {
+    Score,
+    Gradient,
 }
 
 /// Rows of a block to which the terms are applied.
@@ -108,7 +109,7 @@ struct Rows<'a> {
     keys: usize,
     place: [usize; 2],
     start: usize,
-    what: What,
+    fill: Fill,
 }
 
 impl WithSimd for Rows<'_> {
@@ -117,9 +118,9 @@ impl WithSimd for Rows<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Self {
-            terms, place, what, ..
+            terms, place, fill, ..
         } = self;
-        let scores = what == What::Scores;
+        let scores = fill == Fill::Score;
         let filled = if scores { HIDDEN } else { 0.0 };
         for (number, row) in self.rows.chunks_exact_mut(self.keys).enumerate() {
             let query = self.start + number;
@@ -155,7 +156,7 @@ impl<'a> Problem<'a> {
     pub(in crate::attention) fn backward_with_bias(
         &self,
         bias: &Term<'a, f32>,
-        grad: Heads<'a>,
+        d_out: Heads<'a>,
         states: &[RowState],
         size: usize,
         layouts: [HeadLayout; 3],
@@ -185,7 +186,7 @@ impl<'a> Problem<'a> {
                     problem: self,
                     image,
                     block,
-                    grad,
+                    d_out,
                     states,
                 };
                 for number in 0..blocks {
@@ -194,7 +195,13 @@ impl<'a> Problem<'a> {
                         layouts,
                         bias: Some((&mut *sum, keys)),
                     };
-                    backward.block(number, number == 0, None, target, buffers);
+                    backward.block(
+                        number,
+                        Write::replace_if(number == 0),
+                        None,
+                        target,
+                        buffers,
+                    );
                 }
             }
         });

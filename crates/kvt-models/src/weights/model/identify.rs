@@ -1,10 +1,10 @@
 //! The named models that weights fit.
 
-use super::Layout;
 use super::layout::{family_of, layout};
 use crate::ModelConfig;
-use crate::families::{aliased, named};
-use crate::overrides::ModelOverrides;
+use crate::family::families::{aliased, named};
+use crate::family::overrides::ModelOverrides;
+use crate::weights::Layout;
 use crate::weights::{StateDict, WeightsError};
 
 /// The names of the models that weights fit, as far as their numbers tell: models of the family that the names of the
@@ -69,7 +69,7 @@ mod tests {
     use kvt_ops::Key;
 
     use super::*;
-    use crate::checkpoint::{Recognised, recognise};
+    use crate::weights::{Recognised, recognise};
 
     fn weights(name: &str, layout: Layout) -> StateDict {
         let overrides = ModelOverrides {

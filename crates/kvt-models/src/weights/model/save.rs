@@ -55,7 +55,7 @@ mod tests {
     use kvt_ops::Key;
 
     use super::*;
-    use crate::checkpoint::LoadOptions;
+    use crate::weights::LoadOptions;
     use crate::{ModelConfig, ModelOverrides};
 
     fn model() -> Model {

@@ -1,18 +1,10 @@
-//! The origin of the names of weights, and the family that they indicate.
+//! The layout of weights, and the family that their names indicate.
 
-use crate::families::FAMILIES;
 use crate::family::Family;
+use crate::family::families::FAMILIES;
+use crate::family::layout::Layout;
 use crate::model::Model;
 use crate::weights::StateDict;
-
-/// The origin of the names of weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// timm's.
-    Timm,
-    /// The names in the repository of the model's authors.
-    Official,
-}
 
 /// What the names in a file reveal about its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use kvt_ops::Phase;
 
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
+use crate::family::overrides::ModelOverrides;
 use crate::family::{Family, FamilyConfig};
 use crate::layers::Init;
-use crate::overrides::ModelOverrides;
 use crate::{cvt, deit, pit, so_vit, swin, t2t, tnt, twins, visformer, volo};
 
 /// Each line: module, network, configuration, and the name in the documentation. The module also has a `FAMILY`.

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use burn::tensor::TensorData;
 use burn_store::{ModuleSnapshot, PyTorchToBurnAdapter, bridge};
 
-use super::{Layout, recognise};
+use super::recognise;
 use crate::model::{Model, Parameter, is_of_mixer};
+use crate::weights::Layout;
 use crate::weights::{LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
 
 /// Options of loading.

@@ -3,8 +3,8 @@
 use kvt_attention::AttentionConfig;
 
 use crate::error::ModelError;
-use crate::overrides::{ModelOverrides, per_stage};
-use crate::validate;
+use crate::family::overrides::{ModelOverrides, per_stage};
+use crate::family::validate;
 
 /// Lists with one entry per stage.
 #[derive(Clone, Debug, PartialEq)]

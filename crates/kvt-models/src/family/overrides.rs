@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
-use crate::validate;
+use crate::family::validate;
 
 /// Changes to a named configuration, the keys of the section `[model]`; `None` keeps the model's own value.
 // In the schema `x-range` is the interval of every number in a value, and `x-default` the default in words.

@@ -3,9 +3,9 @@
 use kvt_attention::{AttentionConfig, Place};
 
 use crate::error::ModelError;
-use crate::overrides::ModelOverrides;
-use crate::summary::BlockSize;
-use crate::validate;
+use crate::family::overrides::ModelOverrides;
+use crate::family::summary::BlockSize;
+use crate::family::validate;
 
 /// The sizes and settings of a classifier of any family.
 #[derive(Clone, Copy, Debug, PartialEq)]

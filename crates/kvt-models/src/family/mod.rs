@@ -1,15 +1,26 @@
 //! The interface of a family of models. `CONTRIBUTING.md` lists the steps of adding one.
 
+pub(crate) mod blocks;
+pub(crate) mod common;
+mod depth;
+pub(crate) mod families;
+pub(crate) mod layout;
+pub(crate) mod overrides;
+pub(crate) mod places;
+pub(crate) mod stages;
+pub(crate) mod summary;
+pub(crate) mod validate;
+
 use burn::tensor::TensorData;
 
-use crate::checkpoint::Layout;
-use crate::common::CommonConfig;
-use crate::depth::BlockGroup;
+use self::blocks::BlockGroup;
+use self::common::CommonConfig;
+use self::layout::Layout;
+use self::overrides::ModelOverrides;
+use self::summary::Summary;
 use crate::error::ModelError;
 use crate::head::Classifier;
 use crate::layers::Init;
-use crate::overrides::ModelOverrides;
-use crate::summary::Summary;
 use crate::weights::{StateDict, WeightsError};
 
 /// The properties of all models of a family.

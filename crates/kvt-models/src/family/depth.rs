@@ -1,0 +1,48 @@
+//! The depth of a parameter in a model: the layers of layer-wise learning rates, as timm's `group_matcher` and
+//! `param_groups_layer_decay` count them.
+
+use super::families::ModelConfig;
+
+impl ModelConfig {
+    /// How many layers there are: one for each block, the embedding and the classifier.
+    pub(crate) fn layers(&self) -> usize {
+        let groups = self.of_family().blocks();
+        groups.iter().map(|group| group.depth).sum::<usize>() + 2
+    }
+
+    /// The layer of a parameter; [`Model::layer`](crate::Model::layer) says how they are counted.
+    pub(crate) fn layer(&self, name: &str) -> usize {
+        let last = self.layers() - 1;
+        let within = |module: &str| {
+            let rest = name.strip_prefix(module)?;
+            rest.strip_prefix('.').or(rest.is_empty().then_some(rest))
+        };
+        let mut outputs = self.family().outputs.iter();
+        if outputs.any(|output| within(output).is_some()) {
+            return last;
+        }
+        if within("norm").is_some() {
+            return last - 1;
+        }
+        let mut below = 0;
+        for (number, group) in self.of_family().blocks().iter().enumerate() {
+            let leading = group.leading.iter().find_map(|module| within(module));
+            if let Some(rest) = within(&group.name).or(leading.map(|_| "")) {
+                // A model of one stage may name it after its blocks.
+                let block = rest.strip_prefix("blocks.").unwrap_or(rest);
+                let block = block
+                    .split('.')
+                    .next()
+                    .and_then(|index| index.parse::<usize>().ok());
+                return match block {
+                    Some(index) => below + 1 + index,
+                    // The first stage embeds the image itself.
+                    None if number == 0 => 0,
+                    None => below + 1,
+                };
+            }
+            below += group.depth;
+        }
+        0
+    }
+}

@@ -1,0 +1,10 @@
+//! Between weights and models.
+
+mod identify;
+mod layout;
+mod load;
+mod save;
+
+pub use identify::identify;
+pub use layout::{Recognised, recognise};
+pub use load::LoadOptions;
