@@ -327,8 +327,8 @@ impl Split {
 /// Labelled images of another folder than that of the plan, as far as they are new to the model.
 pub(super) struct Folder {
     pub(super) source: Source,
-    /// The number of images that were left out because the plan trains on them.
-    pub(super) left_out: usize,
+    /// The number of images that were left out because the plan trains on them; `None` if that is not known.
+    pub(super) left_out: Option<usize>,
 }
 
 impl Folder {
@@ -352,22 +352,22 @@ impl Folder {
         warn_of_others(&source);
         let (all, root) = (source.samples.len(), source.root.display().to_string());
         let (new, left_out) = match without_training(source.clone(), &plan.data) {
-            Ok(found) => found,
+            Ok((new, left_out)) => (new, Some(left_out)),
             Err(error) => {
                 output::warning(&format!(
                     "whether images of `{root}` were trained on is not known: {error}"
                 ));
-                (source, 0)
+                (source, None)
             }
         };
-        if left_out == all && all > 0 {
+        if left_out == Some(all) && all > 0 {
             bail!(
                 "all {all} images of `{root}` are training images (`data.path` and `data.val_fraction` of the configuration), which say \
                  nothing about new ones: leave out `--data` for the validation images; `kvt eval --split train` evaluates the training \
                  images"
             );
         }
-        if left_out > 0 {
+        if let Some(left_out @ 1..) = left_out {
             output::warning(&format!(
                 "{left_out} of the {all} images of `{root}` are training images (`data.path` and `data.val_fraction` of the \
                  configuration): they are left out"
@@ -384,8 +384,11 @@ impl Folder {
         let root = self.source.root.display().to_string();
         let root = one_line(&root);
         match self.left_out {
-            0 => format!("images of `{root}`"),
-            left_out => format!("images of `{root}`, without {left_out} that were trained on"),
+            Some(0) => format!("images of `{root}`"),
+            Some(left_out) => {
+                format!("images of `{root}`, without {left_out} that were trained on")
+            }
+            None => format!("images of `{root}`, of which some may have been trained on"),
         }
     }
 }

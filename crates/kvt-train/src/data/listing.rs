@@ -261,13 +261,13 @@ pub(super) fn is_read(ending: &str) -> bool {
     READ.contains(&ending)
 }
 
-/// Whether a file with this extension, in lower case, is any image.
-pub(super) fn is_picture(ending: &str) -> bool {
-    is_read(ending) || NOT_READ.contains(&ending)
+/// Whether a file with this extension, in lower case, is an image that is not read.
+pub(super) fn is_other_format(ending: &str) -> bool {
+    NOT_READ.contains(&ending)
 }
 
 fn other_format(path: &Path) -> Option<String> {
-    ending(path).filter(|found| NOT_READ.contains(&found.as_str()))
+    ending(path).filter(|found| is_other_format(found))
 }
 
 /// The part after the last dot of a name, in lower case.

@@ -144,6 +144,10 @@ fn folders_and_patterns_are_classified_into_files() {
         }
     }
     assert_eq!((rows.next(), json.as_array().unwrap().len()), (None, 4));
+    if cfg!(unix) {
+        let done = workspace.kvt(&to("/dev/stdout")).assert().success();
+        assert_eq!(done.get_output().stdout, csv.as_bytes());
+    }
 }
 
 #[test]

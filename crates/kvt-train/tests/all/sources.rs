@@ -445,7 +445,7 @@ fn what_shards_hold_beside_the_samples_is_told() {
                 ("png", image.into_inner()),
                 ("cls", n.to_string().into_bytes()),
                 ("txt", b"a caption".to_vec()),
-                ("mask.png", Vec::new()),
+                ("mask.tif", Vec::new()),
             ] {
                 let mut header = tar::Header::new_gnu();
                 header.set_size(bytes.len() as u64);
@@ -456,7 +456,7 @@ fn what_shards_hold_beside_the_samples_is_told() {
         shard.into_inner().unwrap();
     }
     let expected = [
-        "files of other picture formats in `data/train` are not read: 2 .mask.png, such as `data/train/0.tar/0.mask.png`; \
+        "files of other picture formats in `data/train` are not read: 2 .mask.tif, such as `data/train/0.tar/0.mask.tif`; \
          convert them to JPEG or PNG",
         "files in the shards of `data/train` that are neither an image nor a label are not read: 2 .txt, such as \
          `data/train/0.tar/0.txt`",
@@ -465,7 +465,7 @@ fn what_shards_hold_beside_the_samples_is_told() {
     let stdout = String::from_utf8(output.get_output().stdout.clone()).unwrap();
     let told = stdout.lines().filter(|line| line.contains("in `train`"));
     let expected_check = [
-        "not read in `train`: 2 .mask.png, such as `data/train/0.tar/0.mask.png`; convert them to JPEG or PNG",
+        "not read in `train`: 2 .mask.tif, such as `data/train/0.tar/0.mask.tif`; convert them to JPEG or PNG",
         "neither an image nor a label, and not read, in `train`: 2 .txt, such as `data/train/0.tar/0.txt`",
     ];
     assert_eq!(told.collect::<Vec<_>>(), expected_check);

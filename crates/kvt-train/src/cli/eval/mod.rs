@@ -195,8 +195,8 @@ struct Chosen {
     source: Source,
     /// What they are, to be put behind their number.
     words: String,
-    /// The number of training images that were left out.
-    left_out: usize,
+    /// The number of training images that were left out; `None` if that is not known.
+    left_out: Option<usize>,
     /// The classes among which the model may choose, if not all.
     among: Option<Vec<bool>>,
 }
@@ -227,7 +227,7 @@ impl Args {
             None => {
                 let source = self.split.open(plan, classes.as_deref())?;
                 let words = self.split.words(&source);
-                (source, words, 0)
+                (source, words, Some(0))
             }
         };
         let Some(only) = &self.only else {

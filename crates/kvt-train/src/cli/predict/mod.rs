@@ -42,7 +42,7 @@ pub(super) struct Args {
     /// Print JSON instead of a table; an image without an answer is in it with its error.
     #[arg(long)]
     json: bool,
-    /// Write the classes to this `.csv` or `.json` file instead of printing them; it appears once all images are in it.
+    /// Write the classes to this `.csv` or `.json` file instead of printing them; it appears once all images are in it. A device or a pipe gets CSV.
     #[arg(long, alias = "out", value_name = "FILE", value_parser = table_file, conflicts_with = "json")]
     output: Option<PathBuf>,
 }
@@ -197,11 +197,14 @@ fn batch(
     Ok(predictions.collect())
 }
 
-/// A file with the extension of a supported format.
+/// A file with the extension of a supported format, or a device or a pipe, which gets CSV.
 fn table_file(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
+    let is_stream =
+        || std::fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir());
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("csv" | "json") => Ok(path),
+        _ if is_stream() => Ok(path),
         _ => Err("expected a file that ends in `.csv` or `.json`".to_owned()),
     }
 }

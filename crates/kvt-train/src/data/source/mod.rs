@@ -82,6 +82,8 @@ pub struct Source {
     tables: Arc<[Table]>,
     /// Whether the classes are numbers because they have no names.
     is_numbered: bool,
+    /// Whether the labels themselves are the names of the classes, as in a column of text.
+    are_labels: bool,
     coding: Coding,
     cache: Option<Arc<Cache>>,
 }
@@ -93,6 +95,14 @@ pub enum Picture {
     Whole(RgbImage),
     /// A part.
     Part(Part),
+}
+
+/// The classes of another split.
+#[derive(Debug, Clone, Copy)]
+struct Known<'a> {
+    classes: &'a [String],
+    /// Whether labels themselves are their names there: then a number says nothing about them.
+    are_labels: bool,
 }
 
 /// A source, and the problems of its listing.
@@ -131,6 +141,7 @@ impl Source {
             files: Vec::new(),
             tables: Arc::from([]),
             is_numbered: false,
+            are_labels: false,
             coding: Coding::File,
             cache: None,
         })

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::names::{self, TEST, TRAIN, VAL};
-use super::{Source, Survey, cifar, parquet, shards, share};
+use super::names::{self, TEST, TRAIN, VAL, splits_of_files};
+use super::{Known, Source, Survey, cifar, parquet, shards, share};
 use crate::data::{ClassOrder, DataConfig, DataError, DataKind, listing};
 
 /// A split of a data set.
@@ -71,7 +71,11 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
         }
         DataKind::Tar | DataKind::Parquet => {
             let train = listed(data, Some(name(data, Split::Train)?), None)?;
-            let val = listed(data, Some(name(data, Split::Val)?), Some(&train.classes))?;
+            let known = Known {
+                classes: &train.classes,
+                are_labels: train.are_labels,
+            };
+            let val = listed(data, Some(name(data, Split::Val)?), Some(known))?;
             let train = relabelled(train, classes)?;
             let val = val.relabelled(&train.classes)?;
             Ok([train, val])
@@ -122,7 +126,11 @@ pub fn open_split(
     match data.kind {
         DataKind::Folder | DataKind::Shapes => folder(&data.path.join(split), data, classes),
         DataKind::Tar | DataKind::Parquet => {
-            relabelled(listed(data, Some(split), classes)?, classes)
+            let known = classes.map(|classes| Known {
+                classes,
+                are_labels: false,
+            });
+            relabelled(listed(data, Some(split), known)?, classes)
         }
         DataKind::Cifar => relabelled(cifar_split(&data.path, split)?, classes),
     }
@@ -237,16 +245,16 @@ fn cifar_split(root: &Path, split: &str) -> Result<Source, DataError> {
 }
 
 /// The images of shards or Parquet files: those of a split, or all. If the files do not name the classes, they are
-/// `names`, or otherwise numbers.
+/// those of `known`, or otherwise numbers.
 fn listed(
     data: &DataConfig,
     split: Option<&str>,
-    names: Option<&[String]>,
+    known: Option<Known<'_>>,
 ) -> Result<Source, DataError> {
     let root = &data.path;
     let source = if data.kind == DataKind::Tar {
         let dir = split.map_or_else(|| root.clone(), |split| root.join(split));
-        shards::open(&dir, names)?
+        shards::open(&dir, known.map(|known| known.classes))?
     } else {
         let files = match split {
             Some(split) => parquet::files(root, split),
@@ -258,7 +266,7 @@ fn listed(
                 split: split.map(str::to_owned),
             });
         }
-        parquet::open(root, &files, &data.label_column, data.class_order, names)?
+        parquet::open(root, &files, &data.label_column, data.class_order, known)?
     };
     // An epoch without images would end immediately, and so would the run.
     match source.samples.is_empty() {
@@ -293,10 +301,18 @@ fn refuse_splits(data: &DataConfig) -> Result<(), DataError> {
     let all = names::usual().map(str::to_owned);
     let all = all.chain(own.map(str::to_owned));
     let splits = all.filter(|name| is_split(data.kind, &data.path, name));
-    let splits: Vec<String> = splits.collect();
-    match splits.len() {
-        0 | 1 => Ok(()),
-        _ => Err(DataError::AlreadySplit {
+    let mut splits: Vec<String> = splits.collect();
+    if splits.len() < 2 {
+        let files = match data.kind {
+            DataKind::Tar => shards::files(&data.path)?,
+            DataKind::Parquet => parquet::all_files(&data.path),
+            _ => Vec::new(),
+        };
+        splits = splits_of_files(&files).unwrap_or_default();
+    }
+    match splits.is_empty() {
+        true => Ok(()),
+        false => Err(DataError::AlreadySplit {
             path: data.path.clone(),
             splits,
         }),
@@ -376,6 +392,25 @@ mod tests {
         for (val, expected) in [("val", "train test"), ("other", "train test other")] {
             match open(val, 0.5).unwrap_err() {
                 DataError::AlreadySplit { splits, .. } => assert_eq!(splits.join(" "), expected),
+                other => unreachable!("{other}"),
+            }
+        }
+        // Files side by side can be splits too.
+        for (kind, ending) in [(DataKind::Tar, "tar"), (DataKind::Parquet, "parquet")] {
+            let data = DataConfig {
+                kind,
+                path: at(ending),
+                val_fraction: 0.5,
+                ..DataConfig::default()
+            };
+            fs_err::create_dir_all(&data.path).unwrap();
+            for stem in ["trainval-000", "test-000"] {
+                fs_err::write(data.path.join(format!("{stem}.{ending}")), b"").unwrap();
+            }
+            match super::open(&data, None).unwrap_err() {
+                DataError::AlreadySplit { splits, .. } => {
+                    assert_eq!(splits.join(" "), "test trainval")
+                }
                 other => unreachable!("{other}"),
             }
         }

@@ -43,7 +43,7 @@ impl RunDir {
         }
         let is_ours = match holds_run(path) {
             // A `config.toml` may as well be a user's own.
-            true => !resume || holds_record(path),
+            true => holds_record(path),
             false => !path.exists() || is_free(path)?,
         };
         if !is_ours {

@@ -163,9 +163,11 @@ fn a_file_of_the_user_is_not_ours_by_its_name() {
 fn a_configuration_of_the_user_is_no_run() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("config.toml"), "mine").unwrap();
-    let error = RunDir::create(folder.path(), true).unwrap_err();
-    assert!(matches!(error, RunError::Foreign { .. }), "{error}");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    for resume in [true, false] {
+        let error = RunDir::create(folder.path(), resume).unwrap_err();
+        assert!(matches!(error, RunError::Foreign { .. }), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }
 
 #[cfg(unix)]

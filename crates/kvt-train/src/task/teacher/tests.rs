@@ -1,5 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
@@ -7,6 +8,7 @@ use kvt_models::weights::StateDict;
 
 use super::network::resized;
 use super::*;
+use crate::data::{ClassOrder, Source};
 
 fn file(logits: TensorData, labels: &[i64]) -> StateDict {
     let mut file = StateDict::default();
@@ -98,4 +100,30 @@ fn a_fingerprint_tells_names_shapes_and_numbers() {
         assert!(!first.is_of(&other.to_state_dict()));
     }
     assert!(!first.is_of(&StateDict::default()));
+}
+
+#[test]
+fn logits_are_of_the_images_in_their_order() {
+    let dir = tempfile::tempdir().unwrap();
+    for class in ["a", "b"] {
+        fs_err::create_dir_all(dir.path().join(class)).unwrap();
+        for image in 0..2 {
+            fs_err::write(dir.path().join(format!("{class}/{image}.png")), b"").unwrap();
+        }
+    }
+    let source = Source::open(dir.path(), ClassOrder::Byte).unwrap();
+    let named = origin(&source).unwrap();
+    assert!(logits::is_of(&named, &source).unwrap());
+    // A file of another program says nothing.
+    assert!(!logits::is_of(&BTreeMap::new(), &source).unwrap());
+
+    let mut other = source.clone();
+    other.samples.swap(0, 1);
+    let error = logits::is_of(&named, &other).unwrap_err();
+    assert!(matches!(error, TeacherError::Images), "{error}");
+    // The number of classes is the same.
+    let mut other = source.clone();
+    other.classes[1] = "c".to_owned();
+    let error = logits::is_of(&named, &other).unwrap_err().to_string();
+    assert!(error.contains('b') && error.contains('c'), "{error}");
 }

@@ -12,7 +12,7 @@ mod pages;
 mod table;
 mod thrift;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,8 +20,9 @@ use fs_err as fs;
 use rayon::prelude::*;
 
 pub(super) use self::table::Table;
+use super::names::{part, set_of};
 use super::shards::MAX_CLASSES;
-use super::{Place, Sample, Source, within};
+use super::{Known, Place, Sample, Source, within};
 use crate::data::{ClassOrder, DataError, ParquetFault, listing};
 
 /// The extension of the files.
@@ -34,20 +35,14 @@ pub(super) fn all_files(root: &Path) -> Vec<PathBuf> {
     list(root, |_| true)
 }
 
-/// The files of a split: `<split>.parquet` or `<split>-<number>*.parquet` in a folder or in its folder `data`, or all files of
-/// the folder `<split>`.
+/// The files of a split: `<split>.parquet` or the [numbered ones](set_of) of that name in a folder or in its folder `data`, or all
+/// files of the folder `<split>`.
 pub(super) fn files(root: &Path, split: &str) -> Vec<PathBuf> {
     let folder = list(&root.join(split), |_| true);
     match folder.is_empty() {
         false => folder,
         // `train_aug-00000` is another split.
-        true => list(root, |stem| {
-            stem.strip_prefix(split).is_some_and(|rest| {
-                let number = rest.strip_prefix(['-', '_', '.']);
-                let is_number = |number: &str| number.starts_with(|c: char| c.is_ascii_digit());
-                rest.is_empty() || number.is_some_and(is_number)
-            })
-        }),
+        true => list(root, |stem| stem == split || set_of(stem) == split),
     }
 }
 
@@ -69,16 +64,6 @@ fn list(dir: &Path, is_right: impl Fn(&str) -> bool) -> Vec<PathBuf> {
         true => of(&dir.join(HUB)),
         false => files,
     }
-}
-
-/// The set, the number and the number of all parts in a name such as `train-00000-of-00002`, behind which a hash can follow.
-fn part(stem: &str) -> Option<(&str, u32, u32)> {
-    let (head, tail) = stem.rsplit_once("-of-")?;
-    let (set, number) = head.rsplit_once('-')?;
-    let of = tail.split('-').next()?;
-    // More than six digits are not a number of files.
-    let read = |text: &str| text.parse::<u32>().ok().filter(|_| text.len() <= 6);
-    Some((set, read(number)?, read(of)?))
 }
 
 /// Rejects sets of numbered files that are not whole.
@@ -113,14 +98,15 @@ fn refuse_parts(files: &[PathBuf]) -> Result<(), DataError> {
 }
 
 /// The images of these files in the order of their rows. `label` is the column of the labels. If these are names, the classes
-/// are sorted in the given order. If the files do not name the classes, they are `names`, or otherwise the numbers up to the
-/// largest label.
+/// are those of `known` if that has them all, or otherwise sorted in the given order. If the files do not name the classes, these are
+/// those of `known`, or otherwise the numbers up to the largest label; numbers do not count classes whose order is that of labels
+/// that are names.
 pub(super) fn open(
     root: &Path,
     files: &[PathBuf],
     label: &str,
     order: ClassOrder,
-    names: Option<&[String]>,
+    known: Option<Known<'_>>,
 ) -> Result<Source, DataError> {
     refuse_parts(files)?;
     let read: Result<Vec<_>, DataError> = files
@@ -128,7 +114,10 @@ pub(super) fn open(
         .map(|path| table::read(path, label))
         .collect();
     let mut read = read?;
-    unite(&mut read, order);
+    let are_names = read.iter().any(|file| file.text.is_some());
+    unite(&mut read, order, known.map(|known| known.classes));
+    let names = known.filter(|known| !known.are_labels);
+    let names = names.map(|known| known.classes);
     let noted = read.first().and_then(|first| first.classes.clone());
     let classes = match (&noted, names) {
         (Some(classes), _) => classes.clone(),
@@ -178,12 +167,13 @@ pub(super) fn open(
     Ok(Source {
         tables: Arc::from(tables),
         is_numbered: noted.is_none() && names.is_none(),
+        are_labels: are_names,
         ..Source::new(root.to_owned(), classes, samples)?
     })
 }
 
 /// Numbers the classes of labels that are names, over all files.
-fn unite(files: &mut [table::Read], order: ClassOrder) {
+fn unite(files: &mut [table::Read], order: ClassOrder, known: Option<&[String]>) {
     let names = files.iter().flat_map(|file| file.text.iter().flatten());
     let mut all: Vec<String> = names
         .collect::<BTreeSet<_>>()
@@ -191,6 +181,13 @@ fn unite(files: &mut [table::Read], order: ClassOrder) {
         .cloned()
         .collect();
     order.sort(&mut all);
+    // A class may have no image in this split.
+    let among: Option<HashSet<&String>> = known.map(|known| known.iter().collect());
+    if let (Some(known), Some(among)) = (known, among)
+        && all.iter().all(|name| among.contains(name))
+    {
+        all = known.to_vec();
+    }
     let numbers: HashMap<&str, u32> = all.iter().map(String::as_str).zip(0..).collect();
     for file in files {
         let Some(own) = file.text.take() else {

@@ -1,6 +1,6 @@
 //! Tar shards in the layout of WebDataset: the files of a sample follow each other and share the name up to its first
 //! dot, `000012.jpg` and `000012.cls`, the label as a decimal number. A hard link is the earlier file of the shard that it
-//! names. Other regular files are counted, and everything else that could be an image or a label is an error.
+//! names. Other regular files are counted; a link or a device that could be an image or a label is an error.
 //!
 //! The headers are read once. Then every image is read independently from its shard, so that an epoch can visit the
 //! images in any order, each once, and continue in the middle.
@@ -33,13 +33,13 @@ const BLOCK: u64 = 512;
 
 /// Whether a folder contains shards.
 pub(super) fn is_here(dir: &Path) -> bool {
-    shards(dir).is_ok_and(|shards| !shards.is_empty())
+    files(dir).is_ok_and(|shards| !shards.is_empty())
 }
 
 /// The images of the shards in a folder, in the order of the shards' names and of their positions. Without a list of names
 /// in the folder, the classes are `names`, or otherwise the numbers up to the largest label.
 pub(super) fn open(dir: &Path, names: Option<&[String]>) -> Result<Source, DataError> {
-    let files = match shards(dir) {
+    let files = match files(dir) {
         Ok(files) if !files.is_empty() => files,
         _ => return Err(DataError::NoShards(dir.to_owned())),
     };
@@ -107,7 +107,7 @@ pub(super) fn open(dir: &Path, names: Option<&[String]>) -> Result<Source, DataE
 }
 
 /// The shards of a folder, ordered by the bytes of their names.
-fn shards(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+pub(super) fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut shards = Vec::new();
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
@@ -247,9 +247,9 @@ fn index(shard: &Path) -> Result<Index, DataError> {
             }
             parts.image = Some((name, offset, size));
         } else {
-            // `3.seg.png` is a picture, although not that of the sample.
+            // `3.seg.png` can be read, but is not the image of the sample.
             let last = ending.rsplit('.').next().unwrap_or_default();
-            let rest = match listing::is_picture(last) {
+            let rest = match listing::is_other_format(last) {
                 true => &mut found.others,
                 false => &mut found.beside,
             };
