@@ -409,7 +409,7 @@ mod tests {
             }
             match super::open(&data, None).unwrap_err() {
                 DataError::AlreadySplit { splits, .. } => {
-                    assert_eq!(splits.join(" "), "test trainval")
+                    assert_eq!(splits.join(" "), "test trainval");
                 }
                 other => unreachable!("{other}"),
             }

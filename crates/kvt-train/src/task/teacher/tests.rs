@@ -122,7 +122,7 @@ fn logits_are_of_the_images_in_their_order() {
     let error = logits::is_of(&named, &other).unwrap_err();
     assert!(matches!(error, TeacherError::Images), "{error}");
     // The number of classes is the same.
-    let mut other = source.clone();
+    let mut other = source;
     other.classes[1] = "c".to_owned();
     let error = logits::is_of(&named, &other).unwrap_err().to_string();
     assert!(error.contains('b') && error.contains('c'), "{error}");
