@@ -2,7 +2,7 @@
 //!
 //! A training machine can lose power, fill its disk or kill the process at any instruction. A file written with
 //! [`write_atomic`] has either the old content or the new, never a part of it. What a killed process was writing is removed by
-//! [`abandon`] on its way out, or by the next [`remove_leftovers`].
+//! `abandon` on its way out, or by the next [`remove_leftovers`].
 
 mod staging;
 mod target;
