@@ -394,8 +394,6 @@ fn tell_files(split: &SplitCheck, say: &mut impl FnMut(String)) {
         ));
     }
     if let Some(beside) = split.beside.describe() {
-        say(format!(
-            "neither an image nor a label, and not read, in `{name}`: {beside}"
-        ));
+        say(format!("of no image, and not read, in `{name}`: {beside}"));
     }
 }

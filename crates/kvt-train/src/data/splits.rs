@@ -69,7 +69,7 @@ impl Splits {
         let beside = [&self.train, &self.val].into_iter().filter_map(|source| {
             let (root, beside) = (source.root.display(), source.beside.describe()?);
             Some(format!(
-                "files in the shards of `{root}` that are neither an image nor a label are not read: {beside}"
+                "files in `{root}` that belong to no image are not read: {beside}"
             ))
         });
         let without = |source: &Source, what: &str, hint: &str| {

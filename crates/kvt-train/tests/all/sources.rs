@@ -458,7 +458,7 @@ fn what_shards_hold_beside_the_samples_is_told() {
     let expected = [
         "files of other picture formats in `data/train` are not read: 2 .mask.tif, such as `data/train/0.tar/0.mask.tif`; \
          convert them to JPEG or PNG",
-        "files in the shards of `data/train` that are neither an image nor a label are not read: 2 .txt, such as \
+        "files in `data/train` that belong to no image are not read: 2 .txt, such as \
          `data/train/0.tar/0.txt`",
     ];
     let output = workspace.kvt(&["data", "check", "data"]).assert().success();
@@ -466,7 +466,7 @@ fn what_shards_hold_beside_the_samples_is_told() {
     let told = stdout.lines().filter(|line| line.contains("in `train`"));
     let expected_check = [
         "not read in `train`: 2 .mask.tif, such as `data/train/0.tar/0.mask.tif`; convert them to JPEG or PNG",
-        "neither an image nor a label, and not read, in `train`: 2 .txt, such as `data/train/0.tar/0.txt`",
+        "of no image, and not read, in `train`: 2 .txt, such as `data/train/0.tar/0.txt`",
     ];
     assert_eq!(told.collect::<Vec<_>>(), expected_check);
     let train = [

@@ -36,7 +36,7 @@ pub struct SplitCheck {
     pub unlisted: Vec<Unlisted>,
     /// Files in image formats that are not supported.
     pub others: OtherFormats,
-    /// Files in shards that are neither an image nor a label.
+    /// Files in shards that are neither an image nor a label, and Parquet files of no split.
     pub beside: OtherFormats,
     /// Smallest and largest (width, height) by area, in pixels; `None` if no image is readable.
     pub sizes: Option<((u32, u32), (u32, u32))>,

@@ -74,7 +74,7 @@ pub struct Source {
     pub samples: Vec<Sample>,
     /// Images in other formats, which were ignored.
     pub others: OtherFormats,
-    /// Files in shards that are neither an image nor a label, which were ignored.
+    /// Files in shards that are neither an image nor a label, and Parquet files of no split, which were ignored.
     pub beside: OtherFormats,
     /// The files that contain several images each.
     files: Vec<PathBuf>,
@@ -115,6 +115,11 @@ pub(super) struct Survey {
 }
 
 impl Source {
+    /// Whether the images are in tables.
+    fn is_table(&self) -> bool {
+        !self.tables.is_empty()
+    }
+
     /// From samples, which may be within `files`, with these classes, whose names must differ: labels are matched by them.
     fn new(root: PathBuf, classes: Vec<String>, samples: Vec<Sample>) -> Result<Self, DataError> {
         let mut known = HashSet::new();

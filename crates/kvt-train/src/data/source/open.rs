@@ -70,12 +70,16 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
             ))
         }
         DataKind::Tar | DataKind::Parquet => {
-            let train = listed(data, Some(name(data, Split::Train)?), None)?;
+            let names = [name(data, Split::Train)?, name(data, Split::Val)?];
+            let mut train = listed(data, Some(names[0]), None)?;
+            if data.kind == DataKind::Parquet {
+                train.beside = parquet::others(&data.path, &names);
+            }
             let known = Known {
                 classes: &train.classes,
                 are_labels: train.are_labels,
             };
-            let val = listed(data, Some(name(data, Split::Val)?), Some(known))?;
+            let val = listed(data, Some(names[1]), Some(known))?;
             let train = relabelled(train, classes)?;
             let val = val.relabelled(&train.classes)?;
             Ok([train, val])
@@ -195,6 +199,12 @@ pub(in crate::data) fn surveys(
     let surveys = splits.iter();
     let surveys = surveys.map(|split| survey(root, split, order, label_column));
     let mut surveys = surveys.collect::<Result<Vec<_>, _>>()?;
+    if let Some(first) = surveys.first_mut()
+        && first.source.is_table()
+        && splits != [""]
+    {
+        first.source.beside = parquet::others(root, splits);
+    }
     let numbered = surveys.iter().filter(|survey| survey.source.is_numbered);
     let numbered = numbered.map(|survey| &survey.source.classes);
     let first = surveys.first().filter(|first| !first.source.is_numbered);

@@ -20,10 +20,11 @@ use fs_err as fs;
 use rayon::prelude::*;
 
 pub(super) use self::table::Table;
-use super::names::{part, set_of};
+use super::names::{part, set_of, usual};
 use super::shards::MAX_CLASSES;
 use super::{Known, Place, Sample, Source, within};
-use crate::data::{ClassOrder, DataError, ParquetFault, listing};
+use crate::data::listing::{self, OtherFormats};
+use crate::data::{ClassOrder, DataError, ParquetFault};
 
 /// The extension of the files.
 const ENDING: &str = "parquet";
@@ -44,6 +45,20 @@ pub(super) fn files(root: &Path, split: &str) -> Vec<PathBuf> {
         // `train_aug-00000` is another split.
         true => list(root, |stem| stem == split || set_of(stem) == split),
     }
+}
+
+/// The files beside those of splits that belong to none of them, nor to another one with a usual name.
+pub(super) fn others(root: &Path, splits: &[&str]) -> OtherFormats {
+    let own = splits.iter().flat_map(|split| files(root, split));
+    let usual = usual().flat_map(|split| files(root, split));
+    let known: HashSet<PathBuf> = own.chain(usual).collect();
+    let mut found = OtherFormats::default();
+    for file in all_files(root) {
+        if !known.contains(&file) {
+            found.add(ENDING.to_owned(), file);
+        }
+    }
+    found
 }
 
 /// The files of a folder, or otherwise of its folder `data`, with matching names, ordered by the bytes of the names.

@@ -280,6 +280,24 @@ fn labels_may_be_names() {
     }
 }
 
+/// Neither those that train or validate, nor the test images.
+#[test]
+fn files_of_no_split_are_counted() {
+    let names = ["train-0", "train_aug-0", "train-part-2", "valid", "test"];
+    let dir = copies("plain", &names);
+    let data = DataConfig {
+        kind: DataKind::Parquet,
+        path: dir.path().to_owned(),
+        ..DataConfig::default()
+    };
+    let [train, val] = crate::data::open(&data, None).unwrap();
+    let found = &train.beside.0["parquet"];
+    assert_eq!(found.count, 2);
+    assert_eq!(found.example, dir.path().join("train-part-2.parquet"));
+    assert_eq!((train.samples.len(), val.samples.len()), (12, 12));
+    assert_eq!(val.beside.count(), 0);
+}
+
 #[test]
 fn the_classes_have_their_names() {
     let hub = Path::new(FILES).join("hub");
