@@ -85,6 +85,8 @@ pub(super) fn watch() -> anyhow::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new(heeded)?;
     std::thread::Builder::new()
         .name("kvt-signals".to_owned())
+        // Whatever `RUST_MIN_STACK` asks of the threads that compute.
+        .stack_size(2 << 20)
         .spawn(move || {
             for signal in signals.forever() {
                 heard(u8::try_from(signal).unwrap_or(SIGINT));

@@ -172,7 +172,7 @@ fn a_run_without_validation_images_does_not_start() {
     insta::assert_snapshot!(warnings[0].message, @"2 of 3 classes have no validation images: nothing measures how well they are recognised");
 }
 
-/// More of them than there is room for.
+/// Their stacks are larger than the memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn threads_that_do_not_start_are_an_error() {
@@ -182,7 +182,8 @@ fn threads_that_do_not_start_are_an_error() {
         let limited = format!("ulimit -v 8000000 && exec \"$0\" {line}");
         command.current_dir(workspace.path(""));
         command.args(["-c", &limited, crate::support::KVT]);
-        command.env("RAYON_NUM_THREADS", "20000").timeout(BOUND);
+        command.env("RUST_MIN_STACK", (16_u64 << 30).to_string());
+        command.timeout(BOUND);
         let output = command.assert().code(1);
         let stderr = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
         assert!(!stderr.contains("panicked"), "{stderr}");
