@@ -70,7 +70,9 @@ impl Staging {
             mark,
         } = self;
         let kept = mark.keep(|| fs::rename(&data, to));
+        // In this order, so that a signal in between still finds the folder around it.
         drop(folder);
+        drop(mark);
         kept
     }
 }

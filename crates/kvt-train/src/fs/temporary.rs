@@ -36,12 +36,10 @@ impl Mark {
     }
 
     /// Calls `finish`, which gives the file or folder its name, unless the process is about to end: then this waits for the end.
-    pub(super) fn keep<T>(self, finish: impl FnOnce() -> T) -> T {
-        let known = known();
-        let done = finish();
-        // Dropping the mark locks again.
-        drop(known);
-        done
+    /// What is left under the temporary name stays known.
+    pub(super) fn keep<T>(&self, finish: impl FnOnce() -> T) -> T {
+        let _known = known();
+        finish()
     }
 }
 
