@@ -65,3 +65,21 @@ pub(crate) fn abandon(end: impl FnOnce()) {
     }
     end();
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_known_until_the_mark_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let (_, mark) = Mark::on(|| std::fs::create_dir(&path).map(|()| path.clone())).unwrap();
+        assert_eq!(mark.keep(|| 1), 1);
+        assert!(known().contains(&path));
+        drop(mark);
+        assert!(!known().contains(&path));
+    }
+}
