@@ -139,9 +139,11 @@ impl Checkpoints {
         let written = self.write(&temporary, &name, files, state);
         if written.is_err() {
             // The cause of errors in the files of a folder that has been moved.
-            self.check()?;
-            // On a full disk the incomplete checkpoint would block the next one; a failure to delete it matters less.
+            let moved = self.check();
+            // On a full disk the incomplete checkpoint would block the next one, and in the place of a moved run it is another's; a
+            // failure to delete it matters less.
             let _ = fs::remove_dir_all(&temporary);
+            moved?;
         }
         written?;
         // The best first: if killed in between, the run resumes from this checkpoint, which is the newest complete one.
@@ -220,6 +222,8 @@ impl Checkpoints {
         write_json(&temporary.join(STATE), state).map_err(io)?;
         let names = files.iter().map(|(name, _)| *name).chain([STATE]);
         Manifest::seal(temporary, names).map_err(io)?;
+        // It may have been begun just after the run was moved. What was begun before cannot be renamed by this path.
+        self.check()?;
         fs::rename(temporary, self.folder.join(name)).map_err(io)?;
         sync_folder(&self.folder).map_err(io)
     }
