@@ -19,23 +19,47 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
 }
 
+/// The content of a regular file.
+///
+/// # Errors
+/// As [`open`]; the message names the file.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_at_most(path, u64::MAX)
+}
+
 /// The content of a regular file of at most `most` bytes.
 ///
 /// # Errors
 /// As [`open`], and if it is longer; the message names it.
-pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+pub(crate) fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    open(path)
+        .and_then(|file| content(file, most))
+        .map_err(|error| named(path, &error))
+}
+
+/// The text of a regular file.
+///
+/// # Errors
+/// As [`read`], and if it is not UTF-8.
+pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?).map_err(|_| {
+        let error = io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
+        named(path, &error)
+    })
+}
+
+/// What an open file holds, if it is at most `most` bytes long.
+pub(crate) fn content(file: File, most: u64) -> io::Result<Vec<u8>> {
+    let size = file.metadata()?.len().min(most);
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
     // The file may grow, and some file systems do not report a size.
-    let read =
-        open(path).and_then(|file| file.take(most.saturating_add(1)).read_to_end(&mut bytes));
-    match read {
-        Ok(_) if bytes.len() as u64 <= most => Ok(bytes),
-        Ok(_) => {
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 <= most {
+        true => Ok(bytes),
+        false => {
             let reason = format!("it is longer than {most} bytes");
-            let error = io::Error::new(io::ErrorKind::InvalidInput, reason);
-            Err(named(path, &error))
+            Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
         }
-        Err(error) => Err(named(path, &error)),
     }
 }
 
@@ -80,13 +104,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.bin");
         std::fs::write(&path, b"12345").unwrap();
-        assert_eq!(read(&path, 5).unwrap(), b"12345");
+        assert_eq!(read(&path).unwrap(), b"12345");
+        assert_eq!(read_to_string(&path).unwrap(), "12345");
+        assert_eq!(read_at_most(&path, 5).unwrap(), b"12345");
         let name = path.display().to_string();
         let expected = format!("failed to read `{name}`: it is longer than 4 bytes");
-        assert_eq!(read(&path, 4).unwrap_err().to_string(), expected);
-        let missing = read(&dir.path().join("b.bin"), 4).unwrap_err();
+        assert_eq!(read_at_most(&path, 4).unwrap_err().to_string(), expected);
+        std::fs::write(&path, [0xff]).unwrap();
+        let binary = read_to_string(&path).unwrap_err().to_string();
+        assert_eq!(
+            binary,
+            format!("failed to read `{name}`: it is not UTF-8 text")
+        );
+        let missing = read(&dir.path().join("b.bin")).unwrap_err();
         assert!(missing.to_string().starts_with("no file `"), "{missing}");
-        let folder = read(dir.path(), 4).unwrap_err().to_string();
+        let folder = read(dir.path()).unwrap_err().to_string();
         assert!(folder.ends_with("a folder, not a file"), "{folder}");
     }
 

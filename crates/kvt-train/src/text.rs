@@ -1,10 +1,11 @@
 //! Text files given by the user, such as configurations and lists of classes, read completely but with a size limit. Also lists
 //! of names in messages, and quoting of shell words.
 
-use std::io::{self, Read as _};
+use std::fs::File;
+use std::io;
 use std::path::Path;
 
-use fs_err as fs;
+use crate::{escape, regular};
 
 /// Maximum size of a list of names in bytes: far more than a million classes need.
 pub(crate) const LARGEST_LIST: u64 = 1 << 26;
@@ -17,31 +18,18 @@ pub(crate) const LARGEST_LIST: u64 = 1 << 26;
 /// # Errors
 /// If the file cannot be read, is of another kind, is too long, or is not valid UTF-8; the message names it.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
-    let refuse = |reason: String| {
-        let message = format!("failed to read `{}`: {reason}", path.display());
-        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+    let refuse = |reason: &str| {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, reason);
+        Err(regular::named(path, &error))
     };
-    match std::fs::metadata(path) {
-        Ok(kind) if kind.is_dir() => return refuse("it is a folder, not a file".to_owned()),
-        Ok(kind) if !kind.is_file() && !is_handed_over(path) => {
-            return refuse("it is not a regular file, but a pipe or a device".to_owned());
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let message = format!("no file `{}`", path.display());
-            return Err(io::Error::new(error.kind(), message));
-        }
-        // Other problems are best reported by opening the file.
-        _ => {}
-    }
-    let mut bytes = Vec::new();
-    fs::File::open(path)?
-        .take(most.saturating_add(1))
-        .read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        return refuse(format!("it is longer than {most} bytes"));
-    }
+    let bytes = match is_handed_over(path) {
+        true => File::open(path)
+            .and_then(|file| regular::content(file, most))
+            .map_err(|error| regular::named(path, &error))?,
+        false => regular::read_at_most(path, most)?,
+    };
     if UTF_16.iter().any(|mark| bytes.starts_with(mark)) {
-        return refuse("it is UTF-16 text: save it as UTF-8".to_owned());
+        return refuse("it is UTF-16 text: save it as UTF-8");
     }
     match String::from_utf8(bytes) {
         // Without its mark, UTF-16 has a zero beside each of its ASCII characters.
@@ -49,7 +37,7 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
             let bare = text.strip_prefix('\u{feff}').map(str::to_owned);
             Ok(bare.unwrap_or(text))
         }
-        _ => refuse("it is not UTF-8 text".to_owned()),
+        _ => refuse("it is not UTF-8 text"),
     }
 }
 
@@ -82,10 +70,19 @@ pub(crate) fn shell(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@=".contains(c);
     // Some shells look up a program after `=` at the beginning.
     let is_safe = !word.is_empty() && !word.starts_with('=');
-    match is_safe && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+    if is_safe && word.chars().all(is_plain) {
+        return word.to_owned();
     }
+    // As it is, a terminal would not show it, and what it shows instead would be another word.
+    if escape::one_line(word) != word {
+        let bytes = word.bytes().map(|byte| match byte {
+            b'\'' | b'\\' => format!("\\{}", char::from(byte)),
+            b' '..=b'~' => char::from(byte).to_string(),
+            byte => format!("\\x{byte:02x}"),
+        });
+        return format!("$'{}'", bytes.collect::<String>());
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
@@ -93,6 +90,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
+    use fs_err as fs;
 
     #[test]
     fn a_message_lists_five_names() {
@@ -113,6 +111,9 @@ mod tests {
             ("optim.lr=1e-3", "optim.lr=1e-3"),
             ("=ls", "'=ls'"),
             ("", "''"),
+            ("größe 1", "'größe 1'"),
+            ("a\u{1b}[1m'\\", "$'a\\x1b[1m\\'\\\\'"),
+            ("x\u{202e}y", "$'x\\xe2\\x80\\xaey'"),
         ] {
             assert_eq!(shell(word), expected);
         }
@@ -130,7 +131,7 @@ mod tests {
             "{error}"
         );
         let error = read_text(folder.path(), 9).unwrap_err().to_string();
-        assert!(error.contains("is a folder"), "{error}");
+        assert!(error.ends_with("a folder, not a file"), "{error}");
         let error = read_text(&folder.path().join("b.txt"), 9).unwrap_err();
         assert!(error.to_string().starts_with("no file `"), "{error}");
     }
@@ -172,7 +173,7 @@ mod tests {
             let error = read_text(path, 1000).unwrap_err().to_string();
             let name = path.display().to_string();
             assert!(
-                error.contains(&name) && error.contains("not a regular file"),
+                error.contains(&name) && error.ends_with(", not a file"),
                 "{error}"
             );
         }

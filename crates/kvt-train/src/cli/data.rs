@@ -12,8 +12,8 @@ use super::table::{grouped, table};
 use super::trained::warn_of_others;
 use crate::data::shapes::{ShapesConfig, ensure};
 use crate::data::{
-    Check, ClassOrder, DataConfig, DataKind, ImageLimits, Source, SplitCheck, TEST, check,
-    is_whole, open, open_split, pack, split_name,
+    Check, ClassOrder, DataConfig, DataKind, ImageLimits, Source, SplitCheck, check, is_whole,
+    open, open_split, pack, split_name, test_split,
 };
 
 /// The default column of the labels.
@@ -166,6 +166,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             for (_, source) in &sources {
                 warn_of_others(source);
             }
+            if let (None, Some(test)) = (val_fraction, test_split(dir))
+                && *splits == DEFAULT_SPLITS
+            {
+                output::warning(&format!(
+                    "`{test}` is not packed: `--splits train,val,{test}` packs it too"
+                ));
+            }
             pack_folder(&sources, out, shard_size << 20)
         }
         What::Check {
@@ -186,7 +193,11 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 fn split_folder(dir: &Path, val_fraction: f64) -> anyhow::Result<ExitCode> {
+    let mut kinds = [DataKind::Tar, DataKind::Parquet].into_iter();
     let data = DataConfig {
+        kind: kinds
+            .find(|&kind| is_whole(kind, dir))
+            .unwrap_or(DataKind::Folder),
         path: dir.to_owned(),
         val_fraction,
         ..DataConfig::default()
@@ -272,7 +283,7 @@ fn check_folder(
     };
     if splits == DEFAULT_SPLITS {
         let is_there = |split: &&str| is_split(split) || dir.join(split).exists();
-        if let Some(test) = TEST.into_iter().find(|test| is_split(test)) {
+        if let Some(test) = test_split(dir) {
             splits.retain(is_there);
             splits.push(test);
         } else if !splits.iter().any(is_there) && split_name(DataKind::Cifar, dir, "").is_none() {

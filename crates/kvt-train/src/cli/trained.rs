@@ -10,7 +10,7 @@ use kvt_models::weights::{LoadOptions, Outcome};
 
 use super::common::{Overrides, generating};
 use super::output;
-use crate::config::{Plan, load_plan};
+use crate::config::{Plan, load_plan, load_run_plan};
 use crate::data::{self, Source, ensure_data, open_part, without_training};
 use crate::device::{self, ResolvedDevice};
 use crate::escape::one_line;
@@ -104,7 +104,7 @@ impl Args {
         let trained = match (&self.run, &self.config) {
             (Some(run), _) => {
                 let run = RunDir::open(run)?;
-                let plan = load_plan(&run.config(), &overrides.all())?;
+                let plan = load_run_plan(&run, &overrides.all())?;
                 if plan.task == TaskKind::Classify && !random {
                     return self.load(overrides);
                 }
@@ -152,7 +152,7 @@ impl Args {
 
     fn run(&self, path: &Path, overrides: &Overrides) -> anyhow::Result<Trained> {
         let run = RunDir::open(path)?;
-        let plan = load_plan(&run.config(), &overrides.all())?;
+        let plan = load_run_plan(&run, &overrides.all())?;
         if plan.task != TaskKind::Classify {
             let run = path.display();
             bail!(
@@ -360,17 +360,20 @@ impl Folder {
                 (source, None)
             }
         };
+        let by = match plan.data.val_fraction > 0.0 {
+            true => "`data.path` and `data.val_fraction` of the configuration",
+            false => "`data.path` of the configuration",
+        };
         if left_out == Some(all) && all > 0 {
             bail!(
-                "all {all} images of `{root}` are training images (`data.path` and `data.val_fraction` of the configuration), which say \
+                "all {all} images of `{root}` are training images ({by}), which say \
                  nothing about new ones: leave out `--data` for the validation images; `kvt eval --split train` evaluates the training \
                  images"
             );
         }
         if let Some(left_out @ 1..) = left_out {
             output::warning(&format!(
-                "{left_out} of the {all} images of `{root}` are training images (`data.path` and `data.val_fraction` of the \
-                 configuration): they are left out"
+                "{left_out} of the {all} images of `{root}` are training images ({by}): they are left out"
             ));
         }
         Ok(Self {
@@ -393,9 +396,9 @@ impl Folder {
     }
 }
 
-/// Warns of picture files that are not among the images.
+/// Warns of files that are not read.
 pub(super) fn warn_of_others(source: &Source) {
-    if let Some(warning) = source.others.warning(&source.root) {
+    for warning in source.warnings() {
         output::warning(&warning);
     }
 }

@@ -1,6 +1,6 @@
 //! The whole configuration: its sections, each declared next to the code that uses it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::augment::{AugmentConfig, MixConfig};
 use crate::data::DataConfig;
 use crate::engine::{EvalConfig, TrainConfig};
 use crate::recipe::{DistillConfig, EmaConfig, LossConfig, OptimConfig, ScheduleConfig};
-use crate::run::{CheckpointConfig, LogConfig, RunConfig};
+use crate::run::{CheckpointConfig, Environment, LogConfig, RunConfig, RunDir};
 use crate::task::{DinoConfig, InitConfig, TaskKind};
 
 /// Configuration of a `kvt` run.
@@ -78,4 +78,32 @@ pub fn resolved_toml(plan: &Plan) -> Result<String, ConfigError> {
 pub fn load_plan(path: &Path, overrides: &[String]) -> Result<Plan, Box<ConfigError>> {
     let plan = Document::load(path, overrides).and_then(|document| document.plan());
     plan.map_err(Box::new)
+}
+
+/// The plan in a run's folder, with overrides. Unless these name other data, a relative `data.path` starts where the run was
+/// started, if the data are there still: its images are those that the run was trained on, wherever the command runs.
+///
+/// # Errors
+/// As [`load_plan`].
+pub fn load_run_plan(run: &RunDir, overrides: &[String]) -> Result<Plan, Box<ConfigError>> {
+    let mut plan = load_plan(&run.config(), overrides)?;
+    let names_data = |text: &String| {
+        matches!(
+            text.split('=').next().map(str::trim),
+            Some("data" | "data.path")
+        )
+    };
+    if plan.data.path.is_relative() && !overrides.iter().any(names_data) {
+        let started_in = Environment::read(&run.environment())
+            .ok()
+            .and_then(|start| start.working_dir);
+        let is_elsewhere = |dir: &PathBuf| std::env::current_dir().is_ok_and(|here| here != *dir);
+        let there = started_in
+            .filter(is_elsewhere)
+            .map(|dir| dir.join(&plan.data.path));
+        if let Some(there) = there.filter(|there| there.exists()) {
+            plan.data.path = there;
+        }
+    }
+    Ok(plan)
 }

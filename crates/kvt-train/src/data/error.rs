@@ -87,6 +87,30 @@ pub enum DataError {
         /// The names of its splits.
         splits: Vec<String>,
     },
+    /// Shards of several splits in one folder.
+    #[error(
+        "`{}` holds the shards of several splits, {}: move those of each into a folder of its name, such as `{}`",
+        path.display(), quoted(splits), path.join(splits.last().map_or("", String::as_str)).display()
+    )]
+    SideBySide {
+        /// The folder.
+        path: PathBuf,
+        /// The names of its splits.
+        splits: Vec<String>,
+    },
+    /// Shards or Parquet files where class folders are expected.
+    #[error(
+        "`{}` holds {files}, not class folders: `--set data.kind={kind} --set data.path=FOLDER` reads them",
+        path.display()
+    )]
+    NotFolders {
+        /// The folder.
+        path: PathBuf,
+        /// What is there, in words.
+        files: &'static str,
+        /// The value of `data.kind` for it.
+        kind: &'static str,
+    },
     /// Splits where class folders are expected.
     #[error(
         "`{}` holds splits, not classes: {}; the images of one are in `{}`",

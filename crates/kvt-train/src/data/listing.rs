@@ -1,13 +1,13 @@
 //! The content of a split's folder: class folders, images, and image files that are not supported.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use crate::data::source::splits_among;
-use crate::data::{DataError, file};
+use crate::data::source::{is_usual, splits_among};
+use crate::data::{DataError, DataKind, file, is_whole};
 
 /// The extensions of supported images.
 const READ: [&str; 5] = ["jpg", "jpeg", "png", "webp", "bmp"];
@@ -134,24 +134,66 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
         }
     }
     found.unlisted.sort_by(|a, b| a.path.cmp(&b.path));
-    if let Some(splits) = splits_among(&found.names) {
+    if let Some(splits) = splits_in(root, &found.names) {
         let path = root.to_owned();
         return Err(DataError::SplitsAsClasses { path, splits });
     }
     match (found.names.is_empty(), found.unlisted.first(), flat) {
         (true, Some(first), _) => Err(DataError::Unlisted(first.clone())),
         (true, None, true) => Err(DataError::FlatFolder(root.to_owned())),
-        (true, None, false) => Err(DataError::NoClasses(root.to_owned())),
+        (true, None, false) => Err(without_classes(root)),
         (false, ..) => Ok(found),
     }
 }
 
+/// The error for a folder without class folders.
+fn without_classes(root: &Path) -> DataError {
+    let kinds = [
+        (DataKind::Tar, "tar shards", "tar"),
+        (DataKind::Parquet, "Parquet files", "parquet"),
+    ];
+    let found = kinds.into_iter().find(|(kind, ..)| is_whole(*kind, root));
+    let path = root.to_owned();
+    match found {
+        Some((_, files, kind)) => DataError::NotFolders { path, files, kind },
+        None => DataError::NoClasses(path),
+    }
+}
+
+/// The names of splits among folders: by the names alone; or all of them, if one with a usual name has folders in place of
+/// images, and shares the name of one with another folder. A class may be called `train` and have folders too.
+fn splits_in(root: &Path, folders: &[String]) -> Option<Vec<String>> {
+    splits_among(folders).or_else(|| {
+        let inner = |name: &String| {
+            let entries = std::fs::read_dir(root.join(name))
+                .into_iter()
+                .flatten()
+                .flatten();
+            let dirs = entries.filter(|entry| entry.path().is_dir());
+            dirs.map(|entry| entry.file_name()).collect::<HashSet<_>>()
+        };
+        let is_split = |name: &&String| is_usual(name) && !holds_images(&root.join(name));
+        let of_split = inner(folders.iter().find(is_split)?);
+        let mut others = folders.iter().filter(|name| !is_usual(name));
+        let mut all = folders.to_vec();
+        all.sort();
+        others
+            .any(|name| !of_split.is_disjoint(&inner(name)))
+            .then_some(all)
+    })
+}
+
+/// Whether an image is directly in a folder.
+fn holds_images(dir: &Path) -> bool {
+    let mut entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.any(|entry| is_image(&entry.path()))
+}
+
 /// Whether a folder in this one, other than a hidden one, directly contains an image: then these folders are classes.
 pub(super) fn holds_classes(root: &Path) -> bool {
-    let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries(root).any(|entry| {
-        !is_hidden(&entry.file_name()) && entries(&entry.path()).any(|file| is_image(&file.path()))
-    })
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let mut folders = entries.filter(|entry| !is_hidden(&entry.file_name()));
+    folders.any(|entry| holds_images(&entry.path()))
 }
 
 /// The content of a class folder, including its subfolders.

@@ -36,7 +36,7 @@ pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order};
 pub use source::{
     ClassOrder, Picture, Sample, Source, Split, TEST, TRAIN, VAL, is_split, is_whole, open,
-    open_part, open_split, split_name,
+    open_part, open_split, split_name, test_split,
 };
 pub use splits::{
     Splits, ensure_data, eval_batches, eval_transform, image_limits, some_batches, train_transform,

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use crate::augment::Transform;
 use crate::config::Plan;
+use crate::data::source::unused_splits;
 use crate::data::{
     DataError, DataState, DecodeMode, ImageLimits, Loader, LoaderConfig, Purpose, Sample, Sampler,
     Source, Split, epoch_order, open, shapes,
@@ -20,6 +21,8 @@ pub struct Splits {
     train_views: Vec<Arc<Transform>>,
     val_transform: Arc<Transform>,
     state: DataState,
+    /// Warnings about splits that are not read.
+    unused: Vec<String>,
 }
 
 impl Splits {
@@ -41,6 +44,7 @@ impl Splits {
         let [train, val] = cached(plan, open(&plan.data, classes)?);
         Ok(Self {
             state: DataState::of(&train, &val, plan.data.check_sizes),
+            unused: unused_splits(&plan.data),
             train: Arc::new(train),
             val: Arc::new(val),
             train_views: vec![Arc::new(train_transform(plan, size)?)],
@@ -65,13 +69,7 @@ impl Splits {
     /// Warnings about ignored files and missing parts of the folders.
     pub fn warnings(&self) -> Vec<String> {
         let folders = [&self.train, &self.val].into_iter();
-        let unread = folders.filter_map(|folder| folder.others.warning(&folder.root));
-        let beside = [&self.train, &self.val].into_iter().filter_map(|source| {
-            let (root, beside) = (source.root.display(), source.beside.describe()?);
-            Some(format!(
-                "files in `{root}` that belong to no image are not read: {beside}"
-            ))
-        });
+        let mut warnings: Vec<String> = folders.flat_map(|folder| folder.warnings()).collect();
         let without = |source: &Source, what: &str, hint: &str| {
             let counts = source.class_counts();
             let lost = counts.iter().filter(|count| **count == 0).count();
@@ -90,10 +88,8 @@ impl Splits {
                 ": nothing measures how well they are recognised",
             ),
         ];
-        let mut warnings: Vec<String> = unread
-            .chain(beside)
-            .chain(lost.into_iter().flatten())
-            .collect();
+        warnings.extend(lost.into_iter().flatten());
+        warnings.extend(self.unused.iter().cloned());
         // Both parts of a folder that `data.val_fraction` divides have its other files.
         warnings.dedup();
         warnings

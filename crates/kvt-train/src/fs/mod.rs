@@ -143,7 +143,13 @@ fn temporary(path: &Path) -> io::Result<(NamedTempFile, Mark)> {
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     let made = Mark::on(|| builder.tempfile_in(parent(path)));
-    made.map_err(|error| not_made(path, &error))
+    let (file, mark) = made.map_err(|error| not_made(path, &error))?;
+    // A file that is replaced keeps its mode.
+    if let Ok(old) = std::fs::metadata(path) {
+        let kept = file.as_file().set_permissions(old.permissions());
+        kept.map_err(|error| named(path, &error))?;
+    }
+    Ok((file, mark))
 }
 
 /// Why no temporary file could be created, without its name, which is unknown to the user.

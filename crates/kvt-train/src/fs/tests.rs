@@ -123,6 +123,10 @@ fn others_may_read_what_the_umask_lets_them() {
     write_atomic(&atomic, |_| Ok(())).unwrap();
     let mode = |path| fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode(&plain), mode(&atomic));
+    // A private file stays private.
+    fs::set_permissions(&atomic, std::fs::Permissions::from_mode(0o600)).unwrap();
+    write_text(&atomic, "secret").unwrap();
+    assert_eq!(mode(&atomic) & 0o777, 0o600);
 }
 
 #[test]

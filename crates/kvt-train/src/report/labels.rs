@@ -1,6 +1,6 @@
 //! Which runs share a row and a line: those that differ by their seed alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::curves::by_label;
 use super::{Curve, ReportError};
@@ -64,17 +64,19 @@ pub fn labels(runs: &[(RunNames, &Plan)]) -> Result<(Vec<String>, Vec<String>), 
 
 /// Why runs are not seeds of one configuration, in words; `None` if they are.
 fn unlike(plans: &[&Plan]) -> Result<Option<String>, ReportError> {
-    for (number, plan) in plans.iter().enumerate() {
-        for other in plans.iter().take(number) {
-            let all = diff(other, plan).map_err(|error| ReportError::Settings(Box::new(error)))?;
-            let keys = all.iter().map(|one| one.key.as_str());
-            let keys: Vec<&str> = keys.filter(|key| !is_neutral(key)).collect();
-            if !keys.is_empty() {
-                return Ok(Some(format!("differ in `{}`", keys.join("`, `"))));
-            }
-            if plan.seed == other.seed {
-                return Ok(Some(format!("have the same seed, {}", plan.seed)));
-            }
+    let Some((first, others)) = plans.split_first() else {
+        return Ok(None);
+    };
+    let mut seeds = BTreeSet::from([first.seed]);
+    for other in others {
+        let all = diff(first, other).map_err(|error| ReportError::Settings(Box::new(error)))?;
+        let keys = all.iter().map(|one| one.key.as_str());
+        let keys: Vec<&str> = keys.filter(|key| !is_neutral(key)).collect();
+        if !keys.is_empty() {
+            return Ok(Some(format!("differ in `{}`", keys.join("`, `"))));
+        }
+        if !seeds.insert(other.seed) {
+            return Ok(Some(format!("have the same seed, {}", other.seed)));
         }
     }
     Ok(None)

@@ -2,7 +2,7 @@
 //!
 //! Nothing here may stop a run: unknown facts are left empty.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fs_err as fs;
@@ -11,6 +11,7 @@ use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 use super::{RunError, Warning};
 use crate::fs::{free_path, write_atomic};
+use crate::regular;
 
 /// Versions that only the binary knows.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +35,9 @@ pub struct Environment {
     pub started: String,
     /// The command line.
     pub command: Vec<String>,
+    /// The working directory, from which relative paths of the configuration start; `None` in the files of older versions.
+    #[serde(default)]
+    pub working_dir: Option<PathBuf>,
     /// Commit of the working directory's git repository.
     pub git_commit: Option<String>,
     /// Whether tracked files differ from that commit.
@@ -74,6 +78,10 @@ impl Environment {
             command: std::env::args_os()
                 .map(|argument| argument.to_string_lossy().into_owned())
                 .collect(),
+            // A name that is not UTF-8 cannot be written as JSON.
+            working_dir: std::env::current_dir()
+                .ok()
+                .filter(|dir| dir.to_str().is_some()),
             git_commit,
             git_dirty,
             os: System::long_os_version().unwrap_or_else(|| std::env::consts::OS.to_owned()),
@@ -165,7 +173,7 @@ struct Recorded<T> {
 }
 
 fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, RunError> {
-    serde_json::from_slice(&fs::read(path)?).map_err(|error| RunError::Malformed {
+    serde_json::from_slice(&regular::read(path)?).map_err(|error| RunError::Malformed {
         path: path.to_owned(),
         line: error.line(),
         reason: error.to_string(),
@@ -222,6 +230,7 @@ mod tests {
         assert_eq!(environment.device, "flex");
         assert_eq!(environment.arch, std::env::consts::ARCH);
         assert!(environment.memory > 0);
+        assert_eq!(environment.working_dir, std::env::current_dir().ok());
         assert_eq!(environment.command.len(), std::env::args().count());
         let started: jiff::Timestamp = environment.started.parse().unwrap();
         assert!(started <= jiff::Timestamp::now());

@@ -7,6 +7,7 @@ use fs_err as fs;
 
 use super::{Event, Listener, RunError, Warning};
 use crate::fs::write_atomic;
+use crate::regular;
 
 /// Appends events to a log. Each line is passed to the system in one write as it happens, so a killed process loses none;
 /// [`Listener::sync`] also protects them from a power failure.
@@ -40,7 +41,7 @@ impl JsonlLog {
         offset: u64,
         step: u64,
     ) -> Result<(Self, Option<Warning>), RunError> {
-        let content = match fs::read(path) {
+        let content = match regular::read(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             content => content?,
         };
@@ -135,7 +136,7 @@ pub struct Log {
 /// # Errors
 /// If the file cannot be read.
 pub fn read_log(path: &Path) -> Result<Log, RunError> {
-    let content = fs::read(path)?;
+    let content = regular::read(path)?;
     let mut log = Log::default();
     let lines = content.split_inclusive(|byte| *byte == b'\n');
     for (line, text) in (1..).zip(lines.filter(|text| text.ends_with(b"\n"))) {

@@ -10,6 +10,7 @@ use crate::device;
 use crate::error::TrainError;
 use crate::fs::write_text;
 use crate::judge::Judgement;
+use crate::regular;
 use crate::run::RunDir;
 use crate::task::{
     CheckpointWeights, TaskKind, build_model, evaluate_among, load_checkpoint_model, model_config,
@@ -36,7 +37,7 @@ impl Predictions {
         if !path.exists() {
             return Ok(None);
         }
-        let text = fs_err::read_to_string(&path)?;
+        let text = regular::read_to_string(&path)?;
         let mut lines = text.lines();
         let is_ours = lines.next() == Some(HEADER);
         let numbers = |line: &str| {

@@ -13,6 +13,7 @@ use crate::fs::write_text;
 use crate::probe::{
     Crops, Extractor, LinearEpoch, LinearProbe, LinearRecipe, collect, cut_images, linear, shuffled,
 };
+use crate::regular;
 use crate::run::RunDir;
 use crate::task::{DinoRole, build_model, load_checkpoint_backbone, model_config};
 
@@ -33,7 +34,7 @@ pub(super) fn read(cell: &Cell) -> Result<Option<[f64; 2]>, SweepError> {
     if !path.exists() {
         return Ok(None);
     }
-    let text = fs_err::read_to_string(&path)?;
+    let text = regular::read_to_string(&path)?;
     let mut lines = text.lines();
     let is_ours = lines.next() == Some(HEADER);
     let top1: Option<Vec<f64>> = lines

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::Cell;
 use crate::config::{Effect, Plan, diff, load_plan};
+use crate::regular;
 use crate::report::html::Record;
 use crate::run::{Event, RunDir, RunError, Topic, read_log};
 
@@ -51,7 +52,7 @@ impl State {
             }
             Err(problem) => return Self::Foreign(problem),
         }
-        if let Ok(message) = fs_err::read_to_string(cell.dir().join(CRASH)) {
+        if let Ok(message) = regular::read_to_string(&cell.dir().join(CRASH)) {
             return Self::Crashed(message.trim().to_owned());
         }
         let Ok(log) = read_log(&run.log()) else {

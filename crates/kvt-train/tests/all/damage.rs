@@ -373,3 +373,56 @@ fn no_other_program_is_started_while_a_new_folder_is_locked() {
     assert!(workspace.path("asked").exists());
     assert!(!workspace.path("late").exists(), "asked under the lock");
 }
+
+/// Nothing waits for a writer that never comes.
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_place_of_a_file_of_a_run_is_named() {
+    let workspace = workspace();
+    train(&workspace, &[]);
+    let last = workspace.read("run/checkpoints/last");
+    let last = format!("checkpoints/{}", last.trim());
+    let report = &["report", "run", "--out", "page.html"][..];
+    let eval = &["eval", "--run", "run", "--checkpoint", "last"];
+    let resume = &["train", "resume.toml", "--resume"];
+    let mut files: Vec<(String, Vec<&[&str]>)> = [
+        "config.toml",
+        "classes.txt",
+        "log.jsonl",
+        "epochs.csv",
+        "environment.json",
+        "run.lock",
+        "checkpoints/last",
+        "checkpoints/best",
+    ]
+    .map(|name| (name.to_owned(), vec![report, eval, resume]))
+    .into();
+    // Resuming would set the checkpoint aside.
+    for name in ["manifest.json", "state.json", "model.safetensors"] {
+        files.push((format!("{last}/{name}"), vec![report, eval]));
+    }
+    for (name, commands) in files {
+        let file = format!("run/{name}");
+        let (path, kept) = (workspace.path(&file), workspace.path("kept"));
+        fs_err::rename(&path, &kept).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        let mut told = String::new();
+        for command in commands {
+            let mut command = workspace.kvt(command);
+            let output = command.timeout(std::time::Duration::from_secs(60)).assert();
+            let output = output.get_output();
+            // Without a code, it was ended after the minute.
+            assert!(matches!(output.status.code(), Some(0 | 1)), "{file}");
+            told += &String::from_utf8_lossy(&output.stderr);
+        }
+        let folder = format!("run/{last}");
+        assert!(
+            told.contains(&file) || name.starts_with(&last) && told.contains(&folder),
+            "{file}: {told}"
+        );
+        assert!(!told.contains("panicked"), "{told}");
+        let _ = fs_err::remove_file(&path);
+        fs_err::rename(&kept, &path).unwrap();
+    }
+}

@@ -297,6 +297,25 @@ fn images_that_were_trained_on_are_left_out() {
         "{text}"
     );
     assert!(warnings.contains(warning), "{warnings}");
+    // From another folder, where `photos` of the configuration would be another folder or none.
+    workspace.images("elsewhere/photos/a", 3);
+    let away = ["eval", "--run", "../run", "--json", "--data", "../photos"];
+    let mut away = workspace.kvt(&away);
+    away.current_dir(workspace.path("elsewhere"));
+    let found: Value =
+        serde_json::from_slice(&away.assert().success().get_output().stdout).unwrap();
+    assert_eq!(
+        (&found["left_out"], &found["top1"]),
+        (&18.into(), &own["top1"])
+    );
+    // Other data are those of the folder where the command runs.
+    let mut other = workspace.kvt(&["eval", "--run", "../run", "--set", "data.path=photos"]);
+    other.current_dir(workspace.path("elsewhere"));
+    let error = String::from_utf8(other.assert().failure().get_output().stderr.clone()).unwrap();
+    assert!(
+        error.contains("the classes of `photos` are not those expected"),
+        "{error}"
+    );
     // The other verbs that judge a folder.
     let probe = [
         "probe", "--method", "knn", "--run", "run", "--data", "photos",

@@ -265,6 +265,29 @@ fn splits_are_not_divided_again() {
             insta::assert_snapshot!(workspace.error(command), @"error: `data` is divided into splits already, `train`, `valid`, `test`: leave `data.val_fraction` out, or set `data.path` to the folder that holds the classes");
         }
     }
+    // Shards of several splits side by side.
+    workspace
+        .kvt(&["data", "pack", "data", "packed"])
+        .assert()
+        .success();
+    let move_to = |from: &str, to: &str| {
+        fs_err::create_dir_all(workspace.path("flat")).unwrap();
+        let to = workspace.path("flat").join(to);
+        fs_err::copy(workspace.path("packed").join(from), to).unwrap();
+    };
+    move_to("train/000000.tar", "train-0.tar");
+    move_to("train/000000.tar", "test-0.tar");
+    insta::assert_snapshot!(workspace.error(&["data", "check", "flat"]), @"error: `flat` holds the shards of several splits, `test`, `train`: move those of each into a folder of its name, such as `flat/train`");
+    // Splits of which only one has a usual name, told from classes by their classes.
+    fs_err::rename(workspace.path("data/valid"), workspace.path("data/holdout")).unwrap();
+    fs_err::rename(workspace.path("data/test"), workspace.path("test")).unwrap();
+    for command in split {
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(workspace.error(command), @"error: `data` holds splits, not classes: `holdout`, `train`; the images of one are in `data/train`");
+        }
+    }
+    fs_err::rename(workspace.path("data/holdout"), workspace.path("data/valid")).unwrap();
+    fs_err::rename(workspace.path("test"), workspace.path("data/test")).unwrap();
     // One of the splits is not mistaken for a class either.
     fs_err::rename(
         workspace.path("data/train"),
@@ -484,4 +507,60 @@ fn what_shards_hold_beside_the_samples_is_told() {
         _ => None,
     });
     assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+/// What a command warns of.
+fn warnings(workspace: &Workspace, command: &[&str]) -> Vec<String> {
+    let output = workspace.kvt(command).assert().success();
+    let stderr = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    let warnings = stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix("warning: "));
+    warnings.map(str::to_owned).collect()
+}
+
+#[test]
+fn what_lies_beside_the_data_is_told() {
+    let workspace = Workspace::with_data(4, 2);
+    for place in ["valid/a", "test/a", "test/b", "test/c"] {
+        workspace.images(&format!("data/{place}"), 1);
+    }
+    // Two splits for validation.
+    let train = ["train", "tiny.toml", "--set", "train.max_steps=1"];
+    insta::assert_snapshot!(warnings(&workspace, &train)[0], @"`data` has `val`, which is used, and also `valid`, which is not read");
+    let named = [&train[..], &["--set", "data.val=valid"]].concat();
+    assert!(
+        workspace
+            .error(&named)
+            .contains("the classes of `data/valid`")
+    );
+    // A split that is not packed unless it is named.
+    let pack = ["data", "pack", "data", "packed"];
+    insta::assert_snapshot!(warnings(&workspace, &pack).join("\n"), @"`test` is not packed: `--splits train,val,test` packs it too");
+    let all = ["data", "pack", "data", "all", "--splits", "train,val,test"];
+    assert_eq!(warnings(&workspace, &all), [""; 0]);
+    // Shards of which one was not downloaded.
+    let shard = workspace.path("packed/train/000000.tar");
+    for number in [2, 3] {
+        fs_err::copy(
+            &shard,
+            workspace.path(&format!("packed/train/00000{number}.tar")),
+        )
+        .unwrap();
+    }
+    let set = [
+        "--set",
+        "data.kind=tar",
+        "--set",
+        "data.path=packed",
+        "--set",
+        "run.dir=shards",
+    ];
+    insta::assert_snapshot!(warnings(&workspace, &[&train[..], &set].concat())[0], @"the numbered files in `packed/train` have gaps: there are files before and behind `000001`; fetch what is missing");
+    // Files where folders are expected.
+    let eval = ["eval", "--run", "shards", "--data", "packed/train"];
+    insta::assert_snapshot!(workspace.error(&eval), @"error: `packed/train` holds tar shards, not class folders: `--set data.kind=tar --set data.path=FOLDER` reads them");
+    let mut list = workspace.kvt(&["data", "split", "packed/val", "--val-fraction", "0.5"]);
+    let list = String::from_utf8(list.unwrap().stdout).unwrap();
+    assert_eq!(list.lines().count(), 6, "{list}");
 }

@@ -25,11 +25,14 @@ use crate::data::decode::region;
 use crate::data::file::{self, ImageLimits};
 use crate::data::listing::{OtherFormats, Unlisted};
 use crate::data::{ColorKind, DataError, DecodeError, Decoded, decode_bytes};
+use crate::text::quoted;
 
 pub use folder::ClassOrder;
-pub(super) use names::splits_among;
+use names::gaps;
 pub use names::{TEST, TRAIN, VAL};
-pub use open::{Split, is_split, is_whole, open, open_part, open_split, split_name};
+pub(super) use names::{is_usual, splits_among};
+pub(super) use open::unused_splits;
+pub use open::{Split, is_split, is_whole, open, open_part, open_split, split_name, test_split};
 pub(super) use open::{detected, surveys};
 pub(super) use shards::{CLASSES, LABEL, SHARD};
 
@@ -115,6 +118,24 @@ pub(super) struct Survey {
 }
 
 impl Source {
+    /// Warnings about files that are not read, and about gaps in numbered files.
+    pub fn warnings(&self) -> Vec<String> {
+        let root = self.root.display();
+        let beside = self.beside.describe().map(|beside| {
+            format!("files in `{root}` that belong to no image are not read: {beside}")
+        });
+        let tables = self.tables.iter().map(|table| table.path.as_path());
+        let missing = gaps(self.files.iter().map(PathBuf::as_path).chain(tables));
+        let gaps = (!missing.is_empty()).then(|| {
+            format!(
+                "the numbered files in `{root}` have gaps: there are files before and behind {}; fetch what is missing",
+                quoted(&missing)
+            )
+        });
+        let others = self.others.warning(&self.root);
+        [others, beside, gaps].into_iter().flatten().collect()
+    }
+
     /// Whether the images are in tables.
     fn is_table(&self) -> bool {
         !self.tables.is_empty()

@@ -1,7 +1,8 @@
 //! The usual names of splits, which are those of Hugging Face's `datasets`.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 /// The training images; first the name that a configuration has.
 pub const TRAIN: [&str; 2] = ["train", "training"];
@@ -15,10 +16,18 @@ pub(in crate::data) fn usual() -> impl Iterator<Item = &'static str> {
     TRAIN.into_iter().chain(VAL).chain(TEST)
 }
 
+/// Whether this is a usual name, in any case.
+pub(in crate::data) fn is_usual(name: &str) -> bool {
+    usual().any(|usual| usual.eq_ignore_ascii_case(name))
+}
+
 /// Class folders that are splits: two or more with usual names in any case, or nothing else. Sorted.
 pub(in crate::data) fn splits_among(classes: &[String]) -> Option<Vec<String>> {
-    let is_split = |class: &&String| usual().any(|name| name.eq_ignore_ascii_case(class));
-    let mut splits: Vec<String> = classes.iter().filter(is_split).cloned().collect();
+    let mut splits: Vec<String> = classes
+        .iter()
+        .filter(|class| is_usual(class))
+        .cloned()
+        .collect();
     splits.sort();
     (!splits.is_empty() && splits.len() >= classes.len().min(2)).then_some(splits)
 }
@@ -31,6 +40,33 @@ pub(in crate::data) fn part(stem: &str) -> Option<(&str, u32, u32)> {
     // More than six digits are not a number of files.
     let read = |text: &str| text.parse::<u32>().ok().filter(|_| text.len() <= 6);
     Some((set, read(number)?, read(of)?))
+}
+
+/// The numbered files that are missing between others, such as `train-001` between `train-000` and `train-002`. Sorted. Numbers of
+/// which more are missing than there are do not count anything; where a name says how many parts there are, a missing one is an error.
+pub(in crate::data) fn gaps<'a>(files: impl Iterator<Item = &'a Path>) -> Vec<String> {
+    let mut sets: BTreeMap<(Option<&Path>, &str), BTreeMap<u64, usize>> = BTreeMap::new();
+    for file in files {
+        let stem = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+        let name = stem.trim_end_matches(|c: char| c.is_ascii_digit());
+        let digits = stem.strip_prefix(name).unwrap_or_default();
+        if let (None, Ok(number)) = (part(stem), digits.parse()) {
+            let set = sets.entry((file.parent(), name)).or_default();
+            set.insert(number, digits.len());
+        }
+    }
+    let mut missing = Vec::new();
+    for ((_, name), there) in sets {
+        let (Some(first), Some(last)) = (there.keys().next(), there.keys().next_back()) else {
+            continue;
+        };
+        let width = there.values().copied().min().unwrap_or_default();
+        if (last - first) / 2 < there.len() as u64 {
+            let lost = (*first..*last).filter(|number| !there.contains_key(number));
+            missing.extend(lost.map(|number| format!("{name}{number:0width$}")));
+        }
+    }
+    missing
 }
 
 /// The name that numbered files share: `train` of `train-00000-of-00002`, behind which a hash can follow, and of `train-000`.
@@ -54,9 +90,7 @@ pub(in crate::data) fn splits_of_files(files: &[PathBuf]) -> Option<Vec<String>>
     let is_usual = |set: &str| {
         let mut words = set.split(['-', '_', '.']);
         let ends = [words.next(), words.next_back()];
-        ends.into_iter()
-            .flatten()
-            .any(|word| usual().any(|name| name.eq_ignore_ascii_case(word)))
+        ends.into_iter().flatten().any(is_usual)
     };
     let are_splits = sets.len() > 1 && sets.iter().any(|set| is_usual(set));
     are_splits.then(|| sets.into_iter().map(str::to_owned).collect())
@@ -84,6 +118,31 @@ mod tests {
         ] {
             assert_eq!(set_of(stem), set);
         }
+    }
+
+    #[test]
+    fn gaps_are_between_files_of_one_set() {
+        for (stems, expected) in [
+            (&["000", "001", "003", "004"][..], "002"),
+            (
+                &["train-08", "train-10", "train-11", "val-2", "val-3"],
+                "train-09",
+            ),
+            (&["a_9", "a_11", "a_12", "a_14"], "a_10 a_13"),
+            // Days, the parts of a set that says how many it has, and one file each.
+            (&["a-20240101", "a-20240201", "a-20250101"], ""),
+            (&["a-00000-of-00003", "a-00002-of-00003"], ""),
+            (&["a-1", "b-3", "train", "99999999999999999999999"], ""),
+        ] {
+            let files: Vec<PathBuf> = stems
+                .iter()
+                .map(|stem| format!("d/{stem}.tar").into())
+                .collect();
+            let found = gaps(files.iter().map(PathBuf::as_path));
+            assert_eq!(found.join(" "), expected, "{stems:?}");
+        }
+        let apart = ["a/1.tar", "b/3.tar", "b/4.tar"].map(Path::new);
+        assert_eq!(gaps(apart.into_iter()), [""; 0]);
     }
 
     #[test]

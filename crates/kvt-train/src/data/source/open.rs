@@ -1,10 +1,11 @@
 //! Both splits of a data set, or one of them, by kind.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::names::{self, TEST, TRAIN, VAL, splits_of_files};
 use super::{Known, Source, Survey, cifar, parquet, shards, share};
 use crate::data::{ClassOrder, DataConfig, DataError, DataKind, listing};
+use crate::text::quoted;
 
 /// A split of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,6 +150,41 @@ pub fn split_name<'a>(kind: DataKind, root: &Path, split: &'a str) -> Option<&'a
     names.find(|name| is_split(kind, root, name))
 }
 
+/// Warnings about further splits of the same use, of which only the first is read: `valid` beside `val`. None if the configuration
+/// names another split itself.
+pub(in crate::data) fn unused_splits(data: &DataConfig) -> Vec<String> {
+    if data.val_fraction > 0.0 || data.kind == DataKind::Cifar {
+        return Vec::new();
+    }
+    let both = [(&data.train, &TRAIN[..]), (&data.val, &VAL)];
+    let asked = both
+        .into_iter()
+        .filter(|(asked, usual)| usual.first() == Some(&asked.as_str()));
+    let there = asked.map(|(_, usual)| {
+        usual
+            .iter()
+            .filter(|name| is_split(data.kind, &data.path, name))
+    });
+    let warnings = there.filter_map(|mut there| {
+        let used = there.next()?;
+        let unused: Vec<String> = there.map(|&name| name.to_owned()).collect();
+        let root = data.path.display();
+        (!unused.is_empty()).then(|| {
+            format!(
+                "`{root}` has `{used}`, which is used, and also {}, which is not read",
+                quoted(&unused)
+            )
+        })
+    });
+    warnings.collect()
+}
+
+/// The split of test images in a folder of any kind of data, if there is one.
+pub fn test_split(root: &Path) -> Option<&'static str> {
+    let mut kinds = [DataKind::Folder, DataKind::Tar, DataKind::Parquet].into_iter();
+    kinds.find_map(|kind| TEST.into_iter().find(|test| is_split(kind, root, test)))
+}
+
 /// [`split_name`] for data of any kind; the name itself if there is no such split.
 pub(in crate::data) fn detected<'a>(root: &Path, split: &'a str) -> &'a str {
     let mut kinds = [DataKind::Tar, DataKind::Parquet, DataKind::Folder].into_iter();
@@ -233,6 +269,7 @@ fn survey(
         split => root.join(split),
     };
     if shards::is_here(&dir) {
+        refuse_side_by_side(&dir, &shards::files(&dir)?)?;
         return Ok(shards::open(&dir, None)?.surveyed());
     }
     let files = parquet::files(root, split);
@@ -313,17 +350,30 @@ fn refuse_splits(data: &DataConfig) -> Result<(), DataError> {
     let splits = all.filter(|name| is_split(data.kind, &data.path, name));
     let mut splits: Vec<String> = splits.collect();
     if splits.len() < 2 {
-        let files = match data.kind {
-            DataKind::Tar => shards::files(&data.path)?,
-            DataKind::Parquet => parquet::all_files(&data.path),
-            _ => Vec::new(),
-        };
-        splits = splits_of_files(&files).unwrap_or_default();
+        splits.clear();
+        match data.kind {
+            DataKind::Tar => refuse_side_by_side(&data.path, &shards::files(&data.path)?)?,
+            DataKind::Parquet => {
+                splits = splits_of_files(&parquet::all_files(&data.path)).unwrap_or_default();
+            }
+            _ => {}
+        }
     }
     match splits.is_empty() {
         true => Ok(()),
         false => Err(DataError::AlreadySplit {
             path: data.path.clone(),
+            splits,
+        }),
+    }
+}
+
+/// Rejects shards of several splits in one folder.
+fn refuse_side_by_side(dir: &Path, shards: &[PathBuf]) -> Result<(), DataError> {
+    match splits_of_files(shards) {
+        None => Ok(()),
+        Some(splits) => Err(DataError::SideBySide {
+            path: dir.to_owned(),
             splits,
         }),
     }
@@ -418,7 +468,7 @@ mod tests {
                 fs_err::write(data.path.join(format!("{stem}.{ending}")), b"").unwrap();
             }
             match super::open(&data, None).unwrap_err() {
-                DataError::AlreadySplit { splits, .. } => {
+                DataError::AlreadySplit { splits, .. } | DataError::SideBySide { splits, .. } => {
                     assert_eq!(splits.join(" "), "test trainval");
                 }
                 other => unreachable!("{other}"),

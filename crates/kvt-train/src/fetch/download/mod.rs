@@ -8,6 +8,7 @@ mod cache;
 
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use fs_err as fs;
@@ -29,7 +30,7 @@ const CHUNK: usize = 1 << 20;
 const REDIRECTS: usize = 5;
 /// How often it may for the bytes of a file.
 const FOLLOWED: u32 = 10;
-/// How long a server may take to answer. The file itself may take any time.
+/// How long a server may take to answer, and to send more. The whole file may take any time.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The hub's own address.
 const HUB: &str = "https://huggingface.co";
@@ -41,6 +42,8 @@ pub struct Hub {
     pub endpoint: Option<String>,
     /// The cache; `None` is the one that all programs for the hub share.
     pub cache: Option<PathBuf>,
+    /// How long a server may send nothing in the middle of a file; `None` is a minute.
+    silence: Option<Duration>,
 }
 
 /// What the server promises of a file.
@@ -55,7 +58,7 @@ impl Hub {
         let endpoint = std::env::var("HF_ENDPOINT").ok();
         Self {
             endpoint: endpoint.filter(|endpoint| !endpoint.trim().is_empty()),
-            cache: None,
+            ..Self::default()
         }
     }
 
@@ -80,7 +83,8 @@ impl Hub {
         }
         let Promise { sum, commit } = promise(&url(FILE))?;
         if !cache.has(sum)? {
-            download(&url(FILE), sum, &cache, told)?;
+            let silence = self.silence.unwrap_or(PATIENCE);
+            download(&url(FILE), sum, &cache, silence, told)?;
         }
         let path = cache.link(commit, FILE, sum)?;
         match describe(&cache, commit, &url(CONFIG)) {
@@ -165,6 +169,7 @@ fn download(
     url: &str,
     sum: Sum,
     cache: &Cache,
+    silence: Duration,
     told: &mut dyn FnMut(u64, u64),
 ) -> Result<(), FetchError> {
     let mut part = cache.part(sum)?;
@@ -173,11 +178,11 @@ fn download(
         return Ok(());
     }
     let has_begun = part.len()? > 0;
-    let mut found = receive(url, &mut part, told)?;
+    let mut found = receive(url, &mut part, silence, told)?;
     if found != sum && has_begun {
         // What was there may be of another file, or the server has gone on elsewhere.
         part.clear()?;
-        found = receive(url, &mut part, told)?;
+        found = receive(url, &mut part, silence, told)?;
     }
     if found == sum {
         return Ok(part.keep()?);
@@ -191,7 +196,12 @@ fn download(
 }
 
 /// Completes the part of a file, and returns its sum.
-fn receive(url: &str, part: &mut Part, told: &mut dyn FnMut(u64, u64)) -> Result<Sum, FetchError> {
+fn receive(
+    url: &str,
+    part: &mut Part,
+    silence: Duration,
+    told: &mut dyn FnMut(u64, u64),
+) -> Result<Sum, FetchError> {
     let mut done = part.len()?;
     let mut answer = match done {
         0 => request(url, None, FOLLOWED)?,
@@ -210,21 +220,51 @@ fn receive(url: &str, part: &mut Part, told: &mut dyn FnMut(u64, u64)) -> Result
         return Err(interrupted(url, &format!("the server answers {status}")));
     }
     let total = answer.body().content_length().map(|left| done + left);
-    let mut body = answer.into_body().into_reader();
-    let mut chunk = vec![0; CHUNK];
+    let chunks = chunks(answer.into_body().into_reader())?;
     loop {
         told(done, total.unwrap_or(done));
-        let count = body.read(&mut chunk);
-        let count = count.map_err(|error| interrupted(url, &error))?;
-        if count == 0 {
-            break;
+        match chunks.recv_timeout(silence) {
+            Ok(chunk) => {
+                let chunk = chunk.map_err(|error| interrupted(url, &error))?;
+                part.file.write_all(&chunk)?;
+                done += chunk.len() as u64;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                let seconds = silence.as_secs_f64();
+                let reason = format!("the server has sent nothing for {seconds} s");
+                return Err(interrupted(url, &reason));
+            }
         }
-        let chunk = chunk.get(..count).unwrap_or_default();
-        part.file.write_all(chunk)?;
-        done += count as u64;
     }
     part.file.sync_all()?;
     Ok(of_file(&part.path)?)
+}
+
+/// Reads a body to its end in a thread, so that one can stop waiting for it: the client limits only the time of a whole answer. A
+/// thread whose server stays silent ends with the process.
+fn chunks(
+    mut body: impl io::Read + Send + 'static,
+) -> io::Result<mpsc::Receiver<io::Result<Vec<u8>>>> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let read = move || {
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            let read = match body.read(&mut chunk) {
+                Ok(0) => break,
+                read => read.map(|count| chunk.get(..count).unwrap_or_default().to_vec()),
+            };
+            let is_last = read.is_err();
+            // An error is that nobody waits any more.
+            if sender.send(read).is_err() || is_last {
+                break;
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("download".to_owned())
+        .spawn(read)?;
+    Ok(receiver)
 }
 
 /// Downloads timm's configuration of the weights into the cache. It has no SHA-256 to check.

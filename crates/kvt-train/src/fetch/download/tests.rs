@@ -17,6 +17,8 @@ struct Site {
     sends_to: Option<String>,
     /// Bytes of a long answer after which the connection breaks, once.
     breaks_after: Option<usize>,
+    /// Whether it stays connected then, without a word.
+    falls_silent: bool,
     status: u16,
     /// Its `config.json`, if it has one.
     config: Option<&'static str>,
@@ -32,6 +34,7 @@ impl Site {
             later_etag: None,
             sends_to: None,
             breaks_after: None,
+            falls_silent: false,
             status: if self.config.is_some() { 200 } else { 404 },
             config: None,
         }
@@ -74,6 +77,7 @@ impl Server {
         Hub {
             endpoint: Some(self.address.clone()),
             cache: Some(cache.to_owned()),
+            silence: None,
         }
     }
 
@@ -141,7 +145,12 @@ fn answer(
     match site.breaks_after.filter(|_| part.len() > 1) {
         Some(count) => {
             site.breaks_after = None;
-            stream.write_all(&part[..count])
+            stream.write_all(&part[..count])?;
+            if site.falls_silent {
+                // For as long as the tests last.
+                std::mem::forget(stream);
+            }
+            Ok(())
         }
         None => stream.write_all(part),
     }
@@ -162,6 +171,7 @@ fn site(content: &[u8]) -> Site {
         later_etag: None,
         sends_to: None,
         breaks_after: None,
+        falls_silent: false,
         status: 200,
         config: None,
     }
@@ -390,6 +400,35 @@ fn an_interrupted_download_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_server_that_falls_silent_is_left() {
+    let cache = tempfile::tempdir().unwrap();
+    let content: Vec<u8> = (0..300_000_u32).map(|i| (i * 17 % 241) as u8).collect();
+    let mut silent = site(&content);
+    silent.breaks_after = Some(100_000);
+    silent.falls_silent = true;
+    let server = Server::new(silent);
+    let impatient = Hub {
+        silence: Some(Duration::from_millis(300)),
+        ..server.hub(cache.path())
+    };
+    let error = impatient
+        .fetch(weights(), &mut |_, _| {})
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("the server has sent nothing for 0.3 s"),
+        "{error}"
+    );
+    // What it had sent is kept.
+    let mut first = None;
+    let path = impatient.fetch(weights(), &mut |done, _| {
+        first.get_or_insert(done);
+    });
+    assert_eq!(fs::read(path.unwrap()).unwrap(), content);
+    assert_eq!(first, Some(100_000));
+}
+
+#[test]
 fn another_file_than_was_promised_is_refused_and_deleted() {
     let cache = tempfile::tempdir().unwrap();
     let mut wrong = site(b"these are not the weights");
@@ -431,6 +470,7 @@ fn what_the_server_lacks_is_named() {
     let hub = Hub {
         endpoint: Some("http://127.0.0.1:1".to_owned()),
         cache: Some(cache.path().to_owned()),
+        silence: None,
     };
     let error = hub.fetch(weights(), &mut |_, _| {}).unwrap_err();
     assert!(matches!(error, FetchError::Interrupted { .. }), "{error}");

@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use fs_err as fs;
-
 use super::super::RunNames;
 use super::super::read::{label_of, points};
 use super::super::{Curve, ReportError, RunFacts};
 use crate::config::{Plan, load_plan};
+use crate::regular;
 use crate::run::{
     Environment, EpochRow, EpochRows, Event, Metric, Metrics, Note, RunDir, Topic, read_log,
 };
@@ -98,7 +97,7 @@ impl Record {
         Ok(Self {
             model: model_facts(&plan, classes.len()),
             facts: RunFacts::new(name.as_str(), &plan, classes),
-            config: fs::read_to_string(run.config())?,
+            config: regular::read_to_string(&run.config())?,
             environment: environment.ok(),
             path: path.to_owned(),
             name,

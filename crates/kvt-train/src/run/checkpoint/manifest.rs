@@ -7,6 +7,7 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use crate::fs::write_atomic;
+use crate::regular;
 use crate::run::RunError;
 
 const FORMAT: u32 = 1;
@@ -43,7 +44,7 @@ impl Manifest {
     /// Checks that `folder` has every file its manifest lists, unaltered, and that `required` is one of them.
     pub(super) fn verify(folder: &Path, required: &str) -> Result<Self, RunError> {
         let broken = |reason: String| RunError::broken(folder, reason);
-        let text = fs::read(folder.join(MANIFEST)).map_err(|error| match error.kind() {
+        let text = regular::read(&folder.join(MANIFEST)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => broken(format!("`{MANIFEST}` is missing")),
             _ => error.into(),
         })?;
@@ -112,7 +113,8 @@ impl FileEntry {
 /// Size and BLAKE3 (hexadecimal) of a file.
 fn measure(path: &Path) -> io::Result<(u64, String)> {
     let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(fs::File::open(path)?)?;
+    let file = regular::open(path).map_err(|error| regular::named(path, &error))?;
+    hasher.update_reader(file)?;
     Ok((hasher.count(), hasher.finalize().to_hex().to_string()))
 }
 

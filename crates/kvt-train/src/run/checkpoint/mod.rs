@@ -33,6 +33,7 @@ pub use self::name::Stage;
 pub use self::recover::{Recovered, Settled};
 use super::{RunDir, RunError, Warning};
 use crate::fs::{parent, sync_folder, write_atomic};
+use crate::regular;
 
 const STATE: &str = "state.json";
 const LAST: &str = "last";
@@ -254,7 +255,7 @@ impl Checkpoints {
     /// The name in a pointer file; `None` if there is no such file.
     fn pointer(&self, pointer: &str) -> Result<Option<String>, RunError> {
         let path = self.folder.join(pointer);
-        let text = match fs::read_to_string(&path) {
+        let text = match regular::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -292,7 +293,7 @@ impl Checkpoint {
         Ok(Self {
             manifest: Manifest::verify(path, STATE)?,
             path: path.to_owned(),
-            state: fs::read(path.join(STATE))?,
+            state: regular::read(&path.join(STATE))?,
         })
     }
 

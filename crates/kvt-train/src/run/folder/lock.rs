@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
+use crate::regular;
 use crate::run::{RunError, Warning};
 
 pub(super) const LOCK: &str = "run.lock";
@@ -121,7 +122,7 @@ impl Lock {
 
     /// Whether the file at its path says that this process holds the lock.
     fn is_named(&self) -> bool {
-        let written = fs::read_to_string(self.run.join(LOCK));
+        let written = regular::read_to_string(&self.run.join(LOCK));
         written.is_ok_and(|written| written.trim() == self.holder)
     }
 
@@ -144,7 +145,7 @@ impl Drop for Lock {
 
 /// Whether a lock file is of kvt: it names a process, or is empty.
 pub(super) fn is_ours(file: &Path) -> bool {
-    let written = fs::read_to_string(file);
+    let written = regular::read_to_string(file);
     written.is_ok_and(|written| written.is_empty() || written.starts_with(PROCESS))
 }
 
@@ -173,7 +174,7 @@ fn host() -> String {
 
 /// Some systems do not let others read a locked file, and it may be gone: then the holder is not named.
 fn locked(run: &Path, hint: &str) -> RunError {
-    let holder = fs::read_to_string(run.join(LOCK)).unwrap_or_default();
+    let holder = regular::read_to_string(&run.join(LOCK)).unwrap_or_default();
     let holder = match holder.trim() {
         "" => "another process",
         holder => holder,

@@ -12,6 +12,7 @@ use fs_err as fs;
 use self::lock::{LOCK, Lock};
 use super::{RunError, Warning};
 use crate::fs::{TEMPORARY_PREFIX, free_path, remove_leftovers, write_atomic};
+use crate::regular;
 use crate::text::{LARGEST_LIST, read_text};
 
 const ENVIRONMENT: &str = "environment.json";
@@ -170,7 +171,7 @@ impl RunDir {
     pub fn copy_log(&self) -> Result<(), RunError> {
         let log = self.log();
         if log.exists() {
-            let mut from = fs::File::open(&log)?;
+            let mut from = regular::open(&log).map_err(|error| regular::named(&log, &error))?;
             write_atomic(&free_path(&log), |to| {
                 std::io::copy(&mut from, to).map(|_| ())
             })?;

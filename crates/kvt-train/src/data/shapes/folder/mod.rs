@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Figure, render};
 use crate::data::DataError;
 use crate::fs::{Staging, parent, remove_leftovers};
+use crate::regular;
 use crate::schema::{self, section};
 use kvt_ops::Key;
 
@@ -166,7 +167,7 @@ fn found(config: &ShapesConfig, dir: &Path) -> Result<Summary, DataError> {
         path: path.clone(),
         reason,
     };
-    let found: Manifest = toml::from_str(&fs_err::read_to_string(&path)?)
+    let found: Manifest = toml::from_str(&regular::read_to_string(&path)?)
         .map_err(|error| manifest_error(error.message().to_owned()))?;
     let mut differences = config_differences(&found, config).map_err(manifest_error)?;
     if found.version != VERSION {

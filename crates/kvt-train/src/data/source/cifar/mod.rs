@@ -100,7 +100,7 @@ fn records(
         path: file.to_owned(),
         reason,
     };
-    let bytes = regular::read(file, LARGEST_RECORDS)?;
+    let bytes = regular::read_at_most(file, LARGEST_RECORDS)?;
     let record = labels + PIXELS;
     if bytes.is_empty() || !bytes.len().is_multiple_of(record) {
         return Err(refuse(format!(
