@@ -30,29 +30,26 @@
 //! - [`cli`]: the `kvt` binary, the only part that prints.
 
 pub mod analysis;
-pub mod augment;
 pub mod average;
 pub mod bench;
 pub mod cli;
 pub mod config;
-pub mod data;
 pub mod device;
 pub mod engine;
 pub mod error;
-mod escape;
 pub mod fetch;
 pub mod finetune;
-pub mod fs;
 pub mod judge;
 pub mod preview;
 pub mod probe;
 pub mod recipe;
-mod regular;
 pub mod report;
 pub mod reproduce;
 pub mod run;
-pub mod schema;
+pub mod splits;
 pub mod sweep;
 pub mod task;
-pub mod text;
 pub mod world;
+
+pub use kvt_data as data;
+pub use kvt_data::augment;

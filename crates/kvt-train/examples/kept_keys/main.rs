@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use kvt_train::fs::write_atomic;
+use kvt_data::fs::write_atomic;
 
 mod draw;
 mod map;

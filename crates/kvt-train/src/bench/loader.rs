@@ -6,10 +6,8 @@ use serde::Serialize;
 
 use super::{BenchError, Timing};
 use crate::config::Plan;
-use crate::data::{
-    DecodeError, Loader, Picture, Source, Splits, View, epoch_order, image_key, image_limits,
-    view_key,
-};
+use crate::data::{DecodeError, Loader, Picture, Source, View, epoch_order, image_key, view_key};
+use crate::splits::{Splits, image_limits};
 
 /// The case to measure.
 #[derive(Clone, Copy, Debug)]

@@ -11,9 +11,9 @@ use super::output;
 use super::table::table;
 use super::trained::{self, Folder, Split, Trained};
 use crate::analysis::{Measure, analyze, csv, figure, json, markdown, rows};
-use crate::data::{eval_transform, some_batches};
-use crate::escape::code;
-use crate::fs::write_text;
+use crate::splits::{eval_transform, some_batches};
+use kvt_data::escape::code;
+use kvt_data::fs::write_text;
 
 /// `kvt analyze --run RUN`, or `kvt analyze --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]

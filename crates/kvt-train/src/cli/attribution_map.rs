@@ -11,9 +11,9 @@ use super::output;
 use super::table::table;
 use super::trained::{self, Trained};
 use crate::analysis::attribution::{attribute, check, enlarge, normalized, overlay};
-use crate::fs::write_text;
 use crate::probe::sheet;
 use crate::report::csv_field;
+use kvt_data::fs::write_text;
 
 /// `kvt attribution-map --run RUN IMAGE...`
 #[derive(Debug, clap::Args)]

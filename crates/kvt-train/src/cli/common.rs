@@ -9,8 +9,8 @@ use kvt_models::weights::{StateDict, recognise};
 
 use super::output::{self, Shown};
 use crate::config::{Document, Plan, load_plan};
-use crate::fs::remove_leftovers;
 use crate::run::RunDir;
+use kvt_data::fs::remove_leftovers;
 
 /// A configuration file with overrides.
 #[derive(Debug, clap::Args)]

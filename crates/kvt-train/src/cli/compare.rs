@@ -9,13 +9,13 @@ use super::common::{Overrides, generating};
 use super::{interrupt, output, progress, sweep};
 use crate::config::{Document, Plan, load_plan};
 use crate::engine::{End, Session, Start};
-use crate::fs::{remove_leftovers, write_text};
 use crate::report::{
     Comparison, Curve, RunFacts, RunNames, label_of, labels, read_curve, save_plots, title, unlike,
 };
 use crate::run::{Metric, RunDir};
 use crate::task::{Classify, Dino, Task, TaskKind};
-use crate::text::shell;
+use kvt_data::fs::{remove_leftovers, write_text};
+use kvt_data::text::shell;
 
 /// `kvt compare CONFIG|RUN... [--seeds N]`, `kvt compare SWEEP.toml`
 ///

@@ -54,7 +54,7 @@ pub(super) fn man(args: &ManArgs) -> anyhow::Result<ExitCode> {
             .title(name.to_uppercase())
             .render(&mut page)?;
         let path = args.dir.join(format!("{name}.1"));
-        crate::fs::write_atomic(&path, |file| file.write_all(&page))?;
+        kvt_data::fs::write_atomic(&path, |file| file.write_all(&page))?;
         pages += 1;
     }
     output::status(&format!(

@@ -11,10 +11,10 @@ use super::output;
 use super::table::{grouped, table};
 use crate::config::{reference, resolved_toml, schema, warnings};
 use crate::finetune::{Request, propose};
-use crate::fs::{check_writable, write_text};
 use crate::preview::Preview;
 use crate::sweep::{Sweep, is_sweep};
 use crate::task::model_config;
+use kvt_data::fs::{check_writable, write_text};
 
 /// `kvt config init|print|check|preview|schema|reference`
 #[derive(Debug, clap::Args)]

@@ -10,11 +10,12 @@ use kvt_ops::Key;
 use super::images::expand;
 use super::output;
 use crate::config::Plan;
-use crate::data::{View, decode, eval_transform, image_limits};
-use crate::escape::one_line;
-use crate::fs::write_atomic;
+use crate::data::{View, decode};
 use crate::preview;
 use crate::report::encode_png;
+use crate::splits::{eval_transform, image_limits};
+use kvt_data::escape::one_line;
+use kvt_data::fs::write_atomic;
 
 /// An image, and the file of its picture.
 pub(super) struct Shown<'a> {

@@ -64,7 +64,7 @@ fn fetched(weights: Published) -> anyhow::Result<PathBuf> {
 
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     let mut from = fs_err::File::open(from)?;
-    crate::fs::write_atomic(to, |file| std::io::copy(&mut from, file).map(drop))?;
+    kvt_data::fs::write_atomic(to, |file| std::io::copy(&mut from, file).map(drop))?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 
 use super::output;
 use crate::data::{Files, image_files};
-use crate::escape::one_line;
+use kvt_data::escape::one_line;
 
 /// The files that arguments name, in their order, and whether every argument names one. The error of an argument that names none
 /// is printed, and the others are used, as `cat` does.

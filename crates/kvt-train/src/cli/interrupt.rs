@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use super::output;
-use crate::fs::abandon;
+use kvt_data::fs::abandon;
 
 /// Whether the verb ends by itself when it is asked to.
 static LISTENING: AtomicBool = AtomicBool::new(false);

@@ -1,7 +1,7 @@
 //! Terminal output: results to stdout, everything else to stderr.
 //!
 //! Names of tensors, classes, keys and files come from untrusted files, so what acts on other text is escaped in all that is printed
-//! ([`escape`](crate::escape)). A warning or an error about one thing is one line, whatever its name is.
+//! ([`escape`](kvt_data::escape)). A warning or an error about one thing is one line, whatever its name is.
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
 
-use crate::escape::{lines, one_line};
+use kvt_data::escape::{lines, one_line};
 
 /// Set in the processes of a job other than the first, which prints for them.
 static SILENT: AtomicBool = AtomicBool::new(false);

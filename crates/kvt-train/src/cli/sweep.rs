@@ -9,8 +9,6 @@ use super::compare::{Args, best_metric, named_metric, save};
 use super::table::table;
 use super::watch::Terminal;
 use super::{interrupt, output};
-use crate::escape::markdown;
-use crate::fs::write_text;
 use crate::report::{Comparison, Curve};
 use crate::run::Metric;
 use crate::sweep::{
@@ -19,6 +17,8 @@ use crate::sweep::{
     plan_rows,
 };
 use crate::task::{Classify, Dino, Task, TaskKind};
+use kvt_data::escape::markdown;
+use kvt_data::fs::write_text;
 
 /// The sweep among the inputs; it must then be the only input.
 pub(super) fn among(args: &Args) -> anyhow::Result<Option<&Path>> {

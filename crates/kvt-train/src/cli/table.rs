@@ -2,8 +2,8 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::escape::one_line;
 pub(super) use crate::report::{grouped, human};
+use kvt_data::escape::one_line;
 
 /// A table with a header; every column but the first is aligned to the right.
 pub(super) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {

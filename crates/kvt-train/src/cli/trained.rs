@@ -11,15 +11,16 @@ use kvt_models::weights::{LoadOptions, Outcome};
 use super::common::{Overrides, generating};
 use super::output;
 use crate::config::{Plan, load_plan, load_run_plan};
-use crate::data::{self, Source, ensure_data, open_part, without_training};
+use crate::data::{self, Source, open_part, without_training};
 use crate::device::{self, ResolvedDevice};
-use crate::escape::one_line;
 use crate::run::RunDir;
+use crate::splits::ensure_data;
 use crate::task::{
     CheckpointWeights, DinoRole, HeadReset, TaskKind, build_model, load_checkpoint_backbone,
     load_checkpoint_model, model_config, read_weights, start_from,
 };
-use crate::text::{LARGEST_LIST, read_text};
+use kvt_data::escape::one_line;
+use kvt_data::text::{LARGEST_LIST, read_text};
 
 /// Where the model comes from.
 #[derive(Debug, clap::Args)]

@@ -16,8 +16,9 @@ use super::output;
 use super::table::{grouped, table};
 use crate::average::average;
 use crate::device;
-use crate::fs::{check_writable, write_weights};
+use crate::task::write_weights;
 use crate::task::{model_config, part_of_backbone, read_weights};
+use kvt_data::fs::check_writable;
 
 /// `kvt weights inspect FILE`, `kvt weights convert IN OUT --model NAME`, `kvt weights average FILE... --output FILE` and
 /// `kvt weights fetch NAME`

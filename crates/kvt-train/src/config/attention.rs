@@ -3,7 +3,7 @@
 use super::document::Checks;
 use super::problem::Problem;
 use super::reference::{Field, field, join, section};
-use crate::schema::kinds;
+use kvt_data::schema::kinds;
 
 /// The kind that does not need to be chosen.
 const DEFAULT: &str = "dense";

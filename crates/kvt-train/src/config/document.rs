@@ -6,8 +6,8 @@ use super::layers::{LARGEST_FILE, Node, NodeValue, Origin, Tree, find, read};
 use super::problem::{ConfigError, Location, Problem};
 use super::reference::{Section, field, join, section as known_section, sections};
 use super::{Plan, rules};
-use crate::schema::{of_kind, refusals, words};
-use crate::text::read_text;
+use kvt_data::schema::{of_kind, refusals, words};
+use kvt_data::text::read_text;
 
 /// Merged configuration files and overrides; [`plan`](Document::plan) checks and completes them.
 #[derive(Debug)]

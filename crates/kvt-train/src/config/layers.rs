@@ -11,8 +11,8 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::problem::{ConfigError, Location, Problem};
 use super::reference::{field, join, section as known_section};
-use crate::schema::refusals;
-use crate::text::read_text;
+use kvt_data::schema::refusals;
+use kvt_data::text::read_text;
 
 /// Maximum size of a file in bytes: far more than all keys need.
 pub(super) const LARGEST_FILE: u64 = 1 << 20;

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::Plan;
-use crate::schema::{self, by_kind, doc, expected, kinds, words};
+use kvt_data::schema::{self, by_kind, doc, expected, kinds, words};
 
 /// A section or, at the top level, the whole file.
 #[derive(Debug)]

@@ -10,9 +10,10 @@ use super::document::{Checks, closest};
 use super::problem::Problem;
 use super::reference::section;
 use super::{Plan, attention};
-use crate::augment::{AugmentConfig, MixConfig};
+use crate::augment::AugmentConfig;
 use crate::data::{DataConfig, DataKind, DecodeMode, OnError};
 use crate::device::{NAMES, Wanted};
+use crate::recipe::mix::MixConfig;
 use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind};
 use crate::task::{DinoConfig, ResetHead, TaskKind, check_dino};
 

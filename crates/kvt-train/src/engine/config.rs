@@ -2,7 +2,7 @@
 
 use kvt_models::Precision;
 
-use crate::schema::section;
+use kvt_data::schema::section;
 
 section! {
     /// Length, batch and device of training.

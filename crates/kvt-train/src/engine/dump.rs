@@ -7,10 +7,10 @@ use kvt_models::weights::{self, StateDict};
 
 use super::TrainError;
 use crate::data::{Batch, DataError, Source};
-use crate::fs::write_atomic;
 use crate::recipe::Network;
 use crate::run::RunDir;
 use crate::task::MODEL;
+use kvt_data::fs::write_atomic;
 
 /// Writes the weights before the step, and its micro-batches with their files and labels. The batches are read again by their
 /// position in the epoch: keyed augmentation gives the same pixels, so that training need not keep them. Returns the folder.

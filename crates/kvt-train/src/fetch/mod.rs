@@ -7,7 +7,7 @@ mod published;
 #[cfg(feature = "fetch")]
 pub use self::download::Hub;
 use self::published::PUBLISHED;
-use crate::text::quoted;
+use kvt_data::text::quoted;
 
 /// The smallest similarity of a name that is suggested instead.
 const ALIKE: f64 = 0.85;

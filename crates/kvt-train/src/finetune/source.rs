@@ -13,7 +13,7 @@ use crate::config::{ConfigError, Plan, load_plan};
 use crate::error::TrainError;
 use crate::run::{Checkpoints, RunDir, RunError, Which};
 use crate::task::{CheckpointWeights, TEACHER, TaskKind, read_weights, task_file};
-use crate::text::read_text;
+use kvt_data::text::read_text;
 
 /// The model if neither the user nor the weights specify one.
 const SMALL: &str = "deit_tiny_patch16_224";

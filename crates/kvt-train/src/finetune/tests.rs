@@ -400,7 +400,7 @@ fn every_kind_of_data_is_recognised() {
     // Parquet files in the layout of a repository on the Hub.
     let hub = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/tests/fixtures/parquet/hub/data"
+        "/../kvt-data/tests/fixtures/parquet/hub/data"
     );
     fs::create_dir_all(at("hub/data")).unwrap();
     for entry in fs::read_dir(hub).unwrap() {
@@ -504,7 +504,7 @@ fn labels_may_be_in_another_column() {
     let folder = workspace("w.safetensors");
     let plain = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/tests/fixtures/parquet/plain.parquet"
+        "/../kvt-data/tests/fixtures/parquet/plain.parquet"
     );
     let mut bytes = fs::read(plain).unwrap();
     while let Some(at) = bytes.windows(5).position(|part| part == b"label") {

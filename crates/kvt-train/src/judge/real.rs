@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::data::Source;
-use crate::text::read_text;
+use kvt_data::text::read_text;
 
 /// Largest size of the file in bytes: far more than it has.
 const LARGEST: u64 = 1 << 26;

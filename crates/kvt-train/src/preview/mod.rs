@@ -8,11 +8,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::config::Plan;
-use crate::data::{DataError, Splits};
+use crate::data::DataError;
 use crate::error::TrainError;
-use crate::fs::write_atomic;
 use crate::recipe::{Schedule, scaled_lr};
+use crate::splits::Splits;
 use crate::task::model_config;
+use kvt_data::fs::write_atomic;
 
 pub(crate) use sheet::picture;
 

@@ -9,10 +9,9 @@ use plotters::prelude::*;
 use super::PreviewError;
 use crate::augment::{AugmentConfig, Transform};
 use crate::config::Plan;
-use crate::data::{
-    DataError, OnError, Picture, Splits, eval_transform, image_key, image_limits, view_key,
-};
+use crate::data::{DataError, OnError, Picture, image_key, view_key};
 use crate::report::{FONT, INK, encode_png, register_fonts};
+use crate::splits::{Splits, eval_transform, image_limits};
 use crate::task::{Classify, Dino, Task, TaskKind};
 
 /// Number of images, and of pictures of each: the first is the image as in evaluation.

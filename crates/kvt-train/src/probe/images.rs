@@ -10,7 +10,8 @@ use serde::Deserialize;
 use super::Rows;
 use crate::augment::{AugmentConfig, Interpolation, Preset};
 use crate::config::Plan;
-use crate::data::{DataError, Splits, epoch_order, train_transform};
+use crate::data::{DataError, epoch_order};
+use crate::splits::{Splits, train_transform};
 
 /// How training images are cropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -10,6 +10,7 @@ mod ema;
 mod gradients;
 mod loss;
 mod loss_scale;
+pub mod mix;
 mod network;
 mod optim;
 mod position;

@@ -10,7 +10,7 @@ use plotters::style::FontStyle;
 use super::font::{FONT, register_fonts};
 use super::plot::{GRID, INK};
 use super::series::PALETTE;
-use crate::escape::lines;
+use kvt_data::escape::lines;
 
 /// Size in SVG units: with the names within, and with the names beside.
 const SIZE: (u32, u32) = (800, 500);

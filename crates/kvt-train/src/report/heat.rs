@@ -7,7 +7,7 @@ use plotters::style::FontStyle;
 
 use super::font::{FONT, register_fonts};
 use super::plot::{GRID, INK};
-use crate::escape::lines;
+use kvt_data::escape::lines;
 
 /// Shades between white and black: few, so that neighbouring cells often merge into one shape.
 const SHADES: usize = 16;

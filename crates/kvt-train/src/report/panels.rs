@@ -8,7 +8,7 @@ use super::chart::{Axis, Scale, mesh};
 use super::font::{FONT, register_fonts};
 use super::plot::INK;
 use super::series::color;
-use crate::escape::lines;
+use kvt_data::escape::lines;
 
 /// Size of a chart, in SVG units.
 const PANEL: (u32, u32) = (480, 330);

@@ -15,9 +15,9 @@ use plotters::style::FontStyle;
 use super::font::{FONT, register_fonts};
 use super::series::{Series, decimals, epoch_range, series, value_range};
 use super::{Curve, ReportError};
-use crate::escape::lines;
-use crate::fs::write_atomic;
 use crate::run::Metric;
+use kvt_data::escape::lines;
+use kvt_data::fs::write_atomic;
 
 /// Size of the picture without the names below, in SVG units.
 const SIZE: (u32, u32) = (800, 500);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::chart::{Axis, Chart, Line, Names};
 use super::{PALETTE, ReportError};
-use crate::fs::write_text;
+use kvt_data::fs::write_text;
 
 /// Dash and gap lengths for lines that repeat a colour; the first lines are solid.
 const DASHES: [(u32, u32); 3] = [(8, 4), (3, 3), (14, 6)];

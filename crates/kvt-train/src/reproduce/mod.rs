@@ -20,8 +20,8 @@ pub use self::error::ReproduceError;
 pub use self::item::{Item, Outcome};
 pub use self::order::{Order, Scale, Version};
 pub use self::runs::{Runs, sweep};
-use crate::fs::{check_writable, remove_leftovers, write_together};
 pub use crate::sweep::Watch;
+use kvt_data::fs::{check_writable, remove_leftovers, write_together};
 
 /// All items, in the order of their papers.
 pub const ITEMS: &[&dyn Item] = &[

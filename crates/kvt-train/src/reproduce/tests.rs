@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::engine::Workload;
-use crate::fs::TEMPORARY_PREFIX;
 use crate::run::{Event, Listener, RunError};
+use kvt_data::fs::TEMPORARY_PREFIX;
 
 /// Records what it receives.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serializer;
 
-use crate::schema::section;
+use kvt_data::schema::section;
 
 section! {
     /// The folder of the run.

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 use super::{RunError, Warning};
-use crate::fs::{free_path, write_atomic};
-use crate::regular;
+use kvt_data::fs::{free_path, write_atomic};
+use kvt_data::regular;
 
 /// Versions that only the binary knows.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{EpochRecord, EvalRecord, Event, Listener, Metric, RunError};
-use crate::fs::write_atomic;
+use kvt_data::fs::write_atomic;
 
 /// A finished epoch and the evaluations of the validation split after it, if there were any.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::text::quoted;
+use kvt_data::text::quoted;
 
 /// An error of the run folder. Every message names the path and, if possible, a solution.
 #[derive(Debug, thiserror::Error)]

@@ -6,8 +6,8 @@ use std::path::Path;
 use fs_err as fs;
 
 use super::{Event, Listener, RunError, Warning};
-use crate::fs::write_atomic;
-use crate::regular;
+use kvt_data::fs::write_atomic;
+use kvt_data::regular;
 
 /// Appends events to a log. Each line is passed to the system in one write as it happens, so a killed process loses none;
 /// [`Listener::sync`] also protects them from a power failure.

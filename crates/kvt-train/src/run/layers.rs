@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Event, LayerRecord, Listener, RunError};
 use crate::analysis::Measure;
-use crate::fs::write_atomic;
+use kvt_data::fs::write_atomic;
 
 /// Rewrites `layers.csv` at the end of each epoch with an analysis. Epochs count from 0, as in the log, layers from 1; cells of
 /// metrics that a layer lacks are empty. A run without an analysis has no such file.

@@ -7,12 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use super::state::{other_data, other_settings};
 use super::{CRASH, Cell, LINEAR, PREDICTIONS, State, Sweep, Watch, judged};
 use crate::config::Plan;
-use crate::data::ensure_data;
 use crate::engine::{self, Session, Start};
 use crate::error::{TrainError, chain};
-use crate::fs::write_text;
 use crate::run::{RunDir, RunError};
+use crate::splits::ensure_data;
 use crate::task::{Classify, Dino, Task, TaskKind};
+use kvt_data::fs::write_text;
 
 /// The outcome of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::path::{Component, MAIN_SEPARATOR, Path, PathBuf};
 
 use crate::config::Plan;
 use crate::probe::Crops;
-use crate::text::shell;
+use kvt_data::text::shell;
 
 /// A configuration with overrides and a seed, and the folder of its run.
 #[derive(Clone, Debug)]

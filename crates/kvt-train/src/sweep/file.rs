@@ -8,10 +8,10 @@ use serde::Deserialize;
 use super::cell::{joined, label};
 use super::{Cell, SweepError};
 use crate::config::{ConfigError, Document, Plan, diff};
-use crate::fs::parent;
 use crate::probe::Crops;
 use crate::task::TaskKind;
-use crate::text::read_text;
+use kvt_data::fs::parent;
+use kvt_data::text::read_text;
 
 /// Largest size of a file in bytes: far more than thousands of runs need.
 const LARGEST_FILE: u64 = 1 << 20;

@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use super::{Cell, SweepError, Watch, linear};
 use crate::config::Plan;
-use crate::data::{self, eval_batches, eval_transform, open_part};
+use crate::data::{self, open_part};
 use crate::device;
 use crate::error::TrainError;
-use crate::fs::write_text;
 use crate::judge::Judgement;
-use crate::regular;
 use crate::run::RunDir;
+use crate::splits::{eval_batches, eval_transform};
 use crate::task::{
     CheckpointWeights, TaskKind, build_model, evaluate_among, load_checkpoint_model, model_config,
 };
+use kvt_data::fs::write_text;
+use kvt_data::regular;
 
 /// The file of a finished run with the predictions of its last checkpoint for the validation images.
 pub const PREDICTIONS: &str = "predictions.csv";

@@ -6,16 +6,17 @@ use kvt_ops::Key;
 
 use super::{Cell, SweepError, Watch};
 use crate::config::Plan;
-use crate::data::{Batch, Split, Splits};
+use crate::data::{Batch, Split};
 use crate::device;
 use crate::error::TrainError;
-use crate::fs::write_text;
 use crate::probe::{
     Crops, Extractor, LinearEpoch, LinearProbe, LinearRecipe, collect, cut_images, linear, shuffled,
 };
-use crate::regular;
 use crate::run::RunDir;
+use crate::splits::Splits;
 use crate::task::{DinoRole, build_model, load_checkpoint_backbone, model_config};
+use kvt_data::fs::write_text;
+use kvt_data::regular;
 
 /// The file of a run with its linear evaluation, epoch by epoch; it is written once all epochs are done.
 pub const LINEAR: &str = "linear.csv";

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use super::Cell;
 use crate::config::{Effect, Plan, diff, load_plan};
-use crate::regular;
 use crate::report::html::Record;
 use crate::run::{Event, RunDir, RunError, Topic, read_log};
+use kvt_data::regular;
 
 /// The file in a run's folder that records how its training crashed, with values that are not finite. The same configuration would
 /// crash again, so the run is not retried as long as the file exists.

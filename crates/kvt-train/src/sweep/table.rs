@@ -1,9 +1,9 @@
 //! The results of a sweep as tables: its cells, and its pairs with tests.
 
 use super::{Cell, Cost, Costs, Found, State, Sweep};
-use crate::escape::{code, markdown};
 use crate::report::{PairedT, csv_field, difference_text, interval_text, mcnemar};
 use crate::run::Metric;
+use kvt_data::escape::{code, markdown};
 
 /// A seed, how many validation images only the first and only the second run gets right, and the p value of McNemar's exact test.
 pub type OfSeed = (u64, [u64; 2], f64);

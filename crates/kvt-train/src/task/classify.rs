@@ -14,13 +14,14 @@ use super::{
     EvalData, HeadReset, Measured, Task, Weights, build_model, check_classes, model_config,
     start_from,
 };
-use crate::augment::mix::{MixConfig, MixOrder, draw, draw_tokens, write_patches};
 use crate::augment::{Normalization, RandomErasing};
 use crate::config::Plan;
-use crate::data::{DeviceBatch, Sample, Splits};
+use crate::data::{DeviceBatch, Sample};
 use crate::error::TrainError;
+use crate::recipe::mix::{MixConfig, MixOrder, draw, draw_tokens, write_patches};
 use crate::recipe::{DistillConfig, LossConfig, LossHeads, Position, TokenLogits, TokenTargets};
 use crate::run::{Metric, Metrics, Note, Topic};
+use crate::splits::Splits;
 
 /// A classifier that learns from the labels of images, one view of each, and from a teacher's outputs.
 #[derive(Clone, Debug)]

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::Plan;
-use crate::data::{Batch, DataError, Loader, Skipped, Split, Splits};
+use crate::data::{Batch, DataError, Loader, Skipped, Split};
+use crate::splits::Splits;
 use crate::world::{Alone, World};
 
 /// The images of a run, prepared for evaluation, in order. If the run is asked to stop, batches end early, and the

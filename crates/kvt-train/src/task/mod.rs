@@ -23,10 +23,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::augment::Transform;
 use crate::config::Plan;
-use crate::data::{DataError, DeviceBatch, Sample, Splits, train_transform};
+use crate::data::{DataError, DeviceBatch, Sample};
 use crate::error::TrainError;
 use crate::recipe::{Gradients, Network, Position};
 use crate::run::{Metric, Metrics, Note};
+use crate::splits::{Splits, train_transform};
 
 pub use classify::Classify;
 pub(crate) use dino::check as check_dino;
@@ -38,7 +39,7 @@ pub use eval_data::EvalData;
 pub use evaluate::{Evaluation, evaluate, evaluate_among, predict};
 pub use model::{
     Freeze, HeadReset, InitConfig, ResetHead, build_model, check_classes, model_config,
-    read_weights, start_from,
+    read_weights, start_from, write_weights,
 };
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,

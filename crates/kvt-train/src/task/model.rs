@@ -1,5 +1,7 @@
 //! `[init]`, and the model of a plan: its configuration, and its weights before training.
 
+use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
@@ -13,7 +15,8 @@ use super::dino::part_of_backbone;
 use crate::config::{ModelSection, Plan};
 use crate::data::Source;
 use crate::error::TrainError;
-use crate::schema::section;
+use kvt_data::fs::write_atomic;
+use kvt_data::schema::section;
 
 section! {
     /// What the weights are before training.
@@ -172,4 +175,16 @@ fn hint(misfit: Misfit) -> &'static str {
         }
         Misfit::Others => "",
     }
+}
+/// Writes weights as a `.safetensors` file, as [`write_atomic`].
+///
+/// # Errors
+/// As [`write_atomic`], or a weight has a type that the format lacks.
+pub fn write_weights(
+    path: &Path,
+    weights: &StateDict,
+    metadata: &BTreeMap<String, String>,
+) -> Result<(), WeightsError> {
+    let bytes = weights::bytes(path, weights, metadata)?;
+    Ok(write_atomic(path, |file| file.write_all(&bytes))?)
 }

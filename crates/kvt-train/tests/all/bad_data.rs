@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use image::{Rgb, RgbImage};
 use kvt_train::config::load_plan;
-use kvt_train::data::{DataError, DataState, Splits};
+use kvt_train::data::{DataError, DataState};
 use kvt_train::run::{Event, Note, Topic};
+use kvt_train::splits::Splits;
 
 use crate::support::{Workspace, save, set};
 

@@ -6,13 +6,13 @@ use std::sync::atomic::AtomicBool;
 use burn::module::Module;
 use kvt_models::Model;
 use kvt_train::config::load_plan;
-use kvt_train::data::Splits;
 use kvt_train::device;
 use kvt_train::engine::{
     Checkpointer, End, Late, Processes, Progress, Recorder, Session, Start, TrainState, Trainer,
 };
 use kvt_train::recipe::{Ema, Optimizer, Schedule};
 use kvt_train::run::{EvalRecord, Event, Metric};
+use kvt_train::splits::Splits;
 use kvt_train::task::{
     CheckpointWeights, Classify, Task, build_model, evaluate, load_checkpoint_model, model_config,
     predict,

@@ -7,10 +7,11 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use kvt_models::weights::{self, StateDict};
 use kvt_models::{Model, ModelConfig, ModelOverrides, Precision};
 use kvt_ops::{Key, Phase};
-use kvt_train::data::{DataError, DeviceBatch, Sample, Splits};
+use kvt_train::data::{DataError, DeviceBatch, Sample};
 use kvt_train::engine::{TrainError, TrainState, Update, UpdateError, UpdateSettings};
 use kvt_train::recipe::{Clip, Ema, Gradients, LossScale, OptimConfig, Optimizer, Position, Rates};
 use kvt_train::run::{Event, Metric, Note, Topic};
+use kvt_train::splits::Splits;
 use kvt_train::task::{EvalData, Measured, Task, Weights};
 
 use crate::support::{Workspace, floats, read_weights, steps};

@@ -7,13 +7,14 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::weights::LoadOptions;
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Phase;
-use kvt_train::augment::mix::{Blend, Mixing, Rect, write_patches};
+use kvt_train::recipe::mix::{Blend, Mixing, Rect, write_patches};
 use kvt_train::augment::{Normalization, Patch};
 use kvt_train::config::{Plan, load_plan};
-use kvt_train::data::{DeviceBatch, Sample, Splits};
+use kvt_train::data::{DeviceBatch, Sample};
 use kvt_train::engine::{TrainError, TrainState, UpdateSettings};
 use kvt_train::recipe::{Ema, LossConfig, Optimizer, Position, Rates};
 use kvt_train::run::{Metric, Note};
+use kvt_train::splits::Splits;
 use kvt_train::task::{EvalData, Measured, Task, Weights, build_model, model_config};
 
 use crate::support::{Golden, Workspace, assert_each_close, read_weights};

@@ -119,7 +119,10 @@ fn shards_are_checked() {
 #[test]
 fn parquet_trains_as_the_shards_that_are_made_of_it() {
     let workspace = Workspace::with_data(2, 1);
-    let hub = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/parquet/hub");
+    let hub = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../kvt-data/tests/fixtures/parquet/hub"
+    );
     let check = ["data", "check", hub];
     let output = workspace.kvt(&check).assert().success();
     let stdout = String::from_utf8(output.get_output().stdout.clone()).unwrap();
@@ -167,7 +170,7 @@ fn test_images_choose_nothing_in_silence() {
     let workspace = Workspace::empty();
     let hub = Path::new(concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/tests/fixtures/parquet/hub/data"
+        "/../kvt-data/tests/fixtures/parquet/hub/data"
     ));
     let copy = |from: &str, to: &str| {
         let bytes = fs_err::read(hub.join(format!("{from}.parquet"))).unwrap();

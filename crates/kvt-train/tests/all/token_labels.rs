@@ -4,7 +4,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::{Ask, Logits, Model};
 use kvt_ops::Key;
 use kvt_ops::Phase;
-use kvt_train::augment::mix::{Rect, draw_tokens};
+use kvt_train::recipe::mix::{Rect, draw_tokens};
 use kvt_train::config::{Plan, load_plan};
 use kvt_train::data::DeviceBatch;
 use kvt_train::recipe::Position;

@@ -14,8 +14,8 @@ use crate::cli::output;
 use crate::cli::table::{grouped, human, table};
 use crate::config::{Document, kinds_with};
 use crate::device;
-use crate::fs::{check_writable, write_text};
 use crate::report::{ScalingLine, draw_scaling};
+use kvt_data::fs::{check_writable, write_text};
 
 /// The word that selects every kind.
 pub(super) const ALL: &str = "all";

@@ -9,9 +9,9 @@ use crate::bench::{self, LoaderCase, LoaderMeasurement};
 use crate::cli::common::{ConfigArgs, bar, generating};
 use crate::cli::output;
 use crate::cli::table::table;
-use crate::data::Splits;
-use crate::fs::write_text;
+use crate::splits::Splits;
 use crate::task::{Classify, Dino, Task, TaskKind, model_config};
+use kvt_data::fs::write_text;
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -20,8 +20,8 @@ use super::common::bar;
 use super::output;
 use crate::bench::{self, Peak, Rounds, Timing};
 use crate::device::ResolvedDevice;
-use crate::fs::{check_writable, write_text};
 use crate::world;
+use kvt_data::fs::{check_writable, write_text};
 
 /// `kvt bench attention`, `kvt bench step` and `kvt bench loader`
 #[derive(Debug, clap::Args)]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::cli::table::table;
 use crate::data::Source;
 use crate::judge::Judgement;
-use crate::text::quoted;
+use kvt_data::text::quoted;
 
 /// Maximum number of class pairs shown.
 const PAIRS: usize = 10;

@@ -13,11 +13,12 @@ use super::common::{Overrides, bar, results_folder};
 use super::output;
 use super::trained::{Folder, Split, Trained, names_in};
 use crate::augment::Transform;
-use crate::data::{Source, eval_batches, eval_transform};
-use crate::fs::{check_writable, write_text};
+use crate::data::Source;
 use crate::judge::{Judgement, RealLabels};
 use crate::report::{draw_confusion, interval_of, wilson};
+use crate::splits::{eval_batches, eval_transform};
 use crate::task::{Evaluation, check_classes, evaluate_among};
+use kvt_data::fs::{check_writable, write_text};
 
 /// The files of `--out`.
 const CLASSES: &str = "classes.csv";

@@ -16,8 +16,9 @@ use kvt_ops::{Key, Phase};
 use super::common::{ModelArgs, Overrides, classes};
 use super::output;
 use crate::device;
-use crate::fs::{check_writable, write_weights};
+use crate::task::write_weights;
 use crate::task::{LOGITS, model_config};
+use kvt_data::fs::check_writable;
 
 /// Images of one forward pass.
 const BATCH: usize = 16;

@@ -12,8 +12,9 @@ use super::broken;
 use crate::cli::common::bar;
 use crate::cli::output;
 use crate::cli::trained::{self, Split, Trained};
-use crate::data::{OnError, eval_batches, eval_transform};
-use crate::fs::write_weights;
+use crate::data::OnError;
+use crate::splits::{eval_batches, eval_transform};
+use crate::task::write_weights;
 use crate::task::{LABELS, LOGITS, check_classes, origin, predict};
 
 /// A run, and which of its images.

@@ -15,10 +15,11 @@ use super::images::expand;
 use super::output;
 use super::trained::Trained;
 use crate::augment::Transform;
-use crate::data::{View, decode, eval_transform, image_limits};
-use crate::escape::one_line;
-use crate::fs::{check_writable, write_atomic};
+use crate::data::{View, decode};
+use crate::splits::{eval_transform, image_limits};
 use crate::task;
+use kvt_data::escape::one_line;
+use kvt_data::fs::{check_writable, write_atomic};
 
 /// `kvt predict --run RUN FILE...`
 #[derive(Debug, clap::Args)]

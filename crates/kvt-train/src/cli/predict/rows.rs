@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::escape::one_line;
 use crate::report::csv_field;
+use kvt_data::escape::one_line;
 
 /// An image and its most probable classes, best first, or the error.
 pub(super) struct Prediction {

@@ -9,9 +9,9 @@ use crate::cli::common::bar;
 use crate::cli::output;
 use crate::data::{Batch, Split};
 use crate::error::TrainError;
-use crate::fs::write_atomic;
 use crate::probe::{Crops, LinearEpoch, LinearProbe, LinearRecipe, cut_images, linear, shuffled};
 use crate::report::{Axis, Chart, Line, Names, interval_of};
+use kvt_data::fs::write_atomic;
 
 pub(super) fn linear_probe(probe: &Probe, args: &Args) -> anyhow::Result<Results> {
     let recipe = LinearRecipe {

@@ -18,11 +18,12 @@ use super::output;
 use super::table::table;
 use super::trained::{self, Folder, Trained};
 use crate::config::Plan;
-use crate::data::{Picture, Source, Split, Splits, eval_transform, image_key, image_limits};
-use crate::fs::write_atomic;
+use crate::data::{Picture, Source, Split, image_key};
 use crate::preview;
 use crate::probe::{Crops, Extractor, KnnVote, LinearRecipe, Rows, collect, nearest, sheet};
 use crate::report::{encode_png, interval_of};
+use crate::splits::{Splits, eval_transform, image_limits};
+use kvt_data::fs::write_atomic;
 
 /// `kvt probe --method knn|linear --run RUN`, or `kvt probe --method ... --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]

@@ -13,10 +13,10 @@ pub(super) use self::summary::Tallying;
 use super::output;
 use super::table::grouped;
 use crate::engine::{Session, Workload};
-use crate::escape::one_line;
 use crate::report::{duration, with_unit as value};
 use crate::run::{Event, Listener, Metrics, RunError, StepRecord, Topic};
 use crate::task::Task;
+use kvt_data::escape::one_line;
 
 /// How often a run without a terminal prints its progress.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use crate::engine::{End, Workload};
 use crate::report::interval_of;
 use crate::run::{Event, Listener, RunError, StepRecord};
 use crate::task::TaskKind;
-use crate::text::shell;
+use kvt_data::text::shell;
 
 /// The best and the last recorded evaluation.
 #[derive(Clone, Debug)]

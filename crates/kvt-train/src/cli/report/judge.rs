@@ -11,11 +11,12 @@ use crate::cli::eval::{Images, judge};
 use crate::cli::output;
 use crate::cli::predict::best;
 use crate::cli::trained::{self, Folder, Split, Trained};
-use crate::data::{Picture, View, eval_transform, image_key, image_limits};
+use crate::data::{Picture, View, image_key};
 use crate::judge::Judgement;
 use crate::preview;
 use crate::probe::class_attention;
 use crate::report::html::{Judged, Report, Sample};
+use crate::splits::{eval_transform, image_limits};
 use crate::task::{TaskKind, check_classes, predict};
 
 /// Number of classes shown for an image.

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use super::common::Overrides;
 use super::compare::{best_metric, named_metric};
 use super::output;
-use crate::fs::check_writable;
 use crate::report::Curve;
 use crate::report::html::{Record, Report};
 use crate::run::Metric;
+use kvt_data::fs::check_writable;
 
 /// `kvt report RUN... [--eval] [--samples N]`
 ///

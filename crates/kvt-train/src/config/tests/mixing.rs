@@ -1,7 +1,7 @@
 //! Rules of `[mix]`, `[loss]`, `[distill]` and repeated augmentation.
 
 use super::*;
-use crate::augment::MixConfig;
+use crate::recipe::mix::MixConfig;
 use crate::recipe::{DistillConfig, DistillDivisor};
 
 #[test]

@@ -1,7 +1,7 @@
 //! The inverse direction: resolved plans, differences, schema and reference.
 
 use super::*;
-use crate::schema::{by_kind, doc, expected, kinds};
+use kvt_data::schema::{by_kind, doc, expected, kinds};
 
 #[test]
 fn a_resolved_plan_loads_again() {

@@ -17,12 +17,12 @@ use super::checkpoint::Checkpointer;
 use super::progress::Progress;
 use super::{End, Late, Processes, Reader, Recorder, TrainError, TrainState, Trainer};
 use crate::config::{self, Plan};
-use crate::data::Splits;
 use crate::device::{self, ResolvedDevice};
 use crate::recipe::{EmaReport, Schedule, scaled_lr};
 use crate::run::{
     EvalRecord, Event, HyperParameters, Listener, Metric, Note, RunDir, Topic, Warning, Which,
 };
+use crate::splits::Splits;
 use crate::task::{Task, Weights, model_config};
 use crate::world::on_device::GradientSum;
 use crate::world::{World, alone};

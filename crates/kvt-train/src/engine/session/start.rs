@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use crate::config::{Effect, Plan, diff, load_plan, resolved_toml};
-use crate::data::Splits;
 use crate::device::ResolvedDevice;
 use crate::engine::TrainError;
-use crate::fs::write_atomic;
 use crate::run::{Environment, Note, RunDir, RunError, Topic, Versions};
+use crate::splits::Splits;
+use kvt_data::fs::write_atomic;
 
 /// The version of Burn, for the record. A test compares it with `Cargo.toml`.
 const BURN: &str = "0.22.1";

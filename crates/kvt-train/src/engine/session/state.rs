@@ -4,10 +4,10 @@ use burn::tensor::Device;
 use kvt_models::ModelConfig;
 
 use crate::config::Plan;
-use crate::data::Splits;
 use crate::engine::{TrainError, TrainState};
 use crate::recipe::{Ema, LossScale, Network, Optimizer};
 use crate::run::Note;
+use crate::splits::Splits;
 use crate::task::{Task, Weights};
 
 /// The state of a run before its first update, or before a checkpoint is loaded into it.

@@ -22,9 +22,10 @@ use super::checkpoint::Checkpointer;
 use super::progress::{EpochSums, Progress};
 use super::{Processes, Recorder, Started, TrainError, TrainState, UpdateError, UpdateSettings};
 use crate::config::Plan;
-use crate::data::{Skipped, Splits};
+use crate::data::Skipped;
 use crate::recipe::{Rates, Schedule};
 use crate::run::{Stage, Topic};
+use crate::splits::Splits;
 use crate::task::Task;
 
 /// Why the loop returned.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 
 use super::of_file;
-use crate::fs::{parent, sync_folder, write_atomic, write_text};
+use kvt_data::fs::{parent, sync_folder, write_atomic, write_text};
 
 /// A number of `N` bytes, which is written in hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

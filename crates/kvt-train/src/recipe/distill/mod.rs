@@ -5,9 +5,9 @@
 
 use std::path::PathBuf;
 
-use crate::schema::section;
 use burn::tensor::Tensor;
 use burn::tensor::activation::log_softmax;
+use kvt_data::schema::section;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

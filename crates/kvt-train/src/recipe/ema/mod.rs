@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::gradients::flat;
-use crate::schema::section;
+use kvt_data::schema::section;
 
 section! {
     /// An exponential moving average (EMA) of the weights, kept beside them.

@@ -1,6 +1,6 @@
 //! `[loss]`: the training loss.
 
-use crate::schema::section;
+use kvt_data::schema::section;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! `[optim]`: the settings of the optimizer.
 
 use crate::recipe::Clip;
-use crate::schema::section;
+use kvt_data::schema::section;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema::section;
+use kvt_data::schema::section;
 
 section! {
     /// The learning rate and the weight decay over the run.

@@ -15,7 +15,7 @@ use super::font::{FONT, register_fonts};
 use super::plot::{GRID, INK};
 use super::series::PALETTE;
 use super::{ReportError, encode_png};
-use crate::fs::write_atomic;
+use kvt_data::fs::write_atomic;
 
 /// Up to this many classes, cells are wide enough for a number.
 const NUMBERED: usize = 20;

@@ -24,8 +24,8 @@ pub use self::samples::Sample;
 use self::markup::Markup;
 use self::page::Part;
 use super::{Curve, ReportError, RunFacts, heading, labels, unlike};
-use crate::fs::write_text;
 use crate::run::Metric;
+use kvt_data::fs::write_text;
 
 /// A report on one run or several.
 #[derive(Debug)]

@@ -6,11 +6,11 @@ use super::super::RunNames;
 use super::super::read::{label_of, points};
 use super::super::{Curve, ReportError, RunFacts};
 use crate::config::{Plan, load_plan};
-use crate::regular;
 use crate::run::{
     Environment, EpochRow, EpochRows, Event, Metric, Metrics, Note, RunDir, Topic, read_log,
 };
 use crate::task::{TaskKind, model_config};
+use kvt_data::regular;
 
 /// A run as read from its folder.
 #[derive(Debug)]

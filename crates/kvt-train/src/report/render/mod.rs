@@ -5,8 +5,8 @@ use comfy_table::{CellAlignment, Table, TableComponent};
 
 use super::format::{difference, value};
 use super::{Comparison, Difference, Row, Statistic};
-use crate::escape::{markdown, one_line};
 use crate::run::Metric;
+use kvt_data::escape::{markdown, one_line};
 
 impl Comparison {
     /// A table for the terminal. If it is wider than `width` characters, every second column of epochs is dropped until it fits;

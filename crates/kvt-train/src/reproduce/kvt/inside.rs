@@ -8,11 +8,12 @@ use kvt_models::{Model, ModelError};
 use super::super::{ReproduceError, Runs, Watch};
 use crate::analysis::{Estimate, Layer, Measure, analyze};
 use crate::config::Plan;
-use crate::data::{Split, Splits};
+use crate::data::Split;
 use crate::device;
 use crate::error::TrainError;
 use crate::report::Statistic;
 use crate::run::RunDir;
+use crate::splits::Splits;
 use crate::sweep::Cell;
 use crate::task::{
     CheckpointWeights, DinoRole, TaskKind, build_model, load_checkpoint_backbone,

@@ -8,11 +8,12 @@ use kvt_ops::Key;
 use super::super::ReproduceError;
 use super::inside::Inside;
 use crate::config::Plan;
+use crate::data::View;
 use crate::data::shapes::{Figure, render};
-use crate::data::{View, eval_transform, some_batches};
 use crate::error::TrainError;
 use crate::preview;
 use crate::report::{encode_png, png_in_svg};
+use crate::splits::{eval_transform, some_batches};
 
 /// Pixels between the rows of a picture.
 const GAP: u32 = 4;

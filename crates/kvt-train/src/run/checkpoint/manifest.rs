@@ -6,9 +6,9 @@ use std::path::{Component, Path};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
-use crate::fs::write_atomic;
-use crate::regular;
 use crate::run::RunError;
+use kvt_data::fs::write_atomic;
+use kvt_data::regular;
 
 const FORMAT: u32 = 1;
 pub(super) const MANIFEST: &str = "manifest.json";

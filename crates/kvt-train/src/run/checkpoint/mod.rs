@@ -32,8 +32,8 @@ use self::name::Name;
 pub use self::name::Stage;
 pub use self::recover::{Recovered, Settled};
 use super::{RunDir, RunError, Warning};
-use crate::fs::{parent, sync_folder, write_atomic};
-use crate::regular;
+use kvt_data::fs::{parent, sync_folder, write_atomic};
+use kvt_data::regular;
 
 const STATE: &str = "state.json";
 const LAST: &str = "last";

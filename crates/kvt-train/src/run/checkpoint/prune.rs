@@ -8,8 +8,8 @@ use fs_err as fs;
 
 use super::name::Name;
 use super::{BEST, Checkpoints, LAST};
-use crate::fs::TEMPORARY_PREFIX;
 use crate::run::{RunError, Warning};
+use kvt_data::fs::TEMPORARY_PREFIX;
 
 /// Prefix of folders that are being written or deleted.
 const HIDDEN: &str = ".step-";

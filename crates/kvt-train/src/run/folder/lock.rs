@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
-use crate::regular;
 use crate::run::{RunError, Warning};
+use kvt_data::regular;
 
 pub(super) const LOCK: &str = "run.lock";
 

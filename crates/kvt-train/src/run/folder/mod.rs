@@ -11,9 +11,9 @@ use fs_err as fs;
 
 use self::lock::{LOCK, Lock};
 use super::{RunError, Warning};
-use crate::fs::{TEMPORARY_PREFIX, free_path, remove_leftovers, write_atomic};
-use crate::regular;
-use crate::text::{LARGEST_LIST, read_text};
+use kvt_data::fs::{TEMPORARY_PREFIX, free_path, remove_leftovers, write_atomic};
+use kvt_data::regular;
+use kvt_data::text::{LARGEST_LIST, read_text};
 
 const ENVIRONMENT: &str = "environment.json";
 const CLASSES: &str = "classes.txt";

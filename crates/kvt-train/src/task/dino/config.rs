@@ -2,7 +2,7 @@
 
 use crate::augment::dino::MultiCrop;
 use crate::recipe::{cosine, linspace};
-use crate::schema::section;
+use kvt_data::schema::section;
 
 section! {
     /// Self-supervised training by DINO (Caron et al., 2021, <https://arxiv.org/abs/2104.14294>), with `task = "dino"`. The

@@ -30,11 +30,12 @@ use super::{
 };
 use crate::augment::Transform;
 use crate::config::Plan;
-use crate::data::{DataError, DeviceBatch, Sample, Split, Splits};
+use crate::data::{DataError, DeviceBatch, Sample, Split};
 use crate::error::TrainError;
 use crate::probe::{KnnVote, Rows, collect};
 use crate::recipe::{Ema, Gradients, Network, Position};
 use crate::run::{Metric, Metrics, Note, Topic};
+use crate::splits::Splits;
 
 pub(crate) use check::check;
 pub use config::DinoConfig;

@@ -13,10 +13,10 @@ use super::{
 };
 use crate::augment::Normalization;
 use crate::config::{ModelSection, Plan, load_plan};
-use crate::data::Splits;
 use crate::error::TrainError;
 use crate::recipe::{DistillConfig, DistillKind};
 use crate::run::{Note, RunDir, Topic};
+use crate::splits::Splits;
 use crate::task::{
     CheckpointWeights, build_model, load_checkpoint_model, model_config, read_weights,
 };

@@ -11,10 +11,11 @@ use kvt_models::{Model, ModelConfig, Parameter};
 use kvt_ops::Phase;
 use kvt_train::augment::{AugmentConfig, Preset, Transform};
 use kvt_train::config::Plan;
-use kvt_train::data::{DataError, DeviceBatch, Sample, Splits};
+use kvt_train::data::{DataError, DeviceBatch, Sample};
 use kvt_train::engine::TrainError;
 use kvt_train::recipe::{Ema, Gradients, Network, Position, cross_entropy};
 use kvt_train::run::{Metric, Metrics, Note};
+use kvt_train::splits::Splits;
 use kvt_train::task::{EvalData, Measured, Task, Weights, build_model, model_config};
 
 /// Outputs of the backbone, which is a classifier of three classes, and of the last layer.

@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicBool;
 
 use burn::tensor::{Device, TensorData};
 use kvt_train::config::{Plan, load_plan};
-use kvt_train::data::Splits;
 use kvt_train::engine::{Checkpointer, End, Session, Start, TrainError, TrainState};
 use kvt_train::recipe::Optimizer;
 use kvt_train::run::{Event, Listener, RunError, Which};
+use kvt_train::splits::Splits;
 use kvt_train::task::{Task, Weights};
 
 use self::distil::{Distil, FAILS_AT, FEATURES, LAST_LAYER, OUTPUTS, SEEN};

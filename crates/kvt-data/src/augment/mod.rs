@@ -1,0 +1,31 @@
+//! Augmentation of images, from RGB pixels to normalised numbers `[3, height, width]`.
+//!
+//! Each image has its own [`Key`](kvt_ops::Key): its augmentation on the CPU does not depend on the images before it.
+//! Mixing of several images of a batch (`recipe::mix`) happens on the device, with the key of the micro-batch.
+//!
+//! The order of the steps: crop and resize, flips ([`Transform`]), 8-bit operations ([`Step`]), normalisation,
+//! [`RandomErasing`].
+
+pub mod auto;
+mod config;
+mod crop;
+pub mod dino;
+mod erase;
+mod jitter;
+mod normalization;
+mod normalize;
+pub mod ops;
+mod part;
+mod resize;
+mod step;
+mod transform;
+
+pub use auto::{AutoAugment, AutoError};
+pub use config::{AugmentConfig, CropMode, Interpolation, Preset};
+pub use crop::{Crop, center_crop, random_resized_crop};
+pub use erase::{EraseMode, Patch, RandomErasing};
+pub use jitter::{Adjustment, ColorJitter};
+pub use normalization::Normalization;
+pub use part::{Look, Part};
+pub use step::Step;
+pub use transform::{AugmentError, Transform};

@@ -1,0 +1,63 @@
+//! Partly decoded images: only the part that a transform uses, possibly at reduced size.
+
+use image::RgbImage;
+use kvt_ops::Key;
+
+use crate::augment::crop::{Crop, random_resized_crop};
+use crate::augment::resize::resize_box;
+use crate::augment::{AugmentError, Preset, Transform};
+
+/// The part of an image that a transform uses, and its target size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// The part of the image.
+    pub crop: Crop,
+    /// Width and height that it is resized to, in pixels.
+    pub size: (u32, u32),
+}
+
+/// A decoded part of an image, including pixels around the crop.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// The pixels.
+    pub image: RgbImage,
+    /// Offset and length of the crop, horizontally, in pixels of this image.
+    pub across: (f64, f64),
+    /// The same vertically.
+    pub down: (f64, f64),
+}
+
+impl Transform {
+    /// The part that this transform will use of an image of (width, height); `None` if it is the whole image, or not known
+    /// before the image is decoded.
+    pub fn looks_at(&self, size: (u32, u32), key: Key) -> Option<Look> {
+        let config = &self.config;
+        (self.is_training && config.preset == Preset::Imagenet).then(|| {
+            // The same draw as in `pixels`.
+            let (scale, ratio) = (config.scale.into(), config.ratio.into());
+            let mut rng = key.named("crop").rng();
+            Look {
+                crop: random_resized_crop(size, scale, ratio, &mut rng),
+                size: (self.width, self.height),
+            }
+        })
+    }
+
+    /// As [`apply`](Self::apply), for the part that [`looks_at`](Self::looks_at) returned.
+    ///
+    /// # Errors
+    ///
+    /// If the crop does not lie in the part, or `out` has the wrong length.
+    pub fn apply_part(&self, part: &Part, key: Key, out: &mut [f32]) -> Result<(), AugmentError> {
+        let (image, flip) = self.part_pixels(part, key)?;
+        self.finish(&image, flip, key, out)
+    }
+
+    /// The image at its final size, and whether it must still be flipped.
+    pub fn part_pixels(&self, part: &Part, key: Key) -> Result<(RgbImage, bool), AugmentError> {
+        let size = (self.width, self.height);
+        let filter = self.filter(Some(key));
+        let image = resize_box(&part.image, size, part.across, part.down, filter)?;
+        Ok(self.augmented(image, key))
+    }
+}

@@ -1,0 +1,214 @@
+//! `kvt data check`: reads every image of a data set once and reports what is wrong with it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+
+use crate::source::{detected, surveys};
+use crate::{
+    ClassOrder, ColorKind, DataError, ImageLimits, OtherFormats, Sample, Source, Unlisted, file,
+};
+
+/// The findings of [`check`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// The splits, in the order given.
+    pub splits: Vec<SplitCheck>,
+    /// Whether all splits have the same classes.
+    pub same_classes: bool,
+    /// Files with the same content in different splits: images that can be memorised.
+    pub duplicates: Vec<Duplicate>,
+}
+
+/// One split of the data set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SplitCheck {
+    /// The split's name, as the data has it.
+    pub name: String,
+    /// Classes and their number of images, in label order.
+    pub classes: Vec<(String, usize)>,
+    /// Images that cannot be decoded.
+    pub unreadable: Vec<Unreadable>,
+    /// Links to missing images, which are also unreadable.
+    pub dead_links: Vec<Unreadable>,
+    /// Other links that are dead or circular, and folders that cannot be listed.
+    pub unlisted: Vec<Unlisted>,
+    /// Files in image formats that are not supported.
+    pub others: OtherFormats,
+    /// Files in shards that are neither an image nor a label, and Parquet files of no split.
+    pub beside: OtherFormats,
+    /// Smallest and largest (width, height) by area, in pixels; `None` if no image is readable.
+    pub sizes: Option<((u32, u32), (u32, u32))>,
+    /// Number of greyscale images.
+    pub grey: usize,
+    /// Number of CMYK and YCCK images.
+    pub cmyk: usize,
+}
+
+/// An image that cannot be decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The file.
+    pub path: PathBuf,
+    /// The reason.
+    pub reason: String,
+}
+
+/// Files with the same content, from at least two splits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Duplicate {
+    /// The files, in the order of the splits.
+    pub paths: Vec<PathBuf>,
+}
+
+impl SplitCheck {
+    /// Number of images in the split.
+    pub fn images(&self) -> usize {
+        self.classes.iter().map(|(_, count)| count).sum()
+    }
+}
+
+impl Check {
+    /// Whether training on this data set can work: everything is readable and listed, and all splits have the same two
+    /// or more classes, each with an image. Files in other formats are ignored.
+    pub fn is_sound(&self) -> bool {
+        self.same_classes
+            && self.splits.iter().all(|split| {
+                split.unreadable.is_empty()
+                    && split.dead_links.is_empty()
+                    && split.unlisted.is_empty()
+                    && split.classes.len() > 1
+                    && split.classes.iter().all(|(_, images)| *images > 0)
+            })
+    }
+}
+
+struct Seen {
+    hash: blake3::Hash,
+    image: Result<((u32, u32), ColorKind), String>,
+}
+
+/// Reads every image of the [splits](crate::split_name) `root/<split>` on all cores: image folders, tar shards, Parquet
+/// files with their labels in `label_column`, or CIFAR's files, depending on what is found.
+///
+/// # Errors
+///
+/// If a split has no class folder, or a shard or Parquet file is damaged. Unreadable images, dead links and the like are
+/// part of the result, not an error.
+pub fn check(
+    root: &Path,
+    splits: &[&str],
+    order: ClassOrder,
+    limits: ImageLimits,
+    label_column: &str,
+) -> Result<Check, DataError> {
+    let splits: Vec<&str> = splits.iter().map(|split| detected(root, split)).collect();
+    let surveys = surveys(root, &splits, order, label_column)?;
+    // By hash: the split number and path of each file; a tree, so that the order of the result is fixed.
+    let mut contents: BTreeMap<[u8; 32], Vec<(usize, &Path)>> = BTreeMap::new();
+    let mut reports = Vec::new();
+    for (number, (name, survey)) in splits.iter().zip(&surveys).enumerate() {
+        let folder = &survey.source;
+        let samples = folder.samples.par_iter();
+        let seen: Vec<_> = samples.map(|s| look(folder, s, limits)).collect();
+        let mut report = SplitCheck {
+            name: (*name).to_owned(),
+            classes: folder
+                .classes
+                .iter()
+                .cloned()
+                .zip(folder.class_counts())
+                .collect(),
+            unreadable: Vec::new(),
+            dead_links: Vec::new(),
+            unlisted: survey.unlisted.clone(),
+            others: folder.others.clone(),
+            beside: folder.beside.clone(),
+            sizes: None,
+            grey: 0,
+            cmyk: 0,
+        };
+        for (sample, seen) in folder.samples.iter().zip(seen) {
+            let path = sample.path.as_path();
+            let unreadable = |reason| Unreadable {
+                path: path.to_owned(),
+                reason,
+            };
+            match seen.map(|seen| (seen.hash, seen.image)) {
+                Ok((hash, image)) => {
+                    contents
+                        .entry(*hash.as_bytes())
+                        .or_default()
+                        .push((number, path));
+                    match image {
+                        Ok((size, color)) => report.count(size, color),
+                        Err(reason) => report.unreadable.push(unreadable(reason)),
+                    }
+                }
+                Err(reason) if file::is_dead_link(path) => {
+                    report.dead_links.push(unreadable(reason));
+                }
+                Err(reason) => report.unreadable.push(unreadable(reason)),
+            }
+        }
+        reports.push(report);
+    }
+    let mut duplicates: Vec<_> = contents
+        .into_values()
+        .filter(|files| {
+            files
+                .iter()
+                .any(|(split, _)| Some(*split) != files.first().map(|f| f.0))
+        })
+        .map(|files| Duplicate {
+            paths: files.into_iter().map(|(_, path)| path.to_owned()).collect(),
+        })
+        .collect();
+    duplicates.sort_by(|a, b| a.paths.cmp(&b.paths));
+    let same_classes = surveys.windows(2).all(|pair| match pair {
+        [a, b] => a.source.classes == b.source.classes,
+        _ => true,
+    });
+    Ok(Check {
+        splits: reports,
+        same_classes,
+        duplicates,
+    })
+}
+
+impl SplitCheck {
+    fn count(&mut self, size: (u32, u32), color: ColorKind) {
+        let area = |(w, h): (u32, u32)| u64::from(w) * u64::from(h);
+        let (small, large) = self.sizes.unwrap_or((size, size));
+        self.sizes = Some((
+            if area(size) < area(small) {
+                size
+            } else {
+                small
+            },
+            if area(size) > area(large) {
+                size
+            } else {
+                large
+            },
+        ));
+        match color {
+            ColorKind::Grey => self.grey += 1,
+            ColorKind::Cmyk => self.cmyk += 1,
+            ColorKind::Rgb => {}
+        }
+    }
+}
+
+fn look(source: &Source, sample: &Sample, limits: ImageLimits) -> Result<Seen, String> {
+    let bytes = source.bytes(sample, limits)?;
+    let picture = source.picture(&bytes, limits);
+    Ok(Seen {
+        hash: blake3::hash(&bytes),
+        image: picture.map(|decoded| (decoded.image.dimensions(), decoded.color)),
+    })
+}
+
+#[cfg(test)]
+mod tests;

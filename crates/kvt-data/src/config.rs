@@ -1,0 +1,128 @@
+//! `[data]`: the images, and how they are read.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::shapes::ShapesConfig;
+use super::{ClassOrder, ImageLimits};
+use crate::schema::section;
+
+section! {
+    /// Images and how they are read.
+    pub struct DataConfig {
+        /// An image folder, tar shards, Parquet files, CIFAR's own files, or generated shapes.
+        pub kind: DataKind = DataKind::Folder;
+        /// Folder of the data, relative to the working directory; for shapes, where they are generated.
+        pub path: PathBuf = PathBuf::new(),
+            "minLength" = 1, "x-default" = "`data/shapes` for shapes, else required", "x-resume" = "free";
+        /// Sub-folder of the training images, or the split's name in files' names. `train` also finds `training`.
+        pub train: String = "train".to_owned(), "minLength" = 1;
+        /// Sub-folder of the validation images, or the split's name in files' names. `val` also finds `valid`, `validation` and
+        /// `dev`, but never test images: they would choose the best checkpoint.
+        pub val: String = "val".to_owned(), "minLength" = 1;
+        /// Share of each class that validates, for data without a split: classes or shards lie in `path` itself. Which images
+        /// these are follows from their names, not from the seed. 0 takes the folders `train` and `val`.
+        pub val_fraction: f64 = 0.0, "x-range" = "[0, 1)";
+        /// Number of training images to use; each class keeps its share. The choice follows from the names of the images, not
+        /// from the seed. 0 takes all.
+        pub subset: usize = 0, "x-range" = "[0, 4294967295]";
+        /// Column of the labels, whole numbers or names, of Parquet files alone.
+        pub label_column: String = "label".to_owned(), "minLength" = 1;
+        /// Order of the class folders, which numbers the classes.
+        pub class_order: ClassOrder = ClassOrder::Byte;
+        /// Whether each epoch goes through the training images in a new random order.
+        pub shuffle: bool = true;
+        /// Whether training leaves out the last batch of an epoch when it is not full.
+        pub drop_last: bool = true;
+        /// How often an epoch's list has each image, each copy augmented in another way (repeated augmentation). The epoch
+        /// does not become longer: it sees fewer different images.
+        pub repeats: usize = 1, "x-range" = "[1, 64]";
+        /// The processes of an original recipe that are imitated: the copies of an image go to this many micro-batches in
+        /// turn, and `train.accumulate` is a multiple of it. Only with `data.repeats` above 1.
+        pub replicas: usize = 1, "x-range" = "[1, 64]";
+        /// Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training
+        /// thread. The result does not depend on it.
+        pub workers: Workers = Workers::Auto, "x-range" = "[0, 1024]", "x-resume" = "free";
+        /// Batches that wait in the queue.
+        pub prefetch: usize = 4, "x-range" = "[1, 1024]", "x-resume" = "free";
+        /// MiB of memory for decoded images, so that they are decoded once: as many images as it holds, the first ones met.
+        /// For small images; those of 224 px take 147 KiB each, CIFAR's 3 KiB.
+        pub cache: u64 = 0, "x-range" = "[0, 1048576]", "x-resume" = "free";
+        /// Whether training decodes only the part of a JPEG that the random crop shows, at 1/2, 1/4 or 1/8 of its size where that
+        /// is enough. An evaluation decodes everything.
+        pub decode: DecodeMode = DecodeMode::Exact;
+        /// What to do with an image that cannot be read.
+        pub on_error: OnError = OnError::Fail, "x-resume" = "free";
+        /// How many unreadable images an epoch may skip; only with `on_error = "skip"`.
+        pub max_skipped: usize = 100, "x-resume" = "free";
+        /// Most pixels of an image (width times height). A larger one cannot be read, nor can a file of more than 4
+        /// bytes per pixel of it and 64 MiB, so that no file takes the machine's memory. The default is Pillow's.
+        pub max_pixels: u64 = ImageLimits::default().max_pixels, "x-range" = "[1, inf)", "x-resume" = "free";
+        /// Whether the sizes of the image files are noted in checkpoints and compared on resume, so that other contents
+        /// under the same names are noticed.
+        pub check_sizes: bool = true, "x-resume" = "free";
+        /// The generated data set. Ignored unless `data.kind = "shapes"`.
+        pub shapes: Option<ShapesConfig> = None;
+    }
+}
+
+/// The kind of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DataKind {
+    /// An image folder: `<path>/<train>/<class>/*`.
+    Folder,
+    /// Coloured shapes, generated on first use.
+    Shapes,
+    /// Tar shards as WebDataset has them: `<path>/<train>/*.tar`, each image beside its label, `.cls`.
+    Tar,
+    /// Parquet files as Hugging Face writes them: `<path>/<train>-00000-of-00001.parquet`, ..., or `<path>/<train>/*.parquet`.
+    Parquet,
+    /// CIFAR-10 or CIFAR-100 in the binary files of their authors.
+    Cifar,
+}
+
+/// How JPEGs are decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DecodeMode {
+    /// At their full size.
+    Exact,
+    /// The crop alone, smaller where it is at least twice as large as the input: faster, and other pixels.
+    Scaled,
+}
+
+/// What an unreadable image does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnError {
+    /// It ends the epoch with an error that names the file.
+    Fail,
+    /// It is passed over, up to `data.max_skipped` times in an epoch, and listed in `Loader::skipped`.
+    Skip,
+}
+
+/// Threads that decode and augment. `Auto` stays as it is, so that a resolved configuration does not depend on the
+/// machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workers {
+    /// The number of cores, at most 8.
+    Auto,
+    /// This many; 0 works on the training thread.
+    #[serde(untagged)]
+    Count(usize),
+}
+
+impl Workers {
+    /// The number of threads of a process that has `cores` for itself.
+    #[must_use]
+    pub fn count(self, cores: usize) -> usize {
+        match self {
+            Self::Auto => cores.min(8),
+            Self::Count(count) => count,
+        }
+    }
+}

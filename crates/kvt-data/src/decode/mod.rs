@@ -1,0 +1,212 @@
+//! Decodes an image file to 8-bit RGB pixels, as Pillow's `Image.open(path).convert("RGB")` with EXIF rotation.
+//!
+//! - The format is detected from the content, not from the extension: JPEG, PNG, WebP, BMP.
+//! - Grey is repeated, alpha is dropped (not blended), palettes are resolved, and 16 bits become 8 by `>> 8`.
+//! - CMYK and YCCK JPEGs are read as Adobe writes them, inverted, with or without the Adobe marker.
+//! - JPEGs have the colours that libjpeg sees in them, and so does one of at most 4 pixels across, if it is sequential. A
+//!   progressive one with colours of half the width is refused: it would be smoothed otherwise.
+//! - The orientation is applied, from EXIF or XMP.
+//! - A truncated file is an error. The JPEG decoder fills the missing part with grey, so the end marker is checked here. A
+//!   JPEG with damaged bits in the middle decodes, as in Pillow, to an image with a damaged part. Bytes behind the end are
+//!   passed over.
+//! - No side may exceed [`MAX_SIDE`] pixels, and the image must not exceed [`ImageLimits::max_pixels`], according to the
+//!   header: decoding starts only after this check, so that a small file cannot exhaust the memory.
+
+mod jpeg;
+mod orientation;
+pub(super) mod region;
+mod webp;
+
+use std::io::Cursor;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+
+use image::metadata::Orientation;
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits, RgbImage};
+
+use crate::file::{self, ImageLimits};
+use crate::ordered::panic_message;
+
+/// The longest side that is decoded, in pixels.
+const MAX_SIDE: u32 = 65_500;
+/// The message for other files.
+pub(super) const NOT_AN_IMAGE: &str = "not a JPEG, PNG, WebP or BMP file";
+/// The message for those JPEGs of at most 4 pixels across whose colours would be others than libjpeg's.
+const NARROW: &str = "a JPEG of at most 4 pixels across with colours of half the width, which is read only if it is \
+                      sequential and has three of them: convert it to PNG";
+/// The beginning of the text that Git LFS leaves instead of a file.
+const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
+
+/// A file that is not a complete image.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("could not decode `{}`: {reason}", path.display())]
+pub struct DecodeError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// The colour format of a file before conversion to RGB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColorKind {
+    /// One channel, with or without alpha.
+    Grey,
+    /// Three channels or a palette, with or without alpha.
+    Rgb,
+    /// Four inks, CMYK or YCCK.
+    Cmyk,
+}
+
+/// A decoded image and its stored colour format.
+#[derive(Debug, Clone)]
+pub struct Decoded {
+    /// The pixels, with the orientation applied.
+    pub image: RgbImage,
+    /// The stored colours.
+    pub color: ColorKind,
+}
+
+/// Reads and decodes an image file.
+///
+/// # Errors
+///
+/// [`DecodeError`] with the path and the reason, for a file that cannot be read, is empty, truncated, damaged, too large
+/// or in another format.
+pub fn decode(path: &Path, limits: ImageLimits) -> Result<RgbImage, DecodeError> {
+    let decoded = file::read(path, limits).and_then(|bytes| decode_bytes(&bytes, limits));
+    match decoded {
+        Ok(decoded) => Ok(decoded.image),
+        Err(reason) => Err(DecodeError {
+            path: path.to_owned(),
+            reason,
+        }),
+    }
+}
+
+/// Decodes the bytes of an image file.
+///
+/// # Errors
+///
+/// The reason, as text.
+pub fn decode_bytes(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
+    if bytes.is_empty() {
+        return Err("the file is empty".to_owned());
+    }
+    if bytes.starts_with(LFS_POINTER) {
+        return Err("a Git LFS pointer, not the image: run `git lfs pull`".to_owned());
+    }
+    // The decoders are third-party code that reads hostile input: a panic means a bad file and must not end the run.
+    catch_unwind(|| decode_checked(bytes, limits))
+        .unwrap_or_else(|panic| Err(format!("the decoder panicked: {}", panic_message(&*panic))))
+}
+
+fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
+    let format = image::guess_format(bytes).map_err(|_| NOT_AN_IMAGE.to_owned())?;
+    let truncated = "the file is truncated";
+    let mut jpeg = None;
+    let (bytes, orientation) = match format {
+        ImageFormat::Jpeg => {
+            let segments = jpeg.insert(jpeg::Segments::read(bytes).ok_or(truncated)?);
+            (bytes, orientation::of_jpeg(segments))
+        }
+        ImageFormat::WebP => {
+            let container = webp::container(bytes).ok_or(truncated)?;
+            (container, orientation::of_webp(container))
+        }
+        ImageFormat::Png => (bytes, orientation::of_png(bytes)),
+        ImageFormat::Bmp => (bytes, Orientation::NoTransforms),
+        other => return Err(format!("{other:?} files are not read: convert it to PNG")),
+    };
+    let is_narrow = jpeg.as_ref().is_some_and(|jpeg| jpeg.is_narrow);
+    let direct = jpeg.as_ref().filter(|jpeg| jpeg.components == 3);
+    let direct = direct.and_then(|segments| match is_narrow {
+        true => region::whole(bytes, segments, limits),
+        false => jpeg::decode(bytes, segments, limits),
+    });
+    let (image, color) = match direct {
+        Some(image) => (image, ColorKind::Rgb),
+        None => {
+            let image = pixels(bytes, format, limits)?;
+            if is_narrow {
+                return Err(NARROW.to_owned());
+            }
+            let color = match jpeg.map(|jpeg| jpeg.components) {
+                Some(4) => ColorKind::Cmyk,
+                _ if image.color().has_color() => ColorKind::Rgb,
+                _ => ColorKind::Grey,
+            };
+            // Converts to three bytes per pixel before rotating, since rotation needs a second image.
+            (to_rgb(image), color)
+        }
+    };
+    Ok(Decoded {
+        image: upright(image, orientation),
+        color,
+    })
+}
+
+fn upright(image: RgbImage, orientation: Orientation) -> RgbImage {
+    let mut image = DynamicImage::ImageRgb8(image);
+    image.apply_orientation(orientation);
+    image.into_rgb8()
+}
+
+/// The pixels as stored.
+fn pixels(bytes: &[u8], format: ImageFormat, limits: ImageLimits) -> Result<DynamicImage, String> {
+    let words = |error: ImageError| match error {
+        ImageError::Limits(_) => format!(
+            "a side of more than {MAX_SIDE} pixels, or more memory than an image of `data.max_pixels` = {} pixels takes",
+            limits.max_pixels
+        ),
+        other => other.to_string(),
+    };
+    let mut decoder_limits = Limits::no_limits();
+    decoder_limits.max_image_width = Some(MAX_SIDE);
+    decoder_limits.max_image_height = Some(MAX_SIDE);
+    decoder_limits.max_alloc = Some(limits.decoded_bytes());
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+    reader.limits(decoder_limits.clone());
+    // Reads the header; the pixels are read by `from_decoder`.
+    let decoder = reader.into_decoder().map_err(words)?;
+    let (width, height) = decoder.dimensions();
+    let count = u64::from(width) * u64::from(height);
+    if count == 0 {
+        return Err("the image has no pixels".to_owned());
+    }
+    if count > limits.max_pixels {
+        return Err(format!(
+            "{width} x {height} pixels are more than `data.max_pixels` = {}",
+            limits.max_pixels
+        ));
+    }
+    decoder_limits
+        .reserve(decoder.total_bytes())
+        .map_err(words)?;
+    DynamicImage::from_decoder(decoder).map_err(words)
+}
+
+fn to_rgb(image: DynamicImage) -> RgbImage {
+    let high = |value: u16| (value >> 8) as u8;
+    match image {
+        DynamicImage::ImageLuma16(grey) => map(&grey, |p: &image::Luma<u16>| [high(p.0[0]); 3]),
+        DynamicImage::ImageLumaA16(grey) => map(&grey, |p: &image::LumaA<u16>| [high(p.0[0]); 3]),
+        DynamicImage::ImageRgb16(rgb) => map(&rgb, |p: &image::Rgb<u16>| p.0.map(high)),
+        DynamicImage::ImageRgba16(rgba) => map(&rgba, |p: &image::Rgba<u16>| {
+            [high(p.0[0]), high(p.0[1]), high(p.0[2])]
+        }),
+        eight_bits => eight_bits.into_rgb8(),
+    }
+}
+
+fn map<P: image::Pixel>(
+    image: &image::ImageBuffer<P, Vec<P::Subpixel>>,
+    rgb: impl Fn(&P) -> [u8; 3],
+) -> RgbImage {
+    RgbImage::from_fn(image.width(), image.height(), |x, y| {
+        image::Rgb(rgb(image.get_pixel(x, y)))
+    })
+}
+
+#[cfg(test)]
+mod tests;

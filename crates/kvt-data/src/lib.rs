@@ -1,0 +1,52 @@
+//! From files to batches on the host: `source -> sampler -> (decode -> augment) -> loader`.
+//!
+//! A [`Batch`] contains plain numbers; only its upload, by the training thread, involves a device. The content and order of
+//! every batch depend only on (seed, epoch), for any number of workers.
+//!
+//! - [`augment`]: augmentation of an image; [`shapes`]: a generated data set.
+//! - [`schema`]: sections of a configuration, and the allowed values of their keys.
+//! - [`fs`], [`regular`], [`text`]: files that are written whole, and reading of a user's files; [`escape`]: text that cannot act on
+//!   what surrounds it.
+
+pub mod augment;
+mod batch;
+mod check;
+mod config;
+mod decode;
+mod error;
+pub mod escape;
+mod file;
+mod fresh;
+pub mod fs;
+mod listing;
+mod loader;
+mod ordered;
+mod pack;
+pub mod regular;
+mod repeats;
+mod sampler;
+pub mod schema;
+pub mod shapes;
+mod source;
+mod state;
+pub mod text;
+mod upload;
+
+pub use batch::{Batch, View};
+pub use check::{Check, Duplicate, SplitCheck, Unreadable, check};
+pub use config::{DataConfig, DataKind, DecodeMode, OnError, Workers};
+pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes};
+pub use error::{DataError, ParquetFault, ShardFault};
+pub use file::ImageLimits;
+pub use fresh::without_training;
+pub use listing::{Files, NotRead, OtherFormats, Unlisted, image_files};
+pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key, view_key};
+pub use pack::{Packed, pack};
+pub use repeats::{EpochOrder, Sampler};
+pub use sampler::{batch_count, epoch_order};
+pub use source::{
+    ClassOrder, Picture, Sample, Source, Split, TEST, TRAIN, VAL, is_split, is_whole, open,
+    open_part, open_split, split_name, test_split, unused_splits,
+};
+pub use state::{DataState, listing_of};
+pub use upload::DeviceBatch;

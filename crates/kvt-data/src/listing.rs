@@ -1,0 +1,322 @@
+//! The content of a split's folder: class folders, images, and image files that are not supported.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use walkdir::WalkDir;
+
+use crate::source::{is_usual, splits_among};
+use crate::{DataError, DataKind, file, is_whole};
+
+/// The extensions of supported images.
+const READ: [&str; 5] = ["jpg", "jpeg", "png", "webp", "bmp"];
+
+/// The extensions of unsupported images: other formats, cameras' raw formats, and other names of supported formats.
+const NOT_READ: [&str; 36] = [
+    "apng", "arw", "avif", "cr2", "cr3", "dib", "dng", "eps", "exr", "gif", "heic", "heif", "hif",
+    "ico", "j2k", "jfif", "jif", "jp2", "jpe", "jxl", "nef", "orf", "pbm", "pcx", "pgm", "pnm",
+    "ppm", "psd", "raf", "raw", "rw2", "svg", "tga", "tif", "tiff", "xcf",
+];
+
+/// Unsupported image files with the same extension.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotRead {
+    /// The files.
+    pub count: usize,
+    /// The first one, by path.
+    pub example: PathBuf,
+}
+
+/// Files that are not read, such as unsupported images, by their extension in lower case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OtherFormats(pub BTreeMap<String, NotRead>);
+
+impl OtherFormats {
+    /// The total number of files.
+    pub fn count(&self) -> usize {
+        self.0.values().map(|kind| kind.count).sum()
+    }
+
+    pub(super) fn add(&mut self, ending: String, path: PathBuf) {
+        match self.0.get_mut(&ending) {
+            Some(kind) => {
+                kind.count += 1;
+                if path < kind.example {
+                    kind.example = path;
+                }
+            }
+            None => {
+                let kind = NotRead {
+                    count: 1,
+                    example: path,
+                };
+                self.0.insert(ending, kind);
+            }
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        for (ending, kind) in other.0 {
+            let more = kind.count - 1;
+            self.add(ending.clone(), kind.example);
+            if let Some(kind) = self.0.get_mut(&ending) {
+                kind.count += more;
+            }
+        }
+    }
+
+    /// A warning that these files of a folder are not read; `None` if there are none.
+    pub fn warning(&self, root: &Path) -> Option<String> {
+        let others = self.describe()?;
+        let root = root.display();
+        Some(format!(
+            "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
+        ))
+    }
+
+    /// The extensions with their counts and an example each; `None` if there are no such files.
+    pub fn describe(&self) -> Option<String> {
+        let kinds = self.0.iter().map(|(ending, kind)| {
+            let example = kind.example.display();
+            format!("{} .{ending}, such as `{example}`", kind.count)
+        });
+        let kinds: Vec<_> = kinds.collect();
+        (!kinds.is_empty()).then(|| kinds.join("; "))
+    }
+}
+
+/// A dead or circular link, or a folder that cannot be listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unlisted {
+    /// The link or folder.
+    pub path: PathBuf,
+    /// The reason.
+    pub reason: String,
+}
+
+/// The class folders of a split.
+#[derive(Debug, Default)]
+pub(super) struct Classes {
+    pub(super) names: Vec<String>,
+    /// Links and folders that could be class folders.
+    pub(super) unlisted: Vec<Unlisted>,
+}
+
+/// Lists the class folders of a split; hidden ones are ignored.
+pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
+    if !root.is_dir() {
+        return Err(DataError::MissingFolder(root.to_owned()));
+    }
+    let mut found = Classes::default();
+    let mut flat = false;
+    for entry in fs_err::read_dir(root)? {
+        let entry = entry?;
+        let path = entry.path();
+        if is_hidden(&entry.file_name()) {
+            continue;
+        }
+        // Not `entry.file_type()`: a link to a class folder is a class folder.
+        match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => {
+                let name = entry.file_name().into_string();
+                found
+                    .names
+                    .push(name.map_err(|_| DataError::ClassName(path))?);
+            }
+            Ok(_) => flat |= is_image(&path),
+            // An image next to class folders is not an image of the split, whether it exists or not.
+            Err(_) if is_image(&path) => flat = true,
+            Err(error) => found.unlisted.push(Unlisted {
+                reason: file::why(&path, &error),
+                path,
+            }),
+        }
+    }
+    found.unlisted.sort_by(|a, b| a.path.cmp(&b.path));
+    if let Some(splits) = splits_in(root, &found.names) {
+        let path = root.to_owned();
+        return Err(DataError::SplitsAsClasses { path, splits });
+    }
+    match (found.names.is_empty(), found.unlisted.first(), flat) {
+        (true, Some(first), _) => Err(DataError::Unlisted(first.clone())),
+        (true, None, true) => Err(DataError::FlatFolder(root.to_owned())),
+        (true, None, false) => Err(without_classes(root)),
+        (false, ..) => Ok(found),
+    }
+}
+
+/// The error for a folder without class folders.
+fn without_classes(root: &Path) -> DataError {
+    let kinds = [
+        (DataKind::Tar, "tar shards", "tar"),
+        (DataKind::Parquet, "Parquet files", "parquet"),
+    ];
+    let found = kinds.into_iter().find(|(kind, ..)| is_whole(*kind, root));
+    let path = root.to_owned();
+    match found {
+        Some((_, files, kind)) => DataError::NotFolders { path, files, kind },
+        None => DataError::NoClasses(path),
+    }
+}
+
+/// The names of splits among folders: by the names alone; or all of them, if one with a usual name has folders in place of
+/// images, and shares the name of one with another folder. A class may be called `train` and have folders too.
+fn splits_in(root: &Path, folders: &[String]) -> Option<Vec<String>> {
+    splits_among(folders).or_else(|| {
+        let inner = |name: &String| {
+            let entries = std::fs::read_dir(root.join(name))
+                .into_iter()
+                .flatten()
+                .flatten();
+            let dirs = entries.filter(|entry| entry.path().is_dir());
+            dirs.map(|entry| entry.file_name()).collect::<HashSet<_>>()
+        };
+        let is_split = |name: &&String| is_usual(name) && !holds_images(&root.join(name));
+        let of_split = inner(folders.iter().find(is_split)?);
+        let mut others = folders.iter().filter(|name| !is_usual(name));
+        let mut all = folders.to_vec();
+        all.sort();
+        others
+            .any(|name| !of_split.is_disjoint(&inner(name)))
+            .then_some(all)
+    })
+}
+
+/// Whether an image is directly in a folder.
+fn holds_images(dir: &Path) -> bool {
+    let mut entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.any(|entry| is_image(&entry.path()))
+}
+
+/// Whether a folder in this one, other than a hidden one, directly contains an image: then these folders are classes.
+pub(super) fn holds_classes(root: &Path) -> bool {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let mut folders = entries.filter(|entry| !is_hidden(&entry.file_name()));
+    folders.any(|entry| holds_images(&entry.path()))
+}
+
+/// The content of a class folder, including its subfolders.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// All entries with the name of an image; those that are not readable files are unreadable images.
+    pub(super) images: Vec<PathBuf>,
+    pub(super) others: OtherFormats,
+    pub(super) unlisted: Vec<Unlisted>,
+}
+
+impl Listing {
+    /// Adds the ignored entries of another class.
+    pub(super) fn merge_rest(&mut self, other: Self) {
+        self.others.merge(other.others);
+        self.unlisted.extend(other.unlisted);
+    }
+}
+
+/// Lists a class folder. Links are followed; hidden files and folders, and files with other extensions, are ignored.
+pub(super) fn images(dir: &Path) -> Listing {
+    let mut listing = Listing::default();
+    let entries = WalkDir::new(dir)
+        .follow_links(true)
+        .min_depth(1)
+        .into_iter()
+        .filter_entry(|entry| !is_hidden(entry.file_name()));
+    for entry in entries {
+        match entry {
+            Ok(entry) if entry.file_type().is_dir() => {}
+            Ok(entry) => {
+                let path = entry.into_path();
+                if is_image(&path) {
+                    listing.images.push(path);
+                } else if let Some(ending) = other_format(&path) {
+                    listing.others.add(ending, path);
+                }
+            }
+            Err(error) => match error.path() {
+                // Dead links reach this point before they are filtered.
+                Some(path) if path.file_name().is_some_and(is_hidden) => {}
+                Some(path) if is_image(path) && file::is_dead_link(path) => {
+                    listing.images.push(path.to_owned());
+                }
+                path => {
+                    let path = path.unwrap_or(dir).to_owned();
+                    listing.unlisted.push(match error.loop_ancestor() {
+                        Some(ancestor) => Unlisted {
+                            reason: format!(
+                                "a link in a circle, to the folder `{}` in which it lies",
+                                ancestor.display()
+                            ),
+                            path,
+                        },
+                        None => Unlisted {
+                            reason: match error.io_error() {
+                                Some(error) => file::why(&path, error),
+                                None => error.to_string(),
+                            },
+                            path,
+                        },
+                    });
+                }
+            },
+        }
+    }
+    listing.images.sort_by(|a, b| bytes(a).cmp(bytes(b)));
+    listing.unlisted.sort_by(|a, b| a.path.cmp(&b.path));
+    listing
+}
+
+/// The picture files in a folder and its subfolders, without hidden ones.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// Those that are read, by name.
+    pub images: Vec<PathBuf>,
+    /// Those in other formats.
+    pub others: OtherFormats,
+}
+
+/// The picture files in a folder and its subfolders.
+///
+/// # Errors
+/// For a dead or circular link, or a folder that cannot be listed.
+pub fn image_files(dir: &Path) -> Result<Files, DataError> {
+    let Listing {
+        images,
+        others,
+        unlisted,
+    } = images(dir);
+    match unlisted.into_iter().next() {
+        Some(first) => Err(DataError::Unlisted(first)),
+        None => Ok(Files { images, others }),
+    }
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_encoded_bytes()
+}
+
+fn is_image(path: &Path) -> bool {
+    ending(path).is_some_and(|found| is_read(&found))
+}
+
+/// Whether a file with this extension, in lower case, is a supported image.
+pub(super) fn is_read(ending: &str) -> bool {
+    READ.contains(&ending)
+}
+
+/// Whether a file with this extension, in lower case, is an image that is not read.
+pub(super) fn is_other_format(ending: &str) -> bool {
+    NOT_READ.contains(&ending)
+}
+
+fn other_format(path: &Path) -> Option<String> {
+    ending(path).filter(|found| is_other_format(found))
+}
+
+/// The part after the last dot of a name, in lower case.
+fn ending(path: &Path) -> Option<String> {
+    Some(path.extension()?.to_str()?.to_ascii_lowercase())
+}
+
+pub(super) fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
+}

@@ -1,0 +1,148 @@
+//! CIFAR-10 and CIFAR-100 in the authors' binary files: <https://www.cs.toronto.edu/~kriz/cifar.html>.
+//!
+//! A record is one label (CIFAR-100: the coarse and then the fine one, which is used here) and the red, green and blue
+//! planes of 32 x 32 pixels, row by row.
+
+use std::path::{Path, PathBuf};
+
+use image::{Rgb, RgbImage};
+
+use super::{Coding, Place, Sample, Source, within};
+use crate::DataError;
+use crate::regular;
+use crate::text::{LARGEST_LIST, read_text};
+
+const SIDE: u32 = 32;
+const PIXELS: usize = 3 * (SIDE * SIDE) as usize;
+
+/// Maximum size of a file of records in bytes; that of CIFAR-100 has 154 MB.
+const LARGEST_RECORDS: u64 = 1 << 30;
+
+/// The files of one of the two data sets.
+struct Layout {
+    /// The folder that the authors' archive unpacks to.
+    folder: &'static str,
+    /// Class names, one per line.
+    names: &'static str,
+    train: &'static [&'static str],
+    test: &'static [&'static str],
+    /// Labels per record; the last one is used.
+    labels: usize,
+}
+
+const LAYOUTS: [Layout; 2] = [
+    Layout {
+        folder: "cifar-10-batches-bin",
+        names: "batches.meta.txt",
+        train: &[
+            "data_batch_1.bin",
+            "data_batch_2.bin",
+            "data_batch_3.bin",
+            "data_batch_4.bin",
+            "data_batch_5.bin",
+        ],
+        test: &["test_batch.bin"],
+        labels: 1,
+    },
+    Layout {
+        folder: "cifar-100-binary",
+        names: "fine_label_names.txt",
+        train: &["train.bin"],
+        test: &["test.bin"],
+        labels: 2,
+    },
+];
+
+/// The data set in a folder, or in the archive's subfolder of it.
+fn find(path: &Path) -> Option<(PathBuf, &'static Layout)> {
+    LAYOUTS.iter().find_map(|layout| {
+        let mut dirs = [path.to_owned(), path.join(layout.folder)].into_iter();
+        let dir = dirs.find(|dir| dir.join(layout.train[0]).is_file())?;
+        Some((dir, layout))
+    })
+}
+
+/// Whether a folder contains one of the data sets.
+pub(super) fn is_here(path: &Path) -> bool {
+    find(path).is_some()
+}
+
+/// The training and the test images.
+pub(super) fn open(path: &Path) -> Result<[Source; 2], DataError> {
+    let (dir, layout) = find(path).ok_or_else(|| DataError::NoCifar(path.to_owned()))?;
+    let names = dir.join(layout.names);
+    let text = read_text(&names, LARGEST_LIST)?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let classes: Vec<String> = lines.map(str::to_owned).collect();
+    let split = |files: &[&str]| -> Result<Source, DataError> {
+        let files: Vec<PathBuf> = files.iter().map(|file| dir.join(file)).collect();
+        let mut samples = Vec::new();
+        for (number, file) in (0..).zip(&files) {
+            samples.extend(records(number, file, layout.labels, classes.len())?);
+        }
+        Ok(Source {
+            files,
+            coding: Coding::Planes { side: SIDE },
+            ..Source::new(dir.clone(), classes.clone(), samples)?
+        })
+    };
+    Ok([split(layout.train)?, split(layout.test)?])
+}
+
+/// The records of file `number`.
+fn records(
+    number: u32,
+    file: &Path,
+    labels: usize,
+    classes: usize,
+) -> Result<Vec<Sample>, DataError> {
+    let refuse = |reason| DataError::Records {
+        path: file.to_owned(),
+        reason,
+    };
+    let bytes = regular::read_at_most(file, LARGEST_RECORDS)?;
+    let record = labels + PIXELS;
+    if bytes.is_empty() || !bytes.len().is_multiple_of(record) {
+        return Err(refuse(format!(
+            "{} bytes are not a whole number of records of {record} bytes: the file is truncated, or of another data set",
+            bytes.len()
+        )));
+    }
+    let all = bytes.chunks_exact(record).enumerate();
+    all.map(|(at, bytes)| {
+        let label = bytes[labels - 1];
+        if usize::from(label) >= classes {
+            return Err(refuse(format!(
+                "record {at} has label {label}, but there are names of {classes} classes"
+            )));
+        }
+        Ok(Sample {
+            path: within(file, &format!("{at:05}")),
+            label: label.into(),
+            place: Place::Within {
+                file: number,
+                offset: (at * record + labels) as u64,
+                length: PIXELS as u64,
+            },
+        })
+    })
+    .collect()
+}
+
+/// An image from its planes; `None` if their length does not match a square with that side.
+pub(super) fn picture(planes: &[u8], side: u32) -> Option<RgbImage> {
+    let pixels = (side * side) as usize;
+    let (red, rest) = planes.split_at_checked(pixels)?;
+    let (green, blue) = rest.split_at_checked(pixels)?;
+    if blue.len() != pixels {
+        return None;
+    }
+    let at = |x, y| (y * side + x) as usize;
+    Some(RgbImage::from_fn(side, side, |x, y| {
+        let at = at(x, y);
+        Rgb([red[at], green[at], blue[at]])
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,430 @@
+//! The labelled images of a split, from folders, tar shards, Parquet files or CIFAR's files.
+
+mod cache;
+mod cifar;
+mod folder;
+mod names;
+mod open;
+mod parquet;
+mod shards;
+mod share;
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use image::RgbImage;
+
+use self::cache::Cache;
+use self::parquet::Table;
+use crate::augment::{Look, Part};
+use crate::decode::region;
+use crate::file::{self, ImageLimits};
+use crate::listing::{OtherFormats, Unlisted};
+use crate::text::quoted;
+use crate::{ColorKind, DataError, DecodeError, Decoded, decode_bytes};
+
+pub use folder::ClassOrder;
+use names::gaps;
+pub use names::{TEST, TRAIN, VAL};
+pub(super) use names::{is_usual, splits_among};
+pub use open::{
+    Split, is_split, is_whole, open, open_part, open_split, split_name, test_split, unused_splits,
+};
+pub(super) use open::{detected, surveys};
+pub(super) use shards::{CLASSES, LABEL, SHARD};
+
+/// One labelled image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// The image file; for an image within a file, that file's path and the image's name in it.
+    pub path: PathBuf,
+    /// The class, an index into [`Source::classes`].
+    pub label: u32,
+    place: Place,
+}
+
+/// The location of an image's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The whole file.
+    File,
+    /// A part of one of [`Source::files`].
+    Within { file: u32, offset: u64, length: u64 },
+    /// A value in one of [`Source::tables`].
+    Row { file: u32, row: u64 },
+}
+
+/// The content of an image's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    /// An image file.
+    File,
+    /// The red, green and blue planes of a square, as in CIFAR.
+    Planes { side: u32 },
+}
+
+/// The labelled images of one split. Each can be read independently, in any order.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Their folder.
+    pub root: PathBuf,
+    /// Class names; a label is an index into them.
+    pub classes: Vec<String>,
+    /// The images, in the order of their indices.
+    pub samples: Vec<Sample>,
+    /// Images in other formats, which were ignored.
+    pub others: OtherFormats,
+    /// Files in shards that are neither an image nor a label, and Parquet files of no split, which were ignored.
+    pub beside: OtherFormats,
+    /// The files that contain several images each.
+    files: Vec<PathBuf>,
+    /// The files that contain images in a column.
+    tables: Arc<[Table]>,
+    /// Whether the classes are numbers because they have no names.
+    is_numbered: bool,
+    /// Whether the labels themselves are the names of the classes, as in a column of text.
+    are_labels: bool,
+    coding: Coding,
+    cache: Option<Arc<Cache>>,
+}
+
+/// A decoded image, or the requested part of it.
+#[derive(Debug, Clone)]
+pub enum Picture {
+    /// The whole image.
+    Whole(RgbImage),
+    /// A part.
+    Part(Part),
+}
+
+/// The classes of another split.
+#[derive(Debug, Clone, Copy)]
+struct Known<'a> {
+    classes: &'a [String],
+    /// Whether labels themselves are their names there: then a number says nothing about them.
+    are_labels: bool,
+}
+
+/// A source, and the problems of its listing.
+#[derive(Debug)]
+pub(super) struct Survey {
+    pub(super) source: Source,
+    pub(super) unlisted: Vec<Unlisted>,
+    /// Classes without an image.
+    pub(super) empty: Vec<PathBuf>,
+}
+
+impl Source {
+    /// Warnings about files that are not read, and about gaps in numbered files.
+    pub fn warnings(&self) -> Vec<String> {
+        let root = self.root.display();
+        let beside = self.beside.describe().map(|beside| {
+            format!("files in `{root}` that belong to no image are not read: {beside}")
+        });
+        let tables = self.tables.iter().map(|table| table.path.as_path());
+        let missing = gaps(self.files.iter().map(PathBuf::as_path).chain(tables));
+        let gaps = (!missing.is_empty()).then(|| {
+            format!(
+                "the numbered files in `{root}` have gaps: there are files before and behind {}; fetch what is missing",
+                quoted(&missing)
+            )
+        });
+        let others = self.others.warning(&self.root);
+        [others, beside, gaps].into_iter().flatten().collect()
+    }
+
+    /// Whether the images are in tables.
+    fn is_table(&self) -> bool {
+        !self.tables.is_empty()
+    }
+
+    /// From samples, which may be within `files`, with these classes, whose names must differ: labels are matched by them.
+    fn new(root: PathBuf, classes: Vec<String>, samples: Vec<Sample>) -> Result<Self, DataError> {
+        let mut known = HashSet::new();
+        for class in &classes {
+            // A run writes them to a file, one a line.
+            if class.is_empty() || class.contains(['\n', '\r']) {
+                let class = class.clone();
+                return Err(DataError::ClassLine { path: root, class });
+            }
+            if !known.insert(class.as_str()) {
+                let class = class.clone();
+                return Err(DataError::TwoClasses { path: root, class });
+            }
+        }
+        if u32::try_from(samples.len()).is_err() {
+            return Err(DataError::TooManyImages(root));
+        }
+        Ok(Self {
+            root,
+            classes,
+            samples,
+            others: OtherFormats::default(),
+            beside: OtherFormats::default(),
+            files: Vec::new(),
+            tables: Arc::from([]),
+            is_numbered: false,
+            are_labels: false,
+            coding: Coding::File,
+            cache: None,
+        })
+    }
+
+    /// Where the images lie: their files, if these hold several images each, or otherwise their folder.
+    pub fn place(&self) -> String {
+        let tables = self.tables.iter().map(|table| table.path.as_path());
+        let files = self.files.iter().map(PathBuf::as_path).chain(tables);
+        let files: Vec<_> = files.map(Path::display).collect();
+        match files.as_slice() {
+            [] => format!("`{}`", self.root.display()),
+            [file] => format!("`{file}`"),
+            [first, .., last] => format!("`{first}` to `{last}` ({} files)", files.len()),
+        }
+    }
+
+    /// Images per class, in label order.
+    pub fn class_counts(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.classes.len()];
+        for sample in &self.samples {
+            if let Some(count) = counts.get_mut(sample.label as usize) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+
+    /// The bytes of an image, as stored.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as text.
+    pub fn bytes(&self, sample: &Sample, limits: ImageLimits) -> Result<Vec<u8>, String> {
+        let (file, offset, length) = match sample.place {
+            Place::File => return file::read(&sample.path, limits),
+            Place::Row { file, row } => {
+                let table = self.tables.get(file as usize).ok_or("no such file")?;
+                let bytes = table.image(row)?;
+                limits.check_bytes(bytes.len() as u64)?;
+                return Ok(bytes);
+            }
+            Place::Within {
+                file,
+                offset,
+                length,
+            } => (file, offset, length),
+        };
+        limits.check_bytes(length)?;
+        let path = self.files.get(file as usize).ok_or("no such file")?;
+        let words = |error: std::io::Error| error.to_string();
+        let mut bytes = vec![0; usize::try_from(length).map_err(|error| error.to_string())?];
+        // Opened for each image: a data set may have more shards than the allowed number of open files.
+        let mut file = File::open(path).map_err(words)?;
+        file.seek(SeekFrom::Start(offset)).map_err(words)?;
+        file.read_exact(&mut bytes).map_err(words)?;
+        Ok(bytes)
+    }
+
+    /// Decodes the bytes of an image.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as text.
+    pub fn picture(&self, bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
+        match self.coding {
+            Coding::File => decode_bytes(bytes, limits),
+            Coding::Planes { side } => Ok(Decoded {
+                image: cifar::picture(bytes, side).ok_or("not a whole record")?,
+                color: ColorKind::Rgb,
+            }),
+        }
+    }
+
+    /// The image of a sample, from memory if it is kept there. With `look`, which returns the part that a transform uses of
+    /// an image of (width, height), the result can be only this part, at a smaller size.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] with the path and the reason.
+    pub fn decode(
+        &self,
+        index: u32,
+        limits: ImageLimits,
+        look: Option<&dyn Fn((u32, u32)) -> Option<Look>>,
+    ) -> Result<Picture, DecodeError> {
+        let cache = self.cache.as_deref();
+        if let Some(image) = cache.and_then(|cache| cache.get(index)) {
+            return Ok(Picture::Whole(image.clone()));
+        }
+        let sample = self.samples.get(index as usize);
+        let read = |sample: &Sample| -> Result<Picture, String> {
+            let bytes = self.bytes(sample, limits)?;
+            self.look(&bytes, limits, look)
+        };
+        let picture = match sample {
+            Some(sample) => read(sample).map_err(|reason| DecodeError {
+                path: sample.path.clone(),
+                reason,
+            })?,
+            None => {
+                return Err(DecodeError {
+                    path: self.root.clone(),
+                    reason: format!("there is no image {index}"),
+                });
+            }
+        };
+        if let (Some(cache), Picture::Whole(image)) = (cache, &picture) {
+            cache.keep(index, image);
+        }
+        Ok(picture)
+    }
+
+    /// Decodes the bytes of an image, or only the part that `look` returns if that is possible.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as text.
+    pub fn look(
+        &self,
+        bytes: &[u8],
+        limits: ImageLimits,
+        look: Option<&dyn Fn((u32, u32)) -> Option<Look>>,
+    ) -> Result<Picture, String> {
+        if let (Some(look), Coding::File) = (look, self.coding)
+            && let Some(part) = region::decode(bytes, limits, look)
+        {
+            return Ok(Picture::Part(part));
+        }
+        Ok(Picture::Whole(self.picture(bytes, limits)?.image))
+    }
+
+    /// Keeps decoded images in memory while `left`, which several sources can share, has bytes left.
+    pub fn cached(self, left: &Arc<AtomicU64>) -> Self {
+        let cache = Cache::new(self.samples.len(), Arc::clone(left));
+        Self {
+            cache: Some(Arc::new(cache)),
+            ..self
+        }
+    }
+
+    /// The stored size of an image in bytes; in Parquet, that of its page; for a dead link, more than any file has.
+    pub(super) fn stored_bytes(&self, sample: &Sample) -> u64 {
+        match sample.place {
+            Place::File => std::fs::metadata(&sample.path).map_or(u64::MAX, |found| found.len()),
+            Place::Within { length, .. } => length,
+            Place::Row { file, row } => {
+                let table = self.tables.get(file as usize);
+                table.map_or(0, |table| table.stored(row))
+            }
+        }
+    }
+
+    /// These images with the labels of a list, which must contain the same names in any order.
+    fn relabelled(mut self, classes: &[String]) -> Result<Self, DataError> {
+        // Of equal names, the first one counts.
+        let numbers = classes.iter().enumerate().rev();
+        let numbers: HashMap<&String, usize> = numbers.map(|(n, class)| (class, n)).collect();
+        let number = |name: &String| numbers.get(name).copied();
+        let labels: Option<Vec<usize>> = self.classes.iter().map(number).collect();
+        match labels {
+            Some(labels) if self.classes.len() == classes.len() => {
+                for sample in &mut self.samples {
+                    let new = labels.get(sample.label as usize);
+                    sample.label = new.map_or(sample.label, |&new| new as u32);
+                }
+                self.classes = classes.to_vec();
+                Ok(self)
+            }
+            _ => Err(DataError::ClassesDiffer {
+                missing: without(classes, &self.classes),
+                extra: without(&self.classes, classes),
+                // The splits may lie in the same folder.
+                path: match self.tables.first() {
+                    Some(table) => table.path.clone(),
+                    None => self.root,
+                },
+            }),
+        }
+    }
+
+    /// The survey of a source whose listing can have no problems other than empty classes.
+    fn surveyed(self) -> Survey {
+        let counts = self.class_counts().into_iter().zip(&self.classes);
+        let empty = counts.filter(|(count, _)| *count == 0);
+        Survey {
+            empty: empty.map(|(_, class)| self.root.join(class)).collect(),
+            unlisted: Vec::new(),
+            source: self,
+        }
+    }
+}
+
+/// The names of one list that are missing from another one, in order.
+fn without(names: &[String], others: &[String]) -> Vec<String> {
+    let others: HashSet<&String> = others.iter().collect();
+    let missing = names.iter().filter(|name| !others.contains(name));
+    missing.cloned().collect()
+}
+
+/// The path of an image within a file, for messages and for the identity of the data.
+fn within(file: &Path, name: &str) -> PathBuf {
+    // Not `join`, which would replace the path by an absolute name.
+    let mut path = file.as_os_str().to_owned();
+    path.push("/");
+    path.push(name);
+    path.into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn source(classes: &[&str], labels: &[u32]) -> Result<Source, DataError> {
+        let samples = labels.iter().map(|&label| Sample {
+            path: PathBuf::from("image.png"),
+            label,
+            place: Place::File,
+        });
+        let classes = classes.iter().map(|&class| class.to_owned()).collect();
+        Source::new(PathBuf::from("data"), classes, samples.collect())
+    }
+
+    /// So many that comparing each with each takes minutes.
+    #[test]
+    fn classes_are_found_by_their_names() {
+        let names: Vec<String> = (0..200_000).map(|class| class.to_string()).collect();
+        let turned: Vec<String> = names.iter().rev().cloned().collect();
+        let few = source(&[], &[0, 7, 199_999]).unwrap();
+        let all = Source {
+            classes: names.clone(),
+            ..few
+        };
+        let found = all.clone().relabelled(&turned).unwrap();
+        let labels: Vec<u32> = found.samples.iter().map(|sample| sample.label).collect();
+        assert_eq!(
+            (labels, &found.classes),
+            (vec![199_999, 199_992, 0], &turned)
+        );
+        let others: Vec<String> = names.iter().map(|name| format!("{name}0")).collect();
+        match all.relabelled(&others) {
+            // Those that end in a zero are among the others.
+            Err(DataError::ClassesDiffer { missing, extra, .. }) => {
+                assert_eq!((missing.len(), extra.len()), (180_001, 180_001));
+            }
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_class_has_a_line() {
+        for class in ["", "a\nb", "a\r"] {
+            let error = source(&["cat", class], &[0]).unwrap_err();
+            assert!(matches!(error, DataError::ClassLine { class: found, .. } if found == class));
+        }
+    }
+}

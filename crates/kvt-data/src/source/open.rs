@@ -1,0 +1,513 @@
+//! Both splits of a data set, or one of them, by kind.
+
+use std::path::{Path, PathBuf};
+
+use super::names::{self, TEST, TRAIN, VAL, splits_of_files};
+use super::{Known, Source, Survey, cifar, parquet, shards, share};
+use crate::text::quoted;
+use crate::{ClassOrder, DataConfig, DataError, DataKind, listing};
+
+/// A split of a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// The training images.
+    Train,
+    /// The validation images.
+    Val,
+}
+
+/// The training and validation images of a data set.
+///
+/// With `classes` given (from a run that is resumed or evaluated), the data must have exactly these, and labels follow
+/// that list.
+///
+/// # Errors
+/// If something is missing, damaged or does not match.
+pub fn open(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], DataError> {
+    let [train, val] = both(data, classes)?;
+    // It would be noticed when they are evaluated, after the last epoch perhaps.
+    if val.samples.is_empty() {
+        return Err(DataError::NoneValidates(val.root));
+    }
+    Ok([subset(data, train)?, val])
+}
+
+/// The images that are used for training.
+fn subset(data: &DataConfig, train: Source) -> Result<Source, DataError> {
+    let found = train.samples.len();
+    match data.subset {
+        0 => Ok(train),
+        asked if asked > found => Err(DataError::Subset {
+            root: train.root,
+            asked,
+            found,
+        }),
+        asked => Ok(share::subset(&train, asked)),
+    }
+}
+
+/// Both splits in full.
+fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], DataError> {
+    if data.val_fraction > 0.0 {
+        refuse_splits(data)?;
+    }
+    match data.kind {
+        DataKind::Folder | DataKind::Shapes if data.val_fraction > 0.0 => {
+            let whole = folder(&data.path, data, classes)?;
+            Ok(share::split(&whole, data.val_fraction))
+        }
+        DataKind::Folder | DataKind::Shapes => {
+            refuse_whole(data)?;
+            let dir = |part| Ok::<_, DataError>(data.path.join(name(data, part)?));
+            let train = folder(&dir(Split::Train)?, data, classes)?;
+            let val = Source::open_with_classes(dir(Split::Val)?, &train.classes)?;
+            Ok([train, val])
+        }
+        DataKind::Tar | DataKind::Parquet if data.val_fraction > 0.0 => {
+            let whole = listed(data, None, None)?;
+            Ok(share::split(
+                &relabelled(whole, classes)?,
+                data.val_fraction,
+            ))
+        }
+        DataKind::Tar | DataKind::Parquet => {
+            let names = [name(data, Split::Train)?, name(data, Split::Val)?];
+            let mut train = listed(data, Some(names[0]), None)?;
+            if data.kind == DataKind::Parquet {
+                train.beside = parquet::others(&data.path, &names);
+            }
+            let known = Known {
+                classes: &train.classes,
+                are_labels: train.are_labels,
+            };
+            let val = listed(data, Some(names[1]), Some(known))?;
+            let train = relabelled(train, classes)?;
+            let val = val.relabelled(&train.classes)?;
+            Ok([train, val])
+        }
+        DataKind::Cifar => {
+            let [train, val] = cifar::open(&data.path)?;
+            Ok([relabelled(train, classes)?, relabelled(val, classes)?])
+        }
+    }
+}
+
+/// One of the splits of a data set, without reading the other one if possible.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_part(
+    data: &DataConfig,
+    part: Split,
+    classes: Option<&[String]>,
+) -> Result<Source, DataError> {
+    let is_folder = matches!(data.kind, DataKind::Folder | DataKind::Shapes);
+    if is_folder && data.val_fraction == 0.0 {
+        refuse_whole(data)?;
+        let source = folder(&data.path.join(name(data, part)?), data, classes)?;
+        return match part {
+            Split::Train => subset(data, source),
+            Split::Val => Ok(source),
+        };
+    }
+    let [train, val] = open(data, classes)?;
+    Ok(match part {
+        Split::Train => train,
+        Split::Val => val,
+    })
+}
+
+/// A split of a data set by its [name](split_name), with these classes if given. CIFAR's splits are called `train`, and `val`
+/// or `test`.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_split(
+    data: &DataConfig,
+    split: &str,
+    classes: Option<&[String]>,
+) -> Result<Source, DataError> {
+    let split = split_name(data.kind, &data.path, split).unwrap_or(split);
+    match data.kind {
+        DataKind::Folder | DataKind::Shapes => folder(&data.path.join(split), data, classes),
+        DataKind::Tar | DataKind::Parquet => {
+            let known = classes.map(|classes| Known {
+                classes,
+                are_labels: false,
+            });
+            relabelled(listed(data, Some(split), known)?, classes)
+        }
+        DataKind::Cifar => relabelled(cifar_split(&data.path, split)?, classes),
+    }
+}
+
+/// The name by which a folder contains a split: the given one, or another usual one in place of `train` or `val`. That of the
+/// test images never takes the place of another.
+pub fn split_name<'a>(kind: DataKind, root: &Path, split: &'a str) -> Option<&'a str> {
+    let mut usual = [&TRAIN[..], &VAL].into_iter();
+    let usual = usual.find(|names| names.first() == Some(&split));
+    let mut names = std::iter::once(split).chain(usual.into_iter().flatten().copied());
+    names.find(|name| is_split(kind, root, name))
+}
+
+/// Warnings about further splits of the same use, of which only the first is read: `valid` beside `val`. None if the configuration
+/// names another split itself.
+pub fn unused_splits(data: &DataConfig) -> Vec<String> {
+    if data.val_fraction > 0.0 || data.kind == DataKind::Cifar {
+        return Vec::new();
+    }
+    let both = [(&data.train, &TRAIN[..]), (&data.val, &VAL)];
+    let asked = both
+        .into_iter()
+        .filter(|(asked, usual)| usual.first() == Some(&asked.as_str()));
+    let there = asked.map(|(_, usual)| {
+        usual
+            .iter()
+            .filter(|name| is_split(data.kind, &data.path, name))
+    });
+    let warnings = there.filter_map(|mut there| {
+        let used = there.next()?;
+        let unused: Vec<String> = there.map(|&name| name.to_owned()).collect();
+        let root = data.path.display();
+        (!unused.is_empty()).then(|| {
+            format!(
+                "`{root}` has `{used}`, which is used, and also {}, which is not read",
+                quoted(&unused)
+            )
+        })
+    });
+    warnings.collect()
+}
+
+/// The split of test images in a folder of any kind of data, if there is one.
+pub fn test_split(root: &Path) -> Option<&'static str> {
+    let mut kinds = [DataKind::Folder, DataKind::Tar, DataKind::Parquet].into_iter();
+    kinds.find_map(|kind| TEST.into_iter().find(|test| is_split(kind, root, test)))
+}
+
+/// [`split_name`] for data of any kind; the name itself if there is no such split.
+pub(crate) fn detected<'a>(root: &Path, split: &'a str) -> &'a str {
+    let mut kinds = [DataKind::Tar, DataKind::Parquet, DataKind::Folder].into_iter();
+    let found = kinds.find_map(|kind| split_name(kind, root, split));
+    found.unwrap_or(split)
+}
+
+/// Whether a folder contains a split of that name, for a kind of data. For images, a split is a folder that contains
+/// folders, not images: a class could be called `train`.
+pub fn is_split(kind: DataKind, root: &Path, split: &str) -> bool {
+    let dir = root.join(split);
+    match kind {
+        DataKind::Folder | DataKind::Shapes => has_folders(&dir),
+        DataKind::Tar => shards::is_here(&dir),
+        DataKind::Parquet => !parquet::files(root, split).is_empty(),
+        DataKind::Cifar => cifar::is_here(root),
+    }
+}
+
+/// Whether a folder contains data of a kind that is not divided into splits: class folders, shards, or Parquet files. CIFAR
+/// is always divided.
+pub fn is_whole(kind: DataKind, root: &Path) -> bool {
+    match kind {
+        DataKind::Folder | DataKind::Shapes => has_folders(root),
+        DataKind::Tar => shards::is_here(root),
+        DataKind::Parquet => !parquet::all_files(root).is_empty(),
+        DataKind::Cifar => false,
+    }
+}
+
+/// Whether a folder contains folders other than hidden ones.
+fn has_folders(folder: &Path) -> bool {
+    let entries = fs_err::read_dir(folder).into_iter().flatten().flatten();
+    let mut folders = entries.filter(|entry| entry.path().is_dir());
+    folders.any(|entry| !listing::is_hidden(&entry.file_name()))
+}
+
+/// Splits of a data set by name, with the problems of their listing, for a check. The kind is detected from the files.
+///
+/// Splits whose classes have no names use those of the first split, as in training. If that one has none either, the
+/// classes are the numbers up to the largest label of all splits. A split with labels beyond the names does not change.
+pub(crate) fn surveys(
+    root: &Path,
+    splits: &[&str],
+    order: ClassOrder,
+    label_column: &str,
+) -> Result<Vec<Survey>, DataError> {
+    let surveys = splits.iter();
+    let surveys = surveys.map(|split| survey(root, split, order, label_column));
+    let mut surveys = surveys.collect::<Result<Vec<_>, _>>()?;
+    if let Some(first) = surveys.first_mut()
+        && first.source.is_table()
+        && splits != [""]
+    {
+        first.source.beside = parquet::others(root, splits);
+    }
+    let numbered = surveys.iter().filter(|survey| survey.source.is_numbered);
+    let numbered = numbered.map(|survey| &survey.source.classes);
+    let first = surveys.first().filter(|first| !first.source.is_numbered);
+    let names = match first {
+        Some(first) => Some(&first.source.classes),
+        None => numbered.max_by_key(|classes| classes.len()),
+    };
+    let names = names.cloned().unwrap_or_default();
+    for Survey { source, .. } in &mut surveys {
+        if source.is_numbered && source.classes.len() <= names.len() {
+            source.classes.clone_from(&names);
+        }
+    }
+    Ok(surveys)
+}
+
+fn survey(
+    root: &Path,
+    split: &str,
+    order: ClassOrder,
+    label_column: &str,
+) -> Result<Survey, DataError> {
+    // Without a name, the whole folder is used.
+    let dir = match split {
+        "" => root.to_owned(),
+        split => root.join(split),
+    };
+    if shards::is_here(&dir) {
+        refuse_side_by_side(&dir, &shards::files(&dir)?)?;
+        return Ok(shards::open(&dir, None)?.surveyed());
+    }
+    let files = parquet::files(root, split);
+    if !files.is_empty() {
+        return Ok(parquet::open(root, &files, label_column, order, None)?.surveyed());
+    }
+    if !dir.exists() && cifar::is_here(root) {
+        return Ok(cifar_split(root, split)?.surveyed());
+    }
+    Survey::of(dir, order)
+}
+
+fn cifar_split(root: &Path, split: &str) -> Result<Source, DataError> {
+    let [train, val] = cifar::open(root)?;
+    match split {
+        "train" => Ok(train),
+        "val" | "test" => Ok(val),
+        _ => Err(DataError::MissingFolder(root.join(split))),
+    }
+}
+
+/// The images of shards or Parquet files: those of a split, or all. If the files do not name the classes, they are
+/// those of `known`, or otherwise numbers.
+fn listed(
+    data: &DataConfig,
+    split: Option<&str>,
+    known: Option<Known<'_>>,
+) -> Result<Source, DataError> {
+    let root = &data.path;
+    let source = if data.kind == DataKind::Tar {
+        let dir = split.map_or_else(|| root.clone(), |split| root.join(split));
+        shards::open(&dir, known.map(|known| known.classes))?
+    } else {
+        let files = match split {
+            Some(split) => parquet::files(root, split),
+            None => parquet::all_files(root),
+        };
+        if files.is_empty() {
+            return Err(DataError::NoParquet {
+                path: root.clone(),
+                split: split.map(str::to_owned),
+            });
+        }
+        parquet::open(root, &files, &data.label_column, data.class_order, known)?
+    };
+    // An epoch without images would end immediately, and so would the run.
+    match source.samples.is_empty() {
+        true => Err(DataError::NoImages {
+            path: source.root,
+            split: split.map(str::to_owned),
+        }),
+        false => Ok(source),
+    }
+}
+
+/// Rejects class folders instead of the folders of the two splits.
+fn refuse_whole(data: &DataConfig) -> Result<(), DataError> {
+    let root = &data.path;
+    let is_split = [&data.train, &data.val]
+        .into_iter()
+        .any(|split| root.join(split).exists());
+    match !is_split && listing::holds_classes(root) {
+        true => Err(DataError::NotSplit {
+            path: root.clone(),
+            train: data.train.clone(),
+            val: data.val.clone(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Rejects several splits where a share of a whole is to validate.
+fn refuse_splits(data: &DataConfig) -> Result<(), DataError> {
+    let own = [data.train.as_str(), data.val.as_str()].into_iter();
+    let own = own.filter(|&own| names::usual().all(|name| name != own));
+    let all = names::usual().map(str::to_owned);
+    let all = all.chain(own.map(str::to_owned));
+    let splits = all.filter(|name| is_split(data.kind, &data.path, name));
+    let mut splits: Vec<String> = splits.collect();
+    if splits.len() < 2 {
+        splits.clear();
+        match data.kind {
+            DataKind::Tar => refuse_side_by_side(&data.path, &shards::files(&data.path)?)?,
+            DataKind::Parquet => {
+                splits = splits_of_files(&parquet::all_files(&data.path)).unwrap_or_default();
+            }
+            _ => {}
+        }
+    }
+    match splits.is_empty() {
+        true => Ok(()),
+        false => Err(DataError::AlreadySplit {
+            path: data.path.clone(),
+            splits,
+        }),
+    }
+}
+
+/// Rejects shards of several splits in one folder.
+fn refuse_side_by_side(dir: &Path, shards: &[PathBuf]) -> Result<(), DataError> {
+    match splits_of_files(shards) {
+        None => Ok(()),
+        Some(splits) => Err(DataError::SideBySide {
+            path: dir.to_owned(),
+            splits,
+        }),
+    }
+}
+
+/// The name of a split, as the data has it.
+fn name(data: &DataConfig, part: Split) -> Result<&str, DataError> {
+    let root = &data.path;
+    let asked = match part {
+        Split::Train => data.train.as_str(),
+        Split::Val => data.val.as_str(),
+    };
+    if let Some(found) = split_name(data.kind, root, asked) {
+        return Ok(found);
+    }
+    let is_test = |name: &&str| is_split(data.kind, root, name);
+    match TEST.into_iter().find(is_test) {
+        Some(test) if asked == VAL[0] && !root.join(asked).exists() => Err(DataError::OnlyTest {
+            path: root.clone(),
+            test,
+        }),
+        _ => Ok(asked),
+    }
+}
+
+fn folder(dir: &Path, data: &DataConfig, classes: Option<&[String]>) -> Result<Source, DataError> {
+    match classes {
+        Some(classes) => Source::open_with_classes(dir, classes),
+        None => Source::open(dir, data.class_order),
+    }
+}
+
+fn relabelled(source: Source, classes: Option<&[String]>) -> Result<Source, DataError> {
+    match classes {
+        Some(classes) => source.relabelled(classes),
+        None => Ok(source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn splits_are_neither_divided_nor_classes_nor_test_images_for_validation() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let make = |split: &str| {
+            for class in ["a", "b"] {
+                fs_err::create_dir_all(at(split).join(class)).unwrap();
+                fs_err::write(at(split).join(class).join("1.png"), b"").unwrap();
+            }
+        };
+        let open = |val: &str, val_fraction| {
+            let data = DataConfig {
+                path: dir.path().to_owned(),
+                val: val.to_owned(),
+                val_fraction,
+                ..DataConfig::default()
+            };
+            super::open(&data, None).map(|[_, val]| val.root)
+        };
+        make("train");
+        make("test");
+        match open("val", 0.0).unwrap_err() {
+            DataError::OnlyTest { test, .. } => assert_eq!(test, "test"),
+            other => unreachable!("{other}"),
+        }
+        assert_eq!(open("test", 0.0).unwrap(), at("test"));
+        // Another name is not that of the usual split.
+        let error = open("other", 0.0).unwrap_err();
+        assert!(matches!(error, DataError::MissingFolder(path) if path == at("other")));
+        make("other");
+        for (val, expected) in [("val", "train test"), ("other", "train test other")] {
+            match open(val, 0.5).unwrap_err() {
+                DataError::AlreadySplit { splits, .. } => assert_eq!(splits.join(" "), expected),
+                other => unreachable!("{other}"),
+            }
+        }
+        // Files side by side can be splits too.
+        for (kind, ending) in [(DataKind::Tar, "tar"), (DataKind::Parquet, "parquet")] {
+            let data = DataConfig {
+                kind,
+                path: at(ending),
+                val_fraction: 0.5,
+                ..DataConfig::default()
+            };
+            fs_err::create_dir_all(&data.path).unwrap();
+            for stem in ["trainval-000", "test-000"] {
+                fs_err::write(data.path.join(format!("{stem}.{ending}")), b"").unwrap();
+            }
+            match super::open(&data, None).unwrap_err() {
+                DataError::AlreadySplit { splits, .. } | DataError::SideBySide { splits, .. } => {
+                    assert_eq!(splits.join(" "), "test trainval");
+                }
+                other => unreachable!("{other}"),
+            }
+        }
+        let error = Source::open(dir.path(), ClassOrder::Byte).unwrap_err();
+        match error {
+            DataError::SplitsAsClasses { splits, .. } => assert_eq!(splits, ["test", "train"]),
+            other => unreachable!("{other}"),
+        }
+        // A folder of each name, with images and no classes, is no split, but no class either.
+        fs_err::remove_dir_all(at("other")).unwrap();
+        for split in ["train", "test"] {
+            fs_err::remove_dir_all(at(split)).unwrap();
+            fs_err::create_dir(at(split)).unwrap();
+            fs_err::write(at(split).join("1.png"), b"").unwrap();
+        }
+        let error = open("val", 0.5).unwrap_err();
+        assert!(matches!(error, DataError::SplitsAsClasses { .. }));
+    }
+
+    #[test]
+    fn usual_names_take_the_place_of_train_and_val() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = |split| split_name(DataKind::Folder, dir.path(), split);
+        let make =
+            |split: &str| fs_err::create_dir_all(dir.path().join(split).join("class")).unwrap();
+        make("test");
+        assert_eq!(
+            [name("train"), name("val"), name("test")],
+            [None, None, Some("test")]
+        );
+        make("training");
+        assert_eq!([name("train"), name("testing")], [Some("training"), None]);
+        for split in ["dev", "validation", "valid", "val"] {
+            make(split);
+            assert_eq!([name("val"), name(split)], [Some(split); 2]);
+        }
+        fs_err::remove_dir_all(dir.path().join("valid")).unwrap();
+        assert_eq!(name("valid"), None);
+    }
+}

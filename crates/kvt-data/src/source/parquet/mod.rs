@@ -1,0 +1,224 @@
+//! Parquet files as written by Hugging Face's `datasets`: a row is an image, with a structure `image` that contains the file's
+//! `bytes`, and its `label`: an integer, with the names of the classes in the metadata entry `huggingface` at the end of the
+//! file, or the name itself.
+//!
+//! The ends of the files, the headers of the pages and the labels are read once. Then every image is read independently with
+//! the page that contains it, so that an epoch can visit the images in any order, each once, and continue in the middle. A
+//! thread that reads images in order reads each page once.
+
+mod footer;
+mod levels;
+mod pages;
+mod table;
+mod thrift;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fs_err as fs;
+use rayon::prelude::*;
+
+pub(super) use self::table::Table;
+use super::names::{part, set_of, usual};
+use super::shards::MAX_CLASSES;
+use super::{Known, Place, Sample, Source, within};
+use crate::listing::{self, OtherFormats};
+use crate::{ClassOrder, DataError, ParquetFault};
+
+/// The extension of the files.
+const ENDING: &str = "parquet";
+/// The folder in which the Hugging Face Hub stores the files.
+const HUB: &str = "data";
+
+/// All files of a folder, or of its folder `data`.
+pub(super) fn all_files(root: &Path) -> Vec<PathBuf> {
+    list(root, |_| true)
+}
+
+/// The files of a split: `<split>.parquet` or the [numbered ones](set_of) of that name in a folder or in its folder `data`, or all
+/// files of the folder `<split>`.
+pub(super) fn files(root: &Path, split: &str) -> Vec<PathBuf> {
+    let folder = list(&root.join(split), |_| true);
+    match folder.is_empty() {
+        false => folder,
+        // `train_aug-00000` is another split.
+        true => list(root, |stem| stem == split || set_of(stem) == split),
+    }
+}
+
+/// The files beside those of splits that belong to none of them, nor to another one with a usual name.
+pub(super) fn others(root: &Path, splits: &[&str]) -> OtherFormats {
+    let own = splits.iter().flat_map(|split| files(root, split));
+    let usual = usual().flat_map(|split| files(root, split));
+    let known: HashSet<PathBuf> = own.chain(usual).collect();
+    let mut found = OtherFormats::default();
+    for file in all_files(root) {
+        if !known.contains(&file) {
+            found.add(ENDING.to_owned(), file);
+        }
+    }
+    found
+}
+
+/// The files of a folder, or otherwise of its folder `data`, with matching names, ordered by the bytes of the names.
+fn list(dir: &Path, is_right: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let of = |dir: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let files = entries.map(|entry| entry.path()).filter(|path| {
+            let stem = path.file_stem().unwrap_or_default();
+            let is_file = path.extension().is_some_and(|ending| ending == ENDING);
+            is_file && !listing::is_hidden(stem) && is_right(&stem.to_string_lossy())
+        });
+        let mut files: Vec<PathBuf> = files.collect();
+        files.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
+        files
+    };
+    let files = of(dir);
+    match files.is_empty() {
+        true => of(&dir.join(HUB)),
+        false => files,
+    }
+}
+
+/// Rejects sets of numbered files that are not whole.
+fn refuse_parts(files: &[PathBuf]) -> Result<(), DataError> {
+    let mut sets: BTreeMap<_, Vec<(u32, u32, &PathBuf)>> = BTreeMap::new();
+    for path in files {
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        if let Some((set, number, of)) = stem.and_then(part) {
+            let set = sets.entry((path.parent(), set)).or_default();
+            set.push((number, of, path));
+        }
+    }
+    for parts in sets.values() {
+        let Some(&(_, of, path)) = parts.first() else {
+            continue;
+        };
+        let same = parts.iter().filter(|(_, other, _)| *other == of);
+        let there: BTreeSet<u32> = same.map(|(number, ..)| *number).collect();
+        // Some programs count from 1.
+        let first = u32::from(there.contains(&of));
+        let missing = (first..first + of).filter(|number| !there.contains(number));
+        let missing: Vec<String> = missing.map(|number| format!("{number:05}")).collect();
+        let fault = match missing.is_empty() {
+            false => ParquetFault::MissingParts { of, missing },
+            true if parts.len() != of as usize => ParquetFault::OtherParts(of),
+            true => continue,
+        };
+        let path = path.clone();
+        return Err(DataError::Parquet { path, fault });
+    }
+    Ok(())
+}
+
+/// The images of these files in the order of their rows. `label` is the column of the labels. If these are names, the classes
+/// are those of `known` if that has them all, or otherwise sorted in the given order. If the files do not name the classes, these are
+/// those of `known`, or otherwise the numbers up to the largest label; numbers do not count classes whose order is that of labels
+/// that are names.
+pub(super) fn open(
+    root: &Path,
+    files: &[PathBuf],
+    label: &str,
+    order: ClassOrder,
+    known: Option<Known<'_>>,
+) -> Result<Source, DataError> {
+    refuse_parts(files)?;
+    let read: Result<Vec<_>, DataError> = files
+        .par_iter()
+        .map(|path| table::read(path, label))
+        .collect();
+    let mut read = read?;
+    let are_names = read.iter().any(|file| file.text.is_some());
+    unite(&mut read, order, known.map(|known| known.classes));
+    let names = known.filter(|known| !known.are_labels);
+    let names = names.map(|known| known.classes);
+    let noted = read.first().and_then(|first| first.classes.clone());
+    let classes = match (&noted, names) {
+        (Some(classes), _) => classes.clone(),
+        (None, Some(names)) => names.to_vec(),
+        (None, None) => {
+            let labels = read.iter().flat_map(|file| &file.labels);
+            let most = labels
+                .copied()
+                .max()
+                .map_or(0, |most| most.saturating_add(1));
+            (0..most.min(MAX_CLASSES)).map(|n| n.to_string()).collect()
+        }
+    };
+    let mut samples = Vec::new();
+    let mut tables = Vec::new();
+    for (number, file) in (0..).zip(read) {
+        if file.classes != noted {
+            let first = files.first().map_or(root, PathBuf::as_path);
+            return Err(DataError::Parquet {
+                fault: ParquetFault::OtherClasses(first.to_owned()),
+                path: file.table.path,
+            });
+        }
+        for (row, &class) in file.labels.iter().enumerate() {
+            if class as usize >= classes.len() {
+                return Err(DataError::Parquet {
+                    path: file.table.path,
+                    fault: ParquetFault::Label {
+                        column: label.to_owned(),
+                        row,
+                        label: class.into(),
+                        classes: Some(classes.len()),
+                    },
+                });
+            }
+            samples.push(Sample {
+                path: within(&file.table.path, &format!("{row:08}")),
+                label: class,
+                place: Place::Row {
+                    file: number,
+                    row: row as u64,
+                },
+            });
+        }
+        tables.push(file.table);
+    }
+    Ok(Source {
+        tables: Arc::from(tables),
+        is_numbered: noted.is_none() && names.is_none(),
+        are_labels: are_names,
+        ..Source::new(root.to_owned(), classes, samples)?
+    })
+}
+
+/// Numbers the classes of labels that are names, over all files.
+fn unite(files: &mut [table::Read], order: ClassOrder, known: Option<&[String]>) {
+    let names = files.iter().flat_map(|file| file.text.iter().flatten());
+    let mut all: Vec<String> = names
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .cloned()
+        .collect();
+    order.sort(&mut all);
+    // A class may have no image in this split.
+    let among: Option<HashSet<&String>> = known.map(|known| known.iter().collect());
+    if let (Some(known), Some(among)) = (known, among)
+        && all.iter().all(|name| among.contains(name))
+    {
+        all = known.to_vec();
+    }
+    let numbers: HashMap<&str, u32> = all.iter().map(String::as_str).zip(0..).collect();
+    for file in files {
+        let Some(own) = file.text.take() else {
+            continue;
+        };
+        let own: Vec<Option<u32>> = own
+            .iter()
+            .map(|name| numbers.get(&**name).copied())
+            .collect();
+        for label in &mut file.labels {
+            let new = own.get(*label as usize).copied().flatten();
+            *label = new.unwrap_or(*label);
+        }
+        file.classes = Some(all.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! One Parquet file of images and labels.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fs_err as fs;
+
+use super::footer::{Column, Footer, Kind, words};
+use super::pages::{OpenPage, Pages, integers, texts};
+use crate::{DataError, ParquetFault};
+
+/// The column of the images if there are several candidates.
+const IMAGE: &str = "image";
+/// The part of such a column that contains the image file.
+const BYTES: &str = "bytes";
+/// The metadata entry in which Hugging Face's `datasets` describes the columns.
+const NOTE: &str = "huggingface";
+
+/// The types of values, by their numbers in the format.
+const TYPES: [&str; 8] = [
+    "BOOLEAN",
+    "INT32",
+    "INT64",
+    "INT96",
+    "FLOAT",
+    "DOUBLE",
+    "BYTE_ARRAY",
+    "FIXED_LEN_BYTE_ARRAY",
+];
+
+/// Bytes of a page that a thread keeps for the next image. Writers first check the size of a page after 1,024 rows, so a
+/// page can contain all images of a group.
+const KEPT: usize = 64 << 20;
+
+/// A page, identified by the number of its table and its first row.
+type Kept = ((u64, u64), OpenPage);
+
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The page that this thread read last: images that are read in order share a page.
+    static LAST: RefCell<Option<Kept>> = const { RefCell::new(None) };
+}
+
+/// A file whose rows are images.
+#[derive(Debug)]
+pub(in crate::source) struct Table {
+    pub(in crate::source) path: PathBuf,
+    /// Unique among all tables that this process has opened.
+    number: u64,
+    images: Column,
+    /// The first row of each group, and the location of its images.
+    groups: Vec<(u64, Pages)>,
+}
+
+/// A table, and what is read from its file when it is opened.
+pub(super) struct Read {
+    pub(super) table: Table,
+    pub(super) labels: Vec<u32>,
+    /// The names that the labels are, each once; `None` if they are numbers.
+    pub(super) text: Option<Vec<String>>,
+    /// The names of the classes, if the file contains them.
+    pub(super) classes: Option<Vec<String>>,
+}
+
+/// Opens a file and reads its labels from the given column.
+pub(super) fn read(path: &Path, label: &str) -> Result<Read, DataError> {
+    let fault = |fault| DataError::Parquet {
+        path: path.to_owned(),
+        fault,
+    };
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(fault(ParquetFault::Damaged("not a file".to_owned())));
+    }
+    let mut file = fs::File::open(path)?.into_file();
+    Table::read(path, &mut file, metadata.len(), label).map_err(fault)
+}
+
+impl Table {
+    fn read(path: &Path, file: &mut File, length: u64, label: &str) -> Result<Read, ParquetFault> {
+        let footer = Footer::read(file, length)?;
+        let columns = &footer.columns;
+        let images = image_column(columns)?;
+        let labels = columns.iter().position(|column| {
+            let is_here = matches!(column.path.as_slice(), [name] if **name == *label);
+            is_here && !column.repeats
+        });
+        let labels = labels.ok_or_else(|| ParquetFault::NoLabels {
+            column: label.to_owned(),
+            columns: names(columns),
+        })?;
+        let kind = columns[labels].kind;
+        if let Kind::Other(number) = kind {
+            let name = number.and_then(|number| TYPES.get(usize::try_from(number).ok()?));
+            return Err(ParquetFault::Unread {
+                column: label.to_owned(),
+                what: format!("of type {}", name.unwrap_or(&"unknown")),
+                instead: "whole numbers or names",
+            });
+        }
+        let mut known = HashMap::new();
+        let mut groups = Vec::new();
+        let mut found = Vec::new();
+        let mut first = 0;
+        for group in &footer.groups {
+            let mut pages = |column: usize| {
+                let chunk = &group.chunks[column];
+                Pages::find(file, length, &columns[column], chunk, group.rows)
+            };
+            let (image, label) = (pages(images)?, pages(labels)?);
+            groups.push((first, image));
+            found.extend(
+                label.numbers(file, &columns[labels], |bytes, count| match kind {
+                    Kind::Bytes => texts(bytes, count, &mut known),
+                    kind => integers(bytes, kind, count),
+                })?,
+            );
+            first += group.rows;
+        }
+        // An empty name is none.
+        let none = known.get("").copied();
+        let found = found.into_iter().enumerate();
+        let found = found.map(|(row, number)| {
+            let number = number.filter(|&number| Some(number) != none);
+            let number = number.ok_or_else(|| ParquetFault::NoLabel {
+                column: label.to_owned(),
+                row,
+            })?;
+            u32::try_from(number).map_err(|_| ParquetFault::Label {
+                column: label.to_owned(),
+                row,
+                label: number,
+                classes: None,
+            })
+        });
+        let labels = found.collect::<Result<_, _>>()?;
+        let mut names: Vec<(i64, String)> = known
+            .into_iter()
+            .map(|(name, number)| (number, name))
+            .collect();
+        names.sort_unstable();
+        let names = names.into_iter().map(|(_, name)| name).collect();
+        Ok(Read {
+            labels,
+            text: (kind == Kind::Bytes).then_some(names),
+            classes: classes(&footer.notes, label),
+            table: Self {
+                path: path.to_owned(),
+                number: OPENED.fetch_add(1, Ordering::Relaxed),
+                images: columns[images].clone(),
+                groups,
+            },
+        })
+    }
+
+    /// The group of a row: its pages, and the row within it.
+    fn group(&self, row: u64) -> Option<(&Pages, u64)> {
+        let behind = self.groups.partition_point(|(first, _)| *first <= row);
+        let (first, pages) = self.groups.get(behind.checked_sub(1)?)?;
+        Some((pages, row - first))
+    }
+
+    /// The stored bytes of the page that contains an image.
+    pub(in crate::source) fn stored(&self, row: u64) -> u64 {
+        self.group(row).map_or(0, |(pages, row)| pages.stored(row))
+    }
+
+    /// The image file of a row.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as text.
+    pub(in crate::source) fn image(&self, row: u64) -> Result<Vec<u8>, String> {
+        let (pages, in_group) = self.group(row).ok_or("no such row")?;
+        let first = pages.first(in_group).ok_or("no such row")?;
+        let at = in_group - first;
+        let place = (self.number, row - at);
+        let found = LAST.with_borrow_mut(|last| {
+            // Another page is dropped before the next one is read.
+            let page = match last.take().filter(|(known, _)| *known == place) {
+                Some((_, page)) => page,
+                None => self.open(pages, in_group)?,
+            };
+            let found = page.bytes(&self.images, at as usize);
+            if page.size() <= KEPT {
+                *last = Some((place, page));
+            }
+            found.map_err(|fault| fault.to_string())
+        })?;
+        found.ok_or_else(|| {
+            format!(
+                "column `{}` is empty in this row: write the data set again with the images in it",
+                self.images.name()
+            )
+        })
+    }
+
+    /// Reads the page that contains a row of a group. The file is opened each time: a data set may have more files than
+    /// the allowed number of open files.
+    fn open(&self, pages: &Pages, row: u64) -> Result<OpenPage, String> {
+        let mut file = File::open(&self.path).map_err(|error| error.to_string())?;
+        let page = pages.open(&mut file, &self.images, row);
+        page.map_err(|fault| fault.to_string())
+    }
+}
+
+/// The column of images: `image.bytes`, or the only similar column under another name.
+fn image_column(columns: &[Column]) -> Result<usize, ParquetFault> {
+    let is_image = |column: &Column| {
+        let path: Vec<&str> = column.path.iter().map(|name| &**name).collect();
+        let is_path = matches!(path.as_slice(), [_, BYTES] | [IMAGE]);
+        is_path && column.kind == Kind::Bytes && !column.repeats
+    };
+    let found = columns.iter().enumerate().filter(|(_, c)| is_image(c));
+    let found: Vec<(usize, &Column)> = found.collect();
+    let named = found.iter().find(|(_, c)| *c.path[0] == *IMAGE);
+    match (named, found.as_slice()) {
+        (Some((at, _)), _) | (None, [(at, _)]) => Ok(*at),
+        (None, []) => Err(ParquetFault::NoImages(names(columns))),
+        (None, several) => Err(ParquetFault::SeveralImages(
+            several.iter().map(|(_, c)| words(&c.path[..1])).collect(),
+        )),
+    }
+}
+
+fn names(columns: &[Column]) -> Vec<String> {
+    columns.iter().map(Column::name).collect()
+}
+
+/// The names of the classes in Hugging Face's metadata entry for a column.
+fn classes(notes: &[(String, String)], label: &str) -> Option<Vec<String>> {
+    let (_, note) = notes.iter().find(|(key, _)| key == NOTE)?;
+    let note: serde_json::Value = serde_json::from_str(note).ok()?;
+    let names = note
+        .get("info")?
+        .get("features")?
+        .get(label)?
+        .get("names")?;
+    let names: Vec<String> = serde_json::from_value(names.clone()).ok()?;
+    let mut times: HashMap<&str, usize> = HashMap::new();
+    for name in &names {
+        *times.entry(name).or_default() += 1;
+    }
+    // ImageNet has `crane` twice: classes are distinguished by their names.
+    let names = names
+        .iter()
+        .enumerate()
+        .map(|(number, name)| match times.get(name.as_str()) {
+            Some(1) => name.clone(),
+            _ => format!("{name} ({number})"),
+        });
+    Some(names.collect())
+}

@@ -1,0 +1,328 @@
+//! Tar shards in the layout of WebDataset: the files of a sample follow each other and share the name up to its first
+//! dot, `000012.jpg` and `000012.cls`, the label as a decimal number. A hard link is the earlier file of the shard that it
+//! names. Other regular files are counted; a link or a device that could be an image or a label is an error.
+//!
+//! The headers are read once. Then every image is read independently from its shard, so that an epoch can visit the
+//! images in any order, each once, and continue in the middle.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use rayon::prelude::*;
+use tar::{Archive, Entry, EntryType};
+
+use super::{Place, Sample, Source, within};
+use crate::listing::OtherFormats;
+use crate::regular;
+use crate::text::{LARGEST_LIST, read_text};
+use crate::{DataError, ShardFault, listing};
+
+/// The names of the classes in label order, a JSON list in the folder of the shards.
+pub(crate) const CLASSES: &str = "classes.json";
+/// The extension of a shard.
+pub(crate) const SHARD: &str = "tar";
+/// The extension of a label.
+pub(crate) const LABEL: &str = "cls";
+/// Maximum length of a label in bytes.
+const LABEL_BYTES: u64 = 32;
+/// Length of a block in bytes. An archive ends with two blocks of zeros.
+const BLOCK: u64 = 512;
+
+/// Whether a folder contains shards.
+pub(super) fn is_here(dir: &Path) -> bool {
+    files(dir).is_ok_and(|shards| !shards.is_empty())
+}
+
+/// The images of the shards in a folder, in the order of the shards' names and of their positions. Without a list of names
+/// in the folder, the classes are `names`, or otherwise the numbers up to the largest label.
+pub(super) fn open(dir: &Path, names: Option<&[String]>) -> Result<Source, DataError> {
+    let files = match files(dir) {
+        Ok(files) if !files.is_empty() => files,
+        _ => return Err(DataError::NoShards(dir.to_owned())),
+    };
+    let found: Result<Vec<_>, DataError> = files.par_iter().map(|shard| index(shard)).collect();
+    let [mut others, mut beside] = [OtherFormats::default(), OtherFormats::default()];
+    let mut members = Vec::new();
+    for found in found? {
+        members.push(found.members);
+        others.merge(found.others);
+        beside.merge(found.beside);
+    }
+    let list = dir.join(CLASSES);
+    // A dead link is there, too.
+    let has_list = list.symlink_metadata().is_ok();
+    let classes = match (names, has_list) {
+        (_, true) => read_classes(&list)?,
+        (Some(names), false) => names.to_vec(),
+        (None, false) => {
+            let labels = members.iter().flatten().map(|member| member.label);
+            let count = labels.max().map_or(0, |label| label.saturating_add(1));
+            // An identifier is not a class number, and would need a list of billions of names.
+            if count > MAX_CLASSES {
+                return Err(DataError::ClassList {
+                    path: list,
+                    reason: format!(
+                        "there is none, and a label is {}: number the classes from 0, or write their names to this file",
+                        count - 1
+                    ),
+                });
+            }
+            (0..count).map(|label| label.to_string()).collect()
+        }
+    };
+    let mut samples = Vec::new();
+    for (number, (shard, members)) in (0..).zip(files.iter().zip(members)) {
+        for member in members {
+            if member.label as usize >= classes.len() {
+                return Err(DataError::Shard {
+                    shard: shard.clone(),
+                    member: Some(member.name),
+                    fault: ShardFault::Label {
+                        label: member.label.to_string(),
+                        classes: Some(classes.len()),
+                    },
+                });
+            }
+            samples.push(Sample {
+                path: within(shard, &member.name),
+                label: member.label,
+                place: Place::Within {
+                    file: number,
+                    offset: member.offset,
+                    length: member.length,
+                },
+            });
+        }
+    }
+    Ok(Source {
+        files,
+        others,
+        beside,
+        is_numbered: names.is_none() && !has_list,
+        ..Source::new(dir.to_owned(), classes, samples)?
+    })
+}
+
+/// The shards of a folder, ordered by the bytes of their names.
+pub(super) fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut shards = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let is_shard = path.extension().is_some_and(|ending| ending == SHARD);
+        if is_shard && !listing::is_hidden(path.file_name().unwrap_or_default()) {
+            shards.push(path);
+        }
+    }
+    shards.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
+    Ok(shards)
+}
+
+fn read_classes(path: &Path) -> Result<Vec<String>, DataError> {
+    serde_json::from_str(&read_text(path, LARGEST_LIST)?).map_err(|error| DataError::ClassList {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// Maximum number of classes without a list of names.
+pub(super) const MAX_CLASSES: u32 = 1 << 20;
+
+/// An image in a shard.
+struct Member {
+    name: String,
+    offset: u64,
+    length: u64,
+    label: u32,
+}
+
+/// The files of a sample found so far.
+#[derive(Default)]
+struct Parts {
+    key: String,
+    image: Option<(String, u64, u64)>,
+    /// Its file name and its text.
+    label: Option<(String, String)>,
+}
+
+impl Parts {
+    /// The image with its label; `None` if the sample has neither.
+    fn finish(self) -> Result<Option<Member>, (String, ShardFault)> {
+        match (self.image, self.label) {
+            (Some((name, offset, length)), Some((_, text))) => {
+                let label = text.trim();
+                let Ok(label) = label.parse() else {
+                    let label = label.to_owned();
+                    let classes = None;
+                    return Err((name, ShardFault::Label { label, classes }));
+                };
+                Ok(Some(Member {
+                    name,
+                    offset,
+                    length,
+                    label,
+                }))
+            }
+            (Some((name, ..)), None) => Err((name, ShardFault::NoLabel)),
+            (None, Some((name, _))) => Err((name, ShardFault::NoImage)),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// What a shard contains.
+#[derive(Default)]
+struct Index {
+    members: Vec<Member>,
+    /// Images that are not read.
+    others: OtherFormats,
+    /// Files that are neither an image nor a label.
+    beside: OtherFormats,
+}
+
+/// The images of a shard, from its headers.
+fn index(shard: &Path) -> Result<Index, DataError> {
+    let fault = |member: Option<String>, fault| DataError::Shard {
+        shard: shard.to_owned(),
+        member,
+        fault,
+    };
+    let damaged = |error: io::Error| fault(None, ShardFault::Damaged(error.to_string()));
+    let open = || regular::open(shard).map_err(|error| regular::named(shard, &error));
+    let file = open()?;
+    let length = file.metadata().map_err(damaged)?.len();
+    // With a position of its own.
+    let mut labels = open()?;
+    let mut archive = Archive::new(file);
+    let mut found = Index::default();
+    let mut parts = Parts::default();
+    // Where the files lie that a link may name.
+    let mut places: HashMap<Vec<u8>, (u64, u64)> = HashMap::new();
+    for entry in archive.entries_with_seek().map_err(damaged)? {
+        let entry = entry.map_err(damaged)?;
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let (offset, size) = (entry.raw_file_position(), entry.size());
+        if offset.checked_add(size).is_none_or(|end| end > length) {
+            return Err(fault(Some(name), ShardFault::Truncated));
+        }
+        let place = match entry.header().entry_type() {
+            EntryType::Regular | EntryType::Continuous => Ok((offset, size)),
+            EntryType::Link => linked(&entry, &places),
+            EntryType::Symlink => Err(format!("a symbolic link to `{}`", target(&entry))),
+            _ => Err("not a regular file".to_owned()),
+        };
+        if let Ok(place) = place {
+            places.insert(entry.path_bytes().into_owned(), place);
+        }
+        let Some((key, ending)) = key_and_ending(&name) else {
+            continue;
+        };
+        let (is_label, is_image) = (ending == LABEL, listing::is_read(&ending));
+        let (offset, size) = match place {
+            Ok(place) => place,
+            Err(what) if is_label || is_image => {
+                return Err(fault(Some(name), ShardFault::NotAFile(what)));
+            }
+            Err(_) => continue,
+        };
+        if key != parts.key {
+            let whole = std::mem::take(&mut parts).finish();
+            found
+                .members
+                .extend(whole.map_err(|(name, what)| fault(Some(name), what))?);
+            parts.key = key;
+        }
+        if is_label {
+            let text = label(&mut labels, offset, size);
+            let text = text.map_err(|what| fault(Some(name.clone()), what))?;
+            if parts.label.is_some() {
+                return Err(fault(Some(name), ShardFault::TwoLabels));
+            }
+            parts.label = Some((name, text));
+        } else if is_image {
+            if parts.image.is_some() {
+                return Err(fault(Some(name), ShardFault::TwoImages));
+            }
+            parts.image = Some((name, offset, size));
+        } else {
+            // `3.seg.png` can be read, but is not the image of the sample.
+            let last = ending.rsplit('.').next().unwrap_or_default();
+            let rest = match listing::is_other_format(last) {
+                true => &mut found.others,
+                false => &mut found.beside,
+            };
+            rest.add(ending, within(shard, &name));
+        }
+    }
+    let whole = parts.finish();
+    found
+        .members
+        .extend(whole.map_err(|(name, what)| fault(Some(name), what))?);
+    let end = check_end(&mut archive.into_inner()).map_err(damaged)?;
+    end.map_err(|what| fault(None, what))?;
+    Ok(found)
+}
+
+/// The name that a link contains.
+fn target<R: Read>(entry: &Entry<'_, R>) -> String {
+    let target = entry.link_name_bytes().unwrap_or_default();
+    String::from_utf8_lossy(&target).into_owned()
+}
+
+/// The place of the file that a hard link names.
+fn linked<R: Read>(
+    entry: &Entry<'_, R>,
+    places: &HashMap<Vec<u8>, (u64, u64)>,
+) -> Result<(u64, u64), String> {
+    let place = places.get(&*entry.link_name_bytes().unwrap_or_default());
+    place.copied().ok_or_else(|| {
+        let target = target(entry);
+        format!("a hard link to `{target}`, which is no file before it in the shard")
+    })
+}
+
+/// The text of a label.
+fn label(shard: &mut File, offset: u64, size: u64) -> Result<String, ShardFault> {
+    if size > LABEL_BYTES {
+        return Err(ShardFault::LongLabel(size));
+    }
+    let mut text = String::new();
+    let place = shard.seek(SeekFrom::Start(offset));
+    let read = place.and_then(|_| shard.take(size).read_to_string(&mut text));
+    read.map_err(|error| ShardFault::Damaged(error.to_string()))?;
+    Ok(text)
+}
+
+/// The shared name of a sample's files, and the rest in lower case; `None` for a hidden file and one without a dot.
+fn key_and_ending(name: &str) -> Option<(String, String)> {
+    let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
+    let (stem, ending) = file.split_once('.')?;
+    (!stem.is_empty()).then(|| (format!("{folder}/{stem}"), ending.to_ascii_lowercase()))
+}
+
+/// Checks what follows the last member: at least two blocks of zeros, and nothing else. Truncated after a sample, a shard would
+/// be a valid archive without them; what stands behind them would never be read.
+fn check_end(shard: &mut File) -> io::Result<Result<(), ShardFault>> {
+    // The reader of the archive has read the first of the blocks, or it is at the end of the file.
+    let mut at = shard.stream_position()?;
+    let start = at;
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        let read = shard.read(&mut bytes)?;
+        if let Some(other) = bytes[..read].iter().position(|&byte| byte != 0) {
+            return Ok(Err(ShardFault::Behind(at + other as u64)));
+        }
+        at += read as u64;
+        if read == 0 {
+            return Ok(match at - start < BLOCK {
+                true => Err(ShardFault::NoEnd),
+                false => Ok(()),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

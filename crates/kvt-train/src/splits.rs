@@ -1,0 +1,342 @@
+//! The two splits of a plan's data, and the batches of an epoch.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use crate::augment::Transform;
+use crate::config::Plan;
+use crate::data::unused_splits;
+use crate::data::{
+    DataError, DataState, DecodeMode, ImageLimits, Loader, LoaderConfig, Purpose, Sample, Sampler,
+    Source, Split, epoch_order, open, shapes,
+};
+use crate::world::own_cores;
+
+/// Training and validation images with their transforms.
+#[derive(Clone, Debug)]
+pub struct Splits {
+    /// The training images.
+    pub train: Arc<Source>,
+    /// The validation images, with the training split's labels.
+    pub val: Arc<Source>,
+    train_views: Vec<Arc<Transform>>,
+    val_transform: Arc<Transform>,
+    state: DataState,
+    /// Warnings about splits that are not read.
+    unused: Vec<String>,
+}
+
+impl Splits {
+    /// Opens the data of a plan for images of `size` (height, width). A generated data set is created on first use, and
+    /// `progress` is called with (images done, total images).
+    ///
+    /// With `classes` given (from a run that is resumed or evaluated), the folders must have exactly these, and labels
+    /// follow that list.
+    ///
+    /// # Errors
+    /// If folders are missing or do not match, or the generated data cannot be written.
+    pub fn open(
+        plan: &Plan,
+        size: (usize, usize),
+        classes: Option<&[String]>,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self, DataError> {
+        ensure_data(plan, progress)?;
+        let [train, val] = cached(plan, open(&plan.data, classes)?);
+        Ok(Self {
+            state: DataState::of(&train, &val, plan.data.check_sizes),
+            unused: unused_splits(&plan.data),
+            train: Arc::new(train),
+            val: Arc::new(val),
+            train_views: vec![Arc::new(train_transform(plan, size)?)],
+            val_transform: Arc::new(eval_transform(plan, size)?),
+        })
+    }
+
+    /// These images with other views in training: one per transform, instead of the plan's single view.
+    #[must_use]
+    pub fn with_train_views(self, views: Vec<Arc<Transform>>) -> Self {
+        Self {
+            train_views: views,
+            ..self
+        }
+    }
+
+    /// The identity of these images.
+    pub fn state(&self) -> DataState {
+        self.state
+    }
+
+    /// Warnings about ignored files and missing parts of the folders.
+    pub fn warnings(&self) -> Vec<String> {
+        let folders = [&self.train, &self.val].into_iter();
+        let mut warnings: Vec<String> = folders.flat_map(|folder| folder.warnings()).collect();
+        let without = |source: &Source, what: &str, hint: &str| {
+            let counts = source.class_counts();
+            let lost = counts.iter().filter(|count| **count == 0).count();
+            let classes = counts.len();
+            (lost > 0).then(|| format!("{lost} of {classes} classes have no {what} images{hint}"))
+        };
+        let lost = [
+            without(
+                &self.train,
+                "training",
+                ": with `data.subset`, ask for more",
+            ),
+            without(
+                &self.val,
+                "validation",
+                ": nothing measures how well they are recognised",
+            ),
+        ];
+        warnings.extend(lost.into_iter().flatten());
+        warnings.extend(self.unused.iter().cloned());
+        // Both parts of a folder that `data.val_fraction` divides have its other files.
+        warnings.dedup();
+        warnings
+    }
+
+    /// In words, how many images train and validate, and where they lie.
+    pub fn describe(&self) -> String {
+        let [train, val] = [&self.train, &self.val].map(|source| source.place());
+        let among = match train == val {
+            true => "others there".to_owned(),
+            false => format!("in {val}"),
+        };
+        let [trains, validate] = [&self.train, &self.val].map(|source| source.samples.len());
+        format!("{trains} images in {train} train, {validate} {among} validate")
+    }
+
+    /// Class names in label order.
+    pub fn classes(&self) -> &[String] {
+        &self.train.classes
+    }
+
+    /// Micro-batches per training epoch.
+    pub fn train_batch_count(&self, plan: &Plan) -> usize {
+        sampler(plan).batch_count(self.train.samples.len())
+    }
+
+    /// Updates per epoch; the last one can have fewer micro-batches.
+    pub fn updates_per_epoch(&self, plan: &Plan) -> u64 {
+        let batches = self.train_batch_count(plan);
+        batches.div_ceil(plan.train.accumulate) as u64
+    }
+
+    /// The batches of a training epoch from `first_batch` on; `target` gives the training target of a sample.
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn train_batches<T: Send + 'static>(
+        &self,
+        plan: &Plan,
+        target: fn(&Sample) -> T,
+        epoch: u32,
+        first_batch: usize,
+    ) -> Result<Loader<T>, DataError> {
+        Loader::start(self.train_loading(plan, target, epoch, first_batch))
+    }
+
+    /// The configuration of the loader that [`train_batches`](Self::train_batches) starts.
+    pub fn train_loading<T>(
+        &self,
+        plan: &Plan,
+        target: fn(&Sample) -> T,
+        epoch: u32,
+        first_batch: usize,
+    ) -> LoaderConfig<T> {
+        let images = self.train.samples.len();
+        let order = sampler(plan).order(images, epoch.into(), plan.seed);
+        LoaderConfig {
+            order: order.samples,
+            copies: order.copies,
+            batch_size: plan.train.batch_size,
+            purpose: Purpose::Train {
+                drop_last: plan.data.drop_last,
+            },
+            first_batch,
+            epoch: epoch.into(),
+            parts: plan.data.decode == DecodeMode::Scaled && self.train_views.len() == 1,
+            ..loading(plan, &self.train, self.train_views.clone(), target)
+        }
+    }
+
+    /// The transform of a training image, for each of its views.
+    pub fn train_views(&self) -> &[Arc<Transform>] {
+        &self.train_views
+    }
+
+    /// All validation images, in order.
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn val_batches(&self, plan: &Plan) -> Result<Loader, DataError> {
+        eval_batches(plan, &self.val, &self.val_transform)
+    }
+
+    /// The validation images of one of `of` processes, in order: whole batches, consecutive from process to process, whose
+    /// number differs by at most one. Together they are [`val_batches`](Self::val_batches).
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn val_shard(&self, plan: &Plan, rank: usize, of: usize) -> Result<Loader, DataError> {
+        let loading = eval_loading(plan, &self.val, &self.val_transform);
+        let images = loading.order.len();
+        let batches = images.div_ceil(loading.batch_size.max(1));
+        let start = |rank: usize| (batches * rank / of * loading.batch_size).min(images);
+        let own = start(rank)..start(rank + 1);
+        Loader::start(LoaderConfig {
+            order: loading.order.get(own).unwrap_or_default().to_vec(),
+            ..loading
+        })
+    }
+
+    /// All training images, in order, with the transform for validation.
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn train_images(&self, plan: &Plan) -> Result<Loader, DataError> {
+        eval_batches(plan, &self.train, &self.val_transform)
+    }
+
+    /// Some images of a split, at equal distances, in order, with the transform for validation; 0 means all.
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn some_images(
+        &self,
+        plan: &Plan,
+        split: Split,
+        images: usize,
+    ) -> Result<Loader, DataError> {
+        let source = match split {
+            Split::Train => &self.train,
+            Split::Val => &self.val,
+        };
+        some_batches(plan, source, &self.val_transform, images)
+    }
+}
+
+/// These images, kept in memory as far as `data.cache` allows.
+fn cached(plan: &Plan, sources: [Source; 2]) -> [Source; 2] {
+    match plan.data.cache {
+        0 => sources,
+        mebibytes => {
+            let left = Arc::new(AtomicU64::new(mebibytes << 20));
+            sources.map(|source| source.cached(&left))
+        }
+    }
+}
+
+/// Generates the data of a plan if it is a generated data set that does not exist yet.
+///
+/// # Errors
+/// If it cannot be written, or the folder contains something else.
+pub fn ensure_data(plan: &Plan, progress: &mut dyn FnMut(usize, usize)) -> Result<(), DataError> {
+    if let Some(shapes) = &plan.data.shapes {
+        shapes::ensure(shapes, &plan.data.path, progress)?;
+    }
+    Ok(())
+}
+
+/// All images of a source, in order, transformed for evaluation.
+///
+/// # Errors
+/// If the loader cannot start.
+pub fn eval_batches(
+    plan: &Plan,
+    source: &Arc<Source>,
+    transform: &Arc<Transform>,
+) -> Result<Loader, DataError> {
+    some_batches(plan, source, transform, 0)
+}
+
+/// As [`eval_batches`], for `count` images at equal distances; 0 means all.
+///
+/// # Errors
+/// If the loader cannot start.
+pub fn some_batches(
+    plan: &Plan,
+    source: &Arc<Source>,
+    transform: &Arc<Transform>,
+    images: usize,
+) -> Result<Loader, DataError> {
+    let mut loading = eval_loading(plan, source, transform);
+    let all = loading.order.len();
+    if (1..all).contains(&images) {
+        loading.order = (0..images)
+            .filter_map(|i| loading.order.get(i * all / images).copied())
+            .collect();
+    }
+    Loader::start(loading)
+}
+
+fn eval_loading(plan: &Plan, source: &Arc<Source>, transform: &Arc<Transform>) -> LoaderConfig {
+    let views = vec![Arc::clone(transform)];
+    LoaderConfig {
+        order: epoch_order(source.samples.len(), 0, plan.seed, false),
+        batch_size: plan.eval.batch_size,
+        ..loading(plan, source, views, |sample| sample.label)
+    }
+}
+
+/// The sampler of a training epoch of a plan.
+fn sampler(plan: &Plan) -> Sampler {
+    Sampler::new(&plan.data, plan.train.batch_size)
+}
+
+/// The common settings of all loaders of a plan.
+fn loading<T>(
+    plan: &Plan,
+    source: &Arc<Source>,
+    views: Vec<Arc<Transform>>,
+    target: fn(&Sample) -> T,
+) -> LoaderConfig<T> {
+    LoaderConfig {
+        source: Arc::clone(source),
+        views,
+        target,
+        order: Vec::new(),
+        copies: Vec::new(),
+        batch_size: 0,
+        purpose: Purpose::Evaluate,
+        first_batch: 0,
+        every: 1,
+        workers: plan.data.workers.count(own_cores()),
+        prefetch: plan.data.prefetch,
+        epoch: 0,
+        seed: plan.seed,
+        on_error: plan.data.on_error,
+        max_skipped: plan.data.max_skipped,
+        limits: image_limits(plan),
+        parts: false,
+    }
+}
+
+/// The limits of an image file of a plan.
+pub fn image_limits(plan: &Plan) -> ImageLimits {
+    ImageLimits {
+        max_pixels: plan.data.max_pixels,
+    }
+}
+
+/// The transform of training images of `size` (height, width), for each image separately.
+///
+/// # Errors
+/// If values of the plan are inconsistent.
+pub fn train_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, DataError> {
+    let transform = Transform::train(&plan.augment, size)?;
+    // If images are mixed first, erasing is done on the device.
+    Ok(match plan.mix.mixes_first() {
+        true => transform.without_erasing(),
+        false => transform,
+    })
+}
+
+/// The transform of images of `size` (height, width) for evaluation and prediction.
+///
+/// # Errors
+/// If values of the plan are inconsistent.
+pub fn eval_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, DataError> {
+    Ok(Transform::evaluation(&plan.augment, size)?)
+}
